@@ -1,0 +1,42 @@
+"""Everything that can go wrong, each with the exit code that the command line gives it.
+
+A message is one line that names the file (or device) and the cure; only `cli` prints it.
+"""
+
+
+class WitnessError(Exception):
+    """The root: something failed that is neither the input's fault nor the caller's."""
+
+    exit_code = 1
+
+
+class UsageError(WitnessError):
+    """The request itself makes no sense, whatever the files hold."""
+
+    exit_code = 2
+
+
+class InputError(WitnessError):
+    """The recording cannot be read."""
+
+    exit_code = 4
+
+
+class ModelError(WitnessError):
+    """A model file is missing, fails its sha256, or breaks its contract."""
+
+    exit_code = 5
+
+
+class DeviceError(WitnessError):
+    """The device asked for by name cannot run."""
+
+    exit_code = 6
+
+
+class OutputError(WitnessError):
+    """A result cannot be written."""
+
+
+class TranscriptionError(WitnessError):
+    """The speech recogniser failed; the speakers may still be known."""
