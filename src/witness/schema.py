@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from witness.errors import WitnessError
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -16,8 +18,27 @@ Int = npt.NDArray[np.intp]
 SAMPLE_RATE = 16_000
 """Samples per second of everything after `audio`; both model contracts are fixed to it."""
 
+WINDOW_SAMPLES = 160_000
+"""What the segmentation model looks at in one go: 10 s."""
+FRAMES = 589
+"""Segmentation frames in a window."""
+FRAME_STEP = 0.016875
+"""Seconds between segmentation frames: 270 samples."""
+FRAME_DURATION = 0.0619375
+"""Seconds that one segmentation frame sees: 991 samples, so its middle lies 0.03096875 s after its start."""
+LOCAL_SPEAKERS = 3
+"""Speakers that the segmentation model can tell apart within one window."""
+
 Progress = Callable[[str, float, float], None]
 """Called as `progress(stage, done, total)` from any thread; units are the stage's own."""
+
+
+Note = Callable[[str], None]
+"""Called at once with each line that a person should read."""
+
+
+def no_note(line: str) -> None:
+    """The `Note` of a caller who reads `Transcript.warnings` afterwards."""
 
 
 def no_progress(stage: str, done: float, total: float) -> None:
@@ -35,6 +56,16 @@ class Turn:
     @property
     def duration(self) -> float:
         return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """Who is active when, window by window; local speaker 0 of one window is nobody's 0 in the next."""
+
+    active: Bool
+    """(windows, 589, 3)"""
+    step: float
+    """Seconds from the start of a window to the start of the next."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +88,17 @@ class Word:
 
 @dataclass(frozen=True)
 class Utterance:
-    """Consecutive words of one speaker; without a recogniser, a turn whose text is unknown."""
+    """Consecutive words of one speaker; without a recogniser, a turn whose words are unknown."""
 
     start: float
     end: float
     speaker: str | None
-    text: str | None
+    words: tuple[Word, ...] = ()
+
+    @property
+    def text(self) -> str | None:
+        """The words as they are written; None if there was no recogniser."""
+        return "".join(word.text for word in self.words).strip() if self.words else None
 
 
 @dataclass(frozen=True)
@@ -112,11 +148,16 @@ class Transcript:
 
     audio: Source
     models: dict[str, ModelFile | None]
+    """"segmentation", "embedding", "whisper"."""
     device: dict[str, str | None]
+    """"embedding", "whisper": what ran them."""
     timing: dict[str, float | str | None]
+    """Seconds of each stage and of the whole ("wall"), and "mode": "parallel" or "serial"."""
     language: str | None
     speakers: tuple[Speaker, ...]
     turns: tuple[Turn, ...]
     utterances: tuple[Utterance, ...]
     words: tuple[Word, ...]
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
+    failure: WitnessError | None = None
+    """Why there are no words although they were asked for; everything else in here is good."""

@@ -1,0 +1,254 @@
+"""The command line: options -> Options and Runtime, errors -> exit codes, results -> stdout.
+
+Everything heavy is imported inside the commands, so that `--help` answers in a blink.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from witness import __version__
+from witness.errors import OutputError, UsageError, WitnessError
+
+if TYPE_CHECKING:
+    from witness.schema import Progress, Transcript
+
+FORMATS = ("txt", "md", "json", "srt", "vtt", "rttm", "csv")
+INTERRUPTED = 130
+
+
+class _DefaultRun(click.Group):
+    """A group that takes whatever is no command of its own as arguments of `run`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {"--help", "-h", "--version", *self.commands}
+        if args and args[0] not in own:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=_DefaultRun,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
+)
+@click.version_option(__version__, prog_name="witness")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """A transcript that says who spoke.
+
+    \b
+    witness call.wav                          the transcript, on stdout
+    witness call.wav -f srt -f json -o out/   out/call.srt and out/call.json
+    witness run --help                        all options of the above
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@cli.command()
+@click.argument("recording", type=click.Path(allow_dash=True))
+@click.option(
+    "-f", "--format", "formats", multiple=True, type=click.Choice(FORMATS), help="Repeatable. [default: txt]"
+)
+@click.option(
+    "-o", "--output", metavar="PATH", help="A folder, a file (one format), or - for stdout. [default: -]"
+)
+@click.option("--speakers", type=click.IntRange(1), help="Exactly so many speakers (with split: a channel).")
+@click.option("--min-speakers", type=click.IntRange(1), help="At least so many.")
+@click.option("--max-speakers", type=click.IntRange(1), help="At most so many.")
+@click.option(
+    "--models",
+    default="auto",
+    show_default=True,
+    metavar="auto|standard|builtin|DIR",
+    help="The models that tell speakers apart.",
+)
+@click.option(
+    "--whisper",
+    default="auto",
+    show_default=True,
+    metavar="auto|none|NAME|FILE",
+    help="The model that recognises words; `witness models list` has the names.",
+)
+@click.option("--language", metavar="CODE", help="en, de, ja, ... [default: found out]")
+@click.option(
+    "--channels",
+    type=click.Choice(["mix", "split"]),
+    default="mix",
+    show_default=True,
+    help="All channels as one, or speakers of each channel by themselves.",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "migraphx"]),
+    default="auto",
+    show_default=True,
+    help="What runs the voice model; migraphx is strict.",
+)
+@click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="Which card.")
+@click.option("--no-flash-attn", is_flag=True, help="For GPU drivers that crash with whisper's.")
+@click.option("--threads", type=click.IntRange(1), help="Cores for the diarizer. [default: all]")
+@click.option("--serial", is_flag=True, help="Recognise words after the speakers, not beside them.")
+@click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr; errors only.")
+def run(recording: str, formats: tuple[str, ...], output: str | None, quiet: bool, **settings: Any) -> None:
+    """Transcribe RECORDING (any audio or video file; - for stdin) and say who spoke."""
+    from witness import writers
+
+    targets = _targets(recording, formats, output)
+    with _progress(quiet) as (progress, note):
+        transcript = _transcribe(recording, settings, progress, note)
+    for name, path in targets:
+        content = writers.encode(writers.FORMATS[name](transcript))
+        if path is None:
+            _to_stdout(content)
+        else:
+            writers.write(content, path)
+    if transcript.failure is not None:
+        raise SystemExit(transcript.failure.exit_code)
+
+
+def _transcribe(
+    recording: str, settings: dict[str, Any], progress: Progress, note: Callable[[str], None]
+) -> Transcript:
+    from witness.pipeline import Options, transcribe
+    from witness.sessions import Runtime
+
+    options = Options(
+        models=settings["models"],
+        whisper=settings["whisper"],
+        language=settings["language"],
+        speakers=settings["speakers"],
+        min_speakers=settings["min_speakers"],
+        max_speakers=settings["max_speakers"],
+        channels=settings["channels"],
+        offline=settings["offline"],
+    )
+    runtime = Runtime(
+        device=settings["device"],
+        gpu=settings["gpu"],
+        threads=settings["threads"] or 0,
+        serial=settings["serial"],
+        flash_attention=not settings["no_flash_attn"],
+    )
+    return transcribe(recording, options, runtime, progress=progress, note=note)
+
+
+@cli.group()
+def models() -> None:
+    """The model files: which there are, fetch them, check them."""
+
+
+def _targets(recording: str, formats: Sequence[str], output: str | None) -> list[tuple[str, Path | None]]:
+    """Where each format goes, None for stdout. Made sure of before the work, not after it."""
+    if output in (None, "-"):
+        if len(formats) > 1:
+            raise UsageError("several formats need a folder: -o FOLDER")
+        return [(formats[0] if formats else "txt", None)]
+    path = Path(output)
+    ending = path.suffix[1:].lower()
+    if ending in FORMATS and not path.is_dir() and not output.endswith(("/", os.sep)):
+        if formats and tuple(formats) != (ending,):
+            raise UsageError(
+                f"-o {output} asks for {ending}, -f for {', '.join(formats)}; give a folder to -o"
+            )
+        targets: list[tuple[str, Path | None]] = [(ending, path)]
+        folder = path.parent
+    else:
+        stem = "stdin" if recording == "-" else Path(recording).stem
+        targets = [(name, path / f"{stem}.{name}") for name in dict.fromkeys(formats or ("txt",))]
+        folder = path
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"{folder}: cannot be made a folder ({error.strerror}); choose another -o"
+        ) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OutputError(f"{folder}: no right to write there; choose another -o")
+    for _, target in targets:
+        if target is not None and target.is_dir():
+            raise OutputError(f"{target}: is a folder; choose another -o")
+    return targets
+
+
+def _to_stdout(content: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise  # a reader who has had enough, as in `| head`; `main` ends quietly
+    except OSError as error:
+        raise OutputError(
+            f"stdout: cannot be written ({error.strerror}); cure: -o FOLDER on another disk"
+        ) from error
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[tuple[Progress, Callable[[str], None]]]:
+    """A progress bar a stage and the notes, on stderr; the bars on a terminal only."""
+    from witness.schema import no_note, no_progress
+
+    if quiet:
+        yield no_progress, no_note
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description:>13}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    tasks: dict[str, TaskID] = {}
+
+    def note(line: str) -> None:
+        console.print(f"note: {line}", markup=False, highlight=False, soft_wrap=True)
+
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+
+        def show(stage: str, done: float, total: float) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total)
+            bars.update(tasks[stage], completed=done, total=total)
+
+        yield show, note
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line and end the process. The one place where errors become exit codes."""
+    # Sums must not depend on the number of cores, and the stages bring their own threads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    code = 0
+    try:
+        cli.main(args=None if args is None else list(args), prog_name="witness", standalone_mode=False)
+    except WitnessError as error:
+        code = _complain(str(error), error.exit_code)
+    except click.UsageError as error:
+        code = _complain(f"{error.format_message()} (witness --help)", error.exit_code)
+    except click.ClickException as error:
+        code = _complain(error.format_message(), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        code = _complain("interrupted; nothing was written", INTERRUPTED)
+    except BrokenPipeError:
+        # What is left in the buffer must not fail again while the interpreter shuts down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 1
+    except Exception as error:
+        if os.environ.get("WITNESS_DEBUG"):
+            raise
+        code = _complain(f"{type(error).__name__}: {error}; WITNESS_DEBUG=1 shows where, please report it", 1)
+    sys.exit(code)
+
+
+def _complain(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    print(f"witness: {line}", file=sys.stderr)  # noqa: T201
+    return code

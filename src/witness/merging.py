@@ -1,0 +1,114 @@
+"""Turns + words -> who said each word, and utterances.
+
+Each word is weighed by the speakers' activity around it, and a Viterbi pass decides for all words at
+once: a change of speaker costs something, less where a sentence ends or somebody pauses. A short reply
+inside another's sentence survives if its evidence is strong; a word on the edge of a turn does not flip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from witness.schema import FRAME_DURATION, FRAME_STEP, Bool, Float32, Float64, Int, Utterance, Word
+
+REACH = 0.25  # seconds around a word that still count, less and less: whisper's times are that inexact
+LEAST_SUPPORT = 0.1  # of full activity; below it nobody is heard speaking there
+FLOOR = 0.02  # share of the evidence left to speakers who show none: words may be mistimed altogether
+CHANGE_COST = 1.5  # nats: with less than e^3 to 1 of evidence a single word does not change sides and back
+CHANGE_COST_AT_BREAK = 0.3  # nats
+PAUSE = 0.4  # seconds: where the speaker may as well change
+SENTENCE_ENDS = tuple(".?!…。？！؟।")
+PARAGRAPH_PAUSE = 2.0  # seconds of silence that end an utterance
+PARAGRAPH = 60.0  # seconds after which the next sentence end does
+OVERLAP_SHARE = 0.5  # of a word's frames
+
+
+def label(words: Sequence[Word], evidence: Float32, active: Bool, names: Sequence[str]) -> list[Word]:
+    """The same words with speaker, confidence, overlap and support filled in.
+
+    `evidence` and `active` are (frames, speakers), the share of windows that hear each speaker and who
+    speaks in the end; `names` are the speakers' ids. A word where nobody is heard gets no speaker.
+    """
+    if not words or not names:
+        return [replace(word, speaker=None, supported=False) for word in words]
+    shares = np.array([_around(word, evidence) for word in words])  # (words, speakers)
+    total = shares.sum(axis=1)
+    supported = total >= LEAST_SUPPORT
+    shares = shares / np.maximum(total, 1e-9)[:, None]
+    path = _viterbi(np.where(supported[:, None], np.log(shares + FLOOR), 0.0), _change_costs(words))
+    return [
+        replace(
+            word,
+            speaker=names[speaker] if heard else None,
+            speaker_confidence=float(share[speaker]) if heard else None,
+            overlap=_overlapped(word, active),
+            supported=bool(heard),
+        )
+        for word, speaker, share, heard in zip(words, path, shares, supported, strict=True)
+    ]
+
+
+def utterances(words: Sequence[Word]) -> list[Utterance]:
+    """Labelled words of one track, in order -> what each speaker says in one go."""
+    groups: list[list[Word]] = []
+    for word in words:
+        if groups and _goes_on(groups[-1], word):
+            groups[-1].append(word)
+        else:
+            groups.append([word])
+    return [Utterance(group[0].start, group[-1].end, group[0].speaker, tuple(group)) for group in groups]
+
+
+def _goes_on(group: list[Word], word: Word) -> bool:
+    last = group[-1]
+    long = last.end - group[0].start > PARAGRAPH and _ends_sentence(last)
+    return word.speaker == last.speaker and word.start - last.end < PARAGRAPH_PAUSE and not long
+
+
+def _ends_sentence(word: Word) -> bool:
+    return word.text.rstrip("\"'»”’)」』 ").endswith(SENTENCE_ENDS)
+
+
+def _around(word: Word, evidence: Float32) -> Float64:
+    """(speakers,): mean activity of each speaker, frames beyond the word's edges fading out over REACH."""
+    first = max(0, int((word.start - REACH - FRAME_DURATION / 2) / FRAME_STEP))
+    last = int((word.end + REACH - FRAME_DURATION / 2) / FRAME_STEP) + 2
+    near = evidence[first:last]
+    middles = np.arange(first, first + len(near)) * FRAME_STEP + FRAME_DURATION / 2
+    beyond = np.maximum(word.start - middles, middles - word.end)
+    weights = np.clip(1.0 - np.maximum(beyond, 0.0) / REACH, 0.0, 1.0)
+    mean: Float64 = weights @ near / max(float(weights.sum()), 1e-9)
+    return mean
+
+
+def _overlapped(word: Word, active: Bool) -> bool:
+    first = int(word.start / FRAME_STEP)
+    frames = active[first : max(first + 1, int(word.end / FRAME_STEP))]
+    return bool(len(frames)) and float((frames.sum(axis=1) > 1).mean()) >= OVERLAP_SHARE
+
+
+def _change_costs(words: Sequence[Word]) -> Float64:
+    """(words,): what a change of speaker before each word costs."""
+    breaks = [_ends_sentence(before) or word.start - before.end >= PAUSE for before, word in pairwise(words)]
+    return np.where([True, *breaks], CHANGE_COST_AT_BREAK, CHANGE_COST)
+
+
+def _viterbi(scores: Float64, change_costs: Float64) -> Int:
+    """(words,): the path through (words, speakers) log scores that is best after paying for its changes."""
+    best = scores[0].copy()
+    came_from = np.empty(scores.shape, np.intp)
+    everyone = np.arange(scores.shape[1])
+    for place in range(1, len(scores)):
+        leader = int(best.argmax())
+        changed = best[leader] - change_costs[place]
+        came_from[place] = np.where(best >= changed, everyone, leader)
+        best = np.maximum(best, changed) + scores[place]
+    path = np.empty(len(scores), np.intp)
+    path[-1] = best.argmax()
+    for place in range(len(scores) - 1, 0, -1):
+        path[place - 1] = came_from[place, path[place]]
+    return path

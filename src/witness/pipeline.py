@@ -1,0 +1,285 @@
+"""A recording -> a transcript: the only file that knows the order of the stages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from witness import audio, clustering, embedding, merging, models, reconstruction, segmentation, transcription
+from witness.errors import ModelError, UsageError, WitnessError
+from witness.schema import (
+    ModelFile,
+    Note,
+    Progress,
+    Recognition,
+    Speaker,
+    Transcript,
+    Turn,
+    Utterance,
+    Word,
+    no_note,
+    no_progress,
+)
+from witness.sessions import Runtime
+
+
+@dataclass(frozen=True)
+class Options:
+    """What changes the result; the counterpart of `sessions.Runtime`, which changes the speed."""
+
+    models: str = "auto"
+    """"auto", "standard", "builtin" or a folder with segmentation.onnx and embedding.onnx."""
+    whisper: str = "auto"
+    """"auto", "none", the name of a model or the path of a ggml file."""
+    language: str | None = None
+    """ISO 639-1 code; None: found out."""
+    speakers: int | None = None
+    """Exactly so many; with channels="split", in each channel."""
+    min_speakers: int | None = None
+    max_speakers: int | None = None
+    channels: Literal["mix", "split"] = "mix"
+    offline: bool = False
+    """Open no socket: use the model files that are here."""
+
+    def bounds(self) -> clustering.SpeakerBounds:
+        """How many speakers there may be. Raises UsageError if nothing can satisfy it."""
+        if self.speakers is not None and (self.min_speakers, self.max_speakers) != (None, None):
+            raise UsageError("--speakers says all; leave out --min-speakers and --max-speakers")
+        least = self.min_speakers if self.speakers is None else self.speakers
+        most = self.max_speakers if self.speakers is None else self.speakers
+        return clustering.SpeakerBounds(1 if least is None else least, most)
+
+
+def diarize(
+    path: str,
+    options: Options = Options(),
+    runtime: Runtime = Runtime(),
+    *,
+    progress: Progress = no_progress,
+    note: Note = no_note,
+) -> Transcript:
+    """Who spoke when in the recording at `path` ("-": standard input). The transcript has no words.
+
+    Raises InputError, ModelError, DeviceError or UsageError.
+    """
+    return transcribe(path, replace(options, whisper="none"), runtime, progress=progress, note=note)
+
+
+def transcribe(
+    path: str,
+    options: Options = Options(),
+    runtime: Runtime = Runtime(),
+    *,
+    progress: Progress = no_progress,
+    note: Note = no_note,
+) -> Transcript:
+    """Who spoke when and what they said in the recording at `path` ("-": standard input).
+
+    Without a speech recogniser there are no words, and a warning says why; if it was asked for by name or
+    failed on the way, `Transcript.failure` holds the error, and the speakers are delivered all the same.
+    Raises InputError, ModelError (of the diarizer's models), DeviceError or UsageError.
+    """
+    return _Run(options, runtime, progress, note).transcribe(path)
+
+
+STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
+
+
+@dataclass(frozen=True)
+class _Track:
+    """What the diarizer finds in one track."""
+
+    names: list[str]
+    diarization: reconstruction.Diarization
+    turns: list[Turn]
+    exclusive: list[Turn]
+
+
+@dataclass
+class _Run:
+    """One recording on its way through the stages."""
+
+    options: Options
+    runtime: Runtime
+    progress: Progress
+    note: Note
+    timing: dict[str, float] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def transcribe(self, path: str) -> Transcript:
+        begun = time.perf_counter()
+        bounds = self.options.bounds()
+        with ExitStack() as stack:
+            whisper, failure = self._whisper_model()
+            recognizer = None
+            if whisper is not None:
+                # Started before anything else: it loads its model while the audio is decoded.
+                recognizer = stack.enter_context(self._recognizer(whisper))
+            chosen = models.diarization_models(
+                self.options.models, offline=self.options.offline, progress=self.progress, note=self.warn
+            )
+            with self._timed("decode"):
+                recording = audio.load(path, channels=self.options.channels, progress=self.progress)
+            for warning in recording.warnings:
+                self.warn(warning)
+            if recognizer is not None and not self.runtime.serial:
+                for samples in recording.samples:
+                    recognizer.send(samples)
+            tracks = self._diarize(recording, chosen, bounds)
+            recognitions: list[Recognition] = []
+            if recognizer is not None and whisper is not None:
+                try:
+                    recognitions = self._recognise(recognizer, recording)
+                except WitnessError as error:
+                    failure = error
+        if failure is not None:
+            self.warn(f"no words: {failure}")
+        words, utterances = self._merge(tracks, recognitions)
+        turns = sorted(turn for track in tracks for turn in track.turns)
+        if not turns:
+            self.warn("no speech was found in this recording")
+        mode = None if not recognitions else "serial" if self.runtime.serial else "parallel"
+        timing = {stage: self.timing.get(stage) for stage in STAGES}
+        return Transcript(
+            audio=recording.source,
+            models={"segmentation": chosen.segmentation, "embedding": chosen.embedding, "whisper": whisper},
+            device={
+                "embedding": "migraphx" if self._on_gpu else "cpu",
+                "whisper": recognitions[0].device if recognitions else None,
+            },
+            timing={**timing, "wall": time.perf_counter() - begun, "mode": mode},
+            language=next((found.language for found in recognitions if found.language), None),
+            speakers=_speakers(turns),
+            turns=tuple(turns),
+            utterances=tuple(utterances),
+            words=tuple(words),
+            warnings=tuple(self.warnings),
+            failure=failure,
+        )
+
+    @property
+    def _on_gpu(self) -> bool:
+        # "auto" is the CPU until compiled graphs are kept: compiling one takes most of a minute each time.
+        return self.runtime.device == "migraphx"
+
+    def warn(self, line: str) -> None:
+        self.warnings.append(line)
+        self.note(line)
+
+    def _whisper_model(self) -> tuple[ModelFile | None, WitnessError | None]:
+        """The recogniser's model, or why there is none although it was asked for by name."""
+        try:
+            return models.whisper_model(
+                self.options.whisper,
+                offline=self.options.offline,
+                gpu=transcription.has_gpu_backend(),
+                progress=self.progress,
+                note=self.warn,
+            ), None
+        except ModelError as error:
+            return None, error
+
+    def _recognizer(self, whisper: ModelFile) -> transcription.Recognizer:
+        return transcription.Recognizer(
+            whisper,
+            language=self.options.language,
+            threads=self._whisper_threads(),
+            flash_attention=self.runtime.flash_attention,
+        )
+
+    def _whisper_threads(self) -> int:
+        """On the CPU, beside the diarizer: most of the cores, for it has most of the work."""
+        workers = self.runtime.worker_count
+        return workers if self.runtime.serial else max(1, workers - max(1, workers // 4))
+
+    def _diarize(
+        self, recording: audio.Audio, chosen: models.DiarizationModels, bounds: clustering.SpeakerBounds
+    ) -> list[_Track]:
+        segmenter = segmentation.load(chosen.segmentation.path, chosen.segmentation.name)
+        voice = embedding.load(chosen.embedding, gpu=self.runtime.gpu if self._on_gpu else None)
+        threads = self.runtime.worker_count
+        tracks = []
+        for number, samples in enumerate(recording.samples, start=1):
+            prefix = f"CH{number}_" if self.options.channels == "split" else ""
+            with self._timed("segmentation"):
+                windows = segmentation.segment(samples, segmenter, threads=threads, progress=self.progress)
+            with self._timed("embedding"):
+                vectors = embedding.embed(samples, windows, voice, threads=threads, progress=self.progress)
+            with self._timed("clustering"):
+                self.progress("clustering", 0, 1)
+                labels = clustering.cluster(
+                    vectors,
+                    windows.active,
+                    method=chosen.linkage,
+                    threshold=chosen.threshold,
+                    duration=recording.source.duration,
+                    bounds=bounds,
+                )
+                found = reconstruction.reconstruct(windows, labels, most=bounds.most).in_order_of_appearance()
+                names = [f"{prefix}SPEAKER_{number:02d}" for number in range(found.active.shape[1])]
+                duration = recording.source.duration
+                tracks.append(
+                    _Track(
+                        names,
+                        found,
+                        reconstruction.turns(found.active, names, duration),
+                        reconstruction.turns(found.exclusive(), names, duration),
+                    )
+                )
+                self.progress("clustering", 1, 1)
+            if len(names) not in bounds:
+                self.warn(f"{bounds} asked for, but only {len(names)} could be told apart")
+        return tracks
+
+    def _recognise(self, recognizer: transcription.Recognizer, recording: audio.Audio) -> list[Recognition]:
+        if self.runtime.serial:
+            for samples in recording.samples:
+                recognizer.send(samples)
+        else:
+            recognizer.set_threads(self.runtime.worker_count)  # the diarizer is done
+        with self._timed("transcription"):
+            found = [recognizer.result(self.progress) for _ in recording.samples]
+        for recognition in found:
+            for warning in recognition.warnings:
+                self.warn(warning)
+        return found
+
+    def _merge(
+        self, tracks: list[_Track], recognitions: list[Recognition]
+    ) -> tuple[list[Word], list[Utterance]]:
+        words: list[Word] = []
+        utterances: list[Utterance] = []
+        with self._timed("merging"):
+            if not recognitions:
+                utterances = [
+                    Utterance(turn.start, turn.end, turn.speaker)
+                    for track in tracks
+                    for turn in track.exclusive
+                ]
+            for track, recognition in zip(tracks, recognitions, strict=False):
+                found = track.diarization
+                labelled = merging.label(recognition.words, found.evidence, found.active, track.names)
+                words += labelled
+                utterances += merging.utterances(labelled)
+        return sorted(words, key=_when), sorted(utterances, key=_when)
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.timing[stage] = self.timing.get(stage, 0.0) + time.perf_counter() - begun
+
+
+def _when(item: Word | Utterance) -> tuple[float, float]:
+    return item.start, item.end
+
+
+def _speakers(turns: list[Turn]) -> tuple[Speaker, ...]:
+    seconds: dict[str, float] = {}
+    for turn in turns:
+        seconds[turn.speaker] = seconds.get(turn.speaker, 0.0) + turn.duration
+    total = sum(seconds.values())
+    return tuple(Speaker(name, spoken, spoken / total) for name, spoken in sorted(seconds.items()))

@@ -1,0 +1,103 @@
+"""Window-local activity + speakers -> who speaks in each frame of the recording, and turns.
+
+As pyannote 3.1: overlapping windows vote on how many speak, and the speakers with the most evidence do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from witness.schema import FRAME_DURATION, FRAME_STEP, FRAMES, Bool, Float32, Int, Segmentation, Turn
+
+
+@dataclass(frozen=True)
+class Diarization:
+    """Who speaks when, over frames of 0.016875 s; frame i has its middle at i * 0.016875 + 0.03096875 s."""
+
+    evidence: Float32
+    """(frames, speakers): in how many of the windows over a frame the speaker is active, 0 to 1."""
+    active: Bool
+    """(frames, speakers): who speaks."""
+
+    def in_order_of_appearance(self) -> Diarization:
+        """The same with the speakers sorted by their first frame, without those who never speak."""
+        heard = np.flatnonzero(self.active.any(axis=0))
+        order = heard[np.argsort(self.active[:, heard].argmax(axis=0), kind="stable")]
+        return Diarization(self.evidence[:, order], self.active[:, order])
+
+    def exclusive(self) -> Bool:
+        """(frames, speakers): `active` without overlap; the one with the most evidence goes on alone."""
+        if not self.active.shape[1]:
+            return self.active
+        alone = np.asarray(self.active.any(axis=1), np.intp)
+        return _top(self.evidence * self.active, alone)
+
+
+def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = None) -> Diarization:
+    """Put the windows together. `labels` is (windows, 3), -1 for nobody; `most` caps who speaks at once."""
+    speakers = int(labels.max(initial=-1)) + 1
+    starts = frame_starts(segmentation)
+    total = frame_count(segmentation)
+    windows = np.zeros(total, np.intp)
+    votes = np.zeros((total, speakers), np.float32)
+    for start, active, names in zip(starts, segmentation.active, labels, strict=True):
+        windows[start : start + FRAMES] += 1
+        for speaker in np.unique(names[names >= 0]):
+            votes[start : start + FRAMES, speaker] += active[:, names == speaker].any(axis=1)
+    count = speaker_count(segmentation)
+    if most is not None:
+        count = np.minimum(count, most)
+    active = _top(votes, count) if speakers else np.zeros((total, 0), np.bool_)
+    votes /= np.maximum(windows, 1)[:, None]
+    return Diarization(votes, active)
+
+
+def speaker_count(segmentation: Segmentation) -> Int:
+    """(frames,): how many speak at once, the mean over the windows on a frame, rounded half to even."""
+    total = frame_count(segmentation)
+    windows, speaking = np.zeros(total, np.intp), np.zeros(total, np.intp)
+    for start, active in zip(frame_starts(segmentation), segmentation.active, strict=True):
+        windows[start : start + FRAMES] += 1
+        speaking[start : start + FRAMES] += active.sum(axis=1)
+    count: Int = np.rint(speaking / np.maximum(windows, 1)).astype(np.intp)
+    return count
+
+
+def frame_starts(segmentation: Segmentation) -> Int:
+    """(windows,): the frame of the recording at which each window begins."""
+    seconds = np.arange(len(segmentation.active)) * segmentation.step
+    frames: Int = np.rint(seconds / FRAME_STEP).astype(np.intp)
+    return frames
+
+
+def frame_count(segmentation: Segmentation) -> int:
+    """Frames from the start of the first window to the end of the last, as pyannote counts them."""
+    windows = len(segmentation.active)
+    end = 10.0 + (windows - 1) * segmentation.step
+    return round(end / FRAME_STEP) + 1 if windows else 0
+
+
+def turns(active: Bool, names: list[str], duration: float) -> list[Turn]:
+    """The turns in (frames, speakers) activity, sorted, inside a recording of `duration` seconds.
+
+    A turn begins at the middle of its first frame and ends at the middle of the first frame without it.
+    """
+    middles = np.minimum(np.arange(len(active)) * FRAME_STEP + FRAME_DURATION / 2, duration)
+    found = []
+    for speaker, name in enumerate(names):
+        edges = np.flatnonzero(np.diff(active[:, speaker].astype(np.int8), prepend=0, append=0))
+        for first, after in edges.reshape(-1, 2):
+            start, end = middles[first], middles[min(after, len(middles) - 1)]
+            if end > start:
+                found.append(Turn(float(start), float(end), name))
+    return sorted(found)
+
+
+def _top(evidence: Float32, count: Int) -> Bool:
+    """The `count` speakers of each frame with the most evidence, none without any; the first on a tie."""
+    order = np.argsort(-evidence, axis=1, kind="stable")
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
+    return (place < count[:, None]) & (evidence > 0)

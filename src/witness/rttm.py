@@ -1,0 +1,37 @@
+"""RTTM text <-> turns, both directions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from witness.errors import InputError
+from witness.schema import Turn
+
+
+def serialize(uri: str, turns: Iterable[Turn]) -> str:
+    """One SPEAKER line a turn. White space in names becomes "_": readers split the lines at it."""
+    return "".join(
+        f"SPEAKER {_token(uri)} 1 {turn.start:.3f} {turn.duration:.3f} "
+        f"<NA> <NA> {_token(turn.speaker)} <NA> <NA>\n"
+        for turn in turns
+    )
+
+
+def parse(text: str, name: str = "RTTM") -> dict[str, list[Turn]]:
+    """The turns of each uri, sorted. Raises InputError naming `name` and the line that is not RTTM."""
+    found: dict[str, list[Turn]] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        fields = line.split()
+        if not fields or fields[0] != "SPEAKER":
+            continue  # other line types and comments are legal and say nothing about turns
+        try:
+            start, duration = float(fields[3]), float(fields[4])
+            found.setdefault(fields[1], []).append(Turn(start, start + duration, fields[7]))
+        except (IndexError, ValueError) as error:
+            raise InputError(f"{name}, line {number}: not an RTTM line: {line.strip()[:80]}") from error
+    return {uri: sorted(turns) for uri, turns in found.items()}
+
+
+def _token(text: str) -> str:
+    return re.sub(r"\s+", "_", text.strip()) or "_"

@@ -1,0 +1,253 @@
+"""Transcript -> txt, md, json, srt, vtt, rttm, csv. Each format is a function `Transcript -> str`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePath
+from typing import Any
+
+from witness import rttm
+from witness.errors import OutputError
+from witness.schema import ModelFile, Transcript, Utterance, Word
+
+SCHEMA = "witness/1"
+UNKNOWN = "UNKNOWN"  # how text formats print the speaker of words that nobody was heard saying
+
+LINE = 42  # characters of a subtitle line, two of them a cue: common broadcasters' practice
+CUE = 7.0  # seconds
+CUE_PAUSE = 0.8  # seconds of silence that end a cue
+
+
+def to_txt(transcript: Transcript) -> str:
+    """`[00:09:32] SPEAKER_01: words`, a line an utterance."""
+    return "".join(_text_line(utterance) + "\n" for utterance in transcript.utterances)
+
+
+def to_md(transcript: Transcript) -> str:
+    """A title, who spoke how much, warnings, and a paragraph an utterance."""
+    parts = [f"# {_markdown(title(transcript))}", f"{clock(transcript.audio.duration)} long"]
+    if transcript.speakers:
+        parts[1] += ", " + ", ".join(
+            f"{_markdown(speaker.name or speaker.id)} {speaker.share:.0%}" for speaker in transcript.speakers
+        )
+    parts += [f"> {_markdown(warning)}" for warning in transcript.warnings]
+    for utterance in transcript.utterances:
+        head = f"**{_markdown(utterance.speaker or UNKNOWN)}** [{clock(utterance.start)}]"
+        parts.append(head if utterance.text is None else f"{head} {_markdown(utterance.text)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def to_json(transcript: Transcript) -> str:
+    """`"schema": "witness/1"`; seconds are rounded to the millisecond, what is unknown is null."""
+    document = {
+        "schema": SCHEMA,
+        "audio": {
+            "path": transcript.audio.path,
+            "duration": _ms(transcript.audio.duration),
+            "channels": transcript.audio.channels,
+            "sha256": transcript.audio.sha256,
+        },
+        "models": {role: _model(model) for role, model in transcript.models.items()},
+        "device": transcript.device,
+        "timing": {
+            stage: _ms(value) if isinstance(value, float) else value
+            for stage, value in transcript.timing.items()
+        },
+        "language": transcript.language,
+        "speakers": [
+            {
+                "id": speaker.id,
+                "name": speaker.name,
+                "seconds": _ms(speaker.seconds),
+                "share": _ms(speaker.share),
+            }
+            for speaker in transcript.speakers
+        ],
+        "turns": [
+            {"start": _ms(turn.start), "end": _ms(turn.end), "speaker": turn.speaker}
+            for turn in transcript.turns
+        ],
+        "utterances": [
+            {
+                "start": _ms(utterance.start),
+                "end": _ms(utterance.end),
+                "speaker": utterance.speaker,
+                "text": utterance.text,
+            }
+            for utterance in transcript.utterances
+        ],
+        "words": [_word(word) for word in transcript.words],
+        "warnings": list(transcript.warnings),
+    }
+    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+
+
+def to_srt(transcript: Transcript) -> str:
+    """SubRip. The speaker is named whenever it is another one than in the cue before."""
+    return "\n".join(
+        f"{number}\n{clock(start, ',')} --> {clock(end, ',')}\n{text}\n"
+        for number, (start, end, _, text) in enumerate(_cues(transcript), start=1)
+    )
+
+
+def to_vtt(transcript: Transcript) -> str:
+    """WebVTT, with a voice tag on each cue beside the name in the text."""
+    cues = "".join(
+        f"\n{clock(start, '.')} --> {clock(end, '.')}\n<v {_vtt(speaker)}>{_vtt(text)}\n"
+        for start, end, speaker, text in _cues(transcript)
+    )
+    return "WEBVTT\n" + cues
+
+
+def to_rttm(transcript: Transcript) -> str:
+    """The turns, for diarization scorers."""
+    return rttm.serialize(title(transcript), transcript.turns)
+
+
+def to_csv(transcript: Transcript) -> str:
+    """start, end, speaker, text: a row an utterance, RFC 4180."""
+    out = io.StringIO(newline="")
+    rows = csv.writer(out)
+    rows.writerow(["start", "end", "speaker", "text"])
+    for utterance in transcript.utterances:
+        rows.writerow([f"{utterance.start:.3f}", f"{utterance.end:.3f}", utterance.speaker, utterance.text])
+    return out.getvalue()
+
+
+FORMATS: dict[str, Callable[[Transcript], str]] = {
+    "txt": to_txt,
+    "md": to_md,
+    "json": to_json,
+    "srt": to_srt,
+    "vtt": to_vtt,
+    "rttm": to_rttm,
+    "csv": to_csv,
+}
+
+
+def encode(text: str) -> bytes:
+    """UTF-8; the bytes of a file name that is no UTF-8 come back as U+FFFD instead of stopping the result."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode("utf-8")
+
+
+def write(content: bytes, path: Path) -> None:
+    """Write a whole file or none: under another name in the same folder, synced, then renamed.
+
+    Raises OutputError naming the file and the cure.
+    """
+    try:
+        descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(scratch).chmod(0o666 & ~_umask())  # mkstemp's own mode shuts everybody else out
+            Path(scratch).replace(path)
+        except BaseException:
+            Path(scratch).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise OutputError(
+            f"{path}: cannot be written ({error.strerror}); cure: make room or rights there, or change -o"
+        ) from error
+
+
+def title(transcript: Transcript) -> str:
+    """The recording's name without folder and ending."""
+    return "stdin" if transcript.audio.path == "-" else PurePath(transcript.audio.path).stem
+
+
+def clock(seconds: float, fraction: str = "") -> str:
+    """00:09:32, or with `fraction` as the decimal sign 00:09:32,125."""
+    total = int(seconds) if not fraction else round(seconds * 1000)
+    whole = total // 1000 if fraction else total
+    text = f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+    return f"{text}{fraction}{total % 1000:03d}" if fraction else text
+
+
+def _text_line(utterance: Utterance) -> str:
+    speaker = utterance.speaker or UNKNOWN
+    if utterance.text is None:
+        return f"[{clock(utterance.start)} - {clock(utterance.end)}] {speaker}"
+    return f"[{clock(utterance.start)}] {speaker}: {utterance.text}"
+
+
+def _cues(transcript: Transcript) -> Iterator[tuple[float, float, str, str]]:
+    """(start, end, speaker, text of one or two lines)"""
+    named = None
+    for utterance in transcript.utterances:
+        speaker = utterance.speaker or UNKNOWN
+        if not utterance.words:
+            yield utterance.start, utterance.end, speaker, speaker
+            continue
+        words = list(utterance.words)
+        while words:
+            prefix = "" if speaker == named else f"{speaker}:"
+            taken = _cue_length(words, prefix)
+            text = "\n".join(_lines(prefix, words[:taken]))
+            yield words[0].start, max(words[taken - 1].end, words[0].start + 0.001), speaker, text
+            named, words = speaker, words[taken:]
+
+
+def _cue_length(words: list[Word], prefix: str) -> int:
+    """How many of `words` make a readable cue; at least one."""
+    for taken in range(1, len(words)):
+        before, word = words[taken - 1], words[taken]
+        full = len(_lines(prefix, words[:taken])) == 2 and before.text.endswith((".", "?", "!"))
+        pause = word.start - before.end > CUE_PAUSE
+        if full or pause or word.end - words[0].start > CUE or len(_lines(prefix, words[: taken + 1])) > 2:
+            return taken
+    return len(words)
+
+
+def _lines(prefix: str, words: list[Word]) -> list[str]:
+    lines = [prefix]
+    for word in words:
+        text = word.text if lines != [prefix] or word.text.startswith(" ") else f" {word.text}"
+        if lines[-1] and len(lines[-1]) + len(text) > LINE:
+            lines.append(text.strip())
+        else:
+            lines[-1] = (lines[-1] + text).lstrip()
+    return lines
+
+
+def _word(word: Word) -> dict[str, Any]:
+    confidence = word.speaker_confidence
+    return {
+        "start": _ms(word.start),
+        "end": _ms(word.end),
+        "text": word.text.strip(),
+        "speaker": word.speaker,
+        "speaker_confidence": None if confidence is None else _ms(confidence),
+        "overlap": word.overlap,
+        "supported": word.supported,
+    }
+
+
+def _model(model: ModelFile | None) -> dict[str, str] | None:
+    return None if model is None else {"name": model.name, "sha256": model.sha256}
+
+
+def _ms(value: float) -> float:
+    return round(float(value), 3)
+
+
+def _markdown(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", text)
+
+
+def _vtt(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
