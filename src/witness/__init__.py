@@ -1,7 +1,7 @@
 """Witness: a transcript that says who spoke.
 
-    recording ── audio ──┬── segmentation ── embedding ── clustering ── reconstruction ──┐
-                         └── transcription (whisper.cpp, in a child process) ────────────┴── merging ── writers
+    recording ─ audio ─┬─ segmentation ─ embedding ─ clustering ─ reconstruction ─┐
+                       └─ transcription (whisper.cpp, in a child process) ────────┴─ merging ─ writers
 
 `diarize` finds the speakers of a recording, `transcribe` their words as well; both give a `Transcript`.
 Nothing heavy is imported before one of them is asked for.

@@ -1,7 +1,7 @@
 """Voice vectors -> which of them are one speaker, over the whole recording.
 
-Agglomerative clustering of the vectors that come from enough clean speech, as pyannote 3.1 does it;
-the other vectors join the nearest speaker.
+Agglomerative clustering of the vectors that come from enough clean speech, as pyannote 3.1 does it; then
+every vector joins the nearest speaker, two vectors of one window never the same one, as in community-1.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from witness.errors import UsageError
@@ -71,7 +72,7 @@ def cluster(
     Speakers are numbered 0, 1, ... without a gap.
     """
     labels = np.full(vectors.shape[:2], NOBODY, np.intp)
-    known = np.isfinite(vectors).all(axis=2)
+    known: Bool = np.asarray(np.isfinite(vectors).all(axis=2))
     clean = (active & (active.sum(axis=2, keepdims=True) == 1)).sum(axis=1)
     train = known & (clean >= MIN_CLEAN_SHARE * FRAMES)
     if train.sum() < bounds.least:
@@ -79,10 +80,12 @@ def cluster(
     if not known.any():
         return labels
 
-    everyone = _unit(vectors[known])
-    chosen = everyone[train[known]]
+    chosen = _unit(vectors[train])
     speakers = _agglomerate(chosen, method, adaptive_threshold(threshold, duration, len(chosen)), bounds)
-    labels[known] = _nearest(everyone, _centroids(chosen, speakers))
+    centroids = _centroids(chosen, speakers)
+    for window in np.flatnonzero(known.any(axis=1)):
+        here = known[window]
+        labels[window, here] = _assign(_unit(vectors[window, here]), centroids)
     if len(np.unique(labels[known])) <= speakers.max():  # some speaker lost all of its vectors to others
         labels[train] = speakers
     return labels
@@ -99,8 +102,8 @@ def _agglomerate(
     merges = linkage(vectors, method=method, metric="euclidean")
     smallest = min(MIN_CLUSTER_SIZE, max(1, round(0.1 * count)))
     labels = fcluster(merges, threshold, criterion="distance").astype(np.intp)
-    while _large(labels, smallest).size not in bounds:
-        merged = _closest_cut(merges, smallest, threshold, bounds)
+    while (natural := _large(labels, smallest).size) not in bounds:
+        merged = _closest_cut(merges, smallest, threshold, bounds, natural)
         if merged is not None:
             # Heights that count the merges cut the tree after so many of them, whatever their order.
             numbered = np.column_stack([merges[:, :2], np.arange(1.0, count), merges[:, 3]])
@@ -120,8 +123,10 @@ def _large(labels: Int, smallest: int) -> Int:
     return names[sizes >= smallest]
 
 
-def _closest_cut(merges: Float64, smallest: int, threshold: float, bounds: SpeakerBounds) -> int | None:
-    """After how many merges the number of large clusters is within bounds, nearest the threshold."""
+def _closest_cut(
+    merges: Float64, smallest: int, threshold: float, bounds: SpeakerBounds, wanted: int
+) -> int | None:
+    """After how many merges there are large clusters within bounds, nearest `wanted` and the threshold."""
     sizes = np.concatenate([np.ones(len(merges) + 1), merges[:, 3]])
     large = (sizes >= smallest).astype(np.intp)
     children = merges[:, :2].astype(np.intp)
@@ -129,7 +134,24 @@ def _closest_cut(merges: Float64, smallest: int, threshold: float, bounds: Speak
     counts = large[: len(merges) + 1].sum() + np.concatenate([[0], np.cumsum(change)])
     fitting = [merged for merged, number in enumerate(counts) if int(number) in bounds]
     heights = np.concatenate([[0.0], merges[:, 2]])
-    return min(fitting, key=lambda merged: abs(float(heights[merged]) - threshold), default=None)
+    return min(
+        fitting,
+        key=lambda merged: (abs(int(counts[merged]) - wanted), abs(float(heights[merged]) - threshold)),
+        default=None,
+    )
+
+
+def _assign(vectors: Float64, centroids: Float64) -> Int:
+    """The speaker of each vector of one window: two of them are two people, as long as there are so many.
+
+    community-1 gives up a third local speaker where only two are known; here it goes to the nearest, since
+    to lose its speech costs as much as to confuse it.
+    """
+    distances = cdist(vectors, centroids, metric="cosine")
+    nearest: Int = distances.argmin(axis=1).astype(np.intp)
+    rows, columns = linear_sum_assignment(distances)
+    nearest[rows] = columns
+    return nearest
 
 
 def _unit(vectors: Float32) -> Float64:

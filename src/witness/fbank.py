@@ -33,7 +33,7 @@ def fbank(samples: Float32, first: int = 0, last: int | None = None) -> Float32:
     """Log mel energies of frames `first` to `last` (exclusive; None: to the end).
 
     `samples` is (samples,) float32 in [-1, 1] at 16 kHz; the result is (frames, 80) float32, no mean
-    removed. A frame depends on its own 25 ms alone, so any cut of a recording gives the same values.
+    removed. A frame depends on its own 25 ms alone: any cut of a recording gives the same, up to rounding.
     """
     last = frame_count(len(samples)) if last is None else last
     result = np.empty((max(0, last - first), N_MELS), np.float32)

@@ -16,9 +16,9 @@ import numpy as np
 from witness.schema import FRAME_DURATION, FRAME_STEP, Bool, Float32, Float64, Int, Utterance, Word
 
 REACH = 0.25  # seconds around a word that still count, less and less: whisper's times are that inexact
-LEAST_SUPPORT = 0.1  # of full activity; below it nobody is heard speaking there
+LEAST_SUPPORT = 0.05  # of full activity; below it nobody is heard speaking there
 FLOOR = 0.02  # share of the evidence left to speakers who show none: words may be mistimed altogether
-CHANGE_COST = 1.5  # nats: with less than e^3 to 1 of evidence a single word does not change sides and back
+CHANGE_COST = 1.0  # nats: with less than e^2 to 1 of evidence a word does not change sides and back
 CHANGE_COST_AT_BREAK = 0.3  # nats
 PAUSE = 0.4  # seconds: where the speaker may as well change
 SENTENCE_ENDS = tuple(".?!…。？！؟।")

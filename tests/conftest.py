@@ -1,0 +1,52 @@
+"""What several test files share. Tests that need the project's shared material skip where it is not there."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+# As the command line sets it; before numpy starts its threads it counts for the tests' own process too.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+DATA = Path(__file__).parent / "data"
+ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared"
+CALL = DATA / "call.flac"
+
+
+def pytest_report_header() -> list[str]:
+    import onnxruntime
+
+    return [
+        f"python {platform.python_version()}, numpy {np.__version__}, onnxruntime {onnxruntime.__version__} "
+        f"{onnxruntime.get_available_providers()}",
+        f"shared material: {SHARED if SHARED.is_dir() else 'not here, the tests that need it are skipped'}",
+    ]
+
+
+@pytest.fixture(scope="session")
+def golden():
+    """pyannote's own intermediate arrays, by name."""
+    folder = SHARED / "data" / "golden"
+    if not folder.is_dir():
+        pytest.skip("pyannote's golden arrays are not here (shared/data/golden)")
+    return lambda name: np.load(folder / f"{name}.npy", allow_pickle=False)
+
+
+@pytest.fixture(scope="session")
+def evaluation() -> Path:
+    """The recordings with references."""
+    folder = SHARED / "data" / "eval"
+    if not folder.is_dir():
+        pytest.skip("the evaluation recordings are not here (shared/data/eval)")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    """One cache of cut models for the whole run, apart from the user's."""
+    monkeypatch.setenv("WITNESS_CACHE", str(tmp_path_factory.getbasetemp() / "witness-cache"))

@@ -1,0 +1,75 @@
+"""The file list is the pipeline, and arrows point one way: stages never import stages."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+import witness
+
+SOURCE = Path(witness.__file__).parent
+STAGES = {
+    *("audio", "segmentation", "embedding", "clustering", "reconstruction"),
+    *("transcription", "merging", "writers"),
+}
+TOOLS = {"fbank", "models", "rttm", "sessions", "surgery", "whisper_child"}  # what stages are made of
+LAYERS = [{"__main__"}, {"cli"}, {"pipeline"}, STAGES, TOOLS, {"schema"}, {"errors"}]
+# Within the tools, who may use whom.
+TOOL_ARROWS = {"surgery": {"fbank", "sessions"}, "whisper_child": set()}
+
+
+def imports(module: Path) -> set[str]:
+    """The modules of ours that `module` imports when it is imported, types aside."""
+    tree = ast.parse(module.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body = []
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "witness":
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("witness."):
+            found.add(node.module.split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("witness.")}
+    return {name for name in found if (SOURCE / f"{name}.py").exists()}
+
+
+MODULES = sorted(SOURCE.glob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_arrows_point_one_way(path):
+    if path.stem == "__init__":
+        assert not imports(path)
+        return
+    (level,) = [number for number, layer in enumerate(LAYERS) if path.stem in layer]
+    below = set().union(*LAYERS[level + 1 :]) | TOOL_ARROWS.get(path.stem, set())
+    assert imports(path) <= below
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_only_sessions_knows_onnxruntime(path):
+    names = {
+        alias.name.split(".")[0]
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    assert ("onnxruntime" in names) == (path.stem == "sessions")
+
+
+def test_help_imports_nothing_heavy():
+    import subprocess
+
+    code = (
+        "import sys\nfrom witness.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print(sorted({name.split('.')[0] for name in sys.modules}), file=sys.stderr)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ast.literal_eval(result.stderr.strip().splitlines()[-1]))
+    assert "click" in loaded
+    heavy = {"numpy", "scipy", "onnxruntime", "onnx", "rich", "huggingface_hub", "soundfile", "av", "soxr"}
+    assert not loaded & heavy

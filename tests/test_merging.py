@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from witness.merging import label, utterances
+from witness.schema import FRAME_STEP, Word
+
+NAMES = ["A", "B"]
+
+
+def activity(*spans: tuple[float, float, int], seconds: float = 20.0, speakers: int = 2) -> np.ndarray:
+    """(frames, speakers), 1 where a span (start, end, speaker) lies."""
+    result = np.zeros((round(seconds / FRAME_STEP), speakers), np.float32)
+    for start, end, speaker in spans:
+        result[round(start / FRAME_STEP) : round(end / FRAME_STEP), speaker] = 1
+    return result
+
+
+def say(text: str, start: float, pace: float = 0.4, gap: float = 0.0) -> list[Word]:
+    return [
+        Word(start + i * (pace + gap), start + i * (pace + gap) + pace, f" {word}")
+        for i, word in enumerate(text.split())
+    ]
+
+
+def who(words, evidence) -> str:
+    return "".join(word.speaker or "-" for word in label(words, evidence, evidence > 0.5, NAMES))
+
+
+def test_words_go_to_whoever_speaks():
+    evidence = activity((0, 2, 0), (2, 4, 1))
+    assert who(say("this is the question. and this the answer.", 0, 0.5), evidence) == "AAAABBBB"
+
+
+def test_a_word_on_the_edge_of_a_turn_stays_with_its_sentence():
+    evidence = activity((0, 1.85, 0), (1.85, 4, 1))
+    # The last word of the first sentence is timed a little late and lies across the edge.
+    words = [*say("that was all.", 0, 0.5), Word(1.7, 2.15, " Thanks."), *say("you are welcome", 2.4)]
+    assert who(words[:3] + words[4:], evidence) == "AAABBB"
+    assert who(words, evidence)[:3] == "AAA"
+
+
+def test_a_short_reply_inside_anothers_sentence_survives():
+    evidence = activity((0, 2, 0), (2, 2.6, 1), (2.6, 5, 0))
+    words = [*say("so we went there and", 0), Word(2.1, 2.5, " Right."), *say("then we came back", 2.7)]
+    assert who(words, evidence) == "AAAAABAAAA"
+
+
+def test_a_weak_flicker_does_not_flip_a_word():
+    evidence = activity((0, 4, 0))
+    evidence[round(1.6 / FRAME_STEP) : round(2.0 / FRAME_STEP), 1] = 1.0  # both, equally
+    assert who(say("one two three four five six seven", 0), evidence) == "AAAAAAA"
+
+
+def test_words_over_silence_get_no_speaker():
+    evidence = activity((0, 2, 0))
+    words = label([*say("hello there", 0), *say("thank you for watching", 10)], evidence, evidence > 0, NAMES)
+    assert [word.speaker for word in words] == ["A", "A", None, None, None, None]
+    assert [word.supported for word in words] == [True, True, False, False, False, False]
+    assert words[2].speaker_confidence is None
+    assert words[0].speaker_confidence == pytest.approx(1.0)
+
+
+def test_a_word_just_beside_the_speech_is_not_over_silence():
+    evidence = activity((1, 3, 1))
+    assert who([Word(0.55, 0.95, " Well,")], evidence) == "B"
+
+
+def test_overlap_is_marked():
+    evidence = activity((0, 4, 0), (2, 4, 1))
+    words = label(say("a b c d e f g h", 0, 0.5), evidence, evidence > 0.5, NAMES)
+    assert [word.overlap for word in words] == [False] * 4 + [True] * 4
+
+
+def test_nobody_speaks_at_all():
+    words = label(say("ghost words"[:5], 1), np.zeros((100, 0), np.float32), np.zeros((100, 0), bool), [])
+    assert [(word.speaker, word.supported) for word in words] == [(None, False)]
+    assert label([], activity(), activity() > 0, NAMES) == []
+
+
+def test_utterances_follow_the_speakers_and_the_pauses():
+    evidence = activity((0, 2, 0), (2, 4, 1), (8, 9, 1))
+    words = label(
+        [*say("one two three four five", 0), *say("six seven", 2.1), *say("eight", 8)],
+        evidence,
+        evidence > 0,
+        NAMES,
+    )
+    found = utterances(words)
+    assert [(u.speaker, u.text) for u in found] == [
+        ("A", "one two three four five"),
+        ("B", "six seven"),
+        ("B", "eight"),
+    ]
+    assert (found[0].start, found[0].end) == (0, 2.0)
+    assert utterances([]) == []
+
+
+def test_scripts_without_spaces_are_joined_without():
+    words = [Word(0, 0.2, "你"), Word(0.2, 0.4, "好"), Word(0.4, 0.6, "。")]
+    assert [u.text for u in utterances(words)] == ["你好。"]
+
+
+def test_a_long_monologue_is_cut_at_a_sentence_end():
+    words = [Word(i, i + 0.9, " end." if i % 10 == 9 else " word", "A") for i in range(130)]
+    found = utterances(words)
+    assert len(found) == 2
+    assert found[0].words[-1].text == " end."
+    assert 60 <= found[0].end - found[0].start <= 70
+
+
+spans = st.tuples(st.floats(0, 18), st.floats(0.1, 3), st.integers(0, 1))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(spans, max_size=8), st.lists(st.tuples(st.floats(0, 19), st.floats(0, 1)), max_size=30))
+def test_no_word_is_lost_and_no_speaker_invented(turns, times):
+    evidence = activity(*((start, start + length, speaker) for start, length, speaker in turns))
+    words = [Word(start, start + length, " w") for start, length in sorted(times)]
+    labelled = label(words, evidence, evidence > 0.5, NAMES)
+    assert [(w.start, w.end, w.text) for w in labelled] == [(w.start, w.end, w.text) for w in words]
+    for word in labelled:
+        assert (word.speaker is None) == (not word.supported) == (word.speaker_confidence is None)
+        if word.speaker:
+            column = evidence[:, NAMES.index(word.speaker)]
+            assert column.any()
+            assert 0 <= word.speaker_confidence <= 1
+    assert [w for u in utterances(labelled) for w in u.words] == labelled

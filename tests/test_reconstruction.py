@@ -1,0 +1,117 @@
+import numpy as np
+import pytest
+
+from conftest import SHARED
+from witness import rttm
+from witness.clustering import cluster
+from witness.reconstruction import frame_count, reconstruct, speaker_count, turns
+from witness.schema import Segmentation, Turn
+
+RECORDINGS = {"pipeline": 26.0154, "single_speaker": 15.0486, "short": 3.2889}
+
+
+def golden_segmentation(golden, name) -> Segmentation:
+    return Segmentation(golden(f"{name}_segmentation_data") > 0.5, 1.0)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_speaker_count_is_pyannotes(golden, name):
+    count = speaker_count(golden_segmentation(golden, name))
+    assert np.array_equal(count, golden(f"{name}_speaker_counting_data")[:, 0])
+
+
+def test_golden_clusters_give_the_golden_diarization(golden):
+    labels = np.maximum(golden("pipeline_hard_clusters").astype(np.intp), -1)
+    found = reconstruct(golden_segmentation(golden, "pipeline"), labels)
+    assert np.array_equal(found.active, golden("pipeline_discrete_diarization_data") > 0)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_turns_from_golden_segmentation_and_vectors_match_the_golden_rttm(golden, name):
+    from pyannote.core import Annotation, Segment, Timeline
+    from pyannote.metrics.diarization import DiarizationErrorRate
+
+    def annotation(found: list[Turn]) -> Annotation:
+        result = Annotation()
+        for number, turn in enumerate(found):
+            result[Segment(turn.start, turn.end), number] = turn.speaker
+        return result
+
+    windows = golden_segmentation(golden, name)
+    vectors = golden(f"{name}_embeddings_data").copy()
+    vectors[windows.active.sum(axis=1) < 10] = np.nan  # pyannote gives inactive speakers values, too
+    duration = RECORDINGS[name]
+    labels = cluster(
+        vectors, windows.active, method="centroid", threshold=0.7045654963945799, duration=duration
+    )
+    found = reconstruct(windows, labels)
+    hypothesis = turns(found.active, [f"S{n}" for n in range(found.active.shape[1])], duration)
+    text = (SHARED / "data" / "golden" / f"{name}_expected.rttm").read_text()
+    (reference,) = rttm.parse(text).values()
+    error = DiarizationErrorRate()(
+        annotation(reference), annotation(hypothesis), uem=Timeline([Segment(0, duration)])
+    )
+    assert error <= 0.01
+
+
+def windows_of(rows: list[list[int]]) -> Segmentation:
+    """Ten-second windows in which each local speaker is active throughout or not at all."""
+    active = np.zeros((len(rows), 589, 3), np.bool_)
+    active[:] = np.array(rows, bool).reshape(len(rows), 1, 3)
+    return Segmentation(active, 1.0)
+
+
+def test_no_windows():
+    found = reconstruct(Segmentation(np.zeros((0, 589, 3), np.bool_), 1.0), np.zeros((0, 3), np.intp))
+    assert found.active.shape == (0, 0)
+    assert found.exclusive().shape == (0, 0)
+    assert turns(found.active, [], 0.0) == []
+
+
+def test_nobody_known():
+    windows = windows_of([[1, 0, 0]])
+    found = reconstruct(windows, np.full((1, 3), -1))
+    assert found.active.shape == (frame_count(windows), 0)
+
+
+def test_exclusive_keeps_the_better_supported_speaker():
+    windows = windows_of([[1, 1, 0]] * 3)
+    windows.active[1:, :300, 1] = False
+    found = reconstruct(windows, np.array([[0, 1, -1]] * 3))
+    assert (found.active.sum(axis=1) == 2).any()
+    alone = found.exclusive()
+    assert alone.sum(axis=1).max() == 1
+    assert np.array_equal(alone.any(axis=1), found.active.any(axis=1))
+    assert alone[:, 0].sum() > alone[:, 1].sum()
+
+
+def test_two_local_speakers_of_one_cluster_count_once():
+    found = reconstruct(windows_of([[1, 1, 0]]), np.array([[0, 0, -1]]))
+    assert found.evidence.max() == 1.0
+    assert found.active.shape[1] == 1
+
+
+def test_order_of_appearance_drops_those_never_heard():
+    windows = windows_of([[1, 0, 0]] + [[0, 0, 0]] * 9 + [[0, 1, 0]])
+    labels = np.full((11, 3), -1)
+    labels[0, 0], labels[10, 1] = 2, 0  # cluster 1 exists nowhere
+    found = reconstruct(windows, labels).in_order_of_appearance()
+    assert found.active.shape[1] == 2
+    assert found.active[:, 0].argmax() < found.active[:, 1].argmax()
+
+
+def test_turns_begin_and_end_at_the_middles_of_frames():
+    active = np.zeros((100, 2), np.bool_)
+    active[10:20, 0] = True
+    active[15:100, 1] = True
+    found = turns(active, ["A", "B"], 1.5)
+    assert found == [
+        Turn(pytest.approx(10 * 0.016875 + 0.03096875), pytest.approx(20 * 0.016875 + 0.03096875), "A"),
+        Turn(pytest.approx(15 * 0.016875 + 0.03096875), 1.5, "B"),
+    ]
+
+
+def test_no_turn_beyond_the_recording():
+    active = np.ones((600, 1), np.bool_)
+    assert turns(active, ["A"], 0.3) == [Turn(pytest.approx(0.03096875), 0.3, "A")]
+    assert turns(active[:1], ["A"], 0.01) == []

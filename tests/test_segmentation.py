@@ -1,0 +1,119 @@
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from witness import segmentation
+from witness.errors import ModelError
+from witness.models import BUILTIN_FOLDER
+from witness.segmentation import decode, powerset, segment, window_count
+
+BUILTIN = str(BUILTIN_FOLDER / "segmentation.onnx")
+
+
+def scores_of(classes: np.ndarray) -> np.ndarray:
+    """(windows, frames) class numbers -> scores with that class on top."""
+    return np.log(np.eye(7, dtype=np.float32)[classes] * 0.9 + 0.01)
+
+
+def test_powerset_order_is_pyannotes():
+    assert powerset(3, 2).astype(int).tolist() == [
+        [0, 0, 0],
+        [1, 0, 0],
+        [0, 1, 0],
+        [0, 0, 1],
+        [1, 1, 0],
+        [1, 0, 1],
+        [0, 1, 1],
+    ]
+
+
+def test_powerset_tables_and_decoding_are_pyannotes(golden):
+    for speakers, at_once in [(2, 1), (2, 2), (3, 1), (3, 2), (3, 3), (4, 1), (4, 2), (4, 3), (4, 4)]:
+        table = golden(f"powerset_mapping_{speakers}_{at_once}")
+        assert np.array_equal(powerset(speakers, at_once), table > 0)
+    assert np.array_equal(decode(golden("powerset_input_logits")), golden("powerset_hard_output") > 0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "windows"),
+    [(0.3, 1), (10, 1), (10.001, 2), (11, 2), (26.015, 18), (15.049, 7), (3.289, 1), (30, 21)],
+)
+def test_windows_as_pyannote_counts_them(seconds, windows):
+    assert window_count(round(seconds * 16000)) == windows
+
+
+def test_no_samples_no_windows():
+    assert segment(np.empty(0, np.float32), scores_of).active.shape == (0, 589, 3)
+
+
+def test_each_window_sees_its_ten_seconds_and_silence_beyond_the_end():
+    seen = []
+
+    def model(windows):
+        seen.extend(window[0].copy() for window in windows)
+        return scores_of(np.zeros((len(windows), 589), int))
+
+    samples = np.arange(1, 16000 * 12 + 501, dtype=np.float32)
+    result = segment(samples, model)
+    assert result.active.shape == (4, 589, 3)
+    for number, window in enumerate(seen):
+        expected = samples[number * 16000 :][:160000]
+        assert np.array_equal(window[: len(expected)], expected)
+        assert not window[len(expected) :].any()
+
+
+def test_result_is_the_same_bytes_for_any_number_of_threads():
+    rng = np.random.default_rng(0)
+    samples = (rng.normal(0, 0.1, 16000 * 25) * (np.sin(np.arange(16000 * 25) / 9000) > 0)).astype(np.float32)
+    model = segmentation.load(BUILTIN, "builtin")
+    one, two, four = (segment(samples, model, threads=threads).active for threads in (1, 2, 4))
+    assert np.array_equal(one, two)
+    assert np.array_equal(one, four)
+
+
+def save(path: Path, input_shape: list, output_shape: list) -> str:
+    """A model that ignores its input and gives zeros of `output_shape`."""
+    inputs = [helper.make_tensor_value_info("sound", TensorProto.FLOAT, input_shape)]
+    outputs = [helper.make_tensor_value_info("result", TensorProto.FLOAT, [None] * len(output_shape))]
+    nodes = [
+        helper.make_node("ReduceMax", ["sound"], ["one"], keepdims=0),
+        helper.make_node("Mul", ["one", "zeros"], ["result"]),
+    ]
+    zeros = numpy_helper.from_array(np.zeros(output_shape, np.float32), "zeros")
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [zeros])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return str(path)
+
+
+def test_names_and_shapes_are_read_from_the_model(tmp_path):
+    path = save(tmp_path / "m.onnx", ["batch", 1, "samples"], [1, 589, 7])
+    model = segmentation.load(path, "mine")
+    assert segment(np.zeros(16000, np.float32), model).active.shape == (1, 589, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "result", "says"),
+    [
+        (["B", "T", 80], [1, 256], r"takes \[None, None, 80\]"),
+        (["N", 1, 80000], [1, 293, 7], "80000"),
+        ([32, 1, 160000], [32, 589, 7], "32"),
+        (["N", 2, "T"], [1, 589, 7], "2"),
+        (["N", 1, "T"], [1, 293, 7], "293"),
+        (["N", 1, "T"], [1, 589, 3], "589, 3"),
+    ],
+)
+def test_a_model_of_another_kind_is_refused(tmp_path, given, result, says):
+    with pytest.raises(ModelError, match=says) as caught:
+        segmentation.load(save(tmp_path / "m.onnx", given, result), "wrong.onnx")
+    assert "wrong.onnx" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", b"\x08\x08" * 50])
+def test_a_file_that_is_no_model_is_refused(tmp_path, content):
+    (tmp_path / "m.onnx").write_bytes(content)
+    with pytest.raises(ModelError, match=r"m\.onnx"):
+        segmentation.load(str(tmp_path / "m.onnx"), "m.onnx")

@@ -1,0 +1,219 @@
+import csv
+import io
+import json
+import os
+import stat
+
+import numpy as np
+import pytest
+
+from witness import rttm, writers
+from witness.errors import OutputError
+from witness.schema import ModelFile, Source, Speaker, Transcript, Turn, Utterance, Word
+
+
+def transcript(utterances=(), turns=(), path="calls/my call.wav", words=None, warnings=()) -> Transcript:
+    return Transcript(
+        audio=Source(path, 3725.5, 2, "ab" * 32),
+        models={"segmentation": ModelFile("s", "/x/s.onnx", "1" * 64), "embedding": None, "whisper": None},
+        device={"embedding": "cpu", "whisper": None},
+        timing={"decode": 0.12345, "transcription": None, "wall": 2.0, "mode": None},
+        language="en",
+        speakers=(Speaker("SPEAKER_00", 60.0, 0.75), Speaker("SPEAKER_01", 20.0, 0.25)),
+        turns=tuple(turns),
+        utterances=tuple(utterances),
+        words=tuple(words if words is not None else [w for u in utterances for w in u.words]),
+        warnings=tuple(warnings),
+    )
+
+
+def said(speaker, start, text, pace=0.5) -> Utterance:
+    words = tuple(
+        Word(
+            start + i * pace,
+            start + (i + 1) * pace,
+            f" {word}",
+            speaker,
+            0.98765,
+            supported=speaker is not None,
+        )
+        for i, word in enumerate(text.split())
+    )
+    return Utterance(words[0].start, words[-1].end, speaker, words)
+
+
+LONG = said(
+    "SPEAKER_00",
+    1.0,
+    "Good morning, this is the support line, how can I help you today? "
+    "I can see that your order was sent on Tuesday and should arrive tomorrow before noon.",
+    0.3,
+)
+REPLY = said("SPEAKER_01", 572.25, "It never came.")
+GHOST = said(None, 580.0, "Thank you.")
+
+
+def test_txt():
+    lines = writers.to_txt(transcript([REPLY, GHOST])).splitlines()
+    assert lines == ["[00:09:32] SPEAKER_01: It never came.", "[00:09:40] UNKNOWN: Thank you."]
+
+
+def test_txt_without_words():
+    assert (
+        writers.to_txt(transcript([Utterance(1.2, 3661.9, "SPEAKER_00")]))
+        == "[00:00:01 - 01:01:01] SPEAKER_00\n"
+    )
+
+
+def test_empty_transcript_in_every_format():
+    for name, write in writers.FORMATS.items():
+        text = write(transcript())
+        assert "SPEAKER_0" not in text or name in ("json", "md")
+    assert writers.to_txt(transcript()) == ""
+    assert writers.to_vtt(transcript()) == "WEBVTT\n"
+
+
+def test_json_has_every_key_of_the_contract():
+    document = json.loads(writers.to_json(transcript([REPLY, GHOST], [Turn(1.23456, 2.0, "SPEAKER_01")])))
+    assert list(document) == [
+        *("schema", "audio", "models", "device", "timing", "language"),
+        *("speakers", "turns", "utterances", "words", "warnings"),
+    ]
+    assert document["schema"] == "witness/1"
+    assert document["audio"] == {
+        "path": "calls/my call.wav",
+        "duration": 3725.5,
+        "channels": 2,
+        "sha256": "ab" * 32,
+    }
+    assert document["models"] == {
+        "segmentation": {"name": "s", "sha256": "1" * 64},
+        "embedding": None,
+        "whisper": None,
+    }
+    assert document["timing"]["decode"] == 0.123
+    assert document["timing"]["transcription"] is None
+    assert document["turns"] == [{"start": 1.235, "end": 2.0, "speaker": "SPEAKER_01"}]
+    assert document["words"][0] == {
+        "start": 572.25,
+        "end": 572.75,
+        "text": "It",
+        "speaker": "SPEAKER_01",
+        "speaker_confidence": 0.988,
+        "overlap": False,
+        "supported": True,
+    }
+    assert document["words"][-1]["speaker"] is None
+    assert document["utterances"][0] == {
+        "start": 572.25,
+        "end": 573.75,
+        "speaker": "SPEAKER_01",
+        "text": "It never came.",
+    }
+
+
+def test_json_takes_numpy_numbers():
+    turn = Turn(np.float64(1.0), np.float32(2.0), "A")
+    assert json.loads(writers.to_json(transcript(turns=[turn])))["turns"][0]["end"] == 2.0
+
+
+def cues(text: str) -> list[list[str]]:
+    return [block.splitlines() for block in text.strip().split("\n\n")]
+
+
+def test_srt_is_readable_and_names_the_speaker_at_each_change():
+    found = cues(
+        writers.to_srt(transcript([LONG, REPLY, said("SPEAKER_01", 574.0, "Not on Tuesday either.")]))
+    )
+    assert [cue[0] for cue in found] == [str(n + 1) for n in range(len(found))]
+    assert found[0][1].startswith("00:00:01,000 --> ")
+    for _, times, *lines in found:
+        assert 1 <= len(lines) <= 2
+        assert all(0 < len(line) <= writers.LINE for line in lines)
+        start, end = times.split(" --> ")
+        assert start < end
+    texts = [" ".join(cue[2:]) for cue in found]
+    assert texts[0].startswith("SPEAKER_00: Good morning")
+    assert not any(text.startswith("SPEAKER_00") for text in texts[1:])
+    assert texts[-2] == "SPEAKER_01: It never came."
+    assert texts[-1] == "Not on Tuesday either."
+    assert " ".join(texts).replace("SPEAKER_00: ", "").replace("SPEAKER_01: ", "") == " ".join(
+        [LONG.text, REPLY.text, "Not on Tuesday either."]
+    )
+
+
+def test_cues_end_at_pauses_and_after_seven_seconds():
+    slow = said("A", 0, "one two three four five", 2.0)
+    found = cues(writers.to_srt(transcript([slow])))
+    assert len(found) == 2
+    paused = Utterance(0, 4, "A", (Word(0, 1, " one"), Word(3, 4, " two")))
+    assert len(cues(writers.to_srt(transcript([paused])))) == 2
+
+
+def test_a_word_longer_than_a_line_stays_whole():
+    assert "x" * 200 in writers.to_srt(transcript([said("A", 0, "x" * 200 + " next")]))
+
+
+def test_vtt_escapes_and_tags():
+    text = writers.to_vtt(transcript([said("SPEAKER_00", 1.0, "a <b> & c --> d")]))
+    assert text == (
+        "WEBVTT\n\n00:00:01.000 --> 00:00:04.000\n<v SPEAKER_00>SPEAKER_00: a &lt;b&gt; &amp; c --&gt; d\n"
+    )
+
+
+def test_rttm_reads_back():
+    turns = [Turn(0.5, 2.0, "SPEAKER_00")]
+    assert rttm.parse(writers.to_rttm(transcript(turns=turns))) == {"my_call": turns}
+
+
+def test_csv_reads_back():
+    quoted = said("SPEAKER_00", 0, 'He said: "well, no", and left')
+    rows = list(csv.reader(io.StringIO(writers.to_csv(transcript([quoted, GHOST])), newline="")))
+    assert rows[0] == ["start", "end", "speaker", "text"]
+    assert rows[1][2:] == ["SPEAKER_00", 'He said: "well, no", and left']
+    assert rows[2][2] == ""
+
+
+def test_md_escapes_and_shows_warnings():
+    text = writers.to_md(transcript([said("SPEAKER_00", 0, "a *b* <c> [d]")], warnings=["ends early"]))
+    assert "# my call" in text
+    assert "> ends early" in text
+    assert r"a \*b\* \<c\> \[d\]" in text
+    assert r"SPEAKER\_00 75%" in text
+
+
+def test_names_that_are_no_utf8_do_not_stop_the_result():
+    path = os.fsdecode(b"caf\xe9.wav")
+    for write in writers.FORMATS.values():
+        writers.encode(write(transcript([REPLY], [Turn(0, 1, "A")], path=path))).decode("utf-8")
+
+
+def test_clock():
+    assert writers.clock(59.9999) == "00:00:59"
+    assert writers.clock(59.9999, ",") == "00:01:00,000"
+    assert writers.clock(360000.0) == "100:00:00"
+
+
+def test_write_replaces_whole_files_only(tmp_path):
+    path = tmp_path / "out.txt"
+    path.write_text("before")
+    writers.write(b"after", path)
+    assert path.read_bytes() == b"after"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "out.txt"
+    path.write_text("before")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match=r"out\.txt.*No space left"):
+        writers.write(b"after", path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.txt"]
+    assert path.read_text() == "before"
