@@ -13,10 +13,10 @@ STAGES = {
     *("audio", "segmentation", "embedding", "clustering", "reconstruction"),
     *("transcription", "merging", "writers"),
 }
-TOOLS = {"fbank", "models", "rttm", "sessions", "surgery", "whisper_child"}  # what stages are made of
+TOOLS = {"download", "fbank", "models", "rttm", "sessions", "surgery", "whisper_child"}  # what stages are made of
 LAYERS = [{"__main__"}, {"cli"}, {"pipeline"}, STAGES, TOOLS, {"schema"}, {"errors"}]
 # Within the tools, who may use whom.
-TOOL_ARROWS = {"surgery": {"fbank", "sessions"}, "whisper_child": set()}
+TOOL_ARROWS = {"models": {"download"}, "surgery": {"fbank", "sessions"}, "whisper_child": set()}
 
 
 def imports(module: Path) -> set[str]:

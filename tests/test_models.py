@@ -1,0 +1,882 @@
+"""Which files, which sha256, where from: against a small Hub on 127.0.0.1 that misbehaves in many ways."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants, try_to_load_from_cache
+
+from witness import download, models
+from witness.errors import ModelError, UsageError
+
+NOTICED = 5.0 + 3.0
+"""Seconds: what is promised for noticing a dead network, and slack for a busy machine."""
+
+SEGMENTATION, EMBEDDING = b"segmentation " * 11, b"embedding " * 2_000
+CPU_WHISPER, GPU_WHISPER = b"small " * 40_000, b"large " * 50_000
+CONTENTS = {
+    "segmentation-3.0": SEGMENTATION,
+    "wespeaker-resnet34-lm": EMBEDDING,
+    "base-q5_1": CPU_WHISPER,
+    "large-v3-turbo-q5_0": GPU_WHISPER,
+    "tiny-q5_1": b"tiny " * 30_000,
+    "base.en-q5_1": b"english " * 30_000,
+    "builtin-segmentation": b"own segmentation",
+    "builtin-embedding": b"own embedding",
+}
+
+
+@dataclass
+class Hub:
+    """As much of the Hub as a download needs. `mode` says what it does to a GET."""
+
+    files: dict[str, bytes]
+    mode: str = "good"
+    after: int = 0
+    """Bytes of the body that "stall" and "drop" still send."""
+    resumes: bool = True
+    delay: float = 0.0
+    """Seconds before each answer."""
+    requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    url: str = ""
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def gets(self) -> list[str | None]:
+        """The Range header of each GET so far."""
+        return [headers.get("range") for method, _, headers in self.requests if method == "GET"]
+
+    def answer(self, request: http.server.BaseHTTPRequestHandler) -> None:
+        headers = {key.lower(): value for key, value in request.headers.items()}
+        self.requests.append((request.command, request.path, headers))
+        request.close_connection = True
+        time.sleep(self.delay)
+        if self.mode == "silent":
+            self.over.wait(60)
+            return
+        if self.mode == "closes":
+            return
+        if self.mode == "redirect" and not request.path.startswith("/cdn/"):
+            request.send_response(302)
+            request.send_header("Location", f"{self.url}/cdn{request.path}")
+            request.send_header("Content-Length", "0")
+            request.end_headers()
+            return
+        if self.mode == "portal":
+            self.send(request, 200, b"<html>please log in</html>", {})
+            return
+        body = self.files.get(request.path.removeprefix("/cdn"))
+        if body is None or self.mode == "error":
+            self.send(request, 503 if body else 404, b"no", {})
+            return
+        sha256 = hashlib.sha256(body).hexdigest()
+        known = {"ETag": f'"{sha256}"', "X-Linked-ETag": f'"{sha256}"', "X-Linked-Size": str(len(body))}
+        known |= {"X-Repo-Commit": request.path.split("/")[-2], "Accept-Ranges": "bytes"}
+        if request.path.endswith("onnx/model.onnx"):
+            known["X-Repo-Commit"] = request.path.split("/")[-3]
+        start = 0
+        if self.resumes and (asked := re.fullmatch(r"bytes=(\d+)-", headers.get("range", ""))):
+            start = int(asked[1])
+            known["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+        if self.mode == "wrong":
+            body = body[:-1] + bytes([body[-1] ^ 1])
+        self.send(request, 206 if start else 200, body[start:], known)
+
+    def send(
+        self, request: http.server.BaseHTTPRequestHandler, status: int, body: bytes, headers: dict[str, str]
+    ) -> None:
+        request.send_response(status)
+        for key, value in {**headers, "Content-Length": str(len(body))}.items():
+            request.send_header(key, value)
+        request.end_headers()
+        if request.command == "HEAD":
+            return
+        if self.mode in ("stall", "drop"):
+            request.wfile.write(body[: self.after])
+            request.wfile.flush()
+            if self.mode == "stall":
+                self.over.wait(60)
+            else:
+                request.connection.shutdown(socket.SHUT_RDWR)
+            return
+        request.wfile.write(body)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away is what half of these tests are about."""
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A Hub with tiny files under the real names, and nothing but it to be reached."""
+    table = tuple(
+        replace(e, size=len(CONTENTS[e.name]), sha256=hashlib.sha256(CONTENTS[e.name]).hexdigest())
+        if e.name in CONTENTS
+        else e
+        for e in models.TABLE
+    )
+    monkeypatch.setattr(models, "TABLE", table)
+    hub = Hub({f"/{e.repository}/resolve/{e.revision}/{e.file}": CONTENTS.get(e.name, b"") for e in table})
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            hub.answer(self)
+
+        def do_HEAD(self) -> None:
+            hub.answer(self)
+
+        def log_message(self, *args: object) -> None: ...
+
+    server = Server(("127.0.0.1", 0), Handler)
+    hub.url = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield hub
+    hub.over.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, builtin models of our own, and no memory of earlier networks."""
+    folder = tmp_path / "cache"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(models, "_unreachable", None)
+    builtin = tmp_path / "builtin"
+    builtin.mkdir()
+    for role in ("segmentation", "embedding"):
+        (builtin / f"{role}.onnx").write_bytes(CONTENTS[f"builtin-{role}"])
+    monkeypatch.setattr(models, "BUILTIN_FOLDER", builtin)
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def fetch(*names: str, **settings: bool) -> tuple[models.ModelFile, ...]:
+    return models.fetch_models(names, gpu=False, **settings)
+
+
+def entry(name: str) -> models.KnownFile:
+    return next(e for e in models.TABLE if e.name == name)
+
+
+def place(name: str) -> Path:
+    return models._path(entry(name))
+
+
+def parts(cache: Path) -> list[Path]:
+    return list(cache.rglob("*.witness-part"))
+
+
+def break_off(name: str, hub: Hub, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """An earlier run that got no further than `after` bytes, in less time than it really takes."""
+    with monkeypatch.context() as patch:
+        patch.setattr(download, "SILENCE", 0.5)
+        hub.mode, hub.after = "stall", after
+        with pytest.raises(models.FetchError, match="stopped sending"):
+            fetch(name)
+    monkeypatch.setattr(models, "_unreachable", None)
+    hub.mode = "good"
+
+
+def flip(path: Path) -> str:
+    """Change one byte; the sha256 that the file has now."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def one_line(error: BaseException) -> str:
+    text = str(error)
+    assert text
+    assert "\n" not in text
+    return text
+
+
+# --- the table ---
+
+
+def test_table_is_well_formed() -> None:
+    names = [e.name for e in models.TABLE]
+    assert len(names) == len(set(names)) == 18
+    assert len({e.sha256 for e in models.TABLE}) == len(names)
+    for e in models.TABLE:
+        assert re.fullmatch("[0-9a-f]{64}", e.sha256), e
+        assert e.size > 1_000_000
+        assert e.role in ("segmentation", "embedding", "whisper")
+        assert (e.repository == e.revision == "") == e.name.startswith("builtin-")
+        assert not e.repository or re.fullmatch("[0-9a-f]{40}", e.revision)
+        assert "{" not in e.file
+        assert e.licence == ("CC-BY-4.0" if e.name == "wespeaker-resnet34-lm" else "MIT")
+        assert e.attribution
+
+
+def test_table_and_sets_agree() -> None:
+    roles = {e.name: e.role for e in models.TABLE}
+    for segmentation, embedding, linkage, threshold in models.SETS.values():
+        assert (roles[segmentation], roles[embedding]) == ("segmentation", "embedding")
+        assert linkage in ("average", "centroid")
+        assert 0 < threshold < 2
+    assert [roles[models.default_whisper(gpu=gpu)] for gpu in (True, False)] == ["whisper"] * 2
+
+
+# --- good networks ---
+
+
+def test_fetch_verifies_and_keeps(hub: Hub, cache: Path) -> None:
+    seen: list[tuple[str, float, float]] = []
+    files = models.fetch_models((), gpu=False, progress=lambda *call: seen.append(call))
+    assert [f.name for f in files] == ["segmentation-3.0", "wespeaker-resnet34-lm", "base-q5_1"]
+    assert [Path(f.path).read_bytes() for f in files] == [SEGMENTATION, EMBEDDING, CPU_WHISPER]
+    assert [f.sha256 for f in files] == [entry(f.name).sha256 for f in files]
+    assert parts(cache) == []
+    total = len(SEGMENTATION + EMBEDDING + CPU_WHISPER)
+    assert {(stage, whole) for stage, _, whole in seen} == {("download", total)}
+    assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
+    assert seen[-1][1] == total
+    before = len(hub.requests)
+    assert fetch() == files
+    assert len(hub.requests) == before == 3
+
+
+@pytest.mark.usefixtures("hub")
+def test_fetch_default_whisper_depends_on_the_gpu() -> None:
+    assert models.fetch_models((), gpu=True)[-1].name == "large-v3-turbo-q5_0"
+
+
+def test_cache_is_shared_with_huggingface_hub(hub: Hub) -> None:
+    """What is stored here is found by the Hub's own client, and the other way round."""
+    (file,) = fetch("wespeaker-resnet34-lm")
+    e = entry("wespeaker-resnet34-lm")
+    found = try_to_load_from_cache(
+        e.repository, e.file, revision=e.revision, cache_dir=constants.HF_HUB_CACHE
+    )
+    assert found == file.path
+    assert os.name == "nt" or Path(file.path).resolve().parent.name == "blobs"
+
+    e = entry("segmentation-3.0")
+    code = (
+        "import sys, huggingface_hub as h;"
+        "print(h.hf_hub_download(sys.argv[1], sys.argv[2], revision=sys.argv[3], token=False))"
+    )
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": hub.url,
+        "HF_HUB_CACHE": constants.HF_HUB_CACHE,
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }
+    child = subprocess.run(
+        [sys.executable, "-c", code, e.repository, e.file, e.revision],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    hub.mode = "silent"
+    assert fetch("segmentation-3.0")[0].path == child.stdout.strip()
+
+
+def test_redirects_are_followed(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the Hub sends every large file to its storage; what is asked for must not get lost on the way."""
+    break_off("base-q5_1", hub, monkeypatch, after=100_000)
+    hub.mode = "redirect"
+    assert Path(fetch("base-q5_1")[0].path).read_bytes() == CPU_WHISPER
+    assert [path.startswith("/cdn/") for _, path, _ in hub.requests] == [False, False, True]
+    assert hub.gets()[1:] == ["bytes=100000-"] * 2
+
+
+def test_redirects_may_take_their_time(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two servers that both answer in time are no dead network."""
+    monkeypatch.setattr(download, "SILENCE", 1.0)
+    hub.mode, hub.delay = "redirect", 0.6
+    assert Path(fetch("segmentation-3.0")[0].path).read_bytes() == SEGMENTATION
+
+
+def test_file_system_without_links(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    def symlink_to(*_: object) -> None:
+        raise OSError("not here")
+
+    monkeypatch.setattr(Path, "symlink_to", symlink_to)
+    (file,) = fetch("segmentation-3.0")
+    assert (Path(file.path).read_bytes(), Path(file.path).is_symlink()) == (SEGMENTATION, False)
+    flip(Path(file.path))
+    assert fetch("segmentation-3.0", force=True) == (file,)
+    assert Path(file.path).read_bytes() == SEGMENTATION
+    assert len(hub.requests) == 2
+
+
+def test_environment_and_anonymity(hub: Hub, tmp_path: Path) -> None:
+    """HF_ENDPOINT and HF_HOME are obeyed, a token in the environment or the cache is never sent anywhere."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "token").write_text("hf_stored")
+    e = entry("segmentation-3.0")
+    code = (
+        "import sys\n"
+        "from dataclasses import replace\n"
+        "from witness import models\n"
+        "models.TABLE = tuple(replace(e, size=int(sys.argv[1]), sha256=sys.argv[2]) for e in models.TABLE)\n"
+        "print(models.fetch_models(['segmentation-3.0'], gpu=False)[0].path)\n"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", code, str(e.size), e.sha256],
+        env=child_environment(HF_ENDPOINT=hub.url + "/", HF_HOME=str(home), HF_TOKEN="hf_secret"),  # noqa: S106
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (child.stderr, Path(child.stdout.strip()).read_bytes()) == ("", SEGMENTATION)
+    assert Path(child.stdout.strip()).is_relative_to(home / "hub")
+    assert [(method, path) for method, path, _ in hub.requests] == [
+        ("GET", f"/{e.repository}/resolve/{e.revision}/{e.file}")
+    ]
+    for _, _, headers in hub.requests:
+        assert "authorization" not in headers
+        assert "hf_" not in json.dumps(headers)
+
+
+def child_environment(**changes: str) -> dict[str, str]:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGINGFACE"))}
+    source = str(Path(models.__file__).parents[1])
+    return {**clean, "PYTHONPATH": source, "NO_PROXY": "127.0.0.1", **changes}
+
+
+# --- networks that are not there ---
+
+
+def refuse(_: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{free_port()}")
+
+
+def fail_to_resolve(_: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(*_: object, **__: object) -> object:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://hub.invalid")
+
+
+def hang_in_resolving(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(*_: object, **__: object) -> object:
+        hub.over.wait(60)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://hub.invalid")
+
+
+def stay_silent(hub: Hub, _: pytest.MonkeyPatch) -> None:
+    hub.mode = "silent"
+
+
+def never_accept(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    monkeypatch.setattr(constants, "ENDPOINT", f"https://127.0.0.1:{listener.getsockname()[1]}")
+    threading.Thread(target=lambda: (hub.over.wait(60), listener.close()), daemon=True).start()
+
+
+def close_at_once(hub: Hub, _: pytest.MonkeyPatch) -> None:
+    hub.mode = "closes"
+
+
+def stall(hub: Hub, _: pytest.MonkeyPatch) -> None:
+    hub.mode, hub.after = "stall", 50
+
+
+def drop_for_ever(hub: Hub, _: pytest.MonkeyPatch) -> None:
+    hub.mode, hub.after = "drop", 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "sign"),
+    [
+        (refuse, "refused"),
+        (fail_to_resolve, "not known"),
+        (hang_in_resolving, "no answer"),
+        (stay_silent, "no answer"),
+        (never_accept, "no answer|timed out"),  # a TLS handshake that nobody answers
+        (close_at_once, "closed connection"),
+        (stall, "stopped sending"),
+        (drop_for_ever, "keeps breaking"),
+    ],
+)
+def test_dead_network(
+    fault: Callable[[Hub, pytest.MonkeyPatch], None], sign: str, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noticed within 5 s, once for all files; the builtin set takes over and says why, a name fails."""
+    fault(hub, monkeypatch)
+    notes: list[str] = []
+    begun = time.monotonic()
+    chosen = models.diarization_models("auto", offline=False, note=notes.append)
+    whisper = models.whisper_model("auto", offline=False, gpu=False, note=notes.append)
+    with pytest.raises(models.FetchError, match=sign) as failure:
+        models.diarization_models("standard", offline=False)
+    assert time.monotonic() - begun < NOTICED
+    assert "witness models fetch standard" in one_line(failure.value)
+    assert failure.value.exit_code == 5
+    assert (chosen.name, chosen.linkage, chosen.threshold) == ("builtin", "average", 1.10)
+    assert Path(chosen.segmentation.path).read_bytes() == CONTENTS["builtin-segmentation"]
+    assert Path(chosen.embedding.path).read_bytes() == CONTENTS["builtin-embedding"]
+    assert whisper is None
+    about_speakers, about_words = notes
+    assert re.search(f"builtin.*{sign}.*witness models fetch standard", about_speakers)
+    assert re.search(f"no words.*{sign}.*witness models fetch base-q5_1.*--whisper FILE", about_words)
+    assert "\n" not in about_speakers + about_words
+
+
+@pytest.mark.parametrize(("mode", "sign"), [("error", "503"), ("portal", "offered instead of")])
+def test_wrong_answer(mode: str, sign: str, hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody answers, but not with the file: no reason to fail if the choice was left open."""
+    break_off("segmentation-3.0", hub, monkeypatch, after=30)
+    hub.mode = mode
+    notes: list[str] = []
+    assert models.diarization_models("auto", offline=False, note=notes.append).name == "builtin"
+    assert sign in notes[0]
+    with pytest.raises(models.FetchError, match=sign) as failure:
+        fetch("segmentation-3.0")
+    assert hub.url in one_line(failure.value)
+    assert [part.read_bytes() for part in parts(cache)] == [SEGMENTATION[:30]]
+
+
+def test_no_such_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "file:///etc")
+    with pytest.raises(models.FetchError, match="HF_ENDPOINT must begin"):
+        fetch("segmentation-3.0")
+
+
+# --- resuming ---
+
+
+def test_dropped_connection_is_resumed_at_once(hub: Hub) -> None:
+    hub.mode, hub.after = "drop", 100_000
+    assert Path(fetch("base-q5_1")[0].path).read_bytes() == CPU_WHISPER
+    assert hub.gets() == [None, "bytes=100000-", "bytes=200000-"]
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_stalled_download_is_resumed_by_the_next_run(
+    resumes: bool, hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_off("base-q5_1", hub, monkeypatch, after=100_000)
+    assert [part.stat().st_size for part in parts(cache)] == [100_000]
+    assert not place("base-q5_1").exists()
+    hub.resumes = resumes
+    seen: list[float] = []
+    (file,) = models.fetch_models(["base-q5_1"], gpu=False, progress=lambda _, done, __: seen.append(done))
+    assert seen[-1] == len(CPU_WHISPER)
+    assert Path(file.path).read_bytes() == CPU_WHISPER
+    assert hub.gets() == [None, "bytes=100000-"]
+    assert parts(cache) == []
+
+
+def test_complete_part_needs_no_network(hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was killed between the last byte and the move."""
+    break_off("segmentation-3.0", hub, monkeypatch, after=len(SEGMENTATION) - 1)
+    with parts(cache)[0].open("ab") as part:
+        part.write(SEGMENTATION[-1:])
+    assert Path(fetch("segmentation-3.0")[0].path).read_bytes() == SEGMENTATION
+    assert len(hub.requests) == 1
+
+
+def test_spoilt_part_is_not_kept(hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_off("base-q5_1", hub, monkeypatch, after=1_000)
+    flip(parts(cache)[0])
+    with pytest.raises(ModelError, match="damaged"):
+        fetch("base-q5_1")
+    assert parts(cache) == []
+    assert Path(fetch("base-q5_1")[0].path).read_bytes() == CPU_WHISPER
+    assert hub.gets() == [None, "bytes=1000-", None]
+
+
+def test_two_at_once_download_once(hub: Hub) -> None:
+    results: list[models.ModelFile] = []
+    threads = [threading.Thread(target=lambda: results.extend(fetch("base-q5_1"))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert len(set(results)) == 1
+    assert len(hub.requests) == 1
+
+
+# --- files that are not what they should be ---
+
+
+def test_wrong_bytes_are_not_kept(hub: Hub, cache: Path) -> None:
+    hub.mode = "wrong"
+    found = hashlib.sha256(SEGMENTATION[:-1] + bytes([SEGMENTATION[-1] ^ 1])).hexdigest()
+    for choice in ("standard", "auto"):  # nobody may be brought to other models by a damaged mirror, unasked
+        with pytest.raises(ModelError) as failure:
+            models.diarization_models(choice, offline=False)
+        text = one_line(failure.value)
+        for part in ("segmentation-3.0", found, hashlib.sha256(SEGMENTATION).hexdigest(), hub.url):
+            assert part in text
+    assert [path for path in cache.rglob("*") if path.is_file() and path.stat().st_size] == []
+    hub.mode = "good"
+    assert Path(fetch("segmentation-3.0")[0].path).read_bytes() == SEGMENTATION
+
+
+@pytest.mark.usefixtures("hub")
+def test_damaged_cache_is_noticed_every_time() -> None:
+    fetch("standard")
+    found = flip(place("wespeaker-resnet34-lm"))
+    for choice in ("auto", "standard"):
+        with pytest.raises(ModelError) as failure:
+            models.diarization_models(choice, offline=True)
+        text = one_line(failure.value)
+        assert not isinstance(failure.value, models.FetchError)
+        for part in (found, entry("wespeaker-resnet34-lm").sha256, str(place("wespeaker-resnet34-lm"))):
+            assert part in text
+        assert "witness models fetch wespeaker-resnet34-lm --force" in text
+    with pytest.raises(ModelError, match="damaged"):
+        fetch("wespeaker-resnet34-lm")
+
+
+@pytest.mark.parametrize("cure", ["force", "delete"])
+def test_the_cures_of_damage_work(cure: str, hub: Hub) -> None:
+    fetch("segmentation-3.0")
+    flip(place("segmentation-3.0"))
+    if cure == "delete":
+        place("segmentation-3.0").unlink()
+    (file,) = fetch("segmentation-3.0", force=cure == "force")
+    assert Path(file.path).read_bytes() == SEGMENTATION
+    assert hub.gets() == [None, None]
+
+
+def test_force_starts_from_the_beginning(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_off("segmentation-3.0", hub, monkeypatch, after=10)
+    fetch("segmentation-3.0", force=True)
+    assert hub.gets() == [None, None]
+
+
+def test_force_keeps_the_old_file_when_it_fails(hub: Hub) -> None:
+    fetch("segmentation-3.0")
+    hub.mode = "error"
+    with pytest.raises(models.FetchError):
+        fetch("segmentation-3.0", force=True)
+    assert fetch("segmentation-3.0")[0].sha256 == entry("segmentation-3.0").sha256
+
+
+@pytest.mark.usefixtures("hub")
+def test_truncated_file_names_both_sizes() -> None:
+    fetch("segmentation-3.0")
+    place("segmentation-3.0").write_bytes(SEGMENTATION[:-1])
+    with pytest.raises(ModelError, match=f"{len(SEGMENTATION) - 1} bytes.*{len(SEGMENTATION)} bytes"):
+        fetch("segmentation-3.0")
+
+
+@pytest.mark.parametrize("harm", ["flip", "remove"])
+def test_damaged_builtin_set(harm: str, hub: Hub) -> None:
+    file = models.BUILTIN_FOLDER / "embedding.onnx"
+    flip(file) if harm == "flip" else file.unlink()
+    with pytest.raises(ModelError, match=r"builtin-embedding.*embedding\.onnx.*install witness again"):
+        models.diarization_models("builtin", offline=True)
+    assert hub.requests == []
+
+
+@pytest.mark.usefixtures("hub")
+def test_list_and_verify() -> None:
+    fetch("standard", "tiny-q5_1")
+    found = flip(place("tiny-q5_1"))
+    listed = {s.file.name: s for s in models.list_models()}
+    assert listed["tiny-q5_1"].state == listed["builtin-embedding"].state == "present"
+    assert listed["tiny-q5_1"].path == str(place("tiny-q5_1"))
+    assert (listed["base"].path, listed["base"].state) == (None, "missing")
+    verified = {s.file.name: s for s in models.list_models(verify=True)}
+    assert list(verified) == list(listed) == [e.name for e in models.TABLE]
+    assert (verified["tiny-q5_1"].state, verified["tiny-q5_1"].found) == ("damaged", found)
+    assert (verified["base"].state, verified["base"].found) == ("missing", None)
+    good = [s for s in verified.values() if s.state == "ok"]
+    assert [s.file.name for s in good] == [*models.SETS["standard"][:2], *models.SETS["builtin"][:2]]
+    assert all(s.found == s.file.sha256 for s in good)
+
+
+# --- disks that do not take it ---
+
+
+def test_cache_that_cannot_be_written(hub: Hub, cache: Path) -> None:
+    cache.write_text("a file where the folder should be")
+    with pytest.raises(models.FetchError, match="HF_HOME") as failure:
+        fetch("segmentation-3.0")
+    assert str(cache) in one_line(failure.value)
+    notes: list[str] = []
+    assert models.diarization_models("auto", offline=False, note=notes.append).name == "builtin"
+    assert "HF_HOME" in notes[0]
+    assert hub.requests == []
+
+
+def test_disk_that_is_too_small(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 7 << 20})())
+    big = replace(entry("base-q5_1"), size=100 << 20)
+    monkeypatch.setattr(models, "TABLE", (big,))
+    with pytest.raises(models.FetchError, match=r"100 MiB more.*7 MiB are free.*HF_HOME"):
+        fetch("base-q5_1")
+    assert hub.requests == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk without space")
+def test_disk_that_fills_up(hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_off("segmentation-3.0", hub, monkeypatch, after=10)
+    (part,) = parts(cache)
+    part.unlink()
+    part.symlink_to("/dev/full")
+    with pytest.raises(models.FetchError, match="No space left") as failure:
+        fetch("segmentation-3.0")
+    assert "free space there" in one_line(failure.value)
+
+
+# --- offline ---
+
+OFFLINE = """
+import os, sys
+from dataclasses import replace
+seen = []
+def watch(event, arguments):
+    if event.startswith("socket."):
+        seen.append(event)
+    elif event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR) and "cache" in str(arguments[0]):
+        seen.append(f"writes {arguments[0]}")
+    elif event in ("os.mkdir", "os.remove", "os.rename", "os.symlink"):
+        seen.append(event)
+sys.addaudithook(watch)
+from pathlib import Path
+from witness import models
+sizes = dict(pair.split("=") for pair in sys.argv[2].split(","))
+hashes = dict(pair.split("=") for pair in sys.argv[3].split(","))
+models.TABLE = tuple(
+    replace(e, size=int(sizes[e.name]), sha256=hashes[e.name]) for e in models.TABLE if e.name in sizes
+)
+models.BUILTIN_FOLDER = Path(sys.argv[1])
+offline = "HF_HUB_OFFLINE" not in os.environ
+notes = []
+print(models.diarization_models("auto", offline=offline, note=notes.append).name)
+print(getattr(models.whisper_model("auto", offline=offline, gpu=True, note=notes.append), "name", None))
+for name in ("large-v3-turbo-q5_0", "tiny-q5_1"):
+    try:
+        print(models.fetch_models([name], gpu=True, offline=offline)[0].name)
+    except models.FetchError as error:
+        print(type(error).__name__)
+print(len(models.list_models(verify=True)), len(notes), seen)
+"""
+
+
+@pytest.mark.parametrize("how", ["argument", "variable"])
+@pytest.mark.parametrize("cached", [True, False])
+def test_offline_opens_no_socket_and_writes_nothing(how: str, cached: bool, hub: Hub, cache: Path) -> None:
+    if cached:
+        models.fetch_models(["standard", "large-v3-turbo-q5_0"], gpu=True)
+    known = [e for e in models.TABLE if e.name in CONTENTS]
+    before = len(hub.requests)
+    variable = {"HF_HUB_OFFLINE": "1"} if how == "variable" else {}
+    child = subprocess.run(
+        [
+            *(sys.executable, "-c", OFFLINE, str(models.BUILTIN_FOLDER)),
+            ",".join(f"{e.name}={e.size}" for e in known),
+            ",".join(f"{e.name}={e.sha256}" for e in known),
+        ],
+        env=child_environment(HF_HUB_CACHE=str(cache), HF_ENDPOINT=hub.url, **variable),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    notes = 0 if cached else 2
+    diarization, whisper = ("standard", "large-v3-turbo-q5_0") if cached else ("builtin", "None")
+    named = "large-v3-turbo-q5_0" if cached else "FetchError"
+    assert child.stdout.splitlines() == [
+        diarization,
+        whisper,
+        named,
+        "FetchError",
+        f"{len(known)} {notes} []",
+    ]
+    assert len(hub.requests) == before
+
+
+def test_import_is_light() -> None:
+    """`witness --help` must not pay for an HTTP client."""
+    code = "import sys, witness.models; print({'huggingface_hub', 'ssl', 'http.client'} & set(sys.modules))"
+    child = subprocess.run(
+        [sys.executable, "-c", code], env=child_environment(), capture_output=True, text=True, check=True
+    )
+    assert child.stdout.strip() == "set()"
+
+
+# --- choices ---
+
+
+@pytest.mark.usefixtures("hub")
+def test_auto_takes_the_standard_set() -> None:
+    notes: list[str] = []
+    fetched = models.diarization_models("auto", offline=False, note=notes.append)
+    assert fetched == models.diarization_models("standard", offline=True)
+    assert (fetched.name, fetched.linkage, fetched.threshold) == ("standard", "centroid", 0.7045654963945799)
+    assert notes == []
+
+
+@pytest.mark.usefixtures("hub")
+def test_half_a_standard_set_is_none() -> None:
+    fetch("segmentation-3.0")
+    notes: list[str] = []
+    chosen = models.diarization_models("auto", offline=True, note=notes.append)
+    assert [chosen.segmentation.name, chosen.embedding.name] == ["builtin-segmentation", "builtin-embedding"]
+    assert "wespeaker-resnet34-lm" in notes[0]
+
+
+def folder_of(path: Path, clustering: str | None = None) -> str:
+    path.mkdir()
+    (path / "segmentation.onnx").write_bytes(b"any weights")
+    (path / "embedding.onnx").write_bytes(EMBEDDING[::-1])
+    if clustering is not None:
+        (path / "clustering.json").write_text(clustering)
+    return str(path)
+
+
+def test_folder(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = models.diarization_models(folder_of(tmp_path / "mine"), offline=False)
+    assert (chosen.name, chosen.linkage, chosen.threshold) == ("mine", "centroid", 0.7045654963945799)
+    assert (chosen.segmentation.name, chosen.embedding.name) == (
+        "mine/segmentation.onnx",
+        "mine/embedding.onnx",
+    )
+    assert chosen.segmentation.path == str(tmp_path / "mine" / "segmentation.onnx")
+    assert chosen.segmentation.sha256 == hashlib.sha256(b"any weights").hexdigest()
+    assert chosen.embedding.sha256 == hashlib.sha256(EMBEDDING[::-1]).hexdigest()
+    own = folder_of(tmp_path / "own", '{"linkage": "average", "threshold": 0.9}')
+    chosen = models.diarization_models(own, offline=False)
+    assert (chosen.linkage, chosen.threshold) == ("average", 0.9)
+    monkeypatch.chdir(tmp_path)
+    relative = models.diarization_models("mine", offline=False)
+    assert relative.segmentation.path == str(tmp_path / "mine" / "segmentation.onnx")
+    assert hub.requests == []
+
+
+@pytest.mark.usefixtures("hub")
+def test_folder_with_known_files(tmp_path: Path) -> None:
+    """Known weights keep their name wherever they lie, and the threshold that belongs to them."""
+    path = Path(folder_of(tmp_path / "copy"))
+    (path / "segmentation.onnx").write_bytes(SEGMENTATION)
+    (path / "embedding.onnx").write_bytes(CONTENTS["builtin-embedding"])
+    chosen = models.diarization_models(str(path), offline=False)
+    assert (chosen.segmentation.name, chosen.embedding.name) == ("segmentation-3.0", "builtin-embedding")
+    assert (chosen.linkage, chosen.threshold) == ("average", 1.10)
+
+
+@pytest.mark.parametrize(
+    "clustering",
+    [
+        "",
+        "[]",
+        '"average"',
+        '{"linkage": "average"}',
+        '{"linkage": "single", "threshold": 0.9}',
+        '{"linkage": ["average"], "threshold": 0.9}',
+        '{"linkage": "average", "threshold": null}',
+        '{"linkage": "average", "threshold": "much"}',
+        '{"linkage": "average", "threshold": 0}',
+        '{"linkage": "average", "threshold": NaN}',
+        '{"linkage": "average", "threshold": 2.5}',
+    ],
+)
+def test_folder_with_bad_clustering(clustering: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"clustering\.json must read") as failure:
+        models.diarization_models(folder_of(tmp_path / "mine", clustering), offline=True)
+    one_line(failure.value)
+
+
+def test_folder_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no folder"):
+        models.diarization_models(str(tmp_path / "nowhere"), offline=True)
+    with pytest.raises(UsageError, match="auto, standard or builtin"):
+        models.diarization_models("standrad", offline=True)
+    path = Path(folder_of(tmp_path / "mine"))
+    (path / "embedding.onnx").unlink()
+    with pytest.raises(ModelError, match=r"embedding\.onnx"):
+        models.diarization_models(str(path), offline=True)
+
+
+@pytest.mark.usefixtures("hub")
+def test_whisper_by_name() -> None:
+    file = models.whisper_model("tiny-q5_1", offline=False, gpu=False)
+    assert file is not None
+    assert Path(file.path).read_bytes() == CONTENTS["tiny-q5_1"]
+    with pytest.raises(models.FetchError, match="offline"):
+        models.whisper_model("base-q5_1", offline=True, gpu=False)
+    with pytest.raises(UsageError, match=r"tiny-q5_2.*large-v3-turbo-q5_0"):
+        models.whisper_model("tiny-q5_2", offline=False, gpu=False)
+    with pytest.raises(UsageError, match="segmentation"):  # a name of the table, but no whisper
+        models.whisper_model("segmentation-3.0", offline=False, gpu=False)
+    with pytest.raises(UsageError, match="standard"):
+        fetch("tiny-q5_2")
+
+
+@pytest.mark.parametrize(("gpu", "name"), [(True, "large-v3-turbo-q5_0"), (False, "base-q5_1")])
+@pytest.mark.usefixtures("hub")
+def test_whisper_auto(gpu: bool, name: str) -> None:
+    notes: list[str] = []
+    file = models.whisper_model("auto", offline=False, gpu=gpu, note=notes.append)
+    assert (file and file.name, notes) == (name, [])
+    assert models.whisper_model("none", offline=False, gpu=gpu, note=notes.append) is None
+    assert notes == []
+
+
+@pytest.mark.usefixtures("hub")
+def test_whisper_auto_prefers_other_words_to_none() -> None:
+    """Of the cached ones the nearest in size, but none that knows only English."""
+    notes: list[str] = []
+    fetch("base.en-q5_1")
+    assert models.whisper_model("auto", offline=True, gpu=False, note=notes.append) is None
+    fetch("tiny-q5_1", "large-v3-turbo-q5_0")
+    file = models.whisper_model("auto", offline=True, gpu=False, note=notes.append)
+    assert file is not None
+    assert file.name == "large-v3-turbo-q5_0"  # of 240 kB wanted, 300 kB are nearer than 150 kB
+    assert "no words" in notes[0]
+    assert re.search("large-v3-turbo-q5_0.*instead of base-q5_1.*witness models fetch base-q5_1", notes[1])
+
+
+@pytest.mark.usefixtures("hub")
+def test_whisper_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "ggml-own.bin"
+    own.write_bytes(b"own words")
+    file = models.whisper_model(str(own), offline=True, gpu=False)
+    assert file == models.ModelFile("ggml-own.bin", str(own), hashlib.sha256(b"own words").hexdigest())
+    own.write_bytes(CPU_WHISPER)
+    known = models.whisper_model(str(own), offline=True, gpu=False)
+    assert known is not None
+    assert (known.name, known.path) == ("base-q5_1", str(own))
+    monkeypatch.chdir(tmp_path)
+    assert models.whisper_model("ggml-own.bin", offline=True, gpu=False) == known
+    (tmp_path / "plain").write_bytes(b"own words")
+    assert models.whisper_model("plain", offline=True, gpu=False) is not None
+    for missing in ("no.bin", "no/where", str(tmp_path)):
+        with pytest.raises(ModelError, match=re.escape(missing)) as failure:
+            models.whisper_model(missing, offline=True, gpu=False)
+        one_line(failure.value)
