@@ -1,0 +1,368 @@
+"""The command as a user runs it: real processes, their streams, exit codes and files."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+import soundfile
+
+from conftest import CALL
+from witness import rttm
+
+RATE = 16000
+
+
+@pytest.fixture
+def witness(tmp_path):
+    """`witness(*args)` in an empty folder, on a machine with no network and no model cached."""
+    environment = {
+        **os.environ,
+        "HF_HOME": str(tmp_path / "hf"),
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONWARNINGS": "error",
+    }
+    (tmp_path / "work").mkdir()
+
+    def run(*args, stdin=None, check=None, **kwargs) -> subprocess.CompletedProcess:
+        result = subprocess.run(
+            [sys.executable, "-m", "witness", *map(str, args)],
+            input=stdin,
+            capture_output=True,
+            cwd=tmp_path / "work",
+            env=environment,
+            timeout=120,
+            check=False,
+            **kwargs,
+        )
+        if check is not None:
+            assert result.returncode == check, result.stderr.decode()
+        return result
+
+    run.environment = environment
+    run.folder = tmp_path / "work"
+    return run
+
+
+def complaint(result: subprocess.CompletedProcess) -> str:
+    """The one line on stderr; nothing on stdout, no traceback."""
+    assert result.stdout == b""
+    lines = [line for line in result.stderr.decode().splitlines() if not line.startswith("note: ")]
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("witness: ")
+    return lines[0]
+
+
+def test_the_main_job_with_no_network_and_no_model(witness):
+    result = witness(CALL, check=0)
+    lines = result.stdout.decode().splitlines()
+    assert len(lines) > 8
+    assert all(line.startswith("[00:0") for line in lines)
+    assert {line.split()[-1] for line in lines} == {"SPEAKER_00", "SPEAKER_01"}
+    notes = result.stderr.decode().splitlines()
+    assert any("builtin" in note for note in notes)
+    assert any("no words" in note and "witness models fetch" in note for note in notes)
+    assert list(witness.folder.iterdir()) == []
+
+
+def test_files_in_several_formats(witness):
+    result = witness(CALL, "-f", "json", "-f", "rttm", "-f", "srt", "-o", "out/deep", check=0)
+    assert result.stdout == b""
+    out = witness.folder / "out" / "deep"
+    assert sorted(path.name for path in out.iterdir()) == ["call.json", "call.rttm", "call.srt"]
+    document = json.loads((out / "call.json").read_text())
+    assert document["schema"] == "witness/1"
+    assert document["words"] == []
+    assert document["models"]["whisper"] is None
+    assert any("no words" in warning for warning in document["warnings"])
+    assert document["utterances"][0]["text"] is None
+    (turns,) = rttm.parse((out / "call.rttm").read_text()).values()
+    assert len(turns) == len(document["turns"])
+
+
+def test_output_as_a_file_and_as_stdout(witness):
+    witness(CALL, "-q", "-o", "x.rttm", check=0)
+    to_file = (witness.folder / "x.rttm").read_bytes()
+    assert witness(CALL, "-q", "-f", "rttm", "-o", "-", check=0).stdout == to_file
+
+
+def test_quiet_is_quiet(witness):
+    assert witness(CALL, "-q", check=0).stderr == b""
+
+
+def test_stdin(witness):
+    by_name = witness(CALL, "-q", check=0).stdout
+    assert witness("-", "-q", stdin=CALL.read_bytes(), check=0).stdout == by_name
+    witness("-", "-q", "-o", "out", stdin=CALL.read_bytes(), check=0)
+    assert (witness.folder / "out" / "stdin.txt").read_bytes() == by_name
+
+
+@pytest.mark.parametrize("speakers", [1, 3])
+def test_number_of_speakers_is_honoured(witness, speakers):
+    document = json.loads(witness(CALL, "-q", "-f", "json", "--speakers", speakers, check=0).stdout)
+    assert [speaker["id"] for speaker in document["speakers"]] == [
+        f"SPEAKER_{n:02d}" for n in range(speakers)
+    ]
+    assert sum(speaker["share"] for speaker in document["speakers"]) == pytest.approx(1, abs=0.01)
+
+
+def test_schedule_and_threads_do_not_change_a_byte(witness):
+    def result(*args):
+        document = json.loads(witness(CALL, "-q", "-f", "json", *args, check=0).stdout)
+        del document["timing"]
+        return document
+
+    assert result("--threads", 1) == result("--threads", 2) == result("--serial", "--threads", 2)
+
+
+def test_split_channels(witness):
+    samples, rate = soundfile.read(CALL, dtype="float32")
+    stereo = np.zeros((20 * rate, 2), np.float32)
+    stereo[: 8 * rate, 0] = samples[: 8 * rate]
+    stereo[10 * rate : 18 * rate, 1] = samples[20 * rate : 28 * rate]
+    soundfile.write(witness.folder / "two.wav", stereo, rate)
+    document = json.loads(witness("two.wav", "-q", "-f", "json", "--channels", "split", check=0).stdout)
+    assert document["audio"]["channels"] == 2
+    for turn in document["turns"]:
+        assert turn["speaker"].startswith("CH1_" if turn["start"] < 9 else "CH2_")
+    assert {turn["speaker"][:4] for turn in document["turns"]} == {"CH1_", "CH2_"}
+
+
+# --- input that is good, though unusual ---
+
+
+@pytest.mark.parametrize(
+    "name", ["two words.wav", 'it\'s "quoted".wav', "日本 🎧.wav", "-dash.wav", "no ending", "a;b&$(c).wav"]
+)
+def test_names_are_data(witness, name):
+    soundfile.write(witness.folder / name, np.zeros(RATE, np.float32), RATE, format="WAV")
+    result = witness("-o", "out", "-f", "json", "--", name, check=0)
+    assert b"no speech" in result.stderr
+    (written,) = (witness.folder / "out").iterdir()
+    assert written.name == f"{Path(name).stem}.json"
+    assert json.loads(written.read_text())["audio"]["path"] == name
+
+
+def noise(seconds: float, rate: int = RATE, channels: int = 1) -> np.ndarray:
+    return np.random.default_rng(0).normal(0, 0.1, (round(seconds * rate), channels)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("samples", "rate"),
+    [
+        (np.zeros(RATE * 12, np.float32), RATE),
+        (np.zeros(RATE * 3 // 10, np.float32), RATE),
+        (noise(0.3), RATE),
+        (noise(12), RATE),
+        (noise(5, 8000), 8000),
+        (noise(5, 96000), 96000),
+        (noise(5, 48000, 6), 48000),
+    ],
+    ids=["silence", "0.3 s of silence", "0.3 s of noise", "white noise", "8 kHz", "96 kHz", "six channels"],
+)
+def test_recordings_without_speech_are_a_success(witness, samples, rate):
+    soundfile.write(witness.folder / "a.wav", samples, rate, subtype="FLOAT")
+    result = witness("a.wav", "-f", "json", check=0)
+    document = json.loads(result.stdout)
+    assert document["audio"]["duration"] == pytest.approx(len(samples) / rate, abs=0.002)
+    if not document["turns"]:
+        assert document["speakers"] == []
+        assert any("no speech" in warning for warning in document["warnings"])
+
+
+# --- input that is bad ---
+
+
+def video_without_audio(path: Path) -> None:
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=10)
+        stream.width = stream.height = 64
+        stream.pix_fmt = "yuv420p"
+        for _ in range(5):
+            frame = av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8), format="rgb24")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+
+
+BAD = {
+    "missing.wav": lambda _: None,
+    "folder": lambda path: path.mkdir(),
+    "empty.wav": lambda path: path.write_bytes(b""),
+    "text.wav": lambda path: path.write_text("this is no recording, whatever it is called\n" * 20),
+    "header-only.wav": lambda path: soundfile.write(path, np.zeros(0, np.float32), RATE),
+    "nan.wav": lambda path: soundfile.write(path, np.full(RATE, np.nan, np.float32), RATE, subtype="FLOAT"),
+    "inf.wav": lambda path: soundfile.write(
+        path, np.array([0, np.inf] * RATE, np.float32), RATE, subtype="FLOAT"
+    ),
+    "silent film.mp4": video_without_audio,
+    "cut.flac": lambda path: path.write_bytes(CALL.read_bytes()[:30]),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line_that_names_the_file(witness, name):
+    BAD[name](witness.folder / name)
+    line = complaint(witness(name, "-f", "json", "-o", "out", check=4))
+    assert name in line
+    assert not any((witness.folder / "out").iterdir())
+
+
+def test_a_cut_recording_gives_what_is_there_and_says_so(witness):
+    (witness.folder / "cut.flac").write_bytes(CALL.read_bytes()[:300_000])
+    result = witness("cut.flac", "-f", "json", check=0)
+    document = json.loads(result.stdout)
+    assert 20 < document["audio"]["duration"] < 50
+    assert document["turns"]
+    assert any("cut.flac" in warning for warning in document["warnings"])
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--speakers", "0"],
+        ["--speakers", "two"],
+        ["--speakers", "2", "--max-speakers", "3"],
+        ["--min-speakers", "4", "--max-speakers", "3"],
+        ["-f", "docx"],
+        ["-f", "srt", "-f", "txt"],
+        ["-f", "srt", "-o", "a.txt"],
+        ["--device", "cuda"],
+        ["--models", "huge"],
+        ["--whisper", "gigantic"],
+        ["--channels", "three"],
+        ["--nonsense"],
+        ["another.wav"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage(witness, args):
+    line = complaint(witness(CALL, *args, check=2))
+    assert "Traceback" not in line
+
+
+def test_output_that_cannot_be_written(witness):
+    (witness.folder / "file").write_text("in the way")
+    assert "file" in complaint(witness(CALL, "-o", "file/out", check=1))
+    (witness.folder / "out" / "call.json").mkdir(parents=True)
+    assert "call.json" in complaint(witness(CALL, "-f", "json", "-o", "out", check=1))
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_folder(witness):
+    (witness.folder / "out").mkdir(mode=0o555)
+    assert "out" in complaint(witness(CALL, "-o", "out", check=1))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_full_disk(witness):
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "witness", str(CALL), "-q"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=witness.environment,
+            check=False,
+        )
+    assert process.returncode == 1
+    lines = process.stderr.decode().splitlines()
+    assert len(lines) == 1
+    assert "No space left" in lines[0]
+
+
+def test_a_reader_who_leaves_early_is_no_error(witness):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "witness", str(CALL), "-q"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=witness.environment,
+    )
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    process.wait(timeout=60)
+
+
+@pytest.mark.parametrize("kind", ["swapped", "text", "missing", "empty folder"])
+def test_models_of_the_wrong_kind(witness, kind):
+    from witness.models import BUILTIN_FOLDER
+
+    folder = witness.folder / "set"
+    folder.mkdir()
+    if kind != "empty folder":
+        names = ["segmentation.onnx", "embedding.onnx"]
+        for name, source in zip(names, names[::-1] if kind == "swapped" else names, strict=True):
+            shutil.copy(BUILTIN_FOLDER / source, folder / name)
+    if kind == "text":
+        (folder / "embedding.onnx").write_text("no model")
+    if kind == "missing":
+        (folder / "embedding.onnx").unlink()
+    line = complaint(witness(CALL, "--models", "./set", check=5))
+    assert ".onnx" in line
+
+
+def test_standard_models_that_are_not_here(witness):
+    assert "witness models fetch standard" in complaint(witness(CALL, "--models", "standard", check=5))
+
+
+@pytest.mark.skipif(Path("/dev/kfd").exists(), reason="there is an AMD GPU here")
+def test_a_device_that_cannot_run(witness):
+    line = complaint(witness(CALL, "--device", "migraphx", check=6))
+    assert "--device cpu" in line
+
+
+def test_interrupt(witness):
+    samples, rate = soundfile.read(CALL, dtype="float32")
+    soundfile.write(witness.folder / "long.wav", np.tile(samples, 30), rate)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "witness", "long.wav", "-o", "out"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=witness.folder,
+        env=witness.environment,
+        start_new_session=True,
+    )
+    time.sleep(4)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert out == b""
+    lines = [line for line in err.decode().splitlines() if not line.startswith("note: ")]
+    assert len(lines) == 1
+    assert "interrupted" in lines[0]
+    assert list((witness.folder / "out").iterdir()) == []
+
+
+def test_help_names_every_option_and_is_quick(witness):
+    text = witness("run", "--help", check=0).stdout.decode()
+    for option in (
+        *("--speakers", "--min-speakers", "--max-speakers", "--models", "--whisper", "--language"),
+        *("--device", "--serial", "--offline", "--channels", "--threads", "--format", "--output"),
+    ):
+        assert option in text
+    begun = time.perf_counter()
+    witness("--help", check=0)
+    assert time.perf_counter() - begun < 2  # 0.06 s when the machine is idle; the contract says 0.2
+
+
+def test_version(witness):
+    from witness import __version__
+
+    assert witness("--version", check=0).stdout.decode().strip().endswith(__version__)
+
+
+def test_models_commands(witness):
+    rows = json.loads(witness("models", "list", "--json", check=0).stdout)
+    state = {row["name"]: row["state"] for row in rows}
+    assert state["builtin-embedding"] == "present"
+    assert state["segmentation-3.0"] == "missing"
+    assert b"large-v3-turbo-q5_0" in witness("models", "list", check=0).stdout
+    verified = json.loads(witness("models", "verify", "--json", check=0).stdout)
+    assert {row["name"]: row["state"] for row in verified}["builtin-embedding"] == "ok"
+    assert "base-q5_1" in complaint(witness("models", "fetch", "base-q5_1", check=5))
