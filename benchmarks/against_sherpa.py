@@ -89,7 +89,7 @@ def sherpa(segmentation_path: str, embedding_path: str, threads: int) -> Program
 
 
 def witness(chosen: models.DiarizationModels, threads: int) -> Program:
-    segmenter = segmentation.load(chosen.segmentation.path, chosen.segmentation.name)
+    segmenter = segmentation.load(chosen.segmentation)
     voice = embedding.load(chosen.embedding)
 
     def run(samples: np.ndarray, speakers: int | None) -> list[Turn]:

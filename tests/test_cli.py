@@ -254,10 +254,10 @@ def test_output_that_cannot_be_written(witness):
     assert "call.json" in complaint(witness(CALL, "-f", "json", "-o", "out", check=1))
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder here in which nobody can write")
 def test_read_only_folder(witness):
-    (witness.folder / "out").mkdir(mode=0o555)
-    assert "out" in complaint(witness(CALL, "-o", "out", check=1))
+    assert "/proc" in complaint(witness(CALL, "-o", "/proc/out", check=1))
+    assert "/proc" in complaint(witness(CALL, "-q", "-o", "/proc", check=1))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
@@ -333,9 +333,9 @@ def test_interrupt(witness):
     out, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert out == b""
-    lines = [line for line in err.decode().splitlines() if not line.startswith("note: ")]
-    assert len(lines) == 1
-    assert "interrupted" in lines[0]
+    # click ends the line of the terminal's ^C first
+    (line,) = [line for line in err.decode().splitlines() if line and not line.startswith("note: ")]
+    assert "interrupted" in line
     assert list((witness.folder / "out").iterdir()) == []
 
 

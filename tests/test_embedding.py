@@ -164,7 +164,7 @@ def builtin(tmp_path_factory):
 def call():
     samples, rate = soundfile.read(CALL, dtype="float32")
     samples = np.repeat(samples, 16000 // rate)  # crude, but both ways under test get the same
-    model = segmentation.load(str(BUILTIN_FOLDER / "segmentation.onnx"), "builtin")
+    model = segmentation.load(model_file(BUILTIN_FOLDER / "segmentation.onnx"))
     return samples, segmentation.segment(samples, model, threads=2)
 
 

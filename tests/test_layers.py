@@ -13,7 +13,8 @@ STAGES = {
     *("audio", "segmentation", "embedding", "clustering", "reconstruction"),
     *("transcription", "merging", "writers"),
 }
-TOOLS = {"download", "fbank", "models", "rttm", "sessions", "surgery", "whisper_child"}  # what stages are made of
+# What stages are made of.
+TOOLS = {"download", "fbank", "models", "rttm", "sessions", "surgery", "whisper_child"}
 LAYERS = [{"__main__"}, {"cli"}, {"pipeline"}, STAGES, TOOLS, {"schema"}, {"errors"}]
 # Within the tools, who may use whom.
 TOOL_ARROWS = {"models": {"download"}, "surgery": {"fbank", "sessions"}, "whisper_child": set()}

@@ -8,9 +8,12 @@ from onnx import TensorProto, helper, numpy_helper
 from witness import segmentation
 from witness.errors import ModelError
 from witness.models import BUILTIN_FOLDER
+from witness.schema import ModelFile
 from witness.segmentation import decode, powerset, segment, window_count
 
-BUILTIN = str(BUILTIN_FOLDER / "segmentation.onnx")
+
+def model_file(path: Path) -> ModelFile:
+    return ModelFile(path.name, str(path), "")
 
 
 def scores_of(classes: np.ndarray) -> np.ndarray:
@@ -68,13 +71,13 @@ def test_each_window_sees_its_ten_seconds_and_silence_beyond_the_end():
 def test_result_is_the_same_bytes_for_any_number_of_threads():
     rng = np.random.default_rng(0)
     samples = (rng.normal(0, 0.1, 16000 * 25) * (np.sin(np.arange(16000 * 25) / 9000) > 0)).astype(np.float32)
-    model = segmentation.load(BUILTIN, "builtin")
+    model = segmentation.load(model_file(BUILTIN_FOLDER / "segmentation.onnx"))
     one, two, four = (segment(samples, model, threads=threads).active for threads in (1, 2, 4))
     assert np.array_equal(one, two)
     assert np.array_equal(one, four)
 
 
-def save(path: Path, input_shape: list, output_shape: list) -> str:
+def save(path: Path, input_shape: list, output_shape: list) -> ModelFile:
     """A model that ignores its input and gives zeros of `output_shape`."""
     inputs = [helper.make_tensor_value_info("sound", TensorProto.FLOAT, input_shape)]
     outputs = [helper.make_tensor_value_info("result", TensorProto.FLOAT, [None] * len(output_shape))]
@@ -85,12 +88,11 @@ def save(path: Path, input_shape: list, output_shape: list) -> str:
     zeros = numpy_helper.from_array(np.zeros(output_shape, np.float32), "zeros")
     graph = helper.make_graph(nodes, "g", inputs, outputs, [zeros])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return str(path)
+    return model_file(path)
 
 
 def test_names_and_shapes_are_read_from_the_model(tmp_path):
-    path = save(tmp_path / "m.onnx", ["batch", 1, "samples"], [1, 589, 7])
-    model = segmentation.load(path, "mine")
+    model = segmentation.load(save(tmp_path / "m.onnx", ["batch", 1, "samples"], [1, 589, 7]))
     assert segment(np.zeros(16000, np.float32), model).active.shape == (1, 589, 3)
 
 
@@ -107,7 +109,7 @@ def test_names_and_shapes_are_read_from_the_model(tmp_path):
 )
 def test_a_model_of_another_kind_is_refused(tmp_path, given, result, says):
     with pytest.raises(ModelError, match=says) as caught:
-        segmentation.load(save(tmp_path / "m.onnx", given, result), "wrong.onnx")
+        segmentation.load(save(tmp_path / "wrong.onnx", given, result))
     assert "wrong.onnx" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -116,4 +118,4 @@ def test_a_model_of_another_kind_is_refused(tmp_path, given, result, says):
 def test_a_file_that_is_no_model_is_refused(tmp_path, content):
     (tmp_path / "m.onnx").write_bytes(content)
     with pytest.raises(ModelError, match=r"m\.onnx"):
-        segmentation.load(str(tmp_path / "m.onnx"), "m.onnx")
+        segmentation.load(model_file(tmp_path / "m.onnx"))

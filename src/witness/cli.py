@@ -5,10 +5,12 @@ Everything heavy is imported inside the commands, so that `--help` answers in a 
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from witness import __version__
 from witness.errors import OutputError, UsageError, WitnessError
 
 if TYPE_CHECKING:
+    from witness.models import ModelStatus
     from witness.schema import Progress, Transcript
 
 FORMATS = ("txt", "md", "json", "srt", "vtt", "rttm", "csv")
@@ -94,7 +97,6 @@ def cli(ctx: click.Context) -> None:
     help="What runs the voice model; migraphx is strict.",
 )
 @click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="Which card.")
-@click.option("--no-flash-attn", is_flag=True, help="For GPU drivers that crash with whisper's.")
 @click.option("--threads", type=click.IntRange(1), help="Cores for the diarizer. [default: all]")
 @click.option("--serial", is_flag=True, help="Recognise words after the speakers, not beside them.")
 @click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
@@ -137,14 +139,64 @@ def _transcribe(
         gpu=settings["gpu"],
         threads=settings["threads"] or 0,
         serial=settings["serial"],
-        flash_attention=not settings["no_flash_attn"],
     )
     return transcribe(recording, options, runtime, progress=progress, note=note)
 
 
-@cli.group()
-def models() -> None:
+@cli.group("models")
+def models_group() -> None:
     """The model files: which there are, fetch them, check them."""
+
+
+@models_group.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
+def models_list(as_json: bool) -> None:
+    """Every file that Witness knows: name, role, size, licence, sha256, and where it lies."""
+    from witness import models
+
+    _print_models(models.list_models(), as_json)
+
+
+@models_group.command("fetch")
+@click.argument("names", nargs=-1)
+@click.option("--force", is_flag=True, help="Also what is here already; for damaged files.")
+@click.option("--offline", is_flag=True, help="Open no socket; say what is missing.")
+def models_fetch(names: tuple[str, ...], force: bool, offline: bool) -> None:
+    """Download NAMES (of files, or "standard"), or what a first run would, and verify them."""
+    from witness import models, transcription
+
+    gpu = transcription.has_gpu_backend()
+    with _progress(quiet=False) as (progress, _):
+        found = models.fetch_models(names, gpu=gpu, offline=offline, force=force, progress=progress)
+    for file in found:
+        click.echo(f"{file.name}\t{file.path}")
+
+
+@models_group.command("verify")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
+def models_verify(as_json: bool) -> None:
+    """Hash every file that is here. Exit code 5 if one is damaged."""
+    from witness import models
+    from witness.errors import ModelError
+
+    found = models.list_models(verify=True)
+    _print_models(found, as_json)
+    damaged = [status.file.name for status in found if status.state == "damaged"]
+    if damaged:
+        cure = f"witness models fetch --force {' '.join(damaged)}"
+        raise ModelError(f"damaged: {', '.join(damaged)}; cure: {cure}")
+
+
+def _print_models(found: Sequence[ModelStatus], as_json: bool) -> None:
+    """A line a file, or JSON."""
+    rows = [{**asdict(status.file), "state": status.state, "path": status.path} for status in found]
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        size = f"{row['size'] / 1e6:,.1f} MB"
+        head = f"{row['name']:22} {row['role']:13}{size:>11}  {row['licence']:10} {row['state']:8}"
+        click.echo(f"{head} {row['sha256']}  {row['path'] or '-'}")
 
 
 def _targets(recording: str, formats: Sequence[str], output: str | None) -> list[tuple[str, Path | None]]:

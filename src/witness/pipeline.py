@@ -187,7 +187,6 @@ class _Run:
             whisper,
             language=self.options.language,
             threads=self._whisper_threads(),
-            flash_attention=self.runtime.flash_attention,
         )
 
     def _whisper_threads(self) -> int:
@@ -198,7 +197,7 @@ class _Run:
     def _diarize(
         self, recording: audio.Audio, chosen: models.DiarizationModels, bounds: clustering.SpeakerBounds
     ) -> list[_Track]:
-        segmenter = segmentation.load(chosen.segmentation.path, chosen.segmentation.name)
+        segmenter = segmentation.load(chosen.segmentation)
         voice = embedding.load(chosen.embedding, gpu=self.runtime.gpu if self._on_gpu else None)
         threads = self.runtime.worker_count
         tracks = []

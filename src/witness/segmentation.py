@@ -16,6 +16,7 @@ from witness.schema import (
     WINDOW_SAMPLES,
     Bool,
     Float32,
+    ModelFile,
     Progress,
     Segmentation,
     no_progress,
@@ -49,19 +50,20 @@ def decode(scores: Float32) -> Bool:
     return active
 
 
-def load(path: str, name: str) -> Model:
+def load(file: ModelFile) -> Model:
     """Open a segmentation model and hold it to its contract. Raises ModelError."""
-    model = Model(path, name)
+    model = Model(file.path, file.path)
     wanted = (None, 1), (None, 1), (None, WINDOW_SAMPLES)
     shape = model.input_shape
     if len(shape) != 3 or any(size not in sizes for size, sizes in zip(shape, wanted, strict=True)):
         raise ModelError(
-            f"{name}: takes {list(shape)}, not [N, 1, 160000]; this is no segmentation model for 10 s windows"
+            f"{file.path}: takes {list(shape)}, not [N, 1, 160000]; "
+            "use a segmentation model for windows of 10 s"
         )
     result = model(np.zeros((1, 1, WINDOW_SAMPLES), np.float32)).shape
     if result[1:] != (FRAMES, len(POWERSET)):
         raise ModelError(
-            f"{name}: gives {list(result)}, not [N, 589, 7]; this is no powerset model of 3 speakers"
+            f"{file.path}: gives {list(result)}, not [N, 589, 7]; use a powerset model of 3 speakers"
         )
     return model
 

@@ -45,8 +45,6 @@ class Runtime:
     """Cores for the diarizer; 0 means all that this process may use."""
     serial: bool = False
     """Run the speech recogniser after the diarizer instead of beside it."""
-    flash_attention: bool = True
-    """whisper.cpp's, on a GPU; it crashes on some drivers."""
 
     @property
     def worker_count(self) -> int:
@@ -118,9 +116,7 @@ class StrictMIGraphX(Model):
             raise DeviceError(f"{name}: MIGraphX pinned {self.input_shape}, not {shape}; cure: --device cpu")
         assigned = {part.ep_name for part in self._session.get_provider_graph_assignment_info()}
         if assigned != {MIGRAPHX}:
-            raise DeviceError(
-                f"{name}: ran on {sorted(assigned)}, not MIGraphX alone; cure: --device cpu"
-            )
+            raise DeviceError(f"{name}: ran on {sorted(assigned)}, not MIGraphX alone; cure: --device cpu")
 
 
 def ordered_map(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:

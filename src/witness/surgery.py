@@ -142,9 +142,9 @@ def _ancestors(name: str, makers: dict[str, onnx.NodeProto]) -> set[str]:
 def _prove(model: ModelFile, trunk: bytes, head: bytes) -> None:
     """Raise ModelError unless the two halves give the whole's vectors on features from a fixed seed."""
     feats = np.random.default_rng(0).normal(0.0, 3.0, (1, 400, N_MELS)).astype(np.float32)
-    whole = Model(model.path, model.name)(feats)
-    frames = rows(Model(trunk, f"{model.name} (trunk)")(feats))
-    halves = Model(head, f"{model.name} (head)")(pool(frames, np.ones((1, len(frames)))))
+    whole = Model(model.path, model.path)(feats)
+    frames = rows(Model(trunk, f"trunk of {model.path}")(feats))
+    halves = Model(head, f"head of {model.path}")(pool(frames, np.ones((1, len(frames)))))
     if not (found := cosine(whole, halves)) >= LEAST_COSINE:  # also for NaN
         raise ModelError(
             f"{model.path}: cut at its pooling it gives other vectors (cosine {found:.6f}); "

@@ -1,0 +1,280 @@
+"""All stages together, with a whisper model made by `ggml`: tiny, known words, real format."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+import ggml
+import witness
+from conftest import CALL
+from witness import Options, Runtime, diarize, transcribe
+from witness.errors import InputError, ModelError, TranscriptionError, UsageError
+
+OFFLINE = {"models": "builtin", "offline": True}
+
+
+@pytest.fixture(scope="module")
+def whisper(tmp_path_factory) -> Path:
+    return ggml.write(tmp_path_factory.mktemp("model") / "tones.bin")
+
+
+@pytest.fixture(scope="module")
+def toned(tmp_path_factory) -> Path:
+    """The call with a tone under it, so that the model of tones has something to say all along."""
+    samples, rate = soundfile.read(CALL, dtype="float32")
+    tone = 0.2 * np.sin(2 * np.pi * ggml.LOW * np.arange(len(samples)) / rate)
+    path = tmp_path_factory.mktemp("toned") / "toned.wav"
+    soundfile.write(path, samples + tone, rate)
+    return path
+
+
+@pytest.fixture(scope="module")
+def transcript(whisper, toned, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WITNESS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        # The voices are hard to tell apart through the tone, so their number is given.
+        return transcribe(str(toned), Options(whisper=str(whisper), speakers=2, **OFFLINE))
+
+
+def test_every_word_is_inside_the_recording_and_has_a_speaker_or_says_why_not(transcript):
+    assert transcript.failure is None
+    assert len(transcript.words) > 10
+    names = {speaker.id for speaker in transcript.speakers}
+    assert names == {"SPEAKER_00", "SPEAKER_01"}
+    for word in transcript.words:
+        assert 0 <= word.start <= word.end <= transcript.audio.duration
+        assert (word.speaker in names) == word.supported
+    assert [word for utterance in transcript.utterances for word in utterance.words] == list(transcript.words)
+    assert transcript.device == {"embedding": "cpu", "whisper": "cpu"}
+    assert transcript.language == "en"
+
+
+def test_words_go_to_the_speaker_of_their_time(transcript):
+    supported = [word for word in transcript.words if word.supported]
+    right = [
+        any(t.start < word.end and word.start < t.end and t.speaker == word.speaker for t in transcript.turns)
+        for word in supported
+    ]
+    assert np.mean(right) > 0.9
+    assert {word.speaker for word in supported} == {"SPEAKER_00", "SPEAKER_01"}
+
+
+def test_progress_reaches_the_end_of_every_stage(whisper):
+    last: dict[str, tuple[float, float]] = {}
+
+    def progress(stage: str, done: float, total: float) -> None:
+        assert done >= last.get(stage, (0, 0))[0], stage
+        last[stage] = done, total
+
+    transcribe(str(CALL), Options(whisper=str(whisper), **OFFLINE), progress=progress)
+    assert set(last) == {"decode", "segmentation", "embedding", "clustering", "transcription"}
+    for stage, (done, total) in last.items():
+        assert done == pytest.approx(total, rel=0.01), stage
+
+
+def test_diarize_has_no_words_and_the_same_turns(transcript, toned):
+    found = diarize(str(toned), Options(speakers=2, **OFFLINE))
+    assert found.turns == transcript.turns
+    assert found.words == ()
+    assert found.models["whisper"] is None
+    assert found.warnings == ()  # nothing was asked for that is missing
+    assert {(u.speaker, u.text) for u in found.utterances} == {("SPEAKER_00", None), ("SPEAKER_01", None)}
+
+
+def test_close_to_the_exact_reference():
+    from pyannote.core import Annotation, Segment, Timeline
+    from pyannote.metrics.diarization import DiarizationErrorRate
+
+    from witness import rttm
+
+    def annotation(turns) -> Annotation:
+        result = Annotation()
+        for number, turn in enumerate(turns):
+            result[Segment(turn.start, turn.end), number] = turn.speaker
+        return result
+
+    found = diarize(str(CALL), Options(**OFFLINE))
+    (reference,) = rttm.parse(CALL.with_suffix(".rttm").read_text()).values()
+    whole = Timeline([Segment(0, found.audio.duration)])
+    assert DiarizationErrorRate()(annotation(reference), annotation(found.turns), uem=whole) < 0.10
+
+
+def as_json(*args) -> dict:
+    result = subprocess.run(
+        [sys.executable, "-m", "witness", "-q", "-f", "json", *map(str, args)],
+        capture_output=True,
+        check=True,
+    )
+    document = json.loads(result.stdout)
+    del document["timing"]
+    return document
+
+
+def test_words_do_not_depend_on_schedule_or_threads(whisper, toned):
+    options = (toned, "--models", "builtin", "--offline", "--speakers", 2, "--whisper", whisper)
+    parallel = as_json(*options)
+    assert len(parallel["words"]) > 10
+    assert parallel == as_json(*options, "--serial")
+    assert parallel == as_json(*options, "--threads", 1)
+    assert parallel == as_json(*options, "--threads", 2)
+
+
+def test_tracks_are_recognised_by_themselves(whisper, tmp_path):
+    stereo = np.zeros((16000 * 12, 2), np.float32)
+    stereo[:, 0] = ggml.tones(*[ggml.LOW] * 5, *[None] * 7)
+    stereo[:, 1] = ggml.tones(*[None] * 6, *[ggml.HIGH] * 4, None, None)
+    soundfile.write(tmp_path / "stereo.wav", stereo, 16000)
+    options = Options(whisper=str(whisper), channels="split", **OFFLINE)
+    found = transcribe(str(tmp_path / "stereo.wav"), options)
+    texts = [word.text.strip() for word in found.words]
+    assert texts[:5] == ["one", "two", "three", "four", "five"]
+    assert texts[5:] == ["eins", "zwei", "drei", "vier"]
+    assert found.words[5].start > 5.5
+    # Tones are no speech: whatever whisper says about them has no speaker.
+    for word in found.words:
+        assert word.supported or word.speaker is None
+
+
+def test_a_model_that_is_missing_still_gives_the_speakers(tmp_path):
+    found = transcribe(str(CALL), Options(whisper=str(tmp_path / "none.bin"), **OFFLINE))
+    assert isinstance(found.failure, ModelError)
+    assert found.failure.exit_code == 5
+    assert len(found.speakers) == 2
+    assert any("none.bin" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize("damage", ["cut", "text", "flipped"])
+def test_a_damaged_model_still_gives_the_speakers(whisper, tmp_path, damage):
+    content = bytearray(whisper.read_bytes())
+    if damage == "cut":
+        content = content[: len(content) // 2]
+    elif damage == "text":
+        content = bytearray(b"this is no model\n" * 1000)
+    else:
+        content[9] ^= 0xFF  # a size in the header
+    path = tmp_path / "damaged.bin"
+    path.write_bytes(content)
+    found = transcribe(str(CALL), Options(whisper=str(path), **OFFLINE))
+    assert isinstance(found.failure, TranscriptionError)
+    assert found.failure.exit_code == 1
+    assert "damaged.bin" in str(found.failure)
+    assert "\n" not in str(found.failure)
+    assert len(found.speakers) == 2
+    assert found.turns
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def gone(pid: int, seconds: float = 5) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        stat = Path(f"/proc/{pid}/stat")
+        if not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.fixture
+def long_run(tmp_path):
+    """A process in the middle of its work, and the pid of its whisper child, which would take minutes."""
+    whisper = ggml.write(tmp_path / "endless.bin", endless=True)
+    samples, rate = soundfile.read(CALL, dtype="float32")
+    soundfile.write(tmp_path / "long.wav", np.tile(samples, 8), rate)
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "witness", "long.wav", "-f", "json", "-o", "out"),
+            *("--models", "builtin", "--offline", "--whisper", str(whisper)),
+        ],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    end = time.monotonic() + 30
+    while not (found := children(process.pid)) and time.monotonic() < end:
+        time.sleep(0.05)
+    time.sleep(3)
+    yield process, found[0], tmp_path / "out"
+    process.kill()
+    process.communicate()
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no /proc here")
+
+
+@needs_proc
+def test_a_whisper_child_killed_in_the_middle(long_run):
+    process, child, out = long_run
+    os.kill(child, signal.SIGKILL)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    lines = err.decode().splitlines()
+    assert all(line.startswith("note: ") for line in lines)
+    assert any("SIGKILL" in line for line in lines)
+    document = json.loads((out / "long.json").read_text())
+    assert document["turns"]
+    assert document["words"] == []
+    assert any("SIGKILL" in warning for warning in document["warnings"])
+
+
+@needs_proc
+def test_interrupt_leaves_no_orphan_and_no_file(long_run):
+    process, child, out = long_run
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "interrupted" in err.decode()
+    assert gone(child)
+    assert list(out.iterdir()) == []
+
+
+@needs_proc
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_parent_leaves_no_orphan(long_run, kind):
+    process, child, _ = long_run
+    os.kill(process.pid, kind)
+    process.communicate(timeout=20)
+    assert gone(child)
+
+
+def test_offline_opens_no_socket(tmp_path):
+    code = (
+        "import sys\n"
+        "def watch(event, args):\n"
+        "    if event in ('socket.connect', 'socket.getaddrinfo', 'socket.sendto'):\n"
+        "        print('SOCKET', event, args, file=sys.stderr)\n"
+        "sys.addaudithook(watch)\n"
+        "from witness.cli import main\n"
+        f"main([{str(CALL)!r}, '--offline', '-q', '-f', 'rttm'])\n"
+    )
+    environment = {**os.environ, "HF_HOME": str(tmp_path)}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=True)
+    assert b"SPEAKER_01" in result.stdout
+    assert b"SOCKET" not in result.stderr
+
+
+def test_errors_of_the_api(whisper, tmp_path):
+    with pytest.raises(InputError, match=r"none\.wav"):
+        diarize(str(tmp_path / "none.wav"), Options(**OFFLINE))
+    with pytest.raises(UsageError):
+        diarize(str(CALL), Options(speakers=2, max_speakers=3, **OFFLINE))
+    with pytest.raises(UsageError, match="klingon"):
+        transcribe(str(CALL), Options(language="klingon", whisper=str(whisper), **OFFLINE))
+    with pytest.raises(AttributeError):
+        witness.nonsense  # noqa: B018
+
+
+def test_speed_settings_do_not_change_the_result(transcript, toned):
+    found = diarize(str(toned), Options(speakers=2, **OFFLINE), Runtime(device="cpu", threads=1, serial=True))
+    assert found.turns == transcript.turns
