@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal, cast
 
 import av
 import av.container
@@ -59,6 +59,12 @@ _CANCELLED = 1e-3
 
 _RATES = (1_000, 1_000_000)
 """Samples per second. Beyond these a header is wrong, and the resampler's filter takes gigabytes."""
+
+
+# Tags that are not UTF-8 are no reason to refuse the sound. PyAV 19 no longer has to be told.
+_TAGS_IN_ANY_ENCODING: dict[str, Any] = (
+    {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
+)
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,13 @@ def load(path: str, *, channels: Literal["mix", "split"] = "mix", progress: Prog
     return Audio(samples, source, warnings)
 
 
+def check(path: str) -> None:
+    """Raise InputError if `path` cannot be opened at all. Cheap, and says nothing of what is in the file."""
+    if path != "-" and not Path(path).is_fifo():  # which can be read only once
+        with _opened(path, _printable(path)):
+            pass
+
+
 @contextlib.contextmanager
 def _opened(path: str, name: str) -> Iterator[BinaryIO]:
     """The bytes of `path`, seekable; what comes through a pipe is kept in a temporary file."""
@@ -151,9 +164,8 @@ def _opened(path: str, name: str) -> Iterator[BinaryIO]:
 def _container(file: BinaryIO, name: str) -> av.container.InputContainer:
     try:
         # No protocols: a playlist that poses as a recording must not open other files, let alone sockets.
-        # "replace": tags may be in any encoding, and are no reason to refuse the sound.
         options = {"protocol_whitelist": ""}
-        return av.open(file, "r", options=options, metadata_errors="replace", buffer_size=1 << 18)
+        return av.open(file, "r", options=options, buffer_size=1 << 18, **_TAGS_IN_ANY_ENCODING)
     except (av.FFmpegError, OSError, ValueError) as error:
         file.seek(4)
         reason = (

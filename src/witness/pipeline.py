@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,6 +25,9 @@ from witness.schema import (
     no_progress,
 )
 from witness.sessions import Runtime
+
+STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
+"""In this order in `Transcript.timing`; a stage that did not run is None there."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class Options:
 
 
 def diarize(
-    path: str,
+    path: str | os.PathLike[str],
     options: Options = Options(),
     runtime: Runtime = Runtime(),
     *,
@@ -69,7 +73,7 @@ def diarize(
 
 
 def transcribe(
-    path: str,
+    path: str | os.PathLike[str],
     options: Options = Options(),
     runtime: Runtime = Runtime(),
     *,
@@ -82,10 +86,7 @@ def transcribe(
     failed on the way, `Transcript.failure` holds the error, and the speakers are delivered all the same.
     Raises InputError, ModelError (of the diarizer's models), DeviceError or UsageError.
     """
-    return _Run(options, runtime, progress, note).transcribe(path)
-
-
-STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
+    return _Run(options, runtime, progress, note).transcribe(os.fspath(path))
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ class _Run:
     def transcribe(self, path: str) -> Transcript:
         begun = time.perf_counter()
         bounds = self.options.bounds()
+        audio.check(path)  # before any model is fetched for it
         with ExitStack() as stack:
             whisper, failure = self._whisper_model()
             recognizer = None
@@ -130,7 +132,7 @@ class _Run:
                     recognizer.send(samples)
             tracks = self._diarize(recording, chosen, bounds)
             recognitions: list[Recognition] = []
-            if recognizer is not None and whisper is not None:
+            if recognizer is not None:
                 try:
                     recognitions = self._recognise(recognizer, recording)
                 except WitnessError as error:
@@ -141,8 +143,6 @@ class _Run:
         turns = sorted(turn for track in tracks for turn in track.turns)
         if not turns:
             self.warn("no speech was found in this recording")
-        mode = None if not recognitions else "serial" if self.runtime.serial else "parallel"
-        timing = {stage: self.timing.get(stage) for stage in STAGES}
         return Transcript(
             audio=recording.source,
             models={"segmentation": chosen.segmentation, "embedding": chosen.embedding, "whisper": whisper},
@@ -150,7 +150,7 @@ class _Run:
                 "embedding": "migraphx" if self._on_gpu else "cpu",
                 "whisper": recognitions[0].device if recognitions else None,
             },
-            timing={**timing, "wall": time.perf_counter() - begun, "mode": mode},
+            timing=self._times(time.perf_counter() - begun, recognitions),
             language=next((found.language for found in recognitions if found.language), None),
             speakers=_speakers(turns),
             turns=tuple(turns),
@@ -159,6 +159,10 @@ class _Run:
             warnings=tuple(self.warnings),
             failure=failure,
         )
+
+    def _times(self, wall: float, recognitions: list[Recognition]) -> dict[str, float | str | None]:
+        mode = None if not recognitions else "serial" if self.runtime.serial else "parallel"
+        return {**{stage: self.timing.get(stage) for stage in STAGES}, "wall": wall, "mode": mode}
 
     @property
     def _on_gpu(self) -> bool:
@@ -239,8 +243,8 @@ class _Run:
                 recognizer.send(samples)
         else:
             recognizer.set_threads(self.runtime.worker_count)  # the diarizer is done
-        with self._timed("transcription"):
-            found = [recognizer.result(self.progress) for _ in recording.samples]
+        found = [recognizer.result(self.progress) for _ in recording.samples]
+        self.timing["transcription"] = sum(recognition.seconds for recognition in found)
         for recognition in found:
             for warning in recognition.warnings:
                 self.warn(warning)

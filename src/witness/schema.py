@@ -111,6 +111,8 @@ class Recognition:
     device: str
     """What ran it: "cpu", or the GPU's name as the backend reports it."""
     warnings: tuple[str, ...] = ()
+    seconds: float = 0.0
+    """Wall time that this took."""
 
 
 @dataclass(frozen=True)
