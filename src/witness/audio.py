@@ -138,7 +138,7 @@ def _opened(path: str, name: str) -> Iterator[BinaryIO]:
                 file: BinaryIO = sys.stdin.buffer
                 mode = stat.S_IFIFO
             elif Path(path).is_dir():
-                raise InputError(f"{name} is a folder; name a recording, or use `witness batch`")
+                raise InputError(f"{name} is a folder; name a recording in it")
             else:
                 file = stack.enter_context(Path(path).open("rb"))
                 mode = os.fstat(file.fileno()).st_mode
@@ -165,7 +165,10 @@ def _container(file: BinaryIO, name: str) -> av.container.InputContainer:
     try:
         # No protocols: a playlist that poses as a recording must not open other files, let alone sockets.
         options = {"protocol_whitelist": ""}
-        return av.open(file, "r", options=options, buffer_size=1 << 18, **_TAGS_IN_ANY_ENCODING)
+        container: av.container.InputContainer = av.open(
+            file, "r", options=options, buffer_size=1 << 18, **_TAGS_IN_ANY_ENCODING
+        )
+        return container
     except (av.FFmpegError, OSError, ValueError) as error:
         file.seek(4)
         reason = (

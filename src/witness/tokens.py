@@ -1,0 +1,135 @@
+"""whisper's tokens -> words with times that can be believed.
+
+A token is a part of the text and may begin or end inside a character; a word is what a person would call one.
+"""
+
+from __future__ import annotations
+
+import codecs
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from witness.schema import Word
+
+WORD_SECONDS = 0.4  # the longest that a word is believed to take,
+LETTER_SECONDS = 0.12  # and so much more for each of its letters
+UNSPACED = (  # from Thai to Burmese, Khmer, kana, Han and its extensions
+    *(("\u0e00", "\u109f"), ("\u1780", "\u17ff"), ("\u3040", "\u312f"), ("\u3400", "\u9fff")),
+    *(("\uf900", "\ufaff"), ("\uff66", "\uff9f"), ("\U00020000", "\U0003ffff")),
+)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A part of the text as whisper writes it, which can begin or end inside a character."""
+
+    data: bytes
+    start: float
+    end: float
+
+
+def piece_tokens(found: Sequence[tuple[str, int]], start: float, end: float) -> list[Token]:
+    """The child's tokens of a piece from `start` to `end`; each begins where the one before it ends."""
+    tokens = []
+    before = start
+    for text, hundredths in found:
+        after = min(max(before, start + hundredths / 100), end)
+        tokens.append(Token(text.encode("latin-1"), before, after))
+        before = after
+    return tokens
+
+
+def characters(parts: Sequence[bytes]) -> list[str]:
+    """The UTF-8 text of which `parts` are the bytes, each character at the part where it begins.
+
+    What is not UTF-8 becomes U+FFFD.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    texts = [""] * len(parts)
+    owner = 0  # the part where the character begins whose bytes are being read
+    for place, part in enumerate(parts):
+        for number in part:
+            pending = decoder.getstate()[0]
+            if not pending:
+                owner = place
+            found = decoder.decode(bytes([number]))
+            if pending and found:  # now complete, or given up because this byte does not go on with it
+                texts[owner] += found[0]
+                found = found[1:]
+                owner = place
+            texts[place] += found
+    if parts:
+        texts[owner] += decoder.decode(b"", final=True)
+    return texts
+
+
+def to_words(pieces: Sequence[Sequence[Token]]) -> list[Word]:
+    """The words of a track from the tokens of its pieces. No word goes on from one piece into the next.
+
+    A word begins with a space; in scripts without spaces each token is one. Punctuation belongs to the word
+    before it (or, at the start of a piece, after it) and takes none of its time: it stands for the pause.
+    """
+    texts = iter(characters([token.data for tokens in pieces for token in tokens]))
+    words: list[Word] = []
+    for tokens in pieces:
+        groups: list[list[tuple[Token, str]]] = []
+        for token in tokens:
+            text = next(texts)
+            if not groups or _begins_word(text, groups[-1]):
+                groups.append([])
+            groups[-1].append((token, text))
+        for group in _with_letters(groups):
+            text = "".join(text for _, text in group)
+            if words and group is groups[0] and not text[:1].isspace() and not _unspaced(text[:1]):
+                text = f" {text}"
+            spoken = [token for token, text in group if not text or any(map(str.isalnum, text))]
+            words.append(Word(spoken[0].start, spoken[-1].end, text))
+    return words
+
+
+def _begins_word(text: str, group: Sequence[tuple[Token, str]]) -> bool:
+    """Whether the token with that text is the first of a word and not a part of `group`."""
+    if not text or text[0].isspace() or not text[0].isalnum():
+        return text[:1].isspace()
+    if unicodedata.category(text[0]) == "Lm":  # marks of length and repetition
+        return False
+    before = [letter for _, text in group for letter in text if letter.isalnum()]
+    return _unspaced(text[0]) or bool(before and _unspaced(before[-1]))
+
+
+def _with_letters(groups: Sequence[list[tuple[Token, str]]]) -> list[list[tuple[Token, str]]]:
+    """The groups, those of punctuation alone joined to the one before or, at the start, after."""
+    joined: list[list[tuple[Token, str]]] = []
+    for group in groups:
+        if joined and not (_letters(group) and _letters(joined[-1])):
+            joined[-1] += group
+        else:
+            joined.append(group)
+    return [group for group in joined if _letters(group)]
+
+
+def _letters(group: Sequence[tuple[Token, str]]) -> int:
+    return sum(letter.isalnum() for _, text in group for letter in text)
+
+
+def _unspaced(letter: str) -> bool:
+    """Whether its script puts no spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana, Han."""
+    return any(first <= letter <= last for first, last in UNSPACED)
+
+
+def repair(words: Sequence[Word], duration: float) -> list[Word]:
+    """The same words with times in order: inside 0 to `duration`, none before the end of the last.
+
+    A word after a pause can contain the pause, for whisper tells when a word ends and not when it begins; so
+    one that takes longer than its letters can explain begins later.
+    """
+    repaired = []
+    before = 0.0
+    for word in words:
+        end = min(max(word.end, before), duration)
+        letters = sum(letter.isalnum() for letter in word.text)
+        start = max(word.start, before, end - WORD_SECONDS - LETTER_SECONDS * letters)
+        repaired.append(replace(word, start=min(start, end), end=end))
+        before = end
+    return repaired

@@ -1,0 +1,536 @@
+"""Words and times of whisper.cpp in its child process, on a model that says what the tests tell it to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import _pywhispercpp as pw
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ggml
+from witness import tokens, transcription, whisper_child
+from witness.errors import TranscriptionError, UsageError
+from witness.schema import ModelFile, Word, no_progress
+from witness.tokens import Token
+from witness.transcription import FRAME, SAMPLE_RATE, WINDOW, Loudness, Recognizer
+
+L, H = ggml.LOW, ggml.HIGH
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("whisper")
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return ggml.write(folder / "english.bin")
+
+
+@pytest.fixture(scope="module")
+def multilingual(folder):
+    return ggml.write(folder / "multilingual.bin", vocabulary=ggml.MULTILINGUAL)
+
+
+@pytest.fixture(scope="module")
+def endless(folder):
+    """It needs seconds for a piece: it never comes to the end of its text, and is asked again and again."""
+    return ggml.write(folder / "endless.bin", endless=True)
+
+
+def recognizer(path, *, language=None, threads=1):
+    return Recognizer(ModelFile("synthetic", str(path), ""), language=language, threads=threads)
+
+
+def recognise(path, *tracks, progress=no_progress, **options):
+    with recognizer(path, **options) as running:
+        for track in tracks:
+            running.send(track)
+        return [running.result(progress) for _ in tracks]
+
+
+def failure(path, samples=None, **options) -> str:
+    with pytest.raises(TranscriptionError) as caught:
+        recognise(path, ggml.tones(L) if samples is None else samples, **options)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(path) in message
+    return message
+
+
+def texts(words):
+    return [word.text for word in words]
+
+
+def alive(pid):
+    """Running; a zombie, whose parent has not yet asked, is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until(condition, seconds):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return condition()
+
+
+# ── The real child and the real whisper.cpp ──
+
+
+def test_words_and_times(model):
+    (found,) = recognise(model, ggml.tones(L, L, H, L, H))
+    assert texts(found.words) == [" one", " two", " drei", " four", " fünf"]
+    np.testing.assert_allclose([word.end for word in found.words], [1, 2, 3, 4, 5], atol=0.08)
+    starts = [word.start for word in found.words]
+    assert all(number <= start < number + 0.6 for number, start in enumerate(starts))
+    assert (found.language, found.device, found.warnings) == ("en", "cpu", ())
+
+
+def test_a_character_split_over_two_tokens(folder):
+    low = [b" caf", b"\xc3", b"\xa9", b" au", b" \xe6\x97", b"\xa5\xe6", b"\x9c\xac"]
+    (found,) = recognise(ggml.write(folder / "split.bin", low=low), ggml.tones(*[L] * 7))
+    assert "".join(texts(found.words)) == " café au 日本"
+    assert found.words[0].text == " café"
+    assert found.words[0].end == pytest.approx(3, abs=0.08)
+
+
+def test_a_character_split_over_two_pieces(folder):
+    """The first piece ends inside a character, and the second begins with the rest of it."""
+    path = ggml.write(folder / "torn.bin", low=[b"\xa9", *ggml.LOW_SCRIPT[1:24], b" caf\xc3"])
+    audio = ggml.tones(*[L] * 25, None, None, *[L] * 4)
+    (found,) = recognise(path, audio)
+    assert texts(found.words)[0] == "\ufffd two"  # the very first has nothing to go on from
+    assert texts(found.words)[22:26] == [" d", " café", " two", " three"]
+
+
+def test_the_language_is_heard_where_most_is_said(multilingual):
+    quiet = 0.01 * ggml.tones(L, None, None, None)
+    (found,) = recognise(
+        multilingual, np.concatenate([quiet, np.zeros(28 * 16_000, np.float32), ggml.tones(*[H] * 9)])
+    )
+    assert found.language == "de"
+    (found,) = recognise(multilingual, ggml.tones(L, H))
+    assert found.language == "en"
+    assert texts(found.words) == [" one", " zwei"]
+    (found,) = recognise(multilingual, ggml.tones(L, H), language="fr")
+    assert found.language == "fr"
+
+
+def test_long_audio_is_cut_and_put_together(model):
+    spoken = [*[L] * 24, None, *[H] * 23, None, *[L] * 24, None, *[H] * 21]
+    steps = []
+    (found,) = recognise(model, ggml.tones(*spoken), progress=lambda *step: steps.append(step))
+    assert len(spoken) == 95
+    expected = []
+    for script, first, count in (
+        (ggml.LOW_SCRIPT, 0, 24),
+        (ggml.HIGH_SCRIPT, 25, 23),
+        (ggml.LOW_SCRIPT, 49, 24),
+        (ggml.HIGH_SCRIPT, 74, 21),
+    ):
+        expected += [(script[number].decode(), first + number + 1) for number in range(count)]
+    assert texts(found.words) == [text for text, _ in expected]
+    np.testing.assert_allclose([word.end for word in found.words], [end for _, end in expected], atol=0.3)
+    assert {(stage, total) for stage, _, total in steps} == {("transcription", 95.0)}
+    done = [seconds for _, seconds, _ in steps]
+    assert done == sorted(done)
+    assert len(done) >= 4
+    assert done[-1] == 95.0
+
+
+def test_two_tracks_one_child(model):
+    steps = []
+    first, second = recognise(
+        model, ggml.tones(L, L), ggml.tones(H, H, H), progress=lambda *step: steps.append(step)
+    )
+    assert texts(first.words) == [" one", " two"]
+    assert texts(second.words) == [" eins", " zwei", " drei"]
+    assert second.words[0].start < 1  # each from its own beginning
+    assert [step[1] for step in steps] == sorted(step[1] for step in steps)
+    assert steps[-1] == ("transcription", 5.0, 5.0)
+
+
+def test_the_number_of_threads_changes_nothing(model):
+    audio = ggml.tones(*[L, H, H] * 9, None, *[H, L] * 6)
+    one, two, four = (recognise(model, audio, threads=threads) for threads in (1, 2, 4))
+    assert one == two == four
+    with recognizer(model) as running:
+        running.send(audio)
+        running.set_threads(2)
+        assert [running.result(no_progress)] == one
+
+
+@pytest.mark.parametrize("samples", [0, 1, 16_000, 50_000])
+def test_silence_has_no_words(endless, samples):
+    """Never sent to whisper: this model would talk."""
+    noise = np.random.default_rng(0).uniform(-1e-4, 1e-4, samples).astype(np.float32)
+    (found,) = recognise(endless, noise)
+    assert found.words == ()
+
+
+def test_a_third_of_a_second(model):
+    (found,) = recognise(model, ggml.tones(L)[:4800])
+    assert texts(found.words) == [" one"]
+    assert 0 <= found.words[0].start <= found.words[0].end <= 0.3
+
+
+def test_text_without_end_is_left_out_and_said_so(endless):
+    (found,) = recognise(endless, ggml.tones(L, H), threads=2)
+    assert found.words == ()
+    (warning,) = found.warnings
+    assert "0:00 to 0:02" in warning
+
+
+def test_nothing_is_printed(model, capfd):
+    recognise(model, ggml.tones(L))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_modules_of_the_current_folder_are_not_run(model, tmp_path, monkeypatch):
+    (tmp_path / "queue.py").write_text("raise SystemExit('the wrong queue')")
+    (tmp_path / "witness").mkdir()
+    (tmp_path / "witness" / "__init__.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    (found,) = recognise(os.path.relpath(model), ggml.tones(L))
+    assert texts(found.words) == [" one"]
+
+
+def test_the_child_imports_little():
+    code = "import sys, witness.whisper_child; print(*{name.split('.')[0] for name in sys.modules})"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"onnxruntime", "onnx", "scipy", "requests", "tqdm", "av"} & set(result.stdout.split())
+
+
+# ── Processes ──
+
+
+@pytest.fixture
+def working(monkeypatch):
+    """Waits until the child has been given a piece, and a little more, so that it is inside whisper_full."""
+    begun = threading.Event()
+    hear = Recognizer._hear
+
+    def watched(*arguments):
+        begun.set()
+        return hear(*arguments)
+
+    def wait():
+        assert begun.wait(60)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(Recognizer, "_hear", watched)
+    return wait
+
+
+def test_leaving_ends_the_child_at_once(endless, working):
+    with recognizer(endless) as running:
+        running.send(ggml.tones(*[L] * 29))
+        working()
+        pid = running._child.pid
+        assert alive(pid)
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 3  # the piece takes much longer
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)  # not even a zombie
+
+
+def test_an_exception_ends_the_child(model):
+    running = recognizer(model)
+    with pytest.raises(KeyboardInterrupt), running:
+        raise KeyboardInterrupt
+    assert not alive(running._child.pid)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_killed_child_is_an_error_of_one_line(endless, working):
+    with recognizer(endless) as running:
+        running.send(ggml.tones(*[L] * 29))
+        working()
+        running._child.kill()
+        begun = time.monotonic()
+        with pytest.raises(TranscriptionError, match=r"^[^\n]*SIGKILL at 0:00[^\n]*endless\.bin[^\n]*$"):
+            running.result(no_progress)
+        assert time.monotonic() - begun < 3
+        running.send(ggml.tones(L))
+        with pytest.raises(TranscriptionError, match="SIGKILL"):
+            running.result(no_progress)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_the_child_leaves_ctrl_c_to_its_parent(model):
+    with recognizer(model) as running:
+        running.send(ggml.tones(L))
+        running.result(no_progress)
+        os.kill(running._child.pid, signal.SIGINT)
+        running.send(ggml.tones(L, L))
+        assert len(running.result(no_progress).words) == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_killed_parent_leaves_no_orphan(endless):
+    code = (
+        "import sys, time, ggml\nfrom witness.transcription import Recognizer\n"
+        "from witness.schema import ModelFile\n"
+        "running = Recognizer(ModelFile('m', sys.argv[1], ''), language=None, threads=1)\n"
+        "running.send(ggml.tones(*[300.0] * 29))\n"
+        "print(running._child.pid, flush=True)\ntime.sleep(60)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-c", code, str(endless)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as parent:
+        pid = int(parent.stdout.readline())
+        time.sleep(1)
+        assert alive(pid)
+        parent.kill()
+    assert wait_until(lambda: not alive(pid), 2)
+
+
+# ── Models that are none ──
+
+
+def test_a_missing_model(tmp_path):
+    assert "No such file" in failure(tmp_path / "none.bin")
+
+
+@pytest.mark.parametrize("content", [b"", b"lmgg", b"not a model, but text", b"GGUF" + bytes(5000)])
+def test_another_kind_of_file(tmp_path, content):
+    path = tmp_path / "other.bin"
+    path.write_bytes(content)
+    assert "witness models" in failure(path)
+
+
+@pytest.mark.parametrize("size", [40, 60, 3000, 65_000, 7_000_000, -1])
+def test_a_truncated_model(model, tmp_path, size):
+    path = tmp_path / "short.bin"
+    path.write_bytes(model.read_bytes()[:size])
+    assert "damaged" in failure(path)
+
+
+@pytest.mark.parametrize("place", range(4, 48, 4))
+def test_a_flipped_byte_in_the_header(model, tmp_path, place):
+    """Whoever notices it, the walk over the file, whisper.cpp or the operating system: no crash here."""
+    data = bytearray(model.read_bytes())
+    data[place] ^= 0x7F
+    path = tmp_path / "flipped.bin"
+    path.write_bytes(data)
+    failure(path)
+
+
+def test_a_crash_while_loading(model, monkeypatch):
+    """As a damaged file that passes every check would do it: the child dies before its first answer."""
+    start = transcription._start
+
+    def start_and_crash():
+        child = start()
+        os.kill(child.pid, signal.SIGSEGV)
+        return child
+
+    monkeypatch.setattr(transcription, "_start", start_and_crash)
+    message = failure(model)
+    assert "SIGSEGV while loading" in message
+    assert "witness models verify" in message
+
+
+def test_languages_are_those_of_whisper(model, multilingual):
+    known = tuple(pw.whisper_lang_str(number) for number in range(pw.whisper_lang_max_id() + 1))
+    assert known == transcription.LANGUAGES
+    with pytest.raises(UsageError, match=r"'xx'.*en, zh, de"):
+        recognizer(model, language="xx")
+    with pytest.raises(UsageError, match="only English"):
+        recognise(model, ggml.tones(L), language="de")
+    with pytest.raises(UsageError, match="'yue'"):  # came with the 100th language, in large-v3
+        recognise(multilingual, ggml.tones(L), language="yue")
+
+
+# ── Without a child ──
+
+
+@pytest.mark.parametrize(
+    ("shape", "heads", "languages"),
+    [
+        ((51865, 1500, 384, 6, 4, 448, 384, 6, 4, 80), "TINY", 99),
+        ((51864, 1500, 512, 8, 6, 448, 512, 8, 6, 80), "BASE_EN", 1),
+        ((51865, 1500, 1280, 20, 32, 448, 1280, 20, 32, 80), "LARGE_V2", 99),
+        ((51866, 1500, 1280, 20, 32, 448, 1280, 20, 32, 128), "LARGE_V3", 100),
+        ((51866, 1500, 1280, 20, 32, 448, 1280, 20, 4, 128), "LARGE_V3_TURBO", 100),
+        ((51866, 1500, 1280, 20, 32, 448, 1280, 20, 2, 128), "N_TOP_MOST", 100),
+    ],
+)
+def test_what_a_header_says(shape, heads, languages):
+    header = whisper_child.Header(*shape, 1)
+    assert header.plausible
+    assert (header.alignment_heads, header.languages) == (heads, languages)
+    assert hasattr(pw, f"WHISPER_AHEADS_{heads}")
+
+
+@pytest.mark.parametrize(
+    ("lines", "device"),
+    [
+        (["whisper_backend_init_gpu: no GPU found"], "cpu"),
+        (
+            [
+                "ggml_vulkan: 0 = AMD Radeon RX 9070 (RADV GFX1201) (radv) | uma: 0 | fp16: 1",
+                "whisper_backend_init_gpu: using Vulkan0 backend",
+            ],
+            "vulkan: AMD Radeon RX 9070 (RADV GFX1201)",
+        ),
+        (["whisper_backend_init_gpu: using Metal backend"], "metal"),
+        (
+            [
+                "whisper_backend_init_gpu: using Vulkan0 backend",
+                "whisper_backend_init_gpu: failed to initialize Vulkan0 backend",
+            ],
+            "cpu",
+        ),
+        (["whisper_backend_init_gpu: no GPU found", "whisper_backend_init: using BLAS backend"], "cpu"),
+    ],
+)
+def test_device_name(lines, device):
+    assert whisper_child.device_name(lines) == device
+
+
+def test_gpu_backend_is_seen_by_its_library(tmp_path, monkeypatch):
+    monkeypatch.setattr(transcription.sys, "platform", "linux")
+    origin = type("Spec", (), {"origin": str(tmp_path / "_pywhispercpp.so")})
+    monkeypatch.setattr(transcription, "find_spec", lambda _: origin)
+    (tmp_path / "libggml-cpu.so").touch()
+    assert not transcription.has_gpu_backend()
+    (tmp_path / "pywhispercpp.libs").mkdir()
+    (tmp_path / "pywhispercpp.libs" / "libggml-vulkan-0123.so.0").touch()
+    assert transcription.has_gpu_backend()
+
+
+@settings(deadline=None)
+@given(st.text(max_size=40), st.lists(st.integers(0, 160), max_size=30))
+def test_characters_survive_any_split(text, cuts):
+    data = text.encode()
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    parts = [data[a:b] for a, b in pairwise(edges)]
+    found = tokens.characters(parts)
+    assert len(found) == len(parts)
+    assert "".join(found) == text
+    for part, characters in zip(parts, found, strict=True):  # each has those that begin in it
+        assert len(characters) == sum(byte & 0xC0 != 0x80 for byte in part)
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=6), max_size=12))
+def test_characters_of_anything(parts):
+    assert "".join(tokens.characters(parts)) == b"".join(parts).decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([], []),
+        ([b" caf\xc3", b"\xa9"], [" café", ""]),
+        ([b"\xe6", b"\x97", b"\xa5"], ["日", "", ""]),
+        ([b"a", b"\xc3"], ["a", "\ufffd"]),
+        ([b"\xc3", b"\xc3\xa9"], ["\ufffd", "é"]),
+        ([b"\xe2\x82", b"A"], ["\ufffd", "A"]),
+    ],
+)
+def test_characters(parts, expected):
+    assert tokens.characters(parts) == expected
+
+
+def split(*pieces: list[bytes]) -> list[str]:
+    parsed = [[Token(part, n, n + 1) for n, part in enumerate(piece)] for piece in pieces]
+    return texts(tokens.to_words(parsed))
+
+
+def test_words_of_tokens():
+    assert split([b" Don", b"'t", b",", b" stop", b"!", b' "', b"Yes", b'"', b" ..."]) == [
+        *(" Don't,", " stop!", ' "Yes" ...'),
+    ]
+    assert split(["你好".encode(), "，".encode(), "世".encode(), "界".encode(), b"ok", b"!"]) == [
+        *("你好，", "世", "界", "ok!"),
+    ]
+    assert split(["ラ".encode(), "ー".encode(), "メン".encode()]) == ["ラー", "メン"]
+    assert split([b"..."], [b" yes"], [b"no", b" \xe2\x99\xaa"], [b" \xe2\x99\xaa"]) == [" yes", " no ♪"]
+    assert split([b" -", b"Yes"]) == [" -Yes"]
+
+
+def test_tokens_follow_each_other_inside_their_piece():
+    found = tokens.piece_tokens([(" a", 50), ("b", 40), (" c", -1), (" d", 200), (" e", 900)], 10.0, 14.0)
+    assert [(token.start, token.end) for token in found] == [
+        *((10.0, 10.5), (10.5, 10.5), (10.5, 10.5), (10.5, 12.0), (12.0, 14.0)),
+    ]
+
+
+def test_the_pause_after_a_word_is_not_its_time():
+    first, second = tokens.to_words([[Token(b" Well", 0, 1), Token(b",", 1, 4), Token(b" no", 4, 5)]])
+    assert (first.end, second.start) == (1, 4)
+
+
+moments = st.floats(-5, 60, allow_nan=False)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(moments, moments, st.text("ab'. ", max_size=8)), max_size=15), st.floats(0, 50))
+def test_repair(found, duration):
+    words = [Word(start, end, text) for start, end, text in found]
+    repaired = tokens.repair(words, duration)
+    assert texts(repaired) == texts(words)
+    times = [time for word in repaired for time in (word.start, word.end)]
+    assert times == sorted(times)
+    assert all(0 <= time <= duration for time in times)
+    assert all(word.end - word.start <= 0.4 + 0.12 * len(word.text) + 1e-9 for word in repaired)
+    assert tokens.repair(repaired, duration) == repaired
+
+
+def test_good_times_are_left_alone():
+    words = [Word(0.2, 0.5, " so"), Word(0.5, 0.9, " then"), Word(1.4, 1.6, " go")]
+    assert tokens.repair(words, 2.0) == words
+    assert tokens.repair([Word(0.0, 9.0, " yes")], 10.0) == [Word(9.0 - 0.4 - 3 * 0.12, 9.0, " yes")]
+
+
+def pieces(loudness, longest=WINDOW):
+    found, place = [], 0
+    while (piece := loudness.next_piece(place, longest)) is not None:
+        found.append(piece)
+        place = piece.last
+    return found
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0.5, 40), st.sampled_from([0.0, 0.01, 0.3])), max_size=5),
+    st.integers(375, 1500),
+)
+def test_pieces_hold_all_that_sounds(stretches, longest):
+    noise = np.random.default_rng(0).uniform(-1, 1, SAMPLE_RATE)
+    parts = [level * np.resize(noise, int(seconds * SAMPLE_RATE)) for seconds, level in stretches]
+    samples = np.concatenate([np.zeros(0), *parts]).astype(np.float32)
+    loudness = Loudness.of(samples)
+    assert len(loudness.energy) == -(-len(samples) // FRAME)
+    found = pieces(loudness, longest)
+    assert all(0 < piece.frames <= longest for piece in found)
+    assert all(before.last <= after.first for before, after in pairwise(found))
+    heard = np.zeros(len(loudness.sounding), bool)
+    for piece in found:
+        heard[piece.first : piece.last] = True
+    assert heard[loudness.sounding].all()
+
+
+def test_a_piece_ends_where_it_is_quietest():
+    samples = np.random.default_rng(0).uniform(-0.3, 0.3, 40 * SAMPLE_RATE).astype(np.float32)
+    samples[int(24.0 * SAMPLE_RATE) : int(24.3 * SAMPLE_RATE)] *= 0.01  # a pause
+    samples[int(10.0 * SAMPLE_RATE) : int(12.0 * SAMPLE_RATE)] *= 0.001  # a better one, but far too early
+    first, second = pieces(Loudness.of(samples))
+    assert 24.0 < first.end < 24.3
+    assert (second.start, second.end) == (first.end, 40.0)
+    assert pieces(Loudness.of(samples)) == [first, second]
