@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -111,7 +111,7 @@ class Recognition:
     device: str
     """What ran it: "cpu", or the GPU's name as the backend reports it."""
     warnings: tuple[str, ...] = ()
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, compare=False)
     """Wall time that this took."""
 
 
