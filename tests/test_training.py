@@ -1,0 +1,147 @@
+"""The training scripts, end to end on a made-up corpus; and the geometry that the product counts on."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+torch = pytest.importorskip(
+    "torch", reason="the training needs torch: pip install -r training/requirements.txt"
+)
+
+TRAINING = Path(__file__).parents[1] / "training"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def training_path():
+    """The scripts import one another by their bare names, as they do when run."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(TRAINING))
+    yield
+    sys.path.remove(str(TRAINING))
+    for name in set(sys.modules) - before:
+        if (TRAINING / f"{name}.py").exists():
+            del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory, training_path):  # noqa: ARG001 - wanted for its effect
+    """A corpus of 24 voices: four clips of buzzing in bursts for each, and two of noise."""
+    import data
+
+    folder = tmp_path_factory.mktemp("corpus")
+    generator = np.random.default_rng(0)
+    rows, speakers, clips, position = [], [], [], 0
+    for number in range(24):
+        split = 1 if number < 4 else 0
+        speakers.append(
+            f"{'dev' if split else 'train'}/{'commonvoice' if number % 8 else 'librispeech'}/{number}"
+        )
+        for _ in range(4):
+            time = np.arange(2 * 16_000) / 16_000
+            voice = np.sign(np.sin(2 * np.pi * (90 + 9 * number) * time)) * (np.sin(2 * np.pi * time) > -0.5)
+            clip = 0.3 * voice + 0.01 * generator.normal(size=len(time))
+            rows.append([0, position, len(clip), number, split])
+            clips.append(clip)
+            position += len(clip)
+    for _ in range(4):
+        rows.append([0, position, 16_000, -1, 2])
+        clips.append(0.1 * generator.normal(size=16_000))
+        position += 16_000
+    soundfile.write(folder / "part0.flac", np.concatenate(clips), 16_000)
+    (folder / "part0.flac").rename(folder / "part0.ogg")  # read by its content, not by its name
+    (folder / "index.json").write_text(json.dumps({"index": rows, "speakers": speakers}))
+    cache = folder / "cache"
+    data.DEV_COMMON_VOICE = 6
+    data.decode([folder], cache, 1)
+    return cache
+
+
+def test_features_are_kaldis():
+    kaldi = pytest.importorskip("kaldi_native_fbank")
+    from features import Fbank
+
+    samples = np.random.default_rng(0).normal(0, 0.1, 16_000).astype(np.float32)
+    options = kaldi.FbankOptions()
+    options.frame_opts.dither = 0
+    options.frame_opts.window_type = "hamming"
+    options.mel_opts.num_bins = 80
+    reference = kaldi.OnlineFbank(options)
+    reference.accept_waveform(16_000, (samples * 32768).tolist())
+    reference.input_finished()
+    wanted = np.stack([reference.get_frame(i) for i in range(reference.num_frames_ready)])
+    found = Fbank()(torch.from_numpy(samples)[None])[0].numpy()
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, atol=2e-3)
+
+
+def test_same_seed_same_batch(cache):
+    import augment
+    import simulate
+
+    import data
+
+    corpus = data.Corpus.load(cache, "cpu")
+    pool = data.voices(corpus)
+    waves = []
+    for seed in (1, 1, 2):
+        dice = augment.Dice.seeded("cpu", seed)
+        plan = simulate.plan_windows(dice, corpus, pool, 3)
+        waves.append(simulate.render(dice, corpus, pool, plan))
+    assert waves[0].isfinite().all()
+    assert torch.equal(waves[0], waves[1])
+    assert not torch.equal(waves[0], waves[2])
+
+
+def test_nobody_is_in_training_and_dev(cache):
+    import data
+
+    corpus = data.Corpus.load(cache, "cpu")
+    groups = [
+        set(data.voices(corpus).speaker.tolist()),
+        set(data.voices(corpus, dev=True).speaker.tolist()),
+        set(data.voices(corpus, split=data.HELD_OUT).speaker.tolist()),
+    ]
+    assert all(groups)
+    assert len(set.union(*groups)) == sum(map(len, groups))
+
+
+def test_loss_does_not_depend_on_the_order_of_speakers():
+    from train_segmentation import order_free_loss
+
+    scores = torch.randn(2, 50, 7, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    active = torch.rand(2, 3, 50, generator=torch.Generator().manual_seed(1)) < 0.4
+    torch.testing.assert_close(order_free_loss(scores, active), order_free_loss(scores, active[:, [2, 0, 1]]))
+
+
+def test_trunk_frame_sees_no_further_than_the_products_context():
+    """The product gives each trunk frame 15 frames of context, 120 feature frames, to either side."""
+    from models import EmbeddingNet
+
+    feats = torch.randn(1, 800, 80, requires_grad=True)
+    EmbeddingNet().eval().frames(feats)[..., 50].sum().backward()
+    seen = feats.grad.abs().sum((0, 2)).nonzero()[:, 0]
+    assert 50 * 8 - seen.min() <= 120
+    assert seen.max() - 50 * 8 <= 120
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's exporter warns about itself
+def test_recipe_from_end_to_end(cache, tmp_path, capsys):
+    import evaluate
+    import export
+    import train_embedding
+    import train_segmentation
+
+    common = ["--cache", str(cache), "--out", str(tmp_path), "--smoke"]
+    train_embedding.main([*common, "--checkpoint", str(tmp_path / "e.ckpt")])
+    train_segmentation.main([*common, "--checkpoint", str(tmp_path / "s.ckpt")])
+    train_segmentation.main([*common, "--checkpoint", str(tmp_path / "s.ckpt")])
+    assert "step 2 of 2" in capsys.readouterr().out  # the second run went on where the first ended
+    weights = {name: [str(tmp_path / f"{name}.pt")] for name in ("embedding", "segmentation")}
+    arguments = [word for name, paths in weights.items() for word in (f"--{name}", *paths)]
+    export.main([*arguments, "--out", str(tmp_path)])
+    evaluate.main(["smoke", "--models", str(tmp_path), "--cache", str(cache)])
+    assert json.loads((tmp_path / "clustering.json").read_text())["linkage"] in ("average", "centroid")
