@@ -59,10 +59,8 @@ def test_txt():
 
 
 def test_txt_without_words():
-    assert (
-        writers.to_txt(transcript([Utterance(1.2, 3661.9, "SPEAKER_00")]))
-        == "[00:00:01 - 01:01:01] SPEAKER_00\n"
-    )
+    found = writers.to_txt(transcript([Utterance(1.24, 3661.96, "SPEAKER_00")]))
+    assert found == "[00:00:01.2 - 01:01:02.0] SPEAKER_00\n"
 
 
 def test_empty_transcript_in_every_format():

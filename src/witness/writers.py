@@ -164,18 +164,20 @@ def title(transcript: Transcript) -> str:
     return "stdin" if transcript.audio.path == "-" else PurePath(transcript.audio.path).stem
 
 
-def clock(seconds: float, fraction: str = "") -> str:
-    """00:09:32, or with `fraction` as the decimal sign 00:09:32,125."""
-    total = int(seconds) if not fraction else round(seconds * 1000)
-    whole = total // 1000 if fraction else total
-    text = f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-    return f"{text}{fraction}{total % 1000:03d}" if fraction else text
+def clock(seconds: float, point: str = "", digits: int = 3) -> str:
+    """00:09:32, or with `point` as the decimal sign and so many digits 00:09:32,125."""
+    if not point:
+        whole, rest = int(seconds), ""
+    else:
+        whole, parts = divmod(round(seconds * 10**digits), 10**digits)
+        rest = f"{point}{parts:0{digits}d}"
+    return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}{rest}"
 
 
 def _text_line(utterance: Utterance) -> str:
     speaker = utterance.speaker or UNKNOWN
     if utterance.text is None:
-        return f"[{clock(utterance.start)} - {clock(utterance.end)}] {speaker}"
+        return f"[{clock(utterance.start, '.', 1)} - {clock(utterance.end, '.', 1)}] {speaker}"
     return f"[{clock(utterance.start)}] {speaker}: {utterance.text}"
 
 
