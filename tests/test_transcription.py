@@ -48,15 +48,16 @@ def endless(folder):
     return ggml.write(folder / "endless.bin", endless=True)
 
 
-def recognizer(path, *, language=None, threads=1):
-    return Recognizer(ModelFile("synthetic", str(path), ""), language=language, threads=threads)
+def recognizer(path, *, language=None, threads=1, progress=no_progress):
+    model = ModelFile("synthetic", str(path), "")
+    return Recognizer(model, language=language, threads=threads, progress=progress)
 
 
-def recognise(path, *tracks, progress=no_progress, **options):
+def recognise(path, *tracks, **options):
     with recognizer(path, **options) as running:
         for track in tracks:
             running.send(track)
-        return [running.result(progress) for _ in tracks]
+        return [running.result() for _ in tracks]
 
 
 def failure(path, samples=None, **options) -> str:
@@ -170,7 +171,7 @@ def test_the_number_of_threads_changes_nothing(model):
     with recognizer(model) as running:
         running.send(audio)
         running.set_threads(2)
-        assert [running.result(no_progress)] == one
+        assert [running.result()] == one
 
 
 @pytest.mark.parametrize("samples", [0, 1, 16_000, 50_000])
@@ -262,21 +263,21 @@ def test_a_killed_child_is_an_error_of_one_line(endless, working):
         running._child.kill()
         begun = time.monotonic()
         with pytest.raises(TranscriptionError, match=r"^[^\n]*SIGKILL at 0:00[^\n]*endless\.bin[^\n]*$"):
-            running.result(no_progress)
+            running.result()
         assert time.monotonic() - begun < 3
         running.send(ggml.tones(L))
         with pytest.raises(TranscriptionError, match="SIGKILL"):
-            running.result(no_progress)
+            running.result()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_the_child_leaves_ctrl_c_to_its_parent(model):
     with recognizer(model) as running:
         running.send(ggml.tones(L))
-        running.result(no_progress)
+        running.result()
         os.kill(running._child.pid, signal.SIGINT)
         running.send(ggml.tones(L, L))
-        assert len(running.result(no_progress).words) == 2
+        assert len(running.result().words) == 2
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")

@@ -267,6 +267,8 @@ def _progress(quiet: bool) -> Iterator[tuple[Progress, Callable[[str], None]]]:
         def show(stage: str, done: float, total: float) -> None:
             if stage not in tasks:
                 tasks[stage] = bars.add_task(stage, total=total)
+                if stage == "download" and not console.is_terminal:  # where no bar shows what takes so long
+                    note(f"fetching {total / 1e6:,.0f} MB of models")
             bars.update(tasks[stage], completed=done, total=total)
 
         yield show, note

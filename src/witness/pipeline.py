@@ -191,6 +191,7 @@ class _Run:
             whisper,
             language=self.options.language,
             threads=self._whisper_threads(),
+            progress=self.progress,
         )
 
     def _whisper_threads(self) -> int:
@@ -243,7 +244,7 @@ class _Run:
                 recognizer.send(samples)
         else:
             recognizer.set_threads(self.runtime.worker_count)  # the diarizer is done
-        found = [recognizer.result(self.progress) for _ in recording.samples]
+        found = [recognizer.result() for _ in recording.samples]
         self.timing["transcription"] = sum(recognition.seconds for recognition in found)
         for recognition in found:
             for warning in recognition.warnings:

@@ -23,6 +23,8 @@ from witness.schema import Float32
 MIGRAPHX = "MIGraphXExecutionProvider"
 CPU = "CPUExecutionProvider"
 
+ort.disable_telemetry_events()  # it exists in the Windows builds only, and there it is on
+
 T = TypeVar("T")
 R = TypeVar("R")
 

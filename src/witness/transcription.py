@@ -30,7 +30,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from witness.errors import TranscriptionError, UsageError
-from witness.schema import SAMPLE_RATE, Bool, Float32, ModelFile, Progress, Recognition
+from witness.schema import SAMPLE_RATE, Bool, Float32, ModelFile, Progress, Recognition, no_progress
 from witness.tokens import Token, piece_tokens, repair, to_words
 
 FRAME_RATE = 50  # per second; whisper's encoder has a frame every 20 ms
@@ -67,17 +67,26 @@ class Recognizer:
 
         with Recognizer(model, language=None, threads=4) as recognizer:
             recognizer.send(samples)
-            recognition = recognizer.result(progress)
+            recognition = recognizer.result()
 
     Several tracks may be sent; the results come in the same order. What goes wrong with the model or the
     child is raised by `result`, so that work beside it can go on.
     """
 
-    def __init__(self, model: ModelFile, *, language: str | None, threads: int, gpu: bool = True) -> None:
+    def __init__(
+        self,
+        model: ModelFile,
+        *,
+        language: str | None,
+        threads: int,
+        gpu: bool = True,
+        progress: Progress = no_progress,
+    ) -> None:
         """Start the child, which begins to load `model`, and return at once.
 
         `language` is one of LANGUAGES, or None to find it out. `gpu`: use one if whisper.cpp was built to.
-        Raises UsageError if there is no such language.
+        `progress` is called from another thread with ("transcription", seconds done, seconds sent), counting
+        all tracks. Raises UsageError if there is no such language.
         """
         if language is not None and language not in LANGUAGES:
             some = ", ".join(LANGUAGES[:12])
@@ -86,8 +95,9 @@ class Recognizer:
         self._language = language
         self._threads = threads
         self._gpu = gpu
+        self._progress = progress
         self._tracks: queue.SimpleQueue[Float32 | None] = queue.SimpleQueue()
-        self._events: queue.SimpleQueue[float | Recognition | Exception] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[Recognition | Exception] = queue.SimpleQueue()
         self._seconds = 0.0  # of all tracks that were sent
         self._done = 0.0
         self._owed = 0  # tracks whose result was not asked for yet
@@ -115,28 +125,24 @@ class Recognizer:
         """Use so many cores from the next piece on. The words do not depend on it."""
         self._threads = threads
 
-    def result(self, progress: Progress) -> Recognition:
+    def result(self) -> Recognition:
         """Wait for the earliest track that was sent and not yet asked for.
 
-        Calls `progress("transcription", seconds done, seconds sent)`, counting all tracks. Raises
-        TranscriptionError if the model cannot be used or whisper.cpp fails, UsageError if the model does not
-        know the language.
+        Raises TranscriptionError if the model cannot be used or whisper.cpp fails, UsageError if the model
+        does not know the language.
         """
         if not self._owed:
             raise ValueError("there is no track whose result was not asked for")
         while self._failure is None:
             try:
                 # Without a limit of time, Ctrl-C would not get through on Windows.
-                event = self._events.get(timeout=0.5)
+                found = self._results.get(timeout=0.5)
             except queue.Empty:
                 continue
-            if isinstance(event, Recognition):
+            if isinstance(found, Recognition):
                 self._owed -= 1
-                return event
-            if isinstance(event, Exception):
-                self._failure = event
-            else:
-                progress("transcription", event, self._seconds)
+                return found
+            self._failure = found
         raise self._failure
 
     def __enter__(self) -> Recognizer:
@@ -178,10 +184,10 @@ class Recognizer:
             if self._gpu and self._device == "cpu" and has_gpu_backend():
                 warnings.append("whisper.cpp can use a GPU but found none, so it ran on the CPU")
             while (samples := self._tracks.get()) is not None:
-                self._events.put(self._recognise(samples, language, warnings))
+                self._results.put(self._recognise(samples, language, warnings))
                 warnings = []
         except Exception as error:  # raised again by result()
-            self._events.put(error)
+            self._results.put(error)
 
     def _recognise(self, samples: Float32, language: str | None, warnings: list[str]) -> Recognition:
         begun = time.perf_counter()
@@ -203,9 +209,9 @@ class Recognizer:
             else:
                 warnings.append(UNFINISHED.format(_clock(piece.start), _clock(piece.end)))
             place = piece.last
-            self._events.put(self._done + min(piece.end, duration))
+            self._progress("transcription", self._done + min(piece.end, duration), self._seconds)
         self._done += duration
-        self._events.put(self._done)
+        self._progress("transcription", self._done, self._seconds)
         words = repair(to_words(tokens), duration)
         seconds = time.perf_counter() - begun
         return Recognition(tuple(words), language, self._device, tuple(warnings), seconds)
