@@ -140,7 +140,7 @@ def test_recipe_from_end_to_end(cache, tmp_path, capsys):
     train_segmentation.main([*common, "--checkpoint", str(tmp_path / "s.ckpt")])
     train_segmentation.main([*common, "--checkpoint", str(tmp_path / "s.ckpt")])
     assert "step 2 of 2" in capsys.readouterr().out  # the second run went on where the first ended
-    weights = {name: [str(tmp_path / f"{name}.pt")] for name in ("embedding", "segmentation")}
+    weights = {name: [str(tmp_path / f"{name}.npz")] for name in ("embedding", "segmentation")}
     arguments = [word for name, paths in weights.items() for word in (f"--{name}", *paths)]
     export.main([*arguments, "--out", str(tmp_path)])
     evaluate.main(["smoke", "--models", str(tmp_path), "--cache", str(cache)])

@@ -1,0 +1,254 @@
+"""Rooms, distances, noise, equalisers and codecs, for whole batches on the GPU.
+
+Why so much of it: most training speakers have one clip, made with one microphone in one room. A network
+that sees each voice in its own condition only learns the condition. So every crop gets its own, and crops
+of different speakers share one. All randomness comes from the generator that is passed in: the same seed
+gives the same batch (on one device type).
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from data import FRAME, SAMPLE_RATE, Corpus, Voices
+
+ROOM_LENGTH = 8000  # samples: 0.5 s of room response
+
+
+@dataclass
+class Dice:
+    """Random numbers on one device from one generator."""
+
+    generator: torch.Generator
+
+    @classmethod
+    def seeded(cls, device: torch.device | str, *numbers: int) -> "Dice":
+        seed = 0
+        for number in numbers:
+            seed = (seed * 1_000_003 + number) % (2**63)
+        return cls(torch.Generator(device=device).manual_seed(seed))
+
+    def uniform(self, *shape: int, low: float = 0.0, high: float = 1.0) -> torch.Tensor:
+        draw = torch.rand(*shape, generator=self.generator, device=self.generator.device)
+        return draw * (high - low) + low
+
+    def normal(self, *shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=self.generator, device=self.generator.device)
+
+    def chance(self, probability: float | torch.Tensor, *shape: int) -> torch.Tensor:
+        return self.uniform(*shape) < probability
+
+    def below(self, high: int, *shape: int) -> torch.Tensor:
+        return torch.randint(high, shape, generator=self.generator, device=self.generator.device)
+
+    def choice(self, values: list[float], weights: list[float], *shape: int) -> torch.Tensor:
+        edges = torch.tensor(weights, device=self.generator.device).cumsum(0)
+        at = torch.searchsorted(edges / edges[-1], self.uniform(*shape)).clamp(max=len(values) - 1)
+        return torch.tensor(values, device=self.generator.device)[at]
+
+    def weighted(self, weight: torch.Tensor, count: int, *, repeat: bool = True) -> torch.Tensor:
+        return torch.multinomial(weight, count, replacement=repeat, generator=self.generator)
+
+
+def decibels(level: torch.Tensor) -> torch.Tensor:
+    return 10 ** (level / 20)
+
+
+def loudness(samples: torch.Tensor) -> torch.Tensor:
+    """Root mean square along the last axis, kept as an axis of length 1."""
+    return samples.pow(2).mean(-1, keepdim=True).sqrt()
+
+
+def convolve(samples: torch.Tensor, response: torch.Tensor) -> torch.Tensor:
+    size = samples.shape[-1] + response.shape[-1]
+    size = -(-size // 4096) * 4096
+    product = torch.fft.rfft(samples, size) * torch.fft.rfft(response, size)
+    return torch.fft.irfft(product, size)[..., : samples.shape[-1]]
+
+
+def room_responses(dice: Dice, rooms: int, sources: int) -> torch.Tensor:
+    """(rooms, sources, ROOM_LENGTH): sources at different distances in the same room share its decay and
+    colour.
+
+    A statistical room: a direct sound, then reflections that grow denser and decay, high frequencies faster
+    than low ones. The ratio of direct to reverberant sound stands for the distance: -4 dB (across the room)
+    to 18 dB (close).
+    """
+    device = dice.generator.device
+    time = torch.arange(ROOM_LENGTH, device=device) / SAMPLE_RATE
+    decay = 6.9 / (0.08 + 0.72 * dice.uniform(rooms, 1, 1) ** 1.5)  # per second, from the reverberation time
+    damping = dice.uniform(rooms, 1, 1, low=1.1, high=3.0)
+    density = ((time + 0.002) / dice.uniform(rooms, 1, 1, low=0.01, high=0.04)).clamp(max=1.0) ** 2
+    present = dice.uniform(rooms, sources, ROOM_LENGTH) < density
+    tail = dice.normal(rooms, sources, ROOM_LENGTH) * present / density.sqrt()
+    first = dice.uniform(rooms, sources, 1, low=0.001, high=0.006)
+    tail = tail * (time > first)
+    spectrum = torch.fft.rfft(tail, 2 * ROOM_LENGTH)
+    frequency = torch.linspace(0, SAMPLE_RATE / 2, spectrum.shape[-1], device=device)
+    low_pass = 1 / (1 + (frequency / dice.uniform(rooms, 1, 1, low=800, high=3000)) ** 2)
+    low = torch.fft.irfft(spectrum * low_pass)[..., :ROOM_LENGTH]
+    tail = low * torch.exp(-decay * time) + (tail - low) * torch.exp(-decay * damping * time)
+    nearness = dice.uniform(rooms, 1, 1, low=-4, high=14) + dice.uniform(rooms, sources, 1, low=-4, high=4)
+    tail = tail / (tail.norm(dim=-1, keepdim=True) + 1e-8) / decibels(nearness)
+    tail[..., 0] = 1.0
+    return tail / tail.norm(dim=-1, keepdim=True)
+
+
+def noise_clips(dice: Dice, corpus: Corpus, count: int, frames: int) -> torch.Tensor:
+    """(count, samples) of recorded noise and music, each repeated to length, from a random place."""
+    clip = (
+        corpus.noise[dice.below(len(corpus.noise), count)]
+        if len(corpus.noise)
+        else dice.below(len(corpus.start), count)
+    )
+    length = corpus.frames[clip][:, None]
+    at = (dice.uniform(count, 1) * length).long() + torch.arange(frames, device=corpus.device)
+    return (corpus.audio[corpus.start[clip][:, None] + at % length].float() / 32768).view(count, -1)
+
+
+def coloured_noise(dice: Dice, count: int, samples: int) -> torch.Tensor:
+    """White to brown, with a random slope."""
+    spectrum = torch.fft.rfft(dice.normal(count, samples))
+    frequency = torch.linspace(1, SAMPLE_RATE / 2, spectrum.shape[-1], device=spectrum.device)
+    slope = dice.uniform(count, 1, low=0.0, high=1.3)
+    return torch.fft.irfft(spectrum * (frequency / 1000 + 0.05) ** -slope, samples)
+
+
+def babble(dice: Dice, corpus: Corpus, voices: Voices, count: int, frames: int) -> torch.Tensor:
+    """Four voices at once: (count, samples)."""
+    clip = voices.draw(dice.below(len(voices), count, 4), dice.uniform(count, 4))
+    length = corpus.frames[clip][..., None]
+    at = (dice.uniform(count, 4, 1) * length).long() + torch.arange(frames, device=corpus.device)
+    return (
+        (corpus.audio[corpus.start[clip][..., None] + at % length].float() / 32768).view(count, 4, -1).sum(1)
+    )
+
+
+def add_noise(
+    dice: Dice,
+    corpus: Corpus,
+    voices: Voices,
+    samples: torch.Tensor,
+    *,
+    probability: float,
+    low: float,
+    high: float,
+    share: int = 1,
+) -> torch.Tensor:
+    """Adds one kind of noise to most rows, at `low` to `high` dB below them; `share` rows in turn get the
+    same noise.
+    """
+    rows, length = samples.shape
+    groups = -(-rows // share)
+    frames = length // FRAME
+    kind = dice.uniform(groups, 1)
+    noise = noise_clips(dice, corpus, groups, frames)
+    noise = torch.where(kind < 0.45, coloured_noise(dice, groups, length), noise)
+    some = max(1, groups // 8)
+    noise[:some] = babble(dice, corpus, voices, some, frames)
+    noise = noise / (loudness(noise) + 1e-3)
+    ratio = dice.uniform(groups, 1, low=low, high=high)
+    ratio[:some] = ratio[:some].clamp(min=10)  # voices behind must stay behind
+    on = dice.chance(probability, groups, 1)
+    # Rows are shuffled so that the babble group is not always made of the first rows.
+    group = (
+        torch.argsort(dice.uniform(rows)) // share
+        if share == 1
+        else torch.arange(rows, device=samples.device) // share
+    )
+    level = loudness(samples)
+    level = torch.where(level > 1e-5, level.clamp(min=0.005), torch.full_like(level, 0.05))
+    return samples + noise[group] * level * (decibels(-ratio) * on)[group]
+
+
+def add_events(dice: Dice, corpus: Corpus, samples: torch.Tensor, *, probability: float) -> torch.Tensor:
+    """Sounds that come and go: knocks, breaths, rustling, a door, and the rumble below voices in many rooms.
+
+    Steady noise teaches that what changes is speech. These change too, and can be louder than the voices.
+    """
+    rows, length = samples.shape
+    frames, device = length // FRAME, samples.device
+    sound = coloured_noise(dice, rows, length)
+    recorded = noise_clips(dice, corpus, rows, frames)
+    spectrum = torch.fft.rfft(dice.normal(rows, length))
+    frequency = torch.linspace(0, SAMPLE_RATE / 2, spectrum.shape[-1], device=device)
+    corner = 50 * 10 ** dice.uniform(rows, 1, low=0.0, high=0.8)
+    rumble = torch.fft.irfft(spectrum / (1 + (frequency / corner) ** 4), length)
+    kind = dice.uniform(rows, 1)
+    sound = torch.where(kind < 0.65, recorded, sound)
+    sound = torch.where(kind < 0.3, rumble, sound)
+    sound = sound / (loudness(sound) + 1e-3)
+    time = torch.arange(frames, device=device)
+    centre = dice.uniform(rows, 8, 1) * frames
+    width = 2 * 40 ** dice.uniform(rows, 8, 1)  # 20 ms to 0.8 s
+    used = torch.arange(8, device=device)[None, :, None] < dice.below(9, rows, 1, 1)
+    envelope = (torch.exp(-((time - centre) / width).abs()) * used * dice.uniform(rows, 8, 1)).sum(1)
+    steady = dice.chance(0.25, rows, 1)
+    envelope = torch.where(steady, torch.ones_like(envelope), envelope)
+    envelope = torch.nn.functional.interpolate(envelope[:, None], size=length, mode="linear")[:, 0]
+    level = loudness(samples)
+    level = torch.where(level > 1e-5, level.clamp(min=0.005), torch.full_like(level, 0.02))
+    gain = decibels(dice.uniform(rows, 1, low=-22, high=8)) * dice.chance(probability, rows, 1)
+    # A rumble may be far louder than the voices above it.
+    gain = torch.where(kind < 0.3, gain * decibels(dice.uniform(rows, 1, low=0, high=8)), gain)
+    return samples + sound * envelope * level * gain
+
+
+def equalise(dice: Dice, samples: torch.Tensor, *, probability: float, share: int = 1) -> torch.Tensor:
+    """A random smooth equaliser, then for some rows a telephone band or a low-pass."""
+    rows, length = samples.shape
+    groups = -(-rows // share)
+    size = -(-length // 4096) * 4096
+    spectrum = torch.fft.rfft(samples, size)
+    frequency = torch.linspace(0, SAMPLE_RATE / 2, spectrum.shape[-1], device=samples.device)[None]
+    octave = torch.log2((frequency + 60) / 1000)
+    gain = dice.uniform(groups, 1, low=-3.5, high=3.5) * octave
+    for wave in (0.25, 0.5, 1.0):  # ripples: cycles per octave
+        swing = dice.uniform(groups, 1, low=0.0, high=4.0)
+        gain = gain + swing * torch.cos(2 * math.pi * (wave * octave + dice.uniform(groups, 1)))
+    gain = decibels(gain.clamp(-24, 24))
+    kind = dice.uniform(groups, 1)
+    phone, dull = kind < 0.22, (kind >= 0.22) & (kind < 0.42)
+    low = torch.where(
+        phone, dice.uniform(groups, 1, low=150, high=350), dice.uniform(groups, 1, low=0, high=90)
+    )
+    high = torch.where(phone, dice.uniform(groups, 1, low=3100, high=3900), torch.full_like(low, 8100))
+    high = torch.where(dull, dice.uniform(groups, 1, low=3500, high=7500), high)
+    keep = torch.sigmoid((frequency - low) / 30) * torch.sigmoid((high - frequency) / 60)
+    gain = torch.where(dice.chance(probability, groups, 1), gain * keep, torch.ones_like(gain))
+    group = torch.arange(rows, device=samples.device) // share
+    return torch.fft.irfft(spectrum * gain[group], size)[:, :length]
+
+
+def damage(dice: Dice, samples: torch.Tensor, *, share: int = 1) -> torch.Tensor:
+    """What recording and coding do: mu-law, clipping, 16 bits at a low level, and the holes of a lossy
+    codec.
+    """
+    rows, length = samples.shape
+    group = torch.arange(rows, device=samples.device) // share
+    groups = int(group[-1]) + 1
+    peak = samples.abs().amax(1, keepdim=True) + 1e-6
+    kind = dice.uniform(groups, 1)[group]
+    unit = samples / peak
+    companded = torch.sign(unit) * torch.log1p(255 * unit.abs()) / math.log(256.0)
+    companded = torch.round(companded * 127) / 127
+    mu_law = torch.sign(companded) * (torch.exp(companded.abs() * math.log(256.0)) - 1) / 255
+    ceiling = dice.uniform(groups, 1, low=0.25, high=0.8)[group]
+    steps = decibels(dice.uniform(groups, 1, low=30, high=90))[
+        group
+    ]  # of the loudest sample: 30 dB = 31 steps
+    unit = torch.where(kind < 0.08, mu_law, unit)
+    unit = torch.where((kind >= 0.08) & (kind < 0.13), unit.clamp(-ceiling, ceiling), unit)
+    unit = torch.where((kind >= 0.13) & (kind < 0.25), torch.round(unit * steps) / steps, unit)
+    some = ((kind >= 0.25) & (kind < 0.40))[:, 0].nonzero()[:, 0]
+    if len(some):
+        window = torch.hann_window(1024, device=samples.device)
+        picture = torch.stft(unit[some], 1024, 512, window=window, return_complex=True)
+        power = picture.abs()
+        depth = decibels(-dice.uniform(groups, 1, 1, low=26, high=46)[group][some])
+        around = torch.nn.functional.avg_pool1d(power.transpose(1, 2).flatten(0, 1)[:, None], 33, 1, 16)[:, 0]
+        around = around.view(power.shape[0], power.shape[2], power.shape[1]).transpose(1, 2)
+        keep = (power > around * 0.5) | (power > power.amax(1, keepdim=True) * depth)
+        unit = unit.index_copy(0, some, torch.istft(picture * keep, 1024, 512, window=window, length=length))
+    return unit * peak

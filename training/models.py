@@ -1,0 +1,217 @@
+"""The two networks. Their contracts are those of the standard pair (WeSpeaker's and pyannote's), their
+insides are not.
+"""
+
+import torch
+from features import mel_weights
+from torch import nn
+from torch.nn import functional
+
+# ----------------------------------------------------------------------------------------------------------
+# embedding
+
+
+class Block(nn.Module):
+    def __init__(self, inside: int, outside: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outside)
+        self.conv2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outside)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inside != outside:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside)
+            )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = functional.relu(self.norm1(self.conv1(x)))
+        return functional.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+
+
+class EmbeddingNet(nn.Module):
+    """ResNet34's blocks over half as many frequency rows: feats (B, T, 80) -> embs (B, 256).
+
+    The first convolution takes every second mel band, which halves the work of all later layers. In time
+    the strides and the receptive field (+-116 frames of 10 ms) are ResNet34's: one trunk frame per 8
+    feature frames. A convolution treats all frequencies alike, so a learned offset per channel and row
+    tells them apart after each stage's start.
+    """
+
+    STRIDE = 8  # feature frames per trunk frame
+
+    def __init__(self, width: int = 32, blocks: tuple[int, ...] = (3, 4, 6, 3), size: int = 256) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(1, width, 3, (2, 1), 1, bias=False)
+        self.norm = nn.BatchNorm2d(width)
+        stages, offsets, inside, rows = [], [], width, 40
+        for number, depth in enumerate(blocks):
+            outside = width * 2**number
+            offsets.append(nn.Parameter(torch.zeros(1, inside, rows, 1)))
+            stages.append(
+                nn.Sequential(
+                    *[
+                        Block(inside if i == 0 else outside, outside, 2 if i == 0 and number else 1)
+                        for i in range(depth)
+                    ]
+                )
+            )
+            inside = outside
+            rows = rows if number == 0 else (rows + 1) // 2
+        self.stages = nn.ModuleList(stages)
+        self.offsets = nn.ParameterList(offsets)
+        self.head = nn.Linear(inside * rows * 2, size)
+
+    def frames(self, feats: torch.Tensor) -> torch.Tensor:
+        """(B, T, 80) -> (B, channels x rows, ceil(T / 8))."""
+        y = functional.relu(self.norm(self.stem(feats.transpose(1, 2).unsqueeze(1))))
+        for stage, offset in zip(self.stages, self.offsets, strict=True):
+            y = stage(y + offset)
+        return y.flatten(1, 2)
+
+    def pool(self, frames: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """Weighted mean and deviation of the frames, as pyannote's StatsPool: (B, C, F), (B, F) -> (B,
+        256).
+        """
+        weights = weights.unsqueeze(1)
+        total = weights.sum(-1) + 1e-8
+        mean = (frames * weights).sum(-1) / total
+        spread = ((frames - mean.unsqueeze(-1)) ** 2 * weights).sum(-1)
+        variance = spread / (total - (weights**2).sum(-1) / total + 1e-8)
+        return self.head(torch.cat([mean, torch.sqrt(variance + 1e-7)], 1))
+
+    def forward(self, feats: torch.Tensor) -> torch.Tensor:
+        """Every frame alike; exported as ReduceMean, ReduceMean, Concat, Gemm, where the product cuts the
+        graph.
+        """
+        frames = self.frames(feats)
+        return self.head(torch.cat([frames.mean(-1), torch.sqrt(frames.var(-1) + 1e-7)], 1))
+
+
+# -------------------------------------------------------------------------------------------------------
+# segmentation
+
+# Which of the three speakers of a window are active in each of the seven classes, in pyannote's order.
+POWERSET = torch.tensor([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]])
+
+
+class LogMel(nn.Module):
+    """(N, samples) -> (N, mels, 1 + (samples - 451) // 135), loudness and the channel's colour removed per
+    window.
+
+    The discrete Fourier transform is a convolution with fixed filters: ONNX Runtime runs that fast
+    everywhere. 451 and 135 samples are chosen so that five frames, taken two at a time, see exactly the 991
+    samples, and step the 270 samples, of pyannote's front end.
+    """
+
+    LENGTH, STEP = 451, 135
+
+    def __init__(self, mels: int = 80) -> None:
+        super().__init__()
+        time = torch.arange(self.LENGTH)
+        bins = self.LENGTH * 7000 // 16_000 + 2
+        angle = 2 * torch.pi * torch.arange(bins)[:, None] * time[None] / self.LENGTH
+        window = torch.hann_window(self.LENGTH + 2)[1:-1]
+        basis = torch.cat([torch.cos(angle), -torch.sin(angle)]) * window / window.norm()
+        self.register_buffer("basis", basis[:, None], persistent=False)
+        weights = mel_weights(mels, bins, self.LENGTH, low=60.0, high=7000.0)
+        weights = weights / weights.sum(0, keepdim=True).clamp(min=1e-3)
+        self.register_buffer("mel", weights.t()[..., None].contiguous(), persistent=False)
+
+    def forward(self, samples: torch.Tensor) -> torch.Tensor:
+        samples = samples - samples.mean(-1, keepdim=True)
+        samples = samples / torch.sqrt((samples * samples).mean(-1, keepdim=True) + 1e-10)
+        spectrum = functional.conv1d(samples.unsqueeze(1), self.basis, stride=self.STEP)
+        real, imaginary = spectrum.chunk(2, 1)
+        power = functional.conv1d(real * real + imaginary * imaginary, self.mel)
+        level = torch.log(power + 1e-5)
+        return level - level.mean(-1, keepdim=True)
+
+
+class Conformer(nn.Module):
+    """Attention over the whole window, convolution over its neighbourhood, a feed-forward layer; all
+    residual.
+    """
+
+    def __init__(self, width: int, heads: int, kernel: int, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.attention_norm = nn.LayerNorm(width)
+        self.query_key_value = nn.Linear(width, 3 * width)
+        self.attention_out = nn.Linear(width, width)
+        self.conv_norm = nn.LayerNorm(width)
+        self.conv_in = nn.Linear(width, 2 * width)
+        self.conv = nn.Conv1d(width, width, kernel, padding=kernel // 2, groups=width, bias=False)
+        self.conv_batch_norm = nn.BatchNorm1d(width)
+        self.conv_out = nn.Linear(width, width)
+        self.feed_norm = nn.LayerNorm(width)
+        self.feed_in = nn.Linear(width, 4 * width)
+        self.feed_out = nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, frames, width = x.shape
+        q, k, v = (
+            self.query_key_value(self.attention_norm(x)).view(batch, frames, 3, self.heads, -1).unbind(2)
+        )
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+        y = functional.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0)
+        y = self.attention_out(y.transpose(1, 2).reshape(batch, frames, width))
+        x = x + functional.dropout(y, self.dropout, self.training)
+        y = functional.glu(self.conv_in(self.conv_norm(x)), -1).transpose(1, 2)
+        y = self.conv_out(functional.relu(self.conv_batch_norm(self.conv(y))).transpose(1, 2))
+        x = x + functional.dropout(y, self.dropout, self.training)
+        y = self.feed_out(
+            functional.dropout(functional.relu(self.feed_in(self.feed_norm(x))), self.dropout, self.training)
+        )
+        return x + functional.dropout(y, self.dropout, self.training)
+
+
+class SegmentationNet(nn.Module):
+    """waveform (N, 1, T) -> log-probabilities (N, 1 + (T - 991) // 270, 7); 589 frames for ten seconds.
+
+    A log-mel front end, two convolutions over time and frequency, then conformer layers at a quarter of the
+    frame rate, where the network compares voices across the window, and a full-rate path around them that
+    keeps the edges sharp.
+    """
+
+    def __init__(
+        self,
+        width: int = 144,
+        layers: int = 5,
+        heads: int = 4,
+        kernel: int = 15,
+        mels: int = 64,
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.log_mel = LogMel(mels)
+        self.conv1 = nn.Conv2d(1, 24, 3, (2, 1), 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(24)
+        self.conv2 = nn.Conv2d(24, 32, (3, 5), (2, 2), (1, 0), bias=False)
+        self.norm2 = nn.BatchNorm2d(32)
+        self.to_frames = nn.Conv1d(32 * (mels // 4), width, 1, bias=False)
+        self.norm3 = nn.BatchNorm1d(width)
+        self.to_half = nn.Conv1d(width, width, 3, 2, 1)
+        self.to_quarter = nn.Conv1d(width, width, 3, 2, 1)
+        self.layers = nn.ModuleList([Conformer(width, heads, kernel, dropout) for _ in range(layers)])
+        self.quarter_norm = nn.LayerNorm(width)
+        self.to_full = nn.ConvTranspose1d(width, width, 4, 4)
+        self.mix = nn.Conv1d(width, width, 3, padding=1)
+        self.out = nn.Linear(width, 7)
+
+    def forward(self, waveform: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(waveform.device.type, enabled=False):
+            y = self.log_mel(waveform[:, 0].float())
+        y = functional.relu(self.norm1(self.conv1(y.unsqueeze(1))))
+        y = functional.relu(self.norm2(self.conv2(y)))
+        full = functional.relu(self.norm3(self.to_frames(y.flatten(1, 2))))
+        quarter = functional.relu(self.to_quarter(functional.relu(self.to_half(full)))).transpose(1, 2)
+        for layer in self.layers:
+            quarter = layer(quarter)
+        up = self.to_full(self.quarter_norm(quarter).transpose(1, 2))[..., : full.shape[-1]]
+        y = functional.relu(self.mix(full + up)).transpose(1, 2)
+        return functional.log_softmax(self.out(y).float(), -1)
+
+
+def parameters(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())

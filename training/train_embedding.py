@@ -1,0 +1,339 @@
+# ruff: noqa: T201 - a training script: what it prints is its result
+"""Trains the voice embedding.
+
+Every training window is a small piece of conversation: two voices in turns, in one channel. The trunk runs
+over the window once and each voice is pooled over its own frames, as the pipeline does. A voice appears in
+two windows of a batch, each with its own room, distance, equaliser, level and codec, while the other voice
+of the window shares the channel. So the contrastive loss says: same voice through different channels is
+near, different voices through the same channel are far. A classifier with an angular margin over all voices
+does the rest.
+"""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from augment import Dice, add_noise, convolve, damage, decibels, equalise, room_responses
+from features import Fbank
+from metrics import equal_error_rate, pair_scores
+from models import EmbeddingNet, parameters
+from simulate import voices_only
+from slices import Training, arguments, fast_kernels
+from torch import nn
+from torch.nn import functional
+
+from data import FRAME, HELD_OUT, Corpus, Voices, voices
+
+SCALE, MARGIN, TEMPERATURE = 32.0, 0.25, 0.1
+FINAL = 0.87  # share of the schedule before the last phase
+SHARE = 2  # windows in turn that share room, noise, equaliser and codec
+NEAR_RUNS = 50  # guessed speakers whose clip numbers are this close may be one person
+
+
+class Classifier(nn.Module):
+    def __init__(self, classes: int, size: int = 256) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(functional.normalize(torch.randn(classes, size)))
+
+
+def turns(dice: Dice, count: int, frames: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Who holds which frame of each window: (count, 2, frames) sounding, and the same without overlap, for
+    pooling.
+    """
+    frame = torch.arange(frames, device=dice.generator.device)
+    switches = (dice.uniform(count, 3) * frames).long()
+    used = (
+        torch.arange(3, device=frame.device)
+        < dice.choice([0.0, 1.0, 2.0, 3.0], [0.35, 0.3, 0.2, 0.15], count)[:, None]
+    )
+    alone = ~used[:, 0]
+    crossed = ((frame >= switches[..., None]) & used[..., None]).sum(1)
+    first = crossed % 2 == 0
+    second = ~first & ~alone[:, None]
+    begin = (dice.uniform(count, 1) * frames).long()
+    overlap = (frame >= begin) & (frame < begin + dice.below(100, count, 1))
+    overlap &= dice.chance(0.2, count, 1) & ~alone[:, None]
+    sounding = torch.stack([first | overlap, second | overlap], 1)
+    return sounding, torch.stack([first & ~overlap, second & ~overlap], 1)
+
+
+def windows(
+    dice: Dice,
+    corpus: Corpus,
+    pool: Voices,
+    fbank: Fbank,
+    count: int,
+    frames: int,
+    *,
+    own_speed: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """feats (count, T, 80), weights (count, 2, trunk frames) and voice (count, 2) of each pooled piece."""
+    device = corpus.device
+    weight = pool.weight * (pool.speed == 0) if own_speed else pool.weight
+    first = dice.weighted(weight, count, repeat=count > int((weight > 0).sum()))
+    voice = torch.stack([first, first.roll(-1)], 1)
+    clip = pool.draw(voice, dice.uniform(count, 2))
+    sounding, own = turns(dice, count, frames)
+    # From a random place; clips shorter than the window start over.
+    length = corpus.frames[clip][..., None]
+    at = (dice.uniform(count, 2, 1) * (length - frames).clamp(min=20)).long() + torch.arange(
+        frames, device=device
+    )
+    source = corpus.start[clip][..., None] + at % length
+    speech = corpus.flags[source] | dice.chance(0.25, count, 2, 1)
+    tracks = voices_only(corpus, torch.where(sounding, source, -1))
+    level = (tracks.pow(2).sum(-1, keepdim=True) / (sounding.sum(-1, keepdim=True) * FRAME + 1)).sqrt()
+    tracks = tracks / (level + 1e-4) * 0.05 * decibels(dice.uniform(count, 2, 1, low=-7, high=7))
+    groups = -(-count // SHARE)
+    response = room_responses(dice, groups, 2 * SHARE).view(groups * SHARE, 2, -1)[:count]
+    same_place = dice.chance(0.4, count, 1)
+    response = torch.stack([response[:, 0], torch.where(same_place, response[:, 0], response[:, 1])], 1)
+    wet = dice.chance(0.65, groups, 1, 1).repeat_interleave(SHARE, 0)[:count]
+    tracks = torch.where(wet, convolve(tracks, response), tracks)
+    mix = add_noise(dice, corpus, pool, tracks.sum(1), probability=0.7, low=3.0, high=30.0, share=SHARE)
+    mix = equalise(dice, mix, probability=0.75, share=SHARE)
+    mix = damage(dice, mix, share=SHARE)
+    feats = fbank(mix)
+    feats = feats - feats.mean(1, keepdim=True)
+    time_at, mel_at = torch.arange(feats.shape[1], device=device), torch.arange(80, device=device)
+    start, size = dice.below(feats.shape[1], count, 1), dice.below(14, count, 1)
+    feats = feats * ~((time_at >= start) & (time_at < start + size))[..., None]
+    start, size = dice.below(80, count, 1), dice.below(9, count, 1)
+    feats = feats * ~((mel_at >= start) & (mel_at < start + size))[:, None]
+    trunk = -(-feats.shape[1] // EmbeddingNet.STRIDE)
+    middle = (torch.arange(trunk, device=device) * EmbeddingNet.STRIDE + 1).clamp(max=frames - 1)
+    return feats, (own & speech)[..., middle].float(), voice
+
+
+def margin_loss(
+    vectors: torch.Tensor,
+    voice: torch.Tensor,
+    weight: torch.Tensor,
+    margin: torch.Tensor,
+    twins: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Additive angular margin; classes that may be the same person as the label take no part. -> loss,
+    accuracy.
+    """
+    cosine = vectors @ functional.normalize(weight).t()
+    target = cosine.gather(1, voice[:, None]).clamp(-1 + 1e-6, 1 - 1e-6)
+    moved = torch.cos((torch.acos(target) + margin[:, None]).clamp(max=torch.pi))
+    logits = (SCALE * cosine).masked_fill(twins, -1e4)
+    logits = logits.scatter(1, voice[:, None], SCALE * moved)
+    loss = functional.cross_entropy(logits, voice)
+    return loss, (cosine.argmax(1) == voice).float().mean()
+
+
+def contrast_loss(
+    vectors: torch.Tensor, voice: torch.Tensor, window: torch.Tensor, apart: torch.Tensor
+) -> torch.Tensor:
+    """Pieces of one voice in different windows against all other voices of the batch, those of its own
+    window too.
+    """
+    likeness = vectors @ vectors.t() / TEMPERATURE
+    same = voice[:, None] == voice
+    positive = same & (window[:, None] != window)
+    negative = apart
+    others = likeness.masked_fill(~negative, -1e4).logsumexp(1, keepdim=True)
+    each = functional.softplus(others - likeness)
+    return (each * positive).sum() / positive.sum().clamp(min=1)
+
+
+class Twins:
+    """Pairs of training speakers that may be one person, and so must not be pushed apart."""
+
+    def __init__(self, pool: Voices) -> None:
+        self.speakers, self.owner = torch.unique(pool.speaker, return_inverse=True)
+        names = {int(s): n for s, n in zip(pool.speaker.tolist(), pool.names, strict=True)}
+        self.guessed = np.array([names[int(s)].startswith("train_pseudo") for s in self.speakers])
+        number = np.array(
+            [
+                int(names[int(s)].rsplit("_", 1)[-1]) if g else -(10**9) - int(s) * 1000
+                for s, g in zip(self.speakers, self.guessed, strict=True)
+            ]
+        )
+        near = abs(number[:, None] - number[None]) <= NEAR_RUNS
+        np.fill_diagonal(near, True)  # a voice at another speed is not a negative of itself either
+        self.pairs = torch.from_numpy(near).to(pool.speaker.device)
+
+    def of(self, voice: torch.Tensor) -> torch.Tensor:
+        """(pieces, classes): True where the class is, or may be, the speaker of the piece but not its
+        label.
+        """
+        return self.pairs[self.owner[voice]][:, self.owner]
+
+    def find(self, vectors: torch.Tensor) -> int:
+        """Adds pairs with a guessed speaker that are more alike than all but 1 in 100 000 pairs of labelled
+        ones.
+        """
+        likeness = vectors @ vectors.t()
+        guessed = torch.from_numpy(self.guessed).to(likeness.device)
+        labelled = torch.triu(~guessed[:, None] & ~guessed[None], 1)
+        scores = likeness[labelled]
+        if len(scores) < 2:
+            return 0
+        threshold = torch.topk(scores, max(1, len(scores) // 100_000)).values[-1]
+        new = (likeness > threshold) & (guessed[:, None] | guessed[None])
+        self.pairs |= new
+        return int(torch.triu(new, 1).sum())
+
+
+@torch.no_grad()
+def embed_clips(
+    net: EmbeddingNet, corpus: Corpus, fbank: Fbank, starts: list[tuple[int, int, int]]
+) -> torch.Tensor:
+    """(clip, first frame, frames) -> unit vectors, one piece at a time grouped by length."""
+    net.eval()
+    torch.backends.cudnn.benchmark = (
+        False  # many lengths: choosing kernels would take longer than running them
+    )
+    vectors = torch.zeros(len(starts), 256)
+    by_length: dict[int, list[int]] = {}
+    for position, (_, _, size) in enumerate(starts):
+        by_length.setdefault(size, []).append(position)
+    for size, positions in by_length.items():
+        for chunk in range(0, len(positions), 256):
+            some = positions[chunk : chunk + 256]
+            begin = torch.tensor(
+                [int(corpus.start[starts[p][0]]) + starts[p][1] for p in some], device=corpus.device
+            )
+            rows = begin[:, None] + torch.arange(size, device=corpus.device)
+            feats = fbank((corpus.audio[rows].float() / 32768).flatten(1))
+            vectors[some] = functional.normalize(net(feats - feats.mean(1, keepdim=True))).float().cpu()
+    net.train()
+    torch.backends.cudnn.benchmark = True
+    return vectors
+
+
+def pieces(
+    corpus: Corpus, pool: Voices, seconds: float
+) -> tuple[list[tuple[int, int, int]], np.ndarray, np.ndarray]:
+    """Up to four pieces of each clip, as the prototype's figures were taken: pieces, their speakers, their
+    clips.
+    """
+    size = int(seconds * 100)
+    order, frames, speaker = (
+        pool.order.cpu().numpy(),
+        corpus.frames.cpu().numpy(),
+        corpus.speaker.cpu().numpy(),
+    )
+    found = []
+    for clip in order:
+        for number in range(max(1, min(4, frames[clip] // size))):
+            length = min(size, (frames[clip] - number * size) // 10 * 10)
+            if length >= 80:
+                found.append((int(clip), number * size, int(length)))
+    clips = np.array([clip for clip, _, _ in found])
+    return found, speaker[clips], clips
+
+
+def error_rates(net: EmbeddingNet, corpus: Corpus, fbank: Fbank, pool: Voices) -> str:
+    texts = []
+    for seconds in (3.0, 1.5):
+        found, speakers, clips = pieces(corpus, pool, seconds)
+        same, different = pair_scores(embed_clips(net, corpus, fbank, found).numpy(), speakers, clips)
+        if len(same) and len(different):
+            rate, threshold = equal_error_rate(same, different)
+            texts.append(
+                f"{seconds} s {rate:.2f} % (at {threshold:.3f}, same {same.mean():.2f},"
+                f" other {different.mean():.2f})"
+            )
+    return ", ".join(texts)
+
+
+def averaged(training: Training) -> EmbeddingNet:
+    net = EmbeddingNet().to(training.args.device)
+    net.load_state_dict(training.average)
+    return net.eval()
+
+
+def main(argv: list[str] | None = None) -> Path:
+    parser = arguments("Train the embedding.", steps=15_500, batch=426, rate=1.5e-3)
+    args = parser.parse_args(argv)
+    if args.smoke:
+        args.steps, args.batch, args.device = min(args.steps, 2), 6, "cpu"
+    fast_kernels()
+    torch.manual_seed(args.seed)
+    corpus = Corpus.load(args.cache, args.device)
+    pool, dev, held_out = (
+        voices(corpus),
+        voices(corpus, dev=True),
+        voices(corpus, split=HELD_OUT, shortest=10),
+    )
+    fbank = Fbank().to(args.device)
+    net = EmbeddingNet().to(args.device).to(memory_format=torch.channels_last)
+    classifier = Classifier(len(pool)).to(args.device)
+    twins = Twins(pool)
+    classifier.register_buffer("twins", twins.pairs)  # one tensor: what is found goes into the checkpoint
+    training = Training(net, args, decay=0.05, extra=classifier)
+    trunk_of = torch.compile(net.frames, dynamic=False) if args.compile else net.frames
+    print(
+        f"{len(pool)} voices, {parameters(net) / 1e6:.2f} M parameters, step {training.step} of {args.steps}",
+        flush=True,
+    )
+    while training.running:
+        step, progress = training.step, training.progress
+        dice = Dice.seeded(args.device, args.seed, step)
+        final = progress > FINAL  # longer windows, a larger margin, voices at their own speed only
+        frames = 500 if final else 360
+        count = args.batch * 360 // frames
+        with torch.no_grad():
+            feats, weights, voice = windows(dice, corpus, pool, fbank, count, frames, own_speed=final)
+        with torch.autocast(corpus.device.type, torch.bfloat16, enabled=corpus.device.type == "cuda"):
+            trunk = trunk_of(feats)
+        trunk = trunk.float()
+        vectors = torch.cat([net.pool(trunk, weights[:, 0]), net.pool(trunk, weights[:, 1])])
+        label = voice.t().reshape(-1)
+        window = torch.arange(count, device=corpus.device).repeat(2)
+        length = weights.transpose(0, 1).reshape(2 * count, -1).sum(1)
+        enough = (length >= 4).nonzero()[:, 0]  # 0.3 s
+        vectors, label, window, length = (
+            functional.normalize(vectors[enough]),
+            label[enough],
+            window[enough],
+            length[enough],
+        )
+        margin = MARGIN * min(1.0, max(0.0, (progress - 0.15) / 0.3)) * (1.4 if final else 1.0)
+        margins = margin * (length / 19).clamp(0.2, 1.0)  # full from 1.5 s on
+        same_speaker = twins.of(label)
+        others = ~twins.pairs[twins.owner[label]][:, twins.owner[label]]
+        classes, accuracy = margin_loss(vectors, label, classifier.weight, margins, same_speaker)
+        contrast = contrast_loss(vectors, label, window, others)
+        training.update(classes + contrast, clip=5.0)
+        step += 1
+        if step % 250 == 0 or step in (1, 2, 10, 50):
+            print(
+                f"{step} {time.time() - training.started:.0f} s classes {classes.item():.3f} contrast"
+                f" {contrast.item():.3f} accuracy {accuracy.item():.3f} margin {margin:.2f}"
+                f" pieces {len(enough)}",
+                flush=True,
+            )
+        if step % 2500 == 0:
+            print("  dev", error_rates(averaged(training), corpus, fbank, dev), flush=True)
+        if step in (args.steps * 3 // 10, args.steps * 6 // 10) and not args.smoke:
+            print("  twins:", find_twins(twins, averaged(training), corpus, fbank, pool), flush=True)
+    net = averaged(training)
+    if args.smoke:
+        dev.order, held_out.order = dev.order[:6], held_out.order[:6]
+    print("dev      ", error_rates(net, corpus, fbank, dev), flush=True)
+    print("held out ", error_rates(net, corpus, fbank, held_out), flush=True)
+    return training.save("embedding.npz")
+
+
+def find_twins(twins: Twins, net: EmbeddingNet, corpus: Corpus, fbank: Fbank, pool: Voices) -> int:
+    """Looks for guessed speakers that are somebody else too, with the network as it is."""
+    own_speed = (corpus.speed == 0).cpu().numpy()
+    frames, order = corpus.frames.cpu().numpy(), pool.order.cpu().numpy()
+    chosen = [(int(c), 0, int(min(400, frames[c] // 40 * 40))) for c in order if own_speed[c]]
+    vectors = embed_clips(net, corpus, fbank, chosen).to(corpus.device)
+    speaker = corpus.speaker[torch.tensor([c for c, _, _ in chosen], device=corpus.device)]
+    owner = torch.searchsorted(twins.speakers, speaker)
+    mean = torch.zeros(len(twins.speakers), vectors.shape[1], device=corpus.device).index_add_(
+        0, owner, vectors
+    )
+    return twins.find(functional.normalize(mean))
+
+
+if __name__ == "__main__":
+    main()

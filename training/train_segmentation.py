@@ -1,0 +1,128 @@
+# ruff: noqa: T201 - a training script: what it prints is its result
+"""Trains the segmentation: who of at most three speakers is active in each frame of a ten-second window.
+
+Windows are simulated (simulate.py); which speaker is "first" has no meaning, so the loss takes the best of
+the six orders. Nothing of any evaluation recording is used, not even to choose when to stop.
+"""
+
+import itertools
+import time
+from pathlib import Path
+
+import numpy as np
+import simulate
+import torch
+from augment import Dice
+from metrics import describe, window_errors
+from models import POWERSET, SegmentationNet, parameters
+from slices import Training, arguments, fast_kernels
+from torch import nn
+
+from data import Corpus, voices
+
+ORDERS = list(itertools.permutations(range(3)))
+PLANNED = 4  # batches planned at once
+FRAME_STEP, FRAME_LENGTH = 270, 991  # samples of a 16 kHz waveform per output frame, and seen by it
+
+
+def label_of_activity() -> torch.Tensor:
+    """(8,) class of a + 2 b + 4 c; where all three speak, two of them must do."""
+    table = torch.zeros(8, dtype=torch.long)
+    for number, active in enumerate(POWERSET.tolist()):
+        table[active[0] + 2 * active[1] + 4 * active[2]] = number
+    table[7] = 4
+    return table
+
+
+def frame_labels(spoken: torch.Tensor, frames: int) -> torch.Tensor:
+    """(rows, 3, 10 ms frames) bool -> (rows, 3, frames), read at the middle of each output frame."""
+    middle = (torch.arange(frames, device=spoken.device) * FRAME_STEP + FRAME_LENGTH / 2) / 160
+    return spoken[..., middle.long().clamp(max=spoken.shape[-1] - 1)]
+
+
+def order_free_loss(scores: torch.Tensor, active: torch.Tensor) -> torch.Tensor:
+    """(rows, frames, 7) scores, (rows, 3, frames) bool -> mean loss under each row's best order."""
+    table = label_of_activity().to(scores.device)
+    bits = torch.tensor([1, 2, 4], device=scores.device)[None, :, None]
+    labels = torch.stack([table[(active[:, list(order)] * bits).sum(1)] for order in ORDERS], 1)
+    losses = -scores.unsqueeze(1).expand(-1, len(ORDERS), -1, -1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    return losses.mean(-1).amin(1).mean()
+
+
+@torch.no_grad()
+def errors_of(scores: torch.Tensor, active: torch.Tensor) -> np.ndarray:
+    hypothesis = POWERSET.to(scores.device)[scores.argmax(-1)].cpu().numpy()
+    reference = active.transpose(1, 2).cpu().numpy()
+    return sum((window_errors(h, r) for h, r in zip(hypothesis, reference, strict=True)), np.zeros(4))
+
+
+def averaged(training: Training) -> SegmentationNet:
+    net = SegmentationNet().to(training.args.device)
+    net.load_state_dict(training.average)
+    return net.eval()
+
+
+def main(argv: list[str] | None = None) -> Path:
+    parser = arguments("Train the segmentation.", steps=18_000, batch=256, rate=1e-3)
+    parser.add_argument(
+        "--adapt", action="store_true", help="keep the front end and all batch statistics (short runs)"
+    )
+    args = parser.parse_args(argv)
+    if args.smoke:
+        args.steps, args.batch, args.device = min(args.steps, 2), 4, "cpu"
+    fast_kernels()
+    torch.manual_seed(args.seed)
+    corpus = Corpus.load(args.cache, args.device)
+    pool, dev = voices(corpus), voices(corpus, dev=True)
+    net = SegmentationNet().to(args.device)
+    training = Training(net, args, decay=0.01)
+    if args.adapt:
+        for part in (net.conv1, net.norm1, net.conv2, net.norm2, net.to_frames, net.norm3):
+            part.requires_grad_(requires_grad=False)
+        for part in net.modules():
+            if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
+                part.eval()
+    forward = torch.compile(net, dynamic=False) if args.compile else net
+    on_gpu = corpus.device.type == "cuda"
+    print(
+        f"{len(pool)} voices, {parameters(net) / 1e6:.2f} M parameters, step {training.step} of {args.steps}",
+        flush=True,
+    )
+
+    def dev_error() -> str:
+        tested, total = averaged(training), np.zeros(4)
+        for number in range(1 if args.smoke else 4):
+            dice = Dice.seeded(args.device, 77, number)
+            with torch.no_grad():
+                source = simulate.plan_windows(dice, corpus, dev, args.batch)
+                scores = tested(simulate.render(dice, corpus, dev, source)[:, None])
+            total += errors_of(scores, frame_labels(simulate.spoken(corpus, source), scores.shape[1]))
+        return describe(total)
+
+    planned, plans = -1, ()
+    while training.running:
+        group, member = divmod(training.step, PLANNED)
+        with torch.no_grad():
+            if group != planned:
+                dice = Dice.seeded(args.device, args.seed, 1, group)
+                plans = simulate.plan_windows(dice, corpus, pool, args.batch * PLANNED).chunk(PLANNED)
+                planned = group
+            wave = simulate.render(
+                Dice.seeded(args.device, args.seed, 2, training.step), corpus, pool, plans[member]
+            )
+            active = simulate.spoken(corpus, plans[member])
+        with torch.autocast(corpus.device.type, torch.bfloat16, enabled=on_gpu):
+            scores = forward(wave[:, None])
+        loss = order_free_loss(scores, frame_labels(active, scores.shape[1]))
+        training.update(loss, clip=1.0)
+        step = training.step
+        if step % (10 if args.adapt else 250) == 0 or step in (1, 2, 10, 50):
+            print(f"{step} {time.time() - training.started:.0f} s loss {loss.item():.3f}", flush=True)
+        if step % 2500 == 0:
+            print("  dev", dev_error(), flush=True)
+    print("dev", dev_error(), flush=True)
+    return training.save("segmentation.npz")
+
+
+if __name__ == "__main__":
+    main()
