@@ -50,3 +50,20 @@ def evaluation() -> Path:
 def own_cache(tmp_path_factory, monkeypatch):
     """One cache of cut models for the whole run, apart from the user's."""
     monkeypatch.setenv("WITNESS_CACHE", str(tmp_path_factory.getbasetemp() / "witness-cache"))
+
+
+def strict_der(pairs) -> float:
+    """Pooled DER of (reference turns, hypothesis turns, seconds): collar 0, overlap counted."""
+    from pyannote.core import Annotation, Segment, Timeline
+    from pyannote.metrics.diarization import DiarizationErrorRate
+
+    def annotation(turns) -> Annotation:
+        result = Annotation()
+        for number, turn in enumerate(turns):
+            result[Segment(turn.start, turn.end), number] = turn.speaker
+        return result
+
+    error = DiarizationErrorRate()
+    for reference, hypothesis, seconds in pairs:
+        error(annotation(reference), annotation(hypothesis), uem=Timeline([Segment(0, seconds)]))
+    return abs(error)

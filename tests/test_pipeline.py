@@ -14,8 +14,8 @@ import soundfile
 
 import ggml
 import witness
-from conftest import CALL
-from witness import Options, Runtime, diarize, transcribe
+from conftest import CALL, strict_der
+from witness import Options, Runtime, diarize, rttm, transcribe
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
 
 OFFLINE = {"models": "builtin", "offline": True}
@@ -90,21 +90,9 @@ def test_diarize_has_no_words_and_the_same_turns(transcript, toned):
 
 
 def test_close_to_the_exact_reference():
-    from pyannote.core import Annotation, Segment, Timeline
-    from pyannote.metrics.diarization import DiarizationErrorRate
-
-    from witness import rttm
-
-    def annotation(turns) -> Annotation:
-        result = Annotation()
-        for number, turn in enumerate(turns):
-            result[Segment(turn.start, turn.end), number] = turn.speaker
-        return result
-
-    found = diarize(str(CALL), Options(**OFFLINE))
+    found = diarize(CALL, Options(**OFFLINE))
     (reference,) = rttm.parse(CALL.with_suffix(".rttm").read_text()).values()
-    whole = Timeline([Segment(0, found.audio.duration)])
-    assert DiarizationErrorRate()(annotation(reference), annotation(found.turns), uem=whole) < 0.10
+    assert strict_der([(reference, found.turns, found.audio.duration)]) < 0.10
 
 
 def as_json(*args) -> dict:

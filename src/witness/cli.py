@@ -276,9 +276,10 @@ def _progress(quiet: bool) -> Iterator[tuple[Progress, Callable[[str], None]]]:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and end the process. The one place where errors become exit codes."""
-    # Sums must not depend on the number of cores, and the stages bring their own threads.
+    # Before numpy is imported: sums must not depend on the number of cores, and the stages bring their own
+    # threads. Not OMP_NUM_THREADS, which whisper.cpp's child would inherit.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("MKL_NUM_THREADS", "1")
     code = 0
     try:
         cli.main(args=None if args is None else list(args), prog_name="witness", standalone_mode=False)

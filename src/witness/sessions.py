@@ -1,8 +1,8 @@
 """Model file -> callable. The only importer of onnxruntime: which provider runs what, on how many cores.
 
 One session with one thread, called from many threads at once, beats one session with many threads for
-the LSTM of the segmentation, and it makes the result independent of the number of threads: no sum is
-ever split between two of them.
+the LSTM of the segmentation (on two cores 12 ms against 15 ms a window, four windows a call; 14 against 29
+one by one), and it makes the result independent of the number of threads: no sum is ever split.
 """
 
 from __future__ import annotations
