@@ -143,6 +143,45 @@ def _transcribe(
     return transcribe(recording, options, runtime, progress=progress, note=note)
 
 
+@cli.command()
+@click.argument("reference", type=click.Path(path_type=Path))
+@click.argument("hypothesis", type=click.Path(path_type=Path))
+@click.option("--uem", type=click.Path(path_type=Path), help="Score these parts of the recordings only.")
+@click.option("--against", type=click.Path(path_type=Path), help="Another hypothesis, compared in pairs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--csv", "as_csv", is_flag=True, help="A row a recording.")
+def score(
+    reference: Path, hypothesis: Path, uem: Path | None, against: Path | None, as_json: bool, as_csv: bool
+) -> None:
+    """Score HYPOTHESIS against REFERENCE: RTTM files, or folders of them.
+
+    DER under every convention by its name, JER and speaker counts, with 95 % intervals over files. A
+    recording that the hypothesis lacks counts as all missed. Needs the extra `bench`.
+    """
+    from witness import report, scoring
+
+    if as_json and as_csv:
+        raise UsageError("--json or --csv, not both")
+    there, found = scoring.read(reference), scoring.read(hypothesis)
+    parts = None if uem is None else scoring.read_uem(uem)
+    with _progress(quiet=False) as (progress, note):
+        scores = scoring.score(scoring.pair(there, found), parts, progress=progress)
+        others = None
+        if against is not None:
+            others = scoring.score(scoring.pair(there, scoring.read(against)), parts, progress=progress)
+        if len(there) > 1 or len(found) > 1:
+            _note_unpaired(note, set(there) - set(found), "are not in the hypothesis: all missed")
+            _note_unpaired(note, set(found) - set(there), "are not in the reference: not scored")
+    form = report.to_json if as_json else report.to_csv if as_csv else report.to_text
+    _to_stdout(form(scores, others).encode())
+
+
+def _note_unpaired(note: Callable[[str], None], uris: set[str], what: str) -> None:
+    if uris:
+        some = ", ".join(sorted(uris)[:5]) + (", ..." if len(uris) > 5 else "")
+        note(f"{len(uris)} recordings {what} ({some})")
+
+
 @cli.group("models")
 def models_group() -> None:
     """The model files: which there are, fetch them, check them."""

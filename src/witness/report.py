@@ -1,0 +1,132 @@
+"""Scores -> text, JSON, CSV. The conventions are named in every one of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+
+from witness import scoring
+from witness.scoring import CONVENTIONS, FileScore
+
+UNDEFINED = "-"  # a rate without reference speech
+
+
+def to_text(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
+    """A table of the pooled figures, and one of the recordings if there are several."""
+    rows = [["DER, % of the speech", "", "95 %", "FA", "miss", "conf", "meaning"]]
+    for convention, pooled in zip(CONVENTIONS, scoring.pool(scores), strict=True):
+        low, high = pooled.interval
+        parts = (pooled.false_alarm, pooled.missed_detection, pooled.confusion)
+        rows.append(
+            [
+                convention.name,
+                f"{pooled.der:.2f}",
+                f"{low:.2f} to {high:.2f}",
+                *(f"{part:.2f}" for part in parts),
+                convention.meaning,
+            ]
+        )
+    counts = scoring.speaker_counts(scores)
+    lines = [
+        _table(rows, left=(0, 6)),
+        f"JER {scoring.jer(scores):.1f} %",
+        f"speakers: right in {counts['exact']} of {len(scores)} recordings, within one in "
+        f"{counts['within_one']}, bias {counts['bias']:+.2f}",
+    ]
+    if others is not None:
+        rows = [["less --against, points of DER", "", "95 %"]]
+        for name, (difference, low, high) in scoring.compare(scores, others).items():
+            rows.append([name, f"{difference:+.2f}", f"{low:+.2f} to {high:+.2f}"])
+        lines.append("\n" + _table(rows))
+    if len(scores) > 1:
+        rows = [["recording", *(convention.name for convention in CONVENTIONS), "JER", "speakers", "true"]]
+        rows += [
+            [
+                file.uri,
+                *(_rate(file.der(convention.name)) for convention in CONVENTIONS),
+                _rate(file.jer),
+                str(file.hypothesis_speakers),
+                str(file.reference_speakers),
+            ]
+            for file in scores
+        ]
+        lines.append("\n" + _table(rows))
+    return "\n".join(lines) + "\n"
+
+
+def to_json(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
+    """One document; rates in per cent, rounded to hundredths."""
+    document = {
+        "schema": "witness-score/1",
+        "conventions": [
+            {
+                "name": convention.name,
+                "pyannote_collar": convention.collar,
+                "skip_overlap": convention.skip_overlap,
+                "meaning": convention.meaning,
+                "der": _two(pooled.der),
+                "interval": [_two(edge) for edge in pooled.interval],
+                "false_alarm": _two(pooled.false_alarm),
+                "missed_detection": _two(pooled.missed_detection),
+                "confusion": _two(pooled.confusion),
+            }
+            for convention, pooled in zip(CONVENTIONS, scoring.pool(scores), strict=True)
+        ],
+        "jer": _two(scoring.jer(scores)),
+        "speakers": scoring.speaker_counts(scores),
+        "against": None
+        if others is None
+        else {
+            name: {"difference": _two(values[0]), "interval": [_two(values[1]), _two(values[2])]}
+            for name, values in scoring.compare(scores, others).items()
+        },
+        "recordings": [
+            {
+                "uri": file.uri,
+                "der": {convention.name: _two(file.der(convention.name)) for convention in CONVENTIONS},
+                "jer": _two(file.jer),
+                "speakers": file.hypothesis_speakers,
+                "true_speakers": file.reference_speakers,
+            }
+            for file in scores
+        ],
+    }
+    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+
+
+def to_csv(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
+    """A row a recording, the seconds of each part under each convention."""
+    del others  # what compares all files has no row
+    out = io.StringIO(newline="")
+    rows = csv.writer(out)
+    parts = [part.replace(" ", "_") for part in scoring.PARTS]
+    heads = [f"{convention.name} {part}" for convention in CONVENTIONS for part in parts]
+    rows.writerow(["uri", *heads, "jer", "speakers", "true_speakers"])
+    for file in scores:
+        seconds = [f"{value:.3f}" for convention in CONVENTIONS for value in file.seconds[convention.name]]
+        rows.writerow(
+            [file.uri, *seconds, _rate(file.jer), file.hypothesis_speakers, file.reference_speakers]
+        )
+    return out.getvalue()
+
+
+def _table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+    """Aligned columns, those in `left` to the left."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def _rate(value: float | None) -> str:
+    return UNDEFINED if value is None else f"{value:.2f}"
+
+
+def _two(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)

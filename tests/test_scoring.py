@@ -1,0 +1,195 @@
+"""Scores against published numbers, and cases that a person can check by hand."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+from conftest import SHARED
+from witness import report, rttm, scoring
+from witness.errors import InputError
+from witness.schema import Turn
+
+STRICT = "strict"
+
+
+@pytest.fixture(scope="module")
+def vbx():
+    """An offline VBx system of 2021 on VoxConverse's test part."""
+    folder = SHARED / "data" / "voxconverse"
+    if not folder.is_dir():
+        pytest.skip("VoxConverse's labels are not here (shared/data/voxconverse)")
+    reference = scoring.read(folder / "test")
+    return scoring.score(scoring.pair(reference, scoring.read(folder / "hypotheses" / "vbx.rttm")))
+
+
+def test_anchors(vbx):
+    assert len(vbx) == 232
+    found = {pooled.convention: round(pooled.der, 2) for pooled in scoring.pool(vbx)}
+    assert found == {
+        "strict": 10.97,
+        "collar-0.25-total": 8.03,
+        "collar-0.25-total-no-overlap": 5.73,
+        "collar-0.25-each-side": 5.99,
+        "collar-0.25-each-side-no-overlap": 4.31,
+    }
+    assert round(scoring.jer(vbx), 1) == 29.1
+    counts = scoring.speaker_counts(vbx)
+    assert (counts["exact"], counts["within_one"], round(counts["bias"], 2)) == (108, 172, -0.81)
+
+
+def test_anchor_interval(vbx):
+    low, high = scoring.pool(vbx)[0].interval
+    assert low == pytest.approx(10.97 - 1.2, abs=0.3)
+    assert high == pytest.approx(10.97 + 1.2, abs=0.3)
+
+
+def one(reference, hypothesis, uem=None):
+    pairs = {"a": ([Turn(*t) for t in reference], [Turn(*t) for t in hypothesis])}
+    return scoring.score(pairs, uem)
+
+
+def test_by_hand():
+    # 10 s of A then 10 s of B; the hypothesis misses 2 s, invents 1 s and gives 3 s to the wrong one.
+    (found,) = one([(0, 10, "A"), (10, 20, "B")], [(2, 13, "x"), (13, 21, "y")])
+    assert found.seconds[STRICT] == pytest.approx((1, 2, 3, 20))
+    assert found.der(STRICT) == pytest.approx(30)
+    # Jaccard: A has 8 of 13 s in common with x, B 7 of 11 with y.
+    assert found.jer == pytest.approx(100 * (5 / 13 + 4 / 11) / 2)
+
+
+def test_a_collar_forgives_what_lies_inside_it():
+    reference, hypothesis = [(0, 10, "A"), (20, 30, "A")], [(0.2, 10, "x"), (20, 30, "x")]
+    (found,) = one(reference, hypothesis)
+    missed = {name: seconds[1] for name, seconds in found.seconds.items()}
+    assert missed["strict"] == pytest.approx(0.2)
+    assert missed["collar-0.25-total"] == pytest.approx(0.075)
+    assert missed["collar-0.25-each-side"] == pytest.approx(0)
+
+
+def test_overlap_is_counted_or_skipped():
+    (found,) = one([(0, 10, "A"), (5, 10, "B")], [(0, 10, "x")])
+    assert found.seconds["collar-0.25-total"][1] > 4
+    assert found.seconds["collar-0.25-total-no-overlap"][1] == pytest.approx(0)
+
+
+def test_a_uem_limits_what_is_scored():
+    (found,) = one([(0, 10, "A")], [(0, 5, "x")], {"a": [(0, 5)]})
+    assert found.seconds[STRICT] == pytest.approx((0, 0, 0, 5))
+    with pytest.raises(InputError, match="no line for a"):
+        one([(0, 10, "A")], [(0, 5, "x")], {"b": [(0, 5)]})
+
+
+def test_errors_are_summed_before_they_are_divided():
+    pairs = {
+        "long": ([Turn(0, 90, "A")], [Turn(0, 90, "x")]),
+        "short": ([Turn(0, 10, "A")], []),
+    }
+    strict = scoring.pool(scoring.score(pairs))[0]
+    assert strict.der == pytest.approx(10)
+    assert strict.missed_detection == pytest.approx(10)
+    assert strict.interval == (pytest.approx(0), pytest.approx(100))
+
+
+def test_paired_difference_is_narrower_than_either():
+    def hypothesis(share):
+        return {f"f{n}": ([Turn(0, 100, "A")], [Turn(0, 100 - share * n, "x")]) for n in range(20)}
+
+    scores, others = scoring.score(hypothesis(2)), scoring.score(hypothesis(1.9))
+    difference, low, high = scoring.compare(scores, others)[STRICT]
+    assert difference == pytest.approx(0.95)
+    assert low > 0
+    low_alone, high_alone = scoring.pool(scores)[0].interval
+    assert high - low < (high_alone - low_alone) / 5
+
+
+def test_a_recording_that_is_missing_counts_as_all_missed():
+    pairs = scoring.pair({"a": [Turn(0, 1, "A")], "b": [Turn(0, 1, "A")]}, {"a": [Turn(0, 1, "x")]})
+    assert pairs["b"][1] == []
+    with pytest.raises(InputError, match="no uri in common"):
+        scoring.pair({"a": [], "b": []}, {"c": [], "d": []})
+    assert set(scoring.pair({"a": []}, {"other": []})) == {"a"}
+
+
+def test_a_reference_without_speech():
+    with pytest.raises(InputError, match="no speech"):
+        scoring.pool(one([], [(0, 1, "x")]))
+
+
+@pytest.fixture
+def folders(tmp_path):
+    for name, end in (("ref", 10.0), ("hyp", 9.0), ("other", 5.0)):
+        (tmp_path / name).mkdir()
+        for uri in ("a", "b"):
+            (tmp_path / name / f"{uri}.rttm").write_text(rttm.serialize(uri, [Turn(0, end, "A")]))
+    return tmp_path
+
+
+def run(folder, *args):
+    command = [sys.executable, "-m", "witness", "score", *args]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_command(folders):
+    result = run(folders, "ref", "hyp", "--against", "other")
+    assert result.returncode == 0
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert lines[1].split()[:2] == ["strict", "10.00"]
+    assert any(line.startswith("strict") and "-40.00" in line for line in lines)
+    for convention in scoring.CONVENTIONS:
+        assert convention.name in result.stdout
+        assert convention.meaning in result.stdout
+
+
+def test_command_gives_json_and_csv(folders):
+    (folders / "hyp" / "b.rttm").unlink()
+    result = run(folders, "ref", "hyp", "--json")
+    assert "b" in result.stderr
+    assert "all missed" in result.stderr
+    document = json.loads(result.stdout)
+    assert document["conventions"][0] == {
+        "name": "strict",
+        "pyannote_collar": 0.0,
+        "skip_overlap": False,
+        "meaning": "no collar, overlap counted",
+        "der": 55.0,
+        "interval": [10.0, 100.0],
+        "false_alarm": 0.0,
+        "missed_detection": 55.0,
+        "confusion": 0.0,
+    }
+    rows = list(csv.DictReader(io.StringIO(run(folders, "ref", "hyp", "--csv").stdout)))
+    assert [row["uri"] for row in rows] == ["a", "b"]
+    assert rows[1]["strict missed_detection"] == "10.000"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (("missing", "hyp"), 4, "missing"),
+        (("ref", "empty"), 4, "empty"),
+        (("ref", "binary"), 4, "binary"),
+        (("ref", "hyp", "--json", "--csv"), 2, "--csv"),
+        (("ref", "hyp", "--uem", "bad.uem"), 4, "bad.uem, line 1"),
+        (("ref",), 2, "HYPOTHESIS"),
+    ],
+)
+def test_command_errors(folders, args, code, says):
+    (folders / "empty").mkdir()
+    (folders / "binary").write_bytes(b"\xff\xfe\x00")
+    (folders / "bad.uem").write_text("a 1 zero ten\n")
+    result = run(folders, *args)
+    assert result.returncode == code
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert says in result.stderr
+
+
+def test_text_of_one_recording_has_no_table_of_recordings():
+    text = report.to_text(one([(0, 10, "A")], [(0, 10, "x")]))
+    assert "recording" not in text.splitlines()[-1].split()[0]
+    assert "JER 0.0 %" in text
