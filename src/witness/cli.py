@@ -114,8 +114,15 @@ def run(recording: str, formats: tuple[str, ...], output: str | None, quiet: boo
             _to_stdout(content)
         else:
             writers.write(content, path)
-    if transcript.failure is not None:
-        raise SystemExit(transcript.failure.exit_code)
+    code = 0 if transcript.failure is None else transcript.failure.exit_code
+    if settings["device"] == "migraphx":
+        # Everything is written, and the GPU's libraries may abort while they are torn down
+        # (AMDMIGraphX#4792, onnxruntime#28087).
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    if code:
+        raise SystemExit(code)
 
 
 def _transcribe(

@@ -95,9 +95,15 @@ def load(model: ModelFile, *, gpu: int | None = None) -> VoiceModel:
 def _compare(cpu: VoiceModel, gpu: VoiceModel, shape: tuple[int, ...]) -> None:
     """The canary: one vector from both devices. A wrong program, FP16 or a broken driver shows here."""
     feats = np.random.default_rng(0).normal(0.0, 3.0, shape).astype(np.float32)
+    frames = [voice.block_trunk(feats) for voice in (cpu, gpu)]
+    if frames[0].shape != frames[1].shape:
+        raise DeviceError(
+            f"the GPU ran a program of another shape ({list(frames[1].shape)}, not {list(frames[0].shape)}); "
+            "cure: --device cpu"
+        )
     weights = np.ones((1, shape[1] // STRIDE))
-    one, other = (v.head(surgery.pool(surgery.rows(v.block_trunk(feats)), weights)) for v in (cpu, gpu))
-    if not (found := surgery.cosine(one, other)) >= surgery.LEAST_COSINE:
+    one, other = (cpu.head(surgery.pool(surgery.rows(part), weights)) for part in frames)
+    if not (found := surgery.cosine(one, other)) >= surgery.LEAST_COSINE:  # also for NaN
         raise DeviceError(
             f"the GPU gives other voice vectors than the CPU (cosine {found:.6f}); cure: --device cpu"
         )

@@ -24,6 +24,9 @@ MIGRAPHX = "MIGraphXExecutionProvider"
 CPU = "CPUExecutionProvider"
 
 ort.disable_telemetry_events()  # it exists in the Windows builds only, and there it is on
+ort.set_default_logger_severity(
+    4
+)  # the MIGraphX provider chats on it; what goes wrong is raised all the same
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -113,7 +116,10 @@ class StrictMIGraphX(Model):
         try:
             self._open(path, options, [(MIGRAPHX, {"device_id": str(gpu)})])
         except ModelError as error:
-            raise DeviceError(f"MIGraphX cannot run on GPU {gpu}: {error}; cure: --device cpu") from error
+            raise DeviceError(
+                f"MIGraphX cannot run on GPU {gpu}: {error}; check the card, ROCm 7 and MIGraphX, "
+                "or use --device cpu"
+            ) from error
         if self.input_shape != shape:
             raise DeviceError(f"{name}: MIGraphX pinned {self.input_shape}, not {shape}; cure: --device cpu")
         assigned = {part.ep_name for part in self._session.get_provider_graph_assignment_info()}
@@ -149,4 +155,6 @@ def _one_thread() -> ort.SessionOptions:
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
+    """The end of what onnxruntime says: the beginning is source files of the machine that built it."""
+    text = " ".join(str(error).split())
+    return text.rpartition("[ONNXRuntimeError] : ")[2][-300:]
