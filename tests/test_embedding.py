@@ -117,17 +117,26 @@ def test_a_model_without_pooling_is_refused():
 def test_cut_is_kept_and_a_damaged_one_made_anew(tmp_path, monkeypatch):
     file = voice_model(tmp_path / "voice.onnx")
     cache = tmp_path / "cache"
-    trunk, _ = surgery.open_cut(file, cache)
-    good = trunk.read_bytes()
-    assert json.loads((trunk.parent / "sha256.json").read_text())[0] == hashlib.sha256(good).hexdigest()
+    trunk, head = surgery.open_cut(file, cache)
+    (path,) = cache.rglob("trunk.onnx")
+    assert path.read_bytes() == trunk
+    sums = [hashlib.sha256(part).hexdigest() for part in (trunk, head)]
+    assert json.loads((path.parent / "sha256.json").read_text()) == sums
     cuts = []
     cut = surgery.cut
     monkeypatch.setattr(surgery, "cut", lambda model: cuts.append(model) or cut(model))
-    surgery.open_cut(file, cache)
+    assert surgery.open_cut(file, cache) == (trunk, head)
     assert not cuts
-    trunk.write_bytes(good[:-100] + bytes(100))
-    assert surgery.open_cut(file, cache)[0].read_bytes() == good
+    path.write_bytes(trunk[:-100] + bytes(100))
+    assert surgery.open_cut(file, cache) == (trunk, head)
     assert len(cuts) == 1
+    assert path.read_bytes() == trunk
+
+
+def test_where_nothing_can_be_kept_it_is_cut_again(tmp_path):
+    file = voice_model(tmp_path / "voice.onnx")
+    (tmp_path / "cache").write_text("in the way")
+    assert surgery.open_cut(file, tmp_path / "cache") == surgery.cut(file)
 
 
 def test_pooling_is_mean_and_unbiased_deviation_under_the_mask():

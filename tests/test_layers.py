@@ -14,7 +14,7 @@ STAGES = {
     *("transcription", "merging", "writers"),
 }
 # What stages are made of.
-TOOLS = {"download", "fbank", "models", "rttm", "sessions", "surgery", "tokens", "whisper_child"}
+TOOLS = {"download", "fbank", "models", "output", "rttm", "sessions", "surgery", "tokens", "whisper_child"}
 LAYERS = [{"__main__"}, {"cli"}, {"pipeline", "report"}, STAGES | {"scoring"}, TOOLS, {"schema"}, {"errors"}]
 # Within the tools, who may use whom.
 TOOL_ARROWS = {"models": {"download"}, "surgery": {"fbank", "sessions"}, "whisper_child": set()}

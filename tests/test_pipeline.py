@@ -207,9 +207,9 @@ def test_a_whisper_child_killed_in_the_middle(long_run):
     os.kill(child, signal.SIGKILL)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 1
-    lines = err.decode().splitlines()
-    assert all(line.startswith("note: ") for line in lines)
-    assert any("SIGKILL" in line for line in lines)
+    (line,) = err.decode().splitlines()
+    assert line.startswith("witness: no words: ")
+    assert "SIGKILL" in line
     document = json.loads((out / "long.json").read_text())
     assert document["turns"]
     assert document["words"] == []
@@ -224,7 +224,7 @@ def test_interrupt_leaves_no_orphan_and_no_file(long_run):
     assert process.returncode == 130
     assert "interrupted" in err.decode()
     assert gone(child)
-    assert list(out.iterdir()) == []
+    assert not out.exists()
 
 
 @needs_proc

@@ -6,7 +6,8 @@ import click
 import pytest
 
 from conftest import ROOT
-from witness.cli import FORMATS, cli
+from witness.cli import cli
+from witness.output import FORMATS
 from witness.writers import FORMATS as WRITERS
 
 README = (ROOT / "README.md").read_text()

@@ -33,7 +33,13 @@ def test_other_lines_are_passed_over():
     assert rttm.parse(text) == {"f": [Turn(1.0, 3.0, "A")]}
 
 
-@pytest.mark.parametrize("line", ["SPEAKER f 1 x 2 <NA> <NA> A", "SPEAKER f 1 1"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("SPEAKER f 1 x 2 <NA> <NA> A", "SPEAKER f 1 1", "SPEAKER f 1 nan nan <NA> <NA> A"),
+        *("SPEAKER f 1 0 -5 <NA> <NA> A", "SPEAKER f 1 0 inf <NA> <NA> A", "SPEAKER f 1 0 1e300 <NA> <NA> A"),
+    ],
+)
 def test_a_broken_line_is_named(line):
     with pytest.raises(InputError, match=r"ref\.rttm, line 2"):
         rttm.parse(f"SPEAKER f 1 1 2 <NA> <NA> A\n{line}\n", "ref.rttm")

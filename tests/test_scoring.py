@@ -193,3 +193,31 @@ def test_text_of_one_recording_has_no_table_of_recordings():
     text = report.to_text(one([(0, 10, "A")], [(0, 10, "x")]))
     assert "recording" not in text.splitlines()[-1].split()[0]
     assert "JER 0.0 %" in text
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(folders):
+    for name in ("ref", "hyp"):
+        path = folders / name / "a.rttm"
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert run(folders, "ref", "hyp").stdout.splitlines()[1].split()[:2] == ["strict", "10.00"]
+
+
+def test_an_empty_hypothesis_misses_everything(folders):
+    (folders / "nothing.rttm").write_text("")
+    result = run(folders, "ref", "nothing.rttm")
+    assert result.stdout.splitlines()[1].split()[:2] == ["strict", "100.00"]
+    assert "no SPEAKER line" in run(folders, "nothing.rttm", "hyp").stderr
+
+
+def test_a_convention_that_leaves_nothing_to_score_says_so():
+    scores = one([(0, 10, "A"), (0, 10, "B")], [(0, 10, "x"), (0, 10, "y")])
+    text = report.to_text(scores)
+    assert "strict" in text
+    document = json.loads(report.to_json(scores))
+    assert document["conventions"][0]["der"] == 0
+    assert document["conventions"][2]["der"] is None
+
+
+def test_a_line_that_is_there_twice_counts_once():
+    (found,) = one([(0, 10, "A")], [(0, 10, "x"), (0, 10, "x")])
+    assert found.seconds[STRICT] == pytest.approx((0, 0, 0, 10))

@@ -2,13 +2,10 @@ import csv
 import io
 import json
 import os
-import stat
 
 import numpy as np
-import pytest
 
 from witness import rttm, writers
-from witness.errors import OutputError
 from witness.schema import ModelFile, Source, Speaker, Transcript, Turn, Utterance, Word
 
 
@@ -190,28 +187,3 @@ def test_clock():
     assert writers.clock(59.9999) == "00:00:59"
     assert writers.clock(59.9999, ",") == "00:01:00,000"
     assert writers.clock(360000.0) == "100:00:00"
-
-
-def test_write_replaces_whole_files_only(tmp_path):
-    path = tmp_path / "out.txt"
-    path.write_text("before")
-    writers.write(b"after", path)
-    assert path.read_bytes() == b"after"
-    umask = os.umask(0)
-    os.umask(umask)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
-    assert [entry.name for entry in tmp_path.iterdir()] == ["out.txt"]
-
-
-def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatch):
-    path = tmp_path / "out.txt"
-    path.write_text("before")
-
-    def full(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OutputError, match=r"out\.txt.*No space left"):
-        writers.write(b"after", path)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["out.txt"]
-    assert path.read_text() == "before"

@@ -127,6 +127,11 @@ def check(path: str) -> None:
             pass
 
 
+def _endless(mode: int, file: BinaryIO) -> bool:
+    """Whether it is a device like /dev/zero, which a spool would never hold; /dev/null ends at once."""
+    return stat.S_ISCHR(mode) and os.fstat(file.fileno()).st_rdev != Path(os.devnull).stat().st_rdev
+
+
 @contextlib.contextmanager
 def _opened(path: str, name: str) -> Iterator[BinaryIO]:
     """The bytes of `path`, seekable; what comes through a pipe is kept in a temporary file."""
@@ -136,14 +141,17 @@ def _opened(path: str, name: str) -> Iterator[BinaryIO]:
                 if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
                     raise InputError(f"{name} is closed or a terminal; pipe a recording in, or name a file")
                 file: BinaryIO = sys.stdin.buffer
-                mode = stat.S_IFIFO
+                mode = stat.S_IFIFO  # also a file given by `<`, which need not stand at its beginning
+                with contextlib.suppress(OSError):  # it may be no file of the system's at all
+                    if stat.S_ISBLK(kind := os.fstat(file.fileno()).st_mode) or _endless(kind, file):
+                        mode = kind
             elif Path(path).is_dir():
                 raise InputError(f"{name} is a folder; name a recording in it")
             else:
                 file = stack.enter_context(Path(path).open("rb"))
                 mode = os.fstat(file.fileno()).st_mode
             if stat.S_ISFIFO(mode):
-                spool = stack.enter_context(tempfile.NamedTemporaryFile(prefix="witness-"))
+                spool = stack.enter_context(tempfile.TemporaryFile())
                 shutil.copyfileobj(file, spool, 1 << 20)
                 file = cast(BinaryIO, spool)
             elif not stat.S_ISREG(mode):

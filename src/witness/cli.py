@@ -7,24 +7,25 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from witness import __version__
-from witness.errors import OutputError, UsageError, WitnessError
+from witness import __version__, output
+from witness.errors import UsageError, WitnessError
 
 if TYPE_CHECKING:
     from witness.models import ModelStatus
     from witness.schema import Progress, Transcript
 
-FORMATS = ("txt", "md", "json", "srt", "vtt", "rttm", "csv")
 INTERRUPTED = 130
+MOST = 10_000  # speakers, threads: beyond it is a slip of the finger
 
 
 class _DefaultRun(click.Group):
@@ -59,14 +60,25 @@ def cli(ctx: click.Context) -> None:
 @cli.command()
 @click.argument("recording", type=click.Path(allow_dash=True))
 @click.option(
-    "-f", "--format", "formats", multiple=True, type=click.Choice(FORMATS), help="Repeatable. [default: txt]"
+    "-f",
+    "--format",
+    "formats",
+    multiple=True,
+    type=click.Choice(output.FORMATS),
+    help="Repeatable. [default: txt]",
 )
 @click.option(
-    "-o", "--output", metavar="PATH", help="A folder, a file (one format), or - for stdout. [default: -]"
+    "-o",
+    "--output",
+    "to",
+    metavar="PATH",
+    help="A folder, a file, or - for stdout. [default: -]",
 )
-@click.option("--speakers", type=click.IntRange(1), help="Exactly so many speakers (with split: a channel).")
-@click.option("--min-speakers", type=click.IntRange(1), help="At least so many.")
-@click.option("--max-speakers", type=click.IntRange(1), help="At most so many.")
+@click.option(
+    "--speakers", type=click.IntRange(1, MOST), help="Exactly so many speakers (with split: a channel)."
+)
+@click.option("--min-speakers", type=click.IntRange(1, MOST), help="At least so many.")
+@click.option("--max-speakers", type=click.IntRange(1, MOST), help="At most so many.")
 @click.option(
     "--models",
     default="auto",
@@ -97,24 +109,25 @@ def cli(ctx: click.Context) -> None:
     help="What runs the voice model; migraphx is strict.",
 )
 @click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="Which card.")
-@click.option("--threads", type=click.IntRange(1), help="Cores for the diarizer. [default: all]")
+@click.option("--threads", type=click.IntRange(1, MOST), help="Cores for the diarizer. [default: all]")
 @click.option("--serial", is_flag=True, help="Recognise words after the speakers, not beside them.")
 @click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr; errors only.")
-def run(recording: str, formats: tuple[str, ...], output: str | None, quiet: bool, **settings: Any) -> None:
+def run(recording: str, formats: tuple[str, ...], to: str | None, quiet: bool, **settings: Any) -> None:
     """Transcribe RECORDING (any audio or video file; - for stdin) and say who spoke."""
     from witness import writers
 
-    targets = _targets(recording, formats, output)
-    with _progress(quiet) as (progress, note):
-        transcript = _transcribe(recording, settings, progress, note)
-    for name, path in targets:
-        content = writers.encode(writers.FORMATS[name](transcript))
-        if path is None:
-            _to_stdout(content)
-        else:
-            writers.write(content, path)
-    code = 0 if transcript.failure is None else transcript.failure.exit_code
+    targets = output.plan(recording, formats, to)
+    try:
+        with _progress(quiet) as (progress, note):
+            transcript = _transcribe(recording, settings, progress, note)
+    except BaseException:
+        targets.give_up()
+        raise
+    for name, path in targets.files:
+        output.write(writers.encode(writers.FORMATS[name](transcript)), path)
+    failure = transcript.failure
+    code = 0 if failure is None else _complain(f"no words: {failure}", failure.exit_code)
     if settings["device"] == "migraphx":
         # Everything is written, and the GPU's libraries may abort while they are torn down
         # (AMDMIGraphX#4792, onnxruntime#28087).
@@ -180,7 +193,7 @@ def score(
             _note_unpaired(note, set(there) - set(found), "are not in the hypothesis: all missed")
             _note_unpaired(note, set(found) - set(there), "are not in the reference: not scored")
     form = report.to_json if as_json else report.to_csv if as_csv else report.to_text
-    _to_stdout(form(scores, others).encode())
+    output.write(form(scores, others).encode(), None)
 
 
 def _note_unpaired(note: Callable[[str], None], uris: set[str], what: str) -> None:
@@ -189,9 +202,12 @@ def _note_unpaired(note: Callable[[str], None], uris: set[str], what: str) -> No
         note(f"{len(uris)} recordings {what} ({some})")
 
 
-@cli.group("models")
-def models_group() -> None:
+@cli.group("models", invoke_without_command=True)
+@click.pass_context
+def models_group(ctx: click.Context) -> None:
     """The model files: which there are, fetch them, check them."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 @models_group.command("list")
@@ -245,51 +261,6 @@ def _print_models(found: Sequence[ModelStatus], as_json: bool) -> None:
         click.echo(f"{head} {row['sha256']}  {row['path'] or '-'}")
 
 
-def _targets(recording: str, formats: Sequence[str], output: str | None) -> list[tuple[str, Path | None]]:
-    """Where each format goes, None for stdout. Made sure of before the work, not after it."""
-    if output in (None, "-"):
-        if len(formats) > 1:
-            raise UsageError("several formats need a folder: -o FOLDER")
-        return [(formats[0] if formats else "txt", None)]
-    path = Path(output)
-    ending = path.suffix[1:].lower()
-    if ending in FORMATS and not path.is_dir() and not output.endswith(("/", os.sep)):
-        if formats and tuple(formats) != (ending,):
-            raise UsageError(
-                f"-o {output} asks for {ending}, -f for {', '.join(formats)}; give a folder to -o"
-            )
-        targets: list[tuple[str, Path | None]] = [(ending, path)]
-        folder = path.parent
-    else:
-        stem = "stdin" if recording == "-" else Path(recording).stem
-        targets = [(name, path / f"{stem}.{name}") for name in dict.fromkeys(formats or ("txt",))]
-        folder = path
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(
-            f"{folder}: cannot be made a folder ({error.strerror}); choose another -o"
-        ) from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise OutputError(f"{folder}: no right to write there; choose another -o")
-    for _, target in targets:
-        if target is not None and target.is_dir():
-            raise OutputError(f"{target}: is a folder; choose another -o")
-    return targets
-
-
-def _to_stdout(content: bytes) -> None:
-    try:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise  # a reader who has had enough, as in `| head`; `main` ends quietly
-    except OSError as error:
-        raise OutputError(
-            f"stdout: cannot be written ({error.strerror}); cure: -o FOLDER on another disk"
-        ) from error
-
-
 @contextmanager
 def _progress(quiet: bool) -> Iterator[tuple[Progress, Callable[[str], None]]]:
     """A progress bar a stage and the notes, on stderr; the bars on a terminal only."""
@@ -301,12 +272,14 @@ def _progress(quiet: bool) -> Iterator[tuple[Progress, Callable[[str], None]]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
+    # FORCE_COLOR makes rich take a log file for a terminal.
+    console = Console(stderr=True, force_terminal=bool(sys.stderr and sys.stderr.isatty()))
     columns = (TextColumn("{task.description:>13}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     tasks: dict[str, TaskID] = {}
 
     def note(line: str) -> None:
-        console.print(f"note: {line}", markup=False, highlight=False, soft_wrap=True)
+        with suppress(OSError):  # a full log must not cost the result
+            console.print(f"note: {line}", markup=False, highlight=False, soft_wrap=True)
 
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
 
@@ -328,7 +301,16 @@ def main(args: Sequence[str] | None = None) -> None:
     os.environ.setdefault("MKL_NUM_THREADS", "1")
     code = 0
     try:
-        cli.main(args=None if args is None else list(args), prog_name="witness", standalone_mode=False)
+        for name in ("SIGTERM", "SIGHUP"):
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), _stop)
+        if "_WITNESS_COMPLETE" in os.environ:  # the shell asks for completions
+            cli.main(prog_name="witness")
+        # Not cli.main: it ends the process for a broken pipe, and prints an empty line for Ctrl-C.
+        with cli.make_context("witness", list(sys.argv[1:] if args is None else args)) as context:
+            cli.invoke(context)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
     except WitnessError as error:
         code = _complain(str(error), error.exit_code)
     except click.UsageError as error:
@@ -336,10 +318,13 @@ def main(args: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         code = _complain(error.format_message(), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        code = _complain("interrupted; nothing was written", INTERRUPTED)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
+        code = _complain("interrupted; what was being made was not written", INTERRUPTED)
     except BrokenPipeError:
         # What is left in the buffer must not fail again while the interpreter shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        code = _complain(f"{error.filename or 'stdout'}: {error.strerror}; make room or rights there", 1)
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 1
     except Exception as error:
@@ -349,7 +334,14 @@ def main(args: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
+def _stop(number: int, _frame: object) -> None:
+    """SIGTERM and SIGHUP: leave through every `finally`, so that nothing stays behind."""
+    raise SystemExit(128 + number)
+
+
 def _complain(message: str, code: int) -> int:
     line = " ".join(message.split())
-    print(f"witness: {line}", file=sys.stderr)  # noqa: T201
+    if sys.stderr is not None:  # print would take stdout instead
+        with suppress(OSError):
+            print(f"witness: {line}", file=sys.stderr)  # noqa: T201
     return code

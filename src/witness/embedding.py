@@ -73,8 +73,8 @@ def load(model: ModelFile, *, gpu: int | None = None) -> VoiceModel:
     With `gpu`, the blocks run on that AMD GPU, strictly. Raises ModelError, or DeviceError if the GPU
     cannot run it or gives other vectors than the CPU.
     """
-    trunk_path, head_path = surgery.open_cut(model)
-    trunk = Model(str(trunk_path), f"trunk of {model.path}")
+    trunk_part, head_part = surgery.open_cut(model)
+    trunk = Model(trunk_part, f"trunk of {model.path}")
     if len(trunk.input_shape) != 3 or trunk.input_shape[2] not in (None, N_MELS):
         raise ModelError(f"{model.path}: takes {list(trunk.input_shape)}, not [B, T, 80]; use a voice model")
     frames = trunk(np.zeros((1, STRIDE * CONTEXT, N_MELS), np.float32)).shape[-1]
@@ -83,11 +83,11 @@ def load(model: ModelFile, *, gpu: int | None = None) -> VoiceModel:
             f"{model.path}: gives {frames} frames for {STRIDE * CONTEXT} features, not one for each "
             f"{STRIDE}; use a voice model of that stride"
         )
-    voice = VoiceModel(trunk, Model(str(head_path), f"head of {model.path}"), trunk)
+    voice = VoiceModel(trunk, Model(head_part, f"head of {model.path}"), trunk)
     if gpu is None:
         return voice
     shape = (1, BLOCK * STRIDE, N_MELS)
-    on_gpu = replace(voice, block_trunk=StrictMIGraphX(str(trunk_path), model.path, shape, gpu=gpu))
+    on_gpu = replace(voice, block_trunk=StrictMIGraphX(trunk_part, model.path, shape, gpu=gpu))
     _compare(voice, on_gpu, shape)
     return on_gpu
 

@@ -147,6 +147,8 @@ def diarization_models(
         ModelError: a file is damaged, or was asked for by name and cannot be had (`FetchError`).
         UsageError: `choice` is none of these.
     """
+    if not choice:
+        raise UsageError(f"--models is empty: give a folder, auto, {' or '.join(SETS)}")
     if choice not in ("auto", *SETS):
         return _folder(choice)
     name = "standard" if choice == "auto" else choice
@@ -318,6 +320,8 @@ def _is_path(choice: str) -> bool:
 
 def _unpinned(path: Path, name: str) -> ModelFile:
     """A file of the user's own; if the table knows its sha256, it also gives it its name."""
+    if path.exists() and not path.is_file():  # reading a pipe might never end
+        raise ModelError(f"the model {path} is no file; give one")
     try:
         found = _sha256(path)
     except OSError as error:

@@ -113,6 +113,8 @@ class _Run:
     def transcribe(self, path: str) -> Transcript:
         begun = time.perf_counter()
         bounds = self.options.bounds()
+        if self.options.language is not None:
+            transcription.check_language(self.options.language)
         audio.check(path)  # before any model is fetched for it
         with ExitStack() as stack:
             whisper, failure = self._whisper_model()
@@ -138,7 +140,7 @@ class _Run:
                 except WitnessError as error:
                     failure = error
         if failure is not None:
-            self.warn(f"no words: {failure}")
+            self.warnings.append(f"no words: {failure}")  # said aloud by whoever gets `failure`
         words, utterances = self._merge(tracks, recognitions)
         turns = sorted(turn for track in tracks for turn in track.turns)
         if not turns:
@@ -234,7 +236,7 @@ class _Run:
                     )
                 )
                 self.progress("clustering", 1, 1)
-            if len(names) not in bounds:
+            if names and len(names) not in bounds:
                 self.warn(f"{bounds} asked for, but only {len(names)} could be told apart")
         return tracks
 

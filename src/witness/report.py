@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Sequence
 
 from witness import scoring
@@ -22,9 +23,9 @@ def to_text(scores: Sequence[FileScore], others: Sequence[FileScore] | None = No
         rows.append(
             [
                 convention.name,
-                f"{pooled.der:.2f}",
-                f"{low:.2f} to {high:.2f}",
-                *(f"{part:.2f}" for part in parts),
+                _rate(pooled.der),
+                f"{_rate(low)} to {_rate(high)}",
+                *(_rate(part) for part in parts),
                 convention.meaning,
             ]
         )
@@ -125,8 +126,8 @@ def _table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
 
 
 def _rate(value: float | None) -> str:
-    return UNDEFINED if value is None else f"{value:.2f}"
+    return UNDEFINED if value is None or math.isnan(value) else f"{value:.2f}"
 
 
 def _two(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)
+    return None if value is None or math.isnan(value) else round(value, 2)

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from witness.errors import InputError
 from witness.schema import Turn
 
+LONGEST = 1e7  # seconds, four months: what is beyond is no time in a recording
+
 
 def serialize(uri: str, turns: Iterable[Turn]) -> str:
     """One SPEAKER line a turn. White space in names becomes "_": readers split the lines at it."""
@@ -27,6 +29,8 @@ def parse(text: str, name: str = "RTTM") -> dict[str, list[Turn]]:
             continue  # other line types and comments are legal and say nothing about turns
         try:
             start, duration = float(fields[3]), float(fields[4])
+            if not (0 <= start <= LONGEST and 0 <= duration <= LONGEST):  # nor is not-a-number
+                raise ValueError
             found.setdefault(fields[1], []).append(Turn(start, start + duration, fields[7]))
         except (IndexError, ValueError) as error:
             raise InputError(f"{name}, line {number}: not an RTTM line: {line.strip()[:80]}") from error

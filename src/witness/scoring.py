@@ -73,6 +73,7 @@ class Pooled:
 
     convention: str
     der: float
+    """Not a number if the convention leaves no reference speech to score."""
     interval: tuple[float, float]
     """95 %, by a bootstrap over files."""
     false_alarm: float
@@ -102,7 +103,10 @@ def read_uem(path: Path) -> dict[str, list[tuple[float, float]]]:
         if not fields or fields[0].startswith(";;"):
             continue
         try:
-            found.setdefault(fields[0], []).append((float(fields[2]), float(fields[3])))
+            start, end = float(fields[2]), float(fields[3])
+            if not 0 <= start < end <= rttm.LONGEST:  # nor is not-a-number
+                raise ValueError
+            found.setdefault(fields[0], []).append((start, end))
         except (IndexError, ValueError) as error:
             raise InputError(f"{path}, line {number}: not a UEM line: {line.strip()[:80]}") from error
     return found
@@ -113,12 +117,15 @@ def pair(
 ) -> dict[str, tuple[list[Turn], list[Turn]]]:
     """Reference and hypothesis turns of each uri of the reference; one alone goes with one alone.
 
-    A recording that the hypothesis lacks counts as all missed. Raises InputError if nothing goes together.
+    A recording that the hypothesis lacks counts as all missed, all of them if it is empty. Raises InputError
+    if there is no reference or nothing goes together.
     """
+    if not reference:
+        raise InputError("the reference holds no SPEAKER line; check that it is RTTM")
     if len(reference) == len(hypothesis) == 1:
         ((uri, turns), (found,)) = next(iter(reference.items())), hypothesis.values()
         return {uri: (turns, found)}
-    if not set(reference) & set(hypothesis):
+    if hypothesis and not set(reference) & set(hypothesis):
         raise InputError(
             f"reference ({', '.join(sorted(reference)[:3])}, ...) and hypothesis "
             f"({', '.join(sorted(hypothesis)[:3])}, ...) have no uri in common"
@@ -174,7 +181,11 @@ def pool(scores: Sequence[FileScore]) -> list[Pooled]:
     for convention in CONVENTIONS:
         seconds = _seconds(scores, convention.name)
         if not seconds[:, 3].sum():
-            raise InputError("the reference has no speech to score against; check it, and the UEM")
+            if not convention.collar:
+                raise InputError("the reference has no speech to score against; check it, and the UEM")
+            nothing = float("nan")
+            pooled.append(Pooled(convention.name, nothing, (nothing, nothing), nothing, nothing, nothing))
+            continue
         false_alarm, missed, confusion = (100 * seconds[:, :3].sum(axis=0) / seconds[:, 3].sum()).tolist()
         der = false_alarm + missed + confusion
         interval = _interval(_rates(seconds))
@@ -218,7 +229,8 @@ def _seconds(scores: Sequence[FileScore], convention: str) -> Float64:
 
 
 def _rate(seconds: Float64) -> float:
-    return float(100 * seconds[:, :3].sum() / seconds[:, 3].sum())
+    speech = float(seconds[:, 3].sum())
+    return float(100 * seconds[:, :3].sum() / speech) if speech else float("nan")
 
 
 def _rates(seconds: Float64) -> Float64:
@@ -237,8 +249,9 @@ def _interval(values: Float64) -> tuple[float, float]:
 
 
 def _annotation(core: Any, turns: Sequence[Turn]) -> Any:
+    """pyannote's form of the turns; a line that is there twice counts once."""
     result = core.Annotation()
-    for number, turn in enumerate(turns):
+    for number, turn in enumerate(dict.fromkeys(turns)):
         if turn.end > turn.start:
             result[core.Segment(turn.start, turn.end), number] = turn.speaker
     return result
@@ -255,7 +268,7 @@ def _pyannote() -> tuple[Any, Any]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return path.read_text("utf-8-sig")  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
         raise InputError(

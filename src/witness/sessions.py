@@ -100,7 +100,7 @@ class StrictMIGraphX(Model):
     the shape is pinned and checked, no cache folder is given, and the assignment of nodes is read back.
     """
 
-    def __init__(self, path: str, name: str, shape: tuple[int, ...], *, gpu: int = 0) -> None:
+    def __init__(self, source: bytes, name: str, shape: tuple[int, ...], *, gpu: int = 0) -> None:
         # These variables beat the options given in code: another cache folder, another precision.
         for variable in [key for key in os.environ if key.startswith("ORT_MIGRAPHX_")]:
             del os.environ[variable]
@@ -108,13 +108,13 @@ class StrictMIGraphX(Model):
         if MIGRAPHX not in ort.get_available_providers():
             raise DeviceError("this onnxruntime has no MIGraphX; cure: pip install onnxruntime-migraphx")
         options = _one_thread()
-        for dimension, size in zip(Model(path, name)._session.get_inputs()[0].shape, shape, strict=True):
+        for dimension, size in zip(Model(source, name)._session.get_inputs()[0].shape, shape, strict=True):
             if isinstance(dimension, str):
                 options.add_free_dimension_override_by_name(dimension, size)
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
         try:
-            self._open(path, options, [(MIGRAPHX, {"device_id": str(gpu)})])
+            self._open(source, options, [(MIGRAPHX, {"device_id": str(gpu)})])
         except ModelError as error:
             raise DeviceError(
                 f"MIGraphX cannot run on GPU {gpu}: {error}; check the card, ROCm 7 and MIGraphX, "

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,33 +53,29 @@ def cosine(one: Float32, other: Float32) -> float:
     return float((one * other).sum() / np.sqrt((one**2).sum() * (other**2).sum()))
 
 
-def open_cut(model: ModelFile, cache: Path | None = None) -> tuple[Path, Path]:
-    """Paths of the trunk `[B, T, 80] -> frames` and the head `[N, 2 x features] -> [N, 256]` of `model`.
+def open_cut(model: ModelFile, cache: Path | None = None) -> tuple[bytes, bytes]:
+    """The trunk `[B, T, 80] -> frames` and the head `[N, 2 x features] -> [N, 256]` of `model`, as ONNX.
 
     Cut on first use and kept under the user's cache folder by the model's sha256, with the sha256 of both
-    parts beside them. Raises ModelError if the model has no such structure or the cut does not give the
-    same vectors.
+    parts beside them; where nothing can be kept, it is cut again every time, which takes half a second.
+    Raises ModelError if the model has no such structure or the cut does not give the same vectors.
     """
     folder = (cache or cache_folder()) / "cuts" / f"{model.sha256}-{_VERSION}"
     parts = folder / "trunk.onnx", folder / "head.onnx"
     manifest = folder / "sha256.json"
     try:
-        if json.loads(manifest.read_text()) == [_sha256(part.read_bytes()) for part in parts]:
-            return parts
+        trunk, head = (part.read_bytes() for part in parts)
+        if json.loads(manifest.read_text()) == [_sha256(trunk), _sha256(head)]:
+            return trunk, head
     except (OSError, ValueError):
         pass  # not cut yet, or damaged: both are made anew
     contents = cut(model)
-    try:
+    with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         for part, content in zip(parts, contents, strict=True):
             _replace(part, content)
         _replace(manifest, json.dumps([_sha256(content) for content in contents]).encode())
-    except OSError as error:
-        raise ModelError(
-            f"{folder}: cannot keep the cut voice model ({error.strerror}); "
-            "cure: make room there, or set WITNESS_CACHE to a folder that can be written"
-        ) from error
-    return parts
+    return contents
 
 
 def cut(model: ModelFile) -> tuple[bytes, bytes]:

@@ -88,9 +88,8 @@ class Recognizer:
         `progress` is called from another thread with ("transcription", seconds done, seconds sent), counting
         all tracks. Raises UsageError if there is no such language.
         """
-        if language is not None and language not in LANGUAGES:
-            some = ", ".join(LANGUAGES[:12])
-            raise UsageError(f"whisper does not know the language {language!r}; its codes are {some}, ...")
+        if language is not None:
+            check_language(language)
         self._path = str(Path(model.path).absolute())
         self._language = language
         self._threads = threads
@@ -257,6 +256,13 @@ class Recognizer:
             return f"whisper.cpp does not start{last}; cure: pip install --force-reinstall pywhispercpp"
         cure = f"{RELOAD}; {SMALLER}" if "load" in when else self._cure()
         return f"whisper.cpp stopped with {cause} {when} {self._path}{last}; {cure}"
+
+
+def check_language(code: str) -> None:
+    """Raise UsageError if whisper knows no language of that code. Needs no model."""
+    if code not in LANGUAGES:
+        some = ", ".join(LANGUAGES[:12])
+        raise UsageError(f"whisper does not know the language {code!r}; its codes are {some}, ...")
 
 
 def has_gpu_backend() -> bool:

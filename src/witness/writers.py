@@ -5,15 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 from witness import rttm
-from witness.errors import OutputError
 from witness.schema import ModelFile, Transcript, Utterance, Word
 
 SCHEMA = "witness/1"
@@ -136,29 +133,6 @@ def encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode("utf-8")
 
 
-def write(content: bytes, path: Path) -> None:
-    """Write a whole file or none: under another name in the same folder, synced, then renamed.
-
-    Raises OutputError naming the file and the cure.
-    """
-    try:
-        descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(scratch).chmod(0o666 & ~_umask())  # mkstemp's own mode shuts everybody else out
-            Path(scratch).replace(path)
-        except BaseException:
-            Path(scratch).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise OutputError(
-            f"{path}: cannot be written ({error.strerror}); cure: make room or rights there, or change -o"
-        ) from error
-
-
 def title(transcript: Transcript) -> str:
     """The recording's name without folder and ending."""
     return "stdin" if transcript.audio.path == "-" else PurePath(transcript.audio.path).stem
@@ -247,9 +221,3 @@ def _markdown(text: str) -> str:
 
 def _vtt(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

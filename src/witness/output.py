@@ -1,0 +1,130 @@
+"""Where results go: made sure of before the work, written whole or not at all after it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from witness.errors import OutputError, UsageError
+
+FORMATS = ("txt", "md", "json", "srt", "vtt", "rttm", "csv")
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Each format and its file, None for stdout; and the folders that were made for them."""
+
+    files: tuple[tuple[str, Path | None], ...]
+    made: tuple[Path, ...] = ()
+
+    def give_up(self) -> None:
+        """Nothing will be written: take back what was made, as far as it is empty."""
+        for folder in self.made:
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def plan(recording: str, formats: Sequence[str], output: str | None) -> Targets:
+    """The files for `-f FORMATS -o OUTPUT`, their folder made and found writable.
+
+    Raises UsageError if the request makes no sense, OutputError if nothing can be written there.
+    """
+    formats = tuple(dict.fromkeys(formats))
+    if output is None or output == "-":
+        if len(formats) > 1:
+            raise UsageError("several formats need a folder: -o FOLDER")
+        if sys.stdout is None:
+            raise OutputError("stdout is closed; open it, or write a file with -o")
+        return Targets(((formats[0] if formats else "txt", None),))
+    if not output:
+        raise UsageError("-o is empty; name a folder or a file")
+    try:
+        return _plan_files(recording, formats, output)
+    except OSError as error:
+        raise OutputError(f"{output}: nothing can be written there ({error.strerror}); change -o") from error
+
+
+def _plan_files(recording: str, formats: tuple[str, ...], output: str) -> Targets:
+    path = Path(output)
+    ending = path.suffix[1:].lower()
+    is_folder = path.is_dir() or output.endswith(("/", os.sep))
+    if not is_folder and (ending in FORMATS or path.exists()):
+        if len(formats) > 1 or (formats and ending in FORMATS and formats != (ending,)):
+            raise UsageError(f"-o {output} is one file, -f says {', '.join(formats)}; give a folder to -o")
+        name = formats[0] if formats else ending if ending in FORMATS else "txt"
+        files: tuple[tuple[str, Path], ...] = ((name, path),)
+    else:
+        stem = "stdin" if recording == "-" else Path(recording).stem
+        files = tuple((name, path / f"{stem}.{name}") for name in formats or ("txt",))
+    source = Path(recording)
+    for _, target in files:
+        if target.is_dir():
+            raise OutputError(f"{target}: is a folder; change -o")
+        if recording != "-" and target.exists() and source.exists() and target.samefile(source):
+            raise UsageError(f"{target}: is the recording itself; change -o")
+    folder = files[0][1].parent
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK | os.X_OK) and not files[0][1].exists():
+        raise OutputError(f"{folder}: no right to write there; change -o")
+    return Targets(files, tuple(missing))
+
+
+def write(content: bytes, path: Path | None) -> None:
+    """Write a whole file or none: under another name in its folder, synced, then renamed. None: stdout.
+
+    A link is followed, and what is no regular file (a pipe, a terminal) is written into as it is. Raises
+    OutputError naming the file and the cure, BrokenPipeError if the reader of stdout has had enough.
+    """
+    if path is None:
+        _to_stdout(content)
+        return
+    try:
+        path = path.resolve()
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            with path.open("wb") as file:
+                file.write(content)
+        else:
+            _replace(content, path)
+    except OSError as error:
+        raise OutputError(
+            f"{path}: cannot be written ({error.strerror}); cure: make room or rights there, or change -o"
+        ) from error
+
+
+def _replace(content: bytes, path: Path) -> None:
+    descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=".witness-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(scratch).chmod(0o666 & ~_umask())  # mkstemp's own mode shuts everybody else out
+        Path(scratch).replace(path)
+    except BaseException:
+        Path(scratch).unlink(missing_ok=True)
+        raise
+
+
+def _to_stdout(content: bytes) -> None:
+    if sys.stdout is None:
+        raise OutputError("stdout is closed; open it, or write a file with -o")
+    try:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise  # as in `| head`; the command line ends quietly
+    except OSError as error:
+        raise OutputError(f"stdout: cannot be written ({error.strerror}); cure: -o elsewhere") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

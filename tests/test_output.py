@@ -1,0 +1,102 @@
+import os
+import stat
+import threading
+
+import pytest
+
+from witness import output
+from witness.errors import OutputError, UsageError
+
+
+def test_write_replaces_whole_files_only(tmp_path):
+    path = tmp_path / "out.txt"
+    path.write_text("before")
+    output.write(b"after", path)
+    assert path.read_bytes() == b"after"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "out.txt"
+    path.write_text("before")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match=r"out\.txt.*No space left"):
+        output.write(b"after", path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.txt"]
+    assert path.read_text() == "before"
+
+
+def test_a_link_is_followed_and_a_pipe_is_written_into(tmp_path):
+    target = tmp_path / "target.txt"
+    target.write_text("before")
+    (tmp_path / "link.txt").symlink_to(target)
+    output.write(b"after", tmp_path / "link.txt")
+    assert target.read_bytes() == b"after"
+    assert (tmp_path / "link.txt").is_symlink()
+
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    output.write(b"{}", pipe)
+    reader.join(5)
+    assert read == [b"{}"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_plan_makes_its_folder_and_takes_it_back(tmp_path):
+    targets = output.plan("a/call.wav", ["srt", "srt", "json"], f"{tmp_path}/new/deep")
+    folder = tmp_path / "new" / "deep"
+    assert [name for name, _ in targets.files] == ["srt", "json"]
+    assert [path for _, path in targets.files] == [folder / "call.srt", folder / "call.json"]
+    assert folder.is_dir()
+    targets.give_up()
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_was_there_is_not_taken_back(tmp_path):
+    (tmp_path / "kept").mkdir()
+    output.plan("call.wav", [], f"{tmp_path}/kept").give_up()
+    assert (tmp_path / "kept").is_dir()
+
+
+@pytest.mark.parametrize(("name", "to"), [("in.txt", "in.txt"), ("in.txt", "."), ("in.csv", "in.csv")])
+def test_the_recording_is_never_written_over(tmp_path, monkeypatch, name, to):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text("a recording, whatever it is called")
+    with pytest.raises(UsageError, match="the recording itself"):
+        output.plan(name, [], to)
+
+
+@pytest.mark.parametrize(
+    ("formats", "to", "error"),
+    [
+        (["srt", "txt"], None, UsageError),
+        (["srt", "txt"], "x.srt", UsageError),
+        (["txt"], "x.srt", UsageError),
+        ([], "", UsageError),
+        ([], "/proc/x/y", OutputError),
+        ([], "x" * 300 + ".txt", OutputError),
+    ],
+)
+def test_requests_that_cannot_be_met(tmp_path, monkeypatch, formats, to, error):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error) as caught:
+        output.plan("call.wav", formats, to)
+    assert "\n" not in str(caught.value)
+
+
+def test_one_format_twice_is_one_format(tmp_path):
+    assert len(output.plan("call.wav", ["json", "json"], f"{tmp_path}/x.json").files) == 1
+
+
+def test_a_special_file_takes_one_format():
+    assert [name for name, _ in output.plan("call.wav", ["srt"], os.devnull).files] == ["srt"]
