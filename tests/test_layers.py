@@ -17,7 +17,7 @@ STAGES = {
 TOOLS = {"download", "fbank", "models", "output", "rttm", "sessions", "surgery", "tokens", "whisper_child"}
 LAYERS = [{"__main__"}, {"cli"}, {"pipeline", "report"}, STAGES | {"scoring"}, TOOLS, {"schema"}, {"errors"}]
 # Within the tools, who may use whom.
-TOOL_ARROWS = {"models": {"download"}, "surgery": {"fbank", "sessions"}, "whisper_child": set()}
+TOOL_ARROWS = {"models": {"download"}, "surgery": {"fbank", "output", "sessions"}, "whisper_child": set()}
 
 
 def imports(module: Path) -> set[str]:

@@ -91,14 +91,15 @@ def write(content: bytes, path: Path | None) -> None:
             with path.open("wb") as file:
                 file.write(content)
         else:
-            _replace(content, path)
+            replace(content, path)
     except OSError as error:
         raise OutputError(
             f"{path}: cannot be written ({error.strerror}); cure: make room or rights there, or change -o"
         ) from error
 
 
-def _replace(content: bytes, path: Path) -> None:
+def replace(content: bytes, path: Path) -> None:
+    """Put `content` at `path` so that no reader ever meets half of it. Raises OSError."""
     descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=".witness-")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ import platformdirs
 
 from witness.errors import ModelError
 from witness.fbank import N_MELS
+from witness.output import replace
 from witness.schema import Float32, Float64, ModelFile
 from witness.sessions import Model
 
@@ -73,8 +73,8 @@ def open_cut(model: ModelFile, cache: Path | None = None) -> tuple[bytes, bytes]
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         for part, content in zip(parts, contents, strict=True):
-            _replace(part, content)
-        _replace(manifest, json.dumps([_sha256(content) for content in contents]).encode())
+            replace(content, part)
+        replace(json.dumps([_sha256(content) for content in contents]).encode(), manifest)
     return contents
 
 
@@ -147,19 +147,6 @@ def _prove(model: ModelFile, trunk: bytes, head: bytes) -> None:
             f"{model.path}: cut at its pooling it gives other vectors (cosine {found:.6f}); "
             "only mean and standard deviation pooling is understood, use another voice model"
         )
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write under another name first, so that no reader ever meets half a file."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        try:
-            file.write(content)
-            file.close()
-            os.replace(file.name, path)  # noqa: PTH105 - a name, not a Path
-        except BaseException:
-            file.close()
-            os.unlink(file.name)  # noqa: PTH108
-            raise
 
 
 def _sha256(content: bytes) -> str:
