@@ -15,32 +15,20 @@ import argparse
 import json
 import platform
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
-from pyannote.core import Annotation, Segment, Timeline
-from pyannote.metrics.diarization import DiarizationErrorRate
 
-from witness import Options, __version__, diarize, rttm
-
-PARTS = ("false alarm", "missed detection", "confusion", "total")
-
-
-def annotation(turns) -> Annotation:
-    result = Annotation()
-    for number, turn in enumerate(turns):
-        result[Segment(turn.start, turn.end), number] = turn.speaker
-    return result
+from witness import Options, __version__, diarize, rttm, scoring
 
 
 def score(path: Path, options: Options) -> tuple[list[float], int]:
     """(seconds of false alarm, missed detection, confusion and speech), speakers found minus true."""
     (reference,) = rttm.parse(path.read_text()).values()
     found = diarize(path.with_suffix(".flac"), options)
-    whole = Timeline([Segment(0, found.audio.duration)])
-    errors = DiarizationErrorRate()(annotation(reference), annotation(found.turns), uem=whole, detailed=True)
-    return [errors[part] for part in PARTS], len(found.speakers) - len({turn.speaker for turn in reference})
+    pair = {path.stem: (reference, list(found.turns))}
+    (file,) = scoring.score(pair, {path.stem: [(0.0, found.audio.duration)]})
+    return list(file.seconds["strict"]), file.hypothesis_speakers - file.reference_speakers
 
 
 def summary(paths: list[Path], scores: list[tuple[list[float], int]]) -> dict[str, object]:
@@ -56,7 +44,8 @@ def summary(paths: list[Path], scores: list[tuple[list[float], int]]) -> dict[st
         "der": round(float(pooled.sum()), 1),
         "interval": [round(float(edge), 1) for edge in np.percentile(rates, [2.5, 97.5])],
         **{
-            part.replace(" ", "_"): round(float(value), 1) for part, value in zip(PARTS, pooled, strict=False)
+            part.replace(" ", "_"): round(float(value), 1)
+            for part, value in zip(scoring.PARTS, pooled, strict=False)
         },
         "speakers_right": f"{int((extra == 0).sum())} of {len(extra)}",
         "speakers_bias": round(float(extra.mean()), 2),
@@ -76,7 +65,6 @@ def main() -> None:
     parser.add_argument("--models", default="builtin", help="builtin, standard or a folder")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    warnings.filterwarnings("ignore", module="pyannote")
 
     options = Options(models=args.models, offline=True)
     groups = {}

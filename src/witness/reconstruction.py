@@ -9,7 +9,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from witness.schema import FRAME_DURATION, FRAME_STEP, FRAMES, Bool, Float32, Int, Segmentation, Turn
+from witness.schema import (
+    FRAME_DURATION,
+    FRAME_STEP,
+    FRAMES,
+    SAMPLE_RATE,
+    WINDOW_SAMPLES,
+    Bool,
+    Float32,
+    Int,
+    Segmentation,
+    Turn,
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,7 @@ def frame_starts(segmentation: Segmentation) -> Int:
 def frame_count(segmentation: Segmentation) -> int:
     """Frames from the start of the first window to the end of the last, as pyannote counts them."""
     windows = len(segmentation.active)
-    end = 10.0 + (windows - 1) * segmentation.step
+    end = WINDOW_SAMPLES / SAMPLE_RATE + (windows - 1) * segmentation.step
     return round(end / FRAME_STEP) + 1 if windows else 0
 
 
