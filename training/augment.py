@@ -162,6 +162,61 @@ def add_noise(
     return samples + noise[group] * level * (decibels(-ratio) * on)[group]
 
 
+def music(dice: Dice, count: int, samples: int) -> torch.Tensor:
+    """Chords, a melody and drums that never were: (count, samples). Tonal, loud and not speech."""
+    device = dice.generator.device
+    time = torch.arange(samples, device=device)
+    beat = dice.uniform(count, 1, 1, low=0.15, high=0.6) * SAMPLE_RATE
+    length = beat * dice.choice([1.0, 2.0, 4.0], [0.5, 0.3, 0.2], count, 4, 1)
+    number = (time / length).long()  # of the note each part plays
+    scale = torch.tensor([0.0, 2.0, 4.0, 5.0, 7.0, 9.0, 11.0, 12.0], device=device)
+    notes = scale[dice.below(len(scale), count, 4, 256)] + 12 * dice.below(3, count, 4, 1)
+    pitch = 55 * 2 ** (dice.uniform(count, 1, 1) + notes.gather(-1, number % 256) / 12)
+    phase = 2 * math.pi * (pitch / SAMPLE_RATE).cumsum(-1)
+    into = (time - number * length) / SAMPLE_RATE  # seconds since the note began
+    envelope = torch.exp(-into * dice.uniform(count, 4, 1, low=0.5, high=8)) * (into / 0.01).clamp(max=1)
+    darkness = dice.uniform(count, 4, 1, low=0.6, high=2.0)
+    parts = torch.zeros_like(phase)
+    for harmonic in range(1, 7):
+        parts += torch.sin(harmonic * phase) * harmonic**-darkness * (harmonic * pitch < 7500)
+    tune = (parts * envelope * dice.uniform(count, 4, 1)).sum(1)
+    beats = (time / beat[:, 0]).frac() * beat[:, 0] / SAMPLE_RATE
+    hit = dice.below(2, count, 256).gather(-1, (time / beat[:, 0]).long() % 256)
+    drums = dice.normal(count, samples) * torch.exp(-beats * dice.uniform(count, 1, low=8, high=60)) * hit
+    tune = tune / (loudness(tune) + 1e-4)
+    return tune + drums / (loudness(drums) + 1e-4) * dice.uniform(count, 1, low=0.0, high=0.8)
+
+
+def applause(dice: Dice, count: int, samples: int) -> torch.Tensor:
+    """Many hands: bursts of noise, a few to a few hundred a second: (count, samples)."""
+    rate = 10 ** dice.uniform(count, 1, low=0.7, high=2.5) / SAMPLE_RATE
+    claps = (dice.uniform(count, samples) < rate) * dice.uniform(count, samples, low=0.2, high=1.0)
+    time = torch.arange(2048, device=claps.device) / SAMPLE_RATE
+    decay = torch.exp(-time * dice.uniform(count, 1, low=150, high=600))
+    return convolve(claps, decay) * coloured_noise(dice, count, samples)
+
+
+def add_music(dice: Dice, samples: torch.Tensor, *, probability: float) -> torch.Tensor:
+    """Music or applause behind, between or before the voices; it fades in and out."""
+    rows, length = samples.shape
+    chosen = dice.chance(probability, rows).nonzero()[:, 0]
+    if not len(chosen):
+        return samples
+    count = len(chosen)
+    sound = music(dice, count, length)
+    hands = applause(dice, max(1, count // 4), length)
+    sound[: len(hands)] = hands
+    sound = sound / (loudness(sound) + 1e-4)
+    time = torch.linspace(0, 1, length, device=samples.device)
+    centre, width = dice.uniform(count, 1), dice.uniform(count, 1, low=0.05, high=0.6)
+    swell = torch.sigmoid((width - (time - centre).abs()) / dice.uniform(count, 1, low=0.005, high=0.1))
+    swell = torch.where(dice.chance(0.4, count, 1), torch.ones_like(swell), swell)
+    level = loudness(samples[chosen])
+    level = torch.where(level > 1e-5, level.clamp(min=0.005), torch.full_like(level, 0.05))
+    gain = decibels(dice.uniform(count, 1, low=-25, high=6))
+    return samples.index_add(0, chosen, sound * swell * level * gain)
+
+
 def add_events(dice: Dice, corpus: Corpus, samples: torch.Tensor, *, probability: float) -> torch.Tensor:
     """Sounds that come and go: knocks, breaths, rustling, a door, and the rumble below voices in many rooms.
 

@@ -124,6 +124,7 @@ class Corpus:
     stretch_count: torch.Tensor
     names: list[str]
     noise: torch.Tensor  # clips that may be used as noise
+    flat: int = 0  # rows from a row to its version of channels.py; 0: there is none
 
     @property
     def device(self) -> torch.device:
@@ -200,6 +201,7 @@ class Voices:
     weight: torch.Tensor  # how often to draw each voice
     speaker: torch.Tensor  # position in corpus.names
     speed: torch.Tensor  # position in SPEEDS
+    twin: torch.Tensor  # the same speaker, fast for slow and slow for fast (22 % apart); -1: there is none
     names: list[str]
 
     def __len__(self) -> int:
@@ -232,12 +234,22 @@ def voices(corpus: Corpus, *, dev: bool = False, split: int = TRAIN, shortest: i
     weight = 0.4 + 0.6 * np.minimum(seconds, 16) / 16
     weight *= np.where(["arabic" in name for name in names], 0.3, 1.0)  # one-word clips
     weight *= np.where(classes % len(SPEEDS) == 0, 1.0, 0.7)
+    other = np.where(classes % len(SPEEDS) == 0, -1, owner * len(SPEEDS) + 3 - classes % len(SPEEDS))
+    twin = np.searchsorted(classes, other).clip(max=len(classes) - 1)
+    twin = np.where(classes[twin] == other, twin, -1)
 
     def put(array: np.ndarray) -> torch.Tensor:
         return torch.as_tensor(array).to(corpus.device)
 
     return Voices(
-        put(order), put(first), put(count), put(weight).float(), put(owner), put(classes % len(SPEEDS)), names
+        order=put(order),
+        first=put(first),
+        count=put(count),
+        weight=put(weight).float(),
+        speaker=put(owner),
+        speed=put(classes % len(SPEEDS)),
+        twin=put(twin),
+        names=names,
     )
 
 

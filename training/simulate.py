@@ -3,15 +3,29 @@
 A conversation is a table `source[row, speaker, frame]`: which 10 ms row of the corpus each speaker's
 microphone holds, or -1. Turns follow one another with pauses or overlaps; there are backchannels, lively
 and slow conversations, and speakers of different levels at different distances, in one room or each in
-their own.
+their own. Half of them sound as if one microphone had recorded everybody (channels.py), in some two people
+are one voice at two speeds, and in some a speaker moves: what tells people apart must be the voice.
 """
 
 import torch
-from augment import Dice, add_events, add_noise, convolve, damage, decibels, equalise, room_responses
+from augment import (
+    Dice,
+    add_events,
+    add_music,
+    add_noise,
+    convolve,
+    damage,
+    decibels,
+    equalise,
+    room_responses,
+)
 
 from data import FRAME, Corpus, Voices
 
 FADE = 80  # samples: 5 ms, where a stretch of a clip begins or ends
+ONE_CHANNEL = 0.5  # share of the conversations made of the flat clips
+ALIKE = 0.2  # share of the windows in which two people are one voice, slow and fast
+MOVING = 0.35  # share of the conversations in which everybody changes place once
 
 
 def plan(
@@ -30,7 +44,7 @@ def plan(
         [0.28, 0.6, 0.03, 0.0], [0.62, 0.18, 0.10, 0.10], rows
     )  # how often a turn starts before the last ends
     typical = torch.log(
-        dice.choice([70.0, 140.0, 240.0, 400.0], [0.25, 0.35, 0.25, 0.15], rows)
+        dice.choice([70.0, 140.0, 240.0, 400.0, 800.0], [0.22, 0.30, 0.22, 0.14, 0.12], rows)
     )  # turn length, frames
     now = -dice.below(300, rows)
     current = torch.full((rows,), -1, device=device)
@@ -74,7 +88,8 @@ def plan(
         last_length = torch.where(turn, size, last_length)
         current = torch.where(turn, speaker, current)
         now = torch.where(turn, after, now + torch.where(good, 0, 5))
-    return source
+    one_channel = dice.chance(ONE_CHANNEL, rows, 1, 1)
+    return torch.where((source >= 0) & one_channel, source + corpus.flat, source)
 
 
 def voices_only(corpus: Corpus, source: torch.Tensor) -> torch.Tensor:
@@ -99,22 +114,40 @@ def render(dice: Dice, corpus: Corpus, voices: Voices, source: torch.Tensor) -> 
     active = source >= 0
     tracks = voices_only(corpus, source)
     level = tracks.pow(2).sum(-1, keepdim=True) / (active.sum(-1, keepdim=True) * FRAME + 1)
-    gain = 0.05 * decibels((4 * dice.normal(rows, seats, 1)).clamp(-9, 9))
+    spread = dice.choice([2.0, 4.0, 8.0], [0.3, 0.4, 0.3], rows, 1, 1)
+    gain = 0.05 * decibels((spread * dice.normal(rows, seats, 1)).clamp(-16, 12))
     gain = torch.where(
         dice.chance(0.1, rows, seats, 1), gain * decibels(dice.uniform(rows, seats, 1, low=-15, high=0)), gain
     )
     tracks = tracks / (level.sqrt() + 1e-4) * gain
+    # One who moves is two sources, one after the other.
+    later = _moved(dice, active) & dice.chance(MOVING, rows, 1, 1)
+    later = later.repeat_interleave(FRAME, -1)
+    step = decibels((4 * dice.normal(rows, seats, 1)).clamp(-8, 8))
+    tracks = torch.where(later, tracks * step, tracks)
     wet = dice.chance(0.7, rows).nonzero()[:, 0]
     if len(wet):
-        together = room_responses(dice, len(wet), seats)
-        apart = room_responses(dice, len(wet) * seats, 1).view(len(wet), seats, -1)
+        together = room_responses(dice, len(wet), 2 * seats)
+        apart = room_responses(dice, len(wet) * 2 * seats, 1).view(len(wet), 2 * seats, -1)
         response = torch.where(dice.chance(0.75, len(wet), 1, 1), together, apart)
-        tracks = tracks.index_copy(0, wet, convolve(tracks[wet], response))
+        here, moved = response.chunk(2, 1)
+        dry = tracks[wet]
+        sound = convolve(dry * ~later[wet], here) + convolve(dry * later[wet], moved)
+        tracks = tracks.index_copy(0, wet, sound)
     mix = tracks.sum(1)
     mix = add_noise(dice, corpus, voices, mix, probability=0.85, low=0.0, high=32.0)
+    mix = add_music(dice, mix, probability=0.2)
     mix = add_events(dice, corpus, mix, probability=0.5)
     mix = equalise(dice, mix, probability=0.7)
     return damage(dice, mix)
+
+
+def _moved(dice: Dice, active: torch.Tensor) -> torch.Tensor:
+    """(rows, seats, frames): each speaker's turns after the first few, which may be none."""
+    begins = active.clone()
+    begins[..., 1:] &= ~active[..., :-1]
+    turn = begins.cumsum(-1)
+    return turn > dice.below(4, *active.shape[:2], 1) + 1
 
 
 def plan_windows(
@@ -133,8 +166,11 @@ def plan_windows(
     """
     people = dice.choice([0.0, 1.0, 2.0, 3.0], [0.10, 0.20, 0.38, 0.32], rows).long().clamp(max=seats)
     cast = dice.weighted(voices.weight, rows * seats).view(rows, seats)
-    # Two chairs must not hold the same person: the second one is left empty.
+    alike = dice.chance(ALIKE, rows) & (voices.twin[cast[:, 0]] >= 0)
+    cast[:, 1] = torch.where(alike, voices.twin[cast[:, 0]], cast[:, 1])
+    # Two chairs must not hold the same person, or else the second one is left empty.
     owner = voices.speaker[cast]
+    owner[:, 1] = torch.where(alike, -1, owner[:, 1])  # as good as another person
     for seat in range(1, seats):
         same = (owner[:, :seat] == owner[:, seat : seat + 1]).any(1)
         people = torch.where(same, people.clamp(max=seat), people)

@@ -26,6 +26,7 @@ def arguments(description: str, *, steps: int, batch: int, rate: float) -> argpa
     parser.add_argument("--init", type=Path, help="start from these averaged weights")
     parser.add_argument("--steps", type=int, default=steps, help="length of the whole schedule")
     parser.add_argument("--seconds", type=float, default=1e9, help="end this slice after so long")
+    parser.add_argument("--finish", type=float, help="the whole schedule in so many seconds, whatever the steps")
     parser.add_argument("--batch", type=int, default=batch)
     parser.add_argument("--rate", type=float, default=rate, help="peak learning rate")
     parser.add_argument("--seed", type=int, default=1)
@@ -52,8 +53,13 @@ class Training:
         self.net, self.extra, self.args = net, extra, args
         self.step = 0
         if args.init:
+            # Of a larger network what fits.
+            known = load(args.init)
             net.load_state_dict(
-                {k: v.float() if v.is_floating_point() else v for k, v in load(args.init).items()}
+                {
+                    name: known[name].float() if known[name].is_floating_point() else known[name]
+                    for name in net.state_dict()
+                }
             )
         both = [*net.parameters(), *(extra.parameters() if extra else [])]
         self.parameters = both
@@ -75,11 +81,13 @@ class Training:
 
     @property
     def progress(self) -> float:
+        if self.args.finish:
+            return (time.time() - self.started) / self.args.finish
         return self.step / self.args.steps
 
     @property
     def running(self) -> bool:
-        return self.step < self.args.steps and time.time() - self.started < self.args.seconds
+        return self.progress < 1 and time.time() - self.started < self.args.seconds
 
     def update(self, loss: torch.Tensor, *, clip: float) -> None:
         """One step: warm-up, cosine to 1 % of the peak, clipped gradient, average."""

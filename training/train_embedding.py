@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from augment import Dice, add_noise, convolve, damage, decibels, equalise, room_responses
+from augment import Dice, add_music, add_noise, convolve, damage, decibels, equalise, room_responses
+from channels import with_flat
 from features import Fbank
 from metrics import equal_error_rate, pair_scores
 from models import EmbeddingNet, parameters
@@ -25,8 +26,10 @@ from torch.nn import functional
 
 from data import FRAME, HELD_OUT, Corpus, Voices, voices
 
-SCALE, MARGIN, TEMPERATURE = 32.0, 0.25, 0.1
-FINAL = 0.87  # share of the schedule before the last phase
+SCALE, TEMPERATURE = 32.0, 0.1
+FRAMES = 360  # of a window, 10 ms each
+ONE_CHANNEL = 0.4  # share of the windows whose voices sound as if one microphone had recorded them (channels.py)
+ALIKE = 0.15  # share of the windows whose two voices are one, slow and fast: two people by voice alone
 SHARE = 2  # windows in turn that share room, noise, equaliser and codec
 NEAR_RUNS = 50  # guessed speakers whose clip numbers are this close may be one person
 
@@ -65,14 +68,12 @@ def windows(
     fbank: Fbank,
     count: int,
     frames: int,
-    *,
-    own_speed: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """feats (count, T, 80), weights (count, 2, trunk frames) and voice (count, 2) of each pooled piece."""
     device = corpus.device
-    weight = pool.weight * (pool.speed == 0) if own_speed else pool.weight
-    first = dice.weighted(weight, count, repeat=count > int((weight > 0).sum()))
-    voice = torch.stack([first, first.roll(-1)], 1)
+    first = dice.weighted(pool.weight, count, repeat=count > len(pool))
+    twin = pool.twin[first]
+    voice = torch.stack([first, torch.where(dice.chance(ALIKE, count) & (twin >= 0), twin, first.roll(-1))], 1)
     clip = pool.draw(voice, dice.uniform(count, 2))
     sounding, own = turns(dice, count, frames)
     # From a random place; clips shorter than the window start over.
@@ -81,6 +82,7 @@ def windows(
         frames, device=device
     )
     source = corpus.start[clip][..., None] + at % length
+    source = torch.where(dice.chance(ONE_CHANNEL, count, 1, 1), source + corpus.flat, source)
     speech = corpus.flags[source] | dice.chance(0.25, count, 2, 1)
     tracks = voices_only(corpus, torch.where(sounding, source, -1))
     level = (tracks.pow(2).sum(-1, keepdim=True) / (sounding.sum(-1, keepdim=True) * FRAME + 1)).sqrt()
@@ -92,6 +94,7 @@ def windows(
     wet = dice.chance(0.65, groups, 1, 1).repeat_interleave(SHARE, 0)[:count]
     tracks = torch.where(wet, convolve(tracks, response), tracks)
     mix = add_noise(dice, corpus, pool, tracks.sum(1), probability=0.7, low=3.0, high=30.0, share=SHARE)
+    mix = add_music(dice, mix, probability=0.1)
     mix = equalise(dice, mix, probability=0.75, share=SHARE)
     mix = damage(dice, mix, share=SHARE)
     feats = fbank(mix)
@@ -156,12 +159,17 @@ class Twins:
         near = abs(number[:, None] - number[None]) <= NEAR_RUNS
         np.fill_diagonal(near, True)  # a voice at another speed is not a negative of itself either
         self.pairs = torch.from_numpy(near).to(pool.speaker.device)
+        self.speed = pool.speed
 
-    def of(self, voice: torch.Tensor) -> torch.Tensor:
-        """(pieces, classes): True where the class is, or may be, the speaker of the piece but not its
-        label.
+    def between(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        """(voices, voices): True where two voices are, or may be, one person; not one slow and one fast,
+        which nobody would take for the same.
         """
-        return self.pairs[self.owner[voice]][:, self.owner]
+        alike = self.pairs[self.owner[one]][:, self.owner[other]]
+        apart = (self.owner[one][:, None] == self.owner[other]) & (
+            self.speed[one][:, None] * self.speed[other] == 2
+        )
+        return alike & ~apart
 
     def find(self, vectors: torch.Tensor) -> int:
         """Adds pairs with a guessed speaker that are more alike than all but 1 in 100 000 pairs of labelled
@@ -250,12 +258,14 @@ def averaged(training: Training) -> EmbeddingNet:
 
 def main(argv: list[str] | None = None) -> Path:
     parser = arguments("Train the embedding.", steps=15_500, batch=426, rate=1.5e-3)
+    parser.add_argument("--margin", type=float, default=0.25, help="angle, radians")
     args = parser.parse_args(argv)
     if args.smoke:
         args.steps, args.batch, args.device = min(args.steps, 2), 6, "cpu"
     fast_kernels()
     torch.manual_seed(args.seed)
     corpus = Corpus.load(args.cache, args.device)
+    corpus = with_flat(corpus, voices(corpus).order)
     pool, dev, held_out = (
         voices(corpus),
         voices(corpus, dev=True),
@@ -267,6 +277,8 @@ def main(argv: list[str] | None = None) -> Path:
     twins = Twins(pool)
     classifier.register_buffer("twins", twins.pairs)  # one tensor: what is found goes into the checkpoint
     training = Training(net, args, decay=0.05, extra=classifier)
+    if args.init and not training.step:
+        start_at_means(classifier, net, corpus, fbank, pool)
     trunk_of = torch.compile(net.frames, dynamic=False) if args.compile else net.frames
     print(
         f"{len(pool)} voices, {parameters(net) / 1e6:.2f} M parameters, step {training.step} of {args.steps}",
@@ -275,11 +287,9 @@ def main(argv: list[str] | None = None) -> Path:
     while training.running:
         step, progress = training.step, training.progress
         dice = Dice.seeded(args.device, args.seed, step)
-        final = progress > FINAL  # longer windows, a larger margin, voices at their own speed only
-        frames = 500 if final else 360
-        count = args.batch * 360 // frames
+        count = args.batch
         with torch.no_grad():
-            feats, weights, voice = windows(dice, corpus, pool, fbank, count, frames, own_speed=final)
+            feats, weights, voice = windows(dice, corpus, pool, fbank, count, FRAMES)
         with torch.autocast(corpus.device.type, torch.bfloat16, enabled=corpus.device.type == "cuda"):
             trunk = trunk_of(feats)
         trunk = trunk.float()
@@ -294,10 +304,10 @@ def main(argv: list[str] | None = None) -> Path:
             window[enough],
             length[enough],
         )
-        margin = MARGIN * min(1.0, max(0.0, (progress - 0.15) / 0.3)) * (1.4 if final else 1.0)
+        margin = args.margin * min(1.0, max(0.0, (progress - 0.15) / 0.3))
         margins = margin * (length / 19).clamp(0.2, 1.0)  # full from 1.5 s on
-        same_speaker = twins.of(label)
-        others = ~twins.pairs[twins.owner[label]][:, twins.owner[label]]
+        same_speaker = twins.between(label, torch.arange(len(pool), device=corpus.device))
+        others = ~twins.between(label, label)
         classes, accuracy = margin_loss(vectors, label, classifier.weight, margins, same_speaker)
         contrast = contrast_loss(vectors, label, window, others)
         training.update(classes + contrast, clip=5.0)
@@ -311,7 +321,8 @@ def main(argv: list[str] | None = None) -> Path:
             )
         if step % 2500 == 0:
             print("  dev", error_rates(averaged(training), corpus, fbank, dev), flush=True)
-        if step in (args.steps * 3 // 10, args.steps * 6 // 10) and not args.smoke:
+            training.save("embedding.npz")
+        if step % 5000 == 0 and not args.smoke:
             print("  twins:", find_twins(twins, averaged(training), corpus, fbank, pool), flush=True)
     net = averaged(training)
     if args.smoke:
@@ -321,18 +332,36 @@ def main(argv: list[str] | None = None) -> Path:
     return training.save("embedding.npz")
 
 
+def mean_vectors(
+    net: EmbeddingNet,
+    corpus: Corpus,
+    fbank: Fbank,
+    clips: torch.Tensor,
+    owner: torch.Tensor,
+    count: int,
+) -> torch.Tensor:
+    """(count, 256) unit vectors: the mean of the first four seconds of the clips of each owner."""
+    frames = corpus.frames.cpu().numpy()
+    chosen = [(int(clip), 0, int(min(400, frames[clip] // 40 * 40))) for clip in clips.tolist()]
+    vectors = embed_clips(net, corpus, fbank, chosen).to(corpus.device)
+    mean = torch.zeros(count, vectors.shape[1], device=corpus.device)
+    return functional.normalize(mean.index_add_(0, owner, vectors))
+
+
+@torch.no_grad()
+def start_at_means(
+    classifier: Classifier, net: EmbeddingNet, corpus: Corpus, fbank: Fbank, pool: Voices
+) -> None:
+    """A network that knows voices already begins with a classifier that knows its vectors."""
+    owner = torch.repeat_interleave(torch.arange(len(pool), device=corpus.device), pool.count)
+    classifier.weight.copy_(mean_vectors(net, corpus, fbank, pool.order, owner, len(pool)))
+
+
 def find_twins(twins: Twins, net: EmbeddingNet, corpus: Corpus, fbank: Fbank, pool: Voices) -> int:
     """Looks for guessed speakers that are somebody else too, with the network as it is."""
-    own_speed = (corpus.speed == 0).cpu().numpy()
-    frames, order = corpus.frames.cpu().numpy(), pool.order.cpu().numpy()
-    chosen = [(int(c), 0, int(min(400, frames[c] // 40 * 40))) for c in order if own_speed[c]]
-    vectors = embed_clips(net, corpus, fbank, chosen).to(corpus.device)
-    speaker = corpus.speaker[torch.tensor([c for c, _, _ in chosen], device=corpus.device)]
-    owner = torch.searchsorted(twins.speakers, speaker)
-    mean = torch.zeros(len(twins.speakers), vectors.shape[1], device=corpus.device).index_add_(
-        0, owner, vectors
-    )
-    return twins.find(functional.normalize(mean))
+    clips = pool.order[corpus.speed[pool.order] == 0]
+    owner = torch.searchsorted(twins.speakers, corpus.speaker[clips])
+    return twins.find(mean_vectors(net, corpus, fbank, clips, owner, len(twins.speakers)))
 
 
 if __name__ == "__main__":

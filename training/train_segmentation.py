@@ -13,6 +13,7 @@ import numpy as np
 import simulate
 import torch
 from augment import Dice
+from channels import with_flat
 from metrics import describe, window_errors
 from models import POWERSET, SegmentationNet, parameters
 from slices import Training, arguments, fast_kernels
@@ -73,6 +74,7 @@ def main(argv: list[str] | None = None) -> Path:
     fast_kernels()
     torch.manual_seed(args.seed)
     corpus = Corpus.load(args.cache, args.device)
+    corpus = with_flat(corpus, torch.cat([voices(corpus).order, voices(corpus, dev=True).order]))
     pool, dev = voices(corpus), voices(corpus, dev=True)
     net = SegmentationNet().to(args.device)
     training = Training(net, args, decay=0.01)
@@ -120,6 +122,7 @@ def main(argv: list[str] | None = None) -> Path:
             print(f"{step} {time.time() - training.started:.0f} s loss {loss.item():.3f}", flush=True)
         if step % 2500 == 0:
             print("  dev", dev_error(), flush=True)
+            training.save("segmentation.npz")
     print("dev", dev_error(), flush=True)
     return training.save("segmentation.npz")
 
