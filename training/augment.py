@@ -217,6 +217,37 @@ def add_music(dice: Dice, samples: torch.Tensor, *, probability: float) -> torch
     return samples.index_add(0, chosen, sound * swell * level * gain)
 
 
+def gusts(dice: Dice, count: int, samples: int) -> torch.Tensor:
+    """Low noise that swells and dies away as fast as syllables: breath on a microphone, wind, cloth, tables."""
+    device = dice.generator.device
+    spectrum = torch.fft.rfft(dice.normal(count, samples))
+    frequency = torch.linspace(1, SAMPLE_RATE / 2, spectrum.shape[-1], device=device)
+    slope = dice.uniform(count, 1, low=0.5, high=2.5)  # of the amplitude: 3 to 15 dB an octave
+    corner = dice.uniform(count, 1, low=30, high=200)
+    sound = torch.fft.irfft(spectrum * (1 + (frequency / corner) ** 2) ** (-slope / 2), samples)
+    steps = samples // FRAME
+    rate = dice.uniform(count, 1, low=0.3, high=9.0)  # changes a second
+    wander = torch.fft.rfft(dice.normal(count, steps))
+    per_second = torch.linspace(0, 50, wander.shape[-1], device=device)
+    wander = torch.fft.irfft(wander / (1 + (per_second / rate) ** 2), steps)
+    wander = wander / (wander.std(1, keepdim=True) + 1e-6) * dice.uniform(count, 1, low=3, high=14)  # dB
+    level = torch.nn.functional.interpolate(wander[:, None], size=samples, mode="linear")[:, 0]
+    return sound * decibels(level.clamp(-40, 25))
+
+
+def add_gusts(dice: Dice, samples: torch.Tensor, *, probability: float) -> torch.Tensor:
+    """Gusts over some rows, from far below the voices to far above them."""
+    chosen = dice.chance(probability, len(samples)).nonzero()[:, 0]
+    if not len(chosen):
+        return samples
+    sound = gusts(dice, len(chosen), samples.shape[1])
+    sound = sound / (loudness(sound) + 1e-6)
+    level = loudness(samples[chosen])
+    level = torch.where(level > 1e-5, level.clamp(min=0.005), torch.full_like(level, 0.02))
+    gain = decibels(dice.uniform(len(chosen), 1, low=-25, high=15))
+    return samples.index_add(0, chosen, sound * level * gain)
+
+
 def add_events(dice: Dice, corpus: Corpus, samples: torch.Tensor, *, probability: float) -> torch.Tensor:
     """Sounds that come and go: knocks, breaths, rustling, a door, and the rumble below voices in many rooms.
 

@@ -22,6 +22,7 @@ import onnxruntime
 import simulate
 import torch
 from augment import Dice
+from channels import with_flat
 from metrics import describe, equal_error_rate, pair_scores, window_errors
 from scipy.optimize import linear_sum_assignment
 from train_embedding import pieces
@@ -162,6 +163,7 @@ def tune(
     torch.manual_seed(0)
     corpus = Corpus.load(cache, "cpu")
     pool = voices(corpus, dev=True)
+    corpus = with_flat(corpus, pool.order)
     segmenter = segmentation.load(ModelFile("segmentation", str(models / "segmentation.onnx"), ""))
     # The cut model is kept under its sha256: without one, under a name of its own.
     voice = embedding.load(

@@ -124,6 +124,8 @@ class LogMel(nn.Module):
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
         samples = samples - samples.mean(-1, keepdim=True)
+        # Without the bass, or a rumble would decide what is loud and push the upper bands under the floor.
+        samples = functional.pad(samples[..., 1:] - 0.97 * samples[..., :-1], (1, 0))
         samples = samples / torch.sqrt((samples * samples).mean(-1, keepdim=True) + 1e-10)
         first, last = self._halves(samples)
         middle = last[..., :1]

@@ -11,6 +11,7 @@ import torch
 from augment import (
     Dice,
     add_events,
+    add_gusts,
     add_music,
     add_noise,
     convolve,
@@ -138,6 +139,7 @@ def render(dice: Dice, corpus: Corpus, voices: Voices, source: torch.Tensor) -> 
     mix = add_noise(dice, corpus, voices, mix, probability=0.85, low=0.0, high=32.0)
     mix = add_music(dice, mix, probability=0.2)
     mix = add_events(dice, corpus, mix, probability=0.5)
+    mix = add_gusts(dice, mix, probability=0.4)
     mix = equalise(dice, mix, probability=0.7)
     return damage(dice, mix)
 
@@ -164,7 +166,7 @@ def plan_windows(
 
     A plan is a thousand small GPU calls whatever the number of rows: plan for several batches at once.
     """
-    people = dice.choice([0.0, 1.0, 2.0, 3.0], [0.10, 0.20, 0.38, 0.32], rows).long().clamp(max=seats)
+    people = dice.choice([0.0, 1.0, 2.0, 3.0], [0.14, 0.20, 0.36, 0.30], rows).long().clamp(max=seats)
     cast = dice.weighted(voices.weight, rows * seats).view(rows, seats)
     alike = dice.chance(ALIKE, rows) & (voices.twin[cast[:, 0]] >= 0)
     cast[:, 1] = torch.where(alike, voices.twin[cast[:, 0]], cast[:, 1])

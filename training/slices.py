@@ -26,7 +26,9 @@ def arguments(description: str, *, steps: int, batch: int, rate: float) -> argpa
     parser.add_argument("--init", type=Path, help="start from these averaged weights")
     parser.add_argument("--steps", type=int, default=steps, help="length of the whole schedule")
     parser.add_argument("--seconds", type=float, default=1e9, help="end this slice after so long")
-    parser.add_argument("--finish", type=float, help="the whole schedule in so many seconds, whatever the steps")
+    parser.add_argument(
+        "--finish", type=float, help="the whole schedule in so many seconds, whatever the steps"
+    )
     parser.add_argument("--batch", type=int, default=batch)
     parser.add_argument("--rate", type=float, default=rate, help="peak learning rate")
     parser.add_argument("--seed", type=int, default=1)

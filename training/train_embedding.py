@@ -14,7 +14,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from augment import Dice, add_music, add_noise, convolve, damage, decibels, equalise, room_responses
+from augment import (
+    Dice,
+    add_gusts,
+    add_music,
+    add_noise,
+    convolve,
+    damage,
+    decibels,
+    equalise,
+    room_responses,
+)
 from channels import with_flat
 from features import Fbank
 from metrics import equal_error_rate, pair_scores
@@ -28,9 +38,11 @@ from data import FRAME, HELD_OUT, Corpus, Voices, voices
 
 SCALE, TEMPERATURE = 32.0, 0.1
 FRAMES = 360  # of a window, 10 ms each
-ONE_CHANNEL = 0.4  # share of the windows whose voices sound as if one microphone had recorded them (channels.py)
+ONE_CHANNEL = (
+    0.4  # share of the windows whose voices sound as if one microphone had recorded them (channels.py)
+)
 ALIKE = 0.15  # share of the windows whose two voices are one, slow and fast: two people by voice alone
-SHARE = 2  # windows in turn that share room, noise, equaliser and codec
+SHARE = 6  # windows in turn that share room, noise, equaliser and codec: twelve voices in one channel
 NEAR_RUNS = 50  # guessed speakers whose clip numbers are this close may be one person
 
 
@@ -73,7 +85,9 @@ def windows(
     device = corpus.device
     first = dice.weighted(pool.weight, count, repeat=count > len(pool))
     twin = pool.twin[first]
-    voice = torch.stack([first, torch.where(dice.chance(ALIKE, count) & (twin >= 0), twin, first.roll(-1))], 1)
+    voice = torch.stack(
+        [first, torch.where(dice.chance(ALIKE, count) & (twin >= 0), twin, first.roll(count // 2))], 1
+    )
     clip = pool.draw(voice, dice.uniform(count, 2))
     sounding, own = turns(dice, count, frames)
     # From a random place; clips shorter than the window start over.
@@ -95,6 +109,7 @@ def windows(
     tracks = torch.where(wet, convolve(tracks, response), tracks)
     mix = add_noise(dice, corpus, pool, tracks.sum(1), probability=0.7, low=3.0, high=30.0, share=SHARE)
     mix = add_music(dice, mix, probability=0.1)
+    mix = add_gusts(dice, mix, probability=0.15)
     mix = equalise(dice, mix, probability=0.75, share=SHARE)
     mix = damage(dice, mix, share=SHARE)
     feats = fbank(mix)
