@@ -218,7 +218,7 @@ def add_music(dice: Dice, samples: torch.Tensor, *, probability: float) -> torch
 
 
 def gusts(dice: Dice, count: int, samples: int) -> torch.Tensor:
-    """Low noise that swells and dies away as fast as syllables: breath on a microphone, wind, cloth, tables."""
+    """Low noise that swells and dies away as fast as syllables: breath on a microphone, wind, cloth."""
     device = dice.generator.device
     spectrum = torch.fft.rfft(dice.normal(count, samples))
     frequency = torch.linspace(1, SAMPLE_RATE / 2, spectrum.shape[-1], device=device)
@@ -235,12 +235,43 @@ def gusts(dice: Dice, count: int, samples: int) -> torch.Tensor:
     return sound * decibels(level.clamp(-40, 25))
 
 
-def add_gusts(dice: Dice, samples: torch.Tensor, *, probability: float) -> torch.Tensor:
-    """Gusts over some rows, from far below the voices to far above them."""
+def ghosts(dice: Dice, corpus: Corpus, voices: Voices, count: int, samples: int) -> torch.Tensor:
+    """Noise with the rhythm of speech in one to three broad bands, tilted at random: (count, samples).
+
+    Nobody would hear words in it, so it is not speech: what makes speech must be its harmonics and formants,
+    not that it swells and fades as syllables do.
+    """
+    clip = voices.draw(dice.below(len(voices), count), dice.uniform(count))
+    length = corpus.frames[clip][:, None]
+    at = (dice.uniform(count, 1) * length).long() + torch.arange(samples // FRAME, device=corpus.device)
+    speech = (corpus.audio[corpus.start[clip][:, None] + at % length].float() / 32768).view(count, -1)
+    window = torch.hann_window(512, device=corpus.device)
+    power = torch.stft(speech, 512, FRAME, window=window, return_complex=True).abs() ** 2
+    noise = torch.stft(dice.normal(count, samples), 512, FRAME, window=window, return_complex=True)
+    place = torch.linspace(0, 1, power.shape[1], device=corpus.device)[None, :, None]
+    edges = dice.uniform(count, 1, 2, low=0.05, high=0.6).sort(-1).values
+    edges = torch.where(dice.uniform(count, 1, 2) < 0.4, torch.full_like(edges, 2.0), edges)  # fewer bands
+    band = (place > edges).sum(-1, keepdim=True)
+    envelope = torch.zeros_like(power)
+    for number in range(3):
+        inside = (band == number).float()
+        envelope += inside * (power * inside).sum(1, keepdim=True) / inside.sum(1, keepdim=True).clamp(min=1)
+    slope = dice.uniform(count, 1, 1, low=0.0, high=2.2)
+    tilt = (place * SAMPLE_RATE / 2 / 100 + 1) ** -slope
+    return torch.istft(noise * envelope.sqrt() * tilt, 512, FRAME, window=window, length=samples)
+
+
+def add_gusts(
+    dice: Dice, corpus: Corpus, voices: Voices, samples: torch.Tensor, *, probability: float
+) -> torch.Tensor:
+    """Gusts or ghosts over some rows, from far below the voices to far above them."""
     chosen = dice.chance(probability, len(samples)).nonzero()[:, 0]
     if not len(chosen):
         return samples
     sound = gusts(dice, len(chosen), samples.shape[1])
+    some = len(chosen) // 2
+    if some:
+        sound[:some] = ghosts(dice, corpus, voices, some, samples.shape[1])
     sound = sound / (loudness(sound) + 1e-6)
     level = loudness(samples[chosen])
     level = torch.where(level > 1e-5, level.clamp(min=0.005), torch.full_like(level, 0.02))

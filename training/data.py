@@ -211,6 +211,24 @@ class Voices:
         """A clip of each voice; `random` is uniform in [0, 1), shaped like `voices`."""
         return self.order[self.first[voices] + (random * self.count[voices]).long()]
 
+    def some(self, count: int) -> "Voices":
+        """The first `count` voices of a fixed shuffle, without their twins: enough for a short run."""
+        kept = torch.randperm(len(self), generator=torch.Generator().manual_seed(0))[:count].to(
+            self.first.device
+        )
+        clips = [self.order[f : f + n] for f, n in zip(self.first[kept], self.count[kept], strict=True)]
+        count_of = self.count[kept]
+        return Voices(
+            order=torch.cat(clips),
+            first=count_of.cumsum(0) - count_of,
+            count=count_of,
+            weight=self.weight[kept],
+            speaker=self.speaker[kept],
+            speed=self.speed[kept],
+            twin=torch.full_like(kept, -1),
+            names=[self.names[i] for i in kept.tolist()],
+        )
+
 
 def voices(corpus: Corpus, *, dev: bool = False, split: int = TRAIN, shortest: int = 80) -> Voices:
     """Training voices (speaker x speed), or with `dev` those of the speakers kept back, at their own speed

@@ -23,12 +23,15 @@ TOLERANCE = 1e-3  # largest difference between ONNX Runtime and torch, relative 
 
 
 def average(paths: list[Path]) -> dict[str, torch.Tensor]:
-    """The mean of several snapshots of one run; one snapshot is returned as it is."""
+    """The mean of several snapshots, rounded as the file will be; one snapshot is returned as it is."""
     states = [slices.load(path) for path in paths]
     mean = {}
     for name, first in states[0].items():
         stack = [state[name].float() for state in states]
-        mean[name] = sum(stack) / len(stack) if first.is_floating_point() else first
+        value = sum(stack) / len(stack)
+        mean[name] = (
+            first if not first.is_floating_point() else value.half().float() if first.ndim > 1 else value
+        )
     return mean
 
 

@@ -99,8 +99,9 @@ class LogMel(nn.Module):
     """(N, samples) -> (N, mels, 1 + (samples - 451) // 135), loudness and the channel's colour removed per
     window.
 
-    The discrete Fourier transform is two matrix products, which ONNX Runtime runs fast everywhere. 451 and 135 samples are chosen so that five frames, taken two at a time, see exactly the 991
-    samples, and step the 270 samples, of pyannote's front end.
+    The discrete Fourier transform is two matrix products, which ONNX Runtime runs fast everywhere. 451 and
+    135 samples are chosen so that five frames, taken two at a time, see exactly the 991 samples, and step
+    the 270 samples, of pyannote's front end.
     """
 
     LENGTH, STEP = 451, 135

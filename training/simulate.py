@@ -139,7 +139,7 @@ def render(dice: Dice, corpus: Corpus, voices: Voices, source: torch.Tensor) -> 
     mix = add_noise(dice, corpus, voices, mix, probability=0.85, low=0.0, high=32.0)
     mix = add_music(dice, mix, probability=0.2)
     mix = add_events(dice, corpus, mix, probability=0.5)
-    mix = add_gusts(dice, mix, probability=0.4)
+    mix = add_gusts(dice, corpus, voices, mix, probability=0.5)
     mix = equalise(dice, mix, probability=0.7)
     return damage(dice, mix)
 

@@ -109,7 +109,7 @@ def windows(
     tracks = torch.where(wet, convolve(tracks, response), tracks)
     mix = add_noise(dice, corpus, pool, tracks.sum(1), probability=0.7, low=3.0, high=30.0, share=SHARE)
     mix = add_music(dice, mix, probability=0.1)
-    mix = add_gusts(dice, mix, probability=0.15)
+    mix = add_gusts(dice, corpus, pool, mix, probability=0.15)
     mix = equalise(dice, mix, probability=0.75, share=SHARE)
     mix = damage(dice, mix, share=SHARE)
     feats = fbank(mix)

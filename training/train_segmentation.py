@@ -68,14 +68,15 @@ def main(argv: list[str] | None = None) -> Path:
     parser.add_argument(
         "--adapt", action="store_true", help="keep the front end and all batch statistics (short runs)"
     )
+    parser.add_argument("--voices", type=int, default=10**6, help="of so many voices only (short runs)")
     args = parser.parse_args(argv)
     if args.smoke:
         args.steps, args.batch, args.device = min(args.steps, 2), 4, "cpu"
     fast_kernels()
     torch.manual_seed(args.seed)
     corpus = Corpus.load(args.cache, args.device)
-    corpus = with_flat(corpus, torch.cat([voices(corpus).order, voices(corpus, dev=True).order]))
-    pool, dev = voices(corpus), voices(corpus, dev=True)
+    pool, dev = voices(corpus).some(args.voices), voices(corpus, dev=True)
+    corpus = with_flat(corpus, torch.cat([pool.order, dev.order]))
     net = SegmentationNet().to(args.device)
     training = Training(net, args, decay=0.01)
     if args.adapt:
