@@ -21,11 +21,46 @@ from witness import __version__, output
 from witness.errors import UsageError, WitnessError
 
 if TYPE_CHECKING:
+    from witness.graphs import Graph
     from witness.models import ModelStatus
     from witness.schema import Progress, Transcript
 
 INTERRUPTED = 130
 MOST = 10_000  # speakers, threads: beyond it is a slip of the finger
+
+
+_GPU = click.option(
+    "--gpu", type=click.IntRange(0), metavar="INDEX", help="Which card, as HIP counts. [default: the best]"
+)
+_PRECISION = click.option(
+    "--precision",
+    type=click.Choice(["fp32", "fp16"]),
+    default="fp32",
+    show_default=True,
+    help="On the GPU; fp16 changes the result a little.",
+)
+_LIMIT = click.option(
+    "--limit",
+    type=click.FloatRange(1),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop compiling after that.",
+)
+_MODELS = click.option(
+    "--models",
+    default="auto",
+    show_default=True,
+    metavar="auto|standard|builtin|DIR",
+    help="The models that tell speakers apart.",
+)
+_MODEL = click.option(
+    "--model", type=click.Path(path_type=Path), help="Another ONNX file with one input, instead of --models."
+)
+_SHAPE = click.option(
+    "--shape", "shapes", multiple=True, metavar="NAME=DIMS", help="Shape of an input: feats=1x998x80."
+)
+_OFFLINE = click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
 
 
 class _DefaultRun(click.Group):
@@ -79,13 +114,7 @@ def cli(ctx: click.Context) -> None:
 )
 @click.option("--min-speakers", type=click.IntRange(1, MOST), help="At least so many.")
 @click.option("--max-speakers", type=click.IntRange(1, MOST), help="At most so many.")
-@click.option(
-    "--models",
-    default="auto",
-    show_default=True,
-    metavar="auto|standard|builtin|DIR",
-    help="The models that tell speakers apart.",
-)
+@_MODELS
 @click.option(
     "--whisper",
     default="auto",
@@ -108,10 +137,11 @@ def cli(ctx: click.Context) -> None:
     show_default=True,
     help="What runs the voice model; migraphx is strict.",
 )
-@click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="Which card.")
+@_GPU
+@_PRECISION
 @click.option("--threads", type=click.IntRange(1, MOST), help="Cores for the diarizer. [default: all]")
 @click.option("--serial", is_flag=True, help="Recognise words after the speakers, not beside them.")
-@click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
+@_OFFLINE
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr; errors only.")
 def run(recording: str, formats: tuple[str, ...], to: str | None, quiet: bool, **settings: Any) -> None:
     """Transcribe RECORDING (any audio or video file; - for stdin) and say who spoke."""
@@ -128,12 +158,6 @@ def run(recording: str, formats: tuple[str, ...], to: str | None, quiet: bool, *
         output.write(writers.encode(writers.FORMATS[name](transcript)), path)
     failure = transcript.failure
     code = 0 if failure is None else _complain(f"no words: {failure}", failure.exit_code)
-    if settings["device"] == "migraphx":
-        # Everything is written, and the GPU's libraries may abort while they are torn down
-        # (AMDMIGraphX#4792, onnxruntime#28087).
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
     if code:
         raise SystemExit(code)
 
@@ -152,6 +176,7 @@ def _transcribe(
         min_speakers=settings["min_speakers"],
         max_speakers=settings["max_speakers"],
         channels=settings["channels"],
+        precision=settings["precision"],
         offline=settings["offline"],
     )
     runtime = Runtime(
@@ -259,6 +284,120 @@ def _print_models(found: Sequence[ModelStatus], as_json: bool) -> None:
         size = f"{row['size'] / 1e6:,.1f} MB"
         head = f"{row['name']:22} {row['role']:13}{size:>11}  {row['licence']:10} {row['state']:8}"
         click.echo(f"{head} {row['sha256']}  {row['path'] or '-'}")
+
+
+@cli.group("gpu", invoke_without_command=True)
+@click.pass_context
+def gpu_group(ctx: click.Context) -> None:
+    """The graphs that MIGraphX compiled for an AMD GPU: which there are, make them, move them."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@gpu_group.command("status")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+def gpu_status(as_json: bool) -> None:
+    """The AMD cards, and every compiled graph: for what it is, what it saves, whether it is used here."""
+    from witness import gpu, warmup
+
+    cards, kept = gpu.cards(), warmup.kept()
+    if as_json:
+        document = {"cards": [asdict(card) for card in cards], "graphs": [asdict(graph) for graph in kept]}
+        click.echo(json.dumps(document, indent=1, default=str))
+        return
+    for card in cards:
+        memory = f"{card.memory_total / 2**30:.1f} GiB"
+        click.echo(f"GPU {card.index}  {card.name}  {card.gfx}  {memory}  {card.supported} for MIGraphX")
+    if not cards:
+        click.echo("no AMD GPU is visible")
+    for graph in kept:
+        click.echo(f"{graph.name}  {graph.state}")
+        if graph.graph is not None:
+            click.echo(f"    {_measured(graph.graph)}")
+    if not kept:
+        click.echo("no compiled graphs; `witness gpu warm` makes them")
+
+
+@gpu_group.command("warm")
+@_MODELS
+@_MODEL
+@_SHAPE
+@_GPU
+@_PRECISION
+@click.option("--exhaustive", is_flag=True, help="Have MIGraphX try all kernels, which takes long.")
+@_LIMIT
+@_OFFLINE
+def gpu_warm(limit: float, exhaustive: bool, **settings: Any) -> None:
+    """Compile the voice model for a card, check it against the CPU, measure both, and keep it."""
+    from witness import warmup
+
+    wanted = warmup.Wanted(**settings, tuning="exhaustive" if exhaustive else "default")
+    with _progress(quiet=False) as (progress, note):
+        graph = warmup.warm(wanted, limit, progress=progress, note=note)
+    click.echo(f"{graph.folder.name}  ready\n    {_measured(graph)}")
+
+
+@gpu_group.command("clear")
+def gpu_clear() -> None:
+    """Remove all compiled graphs."""
+    from witness import graphs
+
+    click.echo(f"{graphs.clear() / 1e6:,.1f} MB freed")
+
+
+@gpu_group.command("export")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("graph", required=False)
+def gpu_export(file: Path, graph: str | None) -> None:
+    """Write one compiled graph to FILE (zip). GRAPH: the beginning of its name, if there are several."""
+    from witness import warmup
+
+    found = warmup.export(file, graph)
+    click.echo(f"{file}\n    {_measured(found)}")
+
+
+@gpu_group.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@_MODELS
+@_MODEL
+@_GPU
+@_OFFLINE
+def gpu_import(file: Path, **settings: Any) -> None:
+    """Take a compiled graph from FILE, if it is for this very machine and passes the check on it."""
+    from witness import warmup
+
+    with _progress(quiet=False) as (progress, note):
+        graph = warmup.import_(file, warmup.Wanted(**settings), progress=progress, note=note)
+    click.echo(f"{graph.folder.name}  ready\n    {_measured(graph)}")
+
+
+def _measured(graph: Graph) -> str:
+    """What a compiled graph is for, and what was measured with it, in one line."""
+    key, measured = graph.key, graph.measured
+    how = "imported" if measured.compile_s is None else f"compiled in {measured.compile_s:.1f} s"
+    shape = "x".join(map(str, key.shape))
+    return (
+        f"{graph.name}, {shape}, {key.precision}, {key.gfx}, MIGraphX {graph.version}, "
+        f"{graph.size / 1e6:.1f} MB, {how}, loads in {measured.load_s:.1f} s, GPU {measured.gpu_ms:.1f} ms, "
+        f"CPU {measured.cpu_ms:.1f} ms ({measured.cpu_cores} cores), cosine {measured.cosine:.6f}"
+    )
+
+
+@cli.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@_SHAPE
+@_GPU
+@_LIMIT
+def probe(model: Path, shapes: tuple[str, ...], gpu: int | None, limit: float) -> None:
+    """Try an ONNX MODEL on MIGraphX: which nodes it takes, times, numbers against the CPU's.
+
+    Prints a row for docs/verified-models.md.
+    """
+    from witness import warmup
+
+    with _progress(quiet=False) as (progress, note):
+        found = warmup.probe(model, warmup.parse_shapes(shapes), gpu, limit, progress=progress, note=note)
+    click.echo(found.markdown(), nl=False)
 
 
 @contextmanager

@@ -10,13 +10,13 @@ unbroken pass, and every mask of every window is pooled from these frames.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from witness import surgery
-from witness.errors import DeviceError, ModelError
+from witness.errors import ModelError
 from witness.fbank import HOP, N_MELS, fbank, frame_count
 from witness.schema import (
     FRAMES,
@@ -30,14 +30,23 @@ from witness.schema import (
     Segmentation,
     no_progress,
 )
-from witness.sessions import Model, StrictMIGraphX, ordered_map
+from witness.sessions import Model, ordered_map
 
 STRIDE = 8  # fbank frames per trunk frame: three stages of stride 2
 TRUNK_STEP = STRIDE * HOP / SAMPLE_RATE  # seconds: 0.08
 WINDOW_FRAMES = 125  # trunk frames in a window of 10 s
 CONTEXT = 15  # trunk frames, 1.2 s; ResNet34 sees 112 fbank frames (14 trunk frames) to either side
-BLOCK = 330  # trunk frames: 26.4 s, of which 24 s are new, so 1.1 s of trunk per second of audio
+BLOCK = 330
+"""Trunk frames of a call: 26.4 s, of which 24 s are new.
+
+One size for all, because a GPU compiles a graph for each. The context costs 30 frames of every block: 1.1 s
+of trunk for a second of audio at 330, 1.2 at 180. A larger block leaves more to the CPU, which runs the end of
+a recording with its true length (13 s on average), and needs more memory: ResNet34 holds several tensors of
+32 x 80 x 2640 numbers, 27 MB each. Ten minutes are 7500 trunk frames: 315 in the first block and 300 in each
+after it make 24 full ones and a rest.
+"""
 MEAN_FRAMES = 998  # fbank frames in 10 s: the features' mean is taken over so many around each frame
+BLOCK_SHAPE = (1, BLOCK * STRIDE, N_MELS)  # of the features of a full block
 MIN_ACTIVE = 10  # segmentation frames, 0.17 s; a voice vector of less is noise (speakrs' constant)
 MIN_CLEAN = 20  # segmentation frames, 0.34 s; with fewer outside overlap, overlap is better than nothing
 
@@ -50,11 +59,13 @@ class Trunk(Protocol):
 
 @dataclass(frozen=True)
 class VoiceModel:
-    """A voice model in two halves. `trunk` runs any length; `block_trunk` only the length of a full block."""
+    """A voice model in two halves. `trunk` runs any length; `block_trunk` only BLOCK_SHAPE."""
 
     trunk: Trunk
     head: Callable[[Float32], Float32]
     block_trunk: Trunk
+    trunk_part: bytes = b""
+    """The trunk as ONNX, to run it elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +78,8 @@ class Block:
     last: int
 
 
-def load(model: ModelFile, *, gpu: int | None = None) -> VoiceModel:
-    """Open a voice model, cut at its pooling, and hold it to its contract.
-
-    With `gpu`, the blocks run on that AMD GPU, strictly. Raises ModelError, or DeviceError if the GPU
-    cannot run it or gives other vectors than the CPU.
-    """
+def load(model: ModelFile) -> VoiceModel:
+    """Open a voice model on the CPU, cut at its pooling, and hold it to its contract. Raises ModelError."""
     trunk_part, head_part = surgery.open_cut(model)
     trunk = Model(trunk_part, f"trunk of {model.path}")
     if len(trunk.input_shape) != 3 or trunk.input_shape[2] not in (None, N_MELS):
@@ -83,30 +90,7 @@ def load(model: ModelFile, *, gpu: int | None = None) -> VoiceModel:
             f"{model.path}: gives {frames} frames for {STRIDE * CONTEXT} features, not one for each "
             f"{STRIDE}; use a voice model of that stride"
         )
-    voice = VoiceModel(trunk, Model(head_part, f"head of {model.path}"), trunk)
-    if gpu is None:
-        return voice
-    shape = (1, BLOCK * STRIDE, N_MELS)
-    on_gpu = replace(voice, block_trunk=StrictMIGraphX(trunk_part, model.path, shape, gpu=gpu))
-    _compare(voice, on_gpu, shape)
-    return on_gpu
-
-
-def _compare(cpu: VoiceModel, gpu: VoiceModel, shape: tuple[int, ...]) -> None:
-    """The canary: one vector from both devices. A wrong program, FP16 or a broken driver shows here."""
-    feats = np.random.default_rng(0).normal(0.0, 3.0, shape).astype(np.float32)
-    frames = [voice.block_trunk(feats) for voice in (cpu, gpu)]
-    if frames[0].shape != frames[1].shape:
-        raise DeviceError(
-            f"the GPU ran a program of another shape ({list(frames[1].shape)}, not {list(frames[0].shape)}); "
-            "cure: --device cpu"
-        )
-    weights = np.ones((1, shape[1] // STRIDE))
-    one, other = (cpu.head(surgery.pool(surgery.rows(part), weights)) for part in frames)
-    if not (found := surgery.cosine(one, other)) >= surgery.LEAST_COSINE:  # also for NaN
-        raise DeviceError(
-            f"the GPU gives other voice vectors than the CPU (cosine {found:.6f}); cure: --device cpu"
-        )
+    return VoiceModel(trunk, Model(head_part, f"head of {model.path}"), trunk, trunk_part)
 
 
 def embed(
@@ -180,6 +164,13 @@ def plan(total: int) -> list[Block]:
         blocks.append(Block(start, stop, first, last))
         first = last
     return blocks
+
+
+def full_blocks(samples: int) -> int:
+    """How many blocks of a recording of so many samples are full, at most: silent ones are not run."""
+    total = frame_count(samples)
+    blocks = plan(-(-total // STRIDE))
+    return sum(block.stop - block.start == BLOCK and block.stop * STRIDE <= total for block in blocks)
 
 
 def _run(

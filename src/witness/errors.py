@@ -34,6 +34,10 @@ class DeviceError(WitnessError):
     exit_code = 6
 
 
+class GraphError(DeviceError):
+    """A compiled graph is damaged, or for another machine, model or shape."""
+
+
 class OutputError(WitnessError):
     """A result cannot be written."""
 

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from witness import audio, clustering, embedding, merging, models, reconstruction, segmentation, transcription
+from witness import (
+    audio,
+    clustering,
+    embedding,
+    merging,
+    migraphx,
+    models,
+    reconstruction,
+    segmentation,
+    transcription,
+)
 from witness.errors import ModelError, UsageError, WitnessError
 from witness.schema import (
+    Float32,
     ModelFile,
     Note,
     Progress,
@@ -45,6 +56,8 @@ class Options:
     min_speakers: int | None = None
     max_speakers: int | None = None
     channels: Literal["mix", "split"] = "mix"
+    precision: Literal["fp32", "fp16"] = "fp32"
+    """Of the voice model on a GPU; the CPU's is always fp32."""
     offline: bool = False
     """Open no socket: use the model files that are here."""
 
@@ -109,6 +122,8 @@ class _Run:
     note: Note
     timing: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    device: str = "cpu"
+    """What ran the voice model."""
 
     def transcribe(self, path: str) -> Transcript:
         begun = time.perf_counter()
@@ -149,7 +164,7 @@ class _Run:
             audio=recording.source,
             models={"segmentation": chosen.segmentation, "embedding": chosen.embedding, "whisper": whisper},
             device={
-                "embedding": "migraphx" if self._on_gpu else "cpu",
+                "embedding": self.device,
                 "whisper": recognitions[0].device if recognitions else None,
             },
             timing=self._times(time.perf_counter() - begun, recognitions),
@@ -165,11 +180,6 @@ class _Run:
     def _times(self, wall: float, recognitions: list[Recognition]) -> dict[str, float | str | None]:
         mode = None if not recognitions else "serial" if self.runtime.serial else "parallel"
         return {**{stage: self.timing.get(stage) for stage in STAGES}, "wall": wall, "mode": mode}
-
-    @property
-    def _on_gpu(self) -> bool:
-        # "auto" is the CPU until compiled graphs are kept: compiling one takes most of a minute each time.
-        return self.runtime.device == "migraphx"
 
     def warn(self, line: str) -> None:
         self.warnings.append(line)
@@ -205,7 +215,37 @@ class _Run:
         self, recording: audio.Audio, chosen: models.DiarizationModels, bounds: clustering.SpeakerBounds
     ) -> list[_Track]:
         segmenter = segmentation.load(chosen.segmentation)
-        voice = embedding.load(chosen.embedding, gpu=self.runtime.gpu if self._on_gpu else None)
+        with self._voice(chosen.embedding, recording) as voice:
+            return self._tracks(recording, chosen, bounds, segmenter, voice)
+
+    @contextmanager
+    def _voice(self, model: ModelFile, recording: audio.Audio) -> Iterator[embedding.VoiceModel]:
+        """The voice model, its full blocks on the GPU if that is wanted and pays."""
+        voice = embedding.load(model)
+        with migraphx.accelerate(
+            voice.trunk_part,
+            f"trunk of {model.name}",
+            embedding.BLOCK_SHAPE,
+            voice.trunk,
+            self.runtime,
+            calls=sum(embedding.full_blocks(len(samples)) for samples in recording.samples),
+            precision=self.options.precision,
+            progress=self.progress,
+            note=self.note,
+            warn=self.warn,
+        ) as gpu:
+            yield voice if gpu is None else replace(voice, block_trunk=gpu)
+        if gpu is not None:
+            self.device = gpu.device
+
+    def _tracks(
+        self,
+        recording: audio.Audio,
+        chosen: models.DiarizationModels,
+        bounds: clustering.SpeakerBounds,
+        segmenter: Callable[[Float32], Float32],
+        voice: embedding.VoiceModel,
+    ) -> list[_Track]:
         threads = self.runtime.worker_count
         tracks = []
         for number, samples in enumerate(recording.samples, start=1):

@@ -8,16 +8,19 @@ one by one), and it makes the result independent of the number of threads: no su
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import onnxruntime as ort
 
-from witness.errors import DeviceError, ModelError
+from witness.errors import DeviceError, ModelError, WitnessError
 from witness.schema import Float32
 
 MIGRAPHX = "MIGraphXExecutionProvider"
@@ -45,7 +48,8 @@ class Runtime:
     """What changes the speed of a run and nothing else; the counterpart of `pipeline.Options`."""
 
     device: Literal["auto", "cpu", "migraphx"] = "auto"
-    gpu: int = 0
+    gpu: int | None = None
+    """HIP's ordinal of the card; None: the best one."""
     threads: int = 0
     """Cores for the diarizer; 0 means all that this process may use."""
     serial: bool = False
@@ -78,7 +82,7 @@ class Model:
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         if len(inputs) != 1:
             raise ModelError(f"{self.name}: has {len(inputs)} inputs instead of one; is it the right file?")
-        self._input, self._output = inputs[0].name, outputs[0].name
+        self.input_name, self._output = inputs[0].name, outputs[0].name
         self.input_shape: tuple[int | None, ...] = tuple(
             size if isinstance(size, int) else None for size in inputs[0].shape
         )
@@ -86,7 +90,9 @@ class Model:
     def __call__(self, array: Float32) -> Float32:
         """The first output for `array`. Raises ModelError if the model refuses its shape."""
         try:
-            result = self._session.run([self._output], {self._input: np.ascontiguousarray(array, np.float32)})
+            result = self._session.run(
+                [self._output], {self.input_name: np.ascontiguousarray(array, np.float32)}
+            )
         except Exception as error:
             raise ModelError(f"{self.name}: failed on input {array.shape} ({_line(error)})") from error
         return np.asarray(result[0], dtype=np.float32)
@@ -97,34 +103,146 @@ class StrictMIGraphX(Model):
 
     The provider's own cache of compiled graphs loads wrong programs without an error as soon as a
     dimension is free, and `get_providers()` names the provider even if every node runs on the CPU; so
-    the shape is pinned and checked, no cache folder is given, and the assignment of nodes is read back.
+    the shape is pinned and checked, and the assignment of nodes is read back. The provider's libraries may
+    abort when they are torn down and print on stdout: for `migraphx_child` only.
     """
 
-    def __init__(self, source: bytes, name: str, shape: tuple[int, ...], *, gpu: int = 0) -> None:
-        # These variables beat the options given in code: another cache folder, another precision.
-        for variable in [key for key in os.environ if key.startswith("ORT_MIGRAPHX_")]:
-            del os.environ[variable]
+    def __init__(self, source: bytes, name: str, shape: tuple[int, ...], provider: ProviderOptions) -> None:
         self.name = name
-        if MIGRAPHX not in ort.get_available_providers():
-            raise DeviceError("this onnxruntime has no MIGraphX; cure: pip install onnxruntime-migraphx")
-        options = _one_thread()
-        for dimension, size in zip(Model(source, name)._session.get_inputs()[0].shape, shape, strict=True):
-            if isinstance(dimension, str):
-                options.add_free_dimension_override_by_name(dimension, size)
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+        free = Model(source, name)._session.get_inputs()[0].shape
+        options = _strict(pins(free, shape))
         try:
-            self._open(source, options, [(MIGRAPHX, {"device_id": str(gpu)})])
+            self._open(source, options, [(MIGRAPHX, provider)])
         except ModelError as error:
-            raise DeviceError(
-                f"MIGraphX cannot run on GPU {gpu}: {error}; check the card, ROCm 7 and MIGraphX, "
-                "or use --device cpu"
-            ) from error
+            raise DeviceError(str(error)) from error
         if self.input_shape != shape:
-            raise DeviceError(f"{name}: MIGraphX pinned {self.input_shape}, not {shape}; cure: --device cpu")
-        assigned = {part.ep_name for part in self._session.get_provider_graph_assignment_info()}
-        if assigned != {MIGRAPHX}:
-            raise DeviceError(f"{name}: ran on {sorted(assigned)}, not MIGraphX alone; cure: --device cpu")
+            raise DeviceError(f"{name}: MIGraphX pinned {list(self.input_shape)}, not {list(shape)}")
+        if (assigned := {provider for provider, _ in _assignment(self._session)}) != {MIGRAPHX}:
+            raise DeviceError(f"{name}: ran on {sorted(assigned)}, not MIGraphX alone")
+
+
+ProviderOptions = dict[str, str]
+"""What the MIGraphX provider is told, in its own words."""
+
+
+def provider_options(folder: str, *, gpu: int, fp16: bool, exhaustive: bool) -> ProviderOptions:
+    """`folder` must belong to one model, shape, precision, GPU and library version alone."""
+    return {
+        "device_id": str(gpu),
+        "migraphx_model_cache_dir": folder,
+        "migraphx_fp16_enable": str(int(fp16)),
+        "migraphx_exhaustive_tune": str(int(exhaustive)),
+    }
+
+
+def provider_library() -> Path | None:
+    """The file of the MIGraphX provider; None if this onnxruntime has none."""
+    file = Path(ort.__file__).parent / "capi" / "libonnxruntime_providers_migraphx.so"
+    return file if MIGRAPHX in ort.get_available_providers() and file.exists() else None
+
+
+def runtime_version() -> str:
+    return f"onnxruntime {ort.__version__}"
+
+
+def pins(free: Sequence[int | str | None], shape: Sequence[int]) -> dict[str, int]:
+    """The size of each dimension of `free` that has a name. Raises DeviceError if the two do not fit."""
+    if len(free) != len(shape) or any(
+        size != wanted and not isinstance(size, str) for size, wanted in zip(free, shape, strict=True)
+    ):
+        raise DeviceError(f"its input {list(free)} cannot be pinned to {list(shape)}")
+    return {size: wanted for size, wanted in zip(free, shape, strict=True) if isinstance(size, str)}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a provider made of a model that may have any inputs and outputs."""
+
+    inputs: dict[str, tuple[int, ...]]
+    nodes: dict[str, dict[str, int]]
+    """By provider, how many nodes of each operator."""
+    open_s: float
+    run_ms: float
+    """Median of five."""
+    outputs: list[Float32]
+    """For noise of a fixed seed."""
+
+
+def try_model(
+    source: bytes, name: str, shapes: dict[str, tuple[int, ...]], provider: ProviderOptions | None
+) -> Trial:
+    """Run `source` with its inputs pinned to `shapes`, on MIGraphX and, what it leaves, the CPU; or CPU alone.
+
+    An input that has fixed sizes need not be in `shapes`. Raises ModelError or DeviceError.
+    """
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    try:
+        free = {node.name: node.shape for node in _plain(source).get_inputs()}
+        for unknown in shapes.keys() - free.keys():
+            raise DeviceError(f"{name}: has no input {unknown!r}; its inputs are {', '.join(free)}")
+        pinned: dict[str, int] = {}
+        for key, dimensions in free.items():
+            pinned |= pins(
+                dimensions, shapes.get(key, [size for size in dimensions if isinstance(size, int)])
+            )
+        for dimension, size in pinned.items():
+            options.add_free_dimension_override_by_name(dimension, size)
+        providers: list[Any] = [CPU] if provider is None else [(MIGRAPHX, provider), CPU]
+        begun = time.perf_counter()
+        session = ort.InferenceSession(source, options, providers=providers, enable_fallback=False)
+        open_s = time.perf_counter() - begun
+        feeds = {node.name: _noise(node.type, node.shape) for node in session.get_inputs()}
+        outputs = session.run(None, feeds)
+        times = []
+        for _ in range(5):
+            begun = time.perf_counter()
+            session.run(None, feeds)
+            times.append(1e3 * (time.perf_counter() - begun))
+    except WitnessError:
+        raise
+    except Exception as error:
+        raise (ModelError if provider is None else DeviceError)(f"{name}: {_line(error)}") from error
+    nodes: dict[str, dict[str, int]] = {}
+    for provider_name, operator in _assignment(session):
+        counts = nodes.setdefault(provider_name, {})
+        counts[operator] = counts.get(operator, 0) + 1
+    numbers = [np.asarray(output, np.float32) for output in outputs if isinstance(output, np.ndarray)]
+    return Trial(
+        {key: value.shape for key, value in feeds.items()}, nodes, open_s, float(np.median(times)), numbers
+    )
+
+
+def _plain(source: bytes) -> ort.InferenceSession:
+    return ort.InferenceSession(source, _one_thread(), providers=[CPU], enable_fallback=False)
+
+
+def _noise(kind: str, shape: Sequence[int]) -> npt.NDArray[Any]:
+    """An input of onnxruntime's type `kind`: noise for floats, ones for everything else."""
+    types = {"float16": np.float16, "float": np.float32, "double": np.float64}
+    name = kind.removeprefix("tensor(").removesuffix(")")
+    if name in types:
+        return np.random.RandomState(0).normal(0.0, 1.0, shape).astype(types[name])
+    return np.ones(shape, np.dtype(name))
+
+
+def _strict(pinned: dict[str, int]) -> ort.SessionOptions:
+    options = _one_thread()
+    for dimension, size in pinned.items():
+        options.add_free_dimension_override_by_name(dimension, size)
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    return options
+
+
+def _assignment(session: ort.InferenceSession) -> list[tuple[str, str]]:
+    """(provider, operator) of every node."""
+    return [
+        (part.ep_name, node.op_type)
+        for part in session.get_provider_graph_assignment_info()
+        for node in part.get_nodes()
+    ]
 
 
 def ordered_map(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
