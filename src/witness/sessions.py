@@ -171,7 +171,7 @@ class Trial:
 def try_model(
     source: bytes, name: str, shapes: dict[str, tuple[int, ...]], provider: ProviderOptions | None
 ) -> Trial:
-    """Run `source` with its inputs pinned to `shapes`, on MIGraphX and, what it leaves, the CPU; or CPU alone.
+    """Run `source`, its inputs pinned to `shapes`, on MIGraphX and the CPU what that leaves; or CPU alone.
 
     An input that has fixed sizes need not be in `shapes`. Raises ModelError or DeviceError.
     """

@@ -42,9 +42,11 @@ def warm(wanted: Wanted, limit: float, *, progress: Progress = no_progress, note
     try:
         return migraphx.warm(job, cpu, limit=limit, progress=progress)
     except DeviceError as error:
-        raise DeviceError(
-            f"MIGraphX cannot run {job.name} on {job.machine.title}: {error}; {CURE}"
-        ) from error
+        raise _refused(job.name, job.machine, error) from error
+
+
+def _refused(name: str, where: Machine, error: DeviceError) -> DeviceError:
+    return DeviceError(f"MIGraphX cannot run {name} on {where.title}: {error}; {CURE}")
 
 
 def _job(
@@ -58,7 +60,8 @@ def _job(
             wanted.models, offline=wanted.offline, progress=progress, note=note
         ).embedding
         voice = embedding.load(file)
-        source, name, shape = voice.trunk_part, f"trunk of {file.name}", embedding.BLOCK_SHAPE
+        source, name = voice.trunk_part, f"trunk of {file.name}"
+        shape: tuple[int, ...] = embedding.BLOCK_SHAPE
         cpu: Callable[[Float32], Float32] = voice.trunk
     else:
         source, name = _read(wanted.model), wanted.model.name
@@ -110,12 +113,12 @@ class Kept:
 
 def kept() -> list[Kept]:
     """Everything in the compiled-graph cache, held against this machine's cards and libraries."""
-    machines, missing = [], "no AMD GPU is visible"
-    for card in gpu.cards():
-        try:
-            machines.append(machine(card))
-        except DeviceError as error:
-            missing = str(error)
+    machines: list[Machine] = []
+    missing = "no AMD GPU is visible"
+    try:
+        machines = [machine(card) for card in gpu.cards()]
+    except DeviceError as error:
+        missing = str(error)
     found = []
     for folder, graph in graphs.everything():
         if isinstance(graph, GraphError):
@@ -205,7 +208,8 @@ class Probe:
             "cosine": _number(self.cosine, "{:.6f}"),
             "difference": _number(self.difference, "{:.2e}"),
             "card": self.machine.title,
-            "versions": f"{self.machine.runtime.partition(',')[0]}, {self.machine.migraphx.rpartition(' ')[0]}",
+            "onnxruntime": self.machine.runtime.partition(",")[0].removeprefix("onnxruntime "),
+            "MIGraphX": self.machine.migraphx.rpartition(" ")[0],
         }
 
     def markdown(self) -> str:
@@ -271,8 +275,6 @@ def _try(
     try:
         return worker.ask(request, source, limit=limit, progress=progress)
     except DeviceError as error:
-        raise DeviceError(
-            f"MIGraphX cannot run {request['name']} on {where.title}: {error}; {CURE}"
-        ) from error
+        raise _refused(request["name"], where, error) from error
     finally:
         worker.kill()
