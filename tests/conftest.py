@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +52,42 @@ def evaluation() -> Path:
 def own_cache(tmp_path_factory, monkeypatch):
     """One cache of cut models for the whole run, apart from the user's."""
     monkeypatch.setenv("WITNESS_CACHE", str(tmp_path_factory.getbasetemp() / "witness-cache"))
+
+
+@pytest.fixture(scope="session")
+def doubles(tmp_path_factory) -> Path:
+    """A folder with doubles of ROCm's libraries, with which the real MIGraphX provider runs; see fakegpu."""
+    from witness.sessions import provider_library
+
+    if provider_library() is None:
+        pytest.skip("this onnxruntime has no MIGraphX provider (Linux on x86-64 has)")
+    if not shutil.which("gcc") or not shutil.which("g++"):
+        pytest.skip("the doubles of ROCm's libraries need gcc and g++")
+    source, folder = DATA.parent / "fakegpu", tmp_path_factory.mktemp("rocm")
+    shared = ["-O1", "-shared", "-fPIC"]
+    hip = ["-Wl,-soname,libamdhip64.so.7", f"-Wl,--version-script={source / 'hip.map'}"]
+    graph = ["-std=c++17", "-Wl,-soname,libmigraphx_c.so.3"]
+    for command in (
+        ["gcc", *shared, *hip, "-o", folder / "libamdhip64.so.7", source / "fakehip.c"],
+        ["g++", *shared, *graph, "-o", folder / "libmigraphx_c.so.3", source / "fakemgx.cpp"],
+    ):
+        subprocess.run(command, check=True)
+    return folder
+
+
+def fake_card(monkeypatch, doubles: Path, **facts) -> None:
+    """Make this process and its children believe in a Radeon RX 9070, or in a card with other `facts`."""
+    import onnxruntime
+
+    from witness import gpu
+
+    identity = {"index": 0, "name": "Radeon RX 9070", "gfx": "gfx1201", "integrated": False}
+    memory = {"memory_total": 16 << 30, "memory_used": 1 << 30}
+    card = gpu.Card(**{**identity, **memory, "supported": "listed", "node": Path("/nowhere"), **facts})
+    monkeypatch.setattr(gpu, "cards", lambda: (card,))
+    (library,) = (Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*")
+    monkeypatch.setenv("FAKE_ORT", str(library))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(doubles))
 
 
 def strict_der(pairs) -> float:

@@ -15,9 +15,21 @@ STAGES = {
 }
 # What stages are made of.
 TOOLS = {"download", "fbank", "models", "output", "rttm", "sessions", "surgery", "tokens", "whisper_child"}
-LAYERS = [{"__main__"}, {"cli"}, {"pipeline", "report"}, STAGES | {"scoring"}, TOOLS, {"schema"}, {"errors"}]
+# What runs a model on an AMD GPU: the policy and what it stands on.
+GPU = {"gpu", "rocm", "migraphx_child", "worker", "graphs", "migraphx"}
+AROUND = {"pipeline", "report", "warmup"}
+LAYERS = [{"__main__"}, {"cli"}, AROUND, STAGES | {"scoring"}, TOOLS | GPU, {"schema"}, {"errors"}]
 # Within the tools, who may use whom.
-TOOL_ARROWS = {"models": {"download"}, "surgery": {"fbank", "output", "sessions"}, "whisper_child": set()}
+TOOL_ARROWS = {
+    "models": {"download"},
+    "surgery": {"fbank", "output", "sessions"},
+    "whisper_child": set(),
+    "rocm": {"gpu", "sessions"},
+    "migraphx_child": {"sessions"},
+    "worker": {"rocm"},
+    "graphs": {"output", "surgery"},
+    "migraphx": {"gpu", "graphs", "rocm", "sessions", "worker"},
+}
 
 
 def imports(module: Path) -> set[str]:

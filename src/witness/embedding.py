@@ -41,9 +41,9 @@ BLOCK = 330
 
 One size for all, because a GPU compiles a graph for each. The context costs 30 frames of every block: 1.1 s
 of trunk for a second of audio at 330, 1.2 at 180. A larger block leaves more to the CPU, which runs the end
-of a recording with its true length (13 s on average), and needs more memory: ResNet34 holds several tensors of
-32 x 80 x 2640 numbers, 27 MB each. Ten minutes are 7500 trunk frames: 315 in the first block and 300 in each
-after it make 24 full ones and a rest.
+of a recording with its true length (13 s on average), and needs more memory: ResNet34 holds several tensors
+of 32 x 80 x 2640 numbers, 27 MB each. Ten minutes are 7500 trunk frames: 315 in the first block and 300 in
+each after it make 24 full ones and a rest.
 """
 MEAN_FRAMES = 998  # fbank frames in 10 s: the features' mean is taken over so many around each frame
 BLOCK_SHAPE = (1, BLOCK * STRIDE, N_MELS)  # of the features of a full block

@@ -296,14 +296,18 @@ def describe(folder: Path, file: str, key: Key, name: str, measured: Measured) -
     return Graph(folder, key, name, file, len(program), sha256, found.version, "", measured)
 
 
+def folders() -> list[Path]:
+    """Of all programs in the cache, sound or not."""
+    return sorted(path for path in root().glob("[0-9a-f]*") if path.is_dir())
+
+
 def everything() -> Iterator[tuple[Path, Graph | GraphError]]:
     """All folders of the cache, each with its program or what is wrong with it."""
-    for folder in sorted(root().glob("[0-9a-f]*")):
-        if folder.is_dir():
-            try:
-                yield folder, read(folder)
-            except GraphError as error:
-                yield folder, error
+    for folder in folders():
+        try:
+            yield folder, read(folder)
+        except GraphError as error:
+            yield folder, error
 
 
 def clear() -> int:

@@ -271,7 +271,10 @@ def accelerate(
         note(f"ignored, because they change what MIGraphX runs: {', '.join(ignored)}")
     chosen: Accelerated | None = None
     try:
-        job = Job(machine(choose_card(runtime.gpu)), source, name, shape, precision)
+        card = choose_card(runtime.gpu)
+        if not strict:
+            _check_card(card)
+        job = Job(machine(card), source, name, shape, precision)
         if strict:
             graph = _warm_now(job, cpu, progress, note)
             reason = f"{calls} blocks of it"
@@ -317,11 +320,16 @@ def _warm_now(job: Job, cpu: Callable[[Float32], Float32], progress: Progress, n
         raise DeviceError(f"MIGraphX cannot run on {job.machine.title}: {error}; {CURE}") from error
 
 
-def _worth_it(job: Job, runtime: Runtime, calls: int) -> tuple[Graph, str]:
-    """The graph that is kept for `job`, and what it saves. Raises DeviceError: why the CPU is the choice."""
-    card = job.machine.card
+def _check_card(card: gpu.Card) -> None:
+    """What can be said without reading any library. Raises DeviceError."""
     if card.supported != "listed":
         raise DeviceError(f"{card.gfx} is not on AMD's list for MIGraphX; --device migraphx tries it")
+    if not any(graphs.folders()):
+        raise DeviceError(f"there is no compiled graph for {card.name} yet; {WARM}")
+
+
+def _worth_it(job: Job, runtime: Runtime, calls: int) -> tuple[Graph, str]:
+    """The graph that is kept for `job`, and what it saves. Raises DeviceError: why the CPU is the choice."""
     try:
         graph = graphs.find(job.key)
     except GraphError as error:
@@ -329,12 +337,13 @@ def _worth_it(job: Job, runtime: Runtime, calls: int) -> tuple[Graph, str]:
             f"the compiled graph for {job.machine.title} is no good: {error}; {WARM} anew"
         ) from error
     if graph is None:
-        raise DeviceError(f"there is no compiled graph for {job.machine.title} yet; {WARM}")
+        raise DeviceError(f"none of the compiled graphs is for this model on {job.machine.title}; {WARM}")
     measured = graph.measured
     # All cores were at work when it was measured; with fewer, the CPU is so much slower.
     cpu_ms = measured.cpu_ms * measured.cpu_cores / min(runtime.worker_count, measured.cpu_cores)
     saved = calls * (cpu_ms - measured.gpu_ms) / 1e3
-    sums = f"{calls} blocks at {measured.gpu_ms:.0f} ms, on the CPU {cpu_ms:.0f} ms, {measured.load_s:.1f} s to load"
+    times = f"{measured.gpu_ms:.0f} ms, on the CPU {cpu_ms:.0f} ms, {measured.load_s:.1f} s to load"
+    sums = f"{calls} blocks at {times}"
     if saved <= measured.load_s:
         raise DeviceError(f"that is quicker here ({sums})")
     return graph, sums

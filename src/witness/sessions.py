@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
-from witness.errors import DeviceError, ModelError, WitnessError
+from witness.errors import DeviceError, ModelError, UsageError, WitnessError
 from witness.schema import Float32
 
 MIGRAPHX = "MIGraphXExecutionProvider"
@@ -173,21 +173,14 @@ def try_model(
 ) -> Trial:
     """Run `source`, its inputs pinned to `shapes`, on MIGraphX and the CPU what that leaves; or CPU alone.
 
-    An input that has fixed sizes need not be in `shapes`. Raises ModelError or DeviceError.
+    Inputs of fixed sizes need no shape. Raises ModelError, DeviceError, or UsageError if shapes are missing.
     """
     options = ort.SessionOptions()
     options.log_severity_level = 4
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     try:
-        free = {node.name: node.shape for node in _plain(source).get_inputs()}
-        for unknown in shapes.keys() - free.keys():
-            raise DeviceError(f"{name}: has no input {unknown!r}; its inputs are {', '.join(free)}")
-        pinned: dict[str, int] = {}
-        for key, dimensions in free.items():
-            pinned |= pins(
-                dimensions, shapes.get(key, [size for size in dimensions if isinstance(size, int)])
-            )
-        for dimension, size in pinned.items():
+        whole = ort.InferenceSession(source, _one_thread(), providers=[CPU], enable_fallback=False)
+        for dimension, size in _pin_all(name, whole, shapes).items():
             options.add_free_dimension_override_by_name(dimension, size)
         providers: list[Any] = [CPU] if provider is None else [(MIGRAPHX, provider), CPU]
         begun = time.perf_counter()
@@ -205,17 +198,32 @@ def try_model(
     except Exception as error:
         raise (ModelError if provider is None else DeviceError)(f"{name}: {_line(error)}") from error
     nodes: dict[str, dict[str, int]] = {}
-    for provider_name, operator in _assignment(session):
-        counts = nodes.setdefault(provider_name, {})
+    for where, operator in _assignment(session):
+        counts = nodes.setdefault(where, {})
         counts[operator] = counts.get(operator, 0) + 1
+    sizes = {key: value.shape for key, value in feeds.items()}
     numbers = [np.asarray(output, np.float32) for output in outputs if isinstance(output, np.ndarray)]
-    return Trial(
-        {key: value.shape for key, value in feeds.items()}, nodes, open_s, float(np.median(times)), numbers
-    )
+    return Trial(sizes, nodes, open_s, float(np.median(times)), numbers)
 
 
-def _plain(source: bytes) -> ort.InferenceSession:
-    return ort.InferenceSession(source, _one_thread(), providers=[CPU], enable_fallback=False)
+def _pin_all(name: str, session: ort.InferenceSession, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
+    free = {node.name: node.shape for node in session.get_inputs()}
+    examples = [
+        f"--shape {key}={'x'.join(str(size if isinstance(size, int) else 1) for size in sizes)}"
+        for key, sizes in free.items()
+        if not all(isinstance(size, int) for size in sizes)
+    ]
+    wanted = "; give " + " ".join(examples) + " or other sizes" if examples else "; it needs no --shape"
+    if unknown := shapes.keys() - free.keys():
+        raise UsageError(f"{name} has no input {', '.join(sorted(unknown))}{wanted}")
+    try:
+        found: dict[str, int] = {}
+        for key, sizes in free.items():
+            fixed = [size for size in sizes if isinstance(size, int)]
+            found |= pins(sizes, shapes.get(key, fixed))
+    except DeviceError as error:
+        raise UsageError(f"{name}: {error}{wanted}") from error
+    return found
 
 
 def _noise(kind: str, shape: Sequence[int]) -> npt.NDArray[Any]:

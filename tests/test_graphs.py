@@ -1,0 +1,315 @@
+"""The compiled-graph cache: what is not what the key says is refused, without loading it, and rebuilt.
+
+The programs come from the real provider on the doubles in `fakegpu`, which compute with a second onnxruntime.
+"""
+
+import dataclasses
+import hashlib
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import filelock
+import msgpack
+import numpy as np
+import pytest
+
+from conftest import fake_card
+from test_embedding import voice_model
+from witness import graphs, migraphx, surgery
+from witness.errors import DeviceError, GraphError, InputError
+from witness.rocm import choose_card, machine
+from witness.sessions import Model
+
+SHAPE = (1, 64, 80)
+
+
+def a_job(trunk: bytes, shape=SHAPE, **more) -> migraphx.Job:
+    return migraphx.Job(machine(choose_card(None)), trunk, "trunk", shape, **more)
+
+
+@pytest.fixture(scope="module")
+def trunk(tmp_path_factory) -> bytes:
+    return surgery.cut(voice_model(tmp_path_factory.mktemp("model") / "voice.onnx"))[0]
+
+
+@pytest.fixture(scope="module")
+def warmed(doubles, trunk, tmp_path_factory) -> Path:
+    """A cache with one program of SHAPE, and in fp16/ another."""
+    folder = tmp_path_factory.mktemp("warmed")
+    with pytest.MonkeyPatch.context() as patch:
+        fake_card(patch, doubles)
+        for name, precision in (("fp32", "fp32"), ("fp16", "fp16")):
+            patch.setenv("WITNESS_CACHE", str(folder / name))
+            migraphx.warm(a_job(trunk, precision=precision), Model(trunk, "trunk"))
+    return folder
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    """The lines that the doubles write, by their first word."""
+    path = tmp_path / "log"
+    path.touch()
+    monkeypatch.setenv("FAKE_LOG", str(path))
+    return lambda word: [line for line in path.read_text().splitlines() if line.startswith(word)]
+
+
+@pytest.fixture
+def job(warmed, doubles, trunk, tmp_path, monkeypatch) -> migraphx.Job:
+    """The job of the one program in a cache of this test's own."""
+    fake_card(monkeypatch, doubles)
+    shutil.copytree(warmed / "fp32", tmp_path / "cache")
+    monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
+    return a_job(trunk)
+
+
+def entry(job: migraphx.Job) -> graphs.Graph:
+    graph = graphs.find(job.key)
+    assert graph is not None
+    return graph
+
+
+def rewrite(graph: graphs.Graph, **changes) -> None:
+    """Change the manifest; the program's sha256 and size are made to fit."""
+    program = graph.path.read_bytes()
+    sums = {"sha256": hashlib.sha256(program).hexdigest(), "size": len(program)}
+    (graph.folder / graphs.MANIFEST).write_bytes(dataclasses.replace(graph, **sums, **changes).manifest())
+
+
+def edit(graph: graphs.Graph, change) -> None:
+    """Change the program, and let the manifest vouch for it."""
+    document = msgpack.unpackb(graph.path.read_bytes(), strict_map_key=False)
+    change(document)
+    graph.path.chmod(0o644)
+    graph.path.write_bytes(msgpack.packb(document))
+    rewrite(graph)
+
+
+def test_what_is_kept_is_complete_and_was_measured(job):
+    graph = entry(job)
+    assert {path.name for path in graph.folder.iterdir()} == {"manifest.json", "canary.npy", graph.file}
+    assert graph.measured.cosine == pytest.approx(1, abs=1e-6)
+    assert graph.measured.difference < 1e-5
+    for seconds in (
+        graph.measured.compile_s,
+        graph.measured.load_s,
+        graph.measured.gpu_ms,
+        graph.measured.cpu_ms,
+    ):
+        assert seconds > 0
+    assert graph.version == "2.15.0"
+    document = json.loads((graph.folder / "manifest.json").read_text())
+    assert document["format"] == "witness-graph/1"
+    assert document["key"]["shape"] == list(SHAPE)
+    assert np.array_equal(graph.reference(), Model(job.source, "trunk")(graphs.signal(SHAPE)))
+
+
+def test_the_second_time_nothing_is_compiled(job, log):
+    assert migraphx.warm(job, Model(job.source, "trunk")) == entry(job)
+    assert not log("")
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("model", "0" * 64),
+        ("runtime", "onnxruntime 1.24.2"),
+        ("migraphx", "libmigraphx_c.so.3 of another version"),
+        ("gfx", "gfx1100"),
+        ("precision", "fp16"),
+        ("tuning", "exhaustive"),
+        ("shape", (1, 72, 80)),
+    ],
+)
+def test_every_part_of_the_key_has_its_own_folder_and_a_foreign_one_is_refused(job, part, value):
+    mine = entry(job)
+    other = dataclasses.replace(job.key, **{part: value})
+    assert other.digest != job.key.digest
+    assert graphs.find(other) is None
+    mine.folder.rename(graphs.root() / other.digest)  # planted
+    with pytest.raises(GraphError, match=f"it is for {part}"):
+        graphs.find(other)
+
+
+def halve(path: Path) -> None:
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def plant_fp16(graph: graphs.Graph, warmed: Path) -> None:
+    (other,) = (warmed / "fp16").rglob("*.mxr")
+    graph.path.chmod(0o644)
+    graph.path.write_bytes(other.read_bytes())
+
+
+def other_shape(document) -> None:
+    for node in document["modules"]["main"]["nodes"]:
+        if node["shape"]["lens"] == list(SHAPE):
+            node["shape"]["lens"] = [1, 72, 80]
+
+
+PLANTED = {
+    "no manifest": (lambda graph, _: (graph.folder / "manifest.json").unlink(), "half-written"),
+    "half a manifest": (lambda graph, _: halve(graph.folder / "manifest.json"), "manifest.json is damaged"),
+    "no program": (lambda graph, _: graph.path.unlink(), "its folder holds"),
+    "truncated": (lambda graph, _: halve(graph.path), "sha256"),
+    "truncated, vouched for": (lambda graph, _: (halve(graph.path), rewrite(graph)), "truncated"),
+    "no canary": (lambda graph, _: (graph.folder / "canary.npy").unlink(), "its folder holds"),
+    "damaged canary": (lambda graph, _: halve(graph.folder / "canary.npy"), "the canary is damaged"),
+    "a second program": (
+        lambda graph, _: shutil.copy(graph.path, graph.folder / "b.mxr"),
+        "its folder holds",
+    ),
+    "fp16 for fp32": (plant_fp16, "sha256"),
+    "fp16, vouched for": (
+        lambda graph, warmed: (plant_fp16(graph, warmed), rewrite(graph)),
+        "in fp16, not fp32",
+    ),
+    "wrong shape, vouched for": (lambda graph, _: edit(graph, other_shape), "not 1x64x80"),
+    "other version, vouched for": (
+        lambda graph, _: edit(graph, lambda document: document.update(migraphx_version="2.12.0")),
+        "by MIGraphX 2.12.0",
+    ),
+    "other file format": (
+        lambda graph, _: edit(graph, lambda document: document.update(version=8)),
+        "format",
+    ),
+    "no .mxr file": (lambda graph, _: edit(graph, dict.clear), "no .mxr file"),
+    "name of another GPU": (
+        lambda graph, _: (
+            graph.path.rename(graph.folder / graph.file.replace("bfda5b8c4aa930d4", "9880cf1608079e0d")),
+            rewrite_name(graph, graph.file.replace("bfda5b8c4aa930d4", "9880cf1608079e0d")),
+        ),
+        "another GPU than gfx1201",
+    ),
+    "a path for a name": (lambda graph, _: rewrite(graph, file="../a.mxr"), "manifest.json is damaged"),
+}
+
+
+def rewrite_name(graph: graphs.Graph, file: str) -> None:
+    rewrite(dataclasses.replace(graph, file=file))
+
+
+@pytest.mark.parametrize("case", PLANTED)
+def test_what_was_planted_is_refused_without_loading_it_and_rebuilt(job, warmed, log, case):
+    plant, reason = PLANTED[case]
+    plant(entry(job), warmed)
+    with pytest.raises(GraphError, match=reason):
+        graphs.find(job.key)
+    assert not log("")
+    if case in ("truncated", "fp16, vouched for", "wrong shape, vouched for", "a second program"):
+        rebuilt = migraphx.warm(job, Model(job.source, "trunk"))
+        assert len(log("COMPILE")) == 1
+        assert entry(job) == rebuilt
+
+
+def test_another_model_in_this_ones_folder_is_noticed_by_what_it_computes(job, tmp_path):
+    """All that can be read says that it is right: forged key, same shape, same graph. The canary knows."""
+    other = voice_model(tmp_path / "other.onnx", seed=8)
+    foreign = a_job(surgery.cut(other)[0])
+    theirs = migraphx.warm(foreign, Model(foreign.source, "trunk"))
+    mine = entry(job)
+    assert theirs.file == mine.file  # the provider's own cache would take one for the other
+    mine.path.chmod(0o644)
+    mine.path.write_bytes(theirs.path.read_bytes())
+    rewrite(mine)
+    with pytest.raises(GraphError, match="other numbers than the CPU"):
+        migraphx.open_graph(job, entry(job))
+
+
+def test_a_program_that_the_provider_does_not_take_is_noticed(job, monkeypatch, log):
+    """It compiles another one in silence, and writes it into the folder, or under a name that is not ours."""
+    monkeypatch.setenv("FAKE_GFX", "gfx1100")  # not what sysfs says
+    with pytest.raises(DeviceError, match=r"did not take|Failed to call function"):
+        migraphx.open_graph(job, entry(job))
+    assert len(log("COMPILE")) == 1
+    with pytest.raises(GraphError, match="another GPU than gfx1201"):
+        migraphx.warm(dataclasses.replace(job, tuning="exhaustive"), Model(job.source, "trunk"))
+
+
+@pytest.mark.usefixtures("job")
+def test_two_shapes_two_precisions_four_programs(trunk):
+    """Every one of them of its own shape and precision, in whatever order they are used."""
+    cpu = Model(trunk, "trunk")
+    for _ in range(2):
+        for shape in (SHAPE, (1, 80, 80)):
+            for precision in ("fp32", "fp16"):
+                one = a_job(trunk, shape, precision=precision)
+                worker = migraphx.open_graph(one, migraphx.warm(one, cpu))
+                feats = np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)
+                answer, expected = worker.run(feats), cpu(feats)
+                worker.kill()
+                assert answer.shape == expected.shape
+                assert np.allclose(answer, expected, rtol=2e-3, atol=1e-5)
+                assert np.array_equal(answer, expected) == (precision == "fp32")
+    kept = [graph for _, graph in graphs.everything()]
+    assert sorted((graph.key.shape, graph.key.precision) for graph in kept) == [
+        *((SHAPE, "fp16"), (SHAPE, "fp32"), ((1, 80, 80), "fp16"), ((1, 80, 80), "fp32"))
+    ]
+
+
+def test_two_at_a_time_compile_once(doubles, trunk, tmp_path, monkeypatch, log):
+    fake_card(monkeypatch, doubles)
+    monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
+    job, made = a_job(trunk), []
+    threads = [
+        threading.Thread(target=lambda: made.append(migraphx.warm(job, Model(trunk, "trunk"))))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made[0] == made[1]
+    assert len(log("COMPILE")) == 1
+
+
+def test_who_waits_too_long_says_so(job):
+    with (
+        filelock.FileLock(graphs.root() / f"{job.key.digest}.lock"),
+        pytest.raises(GraphError, match="another process"),
+        graphs.building(job.key, 0.1),
+    ):
+        pass
+
+
+def test_clear_leaves_what_is_being_built(job):
+    with graphs.building(dataclasses.replace(job.key, gfx="gfx1100"), 1) as folder:
+        (folder / "half.mxr").write_bytes(b"half")
+        size = sum(path.stat().st_size for path in entry(job).folder.iterdir())
+        assert graphs.clear() == size
+        assert graphs.find(job.key) is None
+        assert (folder / "half.mxr").exists()
+    assert graphs.clear() == 0
+
+
+def test_what_a_killed_process_left_is_cleared_away(job):
+    left = graphs.root() / f".{job.key.digest}-left"
+    left.mkdir()
+    with graphs.building(job.key, 1):
+        assert not left.exists()
+
+
+def test_pack_and_unpack(job, tmp_path):
+    graph = entry(job)
+    file = tmp_path / "graph.zip"
+    file.write_bytes(graphs.pack(graph))
+    assert graphs.pack(graph) == file.read_bytes()
+    (tmp_path / "there").mkdir()
+    there = graphs.unpack(file, tmp_path / "there")
+    assert dataclasses.replace(there, folder=graph.folder) == graph
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(InputError, match=r"graph\.zip: no file of"):
+        graphs.unpack(file, tmp_path / "there")
+
+
+def test_the_canary_knows_other_numbers():
+    reference = graphs.signal((1, 20))
+    assert graphs.compare(reference, reference) == (pytest.approx(1), 0)
+    for wrong in (2 * reference, -reference, reference[:, ::-1], 0 * reference, np.nan * reference):
+        with pytest.raises(GraphError, match="other numbers"):
+            graphs.check_canary(*graphs.compare(wrong, reference), "fp32")
+    with pytest.raises(GraphError, match=r"\[1, 19\], not \[1, 20\]"):
+        graphs.compare(reference[:, 1:], reference)
+    assert graphs.signal((2,)).tolist() == pytest.approx([5.292157, 1.200472])  # the same for all time
