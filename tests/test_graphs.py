@@ -240,10 +240,9 @@ def test_two_shapes_two_precisions_four_programs(trunk):
                 feats = np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)
                 answer, expected = worker.run(feats), cpu(feats)
                 worker.kill()
-                assert answer.shape == expected.shape
-                assert np.allclose(answer, expected, rtol=2e-3, atol=1e-5)
-                assert np.array_equal(answer, expected) == (precision == "fp32")
-    kept = [graph for _, graph in graphs.everything()]
+                worst = np.abs(answer - expected).max() / expected.max()
+                assert worst < 1e-5 if precision == "fp32" else 1e-4 < worst < 2e-3
+    kept = [graphs.read(folder) for folder in graphs.folders()]
     assert sorted((graph.key.shape, graph.key.precision) for graph in kept) == [
         *((SHAPE, "fp16"), (SHAPE, "fp32"), ((1, 80, 80), "fp16"), ((1, 80, 80), "fp32"))
     ]

@@ -1,6 +1,7 @@
 """The GPU path from end to end: the real provider, on doubles of ROCm's libraries that compute true numbers.
 
-Times of one run are not looked at here; what is compared with the CPU is compared bit for bit.
+The second onnxruntime gets its graphs from the provider, which may have joined some operators in its own way,
+so numbers agree to some digits, not always to the last bit.
 """
 
 import json
@@ -373,7 +374,7 @@ def test_variables_that_would_change_the_program_do_not(card, transcribe, tmp_pa
     _, err = transcribe("--device", "migraphx")
     names = "MIGRAPHX_DISABLE_MLIR, ORT_MIGRAPHX_FP16_ENABLE, ORT_MIGRAPHX_MODEL_CACHE_PATH"
     assert err.count(f"note: ignored, because they change what MIGraphX runs: {names}") == 1
-    (graph,) = [graph for _, graph in graphs.everything()]
+    (graph,) = [graphs.read(folder) for folder in graphs.folders()]
     assert graph.key.precision == "fp32"
     assert not (tmp_path / "elsewhere").exists()
 
@@ -383,7 +384,7 @@ def test_fp16_is_another_program_and_says_how_close_it_is(transcribe, warm):
     warm()
     out, err = transcribe("--device", "migraphx", "--precision", "fp16")
     assert "through MIGraphX in fp16 (cosine 0." in err or "through MIGraphX in fp16 (cosine 1." in err
-    assert {graph.key.precision for _, graph in graphs.everything()} == {"fp32", "fp16"}
+    assert {graphs.read(folder).key.precision for folder in graphs.folders()} == {"fp32", "fp16"}
     assert json.loads(out)["device"]["embedding"] == "migraphx"
 
 
@@ -429,7 +430,7 @@ def test_ten_minutes_are_at_most_45_calls_of_one_shape(trunk, models, log):
     runs = log("RUN")
     assert set(runs) == {"RUN 1x2640x80"}
     assert len(runs) - before == fast.on_gpu == 24 <= 45
-    assert np.array_equal(expected, found, equal_nan=True)
+    assert np.allclose(expected, found, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
 @pytest.mark.usefixtures("card")
@@ -492,5 +493,5 @@ def test_the_same_on_the_gpu_from_many_threads(trunk):
     fast = migraphx.Accelerated(job, migraphx.warm(job, cpu), cpu, strict=True, warn=print)
     inputs = [np.random.default_rng(n).normal(0, 1, SHAPE).astype(np.float32) for n in range(20)]
     for feats, answer in zip(inputs, ordered_map(fast, inputs, 4), strict=True):
-        assert np.array_equal(answer, cpu(feats))
+        assert np.allclose(answer, cpu(feats), rtol=1e-5, atol=1e-6)
     assert fast.finish() is None

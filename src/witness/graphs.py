@@ -301,13 +301,12 @@ def folders() -> list[Path]:
     return sorted(path for path in root().glob("[0-9a-f]*") if path.is_dir())
 
 
-def everything() -> Iterator[tuple[Path, Graph | GraphError]]:
-    """All folders of the cache, each with its program or what is wrong with it."""
-    for folder in folders():
-        try:
-            yield folder, read(folder)
-        except GraphError as error:
-            yield folder, error
+def look(folder: Path) -> Graph | GraphError:
+    """The program in a folder of the cache, or what is wrong with it."""
+    try:
+        return read(folder)
+    except GraphError as error:
+        return error
 
 
 def clear() -> int:

@@ -120,7 +120,8 @@ def kept() -> list[Kept]:
     except DeviceError as error:
         missing = str(error)
     found = []
-    for folder, graph in graphs.everything():
+    for folder in graphs.folders():
+        graph = graphs.look(folder)
         if isinstance(graph, GraphError):
             found.append(Kept(folder.name, f"damaged: {graph}", None))
             continue
@@ -136,9 +137,7 @@ def _here(graph: Graph, where: Machine) -> graphs.Key:
 
 def export(file: Path, which: str | None) -> Graph:
     """Write one compiled graph to `file`. Raises GraphError, UsageError or OutputError."""
-    names = [
-        name for name in (folder.name for folder, _ in graphs.everything()) if name.startswith(which or "")
-    ]
+    names = [folder.name for folder in graphs.folders() if folder.name.startswith(which or "")]
     if len(names) != 1:
         some = f"{len(names)} of them begin with {which!r}" if which else f"there are {len(names)}"
         raise UsageError(f"name one compiled graph: {some}; `witness gpu status` lists them")
