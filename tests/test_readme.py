@@ -58,7 +58,7 @@ def test_every_file_that_the_readme_points_to_is_there():
 def test_every_dependency_is_explained():
     text = (ROOT / "pyproject.toml").read_text()
     block = text[text.index("dependencies = [") : text.index("]", text.index("dependencies = ["))]
-    for name in re.findall(r'"([A-Za-z_-]+)', block):
+    for name in re.findall(r'"([A-Za-z0-9_-]+)', block):
         assert re.search(rf"\b{name}\b", README[README.index("## Development") :]), name
 
 
