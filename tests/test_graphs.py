@@ -224,7 +224,7 @@ def test_a_program_that_the_provider_does_not_take_is_noticed(job, monkeypatch, 
     with pytest.raises(DeviceError, match=r"did not take|Failed to call function"):
         migraphx.open_graph(job, entry(job))
     assert len(log("COMPILE")) == 1
-    with pytest.raises(GraphError, match="another GPU than gfx1201"):
+    with pytest.raises(DeviceError, match="another GPU than gfx1201"):
         migraphx.warm(dataclasses.replace(job, tuning="exhaustive"), Model(job.source, "trunk"))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from conftest import CALL, fake_card
+from conftest import CALL, a_card, fake_card
 from test_embedding import model_file, voice_model
 from witness import cli, embedding, gpu, graphs, migraphx, rocm, surgery
 from witness.errors import DeviceError
@@ -134,7 +134,7 @@ def test_strict_compiles_once_and_gives_what_the_cpu_gives(transcribe, log):
     on_cpu, quiet = transcribe("--device", "cpu")
     assert "MIGraphX" not in quiet
     cold, notes = transcribe("--device", "migraphx")
-    assert "note: compiling trunk of models0/embedding.onnx for Radeon RX 9070 (gfx1201), once" in notes
+    assert "note: compiling trunk of models0/embedding.onnx for Radeon RX 9070 (gfx1201), for 600 s" in notes
     assert "note: voices on Radeon RX 9070 (gfx1201) through MIGraphX: 1 blocks" in notes
     warm, notes = transcribe("--device", "migraphx")
     assert "compiling" not in notes
@@ -444,24 +444,20 @@ def test_a_short_recording_runs_on_the_cpu_and_says_so(witness, models, tmp_path
 
 
 def test_several_cards(monkeypatch):
-    def card(index, gfx, **facts):
-        known = {"name": gfx, "integrated": False, "memory_total": 8 << 30, "supported": "listed"}
-        return gpu.Card(index=index, gfx=gfx, node=Path("/"), memory_used=0, **{**known, **facts})
-
-    apu = card(0, "gfx1151", integrated=True, memory_total=96 << 30)
-    small, large = card(1, "gfx1200"), card(2, "gfx1201", memory_total=16 << 30)
-    old = card(3, "gfx1030", memory_total=24 << 30, supported="unlisted")
-    hidden = card(-1, "gfx1100", memory_total=24 << 30)
+    apu = a_card(index=0, name="APU", gfx="gfx1151", integrated=True, memory_total=96 << 30)
+    small, large = a_card(index=1, name="small", memory_total=8 << 30), a_card(index=2)
+    old = a_card(index=3, gfx="gfx1030", memory_total=24 << 30, supported="unlisted")
+    hidden = a_card(index=-1, memory_total=24 << 30)
     monkeypatch.setattr(gpu, "cards", lambda: (apu, small, large, old, hidden))
     assert rocm.choose_card(None) == large
     assert rocm.choose_card(0) == apu
-    with pytest.raises(DeviceError, match=r"no GPU 4; there is 0 \(gfx1151\), 1 \(gfx1200\)"):
+    with pytest.raises(DeviceError, match=r"no GPU 4; there is 0 \(APU\), 1 \(small\)"):
         rocm.choose_card(4)
     monkeypatch.setattr(gpu, "cards", lambda: (hidden,))
     with pytest.raises(DeviceError, match="no AMD GPU is visible"):
         rocm.choose_card(None)
     monkeypatch.setenv("HSA_OVERRIDE_GFX_VERSION", "10.3.0")
-    assert rocm.Machine(card(0, "gfx1031"), "", "", ()).gfx == "gfx1030"
+    assert rocm.Machine(a_card(gfx="gfx1031"), "", "", ()).gfx == "gfx1030"
 
 
 def test_interrupted_it_leaves_no_child(card, models):
@@ -469,13 +465,14 @@ def test_interrupted_it_leaves_no_child(card, models):
     card.setenv("WITNESS_TEST", marker := f"interrupt-{os.getpid()}")
     # sysfs cannot be faked for a process of its own, so a line of Python stands in for `witness`.
     code = (
-        "import sys; from pathlib import Path; from witness import cli, gpu\n"
-        "card = gpu.Card(0, 'card', 'gfx1201', False, 0, None, 'listed', Path('/'))\n"
-        "gpu.cards = lambda root=None: (card,)\n"
+        "import sys; from conftest import a_card; from witness import cli, gpu\n"
+        "gpu.cards = lambda: (a_card(),)\n"
         "cli.main(sys.argv[1:])"
     )
     args = ["gpu", "warm", "--models", str(models)]
-    process = subprocess.Popen([sys.executable, "-c", code, *args], stderr=subprocess.PIPE, text=True)
+    here = Path(__file__).parent
+    command = [sys.executable, "-c", code, *args]
+    process = subprocess.Popen(command, cwd=here, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while running(marker) < 2 and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,3 +44,12 @@ def cards(root: Path = Path("/")) -> tuple[Card, ...]:
         supported = "listed" if gfx in LISTED else "unlisted"
         found.append(Card(len(found), gfx, gfx, False, total, None, supported, node))
     return tuple(found)
+
+
+def best(found: Sequence[Card]) -> Card | None:
+    """The card to use if none is asked for: one that AMD lists, rather a discrete one, the most memory."""
+    return max(
+        (card for card in found if card.index >= 0),
+        key=lambda card: (card.supported == "listed", not card.integrated, card.memory_total, -card.index),
+        default=None,
+    )

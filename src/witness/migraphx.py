@@ -11,7 +11,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -120,22 +120,41 @@ def warm(
     *,
     limit: float = COMPILE_LIMIT,
     progress: Progress = no_progress,
+    note: Note = no_note,
 ) -> Graph:
     """Compile, prove and measure; what is there already and sound is left alone.
 
     `cpu` is the same model on the CPU. Raises DeviceError: refused, or no end within `limit` seconds.
     """
-    with graphs.building(job.key, limit) as folder:
-        with suppress(GraphError):  # it is made anew
-            if (found := graphs.find(job.key)) is not None:
+    if (found := _find(job, note)) is not None:
+        return found
+    try:
+        with graphs.building(job.key, limit) as folder:
+            if (found := _find(job, no_note)) is not None:  # another process was quicker
                 return found
-        begun = time.perf_counter()
-        _twice(lambda: _compile(job, folder, limit, progress))
-        compile_s = time.perf_counter() - begun
-        made = [path.name for path in folder.glob("*.mxr")]
-        if len(made) != 1:
-            raise GraphError(f"MIGraphX left {len(made)} compiled graphs, not one; {CURE}")
-        return _keep(job, folder, made[0], compile_s, cpu)
+            note(f"compiling {job.name} for {job.machine.title}, for {limit:.0f} s at most")
+            begun = time.perf_counter()
+            _twice(lambda: _compile(job, folder, limit, progress))
+            compile_s = time.perf_counter() - begun
+            made = [path.name for path in folder.glob("*.mxr")]
+            if len(made) != 1:
+                raise GraphError(f"it left {len(made)} compiled graphs, not one")
+            return _keep(job, folder, made[0], compile_s, cpu)
+    except DeviceError as error:
+        raise refused(job.name, job.machine, error) from error
+
+
+def refused(name: str, where: Machine, error: DeviceError) -> DeviceError:
+    """`error`, in a whole sentence with the cure."""
+    return DeviceError(f"MIGraphX cannot run {name} on {where.title}: {error}; {CURE}")
+
+
+def _find(job: Job, note: Note) -> Graph | None:
+    try:
+        return graphs.find(job.key)
+    except GraphError as error:
+        note(f"the compiled graph for {job.machine.title} is made anew: {error}")
+        return None
 
 
 def _compile(job: Job, folder: Path, limit: float, progress: Progress) -> None:
@@ -276,8 +295,7 @@ def accelerate(
             _check_card(card)
         job = Job(machine(card), source, name, shape, precision)
         if strict:
-            graph = _warm_now(job, cpu, progress, note)
-            reason = f"{calls} blocks of it"
+            graph, reason = warm(job, cpu, progress=progress, note=note), f"{calls} blocks"
         else:
             graph, reason = _worth_it(job, runtime, calls)
     except DeviceError as error:
@@ -291,7 +309,7 @@ def accelerate(
             note(f"voices on {job.machine.title} through MIGraphX{how}: {reason}")
         except DeviceError as error:
             if strict:
-                raise DeviceError(f"MIGraphX cannot run on {job.machine.title}: {error}; {CURE}") from error
+                raise refused(job.name, job.machine, error) from error
             warn(f"voices on the CPU, because MIGraphX failed on {job.machine.title}: {error}")
     try:
         yield chosen
@@ -301,23 +319,6 @@ def accelerate(
         raise
     if chosen is not None and (line := chosen.finish()):
         note(line)
-
-
-def _warm_now(job: Job, cpu: Callable[[Float32], Float32], progress: Progress, note: Note) -> Graph:
-    try:
-        found = graphs.find(job.key)
-    except GraphError as error:
-        note(f"the compiled graph for {job.machine.title} is made anew: {error}")
-        found = None
-    if found is not None:
-        return found
-    note(
-        f"compiling {job.name} for {job.machine.title}, once; stopped after {COMPILE_LIMIT / 60:.0f} minutes"
-    )
-    try:
-        return warm(job, cpu, progress=progress)
-    except DeviceError as error:
-        raise DeviceError(f"MIGraphX cannot run on {job.machine.title}: {error}; {CURE}") from error
 
 
 def _check_card(card: gpu.Card) -> None:

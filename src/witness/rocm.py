@@ -44,25 +44,15 @@ class Machine:
 
 
 def choose_card(index: int | None) -> gpu.Card:
-    """The card of that ordinal, or the best: on AMD's list, discrete, large. Raises DeviceError."""
-    visible = [card for card in gpu.cards() if card.index >= 0]
-    if not visible:
-        raise DeviceError(f"no AMD GPU is visible (/sys/class/kfd); {CURE}")
-    if index is None:
-        return max(
-            visible,
-            key=lambda card: (
-                card.supported == "listed",
-                not card.integrated,
-                card.memory_total,
-                -card.index,
-            ),
-        )
-    for card in visible:
-        if card.index == index:
-            return card
-    there = ", ".join(f"{card.index} ({card.name})" for card in visible)
-    raise DeviceError(f"there is no GPU {index}; there is {there}; --gpu chooses one")
+    """The card of that ordinal; None: the best. Raises DeviceError."""
+    there = [card for card in gpu.cards() if card.index >= 0]
+    chosen = gpu.best(there) if index is None else next((card for card in there if card.index == index), None)
+    if chosen is not None:
+        return chosen
+    if there:
+        names = ", ".join(f"{card.index} ({card.name})" for card in there)
+        raise DeviceError(f"there is no GPU {index}; there is {names}; --gpu chooses one")
+    raise DeviceError(f"no AMD GPU is visible (/sys/class/kfd); {CURE}")
 
 
 def machine(card: gpu.Card) -> Machine:
@@ -100,15 +90,20 @@ def machine(card: gpu.Card) -> Machine:
 
 def _resolve(library: Path) -> dict[str, Path | None]:
     """What `library` needs, and the file that the system's loader would take for it; None: there is none."""
-    result = subprocess.run(
-        [LOADER, str(library)],
-        # Not the user's folder: onnxruntime's list of folders to search has the current one in it.
-        cwd="/",
-        env={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        result = subprocess.run(
+            [LOADER, str(library)],
+            # Not the user's folder: onnxruntime's list of folders to search has the current one in it.
+            cwd="/",
+            env={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError as error:
+        raise DeviceError(
+            f"{LOADER} does not run ({error.strerror}), which finds ROCm's libraries"
+        ) from error
     found = re.findall(r"^\t(\S+) => (not found|/.*?)(?: \(0x|$)", result.stdout, re.MULTILINE)
     return {name: None if path == "not found" else Path(path) for name, path in found}
 

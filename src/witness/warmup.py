@@ -13,7 +13,7 @@ from witness import embedding, gpu, graphs, migraphx, models, output
 from witness.errors import DeviceError, GraphError, ModelError, UsageError
 from witness.graphs import Graph, Precision, Tuning
 from witness.migraphx import Job
-from witness.rocm import CURE, Machine, choose_card, ignored_variables, machine
+from witness.rocm import Machine, choose_card, ignored_variables, machine
 from witness.schema import Float32, Note, Progress, no_note, no_progress
 from witness.sessions import MIGRAPHX, Model, provider_options, try_model
 from witness.worker import Worker
@@ -39,14 +39,7 @@ def warm(wanted: Wanted, limit: float, *, progress: Progress = no_progress, note
     """Compile, unless that is done already. Raises DeviceError, ModelError or UsageError."""
     job, cpu = _job(wanted, machine(choose_card(wanted.gpu)), progress, note)
     _note_ignored(note)
-    try:
-        return migraphx.warm(job, cpu, limit=limit, progress=progress)
-    except DeviceError as error:
-        raise _refused(job.name, job.machine, error) from error
-
-
-def _refused(name: str, where: Machine, error: DeviceError) -> DeviceError:
-    return DeviceError(f"MIGraphX cannot run {name} on {where.title}: {error}; {CURE}")
+    return migraphx.warm(job, cpu, limit=limit, progress=progress, note=note)
 
 
 def _job(
@@ -274,6 +267,6 @@ def _try(
     try:
         return worker.ask(request, source, limit=limit, progress=progress)
     except DeviceError as error:
-        raise _refused(request["name"], where, error) from error
+        raise migraphx.refused(request["name"], where, error) from error
     finally:
         worker.kill()
