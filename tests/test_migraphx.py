@@ -264,7 +264,7 @@ def test_two_crashes_are_the_cpu_or_exit_6(card, transcribe, warm):
     assert "SIGABRT" in refused(transcribe("--device", "migraphx", code=6))
 
 
-@pytest.mark.parametrize("when", ["compile", "load"])
+@pytest.mark.parametrize("when", ["compile", "load", "run 1"])
 def test_a_crash_while_it_opens(card, transcribe, tmp_path, when):
     card.setenv("FAKE_CRASH", when)
     assert "SIGABRT" in refused(transcribe("--device", "migraphx", code=6))

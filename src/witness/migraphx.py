@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -27,10 +27,11 @@ from witness.schema import Float32, Note, Progress, no_note, no_progress
 from witness.sessions import Runtime, cores, ordered_map, provider_options
 from witness.worker import DiedError, Worker
 
+T = TypeVar("T")
+
 COMPILE_LIMIT = 600.0
 """Seconds. A ResNet34 is said to take 28 to 46; hangs of half an hour are known (AMDMIGraphX#4029, #4164)."""
 LOAD_LIMIT = 120.0  # seconds to start a process, load ROCm and a compiled graph
-TIMED_RUNS = 5
 WARM = "`witness gpu warm` compiles it"
 
 
@@ -72,7 +73,7 @@ class Job:
         }
 
 
-def _twice(action: Callable[[], Any]) -> Any:
+def _twice(action: Callable[[], T]) -> T:
     """One retry if the child dies: the crashes that are known are races."""
     try:
         return action()
@@ -104,14 +105,18 @@ def _state(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 def open_graph(job: Job, graph: Graph) -> Worker:
     """A worker with `graph`, which has just answered the canary as the CPU did. Raises DeviceError."""
-    worker: Worker = _twice(lambda: _load(job, graph.folder, graph.file))
-    try:
-        answer = worker.run(graphs.signal(job.shape))
-        graphs.check_canary(*graphs.compare(answer, graph.reference()), job.precision)
-    except BaseException:
-        worker.kill()
-        raise
-    return worker
+
+    def once() -> Worker:
+        worker = _load(job, graph.folder, graph.file)
+        try:
+            answer = worker.run(graphs.signal(job.shape))
+            graphs.check_canary(*graphs.compare(answer, graph.reference()), job.precision)
+        except BaseException:
+            worker.kill()
+            raise
+        return worker
+
+    return _twice(once)
 
 
 def warm(
@@ -183,20 +188,25 @@ def _keep(
     graphs.check_program((folder / file).read_bytes(), file, job.key)
     feats = graphs.signal(job.shape)
     reference = cpu(feats)
-    begun = time.perf_counter()
-    worker: Worker = _twice(lambda: _load(job, folder, file))
-    try:
-        answer = worker.run(feats)
-        load_s = time.perf_counter() - begun
-        cosine, difference = graphs.compare(answer, reference)
-        graphs.check_canary(cosine, difference, job.precision)
-        gpu_ms = float(np.median([_milliseconds(lambda: worker.run(feats)) for _ in range(TIMED_RUNS)]))
-    finally:
-        worker.kill()
+    answer, load_s, gpu_ms = _twice(lambda: _first_runs(job, folder, file, feats))
+    cosine, difference = graphs.compare(answer, reference)
+    graphs.check_canary(cosine, difference, job.precision)
     together = cores()
     cpu_ms = _milliseconds(lambda: list(ordered_map(cpu, [feats] * together, together))) / together
     measured = Measured(compile_s, load_s, gpu_ms, cpu_ms, together, cosine, difference)
     return graphs.keep(graphs.describe(folder, file, job.key, job.name, measured), reference)
+
+
+def _first_runs(job: Job, folder: Path, file: str, feats: Float32) -> tuple[Float32, float, float]:
+    """The graph's answer to `feats`, seconds until it was there, milliseconds of a run after that."""
+    begun = time.perf_counter()
+    worker = _load(job, folder, file)
+    try:
+        answer = worker.run(feats)
+        load_s = time.perf_counter() - begun
+        return answer, load_s, float(np.median([_milliseconds(lambda: worker.run(feats)) for _ in range(5)]))
+    finally:
+        worker.kill()
 
 
 def _milliseconds(action: Callable[[], object]) -> float:
@@ -303,14 +313,7 @@ def accelerate(
             raise
         note(f"voices on the CPU: {error}")
     else:
-        try:
-            chosen = Accelerated(job, graph, cpu, strict=strict, warn=warn)
-            how = "" if precision == "fp32" else f" in {precision} (cosine {graph.measured.cosine:.6f})"
-            note(f"voices on {job.machine.title} through MIGraphX{how}: {reason}")
-        except DeviceError as error:
-            if strict:
-                raise refused(job.name, job.machine, error) from error
-            warn(f"voices on the CPU, because MIGraphX failed on {job.machine.title}: {error}")
+        chosen = _start(job, graph, reason, cpu, strict=strict, note=note, warn=warn)
     try:
         yield chosen
     except BaseException:
@@ -319,6 +322,28 @@ def accelerate(
         raise
     if chosen is not None and (line := chosen.finish()):
         note(line)
+
+
+def _start(
+    job: Job,
+    graph: Graph,
+    reason: str,
+    cpu: Callable[[Float32], Float32],
+    *,
+    strict: bool,
+    note: Note,
+    warn: Note,
+) -> Accelerated | None:
+    try:
+        chosen = Accelerated(job, graph, cpu, strict=strict, warn=warn)
+    except DeviceError as error:
+        if strict:
+            raise refused(job.name, job.machine, error) from error
+        warn(f"voices on the CPU, because MIGraphX failed on {job.machine.title}: {error}")
+        return None
+    how = "" if job.precision == "fp32" else f" in {job.precision} (cosine {graph.measured.cosine:.6f})"
+    note(f"voices on {job.machine.title} through MIGraphX{how}: {reason}")
+    return chosen
 
 
 def _check_card(card: gpu.Card) -> None:
