@@ -298,23 +298,22 @@ def gpu_group(ctx: click.Context) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
 def gpu_status(as_json: bool) -> None:
     """The AMD cards, and every compiled graph: for what it is, what it saves, whether it is used here."""
-    from witness import gpu, warmup
+    from witness import warmup
 
-    cards, kept = gpu.cards(), warmup.kept()
+    found = warmup.status()
     if as_json:
-        document = {"cards": [asdict(card) for card in cards], "graphs": [asdict(graph) for graph in kept]}
-        click.echo(json.dumps(document, indent=1, default=str))
+        click.echo(json.dumps(asdict(found), indent=1, default=str))
         return
-    for card in cards:
+    for card in found.cards:
         memory = f"{card.memory_total / 2**30:.1f} GiB"
         click.echo(f"GPU {card.index}  {card.name}  {card.gfx}  {memory}  {card.supported} for MIGraphX")
-    if not cards:
-        click.echo("no AMD GPU is visible")
-    for graph in kept:
+    if found.trouble:
+        click.echo(found.trouble)
+    for graph in found.graphs:
         click.echo(f"{graph.name}  {graph.state}")
         if graph.graph is not None:
             click.echo(f"    {_measured(graph.graph)}")
-    if not kept:
+    if not found.graphs:
         click.echo("no compiled graphs; `witness gpu warm` makes them")
 
 

@@ -71,14 +71,16 @@ class Model:
 
         `name` stands for the file in messages. Raises ModelError if onnxruntime cannot run it.
         """
-        self.name = name
-        self._open(source, options or _one_thread(), [CPU])
-
-    def _open(self, source: str | bytes, options: ort.SessionOptions, providers: list[Any]) -> None:
         try:
-            self._session = ort.InferenceSession(source, options, providers=providers, enable_fallback=False)
+            session = ort.InferenceSession(
+                source, options or _one_thread(), providers=[CPU], enable_fallback=False
+            )
         except Exception as error:  # onnxruntime raises a dozen unrelated classes
-            raise ModelError(f"{self.name}: not a model that onnxruntime can run ({_line(error)})") from error
+            raise ModelError(f"{name}: not a model that onnxruntime can run ({_line(error)})") from error
+        self._take(session, name)
+
+    def _take(self, session: ort.InferenceSession, name: str) -> None:
+        self._session, self.name = session, name
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         if len(inputs) != 1:
             raise ModelError(f"{self.name}: has {len(inputs)} inputs instead of one; is it the right file?")
@@ -108,17 +110,22 @@ class StrictMIGraphX(Model):
     """
 
     def __init__(self, source: bytes, name: str, shape: tuple[int, ...], provider: ProviderOptions) -> None:
-        self.name = name
-        free = Model(source, name)._session.get_inputs()[0].shape
-        options = _strict(pins(free, shape))
+        options = _strict(pins(Model(source, name)._session.get_inputs()[0].shape, shape))
         try:
-            self._open(source, options, [(MIGRAPHX, provider)])
-        except ModelError as error:
-            raise DeviceError(str(error)) from error
+            session = ort.InferenceSession(
+                source, options, providers=[(MIGRAPHX, provider)], enable_fallback=False
+            )
+        except Exception as error:
+            if "fallback to CPU EP has been explicitly disabled" in str(error):
+                raise DeviceError(
+                    "it does not take all of the model's nodes; `witness probe` says which"
+                ) from error
+            raise DeviceError(_line(error)) from error
+        self._take(session, name)
         if self.input_shape != shape:
-            raise DeviceError(f"{name}: MIGraphX pinned {list(self.input_shape)}, not {list(shape)}")
+            raise DeviceError(f"its input was pinned to {list(self.input_shape)}, not {list(shape)}")
         if (assigned := {provider for provider, _ in _assignment(self._session)}) != {MIGRAPHX}:
-            raise DeviceError(f"{name}: ran on {sorted(assigned)}, not MIGraphX alone")
+            raise DeviceError(f"its nodes are on {sorted(assigned)}, not on MIGraphX alone")
 
 
 ProviderOptions = dict[str, str]
@@ -196,7 +203,9 @@ def try_model(
     except WitnessError:
         raise
     except Exception as error:
-        raise (ModelError if provider is None else DeviceError)(f"{name}: {_line(error)}") from error
+        if provider is not None:
+            raise DeviceError(_line(error)) from error
+        raise ModelError(f"{name}: not a model that onnxruntime can run ({_line(error)})") from error
     nodes: dict[str, dict[str, int]] = {}
     for where, operator in _assignment(session):
         counts = nodes.setdefault(where, {})

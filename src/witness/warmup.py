@@ -59,10 +59,7 @@ def _job(
     else:
         source, name = _read(wanted.model), wanted.model.name
         whole = Model(source, str(wanted.model))
-        shapes = parse_shapes(wanted.shapes)
-        if set(shapes) - {whole.input_name} or not shapes:
-            raise UsageError(f"give the shape of the input: --shape {whole.input_name}={_example(whole)}")
-        shape, cpu = shapes[whole.input_name], whole
+        shape, cpu = _input_shape(whole, parse_shapes(wanted.shapes)), whole
     return Job(where, source, name, shape, wanted.precision, wanted.tuning), cpu
 
 
@@ -73,8 +70,16 @@ def _read(path: Path) -> bytes:
         raise ModelError(f"{path}: cannot be read ({error.strerror}); name an ONNX file") from error
 
 
-def _example(model: Model) -> str:
-    return "x".join(str(size or 1) for size in model.input_shape)
+def _input_shape(model: Model, shapes: Shapes) -> tuple[int, ...]:
+    """The shape given for the model's one input. Raises UsageError if it is not, or does not fit."""
+    example = "x".join(str(size or 1) for size in model.input_shape)
+    shape = shapes.pop(model.input_name, None)
+    if shapes or shape is None:
+        raise UsageError(f"give the shape of the input: --shape {model.input_name}={example} or other sizes")
+    pairs = zip(model.input_shape, shape, strict=False)
+    if len(shape) != len(model.input_shape) or any(size not in (None, wanted) for size, wanted in pairs):
+        raise UsageError(f"--shape does not fit the input, which is like {model.input_name}={example}")
+    return shape
 
 
 def parse_shapes(texts: Sequence[str]) -> Shapes:
@@ -104,24 +109,33 @@ class Kept:
     graph: Graph | None
 
 
-def kept() -> list[Kept]:
-    """Everything in the compiled-graph cache, held against this machine's cards and libraries."""
-    machines: list[Machine] = []
-    missing = "no AMD GPU is visible"
+@dataclass(frozen=True)
+class Status:
+    """The cards and the compiled-graph cache of this machine."""
+
+    cards: tuple[gpu.Card, ...]
+    trouble: str | None
+    """Why no card can be used."""
+    graphs: tuple[Kept, ...]
+
+
+def status() -> Status:
+    """Everything in the cache, held against this machine's cards and libraries."""
+    cards, machines = gpu.cards(), []
+    trouble = None if cards else "no AMD GPU is visible"
     try:
-        machines = [machine(card) for card in gpu.cards()]
+        machines = [machine(card) for card in cards]
     except DeviceError as error:
-        missing = str(error)
-    found = []
-    for folder in graphs.folders():
-        graph = graphs.look(folder)
-        if isinstance(graph, GraphError):
-            found.append(Kept(folder.name, f"damaged: {graph}", None))
-            continue
-        differences = [_here(graph, where).difference(graph.key) for where in machines] or [missing]
-        state = "ready" if None in differences else str(differences[0])
-        found.append(Kept(folder.name, state, graph))
-    return found
+        trouble = str(error)
+    return Status(cards, trouble, tuple(_kept(folder, machines, trouble) for folder in graphs.folders()))
+
+
+def _kept(folder: Path, machines: list[Machine], trouble: str | None) -> Kept:
+    graph = graphs.look(folder)
+    if isinstance(graph, GraphError):
+        return Kept(folder.name, f"damaged: {graph}", None)
+    differences = [_here(graph, where).difference(graph.key) for where in machines] or [trouble]
+    return Kept(folder.name, "ready" if None in differences else str(differences[0]), graph)
 
 
 def _here(graph: Graph, where: Machine) -> graphs.Key:
