@@ -20,13 +20,22 @@ TOOLS = {
     "gpu",
     "models",
     "output",
+    "probes",
     "rttm",
     "sessions",
     "surgery",
     "tokens",
     "whisper_child",
 }
-LAYERS = [{"__main__"}, {"cli"}, {"pipeline", "report"}, STAGES | {"scoring"}, TOOLS, {"schema"}, {"errors"}]
+LAYERS = [
+    {"__main__"},
+    {"cli"},
+    {"doctor", "pipeline", "report"},
+    STAGES | {"scoring"},
+    TOOLS,
+    {"schema"},
+    {"errors"},
+]
 # Within the tools, who may use whom.
 TOOL_ARROWS = {"models": {"download"}, "surgery": {"fbank", "output", "sessions"}, "whisper_child": set()}
 

@@ -202,6 +202,25 @@ def _note_unpaired(note: Callable[[str], None], uris: set[str], what: str) -> No
         note(f"{len(uris)} recordings {what} ({some})")
 
 
+@cli.command("doctor")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON document, without private data; for bug reports."
+)
+def doctor_command(as_json: bool) -> None:
+    """Every part of this machine that Witness can use: found or not, why not, and the cure.
+
+    Exit code 1 if something is broken that is needed here: what the CPU takes and, with a card that AMD lists
+    for MIGraphX, the way to it.
+    """
+    from witness import doctor
+
+    checks = doctor.examine()
+    output.write((doctor.to_json if as_json else doctor.to_text)(checks).encode(), None)
+    if not doctor.healthy(checks):
+        broken = dict.fromkeys(check.name for check in checks if check.ok is False)
+        raise WitnessError(f"broken: {', '.join(broken)}; the cures are in the report")
+
+
 @cli.group("models", invoke_without_command=True)
 @click.pass_context
 def models_group(ctx: click.Context) -> None:
