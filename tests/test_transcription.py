@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -430,6 +431,35 @@ def test_the_first_discrete_card_is_chosen():
     assert whisper_child.best_device([card.replace("1 =", "0 ="), own.replace("0 =", "1 =")]) == 0
     assert whisper_child.best_device([own]) == 0
     assert whisper_child.best_device([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("width", "layers", "printed"),
+    [
+        # What whisper.cpp 1.8.5 printed beside the file's size: keys and values of text (once) and audio,
+        # and the buffers of convolution, encoder, attention and decoder, in MB.
+        (384, 4, 3.15 + 9.44 + 13.21 + 64.81 + 3.89 + 144.98),
+        (512, 6, 6.29 + 18.87 + 16.28 + 85.88 + 4.66 + 161.80),
+        (768, 12, 18.87 + 56.62 + 22.42 + 128.02 + 6.20 + 166.54),
+        (1024, 24, 50.33 + 150.99 + 28.57 + 170.17 + 7.73 + 221.22),
+        (1280, 4, 10.49 + 31.46 + 36.15 + 212.31 + 9.27 + 275.90),
+        (1280, 32, 83.89 + 251.66 + 36.15 + 212.31 + 9.27 + 275.90),
+    ],
+)
+def test_memory_on_a_gpu(tmp_path, width, layers, printed):
+    path = tmp_path / "model.bin"
+    sizes = (51866, 1500, width, width // 64, 32, 448, width, width // 64, layers, 128, 8)
+    path.write_bytes(struct.pack("<12i", transcription.MAGIC, *sizes) + bytes(1_000_000))
+    retries = 6 * 4 * width * layers * 512 / 1e6
+    needed = transcription.gpu_memory(ModelFile("m", str(path), "")) / 1e6
+    assert needed == pytest.approx(1 + printed + retries, rel=0.1)
+
+
+def test_memory_of_what_is_no_model(tmp_path):
+    for content in (b"", b"lmgg", bytes(100)):
+        (tmp_path / "no-model.bin").write_bytes(content)
+        assert transcription.gpu_memory(ModelFile("m", str(tmp_path / "no-model.bin"), "")) is None
+    assert transcription.gpu_memory(ModelFile("m", str(tmp_path / "missing.bin"), "")) is None
 
 
 @pytest.mark.skipif(not transcription.has_gpu_backend(), reason="this whisper.cpp was built for the CPU")

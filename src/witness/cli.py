@@ -111,6 +111,7 @@ def cli(ctx: click.Context) -> None:
 @click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="Which card.")
 @click.option("--threads", type=click.IntRange(1, MOST), help="Cores for the diarizer. [default: all]")
 @click.option("--serial", is_flag=True, help="Recognise words after the speakers, not beside them.")
+@click.option("--parallel", is_flag=True, help="Beside them, even if the GPU seems too small for both.")
 @click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr; errors only.")
 def run(recording: str, formats: tuple[str, ...], to: str | None, quiet: bool, **settings: Any) -> None:
@@ -159,6 +160,7 @@ def _transcribe(
         gpu=settings["gpu"],
         threads=settings["threads"] or 0,
         serial=settings["serial"],
+        parallel=settings["parallel"],
     )
     return transcribe(recording, options, runtime, progress=progress, note=note)
 

@@ -9,7 +9,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from witness import audio, clustering, embedding, merging, models, reconstruction, segmentation, transcription
+from witness import (
+    audio,
+    clustering,
+    embedding,
+    gpu,
+    merging,
+    models,
+    reconstruction,
+    segmentation,
+    transcription,
+)
 from witness.errors import ModelError, UsageError, WitnessError
 from witness.schema import (
     ModelFile,
@@ -25,6 +35,12 @@ from witness.schema import (
     no_progress,
 )
 from witness.sessions import Runtime
+
+GPU_MEMORY = 1 << 30
+"""Bytes for the voice model on a GPU. Not measured: its weights and frames take under a fifth of it, and the
+rest is room for what HIP, MIGraphX and MIOpen keep."""
+GPU_MARGIN = 3 << 28
+"""Bytes that stay free, for the desktop grows and memory falls to pieces."""
 
 STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
 """In this order in `Transcript.timing`; a stage that did not run is None there."""
@@ -109,17 +125,22 @@ class _Run:
     note: Note
     timing: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    serial: bool = False
+    """The words wait for the speakers."""
 
     def transcribe(self, path: str) -> Transcript:
         begun = time.perf_counter()
         bounds = self.options.bounds()
+        if self.runtime.serial and self.runtime.parallel:
+            raise UsageError("--serial or --parallel, not both")
         if self.options.language is not None:
             transcription.check_language(self.options.language)
         audio.check(path)  # before any model is fetched for it
         with ExitStack() as stack:
             whisper, failure = self._whisper_model()
+            self.serial = self.runtime.serial or self._too_little_memory(whisper)
             recognizer = None
-            if whisper is not None:
+            if whisper is not None and not self.serial:
                 # Started before anything else: it loads its model while the audio is decoded.
                 recognizer = stack.enter_context(self._recognizer(whisper))
             chosen = models.diarization_models(
@@ -129,10 +150,15 @@ class _Run:
                 recording = audio.load(path, channels=self.options.channels, progress=self.progress)
             for warning in recording.warnings:
                 self.warn(warning)
-            if recognizer is not None and not self.runtime.serial:
+            if recognizer is not None:
                 for samples in recording.samples:
                     recognizer.send(samples)
             tracks = self._diarize(recording, chosen, bounds)
+            if whisper is not None and self.serial:
+                # Not before: its model would fill the GPU's memory.
+                recognizer = stack.enter_context(self._recognizer(whisper))
+                for samples in recording.samples:
+                    recognizer.send(samples)
             recognitions: list[Recognition] = []
             if recognizer is not None:
                 try:
@@ -163,7 +189,7 @@ class _Run:
         )
 
     def _times(self, wall: float, recognitions: list[Recognition]) -> dict[str, float | str | None]:
-        mode = None if not recognitions else "serial" if self.runtime.serial else "parallel"
+        mode = None if not recognitions else "serial" if self.serial else "parallel"
         return {**{stage: self.timing.get(stage) for stage in STAGES}, "wall": wall, "mode": mode}
 
     @property
@@ -188,6 +214,28 @@ class _Run:
         except ModelError as error:
             return None, error
 
+    def _too_little_memory(self, whisper: ModelFile | None) -> bool:
+        """Whether both engines may use the card, and it has no room for both."""
+        if whisper is None or self.runtime.device == "cpu" or self.runtime.parallel:
+            return False
+        if not transcription.has_gpu_backend():
+            return False
+        # "auto" never puts the voice model on a card that AMD does not list.
+        able = [card for card in gpu.cards() if self.runtime.device != "auto" or card.supported == "listed"]
+        card = next((card for card in able if card.index == self.runtime.gpu), None)
+        needed = transcription.gpu_memory(whisper)
+        if card is None or needed is None:
+            return False
+        needed += GPU_MEMORY + GPU_MARGIN
+        free = card.memory_total if card.memory_free is None else card.memory_free
+        if free >= needed:
+            return False
+        self.note(
+            f"one engine after the other: the {card.name} has {free / 1e9:.1f} GB free, and both need "
+            f"{needed / 1e9:.1f} GB; with a smaller --whisper, or --parallel, they run side by side"
+        )
+        return True
+
     def _recognizer(self, whisper: ModelFile) -> transcription.Recognizer:
         return transcription.Recognizer(
             whisper,
@@ -199,7 +247,7 @@ class _Run:
     def _whisper_threads(self) -> int:
         """On the CPU, beside the diarizer: most of the cores, for it has most of the work."""
         workers = self.runtime.worker_count
-        return workers if self.runtime.serial else max(1, workers - max(1, workers // 4))
+        return workers if self.serial else max(1, workers - max(1, workers // 4))
 
     def _diarize(
         self, recording: audio.Audio, chosen: models.DiarizationModels, bounds: clustering.SpeakerBounds
@@ -241,10 +289,7 @@ class _Run:
         return tracks
 
     def _recognise(self, recognizer: transcription.Recognizer, recording: audio.Audio) -> list[Recognition]:
-        if self.runtime.serial:
-            for samples in recording.samples:
-                recognizer.send(samples)
-        else:
+        if not self.serial:
             recognizer.set_threads(self.runtime.worker_count)  # the diarizer is done
         found = [recognizer.result() for _ in recording.samples]
         self.timing["transcription"] = sum(recognition.seconds for recognition in found)

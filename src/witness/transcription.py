@@ -15,6 +15,7 @@ import os
 import queue
 import re
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -52,6 +53,8 @@ UNFINISHED = "no words from {} to {}: whisper finds no end to its text there, as
 RELOAD = "`witness models verify` checks a model, `witness models fetch` gets a new one"
 SMALLER = "a smaller model needs less memory"
 NO_GPU = "GGML_VK_VISIBLE_DEVICES= keeps whisper.cpp off the GPU"
+
+MAGIC = 0x67676D6C  # "ggml", at the beginning of a model
 
 T = TypeVar("T")
 
@@ -295,6 +298,25 @@ class Recognizer:
             return f"whisper.cpp does not start{last}; cure: pip install --force-reinstall pywhispercpp"
         cure = f"{RELOAD}; {SMALLER}" if "load" in when else self._cure()
         return f"whisper.cpp stopped with {cause} {when} {self._path}{last}; {cure}"
+
+
+def gpu_memory(model: ModelFile) -> int | None:
+    """Bytes that whisper.cpp takes on a GPU with this model; None if the file is no such model.
+
+    By the sizes that whisper.cpp 1.8.5 prints while it loads models of the six published shapes: keys and
+    values (16 bits; 1536 places of the audio, and 512 of the text, times 7 once a text must be tried again
+    with five candidates), and buffers that grow with the width.
+    """
+    try:
+        with Path(model.path).open("rb") as file:
+            magic, *sizes = struct.unpack("<12i", file.read(48))
+            total = file.seek(0, os.SEEK_END)
+    except (OSError, struct.error):
+        return None
+    if magic != MAGIC:
+        return None
+    width, layers = sizes[6], sizes[8]
+    return int(total + 4 * width * layers * (1536 + 7 * 512) + 100_000_000 + 340_000 * width)
 
 
 def check_language(code: str) -> None:
