@@ -98,7 +98,8 @@ def test_words_and_times(model):
     np.testing.assert_allclose([word.end for word in found.words], [1, 2, 3, 4, 5], atol=0.08)
     starts = [word.start for word in found.words]
     assert all(number <= start < number + 0.6 for number, start in enumerate(starts))
-    assert (found.language, found.device, found.warnings) == ("en", "cpu", ())
+    assert (found.language, found.warnings) == ("en", ())
+    assert found.device == "cpu" or transcription.has_gpu_backend()
 
 
 def test_a_character_split_over_two_tokens(folder):
