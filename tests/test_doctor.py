@@ -137,6 +137,18 @@ def test_the_cure_names_the_package_of_the_distribution(copy, release, cure):
     assert cure in one(doctor.examine(machine(root)), "provider").cure
 
 
+def test_rocm_6_is_enough_for_what_was_built_with_it(copy):
+    files = {
+        "usr/lib64/libamdhip64.so.6.4.60402": "",
+        "usr/lib64/libmigraphx_c.so.3": "",
+        "usr/lib64/libmigraphx.so.2012000.0": "",
+    }
+    six = {**GOOD, "files": {"libamdhip64.so.6": "/usr/lib64/libamdhip64.so.6"}}
+    checks = doctor.examine(machine(copy("rx9070", **files), ask=answers(six)))
+    assert one(checks, "rocm").ok
+    assert one(checks, "migraphx").found == "MIGraphX 2.12.0"
+
+
 def test_a_slow_migraphx_is_known(copy):
     name = "opt/rocm/lib/migraphx/lib/libmigraphx.so.2017000.0"
     root = copy("rx9070", **{**ROCM7, name: ""})

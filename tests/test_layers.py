@@ -30,6 +30,7 @@ TOOLS = {
 LAYERS = [
     {"__main__"},
     {"cli"},
+    {"contention"},
     {"doctor", "pipeline", "report"},
     STAGES | {"scoring"},
     TOOLS,

@@ -31,7 +31,7 @@ GIB = 1 << 30
 ROOM = 1 * GIB
 """Free disk space below which nothing useful can be fetched or kept: the models of a CPU take 0.1 GB."""
 ROCM = 7
-"""The major version of the HIP library that the onnxruntime-migraphx wheels were linked with."""
+"""The major version of the HIP library that the onnxruntime-migraphx wheels of PyPI were linked with."""
 SLOW_MIGRAPHX = (2, 17)
 """Compiles 4 to 11 times slower (AMDMIGraphX#5234); some packages of it do not load (#5235)."""
 LIBRARIES = (
@@ -357,13 +357,14 @@ def _rocm(machine: Machine) -> Iterator[Check]:
     if machine.system != "linux":
         return
     install = machine.install_rocm
+    provider, wanted = _provider(machine)
     hip = machine.libraries("libamdhip64.so.*")
     majors = sorted({_major(name) for name in hip})
     if not hip:
         yield machine.gpu_check("rocm", False, "no HIP library", install)
     else:
-        cure = f"{install}: onnxruntime-migraphx needs libamdhip64.so.{ROCM}"
-        yield machine.gpu_check("rocm", ROCM in majors, f"ROCm {majors[-1]} ({hip[0]})", cure)
+        cure = f"{install}: this onnxruntime needs libamdhip64.so.{wanted}"
+        yield machine.gpu_check("rocm", wanted in majors, f"ROCm {majors[-1]} ({hip[0]})", cure)
     numbers = [number for number in map(_migraphx_version, machine.libraries("libmigraphx.so.*")) if number]
     if not machine.libraries("libmigraphx_c.so.*"):
         yield machine.gpu_check("migraphx", False, "no MIGraphX library", install)
@@ -374,31 +375,35 @@ def _rocm(machine: Machine) -> Iterator[Check]:
         cure = "2.17 compiles 4 to 11 times slower (AMDMIGraphX#5234): take another version of ROCm"
         found = f"MIGraphX {'.'.join(map(str, numbers[0]))}"
         yield Check("migraphx", None if slow else True, found, cure if slow else None)
-    yield _provider(machine)
+    yield provider
     planted = [name for name in ("libmigraphx_c.so.3", "libamdhip64.so.7") if (machine.here / name).exists()]
     if planted:
         cure = "leave this folder: onnxruntime's provider would load it from here"
         yield Check("current folder", False, f"holds {' and '.join(planted)}", cure)
 
 
-def _provider(machine: Machine) -> Check:
+def _provider(machine: Machine) -> tuple[Check, int]:
+    """Whether the provider finds its libraries and HIP its devices; and the major version of HIP it wants."""
     spec = find_spec("onnxruntime")
     folder = Path(spec.origin).parent / "capi" if spec and spec.origin else Path()
     library = folder / "libonnxruntime_providers_migraphx.so"
     if not library.exists():
         cure = "pip install --force-reinstall onnxruntime-migraphx, after pip uninstall onnxruntime"
-        return machine.gpu_check("provider", False, "this onnxruntime has no MIGraphX", cure)
+        return machine.gpu_check("provider", False, "this onnxruntime has no MIGraphX", cure), ROCM
     answer = machine.ask("provider", str(library))
     if "error" in answer:
-        return machine.gpu_check("provider", False, answer["error"], machine.install_rocm)
+        return machine.gpu_check("provider", False, answer["error"], machine.install_rocm), ROCM
+    # One that build.sh made from source wants ROCm 6.
+    wanted = max((_major(name) for name in answer["files"] if "amdhip64" in name), default=ROCM)
     if answer["missing"]:
         found = f"{' and '.join(answer['missing'])} cannot be found"
-        return machine.gpu_check("provider", False, found, machine.install_rocm)
+        return machine.gpu_check("provider", False, found, machine.install_rocm), wanted
     found = f"finds {', '.join(sorted(answer['files'].values()))}"
     if answer["devices"]:
-        return Check("provider", True, f"{found}; HIP sees {answer['devices']} devices")
+        return Check("provider", True, f"{found}; HIP sees {answer['devices']} devices"), wanted
     cure = "see the cards and device files above, and HIP_VISIBLE_DEVICES"
-    return machine.gpu_check("provider", False, f"{found}; HIP sees no device (code {answer['hip']})", cure)
+    found = f"{found}; HIP sees no device (code {answer['hip']})"
+    return machine.gpu_check("provider", False, found, cure), wanted
 
 
 def _major(name: str) -> int:

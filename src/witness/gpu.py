@@ -80,6 +80,14 @@ class Card:
         """Per cent of the last moment in which it computed; None: the driver does not say."""
         return None if self.device is None else _number(self.device / "gpu_busy_percent")
 
+    def used(self) -> int | None:
+        """Bytes in use at this moment, counted as in `memory_used`."""
+        if self.device is None:
+            return None
+        pools = ("vram", "gtt") if self.integrated else ("vram",)
+        found = [_number(self.device / f"mem_info_{pool}_used") for pool in pools]
+        return None if None in found else sum(number for number in found if number is not None)
+
 
 def cards(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> tuple[Card, ...]:
     """Every card that the compute driver below `root` knows, in its order; () where there is none.
