@@ -310,7 +310,7 @@ def _cards(machine: Machine) -> Iterator[Check]:
             cure = "load the kernel's amdgpu driver with its compute part; in a container: --device /dev/kfd"
             yield Check("cards", None, f"{len(displays)} AMD cards, but none that can compute (no KFD)", cure)
         else:
-            yield Check("cards", None, "no AMD card: everything runs on the CPU")
+            yield Check("cards", None, "no AMD card: the voice model runs on the CPU")
     best = gpu.best(machine.cards)
     for card in machine.cards:
         free = "?" if card.memory_free is None else f"{card.memory_free / GIB:.1f}"
