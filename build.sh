@@ -134,6 +134,14 @@ hip_major() {
     printf '%s' "$newest"
 }
 
+has_library() {
+    local folder
+    while read -r folder; do
+        [ -n "$(compgen -G "$folder/$1*")" ] && return 0
+    done < <(libraries)
+    return 1
+}
+
 # Whether cmake would find a package of one of these names.
 has_cmake() {
     local name folder file
@@ -163,12 +171,8 @@ need_header() { has_header "$1" || missing "no header $1; cure: $(package "$2" "
 # --- ROCm 7: the wheel ---
 
 install_from_packages() {
-    [ "$hip" -ge 7 ] || missing "onnxruntime-migraphx needs ROCm 7, and here is ROCm $hip; cure: $(install_rocm)"
-    local found=
-    while read -r folder; do
-        [ -n "$(compgen -G "$folder/libmigraphx_c.so.3*")" ] && found=$folder
-    done < <(libraries)
-    [ -n "$found" ] || missing "no MIGraphX (libmigraphx_c.so.3); cure: $(install_rocm)"
+    has_library libamdhip64.so.7 || missing "no libamdhip64.so.7, which the wheel needs (found: ROCm $hip); cure: $(install_rocm)"
+    has_library libmigraphx_c.so.3 || missing "no MIGraphX (libmigraphx_c.so.3); cure: $(install_rocm)"
     # Both have the same files: pip must not leave the one without MIGraphX.
     run "$PYTHON" -m pip uninstall --yes onnxruntime onnxruntime-migraphx
     run "$PYTHON" -m pip install --no-deps "onnxruntime-migraphx>=1.24.2"

@@ -112,6 +112,10 @@ def test_a_hidden_card_is_said_to_be():
     assert one(checks, "variable").found == "HIP_VISIBLE_DEVICES=1"
 
 
+def test_a_card_that_is_hidden_is_not_needed():
+    assert doctor.healthy(doctor.examine(machine(GPUS / "rx9070", environment={"ROCR_VISIBLE_DEVICES": ""})))
+
+
 def test_rocm_6_is_not_enough(copy):
     root = copy("rx9070", **{"usr/lib64/libamdhip64.so.6.4.60402": "", "etc/os-release": "ID=fedora\n"})
     check = one(doctor.examine(machine(root)), "rocm")

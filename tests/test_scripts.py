@@ -236,6 +236,7 @@ def test_rocm_7_takes_the_wheel(tmp_path):
         ([], "ID=ubuntu\n", "sudo apt install migraphx"),
         ([], "ID=fedora\n", "sudo dnf install migraphx"),
         (ROCM7[:1], "ID=arch\n", "sudo pacman -S migraphx"),
+        (["opt/rocm/lib/libamdhip64.so.8.0.1", ROCM7[1]], "ID=arch\n", "libamdhip64.so.7"),
         ([], "ID=void\n", "install migraphx"),
     ],
 )

@@ -84,8 +84,8 @@ class Machine:
 
     @property
     def wants_gpu(self) -> bool:
-        """There is a card that AMD lists, so that MIGraphX ought to run."""
-        return any(card.supported == "listed" for card in self.cards)
+        """There is a card that AMD lists and nobody hides, so that MIGraphX ought to run."""
+        return any(card.supported == "listed" and card.index >= 0 for card in self.cards)
 
     def gpu_check(self, name: str, works: bool, found: str, cure: str | None = None) -> Check:
         """A check of the way to the GPU, which is broken only where there is a card for it."""
