@@ -3,6 +3,7 @@
 import getpass
 import json
 import shutil
+import struct
 import sys
 from pathlib import Path
 
@@ -110,6 +111,22 @@ def test_a_hidden_card_is_said_to_be():
     checks = doctor.examine(machine(GPUS / "two_cards", environment={"HIP_VISIBLE_DEVICES": "1"}))
     assert [check.found.split(":")[0] for check in found(checks, "card")] == ["hidden", "0"]
     assert one(checks, "variable").found == "HIP_VISIBLE_DEVICES=1"
+
+
+@pytest.mark.parametrize(("shape", "ok"), [((1280, 4), True), ((1280, 4000), None)])
+def test_room_for_both_engines(tmp_path, monkeypatch, shape, ok):
+    width, layers = shape
+    path = tmp_path / "model.bin"
+    path.write_bytes(
+        struct.pack("<12i", 0x67676D6C, 51866, 1500, width, 20, 32, 448, width, 20, layers, 128, 8)
+    )
+    entry = next(entry for entry in doctor.models.TABLE if entry.name == "large-v3-turbo-q5_0")
+    monkeypatch.setattr(
+        doctor.models, "list_models", lambda **_: (doctor.models.ModelStatus(entry, str(path), "present"),)
+    )
+    check = one(doctor.examine(machine(GPUS / "rx9070")), "memory")
+    assert check.ok is ok
+    assert "Radeon RX 9070 has" in check.found
 
 
 def test_a_card_that_is_hidden_is_not_needed():

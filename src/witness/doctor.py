@@ -26,6 +26,7 @@ from typing import Any
 
 from witness import __version__, gpu, models, probes, surgery, transcription
 from witness.errors import WitnessError
+from witness.schema import ModelFile
 
 GIB = 1 << 30
 ROOM = 1 * GIB
@@ -325,6 +326,23 @@ def _cards(machine: Machine) -> Iterator[Check]:
             cure = "the voice model runs on the CPU; whisper.cpp can use the card by Vulkan"
             yield Check("card", None, f"{found}, not on AMD's list for MIGraphX", cure)
     yield from _rights(machine)
+    yield from _memory(machine)
+
+
+def _memory(machine: Machine) -> Iterator[Check]:
+    """Whether the best card has room for both engines with the words' usual model, if that is here."""
+    card, usual = gpu.best(machine.cards), models.default_whisper(gpu=True)
+    for status in models.list_models(roles={"whisper"}):
+        if card is None or status.file.name != usual or status.path is None:
+            continue
+        needed = transcription.gpu_memory(ModelFile(usual, status.path, ""))
+        lack = None if needed is None else card.lack_for_both(needed)
+        if lack is None:
+            yield Check("memory", True, f"the {card.name} has room for both engines with {usual}")
+        else:
+            yield Check(
+                "memory", None, lack, "they run one after the other, or with a smaller --whisper at once"
+            )
 
 
 def _rights(machine: Machine) -> Iterator[Check]:

@@ -51,6 +51,13 @@ INTEGRATED = {
 }
 
 
+VOICE_MODEL = 1 << 30
+"""Bytes for the voice model on a GPU. Not measured: its weights and frames take under a fifth of it, and the
+rest is room for what HIP, MIGraphX and MIOpen keep."""
+MARGIN = 3 << 28
+"""Bytes that stay free, for the desktop grows and memory falls to pieces."""
+
+
 @dataclass(frozen=True)
 class Card:
     """An AMD GPU that can compute."""
@@ -79,6 +86,14 @@ class Card:
     def busy(self) -> int | None:
         """Per cent of the last moment in which it computed; None: the driver does not say."""
         return None if self.device is None else _number(self.device / "gpu_busy_percent")
+
+    def lack_for_both(self, whisper: int) -> str | None:
+        """Why this card has no room for the voice model and `whisper` bytes beside it; None: it has."""
+        needed = VOICE_MODEL + MARGIN + whisper
+        free = self.memory_total if self.memory_free is None else self.memory_free
+        if free >= needed:
+            return None
+        return f"the {self.name} has {free / 1e9:.1f} GB free, and both engines need {needed / 1e9:.1f} GB"
 
     def used(self) -> int | None:
         """Bytes in use at this moment, counted as in `memory_used`."""

@@ -36,12 +36,6 @@ from witness.schema import (
 )
 from witness.sessions import Runtime
 
-GPU_MEMORY = 1 << 30
-"""Bytes for the voice model on a GPU. Not measured: its weights and frames take under a fifth of it, and the
-rest is room for what HIP, MIGraphX and MIOpen keep."""
-GPU_MARGIN = 3 << 28
-"""Bytes that stay free, for the desktop grows and memory falls to pieces."""
-
 STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
 """In this order in `Transcript.timing`; a stage that did not run is None there."""
 
@@ -224,16 +218,10 @@ class _Run:
         able = [card for card in gpu.cards() if self.runtime.device != "auto" or card.supported == "listed"]
         card = next((card for card in able if card.index == self.runtime.gpu), None)
         needed = transcription.gpu_memory(whisper)
-        if card is None or needed is None:
+        if card is None or needed is None or (lack := card.lack_for_both(needed)) is None:
             return False
-        needed += GPU_MEMORY + GPU_MARGIN
-        free = card.memory_total if card.memory_free is None else card.memory_free
-        if free >= needed:
-            return False
-        self.note(
-            f"one engine after the other: the {card.name} has {free / 1e9:.1f} GB free, and both need "
-            f"{needed / 1e9:.1f} GB; with a smaller --whisper, or --parallel, they run side by side"
-        )
+        cure = "a smaller --whisper, or --parallel, runs them side by side"
+        self.note(f"one engine after the other: {lack}; {cure}")
         return True
 
     def _recognizer(self, whisper: ModelFile) -> transcription.Recognizer:
