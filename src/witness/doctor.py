@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatch
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -375,16 +376,21 @@ def _rocm(machine: Machine) -> Iterator[Check]:
     if machine.system != "linux":
         return
     install = machine.install_rocm
-    provider, wanted = _provider(machine)
-    hip = machine.libraries("libamdhip64.so.*")
+    provider, files = _provider(machine)
+    # One that build.sh made from source wants ROCm 6, and finds MIGraphX where no package would put it.
+    wanted = max((_major(name) for name in files if "amdhip64" in name), default=ROCM)
+    there = [Path(name).name for pair in files.items() if pair[1].startswith("/") for name in pair]
+    hip = _versions(machine, "libamdhip64.so.*", there)
     majors = sorted({_major(name) for name in hip})
     if not hip:
         yield machine.gpu_check("rocm", False, "no HIP library", install)
     else:
         cure = f"{install}: this onnxruntime needs libamdhip64.so.{wanted}"
         yield machine.gpu_check("rocm", wanted in majors, f"ROCm {majors[-1]} ({hip[0]})", cure)
-    numbers = [number for number in map(_migraphx_version, machine.libraries("libmigraphx.so.*")) if number]
-    if not machine.libraries("libmigraphx_c.so.*"):
+    numbers = [
+        number for number in map(_migraphx_version, _versions(machine, "libmigraphx.so.*", there)) if number
+    ]
+    if not _versions(machine, "libmigraphx_c.so.*", there):
         yield machine.gpu_check("migraphx", False, "no MIGraphX library", install)
     elif not numbers:
         yield Check("migraphx", True, "MIGraphX of unknown version")
@@ -400,28 +406,32 @@ def _rocm(machine: Machine) -> Iterator[Check]:
         yield Check("current folder", False, f"holds {' and '.join(planted)}", cure)
 
 
-def _provider(machine: Machine) -> tuple[Check, int]:
-    """Whether the provider finds its libraries and HIP its devices; and the major version of HIP it wants."""
+def _versions(machine: Machine, pattern: str, there: list[str]) -> list[str]:
+    """The names of a library's versions in the usual folders and among those that were found elsewhere."""
+    return machine.libraries(pattern) + [name for name in there if fnmatch(name, pattern)]
+
+
+def _provider(machine: Machine) -> tuple[Check, dict[str, str]]:
+    """Whether the provider finds its libraries and HIP its devices; and AMD's libraries, name to path."""
     spec = find_spec("onnxruntime")
     folder = Path(spec.origin).parent / "capi" if spec and spec.origin else Path()
     library = folder / "libonnxruntime_providers_migraphx.so"
     if not library.exists():
         cure = "pip install --force-reinstall onnxruntime-migraphx, after pip uninstall onnxruntime"
-        return machine.gpu_check("provider", False, "this onnxruntime has no MIGraphX", cure), ROCM
+        return machine.gpu_check("provider", False, "this onnxruntime has no MIGraphX", cure), {}
     answer = machine.ask("provider", str(library))
     if "error" in answer:
-        return machine.gpu_check("provider", False, answer["error"], machine.install_rocm), ROCM
-    # One that build.sh made from source wants ROCm 6.
-    wanted = max((_major(name) for name in answer["files"] if "amdhip64" in name), default=ROCM)
+        return machine.gpu_check("provider", False, answer["error"], machine.install_rocm), {}
+    files: dict[str, str] = answer["files"]
     if answer["missing"]:
         found = f"{' and '.join(answer['missing'])} cannot be found"
-        return machine.gpu_check("provider", False, found, machine.install_rocm), wanted
-    found = f"finds {', '.join(sorted(answer['files'].values()))}"
+        return machine.gpu_check("provider", False, found, machine.install_rocm), files
+    found = f"finds {', '.join(sorted(files.values()))}"
     if answer["devices"]:
-        return Check("provider", True, f"{found}; HIP sees {answer['devices']} devices"), wanted
+        return Check("provider", True, f"{found}; HIP sees {answer['devices']} devices"), files
     cure = "see the cards and device files above, and HIP_VISIBLE_DEVICES"
     found = f"{found}; HIP sees no device (code {answer['hip']})"
-    return machine.gpu_check("provider", False, found, cure), wanted
+    return machine.gpu_check("provider", False, found, cure), files
 
 
 def _major(name: str) -> int:
