@@ -14,11 +14,22 @@ STAGES = {
     *("transcription", "merging", "writers"),
 }
 # What stages are made of.
-TOOLS = {"download", "fbank", "models", "output", "rttm", "sessions", "surgery", "tokens", "whisper_child"}
+TOOLS = {
+    *("download", "fbank", "models", "output", "probes", "rttm", "sessions", "surgery", "tokens"),
+    "whisper_child",
+}
 # What runs a model on an AMD GPU: the policy and what it stands on.
 GPU = {"gpu", "rocm", "migraphx_child", "worker", "graphs", "migraphx"}
-AROUND = {"pipeline", "report", "warmup"}
-LAYERS = [{"__main__"}, {"cli"}, AROUND, STAGES | {"scoring"}, TOOLS | GPU, {"schema"}, {"errors"}]
+LAYERS = [
+    {"__main__"},
+    {"cli"},
+    {"contention"},
+    {"doctor", "pipeline", "report", "warmup"},
+    STAGES | {"scoring"},
+    TOOLS | GPU,
+    {"schema"},
+    {"errors"},
+]
 # Within the tools, who may use whom.
 TOOL_ARROWS = {
     "models": {"download"},

@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +16,10 @@ import soundfile
 
 import ggml
 import witness
-from conftest import CALL, strict_der
-from witness import Options, Runtime, diarize, rttm, transcribe
+from conftest import CALL, DATA, strict_der
+from witness import Options, Runtime, diarize, gpu, pipeline, rttm, transcribe
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
+from witness.schema import ModelFile, no_progress
 
 OFFLINE = {"models": "builtin", "offline": True}
 
@@ -113,6 +116,56 @@ def test_words_do_not_depend_on_schedule_or_threads(whisper, toned):
     assert parallel == as_json(*options, "--serial")
     assert parallel == as_json(*options, "--threads", 1)
     assert parallel == as_json(*options, "--threads", 2)
+
+
+GIB = 1 << 30
+LARGE = ((1280, 20, 32), 1_081_140_203)  # large-v3-q5_0: width, heads, decoder layers; bytes of the file
+TURBO = ((1280, 20, 4), 574_041_195)
+
+
+def whisper_file(path: Path, shape: tuple[int, int, int], size: int) -> ModelFile:
+    """The head of a model of that shape, in a file of that size, most of which is a hole."""
+    width, heads, layers = shape
+    sizes = (51866, 1500, width, heads, 32, 448, width, heads, layers, 128, 8)
+    with path.open("wb") as file:
+        file.write(struct.pack("<12i", 0x67676D6C, *sizes))
+        file.truncate(size)
+    return ModelFile("large", str(path), "")
+
+
+@pytest.mark.parametrize(
+    ("free", "model", "waits"),
+    [
+        (16 * GIB, LARGE, False),
+        (4 * GIB, LARGE, True),  # whatever else: no card of 4 GiB has room for the largest and more
+        (4 * GIB, TURBO, False),
+        (2 * GIB, TURBO, True),
+    ],
+)
+def test_too_little_memory_for_both_engines(tmp_path, monkeypatch, free, model, waits):
+    (card,) = gpu.cards(DATA / "gpus" / "rx9070", {})
+    monkeypatch.setattr(gpu, "cards", lambda: (replace(card, memory_free=free),))
+    monkeypatch.setattr(pipeline.transcription, "has_gpu_backend", lambda: True)
+    whisper = whisper_file(tmp_path / "whisper.bin", *model)
+    notes = []
+
+    def decide(**runtime) -> bool:
+        run = pipeline._Run(Options(), Runtime(**runtime), no_progress, notes.append)
+        return run._too_little_memory(whisper)
+
+    assert decide(device="auto") == decide(device="migraphx") == waits
+    assert len(notes) == (2 if waits else 0)
+    assert all(line.startswith("one engine after the other: the Radeon RX 9070 has ") for line in notes)
+    assert not decide(device="cpu")
+    assert not decide(device="migraphx", parallel=True)
+    assert not decide(device="migraphx", gpu=1)  # there is no such card, which others will say
+    monkeypatch.setattr(gpu, "cards", lambda: (replace(card, memory_free=free, supported="unlisted"),))
+    assert not decide(device="auto")
+
+
+def test_serial_or_parallel():
+    with pytest.raises(UsageError, match="not both"):
+        transcribe(str(CALL), Options(**OFFLINE), Runtime(serial=True, parallel=True))
 
 
 def test_tracks_are_recognised_by_themselves(whisper, tmp_path):

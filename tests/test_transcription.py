@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -97,7 +98,8 @@ def test_words_and_times(model):
     np.testing.assert_allclose([word.end for word in found.words], [1, 2, 3, 4, 5], atol=0.08)
     starts = [word.start for word in found.words]
     assert all(number <= start < number + 0.6 for number, start in enumerate(starts))
-    assert (found.language, found.device, found.warnings) == ("en", "cpu", ())
+    assert (found.language, found.warnings) == ("en", ())
+    assert found.device == "cpu" or transcription.has_gpu_backend()
 
 
 def test_a_character_split_over_two_tokens(folder):
@@ -334,8 +336,8 @@ def test_a_crash_while_loading(model, monkeypatch):
     """As a damaged file that passes every check would do it: the child dies before its first answer."""
     start = transcription._start
 
-    def start_and_crash():
-        child = start()
+    def start_and_crash(*, gpu):
+        child = start(gpu=gpu)
         os.kill(child.pid, signal.SIGSEGV)
         return child
 
@@ -343,6 +345,131 @@ def test_a_crash_while_loading(model, monkeypatch):
     message = failure(model)
     assert "SIGSEGV while loading" in message
     assert "witness models verify" in message
+
+
+GPU_CHILD = """
+import json, os, sys
+requests = sys.stdin.buffer
+requests.readline()
+if sys.argv[1] == "load":
+    os.abort()
+print(json.dumps({"device": "vulkan: A Card", "languages": 1}), flush=True)
+for _ in range(int(sys.argv[2])):
+    samples = json.loads(requests.readline())["samples"]
+    requests.read(4 * samples)
+    print(json.dumps({"ended": True, "tokens": []}), flush=True)
+if sys.argv[1] == "error":
+    requests.readline()
+    print(json.dumps({"error": "the encoder failed (whisper_full returned -6)"}), flush=True)
+    requests.readline()
+os.abort()
+"""
+"""Answers like a child on a GPU, which fails while loading, or after so many pieces."""
+
+
+def on_gpu(monkeypatch, *arguments):
+    """The first child is one that fails on its GPU; what each was started with."""
+    start, started = transcription._start, []
+
+    def fail_first(*, gpu):
+        started.append(gpu)
+        if len(started) > 1:
+            return start(gpu=gpu)
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-c", GPU_CHILD, *arguments]
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+
+    monkeypatch.setattr(transcription, "_start", fail_first)
+    monkeypatch.setattr(transcription, "has_gpu_backend", lambda: True)
+    return started
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        (("load", "0"), "SIGABRT while loading"),
+        (("crash", "0"), "SIGABRT at 0:00 of the recording"),
+        (("error", "0"), "the encoder failed"),
+    ],
+)
+def test_what_fails_on_the_gpu_is_done_on_the_cpu(model, monkeypatch, arguments, cause):
+    started = on_gpu(monkeypatch, *arguments)
+    (found,) = recognise(model, ggml.tones(L, L, L))
+    assert started == [True, False]
+    assert texts(found.words) == [" one", " two", " three"]
+    assert found.device == "cpu"
+    (warning,) = found.warnings
+    assert warning.startswith("whisper.cpp failed on the GPU, so the CPU went on: ")
+    assert cause in warning
+
+
+def test_what_the_gpu_did_before_it_failed_is_kept(model, monkeypatch):
+    on_gpu(monkeypatch, "crash", "1")
+    first, second = recognise(model, ggml.tones(L), ggml.tones(L, H))
+    assert (first.words, first.device, first.warnings) == ((), "vulkan: A Card", ())  # as the fake said
+    assert (texts(second.words), second.device, len(second.warnings)) == ([" one", " zwei"], "cpu", 1)
+
+
+def test_what_fails_on_the_cpu_too_is_an_error(folder, monkeypatch):
+    started = on_gpu(monkeypatch, "load", "0")
+    broken = folder / "no-model.bin"
+    broken.write_bytes(b"no model at all")
+    assert "not a whisper model" in failure(broken)
+    assert started == [True, False]
+
+
+def test_leaving_while_the_gpu_fails_starts_no_other_child(endless, monkeypatch):
+    started = on_gpu(monkeypatch, "crash", "1000000")
+    with recognizer(endless) as running:
+        running.send(ggml.tones(*[L] * 60))
+    assert started == [True]
+
+
+def test_the_first_discrete_card_is_chosen():
+    own = "ggml_vulkan: 0 = AMD Radeon Graphics (RADV RAPHAEL) (radv) | uma: 1 | fp16: 1 | bf16: 0"
+    card = "ggml_vulkan: 1 = AMD Radeon RX 9070 (RADV GFX1201) (radv) | uma: 0 | fp16: 1 | bf16: 1"
+    assert whisper_child.best_device([own, card]) == 1
+    assert whisper_child.best_device([card.replace("1 =", "0 ="), own.replace("0 =", "1 =")]) == 0
+    assert whisper_child.best_device([own]) == 0
+    assert whisper_child.best_device([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("width", "layers", "printed"),
+    [
+        # What whisper.cpp 1.8.5 printed beside the file's size: keys and values of text (once) and audio,
+        # and the buffers of convolution, encoder, attention and decoder, in MB.
+        (384, 4, 3.15 + 9.44 + 13.21 + 64.81 + 3.89 + 144.98),
+        (512, 6, 6.29 + 18.87 + 16.28 + 85.88 + 4.66 + 161.80),
+        (768, 12, 18.87 + 56.62 + 22.42 + 128.02 + 6.20 + 166.54),
+        (1024, 24, 50.33 + 150.99 + 28.57 + 170.17 + 7.73 + 221.22),
+        (1280, 4, 10.49 + 31.46 + 36.15 + 212.31 + 9.27 + 275.90),
+        (1280, 32, 83.89 + 251.66 + 36.15 + 212.31 + 9.27 + 275.90),
+    ],
+)
+def test_memory_on_a_gpu(tmp_path, width, layers, printed):
+    path = tmp_path / "model.bin"
+    sizes = (51866, 1500, width, width // 64, 32, 448, width, width // 64, layers, 128, 8)
+    path.write_bytes(struct.pack("<12i", transcription.MAGIC, *sizes) + bytes(1_000_000))
+    retries = 6 * 4 * width * layers * 512 / 1e6
+    needed = transcription.gpu_memory(ModelFile("m", str(path), "")) / 1e6
+    assert needed == pytest.approx(1 + printed + retries, rel=0.1)
+
+
+def test_memory_of_what_is_no_model(tmp_path):
+    for content in (b"", b"lmgg", bytes(100)):
+        (tmp_path / "no-model.bin").write_bytes(content)
+        assert transcription.gpu_memory(ModelFile("m", str(tmp_path / "no-model.bin"), "")) is None
+    assert transcription.gpu_memory(ModelFile("m", str(tmp_path / "missing.bin"), "")) is None
+
+
+@pytest.mark.skipif(not transcription.has_gpu_backend(), reason="this whisper.cpp was built for the CPU")
+def test_words_on_the_gpu_of_this_machine(model):
+    (found,) = recognise(model, ggml.tones(L, H, L))
+    if found.device == "cpu":
+        pytest.skip(f"no GPU was used: {found.warnings}")
+    assert texts(found.words) == [" one", " zwei", " three"]
+    assert found.warnings == ()
 
 
 def test_languages_are_those_of_whisper(model, multilingual):

@@ -141,6 +141,7 @@ def cli(ctx: click.Context) -> None:
 @_PRECISION
 @click.option("--threads", type=click.IntRange(1, MOST), help="Cores for the diarizer. [default: all]")
 @click.option("--serial", is_flag=True, help="Recognise words after the speakers, not beside them.")
+@click.option("--parallel", is_flag=True, help="Beside them, even if the GPU seems too small for both.")
 @_OFFLINE
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr; errors only.")
 def run(recording: str, formats: tuple[str, ...], to: str | None, quiet: bool, **settings: Any) -> None:
@@ -184,6 +185,7 @@ def _transcribe(
         gpu=settings["gpu"],
         threads=settings["threads"] or 0,
         serial=settings["serial"],
+        parallel=settings["parallel"],
     )
     return transcribe(recording, options, runtime, progress=progress, note=note)
 
@@ -225,6 +227,67 @@ def _note_unpaired(note: Callable[[str], None], uris: set[str], what: str) -> No
     if uris:
         some = ", ".join(sorted(uris)[:5]) + (", ..." if len(uris) > 5 else "")
         note(f"{len(uris)} recordings {what} ({some})")
+
+
+@cli.command("doctor")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON document, without private data; for bug reports."
+)
+def doctor_command(as_json: bool) -> None:
+    """Every part of this machine that Witness can use: found or not, why not, and the cure.
+
+    Exit code 1 if something is broken that is needed here: what the CPU takes and, with a card that AMD lists
+    for MIGraphX, the way to it.
+    """
+    from witness import doctor
+
+    checks = doctor.examine()
+    output.write((doctor.to_json if as_json else doctor.to_text)(checks).encode(), None)
+    if not doctor.healthy(checks):
+        broken = dict.fromkeys(check.name for check in checks if check.ok is False)
+        raise WitnessError(f"broken: {', '.join(broken)}; the cures are in the report")
+
+
+@cli.group(invoke_without_command=True)
+@click.pass_context
+def bench(ctx: click.Context) -> None:
+    """Measurements of this machine."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@bench.command("contention")
+@click.argument("recording", type=click.Path())
+@click.option("--models", default="auto", show_default=True, help="As in `witness run`.")
+@click.option("--whisper", default="auto", show_default=True, help="As in `witness run`.")
+@click.option("--language", metavar="CODE", help="As in `witness run`.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "migraphx"]), default="auto", help="As in `run`.")
+@click.option(
+    "--gpu", type=click.IntRange(0), default=0, show_default=True, help="The card to use and watch."
+)
+@click.option("--threads", type=click.IntRange(1, MOST), help="Cores for each engine. [default: all]")
+@click.option("--offline", is_flag=True, help="Open no socket.")
+@click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True, help="How often.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document with every run.")
+def bench_contention(recording: str, rounds: int, as_json: bool, **settings: Any) -> None:
+    """How much diarizer and whisper slow each other down on RECORDING: each alone, then both at once.
+
+    With the time of each, and how busy an AMD card was and what memory it had in use.
+    """
+    from witness import contention
+    from witness.pipeline import Options
+    from witness.sessions import Runtime
+
+    options = Options(
+        models=settings["models"],
+        whisper=settings["whisper"],
+        language=settings["language"],
+        offline=settings["offline"],
+    )
+    runtime = Runtime(device=settings["device"], gpu=settings["gpu"], threads=settings["threads"] or 0)
+    with _progress(quiet=False) as (progress, note):
+        found = contention.measure(recording, options, runtime, rounds, progress=progress, note=note)
+    output.write((contention.to_json if as_json else contention.to_text)(found).encode(), None)
 
 
 @cli.group("models", invoke_without_command=True)

@@ -1,55 +1,267 @@
-"""What AMD cards there are, from KFD's topology in sysfs. No ROCm tools."""
+"""What AMD cards there are and what memory is free on them, from the kernel alone: no ROCm tool is needed.
+
+The compute driver's topology (/sys/class/kfd) is what ROCm itself reads, so its order and its architecture
+numbers are HIP's; the display side of the same card (/sys/class/drm) knows its memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-LISTED = {"gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151", "gfx1152", "gfx1153", "gfx1200", "gfx1201"}
-"""AMD's lists for MIGraphX, ROCm 10.1."""
+NODES = "sys/class/kfd/kfd/topology/nodes"
+PCI_NAMES = ("usr/share/libdrm/amdgpu.ids", "opt/amdgpu/share/libdrm/amdgpu.ids")
+AMD = "0x1002"  # PCI vendor
+
+PRODUCTS = {  # LLVM's AMDGPUUsage and ROCm's tables; 1033 to 1036 and 1103 from memory
+    "gfx1010": "Radeon RX 5600/5700",
+    "gfx1011": "Radeon Pro 5600M/V520",
+    "gfx1012": "Radeon RX 5300/5500",
+    "gfx1013": "BC-250",
+    "gfx1030": "Radeon RX 6800/6900",
+    "gfx1031": "Radeon RX 6700/6750",
+    "gfx1032": "Radeon RX 6600/6650",
+    "gfx1033": "Steam Deck",
+    "gfx1034": "Radeon RX 6400/6500",
+    "gfx1035": "Radeon 660M/680M",
+    "gfx1036": "Radeon Graphics (Ryzen 7000)",
+    "gfx1100": "Radeon RX 7900",
+    "gfx1101": "Radeon RX 7700/7800",
+    "gfx1102": "Radeon RX 7600",
+    "gfx1103": "Radeon 740M/760M/780M",
+    "gfx1150": "Radeon 880M/890M",
+    "gfx1151": "Radeon 8050S/8060S",
+    "gfx1152": "Radeon 840M/860M",
+    "gfx1153": "Radeon Graphics (RDNA 3.5)",
+    "gfx1200": "Radeon RX 9060",
+    "gfx1201": "Radeon RX 9070",
+}
+LISTED = {
+    *("gfx90a", "gfx942", "gfx950"),
+    *("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151", "gfx1152", "gfx1153", "gfx1200", "gfx1201"),
+}
+"""Where AMD says that MIGraphX and ONNX Runtime run: the support pages of ROCm 10.1.0."""
+INTEGRATED = {
+    *("gfx902", "gfx909", "gfx90c", "gfx1013", "gfx1033", "gfx1035", "gfx1036", "gfx1103"),
+    *("gfx1150", "gfx1151", "gfx1152", "gfx1153"),
+}
+
+
+VOICE_MODEL = 1 << 30
+"""Bytes for the voice model on a GPU. Not measured: its weights and frames take under a fifth of it, and the
+rest is room for what HIP, MIGraphX and MIOpen keep."""
+MARGIN = 3 << 28
+"""Bytes that stay free, for the desktop grows and memory falls to pieces."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """One GPU that KFD knows."""
+    """An AMD GPU that can compute."""
 
     index: int
-    """HIP's ordinal; -1 if it is hidden by ROCR_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES."""
+    """HIP's ordinal under ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES; -1: they hide it."""
     name: str
+    """As PCI knows it ("Radeon RX 9070"), else by its architecture."""
     gfx: str
+    """LLVM's name of the architecture, "gfx1201"."""
     integrated: bool
+    """Part of a processor: its memory is the machine's."""
     memory_total: int
+    """Bytes of VRAM; of an integrated one, with what the driver may map of the machine's memory (GTT)."""
     memory_used: int | None
-    supported: str
-    """"listed" or "unlisted"."""
+    memory_free: int | None
+    """Bytes; of an integrated one no more than the machine has free. None: the driver does not say."""
+    supported: Literal["listed", "unlisted"]
+    """Whether AMD lists it for MIGraphX."""
     node: Path
+    """Its node in the topology of the compute driver."""
+    device: Path | None
+    """Its folder on the display side; None where that is hidden, as in some containers."""
+
+    @property
+    def busy(self) -> int | None:
+        """Per cent of the last moment in which it computed; None: the driver does not say."""
+        return None if self.device is None else _number(self.device / "gpu_busy_percent")
+
+    def lack_for_both(self, whisper: int) -> str | None:
+        """Why this card has no room for the voice model and `whisper` bytes beside it; None: it has."""
+        needed = VOICE_MODEL + MARGIN + whisper
+        free = self.memory_total if self.memory_free is None else self.memory_free
+        if free >= needed:
+            return None
+        return f"the {self.name} has {free / 1e9:.1f} GB free, and both engines need {needed / 1e9:.1f} GB"
+
+    def used(self) -> int | None:
+        """Bytes in use at this moment, counted as in `memory_used`."""
+        if self.device is None:
+            return None
+        pools = ("vram", "gtt") if self.integrated else ("vram",)
+        found = [_number(self.device / f"mem_info_{pool}_used") for pool in pools]
+        return None if None in found else sum(number for number in found if number is not None)
 
 
-def cards(root: Path = Path("/")) -> tuple[Card, ...]:
-    """The cards below `root`, in KFD's order."""
-    found: list[Card] = []
-    topology = root / "sys/class/kfd/kfd/topology/nodes"
-    for node in sorted(topology.glob("*"), key=lambda path: int(path.name)):
-        try:
-            lines = (node / "properties").read_text().splitlines()
-        except OSError:
-            continue
-        facts = dict(line.split() for line in lines if len(line.split()) == 2)
-        version = int(facts.get("gfx_target_version", 0))
-        if version == 0:
-            continue
-        gfx = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
-        total = sum(int(size) for size in facts.get("local_mem_size", "0").split())
-        supported = "listed" if gfx in LISTED else "unlisted"
-        found.append(Card(len(found), gfx, gfx, False, total, None, supported, node))
-    return tuple(found)
+def cards(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> tuple[Card, ...]:
+    """Every card that the compute driver below `root` knows, in its order; () where there is none.
+
+    `environment` (default: this process's) may hide or reorder them for HIP.
+    """
+    found = [node for node in _nodes(root) if node[1].get("gfx_target_version")]
+    unique = [node[1].get("unique_id", 0) for node in found]
+    order = visible(unique, os.environ if environment is None else environment)
+    return tuple(
+        _card(root, node, properties, order.index(place) if place in order else -1)
+        for place, (node, properties) in enumerate(found)
+    )
 
 
 def best(found: Sequence[Card]) -> Card | None:
     """The card to use if none is asked for: one that AMD lists, rather a discrete one, the most memory."""
+    able = [card for card in found if card.index >= 0]
     return max(
-        (card for card in found if card.index >= 0),
+        able,
         key=lambda card: (card.supported == "listed", not card.integrated, card.memory_total, -card.index),
         default=None,
     )
+
+
+def visible(unique: Sequence[int], environment: Mapping[str, str]) -> list[int]:
+    """The places of the cards with these unique ids that HIP sees, in HIP's order.
+
+    ROCr filters first, HIP counts in what is left. Both take numbers and "GPU-" with the id in hex, and
+    ignore all that follows the first that is wrong. Set but empty hides all from ROCr, and nothing from HIP
+    (rocclr/device/rocm/rocdevice.cpp), which reads CUDA's variable where its own is not set.
+    """
+    order = list(range(len(unique)))
+    if "ROCR_VISIBLE_DEVICES" in environment:
+        order = _chosen(order, unique, environment["ROCR_VISIBLE_DEVICES"])
+    choice = environment.get("HIP_VISIBLE_DEVICES") or environment.get("CUDA_VISIBLE_DEVICES")
+    return _chosen(order, unique, choice) if choice else order
+
+
+def _chosen(order: list[int], unique: Sequence[int], choice: str) -> list[int]:
+    found: list[int] = []
+    for part in choice.split(","):
+        name = part.strip()
+        if re.fullmatch(r"GPU-[0-9A-Fa-f]+", name):
+            match = [place for place in order if f"{unique[place]:016x}" == name[4:].lower().zfill(16)]
+        else:
+            match = order[int(name) :][:1] if re.fullmatch(r"[0-9]{1,4}", name) else []
+        if not match:
+            break
+        found += [match[0]] if match[0] not in found else []
+    return found
+
+
+def displays(root: Path = Path("/")) -> tuple[Path, ...]:
+    """The device folders of all AMD cards that the display driver knows, whether they can compute or not."""
+    drm = sorted((root / "sys/class/drm").glob("card*"))
+    found = [card / "device" for card in drm if re.fullmatch(r"card[0-9]+", card.name)]
+    return tuple(device for device in found if _text(device / "vendor") == AMD)
+
+
+def gfx_name(version: int) -> str:
+    """120001 -> "gfx1201": the last two places are hexadecimal digits (90012 is gfx90c)."""
+    return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+
+
+def _nodes(root: Path) -> list[tuple[Path, dict[str, int]]]:
+    """Each node and its properties. One that may not be read is hidden from ROCm as well (cgroups)."""
+    try:
+        folders = [path for path in (root / NODES).iterdir() if path.name.isdigit()]
+    except OSError:
+        return []
+    return [(path, _properties(path)) for path in sorted(folders, key=lambda path: int(path.name))]
+
+
+def _card(root: Path, node: Path, properties: dict[str, int], index: int) -> Card:
+    gfx = gfx_name(properties["gfx_target_version"])
+    device: Path | None = root / f"sys/class/drm/renderD{properties.get('drm_render_minor', 0)}/device"
+    if not (device and device.is_dir()):
+        device = None
+    integrated = gfx in INTEGRATED or properties.get("cpu_cores_count", 0) > 0
+    total, used, free = _memory(root, node, device, integrated)
+    return Card(
+        index=index,
+        name=_name(root, device, properties) or PRODUCTS.get(gfx, "AMD GPU"),
+        gfx=gfx,
+        integrated=integrated,
+        memory_total=total,
+        memory_used=used,
+        memory_free=free,
+        supported="listed" if gfx in LISTED else "unlisted",
+        node=node,
+        device=device,
+    )
+
+
+def _memory(
+    root: Path, node: Path, device: Path | None, integrated: bool
+) -> tuple[int, int | None, int | None]:
+    """Bytes in all, used, free."""
+
+    def pool(name: str) -> tuple[int | None, int | None]:
+        if device is None:
+            return None, None
+        return _number(device / f"mem_info_{name}_total"), _number(device / f"mem_info_{name}_used")
+
+    total, used = pool("vram")
+    if total is None:  # heaps 1 and 2 of the kernel's kfd_crat.h are the card's own
+        banks = [_properties(bank) for bank in (node / "mem_banks").glob("*")]
+        total = sum(bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in (1, 2))
+    free = None if used is None else max(total - used, 0)
+    if not integrated:
+        return total, used, free
+    mapped, mapped_used = pool("gtt")
+    if mapped is None or mapped_used is None or used is None or free is None:
+        return total + (mapped or 0), None, None
+    spare = max(mapped - mapped_used, 0)
+    available = _available(root)
+    return total + mapped, used + mapped_used, free + (spare if available is None else min(spare, available))
+
+
+def _available(root: Path) -> int | None:
+    """Bytes that the machine has free."""
+    found = re.search(r"^MemAvailable:\s*(\d+) kB", _text(root / "proc/meminfo"), re.M)
+    return int(found[1]) * 1024 if found else None
+
+
+def _name(root: Path, device: Path | None, properties: dict[str, int]) -> str | None:
+    """The product, from the list that comes with libdrm: device id, revision, name."""
+    if device is None:
+        return None
+    if product := _text(device / "product_name"):
+        return product.removeprefix("AMD ")
+    try:
+        revision = int(_text(device / "revision"), 16)
+    except ValueError:
+        return None
+    wanted = f"{properties.get('device_id', 0):04X}", f"{revision:02X}"
+    for path in PCI_NAMES:
+        for line in _text(root / path).splitlines():
+            parts = [part.strip() for part in line.split(",", 2)]
+            if len(parts) == 3 and (parts[0].upper(), parts[1].upper()) == wanted:
+                return parts[2].removeprefix("AMD ")
+    return None
+
+
+def _properties(folder: Path) -> dict[str, int]:
+    """The lines "name number" of a topology file."""
+    pairs = (line.split() for line in _text(folder / "properties").splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path)
+    return int(text) if text.isdigit() else None
+
+
+def _text(path: Path) -> str:
+    """What the file says, "" if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

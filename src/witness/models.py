@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -20,6 +20,7 @@ from witness.errors import ModelError, UsageError
 from witness.schema import ModelFile, Note, Progress, no_note, no_progress
 
 Linkage = Literal["average", "centroid"]
+ROLES = ("segmentation", "embedding", "whisper")
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class KnownFile:
 
     name: str
     role: str
-    """One of "segmentation", "embedding", "whisper"."""
+    """One of ROLES."""
     repository: str
     revision: str
     file: str
@@ -199,9 +200,9 @@ def whisper_model(
         return _verified(near)
 
 
-def list_models(*, verify: bool = False) -> tuple[ModelStatus, ...]:
-    """What the disk holds of every file of the table, hashed again if `verify`; nothing is fetched."""
-    return tuple(_status(entry, verify) for entry in TABLE)
+def list_models(*, verify: bool = False, roles: Container[str] = ROLES) -> tuple[ModelStatus, ...]:
+    """What the disk holds of every file of these roles, hashed again if `verify`; nothing is fetched."""
+    return tuple(_status(entry, verify) for entry in TABLE if entry.role in roles)
 
 
 def _status(entry: KnownFile, verify: bool) -> ModelStatus:

@@ -13,6 +13,7 @@ from witness import (
     audio,
     clustering,
     embedding,
+    gpu,
     merging,
     migraphx,
     models,
@@ -124,17 +125,22 @@ class _Run:
     warnings: list[str] = field(default_factory=list)
     device: str = "cpu"
     """What ran the voice model."""
+    serial: bool = False
+    """The words wait for the speakers."""
 
     def transcribe(self, path: str) -> Transcript:
         begun = time.perf_counter()
         bounds = self.options.bounds()
+        if self.runtime.serial and self.runtime.parallel:
+            raise UsageError("--serial or --parallel, not both")
         if self.options.language is not None:
             transcription.check_language(self.options.language)
         audio.check(path)  # before any model is fetched for it
         with ExitStack() as stack:
             whisper, failure = self._whisper_model()
+            self.serial = self.runtime.serial or self._too_little_memory(whisper)
             recognizer = None
-            if whisper is not None:
+            if whisper is not None and not self.serial:
                 # Started before anything else: it loads its model while the audio is decoded.
                 recognizer = stack.enter_context(self._recognizer(whisper))
             chosen = models.diarization_models(
@@ -144,10 +150,15 @@ class _Run:
                 recording = audio.load(path, channels=self.options.channels, progress=self.progress)
             for warning in recording.warnings:
                 self.warn(warning)
-            if recognizer is not None and not self.runtime.serial:
+            if recognizer is not None:
                 for samples in recording.samples:
                     recognizer.send(samples)
             tracks = self._diarize(recording, chosen, bounds)
+            if whisper is not None and self.serial:
+                # Not before: its model would fill the GPU's memory.
+                recognizer = stack.enter_context(self._recognizer(whisper))
+                for samples in recording.samples:
+                    recognizer.send(samples)
             recognitions: list[Recognition] = []
             if recognizer is not None:
                 try:
@@ -178,7 +189,7 @@ class _Run:
         )
 
     def _times(self, wall: float, recognitions: list[Recognition]) -> dict[str, float | str | None]:
-        mode = None if not recognitions else "serial" if self.runtime.serial else "parallel"
+        mode = None if not recognitions else "serial" if self.serial else "parallel"
         return {**{stage: self.timing.get(stage) for stage in STAGES}, "wall": wall, "mode": mode}
 
     def warn(self, line: str) -> None:
@@ -198,6 +209,23 @@ class _Run:
         except ModelError as error:
             return None, error
 
+    def _too_little_memory(self, whisper: ModelFile | None) -> bool:
+        """Whether both engines may use the card, and it has no room for both."""
+        if whisper is None or self.runtime.device == "cpu" or self.runtime.parallel:
+            return False
+        if not transcription.has_gpu_backend():
+            return False
+        # "auto" never puts the voice model on a card that AMD does not list.
+        able = [card for card in gpu.cards() if self.runtime.device != "auto" or card.supported == "listed"]
+        wanted = self.runtime.gpu
+        card = gpu.best(able) if wanted is None else next((c for c in able if c.index == wanted), None)
+        needed = transcription.gpu_memory(whisper)
+        if card is None or needed is None or (lack := card.lack_for_both(needed)) is None:
+            return False
+        cure = "a smaller --whisper, or --parallel, runs them side by side"
+        self.note(f"one engine after the other: {lack}; {cure}")
+        return True
+
     def _recognizer(self, whisper: ModelFile) -> transcription.Recognizer:
         return transcription.Recognizer(
             whisper,
@@ -209,7 +237,7 @@ class _Run:
     def _whisper_threads(self) -> int:
         """On the CPU, beside the diarizer: most of the cores, for it has most of the work."""
         workers = self.runtime.worker_count
-        return workers if self.runtime.serial else max(1, workers - max(1, workers // 4))
+        return workers if self.serial else max(1, workers - max(1, workers // 4))
 
     def _diarize(
         self, recording: audio.Audio, chosen: models.DiarizationModels, bounds: clustering.SpeakerBounds
@@ -281,10 +309,7 @@ class _Run:
         return tracks
 
     def _recognise(self, recognizer: transcription.Recognizer, recording: audio.Audio) -> list[Recognition]:
-        if self.runtime.serial:
-            for samples in recording.samples:
-                recognizer.send(samples)
-        else:
+        if not self.serial:
             recognizer.set_threads(self.runtime.worker_count)  # the diarizer is done
         found = [recognizer.result() for _ in recording.samples]
         self.timing["transcription"] = sum(recognition.seconds for recognition in found)

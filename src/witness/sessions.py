@@ -54,6 +54,8 @@ class Runtime:
     """Cores for the diarizer; 0 means all that this process may use."""
     serial: bool = False
     """Run the speech recogniser after the diarizer instead of beside it."""
+    parallel: bool = False
+    """Beside it even if one GPU seems to have too little memory for both."""
 
     @property
     def worker_count(self) -> int:

@@ -15,17 +15,19 @@ import os
 import queue
 import re
 import signal
+import struct
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 
 import numpy as np
 
@@ -51,6 +53,10 @@ UNFINISHED = "no words from {} to {}: whisper finds no end to its text there, as
 RELOAD = "`witness models verify` checks a model, `witness models fetch` gets a new one"
 SMALLER = "a smaller model needs less memory"
 NO_GPU = "GGML_VK_VISIBLE_DEVICES= keeps whisper.cpp off the GPU"
+
+MAGIC = 0x67676D6C  # "ggml", at the beginning of a model
+
+T = TypeVar("T")
 
 CODES = (
     "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr "
@@ -84,7 +90,8 @@ class Recognizer:
     ) -> None:
         """Start the child, which begins to load `model`, and return at once.
 
-        `language` is one of LANGUAGES, or None to find it out. `gpu`: use one if whisper.cpp was built to.
+        `language` is one of LANGUAGES, or None to find it out. `gpu`: use one if whisper.cpp was built to; if
+        that fails, early or late, the CPU goes on, and a warning of the recognition says so.
         `progress` is called from another thread with ("transcription", seconds done, seconds sent), counting
         all tracks. Raises UsageError if there is no such language.
         """
@@ -93,7 +100,7 @@ class Recognizer:
         self._path = str(Path(model.path).absolute())
         self._language = language
         self._threads = threads
-        self._gpu = gpu
+        self._gpu = gpu and has_gpu_backend()
         self._progress = progress
         self._tracks: queue.SimpleQueue[Float32 | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[Recognition | Exception] = queue.SimpleQueue()
@@ -102,15 +109,10 @@ class Recognizer:
         self._owed = 0  # tracks whose result was not asked for yet
         self._failure: Exception | None = None
         self._device = "cpu"
-        self._last_lines: deque[str] = deque(maxlen=20)  # that whisper.cpp printed
-        self._child = _start()
-        # Never None: _start asks for all three.
-        self._stdin, self._stdout, self._stderr = cast(
-            "tuple[IO[bytes], IO[bytes], IO[bytes]]",
-            (self._child.stdin, self._child.stdout, self._child.stderr),
-        )
-        self._logger = threading.Thread(target=self._keep_log, daemon=True)
-        self._logger.start()
+        self._warnings: list[str] = []  # for the next recognition
+        self._starting = threading.Lock()
+        self._leaving = False
+        self._begin()
         self._server = threading.Thread(target=self._serve, daemon=True)
         self._server.start()
 
@@ -150,26 +152,39 @@ class Recognizer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._child.kill()  # it holds nothing worth saving, and may be deep inside whisper.cpp
-        self._child.wait()
+        with self._starting:
+            self._leaving = True
+            self._child.kill()  # it holds nothing worth saving, and may be deep inside whisper.cpp
         self._tracks.put(None)
         self._server.join()
+        self._end()
+
+    def _begin(self) -> None:
+        """Start a child and listen to what it prints."""
+        self._child = _start(gpu=self._gpu)
+        # Never None: _start asks for all three.
+        self._stdin, self._stdout, self._stderr = cast(
+            "tuple[IO[bytes], IO[bytes], IO[bytes]]",
+            (self._child.stdin, self._child.stdout, self._child.stderr),
+        )
+        self._last_lines: deque[str] = deque(maxlen=20)  # that whisper.cpp printed
+        self._logger = threading.Thread(target=_keep, args=(self._stderr, self._last_lines), daemon=True)
+        self._logger.start()
+
+    def _end(self) -> None:
+        self._child.kill()
+        self._child.wait()
         self._logger.join()
         for pipe in (self._stdin, self._stdout, self._stderr):
             with suppress(OSError):  # about a request that was never read
                 pipe.close()
 
-    # The rest runs in the two helper threads.
-
-    def _keep_log(self) -> None:
-        for line in self._stderr:
-            if text := " ".join(line.decode("utf-8", "replace").split()):
-                self._last_lines.append(text)
+    # The rest runs in the helper thread.
 
     def _serve(self) -> None:
         """Recognise the tracks, one piece after the other, and report what comes of it."""
         try:
-            loaded = self._ask({"model": self._path, "gpu": self._gpu}, "while loading")
+            loaded = self._insist(self._load)
             known = LANGUAGES[: loaded["languages"]]
             if self._language is not None and self._language not in known:
                 only = "it knows only English" if len(known) == 1 else "it is older than that"
@@ -178,17 +193,37 @@ class Recognizer:
                     "--whisper chooses another model"
                 )
             language = known[0] if len(known) == 1 else self._language
-            self._device = loaded["device"]
-            warnings = []
-            if self._gpu and self._device == "cpu" and has_gpu_backend():
-                warnings.append("whisper.cpp can use a GPU but found none, so it ran on the CPU")
             while (samples := self._tracks.get()) is not None:
-                self._results.put(self._recognise(samples, language, warnings))
-                warnings = []
+                self._results.put(self._recognise(samples, language))
         except Exception as error:  # raised again by result()
             self._results.put(error)
 
-    def _recognise(self, samples: Float32, language: str | None, warnings: list[str]) -> Recognition:
+    def _load(self) -> dict[str, Any]:
+        loaded = self._ask({"model": self._path, "gpu": self._gpu}, "while loading")
+        self._device = loaded["device"]
+        if self._gpu and self._device == "cpu":
+            self._gpu = False
+            self._warnings.append("whisper.cpp can use a GPU but found none, so it ran on the CPU")
+        return loaded
+
+    def _insist(self, work: Callable[[], T]) -> T:
+        """The result of `work`; if it fails with a GPU, then of a second try without, in a new child."""
+        try:
+            return work()
+        except TranscriptionError as error:
+            with self._starting:
+                if not self._gpu or self._leaving:
+                    raise
+                self._gpu = False
+                self._end()
+                self._begin()
+            self._warnings.append(f"whisper.cpp failed on the GPU, so the CPU went on: {error}")
+        if work == self._load:
+            return work()
+        self._load()
+        return work()
+
+    def _recognise(self, samples: Float32, language: str | None) -> Recognition:
         begun = time.perf_counter()
         loudness = Loudness.of(samples)
         duration = len(samples) / SAMPLE_RATE
@@ -206,21 +241,28 @@ class Recognizer:
                 fitting = DENSE * max(piece.frames, SHORTEST) // max(len(reply["tokens"]), 1)
                 longest = min(max(fitting, SHORTEST), WINDOW)
             else:
-                warnings.append(UNFINISHED.format(_clock(piece.start), _clock(piece.end)))
+                self._warnings.append(UNFINISHED.format(_clock(piece.start), _clock(piece.end)))
             place = piece.last
             self._progress("transcription", self._done + min(piece.end, duration), self._seconds)
         self._done += duration
         self._progress("transcription", self._done, self._seconds)
         words = repair(to_words(tokens), duration)
         seconds = time.perf_counter() - begun
-        return Recognition(tuple(words), language, self._device, tuple(warnings), seconds)
+        warnings, self._warnings = tuple(self._warnings), []
+        return Recognition(tuple(words), language, self._device, warnings, seconds)
 
     def _hear(self, samples: Float32, piece: Piece, language: str | None) -> dict[str, Any]:
         """The child's reply about one piece."""
         part = np.ascontiguousarray(samples[piece.first * FRAME : piece.last * FRAME], np.float32)
         part = np.pad(part, (0, max(0, PADDED - len(part))))
-        request = {"samples": len(part), "threads": self._threads, "language": language}
-        return self._ask(request, f"at {_clock(piece.start)} of the recording, with", part)
+        when = f"at {_clock(piece.start)} of the recording, with"
+
+        def work() -> dict[str, Any]:
+            return self._ask(
+                {"samples": len(part), "threads": self._threads, "language": language}, when, part
+            )
+
+        return self._insist(work)
 
     def _ask(self, request: dict[str, Any], when: str, samples: Float32 | None = None) -> dict[str, Any]:
         with suppress(OSError):  # it is dead, and the reply that does not come says so
@@ -258,6 +300,25 @@ class Recognizer:
         return f"whisper.cpp stopped with {cause} {when} {self._path}{last}; {cure}"
 
 
+def gpu_memory(model: ModelFile) -> int | None:
+    """Bytes that whisper.cpp takes on a GPU with this model; None if the file is no such model.
+
+    By the sizes that whisper.cpp 1.8.5 prints while it loads models of the six published shapes: keys and
+    values (16 bits; 1536 places of the audio, and 512 of the text, times 7 once a text must be tried again
+    with five candidates), and buffers that grow with the width.
+    """
+    try:
+        with Path(model.path).open("rb") as file:
+            magic, *sizes = struct.unpack("<12i", file.read(48))
+            total = file.seek(0, os.SEEK_END)
+    except (OSError, struct.error):
+        return None
+    if magic != MAGIC:
+        return None
+    width, layers = sizes[6], sizes[8]
+    return int(total + 4 * width * layers * (1536 + 7 * 512) + 100_000_000 + 340_000 * width)
+
+
 def check_language(code: str) -> None:
     """Raise UsageError if whisper knows no language of that code. Needs no model."""
     if code not in LANGUAGES:
@@ -277,7 +338,13 @@ def has_gpu_backend() -> bool:
     return any(re.search(r"ggml-(vulkan|cuda|hip|sycl|metal)", path.name) for path in libraries)
 
 
-def _start() -> subprocess.Popen[bytes]:
+def _keep(log: IO[bytes], lines: deque[str]) -> None:
+    for line in log:
+        if text := " ".join(line.decode("utf-8", "replace").split()):
+            lines.append(text)
+
+
+def _start(*, gpu: bool) -> subprocess.Popen[bytes]:
     environment = {
         # Threads that wait without sleeping take the cores from the diarizer, and then from each other: on
         # two cores beside two busy programs, random weights of the size of base took 8 s to over a minute
@@ -286,6 +353,8 @@ def _start() -> subprocess.Popen[bytes]:
         "GGML_NO_BACKTRACE": "1",  # no debugger after a failed assertion
         **os.environ,
     }
+    if not gpu:  # a driver that crashes does so when it is asked for its devices
+        environment["GGML_VK_VISIBLE_DEVICES"] = ""
     pipe = subprocess.PIPE
     # `python -m` looks for modules in the current folder first: not in the user's, who may have a queue.py.
     home = Path(__file__).parents[1]

@@ -70,6 +70,8 @@ BLOCKS = dict(
 )
 """Bytes of a block, and numbers in it, by ggml's number of the format."""
 
+DISCRETE = re.compile(r"ggml_vulkan: (\d+) = .*\| uma: 0 \|")
+
 Requests = queue.SimpleQueue[tuple[dict[str, Any], bytes]]
 
 
@@ -131,10 +133,14 @@ class _Engine:
         context.dtw_token_timestamps = True
         context.dtw_aheads_preset = getattr(pw, f"WHISPER_AHEADS_{header.alignment_heads}")
         context.dtw_n_top = max(1, header.text_layers // 2)  # where no set is published
-        # The callback sees lines that go nowhere otherwise, the name of the GPU among them. It must be gone
+        # The callback sees lines that go nowhere otherwise, the names of the GPUs among them. It must be gone
         # before the interpreter ends, or its next call is a crash.
         pw.whisper_log_set(self._note)
         try:
+            if context.use_gpu:
+                pw.whisper_print_system_info()  # the first to ask makes Vulkan list its devices
+                if "GGML_VK_VISIBLE_DEVICES" not in os.environ:  # or the first of those
+                    context.gpu_device = best_device(self._lines)
             self._context = pw.whisper_init_from_file_with_params(request["model"], context)
         finally:
             pw.whisper_log_set(None)
@@ -200,6 +206,15 @@ def _parameters(threads: int, language: str | None) -> Any:
     parameters.entropy_thold = 2.4
     parameters.temperature_inc = 0.2
     return parameters
+
+
+def best_device(lines: Sequence[str]) -> int:
+    """Vulkan's number of the first discrete card, by what whisper.cpp printed; 0 if there is none.
+
+    It would take the first device, which on many desktops is the processor's own. (uma: its memory is the
+    machine's.)
+    """
+    return next((int(found[1]) for line in lines if (found := DISCRETE.match(line))), 0)
 
 
 def device_name(lines: Sequence[str]) -> str:

@@ -1,0 +1,107 @@
+"""The contention table, on whisper's model of tones and a card that is a folder."""
+
+import json
+import shutil
+
+import pytest
+from click.testing import CliRunner
+
+import ggml
+from conftest import CALL, DATA
+from witness import contention, gpu
+from witness.cli import cli
+from witness.contention import Contention, Run
+from witness.errors import UsageError
+from witness.pipeline import Options
+from witness.sessions import Runtime
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def whisper(tmp_path_factory):
+    return ggml.write(tmp_path_factory.mktemp("model") / "tones.bin")
+
+
+def test_each_engine_alone_and_both(whisper, tmp_path, monkeypatch):
+    shutil.copytree(DATA / "gpus" / "rx9070", tmp_path, dirs_exist_ok=True)
+    (card,) = gpu.cards(tmp_path, {})
+    monkeypatch.setattr(gpu, "cards", lambda: (card,))
+    device = tmp_path / "sys/class/drm/renderD128/device"
+
+    def grow(_stage: str, done: float, _total: float) -> None:  # as another program would use the card
+        (device / "gpu_busy_percent").write_text(f"{10 + done:.0f}")
+        (device / "mem_info_vram_used").write_text(f"{int(done + 1) * 100 * MIB}")
+
+    options = Options(models="builtin", whisper=str(whisper), language="en", offline=True)
+    found = contention.measure(str(CALL), options, Runtime(device="cpu"), 1, progress=grow)
+    diarizer, words, both = found.runs
+    assert [run.name for run in found.runs] == list(contention.RUNS)
+    assert (diarizer.whisper, words.diarizer) == (None, None)
+    assert diarizer.diarizer > 0
+    assert words.whisper > 0
+    assert both.diarizer > 0
+    assert both.whisper > 0
+    assert all(run.wall >= (run.diarizer or run.whisper) for run in found.runs)
+    assert [run.busy for run in found.runs] == [10, 11, 12]
+    assert [run.memory for run in found.runs] == [100 * MIB, 200 * MIB, 300 * MIB]
+    assert found.card == "Radeon RX 9070 (gfx1201)"
+    assert found.device == {"embedding": "cpu", "whisper": "cpu"}
+
+
+def test_without_a_recogniser():
+    with pytest.raises(UsageError, match="--whisper"):
+        contention.measure(str(CALL), Options(models="builtin", whisper="none"), Runtime(), 1)
+
+
+RUNS = (
+    Run("diarizer", 5.0, 4.0, None, 20.0, 10**9),
+    Run("whisper", 9.0, None, 8.0, 80.0, 3 * 10**9),
+    Run("both", 12.0, 6.0, 10.0, 90.0, 4 * 10**9),
+    Run("diarizer", 5.2, 4.2, None, 22.0, 10**9),
+    Run("whisper", 9.2, None, 8.2, 82.0, 3 * 10**9),
+    Run("both", 12.2, 6.3, 10.25, 92.0, 4 * 10**9),
+)
+FOUND = Contention(60.0, {"embedding": "migraphx", "whisper": "vulkan: A Card"}, "A Card (gfx1201)", RUNS)
+
+
+def test_the_table():
+    assert contention.to_text(FOUND).splitlines() == [
+        "60.0 s of audio, medians of 2 rounds; embedding on migraphx, whisper on vulkan: A Card; "
+        "card: A Card (gfx1201)",
+        "          diarizer  whisper     wall  GPU busy  GPU memory",
+        "diarizer    4.10 s        -   5.10 s      21 %     1.00 GB",
+        " whisper         -   8.10 s   9.10 s      81 %     3.00 GB",
+        "    both    6.15 s  10.12 s  12.10 s      91 %     4.00 GB",
+        "beside the other, diarizer takes 1.50 times as long",
+        "beside the other, whisper takes 1.25 times as long",
+        "one after the other 14.20 s, both at once 12.10 s",
+    ]
+
+
+def test_json_and_a_machine_without_a_card():
+    document = json.loads(contention.to_json(FOUND))
+    assert document["schema"] == "witness-contention/1"
+    assert document["slowdown"] == {"diarizer": pytest.approx(1.5), "whisper": pytest.approx(1.25)}
+    assert len(document["runs"]) == 6
+    bare = Contention(
+        60.0, FOUND.device, None, tuple(Run(r.name, r.wall, r.diarizer, r.whisper, None, None) for r in RUNS)
+    )
+    assert bare.median("both", "busy") is None
+    assert "card: None" in contention.to_text(bare)
+
+
+def test_the_command(whisper):
+    arguments = [
+        "bench",
+        "contention",
+        str(CALL),
+        "--models",
+        "builtin",
+        "--whisper",
+        str(whisper),
+        "--offline",
+    ]
+    result = CliRunner().invoke(cli, [*arguments, "--device", "cpu", "--rounds", "1", "--json"])
+    assert result.exit_code == 0, result.output
+    assert [run["name"] for run in json.loads(result.stdout)["runs"]] == ["diarizer", "whisper", "both"]

@@ -1,0 +1,376 @@
+"""The doctor on machines that are folders: what it finds, what it calls broken, what it keeps back."""
+
+import getpass
+import json
+import shutil
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from conftest import DATA
+from witness import doctor, probes
+from witness.cli import cli
+from witness.doctor import Check, Machine
+
+GPUS = DATA / "gpus"
+GOOD = {
+    "files": {"libamdhip64.so.7": "/opt/rocm/lib/libamdhip64.so.7"},
+    "missing": [],
+    "devices": 1,
+    "hip": 0,
+}
+BAD = {"files": {}, "missing": ["libamdhip64.so.7", "libmigraphx_c.so.3"], "devices": None, "hip": None}
+
+
+def answers(provider: dict | None = None, **others: dict):
+    """Probes of another machine."""
+    table = {"vulkan": {"error": "libvulkan.so.1: cannot open shared object file"}, "whisper": {"log": []}}
+    table |= {"provider": BAD if provider is None else provider, **others}
+    return lambda name, *_: table[name]
+
+
+def machine(root: Path, **settings) -> Machine:
+    settings = {"environment": {}, "system": "linux", "here": Path("/"), "ask": answers(), **settings}
+    return Machine(root=root, **settings)
+
+
+def found(checks, name: str) -> list[Check]:
+    return [check for check in checks if check.name == name]
+
+
+def one(checks, name: str) -> Check:
+    (check,) = found(checks, name)
+    return check
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A machine of tests/data/gpus that may be changed."""
+
+    def make(name: str, **files: str) -> Path:
+        shutil.copytree(GPUS / name, tmp_path, dirs_exist_ok=True)
+        for path, text in files.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text)
+        return tmp_path
+
+    return make
+
+
+ROCM7 = {
+    "opt/rocm-7.2.4/lib/libamdhip64.so.7.2.70204": "",
+    "opt/rocm-7.2.4/lib/libmigraphx_c.so.3.0.70204": "",
+    "opt/rocm-7.2.4/lib/migraphx/lib/libmigraphx.so.2015000.0.70204": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        # With a card that AMD lists, the way to it is needed; without one it is not.
+        ("rx9070", {"rocm", "migraphx", "provider"}),
+        ("rx9070_igpu", {"rocm", "migraphx", "provider"}),
+        ("strix_halo", {"rocm", "migraphx", "provider"}),
+        ("two_cards", {"rocm", "migraphx", "provider"}),
+        ("rx5700", set()),
+        ("no_amd", set()),
+    ],
+)
+def test_what_is_broken_without_rocm(name, broken):
+    checks = doctor.examine(machine(GPUS / name))
+    assert {check.name for check in checks if check.ok is False} == broken
+    assert doctor.healthy(checks) == (not broken)
+    assert all(check.cure for check in checks if check.ok is False)
+
+
+@pytest.mark.parametrize("name", ["rx9070", "rx9070_igpu", "strix_halo", "two_cards"])
+def test_all_is_well_with_rocm_7(copy, name):
+    checks = doctor.examine(machine(copy(name, **ROCM7), ask=answers(GOOD)))
+    assert doctor.healthy(checks)
+    assert one(checks, "rocm").found == "ROCm 7 (libamdhip64.so.7.2.70204)"
+    assert one(checks, "migraphx").found == "MIGraphX 2.15.0"
+    assert "HIP sees 1 devices" in one(checks, "provider").found
+
+
+def test_each_card_is_described():
+    integrated, discrete = found(doctor.examine(machine(GPUS / "rx9070_igpu")), "card")
+    assert integrated.ok is None
+    assert "Radeon Graphics (gfx1036)" in integrated.found
+    assert "integrated, not on AMD's list" in integrated.found
+    assert discrete.ok
+    assert discrete.found == (
+        "1: Radeon RX 9070 (gfx1201), 14.8 of 15.9 GiB free, on AMD's list for MIGraphX; "
+        "--gpu 1 would be best"
+    )
+
+
+def test_a_hidden_card_is_said_to_be():
+    checks = doctor.examine(machine(GPUS / "two_cards", environment={"HIP_VISIBLE_DEVICES": "1"}))
+    assert [check.found.split(":")[0] for check in found(checks, "card")] == ["hidden", "0"]
+    assert one(checks, "variable").found == "HIP_VISIBLE_DEVICES=1"
+
+
+@pytest.mark.parametrize(("shape", "ok"), [((1280, 4), True), ((1280, 4000), None)])
+def test_room_for_both_engines(tmp_path, monkeypatch, shape, ok):
+    width, layers = shape
+    path = tmp_path / "model.bin"
+    path.write_bytes(
+        struct.pack("<12i", 0x67676D6C, 51866, 1500, width, 20, 32, 448, width, 20, layers, 128, 8)
+    )
+    entry = next(entry for entry in doctor.models.TABLE if entry.name == "large-v3-turbo-q5_0")
+    monkeypatch.setattr(
+        doctor.models, "list_models", lambda **_: (doctor.models.ModelStatus(entry, str(path), "present"),)
+    )
+    check = one(doctor.examine(machine(GPUS / "rx9070")), "memory")
+    assert check.ok is ok
+    assert "Radeon RX 9070 has" in check.found
+
+
+def test_a_card_that_is_hidden_is_not_needed():
+    assert doctor.healthy(doctor.examine(machine(GPUS / "rx9070", environment={"ROCR_VISIBLE_DEVICES": ""})))
+
+
+def test_rocm_6_is_not_enough(copy):
+    root = copy("rx9070", **{"usr/lib64/libamdhip64.so.6.4.60402": "", "etc/os-release": "ID=fedora\n"})
+    check = one(doctor.examine(machine(root)), "rocm")
+    assert check.ok is False
+    assert check.found == "ROCm 6 (libamdhip64.so.6.4.60402)"
+    assert "dnf install migraphx" in check.cure
+    assert "build.sh" in check.cure
+    assert "libamdhip64.so.7" in check.cure
+
+
+@pytest.mark.parametrize(
+    ("release", "cure"),
+    [
+        ('ID=ubuntu\nVERSION_ID="24.04"\n', "apt install migraphx"),
+        ("ID=linuxmint\nID_LIKE='ubuntu debian'\n", "apt install migraphx"),
+        ("ID=arch\n", "pacman -S migraphx"),
+        ("ID=nobara\nID_LIKE=fedora\n", "dnf install migraphx"),
+        ("ID=void\n", "ROCm 7"),
+    ],
+)
+def test_the_cure_names_the_package_of_the_distribution(copy, release, cure):
+    root = copy("rx9070", **{"etc/os-release": release})
+    assert cure in one(doctor.examine(machine(root)), "provider").cure
+
+
+def test_rocm_6_is_enough_for_what_was_built_with_it(copy):
+    """build.sh puts MIGraphX where only the provider that it built looks."""
+    prefix = "/somewhere/witness-rocm/lib"
+    files = {
+        "libamdhip64.so.6": "/usr/lib64/libamdhip64.so.6",
+        "libmigraphx_c.so.3": f"{prefix}/libmigraphx_c.so.3",
+        "libmigraphx.so.2012000.0": f"{prefix}/migraphx/lib/libmigraphx.so.2012000.0",
+    }
+    root = copy("rx9070", **{"usr/lib64/libamdhip64.so.6.4.60402": ""})
+    checks = doctor.examine(machine(root, ask=answers({**GOOD, "files": files})))
+    assert doctor.healthy(checks)
+    assert one(checks, "rocm").found == "ROCm 6 (libamdhip64.so.6.4.60402)"
+    assert one(checks, "migraphx").found == "MIGraphX 2.12.0"
+
+
+def test_a_slow_migraphx_is_known(copy):
+    name = "opt/rocm/lib/migraphx/lib/libmigraphx.so.2017000.0"
+    root = copy("rx9070", **{**ROCM7, name: ""})
+    (root / "opt/rocm-7.2.4/lib/migraphx/lib/libmigraphx.so.2015000.0.70204").unlink()
+    check = one(doctor.examine(machine(root, ask=answers(GOOD))), "migraphx")
+    assert (check.ok, check.found) == (None, "MIGraphX 2.17.0")
+    assert "5234" in check.cure
+
+
+def test_rights_of_device_files(copy, monkeypatch):
+    root = copy("rx9070", **ROCM7)
+    allowed = doctor.os.access
+    monkeypatch.setattr(
+        doctor.os, "access", lambda path, mode: Path(path).name != "kfd" and allowed(path, mode)
+    )
+    checks = doctor.examine(machine(root, ask=answers(GOOD)))
+    check = one(checks, "/dev/kfd")
+    assert check.ok is False
+    assert check.cure.startswith("sudo usermod -aG ")
+    assert one(checks, "/dev/dri/renderD128").ok
+
+
+def test_a_missing_device_file(copy):
+    root = copy("rx9070", **ROCM7)
+    (root / "dev/kfd").unlink()
+    check = one(doctor.examine(machine(root, ask=answers(GOOD))), "/dev/kfd")
+    assert check.ok is False
+    assert "--device /dev/kfd" in check.cure
+
+
+def test_hip_without_devices(copy):
+    none = {**GOOD, "devices": 0, "hip": 100}
+    check = one(doctor.examine(machine(copy("rx9070", **ROCM7), ask=answers(none))), "provider")
+    assert check.ok is False
+    assert "HIP sees no device (code 100)" in check.found
+
+
+def test_a_card_without_the_compute_driver(copy):
+    root = copy("rx9070")
+    shutil.rmtree(root / "sys/class/kfd")
+    check = one(doctor.examine(machine(root)), "cards")
+    assert check.found == "1 AMD cards, but none that can compute (no KFD)"
+
+
+def test_libraries_in_the_current_folder_are_refused(tmp_path):
+    (tmp_path / "libamdhip64.so.7").touch()
+    check = one(doctor.examine(machine(GPUS / "no_amd", here=tmp_path)), "current folder")
+    assert check.ok is False
+    assert "libamdhip64.so.7" in check.found
+
+
+def test_variables_that_change_what_runs_are_shown():
+    environment = {
+        "HSA_OVERRIDE_GFX_VERSION": "10.3.0",
+        "ORT_MIGRAPHX_MODEL_CACHE_PATH": "/somewhere",
+        "SECRET_TOKEN": "hunter2",
+        "MIGRAPHX_TRACE_COMPILE": "1",
+    }
+    checks = found(doctor.examine(machine(GPUS / "no_amd", environment=environment)), "variable")
+    assert [check.found.split("=")[0] for check in checks] == [
+        "HSA_OVERRIDE_GFX_VERSION",
+        "MIGRAPHX_TRACE_COMPILE",
+        "ORT_MIGRAPHX_MODEL_CACHE_PATH",
+    ]
+    assert "RDNA 2" in checks[0].cure
+
+
+def test_vulkan_devices_are_listed():
+    card = {"name": "AMD Radeon RX 9070 (RADV GFX1201)", "type": "discrete", "driver": "radv Mesa 25.2.1"}
+    software = {"name": "llvmpipe", "type": "cpu", "driver": "llvmpipe Mesa 25.2.1"}
+    ask = answers(vulkan={"devices": [card, software]})
+    checks = found(doctor.examine(machine(GPUS / "rx9070", ask=ask)), "vulkan")
+    assert [(check.ok, check.found) for check in checks] == [
+        (True, "AMD Radeon RX 9070 (RADV GFX1201) (discrete), driver radv Mesa 25.2.1"),
+        (None, "llvmpipe (cpu), driver llvmpipe Mesa 25.2.1"),
+    ]
+
+
+def test_a_part_that_fails_is_a_finding():
+    def ask(*_):
+        raise ZeroDivisionError("in a driver")
+
+    checks = doctor.examine(machine(GPUS / "rx9070", ask=ask))
+    assert one(checks, "vulkan").found == "ZeroDivisionError: in a driver"
+    assert one(checks, "python").ok
+
+
+# --- Windows ---
+
+
+@pytest.fixture
+def windows(tmp_path):
+    def make(*files: str, **environment: str) -> tuple[Check, ...]:
+        for name in files:
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        base = {"SystemRoot": str(tmp_path / "Windows"), "ProgramFiles": str(tmp_path / "Programs")}
+        environment = {key: value.format(root=tmp_path) for key, value in environment.items()}
+        return doctor.examine(machine(tmp_path, system="win32", environment={**base, **environment}))
+
+    return make
+
+
+SDK6 = ("Programs/AMD/ROCm/6.4/bin/amdhip64_6.dll", "Programs/AMD/ROCm/6.4/bin/amd_comgr0604.dll")
+SDK7 = ("Programs/AMD/ROCm/7.2/bin/amdhip64_7.dll", "Programs/AMD/ROCm/7.2/bin/amd_comgr0702.dll")
+
+
+def test_windows_with_a_fitting_sdk(windows):
+    checks = windows("Windows/System32/amdhip64_6.dll", *SDK6)
+    assert one(checks, "driver").found == "brings HIP 6"
+    assert (one(checks, "hip sdk").ok, one(checks, "hip sdk").found) == (True, "6.4: HIP 6")
+    assert not found(checks, "HIP_PATH")
+    assert not found(checks, "rocm")
+    assert "#3806" in one(checks, "known bug").found
+
+
+def test_windows_driver_and_sdk_of_different_majors(windows):
+    check = one(windows("Windows/System32/amdhip64_6.dll", *SDK7), "hip sdk")
+    assert check.ok is False
+    assert check.found == "7.2: HIP 7, but the driver brings HIP 6"
+
+
+def test_windows_sdk_without_comgr(windows):
+    check = one(windows("Windows/System32/amdhip64_6.dll", SDK6[0]), "hip sdk")
+    assert check.ok is False
+    assert "no amd_comgr" in check.found
+
+
+def test_windows_hip_path_is_not_trusted(windows):
+    checks = windows(*SDK6, HIP_PATH="{root}/Programs/AMD/ROCm/5.7/")
+    assert one(checks, "HIP_PATH").ok is None
+    assert not found(windows(*SDK6, HIP_PATH="{root}/Programs/AMD/ROCm/6.4/"), "HIP_PATH")
+
+
+def test_windows_without_anything(windows):
+    checks = windows()
+    assert one(checks, "driver").ok is None
+    assert doctor.healthy(checks)
+
+
+# --- this machine ---
+
+
+def test_this_machine_as_text_and_json():
+    result = CliRunner().invoke(cli, ["doctor", "--json"])
+    document = json.loads(result.stdout)
+    assert document["schema"] == "witness-doctor/1"
+    assert {"python", "onnxruntime", "whisper.cpp", "decoding", "models"} <= {
+        check["name"] for check in document["checks"]
+    }
+    assert document["ok"] == (result.exit_code == 0)
+    text = CliRunner().invoke(cli, ["doctor"]).stdout
+    assert all(check["name"] in text for check in document["checks"])
+
+
+def test_no_private_data(monkeypatch, tmp_path):
+    home = tmp_path / "home" / "ada"
+    home.mkdir(parents=True)
+    monkeypatch.setattr(Path, "home", lambda: home)
+    monkeypatch.setattr(getpass, "getuser", lambda: "ada")
+    environment = {"LD_LIBRARY_PATH": f"{home}/rocm:/run/media/ada/disk", "WITNESS_CACHE": str(home)}
+    text = doctor.to_json(doctor.examine(machine(GPUS / "no_amd", environment=environment)))
+    assert "LD_LIBRARY_PATH=~/rocm:/run/media/USER/disk" in text
+    assert "WITNESS_CACHE=~" in text
+    assert not any(part in text for part in (str(home), "/ada"))
+
+
+def test_exit_code_and_one_line_where_something_is_broken(monkeypatch):
+    monkeypatch.setattr(doctor, "PARTS", (lambda _: [Check("rocm", False, "none", "install it")],))
+    result = CliRunner().invoke(cli, ["doctor"])
+    assert isinstance(result.exception, Exception)
+    assert str(result.exception) == "broken: rocm; the cures are in the report"
+    assert result.stdout == "NO  rocm  none\n          cure: install it\n"
+
+
+# --- the children that load drivers' libraries ---
+
+
+def test_whisper_is_asked_in_a_child():
+    answer = probes.ask("whisper")
+    assert "CPU" in answer["system"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the provider is for Linux")
+def test_the_loader_names_what_is_missing():
+    import onnxruntime
+
+    library = Path(onnxruntime.__file__).parent / "capi" / "libonnxruntime_providers_migraphx.so"
+    if not library.exists():
+        pytest.skip("this onnxruntime has no MIGraphX")
+    answer = probes.ask("provider", str(library))
+    assert set(answer) == {"files", "missing", "devices", "hip"}
+    assert "libmigraphx_c.so.3" in answer["files"]
+    assert "libmigraphx_c.so.3" in answer["missing"] or answer["hip"] is not None
+
+
+def test_a_probe_that_cannot_answer_says_so():
+    assert "error" in probes.ask("provider", "/dev/null")
+    assert probes.ask("nonsense")["error"] == "'nonsense'"
+    assert probes.ask("vulkan", timeout=0.001)["error"] == "no answer within 0 s"

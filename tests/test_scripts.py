@@ -1,0 +1,297 @@
+"""build.sh and scripts/install-vulkan.sh: their plans, what they call missing, and going on after a stop."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT
+
+BUILD = ROOT / "build.sh"
+VULKAN = ROOT / "scripts" / "install-vulkan.sh"
+PATCHES = ROOT / "patches"
+BASH, GIT = shutil.which("bash") or "bash", shutil.which("git") or "git"
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the scripts are for Linux")
+
+MIGRAPHX_PIN = "db302aebfbcdee1da1df64267a73a08299201599"
+ORT_PIN = "058787ceead760166e3c50a0a4cba8a833a6f53f"
+
+STUBS = {
+    "git": f"""
+case "$*" in
+    clone*) for last; do :; done; mkdir -p "$last/.git" ;;
+    *migraphx*rev-parse*) echo {MIGRAPHX_PIN} ;;
+    *onnxruntime*rev-parse*) echo {ORT_PIN} ;;
+    *apply\\ --reverse*) exit 1 ;;
+esac""",
+    "cmake": """
+case "$*" in
+    --version) echo "cmake version 3.31.2" ;;
+    --build*) [ ! -e "$STUBS/broken" ] ;;
+esac""",
+    "ninja": "",
+    "python": """
+case "$*" in
+    *build.py*) mkdir -p "$BUILD_DIR/onnxruntime-build/Release/dist"
+        touch "$BUILD_DIR/onnxruntime-build/Release/dist/onnxruntime_migraphx-1.24.2-cp312.whl" ;;
+esac""",
+}
+ROCM64 = [
+    "usr/lib64/libamdhip64.so.6.4.60402",
+    "usr/lib64/rocm/llvm/bin/clang++",
+    "usr/include/sqlite3.h",
+    "usr/include/google/protobuf/message.h",
+    "usr/include/half.hpp",
+    "usr/lib64/cmake/rocm/ROCMConfig.cmake",
+    "usr/lib64/cmake/hip/hip-config.cmake",
+    "usr/lib64/cmake/hiprtc/hiprtc-config.cmake",
+    "usr/lib64/cmake/miopen/miopen-config.cmake",
+    "usr/lib64/cmake/rocblas/rocblas-config.cmake",
+    "usr/lib64/cmake/hipblas/hipblas-config.cmake",
+    "usr/lib64/cmake/hipblaslt/hipblaslt-config.cmake",
+    "usr/share/cmake/nlohmann_json/nlohmann_jsonConfig.cmake",
+    "usr/lib64/cmake/msgpack-cxx/msgpack-cxx-config.cmake",
+]
+ROCM7 = ["opt/rocm/lib/libamdhip64.so.7.2.70204", "opt/rocm/lib/libmigraphx_c.so.3.0.70204"]
+
+
+class Box:
+    """A machine in a folder, with programs that only write down how they were called."""
+
+    def __init__(self, home: Path, files: list[str], release: str) -> None:
+        self.home, self.stubs = home, home / "stubs"
+        self.stubs.mkdir(parents=True)
+        for name, body in STUBS.items():
+            path = self.stubs / name
+            path.write_text(f'#!/bin/bash\necho "{name} $*" >> "$STUBS/calls"\n{body}\n')
+            path.chmod(0o755)
+        (home / "root").mkdir()
+        for name in [*files, "etc/os-release"]:
+            path = home / "root" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o755)
+        (home / "root/etc/os-release").write_text(release)
+
+    def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            "PATH": f"{self.stubs}:/usr/bin:/bin",
+            "HOME": str(self.home),
+            "STUBS": str(self.stubs),
+            "PYTHON": str(self.stubs / "python"),
+            "WITNESS_ROOT": str(self.home / "root"),
+            "BUILD_DIR": str(self.home / "build"),
+            "INSTALL_PREFIX": str(self.home / "prefix"),
+            "JOBS": "3",
+            "GFX_TARGET": "gfx1201",
+            **variables,
+        }
+        return subprocess.run(
+            [BASH, str(BUILD), *arguments], env=environment, capture_output=True, text=True, timeout=60
+        )
+
+    def calls(self) -> list[str]:
+        """What was called since the last time."""
+        path = self.stubs / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return lines
+
+
+@pytest.fixture
+def fedora43(tmp_path):
+    return Box(tmp_path, ROCM64, "ID=fedora\nVERSION_ID=43\n")
+
+
+@pytest.mark.parametrize("script", [BUILD, VULKAN], ids=lambda path: path.name)
+def test_scripts_are_sound(script):
+    assert os.access(script, os.X_OK)
+    subprocess.run([BASH, "-n", str(script)], check=True)
+    if not shutil.which("shellcheck", path=str(Path(sys.executable).parent)):
+        pytest.skip("shellcheck is not installed (it comes with .[dev])")
+    subprocess.run([str(Path(sys.executable).parent / "shellcheck"), str(script)], check=True)
+
+
+@pytest.mark.parametrize("script", [BUILD, VULKAN], ids=lambda path: path.name)
+def test_help_and_wrong_usage(script):
+    done = subprocess.run([str(script), "--help"], capture_output=True, text=True, check=True)
+    assert "--dry-run" in done.stdout
+    wrong = subprocess.run([str(script), "--nonsense"], capture_output=True, text=True)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "--nonsense" in wrong.stderr
+
+
+def test_the_plan_of_a_build_from_source(fedora43):
+    done = fedora43.run("--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "# missing" not in done.stdout
+    plan = done.stdout
+    steps = [
+        "--branch rocm-6.4.2 https://github.com/ROCm/AMDMIGraphX.git",
+        "04-migraphx-mlir-guard.patch",
+        "-DCMAKE_CXX_COMPILER=/usr/lib64/rocm/llvm/bin/clang++",
+        "--build ",
+        "--branch v1.24.2 https://github.com/microsoft/onnxruntime.git",
+        "07-ort-fp4x2.patch",
+        "08-ort-bf16.patch",
+        "--use_migraphx",
+        "-m witness doctor",
+    ]
+    places = [plan.index(step) for step in steps]
+    assert places == sorted(places)
+    for setting in ("-DGPU_TARGETS=gfx1201", "-DMIGRAPHX_ENABLE_MLIR=OFF", "--parallel 3", "hipcc"):
+        assert (setting in plan) == (setting != "hipcc")
+    assert not (fedora43.home / "build").exists()
+    assert [call.split()[:2] for call in fedora43.calls()] == [["cmake", "--version"], ["python", "-c"]]
+
+
+def test_a_build_goes_on_where_it_stopped(fedora43):
+    (fedora43.stubs / "broken").touch()
+    stopped = fedora43.run("source")
+    assert stopped.returncode == 3
+    assert "MIGraphX does not compile" in stopped.stderr
+    assert any(call.startswith("git clone") for call in fedora43.calls())
+
+    (fedora43.stubs / "broken").unlink()
+    done = fedora43.run("source")
+    assert done.returncode == 0, done.stderr
+    calls = fedora43.calls()
+    assert [call for call in calls if call.startswith("git clone")] == [
+        f"git clone --quiet --depth 1 --recurse-submodules --shallow-submodules --branch v1.24.2 "
+        f"https://github.com/microsoft/onnxruntime.git {fedora43.home}/build/onnxruntime.part"
+    ]
+    wheel = "onnxruntime_migraphx-1.24.2-cp312.whl"
+    assert any("pip install" in call and wheel in call for call in calls)
+    assert calls[-1] == "python -m witness doctor"
+
+    again = fedora43.run("source")
+    assert again.returncode == 0
+    assert not any("cmake --build" in call or "build.py" in call for call in fedora43.calls())
+
+    other = fedora43.run("source", GFX_TARGET="gfx1100")
+    assert other.returncode == 0
+    calls = fedora43.calls()
+    assert any("-DGPU_TARGETS=gfx1100" in call for call in calls)
+    assert not any("build.py" in call for call in calls)  # onnxruntime has no code for the card
+
+
+def test_another_commit_than_the_pinned_is_refused(fedora43):
+    stub = fedora43.stubs / "git"
+    stub.write_text(stub.read_text().replace(MIGRAPHX_PIN, "0" * 40))
+    done = fedora43.run("source")
+    assert done.returncode == 3
+    assert MIGRAPHX_PIN in done.stderr
+
+
+def test_patches_that_are_not_needed_are_left_out(fedora43):
+    (fedora43.home / "root/usr/lib64/cmake/rocMLIR").mkdir(parents=True)
+    (fedora43.home / "root/usr/lib64/cmake/rocMLIR/rocMLIRConfig.cmake").touch()
+    header = fedora43.home / "prefix/include/migraphx/migraphx.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("migraphx_quantize_bf16 migraphx_shape_fp4x2_type")
+    plan = fedora43.run("--dry-run").stdout
+    assert ".patch" not in plan
+    assert "-DMIGRAPHX_ENABLE_MLIR=ON" in plan
+
+
+@pytest.mark.parametrize(
+    ("lost", "release", "cure"),
+    [
+        ("usr/lib64/cmake/miopen", "ID=fedora\n", "sudo dnf install miopen-devel"),
+        ("usr/lib64/cmake/miopen", "ID=ubuntu\nID_LIKE=debian\n", "sudo apt install miopen-hip-dev"),
+        ("usr/lib64/cmake/miopen", "ID=arch\n", "sudo pacman -S miopen-hip"),
+        ("usr/lib64/rocm", "ID=fedora\n", "sudo dnf install rocm-clang-devel"),
+        ("usr/include/half.hpp", "ID=fedora\n", "sudo dnf install half-devel"),
+        ("usr/share/cmake/nlohmann_json", "ID=fedora\n", "sudo dnf install json-devel"),
+    ],
+)
+def test_what_is_missing_is_named_before_anything_is_done(tmp_path, lost, release, cure):
+    files = [name for name in ROCM64 if not name.startswith(lost)]
+    box = Box(tmp_path, files, release)
+    done = box.run("source")
+    assert done.returncode == 1
+    assert cure in done.stderr
+    assert not any(call.startswith("git") for call in box.calls())
+    assert f"# missing: no {done.stderr.split('build.sh: no ')[1].strip()}" in box.run("--dry-run").stdout
+
+
+def test_rocm_7_takes_the_wheel(tmp_path):
+    box = Box(tmp_path, ROCM7, "ID=ubuntu\n")
+    done = box.run()
+    assert done.returncode == 0, done.stderr
+    assert box.calls() == [
+        "python -m pip uninstall --yes onnxruntime onnxruntime-migraphx",
+        "python -m pip install --no-deps onnxruntime-migraphx>=1.24.2",
+        "python -m witness doctor",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "release", "cure"),
+    [
+        ([], "ID=ubuntu\n", "sudo apt install migraphx"),
+        ([], "ID=fedora\n", "sudo dnf install migraphx"),
+        (ROCM7[:1], "ID=arch\n", "sudo pacman -S migraphx"),
+        (["opt/rocm/lib/libamdhip64.so.8.0.1", ROCM7[1]], "ID=arch\n", "libamdhip64.so.7"),
+        ([], "ID=void\n", "install migraphx"),
+    ],
+)
+def test_without_rocm_or_migraphx(tmp_path, files, release, cure):
+    box = Box(tmp_path, files, release)
+    done = box.run()
+    assert done.returncode == 1
+    assert cure in done.stderr
+    assert box.calls() == []
+
+
+def test_patches_are_well_formed_and_in_the_table():
+    table = (PATCHES / "README.md").read_text()
+    for number in range(1, 9):
+        assert re.search(rf"^\| 0{number} \|", table, re.M)
+    for path in PATCHES.glob("*.patch"):
+        assert f"({path.name})" in table
+        assert path.stem in BUILD.read_text()
+        done = subprocess.run([GIT, "apply", "--numstat", str(path)], capture_output=True, text=True, cwd="/")
+        added, removed, _ = done.stdout.split()
+        assert 0 < int(added) + int(removed) < 10
+
+
+def vulkan(tmp_path, header: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    for name in ("g++", "glslc"):
+        (tmp_path / name).write_text("#!/bin/sh\ncat > /dev/null\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "vulkan").mkdir()
+    (tmp_path / "vulkan" / "vulkan.hpp").write_text(header)
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:/usr/bin:/bin",
+        "VULKAN_HEADERS": str(tmp_path),
+        **variables,
+    }
+    return subprocess.run(
+        [BASH, str(VULKAN), "--dry-run", sys.executable], env=environment, capture_output=True, text=True
+    )
+
+
+def test_the_plan_of_a_build_for_vulkan(tmp_path):
+    done = vulkan(tmp_path, "struct LayerSettingEXT", MY_OWN="hunter2")
+    if "no Vulkan loader" in done.stderr:
+        pytest.skip("libvulkan is not installed")
+    assert done.returncode == 0, done.stderr
+    command = done.stdout.splitlines()[-1]
+    for part in ("GGML_VULKAN=1", r"CMAKE_INSTALL_RPATH=\$ORIGIN", "CMAKE_BUILD_WITH_INSTALL_RPATH=ON"):
+        assert f" {part} " in command
+    assert f"Vulkan_INCLUDE_DIR={tmp_path}" in command
+    assert "--no-cache-dir" in command
+    assert "hunter2" not in command  # setup.py would hand it to cmake
+
+
+def test_headers_that_are_too_old_for_vulkan(tmp_path):
+    done = vulkan(tmp_path, "struct LayerSetting")
+    assert done.returncode == 1
+    assert "too old" in done.stderr
+    assert "VULKAN_HEADERS=" in done.stderr
