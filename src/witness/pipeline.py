@@ -9,7 +9,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from witness import audio, clustering, embedding, merging, models, reconstruction, segmentation, transcription
+from witness import (
+    audio,
+    clustering,
+    embedding,
+    merging,
+    models,
+    reconstruction,
+    segmentation,
+    transcription,
+    writers,
+)
 from witness.errors import ModelError, UsageError, WitnessError
 from witness.schema import (
     ModelFile,
@@ -269,8 +279,20 @@ class _Run:
                 found = track.diarization
                 labelled = merging.label(recognition.words, found.evidence, found.active, track.names)
                 words += labelled
-                utterances += merging.utterances(labelled)
+                unheard = merging.inaudible(track.exclusive, labelled)
+                utterances += merging.utterances(labelled) + unheard
+                self._cross_check(labelled, unheard)
         return sorted(words, key=_when), sorted(utterances, key=_when)
+
+    def _cross_check(self, words: list[Word], unheard: list[Utterance]) -> None:
+        """Say where one engine heard something and the other did not."""
+        if invented := sum(not word.supported for word in words):
+            self.warn(f"{invented} words where no speech was heard are in the JSON only")
+        if unheard:
+            seconds = sum(utterance.end - utterance.start for utterance in unheard)
+            places = ", ".join(writers.clock(utterance.start) for utterance in unheard[:5])
+            more = ", ..." if len(unheard) > 5 else ""
+            self.warn(f"[inaudible]: {seconds:.0f} s of speech without words, at {places}{more}")
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
