@@ -14,10 +14,40 @@ STAGES = {
     *("transcription", "merging", "writers"),
 }
 # What stages are made of.
-TOOLS = {"download", "fbank", "models", "output", "rttm", "sessions", "surgery", "tokens", "whisper_child"}
-LAYERS = [{"__main__"}, {"cli"}, {"pipeline", "report"}, STAGES | {"scoring"}, TOOLS, {"schema"}, {"errors"}]
+TOOLS = {
+    *(
+        "download",
+        "fbank",
+        "machine",
+        "models",
+        "output",
+        "pictures",
+        "rttm",
+        "sessions",
+        "surgery",
+        "tokens",
+    ),
+    *("tracing", "whisper_child"),
+}
+LAYERS = [
+    {"__main__"},
+    {"cli"},
+    {"benchmark"},
+    {"bench_child", "bench_report"},
+    {"pipeline", "report"},
+    STAGES | {"scoring"},
+    TOOLS,
+    {"schema"},
+    {"errors"},
+]
 # Within the tools, who may use whom.
-TOOL_ARROWS = {"models": {"download"}, "surgery": {"fbank", "output", "sessions"}, "whisper_child": set()}
+TOOL_ARROWS = {
+    "machine": {"sessions"},
+    "models": {"download"},
+    "sessions": {"tracing"},
+    "surgery": {"fbank", "output", "sessions"},
+    "whisper_child": set(),
+}
 
 
 def imports(module: Path) -> set[str]:

@@ -202,6 +202,61 @@ def _note_unpaired(note: Callable[[str], None], uris: set[str], what: str) -> No
         note(f"{len(uris)} recordings {what} ({some})")
 
 
+@cli.group(invoke_without_command=True)
+@click.pass_context
+def bench(ctx: click.Context) -> None:
+    """Measure: how right, how fast."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@bench.command("voxconverse")
+@click.option("--audio", type=click.Path(path_type=Path), required=True, help="The folder of recordings.")
+@click.option("--rttm", type=click.Path(path_type=Path), required=True, help="The folder of references.")
+@click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, help="A folder.")
+@click.option("--split", type=click.Choice(["dev", "test"]), help="What it is; on test nothing is tuned.")
+@click.option(
+    "--tuned-on", type=click.Path(path_type=Path), help="The DEV run that settings on test are from."
+)
+@click.option(
+    "--models", default="auto", show_default=True, metavar="auto|standard|builtin|DIR", help="As in run."
+)
+@click.option("--speakers", type=click.IntRange(1, MOST), help="Exactly so many in each recording.")
+@click.option("--min-speakers", type=click.IntRange(1, MOST), help="At least so many.")
+@click.option("--max-speakers", type=click.IntRange(1, MOST), help="At most so many.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "migraphx"]), default="auto", help="As in run.")
+@click.option("--threads", type=click.IntRange(1, MOST), help="Cores for the diarizer. [default: all]")
+@click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
+def bench_voxconverse(
+    audio: Path, rttm: Path, out: Path, split: str | None, tuned_on: Path | None, **settings: Any
+) -> None:
+    """Diarize a folder of recordings, score it, and write a report: VoxConverse, or any pair of folders.
+
+    Stopped in the middle, the same command goes on. stdout has the scores, OUTPUT the hypotheses, what every
+    recording cost, report.md, report.json and two pictures. Needs the extra `bench`.
+    """
+    from witness import benchmark, report
+    from witness.pipeline import Options
+    from witness.sessions import Runtime
+
+    runtime = Runtime(device=settings.pop("device"), threads=settings.pop("threads") or 0)
+    cases, missing = benchmark.find(audio, rttm)
+    with _progress(quiet=False) as (progress, note):
+        _note_unpaired(note, set(missing), "have no audio and are not scored")
+        scores = benchmark.run(
+            cases,
+            out,
+            Options(**settings),
+            runtime,
+            split=split,
+            tuned_on=tuned_on,
+            missing=missing,
+            progress=progress,
+            note=note,
+        )
+    output.write(report.to_text(scores).encode(), None)
+
+
 @cli.group("models", invoke_without_command=True)
 @click.pass_context
 def models_group(ctx: click.Context) -> None:

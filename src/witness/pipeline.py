@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -17,6 +17,7 @@ from witness import (
     models,
     reconstruction,
     segmentation,
+    tracing,
     transcription,
     writers,
 )
@@ -296,8 +297,9 @@ class _Run:
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        begun = time.perf_counter()
-        yield
+        begun, trace = time.perf_counter(), tracing.current()
+        with nullcontext() if trace is None else trace.stage(stage):
+            yield
         self.timing[stage] = self.timing.get(stage, 0.0) + time.perf_counter() - begun
 
 

@@ -8,6 +8,7 @@ one by one), and it makes the result independent of the number of threads: no su
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +18,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import onnxruntime as ort
 
+from witness import tracing
 from witness.errors import DeviceError, ModelError
 from witness.schema import Float32
 
@@ -71,10 +73,17 @@ class Model:
         self._open(source, options or _one_thread(), [CPU])
 
     def _open(self, source: str | bytes, options: ort.SessionOptions, providers: list[Any]) -> None:
+        self._trace = trace = tracing.current()
+        if trace is not None and trace.folder is not None:
+            options.enable_profiling = True
+            options.profile_file_prefix = str(trace.folder / f"session-{len(trace.ends)}")
         try:
             self._session = ort.InferenceSession(source, options, providers=providers, enable_fallback=False)
         except Exception as error:  # onnxruntime raises a dozen unrelated classes
             raise ModelError(f"{self.name}: not a model that onnxruntime can run ({_line(error)})") from error
+        if trace is not None and trace.folder is not None:
+            session = self._session
+            trace.ends.append(lambda: (session.end_profiling(), session.get_profiling_start_time_ns()))
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         if len(inputs) != 1:
             raise ModelError(f"{self.name}: has {len(inputs)} inputs instead of one; is it the right file?")
@@ -85,10 +94,13 @@ class Model:
 
     def __call__(self, array: Float32) -> Float32:
         """The first output for `array`. Raises ModelError if the model refuses its shape."""
+        begun = time.perf_counter()
         try:
             result = self._session.run([self._output], {self._input: np.ascontiguousarray(array, np.float32)})
         except Exception as error:
             raise ModelError(f"{self.name}: failed on input {array.shape} ({_line(error)})") from error
+        if self._trace is not None:
+            self._trace.call(self.name, array.shape, begun)
         return np.asarray(result[0], dtype=np.float32)
 
 
