@@ -32,7 +32,7 @@ TOOLS = {
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"benchmark"},
+    {"benchmark", "speed"},
     {"bench_child", "bench_report"},
     {"pipeline", "report"},
     STAGES | {"scoring"},

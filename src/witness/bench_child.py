@@ -1,8 +1,8 @@
 """One recording in a process of its own, for the benchmarks.
 
 A crash costs one recording, and memory and processor time are this recording's alone. The child gets a JSON
-document with "path", "options" and "runtime" on stdin, and gives one with what was found and what it cost, or
-with "error" and its "exit_code", on stdout.
+document with "path", "options", "runtime" and "profile" on stdin, and gives one with what was found and what
+it cost, or with "error" and its "exit_code", on stdout.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from witness import machine, tracing
@@ -25,12 +27,17 @@ from witness.sessions import Runtime
 COMMAND = [sys.executable, "-m", "witness.bench_child"]
 
 
-def run(path: Path, options: Options, runtime: Runtime) -> dict[str, Any]:
-    """What `_measure` gives, from a child.
+def run(path: Path, options: Options, runtime: Runtime, *, profile: bool = False) -> dict[str, Any]:
+    """What `_measure` gives, from a child; with `profile`, onnxruntime traces meanwhile.
 
     If `transcribe` raised an error of ours, "error" and "exit_code"; if the child died, "crash" says how.
     """
-    request = {"path": str(path.absolute()), "options": asdict(options), "runtime": asdict(runtime)}
+    request = {
+        "path": str(path.absolute()),
+        "options": asdict(options),
+        "runtime": asdict(runtime),
+        "profile": profile,
+    }
     pipe = subprocess.PIPE
     # As in cli.main, which this child does not go through.
     environment = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **os.environ}
@@ -50,14 +57,22 @@ def run(path: Path, options: Options, runtime: Runtime) -> dict[str, Any]:
     return reply  # whatever its exit code: a driver may abort after all is done
 
 
-def _measure(path: str, options: Options, runtime: Runtime) -> dict[str, Any]:
-    with tracing.recording() as trace:
+def _measure(path: str, options: Options, runtime: Runtime, profile: bool) -> dict[str, Any]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory())) if profile else None
+        trace = stack.enter_context(tracing.recording(folder))
+        begun = time.perf_counter()
         transcript = transcribe(path, options, runtime)
+        if profile:
+            trace.document()
+        wall = time.perf_counter() - begun
     used = os.times()
     return {
         **_found(transcript),
+        "wall": wall,
         "cpu": {"witness": time.process_time(), "whisper": used.children_user + used.children_system},
         "peak_memory_mb": machine.peak_memory(),
+        "whisper_peak_memory_mb": machine.peak_memory(children=True) if transcript.words else None,
         "spans": [asdict(span) for span in trace.spans],
         "calls": [asdict(call) for call in trace.calls],
     }
@@ -79,7 +94,9 @@ def _found(transcript: Transcript) -> dict[str, Any]:
 def main() -> None:
     request = json.load(sys.stdin)
     try:
-        reply = _measure(request["path"], Options(**request["options"]), Runtime(**request["runtime"]))
+        reply = _measure(
+            request["path"], Options(**request["options"]), Runtime(**request["runtime"]), request["profile"]
+        )
     except WitnessError as error:
         reply = {"error": str(error), "exit_code": error.exit_code}
     json.dump(reply, sys.stdout)

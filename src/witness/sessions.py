@@ -76,14 +76,14 @@ class Model:
         self._trace = trace = tracing.current()
         if trace is not None and trace.folder is not None:
             options.enable_profiling = True
-            options.profile_file_prefix = str(trace.folder / f"session-{len(trace.ends)}")
+            options.profile_file_prefix = str(trace.folder / f"session-{id(self)}")
+        opened = time.perf_counter()
         try:
             self._session = ort.InferenceSession(source, options, providers=providers, enable_fallback=False)
         except Exception as error:  # onnxruntime raises a dozen unrelated classes
             raise ModelError(f"{self.name}: not a model that onnxruntime can run ({_line(error)})") from error
-        if trace is not None and trace.folder is not None:
-            session = self._session
-            trace.ends.append(lambda: (session.end_profiling(), session.get_profiling_start_time_ns()))
+        if options.enable_profiling and trace is not None:
+            trace.sessions.append((self.name, opened, self._session.end_profiling))
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         if len(inputs) != 1:
             raise ModelError(f"{self.name}: has {len(inputs)} inputs instead of one; is it the right file?")
