@@ -42,7 +42,6 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
-from meeteval.wer import cp_word_error_rate
 from scipy.optimize import linear_sum_assignment
 
 from witness import (
@@ -344,6 +343,8 @@ def wrong_words(truth: Sequence[str | None], found: Sequence[str | None]) -> tup
 
 def cpwer(heard: Heard, found: Sequence[str | None]) -> tuple[int, int]:
     """(errors, words said) of meeteval's cpWER; punctuation does not count."""
+    from meeteval.wer import cp_word_error_rate
+
     said = _streams(heard.said)
     written = _streams(
         [(speaker, word.text) for word, speaker in zip(heard.words, found, strict=True) if speaker]

@@ -13,7 +13,7 @@ import pytest
 import soundfile
 
 from conftest import CALL
-from witness import bench_child, bench_report, benchmark, rttm, scoring
+from witness import bench_child, bench_manifest, bench_report, benchmark, rttm, scoring
 from witness.errors import InputError, ModelError, PartlyFailedError, UsageError, WitnessError
 from witness.pipeline import Options
 from witness.schema import Turn, no_note, no_progress
@@ -140,9 +140,8 @@ def bench(pair, tmp_path, monkeypatch):
 
     def run(folder="out", split=None, tuned_on=None, options=None, script=None):
         cases, missing = benchmark.find(pair, pair)
-        models = json.dumps(
-            benchmark._manifest(cases, built, Runtime(), None, [], no_progress, no_note)["models"]
-        )
+        made = bench_manifest.make({}, built, Runtime(), None, [], no_progress, no_note)
+        models = json.dumps(made["models"])
         lines = ["import json, os, pathlib, sys", "request = json.load(sys.stdin)", f"models = {models}"]
         lines += [f"reply = {{**{REPLY!r}, 'models': models}}", script or "", "print(json.dumps(reply))"]
         monkeypatch.setattr(bench_child, "COMMAND", [sys.executable, "-c", "\n".join(lines)])

@@ -33,7 +33,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"benchmark", "speed"},
-    {"bench_child", "bench_report"},
+    {"bench_child", "bench_manifest", "bench_report"},
     {"pipeline", "report"},
     STAGES | {"scoring"},
     TOOLS,

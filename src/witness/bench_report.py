@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -120,9 +121,9 @@ def _parts(
         rows.append(
             [
                 convention.name,
-                f"**{pooled.der:.2f}**",
-                f"{low:.2f} to {high:.2f}",
-                *(f"{part:.2f}" for part in parts),
+                f"**{_rate(pooled.der)}**",
+                f"{_rate(low)} to {_rate(high)}",
+                *(_rate(part) for part in parts),
                 convention.meaning,
             ]
         )
@@ -192,7 +193,7 @@ def _row(record: Mapping[str, Any], score: FileScore) -> list[str]:
 
 
 def _rate(value: float | None) -> str:
-    return report.UNDEFINED if value is None else f"{value:.2f}"
+    return report.UNDEFINED if value is None or math.isnan(value) else f"{value:.2f}"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
@@ -244,7 +245,7 @@ def accuracy_by_speed(
     times = speed(records)
     if times is not None:
         for pooled in scoring.pool(scores):
-            if pooled.convention in SHAPES and pooled.der == pooled.der:
+            if pooled.convention in SHAPES and not math.isnan(pooled.der):
                 text = (
                     f"Witness, here: {times:.1f} times real time, {pooled.der:.2f} % {pooled.convention}, "
                     f"{material(manifest)}"

@@ -66,6 +66,14 @@ def peak_memory(*, children: bool = False) -> float | None:
     return resource.getrusage(who).ru_maxrss * unit / 1e6
 
 
+def load() -> float | None:
+    """How many processes wanted a core over the last minute, on average; None where nobody knows."""
+    try:
+        return round(os.getloadavg()[0], 1)
+    except (AttributeError, OSError):  # not on Windows
+        return None
+
+
 def _processor() -> str:
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():

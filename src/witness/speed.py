@@ -36,6 +36,7 @@ def measure(
         ways["serial"] = lambda path: _run(path, options, replace(runtime, serial=True))
     if vs_profile:
         ways["profiled"] = lambda path: _run(path, options, runtime, profile=True)
+    load = machine.load()
     total = len(paths) * repeat * len(ways)
     files = []
     for number, path in enumerate(paths):
@@ -57,6 +58,7 @@ def measure(
         "runtime": asdict(runtime),
         "options": {name: value for name, value in asdict(options).items() if value is not None},
         "repeat": repeat,
+        "load_before": load,
         "files": files,
     }
 
@@ -171,7 +173,10 @@ def _median(values: Iterable[float | None]) -> float | None:
 def to_text(result: Mapping[str, Any]) -> str:
     """A table a recording."""
     threads = result["runtime"]["threads"] or result["hardware"]["cores"]
-    lines = [f"{result['hardware']['processor']}, {threads} threads, median of {result['repeat']}"]
+    lines = [
+        f"{result['hardware']['processor']}, {threads} threads, median of {result['repeat']}, "
+        f"load before it {_number(result['load_before'], '.1f')}"
+    ]
     for file in result["files"]:
         lines += ["", f"{file['name']}  {writers.clock(file['duration'])}", *_table(file)]
         lines.append(
