@@ -23,9 +23,10 @@ of known speaker and time in every turn, then what a recogniser and a diarizer w
 words of each line of the STM over its time by their letters; they are perturbed in the same way.
 
 Measures, over all files: word-diarization error, the share of the true words that came through with another
-speaker or none, speakers mapped one to one for the fewest errors, its interval a bootstrap over files; and
-cpWER (meeteval), in which missed and invented words count, too. Words without a speaker are left out of the
-text, whatever the rule.
+speaker or none, speakers mapped one to one for the fewest errors, its interval a bootstrap over files; how
+much of it no rule could repair ("unheard"), for the diarizer does not hear the word's own speaker while it is
+said; and cpWER (meeteval), in which missed and invented words count, too. Words without a speaker are left out
+of the text, whatever the rule.
 
 Files are halved by the order of their names: "tune" (even) may be used to choose constants, "check" (odd)
 not. `--set NAME=VALUE` tries another constant of `witness.merging`.
@@ -76,6 +77,8 @@ class Heard:
     """What was recognised, in order."""
     truth: list[str | None]
     """The speaker of each of them; None: nobody said it."""
+    spoken: list[Word]
+    """Each of them when it was said."""
     segments: list[int]
     """The recogniser's segment of each of them, when 6 of 10 sentence ends end one."""
     sentences: list[int]
@@ -120,8 +123,8 @@ def _text(length: float, rng: np.random.Generator) -> str:
 
 def recognise(
     said: Sequence[tuple[str, Word]], duration: float, rng: np.random.Generator
-) -> tuple[list[Word], list[str | None]]:
-    """The words with their times as Witness gets them from whisper, and who said each; None: nobody."""
+) -> tuple[list[Word], list[str | None], list[Word]]:
+    """The words as Witness gets them from whisper, who said each (None: nobody), and when."""
     drowned = _drowned(said, rng)
     kept: list[tuple[Word, str | None]] = [
         (word, speaker) for speaker, word in said if rng.random() >= 0.03 and (speaker, word) not in drowned
@@ -137,7 +140,8 @@ def recognise(
         text = word.text.rstrip(".?!") if rng.random() < 0.1 else word.text
         words.append(Word(min(start, end), end, text))
         before = end
-    return tokens.repair(words, duration), [speaker for _, speaker in kept]
+    spoken = [word for word, _ in kept]
+    return tokens.repair(words, duration), [speaker for _, speaker in kept], spoken
 
 
 def _drowned(said: Sequence[tuple[str, Word]], rng: np.random.Generator) -> set[tuple[str, Word]]:
@@ -331,14 +335,33 @@ RULES: dict[str, Callable[[Heard], list[str | None]]] = {
 
 def wrong_words(truth: Sequence[str | None], found: Sequence[str | None]) -> tuple[int, int]:
     """(words with another speaker than their own or none, words), speakers mapped for the fewest."""
+    names = mapping(truth, found)
+    wrong = [names.get(there) != (here or "") for there, here in zip(truth, found, strict=True) if there]
+    return sum(wrong), len(wrong)
+
+
+def unheard(heard: Heard, found: Sequence[str | None]) -> int:
+    """How many of the wrong words no rule could repair: their own speaker is not active while they are said."""
+    names = mapping(heard.truth, found)
+    count = 0
+    for there, here, word in zip(heard.truth, found, heard.spoken, strict=True):
+        if there and names.get(there) != (here or ""):
+            first = int(word.start / FRAME_STEP)
+            frames = heard.diarization.active[first : max(first + 1, int(word.end / FRAME_STEP))]
+            count += there not in names or not frames[:, heard.names.index(names[there])].any()
+    return count
+
+
+def mapping(truth: Sequence[str | None], found: Sequence[str | None]) -> dict[str, str]:
+    """True speaker -> found speaker, one to one, for the fewest wrong words."""
     pairs = [(there, here) for there, here in zip(truth, found, strict=True) if there is not None]
     rows, columns = sorted({there for there, _ in pairs}), sorted({here for _, here in pairs if here})
     table = np.zeros((len(rows), len(columns)), np.intp)
     for there, here in pairs:
         if here:
             table[rows.index(there), columns.index(here)] += 1
-    right = table[linear_sum_assignment(-table)].sum()
-    return len(pairs) - int(right), len(pairs)
+    places = linear_sum_assignment(-table)
+    return {rows[row]: columns[column] for row, column in zip(*places, strict=True)}
 
 
 def cpwer(heard: Heard, found: Sequence[str | None]) -> tuple[int, int]:
@@ -418,11 +441,11 @@ def _heard(
     rng: np.random.Generator,
 ) -> Heard:
     names = [f"S{number}" for number in range(found.active.shape[1])]
-    words, truth = recognise(said, duration, rng)
+    words, truth, spoken = recognise(said, duration, rng)
     turns = reconstruction.turns(found.active, names, duration)
     texts = [(speaker, word.text) for speaker, word in said]
     segments, sentences = segment(words, 0.6, rng), segment(words, 1.0, rng)
-    return Heard(uri, texts, words, truth, segments, sentences, found, names, turns)
+    return Heard(uri, texts, words, truth, spoken, segments, sentences, found, names, turns)
 
 
 def der(folder: Path, material: Sequence[Heard]) -> dict[str, float]:
@@ -464,6 +487,12 @@ def summary(material: Sequence[Heard]) -> dict[str, object]:
             "word_diarization_error": round(100 * wrong / words, 2),
             "interval": [round(float(edge), 2) for edge in np.percentile(rates, [2.5, 97.5])],
             "cpwer": round(100 * errors / length, 2),
+            "of_it_unheard": round(
+                100
+                * sum(unheard(heard, speakers) for heard, speakers in zip(material, found, strict=True))
+                / words,
+                2,
+            ),
             "invented_words_kept": sum(speaker is not None for speaker in invented),
             "words": words,
             "wrong": wrong,

@@ -20,7 +20,7 @@ def heard(items: list[tuple[float, float, str, int]]) -> words.Heard:
     found = [Word(start, end, f" {text}") for start, end, text, _ in items]
     segments = [segment for *_, segment in items]
     nobody = Diarization(np.zeros((0, 2), np.float32), np.zeros((0, 2), np.bool_))
-    return words.Heard("x", [], found, [], segments, segments, nobody, ["A", "B"], TURNS)
+    return words.Heard("x", [], found, [], [], segments, segments, nobody, ["A", "B"], TURNS)
 
 
 def test_the_other_rules_by_hand():
