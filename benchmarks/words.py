@@ -25,8 +25,8 @@ words of each line of the STM over its time by their letters; they are perturbed
 Measures, over all files: word-diarization error, the share of the true words that came through with another
 speaker or none, speakers mapped one to one for the fewest errors, its interval a bootstrap over files; how
 much of it no rule could repair ("unheard"), for the diarizer does not hear the word's own speaker while it is
-said; and cpWER (meeteval), in which missed and invented words count, too. Words without a speaker are left out
-of the text, whatever the rule.
+said; and cpWER (meeteval), in which missed and invented words count, too. Words without a speaker are left
+out of the text, whatever the rule.
 
 Files are halved by the order of their names: "tune" (even) may be used to choose constants, "check" (odd)
 not. `--set NAME=VALUE` tries another constant of `witness.merging`.
@@ -341,7 +341,7 @@ def wrong_words(truth: Sequence[str | None], found: Sequence[str | None]) -> tup
 
 
 def unheard(heard: Heard, found: Sequence[str | None]) -> int:
-    """How many of the wrong words no rule could repair: their own speaker is not active while they are said."""
+    """How many of the wrong words no rule could repair: their speaker is not active while they are said."""
     names = mapping(heard.truth, found)
     count = 0
     for there, here, word in zip(heard.truth, found, heard.spoken, strict=True):
