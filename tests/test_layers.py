@@ -15,15 +15,16 @@ STAGES = {
 }
 # What stages are made of.
 TOOLS = {
-    *("download", "fbank", "models", "output", "probes", "rttm", "sessions", "surgery", "tokens"),
-    "whisper_child",
+    *("download", "fbank", "machine", "models", "output", "pictures", "probes", "rttm", "sessions"),
+    *("surgery", "tokens", "tracing", "whisper_child"),
 }
 # What runs a model on an AMD GPU: the policy and what it stands on.
 GPU = {"gpu", "rocm", "migraphx_child", "worker", "graphs", "migraphx"}
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"contention"},
+    {"benchmark", "contention", "speed"},
+    {"bench_child", "bench_manifest", "bench_report"},
     {"doctor", "pipeline", "report", "warmup"},
     STAGES | {"scoring"},
     TOOLS | GPU,
@@ -32,7 +33,9 @@ LAYERS = [
 ]
 # Within the tools, who may use whom.
 TOOL_ARROWS = {
+    "machine": {"sessions"},
     "models": {"download"},
+    "sessions": {"tracing"},
     "surgery": {"fbank", "output", "sessions"},
     "whisper_child": set(),
     "rocm": {"gpu", "sessions"},

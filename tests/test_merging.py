@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from witness.merging import label, utterances
-from witness.schema import FRAME_STEP, Word
+from witness.merging import inaudible, label, utterances
+from witness.schema import FRAME_STEP, Turn, Utterance, Word
 
 NAMES = ["A", "B"]
 
@@ -110,6 +110,28 @@ def test_a_long_monologue_is_cut_at_a_sentence_end():
     assert 60 <= found[0].end - found[0].start <= 70
 
 
+def test_speech_without_words_is_found():
+    turns = [Turn(0, 10, "A"), Turn(10.2, 13, "B"), Turn(20, 21.9, "B"), Turn(30, 31, "A"), Turn(31, 33, "B")]
+    words = [*say("one two", 0, 0.5), *say("three", 4, 1.0), *say("four five six", 10.5)]
+    assert inaudible(turns, words) == [
+        Utterance(1.0, 4.0, "A"),
+        # A word ends it, as long as the speech goes on: 5.0 to 10.0, and 10.2 to 10.5 after a short pause.
+        Utterance(5.0, 10.0, "A"),
+        Utterance(10.2, 10.5, "B"),
+        # 11.7 to 13 and 20 to 21.9 are too short.
+        Utterance(30, 31, "A"),
+        Utterance(31, 33, "B"),
+    ]
+    assert inaudible([], words) == []
+    assert inaudible([Turn(0, 2, "A")], []) == [Utterance(0, 2, "A")]
+
+
+def test_a_word_in_a_short_pause_divides_what_is_without_words():
+    turns = [Turn(0, 1.5, "A"), Turn(1.9, 3.4, "A")]
+    assert inaudible(turns, []) == [Utterance(0, 3.4, "A")]
+    assert inaudible(turns, [Word(1.6, 1.8, " hm")]) == []
+
+
 spans = st.tuples(st.floats(0, 18), st.floats(0.1, 3), st.integers(0, 1))
 
 
@@ -127,3 +149,22 @@ def test_no_word_is_lost_and_no_speaker_invented(turns, times):
             assert column.any()
             assert 0 <= word.speaker_confidence <= 1
     assert [w for u in utterances(labelled) for w in u.words] == labelled
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 2), st.floats(0.1, 9), st.sampled_from(NAMES)), max_size=8),
+    st.lists(st.tuples(st.floats(0, 5), st.floats(0, 1)), max_size=12),
+)
+def test_unheard_speech_is_speech_and_has_no_word(turns, words):
+    place, said, spoken = 0.0, [], []
+    for gap, length, name in turns:
+        spoken.append(Turn(place + gap, place + gap + length, name))
+        place += gap + length
+    place = 0.0
+    for gap, length in words:
+        said.append(Word(place + gap, place + gap + length, " w"))
+        place += gap + length
+    for found in inaudible(spoken, said):
+        assert not any(word.start < found.end and found.start < word.end for word in said)
+        assert any(turn.speaker == found.speaker and turn.start <= found.start < turn.end for turn in spoken)

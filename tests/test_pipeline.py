@@ -62,6 +62,10 @@ def test_every_word_is_inside_the_recording_and_has_a_speaker_or_says_why_not(tr
 
 def test_words_go_to_the_speaker_of_their_time(transcript):
     supported = [word for word in transcript.words if word.supported]
+    invented = len(transcript.words) - len(supported)
+    assert any(line.startswith(f"{invented} words") for line in transcript.warnings) == (invented > 0)
+    unheard = [utterance for utterance in transcript.utterances if not utterance.words]
+    assert any(line.startswith("[inaudible]") for line in transcript.warnings) == bool(unheard)
     right = [
         any(t.start < word.end and word.start < t.end and t.speaker == word.speaker for t in transcript.turns)
         for word in supported

@@ -143,24 +143,52 @@ def cli(ctx: click.Context) -> None:
 @click.option("--serial", is_flag=True, help="Recognise words after the speakers, not beside them.")
 @click.option("--parallel", is_flag=True, help="Beside them, even if the GPU seems too small for both.")
 @_OFFLINE
+@click.option(
+    "--profile",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write where the time went: our stages and onnxruntime's trace, for ui.perfetto.dev.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr; errors only.")
-def run(recording: str, formats: tuple[str, ...], to: str | None, quiet: bool, **settings: Any) -> None:
+def run(
+    recording: str,
+    formats: tuple[str, ...],
+    to: str | None,
+    profile: Path | None,
+    quiet: bool,
+    **settings: Any,
+) -> None:
     """Transcribe RECORDING (any audio or video file; - for stdin) and say who spoke."""
     from witness import writers
 
     targets = output.plan(recording, formats, to)
-    try:
-        with _progress(quiet) as (progress, note):
-            transcript = _transcribe(recording, settings, progress, note)
-    except BaseException:
-        targets.give_up()
-        raise
-    for name, path in targets.files:
-        output.write(writers.encode(writers.FORMATS[name](transcript)), path)
+    with _profile(profile):
+        try:
+            with _progress(quiet) as (progress, note):
+                transcript = _transcribe(recording, settings, progress, note)
+        except BaseException:
+            targets.give_up()
+            raise
+        for name, path in targets.files:
+            output.write(writers.encode(writers.FORMATS[name](transcript)), path)
     failure = transcript.failure
     code = 0 if failure is None else _complain(f"no words: {failure}", failure.exit_code)
     if code:
         raise SystemExit(code)
+
+
+@contextmanager
+def _profile(path: Path | None) -> Iterator[None]:
+    """Write a profile of what is done inside to `path`, if there is one to write."""
+    if path is None:
+        yield
+        return
+    from tempfile import TemporaryDirectory
+
+    from witness import tracing
+
+    with TemporaryDirectory(prefix="witness-") as folder, tracing.recording(Path(folder)) as trace:
+        yield
+        output.write(trace.document().encode(), path)
 
 
 def _transcribe(
@@ -251,9 +279,110 @@ def doctor_command(as_json: bool) -> None:
 @cli.group(invoke_without_command=True)
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Measurements of this machine."""
+    """Measure: how right, how fast."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+
+
+@bench.command("voxconverse")
+@click.option("--audio", type=click.Path(path_type=Path), required=True, help="The folder of recordings.")
+@click.option("--rttm", type=click.Path(path_type=Path), required=True, help="The folder of references.")
+@click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, help="A folder.")
+@click.option("--split", type=click.Choice(["dev", "test"]), help="What it is; on test nothing is tuned.")
+@click.option(
+    "--tuned-on", type=click.Path(path_type=Path), help="The DEV run that settings on test are from."
+)
+@click.option(
+    "--models", default="auto", show_default=True, metavar="auto|standard|builtin|DIR", help="As in run."
+)
+@click.option("--speakers", type=click.IntRange(1, MOST), help="Exactly so many in each recording.")
+@click.option("--min-speakers", type=click.IntRange(1, MOST), help="At least so many.")
+@click.option("--max-speakers", type=click.IntRange(1, MOST), help="At most so many.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "migraphx"]), default="auto", help="As in run.")
+@click.option("--threads", type=click.IntRange(1, MOST), help="Cores for the diarizer. [default: all]")
+@click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
+def bench_voxconverse(
+    audio: Path, rttm: Path, out: Path, split: str | None, tuned_on: Path | None, **settings: Any
+) -> None:
+    """Diarize a folder of recordings, score it, and write a report: VoxConverse, or any pair of folders.
+
+    Stopped in the middle, the same command goes on. stdout has the scores, OUTPUT the hypotheses, what every
+    recording cost, report.md, report.json and two pictures. Needs the extra `bench`.
+    """
+    from witness import benchmark, report
+    from witness.pipeline import Options
+    from witness.sessions import Runtime
+
+    runtime = Runtime(device=settings.pop("device"), threads=settings.pop("threads") or 0)
+    cases, missing = benchmark.find(audio, rttm)
+    with _progress(quiet=False) as (progress, note):
+        _note_unpaired(note, set(missing), "have no audio and are not scored")
+        scores = benchmark.run(
+            cases,
+            out,
+            Options(**settings),
+            runtime,
+            split=split,
+            tuned_on=tuned_on,
+            missing=missing,
+            progress=progress,
+            note=note,
+        )
+    output.write(report.to_text(scores).encode(), None)
+
+
+@bench.command("speed")
+@click.argument(
+    "recordings", nargs=-1, required=True, metavar="FILE...", type=click.Path(exists=True, path_type=Path)
+)
+@click.option(
+    "--repeat", type=click.IntRange(1, 1000), default=3, show_default=True, help="Runs of each way."
+)
+@click.option("--vs-serial", is_flag=True, help="Also with the words after the speakers.")
+@click.option("--vs-profile", is_flag=True, help="Also with onnxruntime's profiler on.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.option(
+    "--models", default="auto", show_default=True, metavar="auto|standard|builtin|DIR", help="As in run."
+)
+@click.option(
+    "--whisper", default="auto", show_default=True, metavar="auto|none|NAME|FILE", help="As in run."
+)
+@click.option("--device", type=click.Choice(["auto", "cpu", "migraphx"]), default="auto", help="As in run.")
+@click.option("--threads", type=click.IntRange(1, MOST), help="Cores for the diarizer. [default: all]")
+@click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
+def bench_speed(
+    recordings: tuple[Path, ...],
+    repeat: int,
+    vs_serial: bool,
+    vs_profile: bool,
+    as_json: bool,
+    device: Any,
+    threads: int | None,
+    **settings: Any,
+) -> None:
+    """Time each FILE stage by stage, in a process of its own each time. The table is on stderr."""
+    from witness import speed
+    from witness.pipeline import Options
+    from witness.sessions import Runtime
+
+    # Paths of models, as of a --whisper FILE: the processes work elsewhere.
+    for name in ("models", "whisper"):
+        if Path(settings[name]).exists():
+            settings[name] = str(Path(settings[name]).absolute())
+    with _progress(quiet=False) as (progress, note):
+        result = speed.measure(
+            recordings,
+            Options(**settings),
+            Runtime(device=device, threads=threads or 0),
+            repeat=repeat,
+            vs_serial=vs_serial,
+            vs_profile=vs_profile,
+            progress=progress,
+            note=note,
+        )
+    click.echo(speed.to_text(result), err=True, nl=False)
+    if as_json:
+        output.write((json.dumps(result, indent=1) + "\n").encode(), None)
 
 
 @bench.command("contention")

@@ -16,6 +16,12 @@ class UsageError(WitnessError):
     exit_code = 2
 
 
+class PartlyFailedError(WitnessError):
+    """Some of several recordings failed; the results of the others are there."""
+
+    exit_code = 3
+
+
 class InputError(WitnessError):
     """The recording cannot be read."""
 

@@ -1,4 +1,4 @@
-"""Turns + words -> who said each word, and utterances.
+"""Turns + words -> who said each word, utterances, and what each engine heard that the other did not.
 
 Each word is weighed by the speakers' activity around it, and a Viterbi pass decides for all words at
 once: a change of speaker costs something, less where a sentence ends or somebody pauses. A short reply
@@ -7,13 +7,14 @@ inside another's sentence survives if its evidence is strong; a word on the edge
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 
-from witness.schema import FRAME_DURATION, FRAME_STEP, Bool, Float32, Float64, Int, Utterance, Word
+from witness.schema import FRAME_DURATION, FRAME_STEP, Bool, Float32, Float64, Int, Turn, Utterance, Word
 
 REACH = 0.25  # seconds around a word that still count, less and less: whisper's times are that inexact
 LEAST_SUPPORT = 0.05  # of full activity; below it nobody is heard speaking there
@@ -25,6 +26,8 @@ SENTENCE_ENDS = tuple(".?!…。？！؟।")
 PARAGRAPH_PAUSE = 2.0  # seconds of silence that end an utterance
 PARAGRAPH = 60.0  # seconds after which the next sentence end does
 OVERLAP_SHARE = 0.5  # of a word's frames
+INAUDIBLE = 2.0  # seconds of speech without a word that are worth a mark
+BREATH = 0.5  # seconds of silence that such a stretch goes on over
 
 
 def label(words: Sequence[Word], evidence: Float32, active: Bool, names: Sequence[str]) -> list[Word]:
@@ -61,6 +64,42 @@ def utterances(words: Sequence[Word]) -> list[Utterance]:
         else:
             groups.append([word])
     return [Utterance(group[0].start, group[-1].end, group[0].speaker, tuple(group)) for group in groups]
+
+
+def inaudible(turns: Sequence[Turn], words: Sequence[Word]) -> list[Utterance]:
+    """Two seconds and more of speech in which no word was recognised: utterances without words.
+
+    `turns` do not overlap and `words` are in order, both of one track. A stretch in which several speak gives
+    an utterance for each part of it that is one speaker's.
+    """
+    stretches: list[list[Turn]] = []
+    for part in _without_words(turns, words):
+        before = stretches[-1][-1].end if stretches else -BREATH
+        between = bisect_left(words, before, key=lambda word: word.start)
+        word_between = between < len(words) and words[between].start <= part.start
+        if part.start - before >= BREATH or word_between:
+            stretches.append([])
+        stretches[-1].append(part)
+    return [
+        Utterance(parts[0].start, parts[-1].end, speaker)
+        for stretch in stretches
+        if sum(part.duration for part in stretch) >= INAUDIBLE
+        for speaker, group in groupby(stretch, key=lambda part: part.speaker)
+        for parts in [list(group)]
+    ]
+
+
+def _without_words(turns: Sequence[Turn], words: Sequence[Word]) -> Iterator[Turn]:
+    """What is left of the turns beside the words, in order."""
+    for turn in sorted(turns):
+        first = bisect_right(words, turn.start, key=lambda word: word.end)
+        place = turn.start
+        for word in words[first : bisect_left(words, turn.end, key=lambda word: word.start)]:
+            if word.start > place:
+                yield replace(turn, start=place, end=word.start)
+            place = max(place, word.end)
+        if place < turn.end:
+            yield replace(turn, start=place)
 
 
 def _goes_on(group: list[Word], word: Word) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -19,7 +19,9 @@ from witness import (
     models,
     reconstruction,
     segmentation,
+    tracing,
     transcription,
+    writers,
 )
 from witness.errors import ModelError, UsageError, WitnessError
 from witness.schema import (
@@ -334,13 +336,26 @@ class _Run:
                 found = track.diarization
                 labelled = merging.label(recognition.words, found.evidence, found.active, track.names)
                 words += labelled
-                utterances += merging.utterances(labelled)
+                unheard = merging.inaudible(track.exclusive, labelled)
+                utterances += merging.utterances(labelled) + unheard
+                self._cross_check(labelled, unheard)
         return sorted(words, key=_when), sorted(utterances, key=_when)
+
+    def _cross_check(self, words: list[Word], unheard: list[Utterance]) -> None:
+        """Say where one engine heard something and the other did not."""
+        if invented := sum(not word.supported for word in words):
+            self.warn(f"{invented} words where no speech was heard are in the JSON only")
+        if unheard:
+            seconds = sum(utterance.end - utterance.start for utterance in unheard)
+            places = ", ".join(writers.clock(utterance.start) for utterance in unheard[:5])
+            more = ", ..." if len(unheard) > 5 else ""
+            self.warn(f"[inaudible]: {seconds:.0f} s of speech without words, at {places}{more}")
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        begun = time.perf_counter()
-        yield
+        begun, trace = time.perf_counter(), tracing.current()
+        with nullcontext() if trace is None else trace.stage(stage):
+            yield
         self.timing[stage] = self.timing.get(stage, 0.0) + time.perf_counter() - begun
 
 

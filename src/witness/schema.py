@@ -88,7 +88,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Utterance:
-    """Consecutive words of one speaker; without a recogniser, a turn whose words are unknown."""
+    """Consecutive words of one speaker; or speech whose words are not known, for want of a recogniser too."""
 
     start: float
     end: float
@@ -97,7 +97,7 @@ class Utterance:
 
     @property
     def text(self) -> str | None:
-        """The words as they are written; None if there was no recogniser."""
+        """The words as they are written; None if they are not known."""
         return "".join(word.text for word in self.words).strip() if self.words else None
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
+from witness import tracing
 from witness.errors import DeviceError, ModelError, UsageError, WitnessError
 from witness.schema import Float32
 
@@ -68,17 +69,25 @@ class Model:
     Safe to call from several threads at once; each call keeps one core busy.
     """
 
+    _trace: tracing.Trace | None = None
+
     def __init__(self, source: str | bytes, name: str, *, options: ort.SessionOptions | None = None) -> None:
         """Open `source`, a path or the bytes of a model, on the CPU.
 
         `name` stands for the file in messages. Raises ModelError if onnxruntime cannot run it.
         """
+        options = options or _one_thread()
+        self._trace = trace = tracing.current()
+        if trace is not None and trace.folder is not None:
+            options.enable_profiling = True
+            options.profile_file_prefix = str(trace.folder / f"session-{id(self)}")
+        opened = time.perf_counter()
         try:
-            session = ort.InferenceSession(
-                source, options or _one_thread(), providers=[CPU], enable_fallback=False
-            )
+            session = ort.InferenceSession(source, options, providers=[CPU], enable_fallback=False)
         except Exception as error:  # onnxruntime raises a dozen unrelated classes
             raise ModelError(f"{name}: not a model that onnxruntime can run ({_line(error)})") from error
+        if options.enable_profiling and trace is not None:
+            trace.sessions.append((name, opened, session.end_profiling))
         self._take(session, name)
 
     def _take(self, session: ort.InferenceSession, name: str) -> None:
@@ -93,12 +102,15 @@ class Model:
 
     def __call__(self, array: Float32) -> Float32:
         """The first output for `array`. Raises ModelError if the model refuses its shape."""
+        begun = time.perf_counter()
         try:
             result = self._session.run(
                 [self._output], {self.input_name: np.ascontiguousarray(array, np.float32)}
             )
         except Exception as error:
             raise ModelError(f"{self.name}: failed on input {array.shape} ({_line(error)})") from error
+        if self._trace is not None:
+            self._trace.call(self.name, array.shape, begun)
         return np.asarray(result[0], dtype=np.float32)
 
 

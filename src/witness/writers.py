@@ -1,4 +1,8 @@
-"""Transcript -> txt, md, json, srt, vtt, rttm, csv. Each format is a function `Transcript -> str`."""
+"""Transcript -> txt, md, json, srt, vtt, rttm, csv. Each format is a function `Transcript -> str`.
+
+The text formats leave out words where the diarizer heard nobody, and mark speech in which the recogniser
+heard no words; JSON has both as they are.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,8 @@ from witness import rttm
 from witness.schema import ModelFile, Transcript, Utterance, Word
 
 SCHEMA = "witness/1"
-UNKNOWN = "UNKNOWN"  # how text formats print the speaker of words that nobody was heard saying
+UNKNOWN = "UNKNOWN"  # a speaker that is not known
+INAUDIBLE = "[inaudible]"  # words that are not known, though a recogniser listened
 
 LINE = 42  # characters of a subtitle line, two of them a cue: common broadcasters' practice
 CUE = 7.0  # seconds
@@ -23,7 +28,7 @@ CUE_PAUSE = 0.8  # seconds of silence that end a cue
 
 def to_txt(transcript: Transcript) -> str:
     """`[00:09:32] SPEAKER_01: words`, a line an utterance."""
-    return "".join(_text_line(utterance) + "\n" for utterance in transcript.utterances)
+    return "".join(_text_line(utterance, text) + "\n" for utterance, text in _lines_of_text(transcript))
 
 
 def to_md(transcript: Transcript) -> str:
@@ -34,9 +39,9 @@ def to_md(transcript: Transcript) -> str:
             f"{_markdown(speaker.name or speaker.id)} {speaker.share:.0%}" for speaker in transcript.speakers
         )
     parts += [f"> {_markdown(warning)}" for warning in transcript.warnings]
-    for utterance in transcript.utterances:
+    for utterance, text in _lines_of_text(transcript):
         head = f"**{_markdown(utterance.speaker or UNKNOWN)}** [{clock(utterance.start)}]"
-        parts.append(head if utterance.text is None else f"{head} {_markdown(utterance.text)}")
+        parts.append(head if text is None else f"{head} {_markdown(text)}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -112,8 +117,8 @@ def to_csv(transcript: Transcript) -> str:
     out = io.StringIO(newline="")
     rows = csv.writer(out)
     rows.writerow(["start", "end", "speaker", "text"])
-    for utterance in transcript.utterances:
-        rows.writerow([f"{utterance.start:.3f}", f"{utterance.end:.3f}", utterance.speaker, utterance.text])
+    for utterance, text in _lines_of_text(transcript):
+        rows.writerow([f"{utterance.start:.3f}", f"{utterance.end:.3f}", utterance.speaker, text])
     return out.getvalue()
 
 
@@ -148,20 +153,31 @@ def clock(seconds: float, point: str = "", digits: int = 3) -> str:
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}{rest}"
 
 
-def _text_line(utterance: Utterance) -> str:
+def _lines_of_text(transcript: Transcript) -> Iterator[tuple[Utterance, str | None]]:
+    """What people read, with its text; None: nobody listened for words."""
+    recognised = transcript.device["whisper"] is not None
+    for utterance in transcript.utterances:
+        if not utterance.words:
+            yield utterance, INAUDIBLE if recognised else None
+        elif any(word.supported for word in utterance.words):  # all words of an utterance are, or none is
+            yield utterance, utterance.text
+
+
+def _text_line(utterance: Utterance, text: str | None) -> str:
     speaker = utterance.speaker or UNKNOWN
-    if utterance.text is None:
+    if text is None:
         return f"[{clock(utterance.start, '.', 1)} - {clock(utterance.end, '.', 1)}] {speaker}"
-    return f"[{clock(utterance.start)}] {speaker}: {utterance.text}"
+    return f"[{clock(utterance.start)}] {speaker}: {text}"
 
 
 def _cues(transcript: Transcript) -> Iterator[tuple[float, float, str, str]]:
     """(start, end, speaker, text of one or two lines)"""
     named = None
-    for utterance in transcript.utterances:
+    for utterance, text in _lines_of_text(transcript):
         speaker = utterance.speaker or UNKNOWN
         if not utterance.words:
-            yield utterance.start, utterance.end, speaker, speaker
+            yield utterance.start, utterance.end, speaker, f"{speaker}: {text}" if text else speaker
+            named = speaker
             continue
         words = list(utterance.words)
         while words:

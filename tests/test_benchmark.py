@@ -1,0 +1,264 @@
+"""The accuracy benchmark as it is run: real children, killed in the middle, resumed, refused."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import soundfile
+
+from conftest import CALL
+from witness import bench_child, bench_manifest, bench_report, benchmark, rttm, scoring
+from witness.errors import InputError, ModelError, PartlyFailedError, UsageError, WitnessError
+from witness.pipeline import Options
+from witness.schema import Turn, no_note, no_progress
+from witness.sessions import Runtime
+
+NAMES = ("a first", "b", "c")
+BUILTIN = ("--models", "builtin", "--offline")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> Path:
+    """Three clips of the call of 7 s, and a reference each."""
+    folder = tmp_path_factory.mktemp("pair")
+    samples, rate = soundfile.read(CALL, dtype="float32")
+    (folder / "deep").mkdir()
+    for number, name in enumerate(NAMES):
+        place = (6 + 7 * number) * rate
+        soundfile.write(folder / "deep" / f"{name}.flac", samples[place : place + 7 * rate], rate)
+        turns = [Turn(0.5, 3.0, "x"), Turn(3.0, 6.5, "y")]
+        (folder / f"{name}.rttm").write_text(rttm.serialize("whatever", turns))
+    return folder
+
+
+def command(pair: Path, out: Path, *more: str) -> list[str]:
+    head = [sys.executable, "-m", "witness", "bench", "voxconverse", "--audio", str(pair)]
+    return [*head, "--rttm", str(pair), "-o", str(out), *BUILTIN, *more]
+
+
+@pytest.fixture(scope="module")
+def finished(pair, tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
+    out = tmp_path_factory.mktemp("bench") / "out"
+    return out, subprocess.run(command(pair, out, "--split", "dev"), capture_output=True, check=True)
+
+
+def test_a_run_leaves_everything_that_can_be_checked(pair, finished):
+    out, process = finished
+    assert {path.name for path in out.iterdir()} == {
+        *("run.json", "rttm", "files", "report.md", "report.json"),
+        *("der_by_duration.svg", "accuracy_by_speed.svg"),
+    }
+    manifest = json.loads((out / "run.json").read_text())
+    assert manifest["split"] == "dev"
+    assert manifest["finished"]
+    assert manifest["hardware"]["cores"] >= 1
+    assert "numpy" in manifest["versions"]
+    assert len(manifest["models"]["segmentation"]) == 64
+    report = json.loads((out / "report.json").read_text())
+    walls = [record["wall"] for record in report["files"]]
+    assert report["times_real_time"] == pytest.approx(21 / sum(walls), rel=0.01)
+    # What is scored is what is kept.
+    hypotheses = {path.stem: path for path in (out / "rttm").iterdir()}
+    assert sorted(hypotheses) == sorted(NAMES)
+    there = {name: scoring.read(pair / f"{name}.rttm")["whatever"] for name in NAMES}
+    found = {name: next(iter(scoring.read(path).values())) for name, path in hypotheses.items()}
+    strict = scoring.pool(scoring.score(scoring.pair(there, found)))[0]
+    assert report["score"]["conventions"][0]["der"] == pytest.approx(strict.der, abs=0.005)
+    text = (out / "report.md").read_text()
+    for convention in scoring.CONVENTIONS:
+        assert f"| {convention.name} |" in text
+    assert f"**{strict.der:.2f}**" in text
+    assert process.stdout.decode().startswith("DER, % of the speech")
+    lines = process.stderr.decode().splitlines()
+    assert [line.split("  ")[0] for line in lines] == [f"note: {n} of 3" for n in (1, 2, 3)]
+    assert all(line.endswith(" left") for line in lines)
+
+
+def test_pictures_are_svg_and_show_every_recording(finished):
+    out, _ = finished
+    drawn = ElementTree.parse(out / "der_by_duration.svg").getroot()  # noqa: S314
+    circles = drawn.findall("{http://www.w3.org/2000/svg}circle")
+    assert {circle[0].text.split(":")[0] for circle in circles} == set(NAMES)
+    text = "".join(ElementTree.parse(out / "accuracy_by_speed.svg").getroot().itertext())  # noqa: S314
+    for other in bench_report.PUBLISHED:
+        assert other.name in text
+    assert "Witness, here" in text
+
+
+def test_killed_in_the_middle_and_resumed(pair, finished, tmp_path):
+    out = tmp_path / "out"
+    process = subprocess.Popen(command(pair, out), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    end = time.monotonic() + 60
+    while not (out / "files" / f"{NAMES[0]}.json").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    kept = (out / "files" / f"{NAMES[0]}.json").read_bytes()
+    assert not (out / "report.md").exists()
+    # What a machine that lost its power may leave behind.
+    (out / "files" / f"{NAMES[1]}.json").write_bytes(kept[: len(kept) // 2])
+    (out / "rttm" / f"{NAMES[2]}.rttm").write_bytes(b"SPEAKER c 1 0.")
+
+    again = subprocess.run(command(pair, out), capture_output=True, check=True)
+    assert b"1 of 3 recordings are done already" in again.stderr
+    assert (out / "files" / f"{NAMES[0]}.json").read_bytes() == kept
+    for name in NAMES:
+        assert (out / "rttm" / f"{name}.rttm").read_bytes() == (
+            finished[0] / "rttm" / f"{name}.rttm"
+        ).read_bytes()
+    report, whole = (json.loads((folder / "report.json").read_text()) for folder in (out, finished[0]))
+    assert report["score"] == whole["score"]
+
+    # Once more, all is done: the same report without a child.
+    before = (out / "report.md").read_bytes()
+    subprocess.run(command(pair, out), capture_output=True, check=True)
+    assert (out / "report.md").read_bytes() == before
+
+
+# --- in this process, with other children ---
+
+REPLY = {
+    "audio": {"path": "x", "duration": 7.0, "channels": 1, "sha256": "0" * 64},
+    "timing": {"wall": 0.5},
+    "device": {"embedding": "cpu", "whisper": None},
+    "turns": [[0.5, 3.0, "SPEAKER_00"], [3.0, 6.0, "SPEAKER_01"]],
+    "warnings": [],
+    "cpu": {"witness": 0.4, "whisper": 0.0},
+    "peak_memory_mb": 100.0,
+}
+
+
+@pytest.fixture
+def bench(pair, tmp_path, monkeypatch):
+    """`bench(**kwargs)` with children that do what `bench.script` says."""
+
+    def run(folder="out", split=None, tuned_on=None, options=None, script=None):
+        cases, missing = benchmark.find(pair, pair)
+        made = bench_manifest.make({}, built, Runtime(), None, [], no_progress, no_note)
+        models = json.dumps(made["models"])
+        lines = ["import json, os, pathlib, sys", "request = json.load(sys.stdin)", f"models = {models}"]
+        lines += [f"reply = {{**{REPLY!r}, 'models': models}}", script or "", "print(json.dumps(reply))"]
+        monkeypatch.setattr(bench_child, "COMMAND", [sys.executable, "-c", "\n".join(lines)])
+        return benchmark.run(
+            cases,
+            tmp_path / folder,
+            options or built,
+            Runtime(),
+            split=split,
+            tuned_on=tuned_on,
+            missing=missing,
+            progress=no_progress,
+            note=no_note,
+        )
+
+    built = Options(models="builtin", offline=True)
+    return run
+
+
+ONCE = """
+mark = pathlib.Path({!r}) / pathlib.Path(request['path']).stem
+if not mark.exists():
+    mark.touch()
+    print("about to crash", file=sys.stderr)
+    os.abort()
+"""
+NEVER = "if request['path'].endswith('b.flac'): os.abort()"
+UNREADABLE = """
+if request['path'].endswith('b.flac'):
+    reply = {'error': 'b.flac: cannot be read | <b>', 'exit_code': 4}
+"""
+NO_MODEL = "reply = {'error': 'no model', 'exit_code': 5}"
+
+
+def record(folder: Path, name: str) -> dict:
+    return json.loads((folder / "out" / "files" / f"{name}.json").read_text())
+
+
+def test_a_crashed_child_gets_a_second_try(bench, tmp_path):
+    scores = bench(script=ONCE.format(str(tmp_path)))
+    assert len(scores) == 3
+    for name in NAMES:
+        found = record(tmp_path, name)
+        assert found["error"] is None
+        (crash,) = found["crashes"]
+        assert "about to crash" in crash
+
+
+@pytest.mark.parametrize(("script", "crashes"), [(NEVER, 1), (UNREADABLE, 0)])
+def test_a_recording_that_fails_costs_itself_only(bench, tmp_path, script, crashes):
+    with pytest.raises(PartlyFailedError, match=r"1 of 3 .*\(b\)"):
+        bench(script=script)
+    assert len(record(tmp_path, "b")["crashes"]) == crashes
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["finished"] is None
+    missed = next(row for row in report["score"]["recordings"] if row["uri"] == "b")
+    assert missed["der"]["strict"] == 100
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "1 recordings failed" in text
+    assert "<b>" not in text
+    # Cured, the same command needs to run that one only.
+    assert len(bench(script="assert request['path'].endswith('b.flac')")) == 3
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["finished"]
+
+
+def test_what_every_recording_would_meet_ends_the_run(bench, tmp_path):
+    with pytest.raises(WitnessError, match="no model") as caught:
+        bench(script=NO_MODEL)
+    assert caught.value.exit_code == ModelError.exit_code
+    assert not list((tmp_path / "out" / "files").iterdir())
+
+
+def test_a_run_cannot_go_on_with_other_settings(bench):
+    bench()
+    with pytest.raises(UsageError, match="other settings"):
+        bench(options=Options(models="builtin", offline=True, max_speakers=3))
+    with pytest.raises(UsageError, match="other split"):
+        bench(split="dev")
+
+
+def test_nothing_is_tuned_on_test(bench, tmp_path):
+    tuned = Options(models="builtin", offline=True, max_speakers=3)
+    bench("own", split="test")
+    with pytest.raises(UsageError, match=r"max_speakers.*--tuned-on"):
+        bench("tuned", split="test", options=tuned)
+    with pytest.raises(InputError, match=r"run\.json"):
+        bench("tuned", split="test", options=tuned, tuned_on=tmp_path / "nowhere")
+    bench("dev", split="dev", options=tuned)
+    with pytest.raises(UsageError, match="has recordings of this one"):
+        bench("tuned", split="test", options=tuned, tuned_on=tmp_path / "dev")
+    # The same on other recordings.
+    path = tmp_path / "dev" / "run.json"
+    dev = {**json.loads(path.read_text()), "recordings": ["others"]}
+    for change, complaint in (
+        ({"finished": None}, "not finished"),
+        ({"split": None}, "no run with --split dev"),
+        ({"settings_sha256": "0"}, "other settings"),
+    ):
+        path.write_text(json.dumps({**dev, **change}))
+        with pytest.raises(UsageError, match=complaint):
+            bench("tuned", split="test", options=tuned, tuned_on=tmp_path / "dev")
+    path.write_text(json.dumps(dev))
+    bench("tuned", split="test", options=tuned, tuned_on=tmp_path / "dev")
+    recorded = json.loads((tmp_path / "tuned" / "run.json").read_text())
+    assert recorded["tuned_on"]["settings_sha256"] == recorded["settings_sha256"]
+    assert len(recorded["tuned_on"]["run_sha256"]) == 64
+
+
+def test_recordings_are_paired_by_name(pair, tmp_path):
+    (tmp_path / "many.rttm").write_text("".join(rttm.serialize(uri, [Turn(0, 1, "x")]) for uri in ("b", "z")))
+    cases, missing = benchmark.find(pair, tmp_path)
+    assert [case.name for case in cases] == ["b"]
+    assert missing == ["z"]
+    (tmp_path / "twice").mkdir()
+    for ending in ("wav", "mp3"):
+        (tmp_path / "twice" / f"b.{ending}").touch()
+    with pytest.raises(InputError, match="same name"):
+        benchmark.find(tmp_path / "twice", tmp_path)
+    with pytest.raises(InputError, match="has the name"):
+        benchmark.find(tmp_path / "many.rttm", pair)

@@ -1,0 +1,117 @@
+"""The speed benchmark and the profile: what they count, not how fast this machine is."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import soundfile
+
+from conftest import CALL
+from witness import embedding, fbank, segmentation, speed, tracing
+from witness.sessions import Model
+
+SECONDS = 15
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    path = tmp_path_factory.mktemp("clip") / "clip with speech.wav"
+    samples, rate = soundfile.read(CALL, dtype="float32")
+    soundfile.write(path, samples[: SECONDS * rate], rate)
+    return path
+
+
+def witness(*args) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "witness", *map(str, args)]
+    return subprocess.run(command, capture_output=True, check=True, timeout=120)
+
+
+def test_what_is_counted(clip):
+    done = witness(
+        "bench", "speed", clip, "--models", "builtin", "--offline", "--repeat", 1, "--vs-profile", "--json"
+    )
+    document = json.loads(done.stdout)
+    assert document["schema"] == "witness-speed/1"
+    (file,) = document["files"]
+    assert file["duration"] == SECONDS
+    assert file["windows_per_second"] == pytest.approx(
+        segmentation.window_count(SECONDS * 16000) / SECONDS, abs=1e-3
+    )
+    frames = -(-fbank.frame_count(SECONDS * 16000) // embedding.STRIDE)
+    trunk = sum(block.stop - block.start for block in embedding.plan(frames)) * embedding.TRUNK_STEP
+    assert file["trunk_seconds_per_second"] == pytest.approx(trunk / SECONDS, rel=0.01)
+    assert file["mode"] is None
+    assert file["stages"]["transcription"] == {"wall": None, "cpu": None}
+    for stage in ("segmentation", "embedding"):
+        assert 0 < file["stages"][stage]["wall"] < file["wall"]
+        assert file["stages"][stage]["cpu"] > 0
+    assert 0 < file["outside_onnxruntime"] < 1
+    assert file["peak_memory_mb"] > 20
+    assert file["times_real_time"] == pytest.approx(1 / file["real_time_factor"], rel=0.01)
+    assert file["profiled"]["wall"] > 0
+    table = done.stderr.decode()
+    for row in (
+        "segmentation",
+        "embedding",
+        "all",
+        "times real time",
+        "of trunk per second of audio",
+        "profiled",
+    ):
+        assert row in table
+
+
+def test_serial_against_parallel():
+    runs = [{"wall": 30.0, "timing": {"transcription": 20.0}}]
+    # 10 s of speakers could vanish behind 20 s of words; 8 s did.
+    assert speed._serial(runs, 22.0) == {"wall": 30.0, "saved": round(8 / 30, 4), "overlap": 0.8}
+    assert speed._serial(runs, 30.0)["overlap"] == 0
+
+
+def test_time_in_which_a_model_runs_counts_once():
+    calls = [
+        {"begin": begin, "wall": wall} for begin, wall in ((1.0, 2.0), (2.0, 0.5), (2.5, 1.0), (5.0, 1.0))
+    ]
+    assert speed._busy({"calls": calls}) == pytest.approx(3.5)
+
+
+def test_a_profile_says_where_the_time_went_and_changes_nothing(clip, tmp_path):
+    arguments = (clip, "-q", "--offline", "--models", "builtin", "--whisper", "none", "-f", "rttm")
+    plain = witness(*arguments).stdout
+    before = set(Path().iterdir())
+    assert witness(*arguments, "--profile", tmp_path / "profile.json").stdout == plain
+    assert set(Path().iterdir()) == before  # onnxruntime writes into the current folder if it is left to
+    events = json.loads((tmp_path / "profile.json").read_text())["traceEvents"]
+    names = {event["pid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    assert names[0] == "witness"
+    assert any(name.startswith("onnxruntime: trunk of ") for name in names.values())
+    stages = {event["name"]: event for event in events if event["ph"] == "X" and event["pid"] == 0}
+    assert {"decode", "segmentation", "embedding", "clustering"} <= set(stages)
+    operators = [event for event in events if event["pid"] and event.get("cat") == "Node"]
+    assert len(operators) > 20
+    # On one clock: what the segmentation model does while the stage is at work.
+    (session,) = [number for number, name in names.items() if name == "onnxruntime: segmentation.onnx"]
+    stage = stages["segmentation"]
+    runs = [event for event in events if event["pid"] == session and event["name"] == "model_run"]
+    inside = [run for run in runs if stage["ts"] - 20_000 <= run["ts"] <= stage["ts"] + stage["dur"]]
+    assert len(inside) == len(runs) - 1  # the first one tried the model
+
+
+def test_nothing_is_noted_unless_somebody_asks():
+    model = Model(str(segmentation_file()), "segmentation")
+    assert tracing.current() is None
+    assert model._trace is None
+    with tracing.recording() as trace:
+        assert tracing.current() is trace
+        with trace.stage("work"):
+            pass
+    assert tracing.current() is None
+    assert [span.stage for span in trace.spans] == ["work"]
+
+
+def segmentation_file():
+    from witness.models import diarization_models
+
+    return diarization_models("builtin", offline=True).segmentation.path
