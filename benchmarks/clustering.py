@@ -42,7 +42,9 @@ def cases(folder: Path, cache: Path, chosen: models.DiarizationModels, threads: 
     cache.mkdir(parents=True, exist_ok=True)
     paths = sorted(folder.glob("*.rttm"))
     if not paths:
-        sys.exit(f"{folder}: no FILE.rttm beside FILE.flac there; benchmarks/conversations.py makes such a folder")
+        sys.exit(
+            f"{folder}: no FILE.rttm beside FILE.flac there; benchmarks/conversations.py makes such a folder"
+        )
     loaded: list[object] = []
     found = []
     for number, path in enumerate(paths, start=1):
@@ -75,7 +77,9 @@ def _windows(bits: Path) -> Segmentation:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--models", default="builtin", help="builtin, standard, community-1 or a folder")
     parser.add_argument("--cache", type=Path, required=True)

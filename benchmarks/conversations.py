@@ -2,13 +2,13 @@
 
     python benchmarks/conversations.py --train TRAIN --rttm DEV --out FOLDER
 
-TRAIN is in the format of training/data.py (partN.ogg and index.json). The voices are its 80 kept-back training
-speakers (`Corpus.dev_speakers`: training knows them, the networks do not). DEV holds RTTM files: a stretch of one
-of them says who speaks when, so lengths of turns and pauses, overlaps, dominance and rare speakers are real ones.
-Calls are planned: two voices, short turns, one telephone line. Half of the recordings have all voices through one
-channel, brought to one long-term spectrum, over one bed of noise, so that a channel cannot pass for a voice; in
-the others each voice has its own, and some change theirs half-way. FILE.flac beside FILE.rttm; same input, same
-bytes.
+TRAIN is in the format of training/data.py (partN.ogg and index.json). The voices are its 80 kept-back
+training speakers (`Corpus.dev_speakers`: training knows them, the networks do not). DEV holds RTTM files: a
+stretch of one of them says who speaks when, so lengths of turns and pauses, overlaps, dominance and rare
+speakers are real ones. Calls are planned: two voices, short turns, one telephone line. Half of the recordings
+have all voices through one channel, brought to one long-term spectrum, over one bed of noise, so that a channel
+cannot pass for a voice; in the others each voice has its own, and some change theirs half-way. FILE.flac beside
+FILE.rttm; same input, same bytes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -146,9 +147,7 @@ def _pauses(templates: Sequence[list[Turn]]) -> np.ndarray:
     found = []
     for turns in templates:
         ordered = sorted(turns)
-        found += [
-            b.start - a.end for a, b in zip(ordered, ordered[1:], strict=False) if a.speaker != b.speaker
-        ]
+        found += [b.start - a.end for a, b in pairwise(ordered) if a.speaker != b.speaker]
     pauses = np.array(found)
     return np.sort(pauses[(pauses > -1.0) & (pauses < 2.0)])
 
@@ -167,7 +166,7 @@ def _call(rng: np.random.Generator, pauses: np.ndarray, seconds: float) -> list[
 def _stretch(
     rng: np.random.Generator, templates: Sequence[list[Turn]], people: int, seconds: float
 ) -> list[tuple[float, float, int]]:
-    """A stretch of a template with so many speakers, each with 2 s or more of it; a short template is repeated."""
+    """A stretch of a template with so many speakers, each with 2 s or more; a short template is repeated."""
     for _ in range(20_000):
         turns = templates[int(rng.integers(len(templates)))]
         end = max(turn.end for turn in turns)
@@ -196,7 +195,7 @@ def render(
     """(samples,) and the reference: the speech in the clips, not the plan."""
     rng = np.random.default_rng([SEED, number])
     seats = 1 + max(seat for *_, seat in plan.turns)
-    # Neighbouring recordings take neighbouring voices of one shuffled list, so that all are used equally often.
+    # Neighbouring recordings take neighbouring voices of one shuffled list: all are used equally often.
     order = np.random.default_rng(SEED).permutation(len(voices))
     cast = [voices[order[(5 * number + seat) % len(order)]] for seat in range(seats)]
     total = int(plan.seconds * RATE) // FRAME * FRAME
@@ -214,10 +213,15 @@ def render(
             half = total // 2
             parts = [track]
             if rng.random() < 0.15:  # another microphone from the middle on
-                parts = [np.where(np.arange(total) < half, track, 0), np.where(np.arange(total) < half, 0, track)]
+                parts = [
+                    np.where(np.arange(total) < half, track, 0),
+                    np.where(np.arange(total) < half, 0, track),
+                ]
             track = sum(_line(rng, part, plan.telephone, beds) for part in parts)
         level = np.sqrt((track[np.repeat(flags, FRAME)] ** 2).mean() + 1e-12)
-        mix += (0.05 / level * 10 ** (np.clip(4 * rng.standard_normal(), -8, 8) / 20) * track).astype(np.float32)
+        mix += (0.05 / level * 10 ** (np.clip(4 * rng.standard_normal(), -8, 8) / 20) * track).astype(
+            np.float32
+        )
         edges = np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0)).reshape(-1, 2) / 100
         reference += [Turn(float(start), float(end), f"voice{seat}") for start, end in edges]
     noise = _bed(rng, beds, total)
@@ -228,7 +232,7 @@ def render(
 def _speak(
     rng: np.random.Generator, voice: Voice, turns: list[tuple[float, float, int]], total: int
 ) -> tuple[Float32, np.ndarray]:
-    """One voice alone: (total,) samples and (frames,) where it speaks. Clips are taken up where they were left."""
+    """One voice: (total,) samples, and (frames,) where it speaks. Clips are taken up where they were left."""
     track, flags = np.zeros(total, np.float32), np.zeros(total // FRAME, bool)
     clip, at = int(rng.integers(len(voice.clips))), 0
     for start, stop, _ in turns:
@@ -287,12 +291,14 @@ def _filter(samples: Float32, curve: np.ndarray) -> Float32:
 
 
 def _bed(rng: np.random.Generator, beds: Sequence[Float32], total: int) -> Float32:
-    """(total,) of one noise, turned to whiten its spectrum's repeats, RMS 1."""
+    """(total,) of one noise, RMS 1."""
     source = beds[int(rng.integers(len(beds)))]
     # A five-second clip repeated for half an hour would tick; with random phases its spectrum just goes on.
     size = 1 << 17
     magnitude = np.interp(
-        np.linspace(0, 1, size // 2 + 1), np.linspace(0, 1, 513), np.sqrt(welch(source, RATE, nperseg=1024)[1])
+        np.linspace(0, 1, size // 2 + 1),
+        np.linspace(0, 1, 513),
+        np.sqrt(welch(source, RATE, nperseg=1024)[1]),
     )
     phases = np.exp(2j * np.pi * rng.random((1 + total // size, size // 2 + 1)))
     noise = np.fft.irfft(magnitude * phases, size).ravel()[:total]
@@ -301,7 +307,9 @@ def _bed(rng: np.random.Generator, beds: Sequence[Float32], total: int) -> Float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--train", type=Path, required=True)
     parser.add_argument("--rttm", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -316,7 +324,9 @@ def main() -> None:
         for turn in reference:
             shares[turn.speaker] = shares.get(turn.speaker, 0.0) + turn.duration
         rarest = 100 * min(shares.values()) / sum(shares.values())
-        print(f"{plan.name}: {plan.seconds:.0f} s, {len(reference)} turns, rarest voice {rarest:.1f} %", file=sys.stderr)  # noqa: T201
+        sys.stderr.write(
+            f"{plan.name}: {plan.seconds:.0f} s, {len(reference)} turns, rarest voice {rarest:.1f} %\n"
+        )
 
 
 if __name__ == "__main__":

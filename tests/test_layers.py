@@ -14,7 +14,10 @@ STAGES = {
     *("transcription", "merging", "writers"),
 }
 # What stages are made of.
-TOOLS = {"download", "fbank", "models", "output", "rttm", "sessions", "surgery", "tokens", "whisper_child"}
+TOOLS = {
+    *("download", "fbank", "models", "output", "rttm"),
+    *("sessions", "surgery", "tokens", "vbx", "whisper_child"),
+}
 LAYERS = [{"__main__"}, {"cli"}, {"pipeline", "report"}, STAGES | {"scoring"}, TOOLS, {"schema"}, {"errors"}]
 # Within the tools, who may use whom.
 TOOL_ARROWS = {"models": {"download"}, "surgery": {"fbank", "output", "sessions"}, "whisper_child": set()}

@@ -1,8 +1,8 @@
 """Variational Bayes over PLDA features: which speakers of a first clustering are needed, and who is whose.
 
 The Gaussian mixture of pyannote community-1 (no speaker transitions; arXiv 2510.19572, section 3.1), a
-simplification of VBx. Equation numbers are those of Landini, Profant, Diez, Burget: "Bayesian HMM clustering of
-x-vector sequences (VBx)". In float64: in float32 speakrs lost a speaker of one recording.
+simplification of VBx. Equation numbers are those of Landini, Profant, Diez, Burget: "Bayesian HMM clustering
+of x-vector sequences (VBx)". In float64: in float32 speakrs lost a speaker of one recording.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEAST_PRIOR = 1e-7  # a speaker with less of the vectors is not needed
 
 @dataclass(frozen=True)
 class Plda:
-    """A probabilistic model of voice vectors: within a speaker they spread as a unit Gaussian once projected."""
+    """A model of voice vectors: once projected, those of one speaker spread as a unit Gaussian."""
 
     mean1: Float64
     """(256,) of raw vectors."""
@@ -60,18 +60,18 @@ def from_parameters(parts: Mapping[str, Float64]) -> Plda:
     phi, directions = eigh(between, within)
     order = slice(None, None, -1)
     return Plda(
-        parts["mean1"], parts["lda"], parts["mean2"], parts["mu"], directions.T[order].copy(), phi[order].copy()
+        parts["mean1"],
+        parts["lda"],
+        parts["mean2"],
+        parts["mu"],
+        directions.T[order].copy(),
+        phi[order].copy(),
     )
 
 
 def load(files: Mapping[str, ModelFile]) -> Plda:
     """The `Plda` in six .npy files, named as `from_parameters` names their arrays. Raises ModelError."""
-    parts = {}
-    for name, file in files.items():
-        try:
-            parts[name] = np.load(file.path, allow_pickle=False).astype(np.float64)
-        except (OSError, ValueError) as error:
-            raise ModelError(f"{file.path}: is no array of numbers ({error}); fetch it again") from error
+    parts = {name: _array(file.path) for name, file in files.items()}
     try:
         plda = from_parameters(parts)
         plda.project(np.ones((1, len(plda.mean1))))
@@ -81,19 +81,30 @@ def load(files: Mapping[str, ModelFile]) -> Plda:
     return plda
 
 
-def refine(features: Float64, phi: Float64, labels: Int, *, fa: float = FA, fb: float = FB) -> Float64:
-    """(n, speakers): how much each vector belongs to each needed speaker, from first `labels` 0, 1, ... of all n.
+def _array(path: str) -> Float64:
+    try:
+        array: Float64 = np.load(path, allow_pickle=False).astype(np.float64)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: is no array of numbers ({error}); fetch it again") from error
+    return array
 
-    `features` is (n, dims) with unit variance within a speaker and `phi` (dims,) between them.
+
+def refine(
+    features: Float64, phi: Float64, labels: Int, weights: Float64, *, fa: float = FA, fb: float = FB
+) -> Float64:
+    """(n, speakers): how much each vector is each needed speaker's, from first `labels` 0, 1, ... of all n.
+
+    `features` is (n, dims) with unit variance within a speaker and `phi` (dims,) between them; each counts as
+    often as `weights` (n,) says.
     """
     gamma = softmax(SHARPNESS * np.eye(int(labels.max()) + 1)[labels], axis=1)
-    gamma, prior = iterate(features, phi, gamma, fa=fa, fb=fb)
+    gamma, prior = iterate(features, phi, gamma, weights, fa=fa, fb=fb)
     needed: Float64 = gamma[:, prior > LEAST_PRIOR]
     return needed
 
 
 def iterate(
-    features: Float64, phi: Float64, gamma: Float64, *, fa: float = FA, fb: float = FB
+    features: Float64, phi: Float64, gamma: Float64, weights: Float64, *, fa: float = FA, fb: float = FB
 ) -> tuple[Float64, Float64]:
     """Responsibilities (n, speakers) and priors (speakers,), from responsibilities to begin with."""
     constant = -0.5 * ((features**2).sum(axis=1, keepdims=True) + features.shape[1] * np.log(2 * np.pi))
@@ -101,14 +112,15 @@ def iterate(
     prior = np.full(gamma.shape[1], 1 / gamma.shape[1])
     before = -np.inf
     for _ in range(ROUNDS):
-        precision = 1 + fa / fb * gamma.sum(axis=0)[:, None] * phi
-        alpha = fa / fb * (gamma.T @ rho) / precision  # (16)
+        counted = gamma * weights[:, None]
+        precision = 1 + fa / fb * counted.sum(axis=0)[:, None] * phi
+        alpha = fa / fb * (counted.T @ rho) / precision  # (16)
         spread = 1 / precision  # (17)
         likelihood = fa * (rho @ alpha.T - 0.5 * (spread + alpha**2) @ phi + constant)  # (23)
         joint = likelihood + np.log(prior + 1e-8)
         gamma = np.exp(log_softmax(joint, axis=1))
-        prior = gamma.sum(axis=0) / gamma.sum()
-        evidence = float(logsumexp(joint, axis=1).sum())
+        prior = weights @ gamma / weights.sum()
+        evidence = float(weights @ logsumexp(joint, axis=1))
         objective = evidence + fb * 0.5 * float((np.log(spread) - spread - alpha**2 + 1).sum())  # (25)
         if objective - before < LEAST_GAIN:
             break
