@@ -6,9 +6,9 @@ TRAIN is in the format of training/data.py (partN.ogg and index.json). The voice
 training speakers (`Corpus.dev_speakers`: training knows them, the networks do not). DEV holds RTTM files: a
 stretch of one of them says who speaks when, so lengths of turns and pauses, overlaps, dominance and rare
 speakers are real ones. Calls are planned: two voices, short turns, one telephone line. Half of the recordings
-have all voices through one channel, brought to one long-term spectrum, over one bed of noise, so that a channel
-cannot pass for a voice; in the others each voice has its own, and some change theirs half-way. FILE.flac beside
-FILE.rttm; same input, same bytes.
+have all voices through one channel, brought to one long-term spectrum, over one bed of noise, so that a
+channel cannot pass for a voice; in the others each voice has its own, and some change theirs half-way.
+FILE.flac beside FILE.rttm; same input, same bytes.
 """
 
 from __future__ import annotations

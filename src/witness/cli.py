@@ -83,7 +83,7 @@ def cli(ctx: click.Context) -> None:
     "--models",
     default="auto",
     show_default=True,
-    metavar="auto|standard|builtin|DIR",
+    metavar="auto|standard|community-1|builtin|DIR",
     help="The models that tell speakers apart.",
 )
 @click.option(
@@ -113,7 +113,10 @@ def cli(ctx: click.Context) -> None:
 @click.option("--serial", is_flag=True, help="Recognise words after the speakers, not beside them.")
 @click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr; errors only.")
-def run(recording: str, formats: tuple[str, ...], to: str | None, quiet: bool, **settings: Any) -> None:
+@click.option("-v", "--verbose", is_flag=True, help="Also how sure the number of speakers is, on stderr.")
+def run(
+    recording: str, formats: tuple[str, ...], to: str | None, quiet: bool, verbose: bool, **settings: Any
+) -> None:
     """Transcribe RECORDING (any audio or video file; - for stdin) and say who spoke."""
     from witness import writers
 
@@ -121,6 +124,9 @@ def run(recording: str, formats: tuple[str, ...], to: str | None, quiet: bool, *
     try:
         with _progress(quiet) as (progress, note):
             transcript = _transcribe(recording, settings, progress, note)
+            if verbose:
+                for count in transcript.counts:
+                    note(f"number of speakers: {count}")
     except BaseException:
         targets.give_up()
         raise

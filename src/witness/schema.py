@@ -166,6 +166,12 @@ class Count:
     margin: float | None = None
     """By how much the threshold (of about 1) would have to be another for `runner_up`."""
 
+    def __str__(self) -> str:
+        if self.runner_up is None or self.margin is None:
+            return f"{self.found}"
+        way = "lower" if self.runner_up > self.found else "higher"
+        return f"{self.found}; {self.runner_up} if the threshold were {self.margin:.3f} {way}"
+
 
 @dataclass(frozen=True)
 class Speaker:
