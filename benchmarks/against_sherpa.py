@@ -97,15 +97,8 @@ def witness(chosen: models.DiarizationModels, threads: int) -> Program:
         duration = len(samples) / 16000
         windows = segmentation.segment(samples, segmenter, threads=threads)
         vectors = embedding.embed(samples, windows, voice, threads=threads)
-        labels = clustering.cluster(
-            vectors,
-            windows.active,
-            method=chosen.linkage,
-            threshold=chosen.threshold,
-            duration=duration,
-            bounds=bounds,
-        )
-        found = reconstruction.reconstruct(windows, labels)
+        clusters = clustering.cluster(vectors, windows.active, chosen.rule, bounds=bounds)
+        found = reconstruction.reconstruct(windows, clusters.labels)
         names = [str(number) for number in range(found.active.shape[1])]
         return reconstruction.turns(found.active, names, duration)
 

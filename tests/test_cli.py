@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -91,6 +92,12 @@ def test_output_as_a_file_and_as_stdout(witness):
     witness(CALL, "-q", "-o", "x.rttm", check=0)
     to_file = (witness.folder / "x.rttm").read_bytes()
     assert witness(CALL, "-q", "-f", "rttm", "-o", "-", check=0).stdout == to_file
+
+
+def test_verbose_says_how_sure_the_number_of_speakers_is(witness):
+    said = witness(CALL, "-v", check=0).stderr.decode()
+    assert re.search(r"note: number of speakers: 2; [13] if the threshold were 0\.\d+ (lower|higher)", said)
+    assert "number of speakers" not in witness(CALL, check=0).stderr.decode()
 
 
 def test_quiet_is_quiet(witness):

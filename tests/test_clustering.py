@@ -1,12 +1,20 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.cluster.hierarchy import fcluster
+from scipy.cluster.hierarchy import linkage as scipy_linkage
+from scipy.spatial.distance import pdist
 
-from witness.clustering import NOBODY, SpeakerBounds, adaptive_threshold, cluster
+from witness import clustering, models
+from witness.clustering import NOBODY, SpeakerBounds, cluster
 from witness.errors import UsageError
+from witness.schema import Count, Rule
 
-PYANNOTE = {"method": "centroid", "threshold": 0.7045654963945799}
+PYANNOTE = models.SETS["standard"].rule
+BUILTIN = models.SETS["builtin"].rule
 
 
 def vectors_of(speakers: list[list[int]], noise: float = 0.1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -23,26 +31,25 @@ def vectors_of(speakers: list[list[int]], noise: float = 0.1, seed: int = 0) -> 
     return vectors, active
 
 
-def run(speakers, bounds=SpeakerBounds(), noise=0.1, duration=60.0, **kwargs):
-    vectors, active = vectors_of(speakers, noise)
-    return cluster(vectors, active, duration=duration, bounds=bounds, **(PYANNOTE | kwargs))
+def run(speakers, bounds=SpeakerBounds(), noise=0.1, rule=PYANNOTE):
+    return cluster(*vectors_of(speakers, noise), rule, bounds=bounds).labels
 
 
 def same_partition(a: np.ndarray, b: np.ndarray) -> bool:
     return len(set(zip(a.ravel(), b.ravel(), strict=True))) == len(set(a.ravel())) == len(set(b.ravel()))
 
 
-@pytest.mark.parametrize("method", ["average", "centroid"])
-def test_each_voice_is_one_speaker(method):
+@pytest.mark.parametrize("rule", [PYANNOTE, BUILTIN], ids=["centroid", "average"])
+def test_each_voice_is_one_speaker(rule):
     truth = np.array([[0, 1, -1]] * 20 + [[2, 0, 1]] * 20 + [[1, -1, 2]] * 20)
-    labels = run(truth.tolist(), method=method)
+    labels = run(truth.tolist(), rule=rule)
     assert same_partition(labels, truth)
     assert set(labels.ravel()) == {-1, 0, 1, 2}
 
 
 def test_golden_partition(golden):
     active = golden("pipeline_segmentation_data") > 0.5
-    labels = cluster(golden("pipeline_embeddings_data"), active, duration=26.0, **PYANNOTE)
+    labels = cluster(golden("pipeline_embeddings_data"), active, PYANNOTE).labels
     hard = golden("pipeline_hard_clusters").astype(int)
     assert same_partition(labels, hard)
     kept = golden("pipeline_train_chunk_idx"), golden("pipeline_train_speaker_idx")
@@ -73,10 +80,10 @@ def test_no_one_and_two_vectors():
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7])
 @pytest.mark.parametrize("voices", [1, 2, 4])
-@pytest.mark.parametrize("method", ["average", "centroid"])
-def test_exact_number_of_speakers(count, voices, method):
+@pytest.mark.parametrize("rule", [PYANNOTE, BUILTIN], ids=["centroid", "average"])
+def test_exact_number_of_speakers(count, voices, rule):
     truth = [[number % voices, -1, -1] for number in range(60)]
-    labels = run(truth, SpeakerBounds(count, count), noise=0.4, method=method)
+    labels = run(truth, SpeakerBounds(count, count), noise=0.4, rule=rule)
     assert set(labels[labels >= 0]) == set(range(count))
 
 
@@ -85,7 +92,7 @@ def test_exact_number_is_had_from_short_speech_too():
     active[:, :, 1:] = False
     active[0, 200:215, 1] = True
     active[0, 300:315, 2] = True
-    labels = cluster(vectors, active, duration=10.0, bounds=SpeakerBounds(3, 3), **PYANNOTE)
+    labels = cluster(vectors, active, PYANNOTE, bounds=SpeakerBounds(3, 3)).labels
     assert sorted(labels[0]) == [0, 1, 2]
 
 
@@ -107,23 +114,126 @@ def test_small_clusters_join_the_nearest_large_one():
     assert len(set(labels[80:, 0])) == 1
 
 
-def test_two_voices_of_one_window_are_two_speakers():
+def test_two_voices_of_one_window_are_two_speakers_where_the_rule_says_so():
     vectors, active = vectors_of([[0, -1, -1]] * 20 + [[1, -1, -1]] * 20 + [[0, 1, -1]])
     vectors[-1, 1] = vectors[-1, 0] * 0.9 + vectors[25, 0] * 0.3  # sounds like the first, but is not
-    labels = cluster(vectors, active, duration=60.0, **PYANNOTE)
+    labels = cluster(vectors, active, replace(PYANNOTE, apart=True)).labels
     assert labels[-1, 0] != labels[-1, 1]
     assert labels[-1, 0] == labels[0, 0]
+    labels = cluster(vectors, active, PYANNOTE).labels
+    assert labels[-1, 0] == labels[-1, 1] == labels[0, 0]
 
 
 def test_a_third_voice_where_two_are_known_keeps_its_speech():
     truth = [[0, -1, -1]] * 30 + [[1, -1, -1]] * 30 + [[0, 1, 0]]
-    assert (run(truth)[-1] >= 0).all()
+    assert (run(truth, rule=replace(PYANNOTE, apart=True))[-1] >= 0).all()
 
 
-def test_adaptive_threshold():
-    assert adaptive_threshold(0.7, 600.0, 1000) == 0.7
-    assert adaptive_threshold(0.7, 601.0, 299) == 0.7
-    assert adaptive_threshold(0.7, 601.0, 300) == pytest.approx(0.75)
+@pytest.mark.parametrize("linkage", ["average", "centroid"])
+@pytest.mark.parametrize("count", [2, 3, 60, 301])
+def test_the_tree_is_scipys(linkage, count):
+    rng = np.random.default_rng(count)
+    points = rng.normal(size=(count, 32)) + 2 * rng.normal(size=(5, 32))[rng.integers(5, size=count)]
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    tree = clustering._tree(points, np.ones(count), linkage)
+    if linkage == "average":
+        wanted = scipy_linkage(pdist(points, "sqeuclidean"), "average")
+        wanted[:, 2] **= 0.5
+    else:
+        wanted = scipy_linkage(points, "centroid")
+    assert np.array_equal(tree.merges[:, [0, 1, 3]], wanted[:, [0, 1, 3]])
+    assert np.allclose(tree.merges[:, 2], wanted[:, 2])
+    for threshold in np.quantile(wanted[:, 2], [0, 0.3, 0.9, 1]):
+        merged = int(np.searchsorted(tree.heights, threshold + 1e-9, side="right"))
+        assert same_partition(tree.cut(merged), fcluster(wanted, threshold + 1e-9, "distance"))
+
+
+@pytest.mark.parametrize("linkage", ["average", "centroid"])
+def test_a_group_weighs_as_much_as_its_vectors(linkage):
+    """The tree above some merges is the tree of the groups that they made."""
+    rng = np.random.default_rng(1)
+    points = np.repeat(np.eye(16)[:6], 20, axis=0) + rng.normal(0, 0.1, (120, 16))
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    whole = clustering._tree(points, np.ones(120), linkage)
+    labels = whole.cut(80)
+    sizes = np.bincount(labels).astype(float)
+    rest = clustering._tree(clustering._means(points, np.ones(120), labels), sizes, linkage)
+    assert np.allclose(rest.merges[:, 2:], whole.merges[80:, 2:])
+
+
+@pytest.mark.parametrize("rule", [PYANNOTE, BUILTIN], ids=["centroid", "average"])
+def test_a_long_recording_is_clustered_as_a_short_one(rule, monkeypatch):
+    rng = np.random.default_rng(2)
+    truth = [[int(number), -1, -1] for number in np.repeat(rng.integers(6, size=120), 10)]
+    vectors, active = vectors_of(truth, noise=0.5)
+    whole = cluster(vectors, active, rule)
+    monkeypatch.setattr(clustering, "MANY", 60)
+    monkeypatch.setattr(clustering, "BLOCK", 100)
+    groups = clustering._condense(vectors[:, 0], rule.linkage)
+    assert len(groups) <= 60
+    assert groups.weights.sum() == len(groups.of) == len(truth)
+    means = clustering._means(clustering._unit(vectors[:, 0]), np.ones(len(truth)), groups.of)
+    assert np.allclose(groups.points, means)
+    condensed = cluster(vectors, active, rule)
+    assert same_partition(condensed.labels, whole.labels)
+    assert condensed.count.found == whole.count.found == 6
+
+
+def directions(*angles: float) -> tuple[np.ndarray, np.ndarray]:
+    """A window for each angle, in degrees, on a circle; ten of each."""
+    radians = np.radians(np.repeat(angles, 10))
+    vectors = np.full((len(radians), 3, 2), np.nan, np.float32)
+    vectors[:, 0] = np.stack([np.cos(radians), np.sin(radians)], axis=1)
+    active = np.zeros((len(radians), 589, 3), np.bool_)
+    active[:, :400, 0] = True
+    return vectors, active
+
+
+def test_the_runner_up_and_its_margin():
+    """Two voices 30 degrees apart are sin(15) * 2 = 0.5176 from each other."""
+    rule = Rule("centroid", 0.6)
+    assert cluster(*directions(0, 30), rule).count == Count(1, 2, pytest.approx(0.6 - 0.5176, abs=1e-4))
+    assert cluster(*directions(0, 45), rule).count == Count(2, 1, pytest.approx(0.7654 - 0.6, abs=1e-4))
+    assert cluster(*directions(0), rule).count.found == 1
+    forced = cluster(*directions(0, 30), rule, bounds=SpeakerBounds(2, 2)).count
+    assert forced == Count(2)
+    assert cluster(np.full((2, 3, 4), np.nan, np.float32), np.zeros((2, 589, 3), bool), rule).count == Count(
+        0
+    )
+
+
+def test_the_threshold_reaches_for_the_top_of_the_tree():
+    vectors, active = directions(0, 45, 180)
+    assert cluster(vectors, active, Rule("average", 0.6)).count.found == 3
+    # The top: the mean square of 2 (opposite) and of what is 135 degrees apart, as a distance 1.9254.
+    assert cluster(vectors, active, Rule("average", 0.6, reach=0.1)).count.found == 3
+    assert cluster(vectors, active, Rule("average", 0.6, reach=0.2)).count.found == 2
+    assert cluster(*directions(0, 30), Rule("average", 0.6, reach=1.0)).count.found == 1
+
+
+def test_variational_clustering_is_community_1s(golden):
+    """From golden features to golden responsibilities, through what `cluster` calls."""
+    features, phi = golden("pipeline_plda_features"), golden("pipeline_plda_phi")
+
+    class Projected:
+        def __init__(self) -> None:
+            self.phi = phi
+
+        def project(self, vectors):
+            assert np.allclose(vectors, golden("pipeline_train_embeddings"))
+            return features
+
+    active = golden("pipeline_segmentation_data") > 0.5
+    rule = models.SETS["community-1"].rule
+    found = cluster(golden("pipeline_embeddings_data"), active, rule, plda=Projected())
+    hard = golden("pipeline_hard_clusters").astype(int)
+    assert np.array_equal(found.labels, np.maximum(hard, -1))
+    assert found.count == Count(2)
+    three = cluster(
+        golden("pipeline_embeddings_data"), active, rule, plda=Projected(), bounds=SpeakerBounds(3, 3)
+    )
+    assert three.count == Count(3)
+    assert set(three.labels.ravel()) == {-1, 0, 1, 2}
 
 
 @pytest.mark.parametrize("bounds", [(3, 2), (0, None), (1, 0)])
@@ -137,14 +247,16 @@ def test_impossible_bounds(bounds):
     st.lists(st.lists(st.integers(-1, 5), min_size=3, max_size=3), max_size=25),
     st.integers(1, 4),
     st.integers(0, 3),
-    st.sampled_from(["average", "centroid"]),
+    st.sampled_from([PYANNOTE, BUILTIN, replace(PYANNOTE, apart=True)]),
 )
-def test_labels_are_always_well_formed(truth, least, more, method):
+def test_labels_are_always_well_formed(truth, least, more, rule):
     vectors, active = vectors_of(truth, noise=0.6)
     bounds = SpeakerBounds(least, least + more)
-    labels = cluster(vectors, active, method=method, threshold=0.8, duration=60.0, bounds=bounds)
+    clusters = cluster(vectors, active, rule, bounds=bounds)
+    labels = clusters.labels
     known = np.isfinite(vectors).all(axis=2)
     assert np.array_equal(labels >= 0, known)
     found = len(set(labels[known]))
     assert set(labels[known]) == set(range(found))
     assert found in bounds or known.sum() < least
+    assert found == clusters.count.found

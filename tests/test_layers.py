@@ -16,7 +16,7 @@ STAGES = {
 # What stages are made of.
 TOOLS = {
     *("download", "fbank", "machine", "models", "output", "pictures", "probes", "rttm", "sessions"),
-    *("surgery", "tokens", "tracing", "whisper_child"),
+    *("surgery", "tokens", "tracing", "vbx", "whisper_child"),
 }
 # What runs a model on an AMD GPU: the policy and what it stands on.
 GPU = {"gpu", "rocm", "migraphx_child", "worker", "graphs", "migraphx"}

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from huggingface_hub import constants, try_to_load_from_cache
 
 from witness import download, models
 from witness.errors import ModelError, UsageError
+from witness.schema import Rule
 
 NOTICED = 5.0 + 3.0
 """Seconds: what is promised for noticing a dead network, and slack for a busy machine."""
@@ -223,25 +224,27 @@ def one_line(error: BaseException) -> str:
 
 def test_table_is_well_formed() -> None:
     names = [e.name for e in models.TABLE]
-    assert len(names) == len(set(names)) == 18
+    assert len(names) == len(set(names)) == 25
     assert len({e.sha256 for e in models.TABLE}) == len(names)
     for e in models.TABLE:
         assert re.fullmatch("[0-9a-f]{64}", e.sha256), e
-        assert e.size > 1_000_000
-        assert e.role in ("segmentation", "embedding", "whisper")
+        assert e.role in ("segmentation", "embedding", "plda", "whisper")
+        assert e.size > (500 if e.role == "plda" else 1_000_000)
         assert (e.repository == e.revision == "") == e.name.startswith("builtin-")
         assert not e.repository or re.fullmatch("[0-9a-f]{40}", e.revision)
         assert "{" not in e.file
-        assert e.licence == ("CC-BY-4.0" if e.name == "wespeaker-resnet34-lm" else "MIT")
+        theirs = ("wespeaker-resnet34-lm", "community-1-segmentation")
+        assert e.licence == ("CC-BY-4.0" if e.name in theirs or e.role == "plda" else "MIT")
         assert e.attribution
 
 
 def test_table_and_sets_agree() -> None:
     roles = {e.name: e.role for e in models.TABLE}
-    for segmentation, embedding, linkage, threshold in models.SETS.values():
-        assert (roles[segmentation], roles[embedding]) == ("segmentation", "embedding")
-        assert linkage in ("average", "centroid")
-        assert 0 < threshold < 2
+    for one in models.SETS.values():
+        assert (roles[one.segmentation], roles[one.embedding]) == ("segmentation", "embedding")
+        assert {roles[name] for name in one.plda} <= {"plda"}
+        assert one.rule.linkage in ("average", "centroid")
+        assert 0 < one.rule.threshold < 2
     assert [roles[models.default_whisper(gpu=gpu)] for gpu in (True, False)] == ["whisper"] * 2
 
 
@@ -442,7 +445,7 @@ def test_dead_network(
     assert time.monotonic() - begun < NOTICED
     assert "witness models fetch standard" in one_line(failure.value)
     assert failure.value.exit_code == 5
-    assert (chosen.name, chosen.linkage, chosen.threshold) == ("builtin", "average", 1.10)
+    assert (chosen.name, chosen.rule) == ("builtin", models.SETS["builtin"].rule)
     assert Path(chosen.segmentation.path).read_bytes() == CONTENTS["builtin-segmentation"]
     assert Path(chosen.embedding.path).read_bytes() == CONTENTS["builtin-embedding"]
     assert whisper is None
@@ -616,7 +619,7 @@ def test_list_and_verify() -> None:
     assert (verified["tiny-q5_1"].state, verified["tiny-q5_1"].found) == ("damaged", found)
     assert (verified["base"].state, verified["base"].found) == ("missing", None)
     good = [s for s in verified.values() if s.state == "ok"]
-    assert [s.file.name for s in good] == [*models.SETS["standard"][:2], *models.SETS["builtin"][:2]]
+    assert [s.file.name for s in good] == [*models.SETS["standard"].files, *models.SETS["builtin"].files]
     assert all(s.found == s.file.sha256 for s in good)
 
 
@@ -738,7 +741,7 @@ def test_auto_takes_the_standard_set() -> None:
     notes: list[str] = []
     fetched = models.diarization_models("auto", offline=False, note=notes.append)
     assert fetched == models.diarization_models("standard", offline=True)
-    assert (fetched.name, fetched.linkage, fetched.threshold) == ("standard", "centroid", 0.7045654963945799)
+    assert (fetched.name, fetched.rule) == ("standard", Rule("centroid", 0.7045654963945799))
     assert notes == []
 
 
@@ -762,7 +765,7 @@ def folder_of(path: Path, clustering: str | None = None) -> str:
 
 def test_folder(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = models.diarization_models(folder_of(tmp_path / "mine"), offline=False)
-    assert (chosen.name, chosen.linkage, chosen.threshold) == ("mine", "centroid", 0.7045654963945799)
+    assert (chosen.name, chosen.rule) == ("mine", models.SETS["standard"].rule)
     assert (chosen.segmentation.name, chosen.embedding.name) == (
         "mine/segmentation.onnx",
         "mine/embedding.onnx",
@@ -772,7 +775,9 @@ def test_folder(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert chosen.embedding.sha256 == hashlib.sha256(EMBEDDING[::-1]).hexdigest()
     own = folder_of(tmp_path / "own", '{"linkage": "average", "threshold": 0.9}')
     chosen = models.diarization_models(own, offline=False)
-    assert (chosen.linkage, chosen.threshold) == ("average", 0.9)
+    assert chosen.rule == Rule("average", 0.9)
+    (tmp_path / "own" / "clustering.json").write_text(json.dumps(asdict(models.SETS["builtin"].rule)))
+    assert models.diarization_models(own, offline=False).rule == models.SETS["builtin"].rule
     monkeypatch.chdir(tmp_path)
     relative = models.diarization_models("mine", offline=False)
     assert relative.segmentation.path == str(tmp_path / "mine" / "segmentation.onnx")
@@ -787,7 +792,7 @@ def test_folder_with_known_files(tmp_path: Path) -> None:
     (path / "embedding.onnx").write_bytes(CONTENTS["builtin-embedding"])
     chosen = models.diarization_models(str(path), offline=False)
     assert (chosen.segmentation.name, chosen.embedding.name) == ("segmentation-3.0", "builtin-embedding")
-    assert (chosen.linkage, chosen.threshold) == ("average", 1.10)
+    assert chosen.rule == models.SETS["builtin"].rule
 
 
 @pytest.mark.parametrize(
@@ -804,6 +809,10 @@ def test_folder_with_known_files(tmp_path: Path) -> None:
         '{"linkage": "average", "threshold": 0}',
         '{"linkage": "average", "threshold": NaN}',
         '{"linkage": "average", "threshold": 2.5}',
+        '{"linkage": "average", "threshold": 0.9, "reach": 2}',
+        '{"linkage": "average", "threshold": 0.9, "smallest": 1.5}',
+        '{"linkage": "average", "threshold": 0.9, "smallest": true}',
+        '{"linkage": "average", "threshold": 0.9, "taste": 1}',
     ],
 )
 def test_folder_with_bad_clustering(clustering: str, tmp_path: Path) -> None:
@@ -815,7 +824,7 @@ def test_folder_with_bad_clustering(clustering: str, tmp_path: Path) -> None:
 def test_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no folder"):
         models.diarization_models(str(tmp_path / "nowhere"), offline=True)
-    with pytest.raises(UsageError, match="auto, standard or builtin"):
+    with pytest.raises(UsageError, match="auto, standard, community-1 or builtin"):
         models.diarization_models("standrad", offline=True)
     path = Path(folder_of(tmp_path / "mine"))
     (path / "embedding.onnx").unlink()

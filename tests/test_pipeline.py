@@ -17,9 +17,22 @@ import soundfile
 import ggml
 import witness
 from conftest import CALL, DATA, strict_der
-from witness import Options, Runtime, diarize, gpu, pipeline, rttm, transcribe
+from witness import (
+    Options,
+    Runtime,
+    audio,
+    clustering,
+    diarize,
+    embedding,
+    gpu,
+    models,
+    pipeline,
+    rttm,
+    segmentation,
+    transcribe,
+)
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
-from witness.schema import ModelFile, no_progress
+from witness.schema import ModelFile, Turn, no_progress
 
 OFFLINE = {"models": "builtin", "offline": True}
 
@@ -100,6 +113,40 @@ def test_close_to_the_exact_reference():
     found = diarize(CALL, Options(**OFFLINE))
     (reference,) = rttm.parse(CALL.with_suffix(".rttm").read_text()).values()
     assert strict_der([(reference, found.turns, found.audio.duration)]) < 0.10
+
+
+def test_a_long_call_has_the_speakers_of_a_short_one():
+    """Over ten minutes of it once made one speaker of its two, 1.147 apart, by a step in the threshold."""
+    recording = audio.load(str(CALL))
+    chosen = models.diarization_models("builtin", offline=True)
+    windows = segmentation.segment(recording.samples[0], segmentation.load(chosen.segmentation))
+    vectors = embedding.embed(recording.samples[0], windows, embedding.load(chosen.embedding))
+    times = 1 + int(600 / recording.source.duration)
+    for repeats in (1, times, 4 * times):
+        found = clustering.cluster(
+            np.tile(vectors, (repeats, 1, 1)), np.tile(windows.active, (repeats, 1, 1)), chosen.rule
+        )
+        assert found.count.found == 2
+
+
+def test_the_number_of_speakers_comes_with_its_runner_up():
+    found = diarize(CALL, Options(**OFFLINE))
+    (count,) = found.counts
+    assert count.found == len(found.speakers) == 2
+    assert count.runner_up in (1, 3)
+    assert count.margin > 0
+    assert str(count).startswith(f"2; {count.runner_up} if the threshold were 0.")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "longest", "ghost"),
+    [(1.5, 1.5, True), (1.5, 0.5, True), (3.0, 3.0, False), (1.9, 1.9, True), (2.5, 0.5, False)],
+)
+def test_ghosts_are_rare_and_never_speak_for_long(seconds, longest, ghost):
+    turns = [Turn(0.0, 100.0, "A")]
+    turns += [Turn(200 + 10 * n, 200 + 10 * n + longest, "B") for n in range(round(seconds / longest))]
+    speakers = pipeline._speakers(turns)
+    assert pipeline.ghosts(speakers, turns) == (["B"] if ghost else [])
 
 
 def as_json(*args) -> dict:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from conftest import SHARED, strict_der
-from witness import rttm
+from witness import models, rttm
 from witness.clustering import cluster
 from witness.reconstruction import frame_count, reconstruct, speaker_count, turns
 from witness.schema import Segmentation, Turn
@@ -32,9 +32,7 @@ def test_turns_from_golden_segmentation_and_vectors_match_the_golden_rttm(golden
     vectors = golden(f"{name}_embeddings_data").copy()
     vectors[windows.active.sum(axis=1) < 10] = np.nan  # pyannote gives inactive speakers values, too
     duration = RECORDINGS[name]
-    labels = cluster(
-        vectors, windows.active, method="centroid", threshold=0.7045654963945799, duration=duration
-    )
+    labels = cluster(vectors, windows.active, models.SETS["standard"].rule).labels
     found = reconstruct(windows, labels)
     hypothesis = turns(found.active, [f"S{n}" for n in range(found.active.shape[1])], duration)
     text = (SHARED / "data" / "golden" / f"{name}_expected.rttm").read_text()

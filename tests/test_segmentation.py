@@ -96,6 +96,12 @@ def test_names_and_shapes_are_read_from_the_model(tmp_path):
     assert segment(np.zeros(16000, np.float32), model).active.shape == (1, 589, 3)
 
 
+def test_a_model_for_one_window_at_a_time_sees_all_of_them(tmp_path):
+    model = segmentation.load(save(tmp_path / "m.onnx", [1, 1, "samples"], [1, 589, 7]))
+    assert model(np.zeros((3, 1, 160_000), np.float32)).shape == (3, 589, 7)
+    assert segment(np.zeros(16000 * 15, np.float32), model).active.shape == (6, 589, 3)
+
+
 @pytest.mark.parametrize(
     ("given", "result", "says"),
     [

@@ -15,6 +15,7 @@ itself.
 import argparse
 import json
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from train_embedding import pieces
 
 from data import HELD_OUT, SAMPLE_RATE, Corpus, voices
 from witness import Options, clustering, diarize, embedding, reconstruction, rttm, segmentation
+from witness import models as models_table
 from witness.fbank import fbank, frame_count
 from witness.schema import FRAME_DURATION, FRAME_STEP, FRAMES, ModelFile
 
@@ -181,9 +183,8 @@ def tune(
         found = segmentation.segment(wave, segmenter, threads=1)
         vectors = embedding.embed(wave, found, voice, threads=1)
         for (linkage, threshold), total in errors.items():
-            labels = clustering.cluster(
-                vectors, found.active, method=linkage, threshold=float(threshold), duration=length
-            )
+            rule = replace(models_table.SETS["builtin"].rule, linkage=linkage, threshold=float(threshold))
+            labels = clustering.cluster(vectors, found.active, rule).labels
             active = reconstruction.reconstruct(found, labels).in_order_of_appearance().active
             middles = ((np.arange(len(active)) * FRAME_STEP + FRAME_DURATION / 2) * 100).astype(int)
             active, middles = active[middles < spoken.shape[1]], middles[middles < spoken.shape[1]]
@@ -206,7 +207,7 @@ def tune(
     low = min(rates[linkage, t] for t in THRESHOLDS)
     flat = [t for t in THRESHOLDS if rates[linkage, t] <= low + FLAT]
     best = min(flat, key=lambda t: abs(surplus[linkage, t]))
-    chosen = {"linkage": linkage, "threshold": float(best)}
+    chosen = asdict(replace(models_table.SETS["builtin"].rule, linkage=linkage, threshold=float(best)))
     (models / "clustering.json").write_text(json.dumps(chosen) + "\n")
     print(f"flat from {flat[0]} to {flat[-1]}; wrote {chosen}", flush=True)
 

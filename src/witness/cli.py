@@ -51,7 +51,7 @@ _MODELS = click.option(
     "--models",
     default="auto",
     show_default=True,
-    metavar="auto|standard|builtin|DIR",
+    metavar="auto|standard|community-1|builtin|DIR",
     help="The models that tell speakers apart.",
 )
 _MODEL = click.option(
@@ -149,12 +149,14 @@ def cli(ctx: click.Context) -> None:
     help="Write where the time went: our stages and onnxruntime's trace, for ui.perfetto.dev.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr; errors only.")
+@click.option("-v", "--verbose", is_flag=True, help="Also how sure the number of speakers is, on stderr.")
 def run(
     recording: str,
     formats: tuple[str, ...],
     to: str | None,
     profile: Path | None,
     quiet: bool,
+    verbose: bool,
     **settings: Any,
 ) -> None:
     """Transcribe RECORDING (any audio or video file; - for stdin) and say who spoke."""
@@ -165,6 +167,9 @@ def run(
         try:
             with _progress(quiet) as (progress, note):
                 transcript = _transcribe(recording, settings, progress, note)
+                if verbose:
+                    for count in transcript.counts:
+                        note(f"number of speakers: {count}")
         except BaseException:
             targets.give_up()
             raise
@@ -293,7 +298,11 @@ def bench(ctx: click.Context) -> None:
     "--tuned-on", type=click.Path(path_type=Path), help="The DEV run that settings on test are from."
 )
 @click.option(
-    "--models", default="auto", show_default=True, metavar="auto|standard|builtin|DIR", help="As in run."
+    "--models",
+    default="auto",
+    show_default=True,
+    metavar="auto|standard|community-1|builtin|DIR",
+    help="As in run.",
 )
 @click.option("--speakers", type=click.IntRange(1, MOST), help="Exactly so many in each recording.")
 @click.option("--min-speakers", type=click.IntRange(1, MOST), help="At least so many.")
@@ -342,7 +351,11 @@ def bench_voxconverse(
 @click.option("--vs-profile", is_flag=True, help="Also with onnxruntime's profiler on.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option(
-    "--models", default="auto", show_default=True, metavar="auto|standard|builtin|DIR", help="As in run."
+    "--models",
+    default="auto",
+    show_default=True,
+    metavar="auto|standard|community-1|builtin|DIR",
+    help="As in run.",
 )
 @click.option(
     "--whisper", default="auto", show_default=True, metavar="auto|none|NAME|FILE", help="As in run."

@@ -1,28 +1,26 @@
 """Voice vectors -> which of them are one speaker, over the whole recording.
 
-Agglomerative clustering of the vectors that come from enough clean speech, as pyannote 3.1 does it; then
-every vector joins the nearest speaker, two vectors of one window never the same one, as in community-1.
+Agglomerative clustering of the vectors that come from enough clean speech; then every vector joins the
+nearest speaker. What was measured, and what lost: docs/decisions/2026-11-21-clustering.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.cluster.hierarchy import fcluster
 from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import cdist
 
+from witness import vbx
 from witness.errors import UsageError
-from witness.schema import FRAMES, Bool, Float32, Float64, Int
+from witness.schema import FRAMES, Bool, Count, Float32, Float64, Int, Linkage, Rule
 
 NOBODY = -1
-MIN_CLEAN_SHARE = 0.2  # of a window's frames: a vector of less speech has no say in the clustering
-MIN_CLUSTER_SIZE = 12  # or a tenth of the vectors: a smaller cluster is no speaker of its own
-LONG_RECORDING = 600.0  # seconds
-MANY_VECTORS = 300
-LONG_THRESHOLD_STEP = 0.05
+SMALLEST_SHARE = 0.1  # of all vectors: a cluster of so many is a speaker in a recording however short
+MANY = 4000  # vectors, or groups of them, between which all distances are kept: 128 MB
+BLOCK = 2000  # neighbouring ones that are condensed to an eighth together
+ROWS = 4096  # of anything that is worked through in pieces
 
 
 @dataclass(frozen=True)
@@ -47,111 +45,272 @@ class SpeakerBounds:
         return self.least <= count and (self.most is None or count <= self.most)
 
 
-def adaptive_threshold(threshold: float, duration: float, vectors: int) -> float:
-    """The merge threshold for a recording of `duration` seconds and so many vectors.
+@dataclass(frozen=True)
+class Clusters:
+    """Who is who, and how sure their number is."""
 
-    The rule of the original Witness: a long recording gives each speaker more varied vectors.
-    """
-    long = duration > LONG_RECORDING and vectors >= MANY_VECTORS
-    return threshold + LONG_THRESHOLD_STEP if long else threshold
+    labels: Int
+    """(windows, 3): 0, 1, ... without a gap; -1 where there is nobody."""
+    count: Count
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Unit vectors, or the means of some that are surely one speaker."""
+
+    points: Float64
+    """(groups, dims)"""
+    weights: Float64
+    """(groups,): vectors in each."""
+    of: Int
+    """(vectors,): the group of each."""
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """All merges of some groups, from the bottom up."""
+
+    merges: Float64
+    """(groups - 1, 4), as scipy has them; the last column counts vectors, not groups."""
+    weights: Float64
+    """(groups,): vectors in each."""
+
+    @property
+    def heights(self) -> Float64:
+        """Of each merge; with centroid linkage one may lie under an earlier one, which then counts."""
+        return np.maximum.accumulate(self.merges[:, 2])
+
+    def cut(self, merged: int) -> Int:
+        """The cluster, 0, 1, ..., of each group after so many merges."""
+        if not len(self.merges):
+            return np.zeros(1, np.intp)
+        # Heights that count the merges cut the tree after so many of them, whatever their order.
+        count = len(self.weights)
+        numbered = np.column_stack([self.merges[:, :2], np.arange(1.0, count), np.ones(count - 1)])
+        return fcluster(numbered, merged, criterion="distance").astype(np.intp) - 1
+
+    def large(self, smallest: int) -> Int:
+        """(groups,): how many clusters of at least `smallest` vectors there are after 0, 1, ... merges."""
+        count = len(self.weights)
+        large = (np.concatenate([self.weights, self.merges[:, 3]]) >= smallest).astype(np.intp)
+        children = self.merges[:, :2].astype(np.intp)
+        change = large[count:] - large[children[:, 0]] - large[children[:, 1]]
+        counts: Int = large[:count].sum() + np.concatenate([[0], np.cumsum(change)])
+        return counts
 
 
 def cluster(
     vectors: Float32,
     active: Bool,
+    rule: Rule,
     *,
-    method: Literal["average", "centroid"],
-    threshold: float,
-    duration: float,
     bounds: SpeakerBounds = SpeakerBounds(),
-) -> Int:
-    """The speaker of each window-local speaker: (windows, 3), -1 where there is none.
+    plda: vbx.Plda | None = None,
+) -> Clusters:
+    """Find the speaker of each window-local speaker.
 
-    `vectors` is (windows, 3, 256), NaN where there is too little speech; `active` is (windows, 589, 3).
-    `method` and `threshold` (Euclidean distance of unit vectors, 0 to 2) belong to the voice model.
-    Speakers are numbered 0, 1, ... without a gap.
+    `vectors` is (windows, 3, dims), NaN where there is too little speech; `active` is (windows, 589, 3).
+    `rule` and `plda` belong to the voice model; with `plda`, the tree is only where variational Bayes begins.
     """
     labels = np.full(vectors.shape[:2], NOBODY, np.intp)
     known: Bool = np.asarray(np.isfinite(vectors).all(axis=2))
-    clean = (active & (active.sum(axis=2, keepdims=True) == 1)).sum(axis=1)
-    train = known & (clean >= MIN_CLEAN_SHARE * FRAMES)
+    if not known.any():
+        return Clusters(labels, Count(0))
+    train = known & (_clean(active) >= rule.shortest * FRAMES)
     if train.sum() < bounds.least:
         train = known  # better from short pieces than not at all
-    if not known.any():
-        return labels
 
-    chosen = _unit(vectors[train])
-    speakers = _agglomerate(chosen, method, adaptive_threshold(threshold, duration, len(chosen)), bounds)
-    centroids = _centroids(chosen, speakers)
-    for window in np.flatnonzero(known.any(axis=1)):
-        here = known[window]
-        labels[window, here] = _assign(_unit(vectors[window, here]), centroids)
-    if len(np.unique(labels[known])) <= speakers.max():  # some speaker lost all of its vectors to others
-        labels[train] = speakers
-    return labels
-
-
-def _agglomerate(
-    vectors: Float64, method: Literal["average", "centroid"], threshold: float, bounds: SpeakerBounds
-) -> Int:
-    """The speaker, 0, 1, ..., of each of at least one unit vectors."""
-    count = len(vectors)
-    if count == 1:
-        return np.zeros(1, np.intp)
-    bounds = SpeakerBounds(min(bounds.least, count), bounds.most)
-    merges = linkage(vectors, method=method, metric="euclidean")
-    smallest = min(MIN_CLUSTER_SIZE, max(1, round(0.1 * count)))
-    labels = fcluster(merges, threshold, criterion="distance").astype(np.intp)
-    while (natural := _large(labels, smallest).size) not in bounds:
-        merged = _closest_cut(merges, smallest, threshold, bounds, natural)
-        if merged is not None:
-            # Heights that count the merges cut the tree after so many of them, whatever their order.
-            numbered = np.column_stack([merges[:, :2], np.arange(1.0, count), merges[:, 3]])
-            labels = fcluster(numbered, merged, criterion="distance").astype(np.intp)
-            break
-        smallest //= 2  # one vector a speaker is allowed in the end, and then any number can be had
-    large = _large(labels, smallest)
-    kept = np.isin(labels, large)
-    speakers = np.searchsorted(large, labels)
-    speakers[~kept] = _nearest(vectors[~kept], _centroids(vectors[kept], speakers[kept]))
-    return speakers
+    chosen = vectors[train]
+    groups = _condense(chosen, rule.linkage)
+    tree = _tree(groups.points, groups.weights, rule.linkage)
+    if plda is not None and len(groups) > 1:
+        centroids = _variational(chosen, groups, tree, rule.threshold, plda)
+        labels[known] = np.unique(_join(vectors, known, centroids, apart=rule.apart), return_inverse=True)[1]
+        if (found := int(labels.max()) + 1) in bounds:
+            return Clusters(labels, Count(found))
+    speakers, count = _agglomerate(groups, tree, rule, bounds)
+    centroids = _means(groups.points, groups.weights, speakers)
+    labels[known] = _join(vectors, known, centroids, apart=rule.apart)
+    if len(np.unique(labels[known])) < count.found:  # some speaker lost all of its vectors to others
+        labels[train] = speakers[groups.of]
+    return Clusters(labels, count)
 
 
-def _large(labels: Int, smallest: int) -> Int:
-    """The labels that at least `smallest` vectors carry."""
-    names, sizes = np.unique(labels, return_counts=True)
-    return names[sizes >= smallest]
+def _clean(active: Bool) -> Int:
+    """(windows, 3): frames in which a local speaker is active alone."""
+    clean = np.empty((len(active), active.shape[2]), np.intp)
+    for first in range(0, len(active), ROWS):
+        part = active[first : first + ROWS]
+        alone = part.sum(axis=2, keepdims=True, dtype=np.uint8) == 1
+        clean[first : first + ROWS] = (part & alone).sum(axis=1)
+    return clean
 
 
-def _closest_cut(
-    merges: Float64, smallest: int, threshold: float, bounds: SpeakerBounds, wanted: int
-) -> int | None:
-    """After how many merges there are large clusters within bounds, nearest `wanted` and the threshold."""
-    sizes = np.concatenate([np.ones(len(merges) + 1), merges[:, 3]])
-    large = (sizes >= smallest).astype(np.intp)
-    children = merges[:, :2].astype(np.intp)
-    change = large[len(merges) + 1 :] - large[children[:, 0]] - large[children[:, 1]]
-    counts = large[: len(merges) + 1].sum() + np.concatenate([[0], np.cumsum(change)])
-    fitting = [merged for merged, number in enumerate(counts) if int(number) in bounds]
-    heights = np.concatenate([[0.0], merges[:, 2]])
-    return min(
-        fitting,
-        key=lambda merged: (abs(int(counts[merged]) - wanted), abs(float(heights[merged]) - threshold)),
-        default=None,
+def _condense(vectors: Float32, linkage: Linkage) -> _Groups:
+    """At most `MANY` groups; in a recording with more vectors, neighbours go first where they are most alike.
+
+    Of every `BLOCK` neighbours an eighth is left, by the linkage that goes on from there. Distances between
+    groups are exact, so the result is that of one tree as long as it would have made these merges, too.
+    """
+    if len(vectors) <= MANY:
+        return _Groups(_unit(vectors), np.ones(len(vectors)), np.arange(len(vectors)))
+    parts = []
+    for first in range(0, len(vectors), BLOCK):
+        part = vectors[first : first + BLOCK]
+        parts.append(_eighth(_Groups(_unit(part), np.ones(len(part)), np.arange(len(part))), linkage))
+    groups = _side_by_side(parts)
+    while len(groups) > MANY:
+        slices = [slice(first, first + BLOCK) for first in range(0, len(groups), BLOCK)]
+        parts = [
+            _Groups(groups.points[part], groups.weights[part], np.arange(len(groups))[part])
+            for part in slices
+        ]
+        fewer = _side_by_side([_eighth(part, linkage) for part in parts])
+        groups = _Groups(fewer.points, fewer.weights, fewer.of[groups.of])
+    return groups
+
+
+def _eighth(groups: _Groups, linkage: Linkage) -> _Groups:
+    tree = _tree(groups.points, groups.weights, linkage)
+    clusters = tree.cut(len(groups) - -(-len(groups) // 8))
+    means = _means(groups.points, groups.weights, clusters)
+    return _Groups(means, np.bincount(clusters, groups.weights).astype(np.float64), clusters)
+
+
+def _side_by_side(parts: list[_Groups]) -> _Groups:
+    offsets = np.cumsum([0] + [len(part) for part in parts])
+    return _Groups(
+        np.concatenate([part.points for part in parts]),
+        np.concatenate([part.weights for part in parts]),
+        np.concatenate([part.of + offset for part, offset in zip(parts, offsets, strict=False)]),
     )
 
 
-def _assign(vectors: Float64, centroids: Float64) -> Int:
-    """The speaker of each vector of one window: two of them are two people, as long as there are so many.
+def _tree(points: Float64, weights: Float64, linkage: Linkage) -> _Tree:
+    """The merges of weighted points by falling nearness, as scipy's `linkage`, which knows no weights.
 
-    community-1 gives up a third local speaker where only two are known; here it goes to the nearest, since
-    to lose its speech costs as much as to confuse it.
+    Lance-Williams updates of squared distances; each row remembers its nearest other one (Müllner: "Modern
+    hierarchical, agglomerative clustering algorithms", the generic algorithm). "average" is over all pairs of
+    unit vectors behind two groups, which their means hold: it is 2 - 2 a.b.
     """
-    distances = cdist(vectors, centroids, metric="cosine")
-    nearest: Int = distances.argmin(axis=1).astype(np.intp)
-    rows, columns = linear_sum_assignment(distances)
-    nearest[rows] = columns
-    return nearest
+    count = len(points)
+    squares = (points**2).sum(axis=1)
+    distances = points @ points.T
+    distances *= -2
+    distances += 2 if linkage == "average" else squares[:, None] + squares
+    np.fill_diagonal(distances, np.inf)
+    sizes = weights.copy()
+    merges = np.empty((count - 1, 4))
+    names = np.arange(count)
+    near = distances.argmin(axis=1)
+    least = distances[np.arange(count), near]
+    for step in range(count - 1):
+        one = int(least.argmin())
+        other = int(near[one])
+        total = sizes[one] + sizes[other]
+        first, second = sorted((names[one], names[other]))
+        merges[step] = first, second, np.sqrt(max(0.0, least[one])), total
+        merged = (sizes[one] * distances[one] + sizes[other] * distances[other]) / total
+        if linkage == "centroid":
+            merged -= sizes[one] * sizes[other] / total**2 * least[one]
+        gone = np.isinf(least)
+        gone[one] = True
+        merged[gone] = merged[other] = np.inf
+        # `other` is the merged cluster from here on, and `one` is no more.
+        distances[other] = distances[:, other] = merged
+        distances[one] = distances[:, one] = np.inf
+        names[other], sizes[other] = count + step, total
+        least[one] = np.inf
+        nearer = merged < least
+        near[nearer], least[nearer] = other, merged[nearer]
+        lost = np.flatnonzero(((near == one) | (near == other)) & ~nearer & ~gone)
+        lost = np.union1d(lost, other)
+        near[lost] = distances[lost].argmin(axis=1)
+        least[lost] = distances[lost, near[lost]]
+    return _Tree(merges, weights)
+
+
+def _agglomerate(groups: _Groups, tree: _Tree, rule: Rule, bounds: SpeakerBounds) -> tuple[Int, Count]:
+    """The speaker, 0, 1, ..., of each group, and how sure their number is."""
+    vectors = int(groups.weights.sum())
+    bounds = SpeakerBounds(min(bounds.least, vectors), bounds.most)
+    heights = tree.heights
+    threshold = rule.threshold
+    if len(heights):
+        # A recording whose voices are far apart, or whose noise drives them apart, needs a higher one.
+        threshold += rule.reach * max(0.0, float(heights[-1]) - threshold)
+    smallest = min(rule.smallest, max(1, round(SMALLEST_SHARE * vectors)))
+    merged = int(np.searchsorted(heights, threshold, side="right"))
+    counts = tree.large(smallest)
+    natural = int(counts[merged])
+    count = _runner_up(counts, heights, merged, threshold)
+    while int(counts[merged]) not in bounds:
+        fitting = [place for place, number in enumerate(counts) if int(number) in bounds]
+        if fitting:
+            below = np.concatenate([[0.0], heights])
+            merged = min(
+                fitting,
+                key=lambda place: (abs(int(counts[place]) - natural), abs(float(below[place]) - threshold)),
+            )
+            break
+        smallest //= 2  # one vector a speaker is allowed in the end, and then any number can be had
+        counts = tree.large(smallest)
+    labels = tree.cut(merged)
+    large = np.flatnonzero(np.bincount(labels, groups.weights) >= smallest)
+    kept = np.isin(labels, large)
+    speakers = np.searchsorted(large, labels)
+    if not kept.all():
+        means = _means(groups.points[kept], groups.weights[kept], speakers[kept])
+        speakers[~kept] = _nearness(groups.points[~kept], means).argmax(axis=1)
+    return speakers, count if count.found == len(large) else Count(len(large))
+
+
+def _runner_up(counts: Int, heights: Float64, merged: int, threshold: float) -> Count:
+    """What the nearest other threshold would have found. `counts` is after 0, 1, ... merges at `heights`."""
+    found = int(counts[merged])
+    places = np.flatnonzero((counts != found) & (counts > 0))
+    if not len(places):
+        return Count(found)
+    # After fewer merges, the next one must lie above the threshold; after more, the last one under it.
+    up = np.concatenate([[0.0], heights])[places] - threshold
+    down = threshold - np.concatenate([heights, [np.inf]])[places]
+    moves = np.where(places > merged, up, down)
+    nearest = int(moves.argmin())
+    return Count(found, int(counts[places[nearest]]), max(0.0, float(moves[nearest])))
+
+
+def _variational(vectors: Float32, groups: _Groups, tree: _Tree, threshold: float, plda: vbx.Plda) -> Float64:
+    """(speakers, dims): centroids of the speakers that are needed, as community-1 finds them."""
+    raw = np.empty_like(groups.points)
+    for dimension in range(vectors.shape[1]):  # means of what is not normalised, without a copy of it all
+        raw[:, dimension] = np.bincount(groups.of, vectors[:, dimension], len(groups)) / groups.weights
+    labels = tree.cut(int(np.searchsorted(tree.heights, threshold, side="right")))
+    shares = vbx.refine(plda.project(raw), plda.phi, labels, groups.weights) * groups.weights[:, None]
+    centroids: Float64 = shares.T @ raw / shares.sum(axis=0)[:, None]
+    return centroids
+
+
+def _join(vectors: Float32, known: Bool, centroids: Float64, *, apart: bool) -> Int:
+    """(known vectors,): the speaker nearest to each.
+
+    `apart`: two vectors of one window are two people, as long as there are so many, and a third one goes to
+    the nearest, since to lose its speech costs as much as to confuse it (community-1 gives it up).
+    """
+    joined = []
+    for first in range(0, len(vectors), ROWS):
+        here = known[first : first + ROWS]
+        near = _nearness(_unit(vectors[first : first + ROWS][here]), centroids)
+        found = near.argmax(axis=1)
+        if apart:
+            ends = np.cumsum(here.sum(axis=1))
+            for start, end in zip(ends - here.sum(axis=1), ends, strict=True):
+                rows, columns = linear_sum_assignment(-near[start:end])
+                found[start + rows] = columns
+        joined.append(found)
+    return np.concatenate(joined)
 
 
 def _unit(vectors: Float32) -> Float64:
@@ -160,10 +319,17 @@ def _unit(vectors: Float32) -> Float64:
     return wide
 
 
-def _centroids(vectors: Float64, labels: Int) -> Float64:
-    return np.stack([vectors[labels == label].mean(axis=0) for label in range(labels.max() + 1)])
+def _means(points: Float64, weights: Float64, labels: Int) -> Float64:
+    """(clusters, dims): the mean of the vectors behind the points of each label 0, 1, ..."""
+    order = np.argsort(labels, kind="stable")
+    starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
+    sums = np.add.reduceat(points[order] * weights[order, None], starts)
+    means: Float64 = sums / np.add.reduceat(weights[order], starts)[:, None]
+    return means
 
 
-def _nearest(vectors: Float64, centroids: Float64) -> Int:
-    nearest: Int = cdist(vectors, centroids, metric="cosine").argmin(axis=1).astype(np.intp)
-    return nearest
+def _nearness(points: Float64, centroids: Float64) -> Float64:
+    """(points, centroids): cosines, where the points are unit vectors."""
+    directions = centroids / np.linalg.norm(centroids, axis=1, keepdims=True)
+    cosines: Float64 = points @ directions.T
+    return cosines

@@ -255,7 +255,7 @@ def _decodes(codec: str) -> bool:
 def _models(_machine: Machine) -> Iterator[Check]:
     # Whisper's gigabytes would take seconds to hash: their size is looked at, `models verify` does the rest.
     recognizers = models.list_models(roles={"whisper"})
-    found = (*models.list_models(verify=True, roles={"segmentation", "embedding"}), *recognizers)
+    found = (*models.list_models(verify=True, roles={"segmentation", "embedding", "plda"}), *recognizers)
     for status in found:
         entry = status.file
         if status.state == "damaged":
@@ -268,7 +268,7 @@ def _models(_machine: Machine) -> Iterator[Check]:
             yield Check("models", False, f"{entry.name} has not its {entry.size} bytes", cure)
     there = [status.file.name for status in found if status.path]
     missing = {status.file.name for status in found if not status.path}
-    standard = set(models.SETS["standard"][:2])
+    standard = set(models.SETS["standard"].files)
     words = any(status.path for status in recognizers)
     complete = words and not standard & missing
     fetch = None if complete else "witness models fetch (a first run does it too)"

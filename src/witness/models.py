@@ -9,18 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 from urllib.parse import quote
 
 from witness.download import FetchError, NetworkError, download
 from witness.errors import ModelError, UsageError
-from witness.schema import ModelFile, Note, Progress, no_note, no_progress
+from witness.schema import Linkage, ModelFile, Note, Progress, Rule, no_note, no_progress
 
-Linkage = Literal["average", "centroid"]
-ROLES = ("segmentation", "embedding", "whisper")
+ROLES = ("segmentation", "embedding", "plda", "whisper")
 
 
 @dataclass(frozen=True)
@@ -41,15 +40,15 @@ class KnownFile:
 
 @dataclass(frozen=True)
 class DiarizationModels:
-    """A segmentation and an embedding model, and the clustering constants that belong to the embedding."""
+    """A segmentation and an embedding model, and the clustering that belongs to the embedding."""
 
     name: str
     """The set's, or the folder's."""
     segmentation: ModelFile
     embedding: ModelFile
-    linkage: Linkage
-    threshold: float
-    """Euclidean, between vectors of length 1."""
+    rule: Rule
+    plda: Mapping[str, ModelFile] = field(default_factory=dict)
+    """Array -> file, as `vbx.load` takes them; empty for a clustering without."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +86,33 @@ _SOURCES = {  # -> repository, revision, file, licence, attribution
         "MIT",
         "OpenAI Whisper",
     ),
+    # Copies of pyannote's files that need no token; revision and sha256 as other projects pin them together.
+    "community": (
+        "avencera/speakrs-models",
+        "5d24ffee75f13fb061fa6d10944a64e2dc1d5e6f",
+        "segmentation-3.0.onnx",
+        "CC-BY-4.0",
+        "pyannote speaker-diarization-community-1, exported by speakrs",
+    ),
+    "plda": (
+        "avencera/speakrs-models",
+        "5d24ffee75f13fb061fa6d10944a64e2dc1d5e6f",
+        "{underscored}.npy",
+        "CC-BY-4.0",
+        "pyannote speaker-diarization-community-1, exported by speakrs",
+    ),
     "builtin": ("", "", "{role}.onnx", "MIT", "Witness"),
 }
 _FILES = """
 segmentation-3.0      segmentation pyannote  057ee564753071c0b09b5b611648b50ac188d50846bff5f01e9f7bbf1591ea25 5986908
 wespeaker-resnet34-lm embedding    wespeaker 7bb2f06e9df17cdf1ef14ee8a15ab08ed28e8d0ef5054ee135741560df2ec068 26530309
+community-1-segmentation segmentation community 038b971741ed623af9773ecafdefa4b7bc523520099c2a68f8568b24189e8ad9 5916308
+plda-lda              plda         plda      e20c9b012bebd1aabda5a38a127e63a43cf35debdc502715fc143e2fb6bc3c4b 131200
+plda-tr               plda         plda      e700b68cb319de3fafb5fa093eb9222c23c447084741f8d3a533640d425510ee 131200
+plda-mu               plda         plda      d286d48acf99bbc1ed1502fed0a3e361ae5626ce1870c8be9f7397c5e47886c6 1152
+plda-psi              plda         plda      d7128c9ed2f28a9781971805131129f077c04f948e2df12e52dcdb99f2b4e5f5 1152
+plda-mean1            plda         plda      e424c0c352182aa8e0f555dec1f3b30e29a20b9ed6b25d339f112af92e51e36f 2176
+plda-mean2            plda         plda      6f6fb708a2037197b5b84ffeaa8f140cb878088fbecd6ab042ad26a7691bd2cf 640
 builtin-segmentation  segmentation builtin   931ec9bdd8e5aa3f2354bfa6f4fa37ddbc83aa5f760bde86297a64297ff295fe 3000302
 builtin-embedding     embedding    builtin   9c49bfc2555e4bac951011485876d337f87b0bfac09ef9d18635b98b6179ec8c 13289501
 tiny                  whisper      whisper   be07e048e1e599ad46341c8d2a135645097a538221678b7acdd1b1919c6e1b21 77691713
@@ -113,19 +134,45 @@ large-v3-turbo-q8_0   whisper      whisper   317eb69c11673c9de1e1f0d459b25399980
 
 def _known_file(name: str, role: str, source: str, sha256: str, size: str) -> KnownFile:
     repository, revision, file, licence, attribution = _SOURCES[source]
-    file = file.format(name=name, role=role)
+    file = file.format(name=name, role=role, underscored=name.replace("-", "_"))
     return KnownFile(name, role, repository, revision, file, int(size), sha256, licence, attribution)
 
 
 TABLE = tuple(_known_file(*line.split()) for line in _FILES.strip().splitlines())
 
-SETS: dict[str, tuple[str, str, Linkage, float]] = {
+
+@dataclass(frozen=True)
+class ModelSet:
+    """Names of files in `TABLE`, and the clustering that goes with them."""
+
+    segmentation: str
+    embedding: str
+    rule: Rule
+    plda: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return (self.segmentation, self.embedding, *self.plda)
+
+
+SETS = {
     # Constants of pyannote/speaker-diarization-3.1, config.yaml, which uses the same two networks.
-    "standard": ("segmentation-3.0", "wespeaker-resnet34-lm", "centroid", 0.7045654963945799),
-    # Measured when these were trained: centroid linkage, best near 0.8 with their vectors, was worse.
-    "builtin": ("builtin-segmentation", "builtin-embedding", "average", 1.10),
+    "standard": ModelSet("segmentation-3.0", "wespeaker-resnet34-lm", Rule("centroid", 0.7045654963945799)),
+    # Of pyannote/speaker-diarization-community-1, config.yaml: a clustering to start from, with too many
+    # speakers, of which `vbx` keeps those that are needed.
+    "community-1": ModelSet(
+        "community-1-segmentation",
+        "wespeaker-resnet34-lm",
+        Rule("centroid", 0.6, apart=True),
+        ("plda-lda", "plda-tr", "plda-mu", "plda-psi", "plda-mean1", "plda-mean2"),
+    ),
+    # Measured: docs/decisions/2026-11-21-clustering.md.
+    "builtin": ModelSet(
+        "builtin-segmentation",
+        "builtin-embedding",
+        Rule("average", 1.0, reach=0.4, smallest=8, shortest=0.1),
+    ),
 }
-"""Set -> segmentation, embedding, linkage, threshold."""
 
 BUILTIN_FOLDER = Path(__file__).parent / "builtin"
 
@@ -140,29 +187,36 @@ def diarization_models(
 ) -> DiarizationModels:
     """The set of that choice, verified. A choice that had to be made for the user is told to `note`.
 
-    `choice` is "standard", "builtin", "auto" (standard if it is cached or can be fetched, else builtin with
-    a note), or a folder with segmentation.onnx and embedding.onnx, and, unless it is the standard set's, with
-    clustering.json: {"linkage": "average" or "centroid", "threshold": number}. `offline` opens no socket.
+    `choice` is a name of `SETS`, "auto" (standard if it is cached or can be fetched, else builtin with a
+    note), or a folder with segmentation.onnx and embedding.onnx, and, unless it is the standard set's, with
+    clustering.json: the fields of `schema.Rule`, of which "linkage" and "threshold" must be there.
+    `offline` opens no socket.
 
     Raises:
         ModelError: a file is damaged, or was asked for by name and cannot be had (`FetchError`).
         UsageError: `choice` is none of these.
     """
     if not choice:
-        raise UsageError(f"--models is empty: give a folder, auto, {' or '.join(SETS)}")
+        raise UsageError(f"--models is empty: give a folder, auto, {_names()}")
     if choice not in ("auto", *SETS):
         return _folder(choice)
     name = "standard" if choice == "auto" else choice
     try:
-        files = _obtain(_named(SETS[name][:2]), offline=offline, progress=progress)
+        files = _obtain(_named(SETS[name].files), offline=offline, progress=progress)
     except FetchError as error:
         if choice != "auto":
             raise
         note(f"using the builtin speaker models, less accurate than the standard ones: {error}")
         name = "builtin"
-        files = _obtain(_named(SETS[name][:2]), offline=True, progress=progress)
-    segmentation, embedding = files
-    return DiarizationModels(name, segmentation, embedding, *SETS[name][2:])
+        files = _obtain(_named(SETS[name].files), offline=True, progress=progress)
+    segmentation, embedding, *plda = files
+    arrays = {file.name.removeprefix("plda-"): file for file in plda}
+    return DiarizationModels(name, segmentation, embedding, SETS[name].rule, arrays)
+
+
+def _names() -> str:
+    *most, last = SETS
+    return f"{', '.join(most)} or {last}"
 
 
 def whisper_model(
@@ -234,8 +288,8 @@ def fetch_models(
         ModelError: a file cannot be fetched (`FetchError`), or is damaged.
         UsageError: an unknown name.
     """
-    wanted = [part for name in names for part in (SETS[name][:2] if name in SETS else (name,))]
-    entries = _named(wanted or [*SETS["standard"][:2], default_whisper(gpu=gpu)])
+    wanted = [part for name in names for part in (SETS[name].files if name in SETS else (name,))]
+    entries = _named(wanted or [*SETS["standard"].files, default_whisper(gpu=gpu)])
     return tuple(_obtain(entries, offline=offline, force=force, progress=progress))
 
 
@@ -337,31 +391,36 @@ def _folder(choice: str) -> DiarizationModels:
     if not folder.is_dir():
         if _is_path(choice):
             raise ModelError(f"no folder {choice}; give one with segmentation.onnx and embedding.onnx")
-        raise UsageError(f"no models {choice!r}: give a folder, auto, {' or '.join(SETS)}")
+        raise UsageError(f"no models {choice!r}: give a folder, auto, {_names()}")
     name = folder.absolute().name
     segmentation = _unpinned(folder / "segmentation.onnx", f"{name}/segmentation.onnx")
     embedding = _unpinned(folder / "embedding.onnx", f"{name}/embedding.onnx")
     # The threshold belongs to the embedding, so a copy of a known one keeps its own.
-    usual = next(
-        (constants for constants in SETS.values() if constants[1] == embedding.name), SETS["standard"]
-    )
-    return DiarizationModels(
-        name, segmentation, embedding, *_clustering(folder / "clustering.json", *usual[2:])
-    )
+    usual = next((one for one in SETS.values() if one.embedding == embedding.name), SETS["standard"])
+    return DiarizationModels(name, segmentation, embedding, _rule(folder / "clustering.json", usual.rule))
 
 
-def _clustering(path: Path, linkage: Linkage, threshold: float) -> tuple[Linkage, float]:
+def _rule(path: Path, usual: Rule) -> Rule:
     if not path.exists():
-        return linkage, threshold
+        return usual
     try:
         given = json.loads(path.read_text("utf-8"))
-        linkage, threshold = given["linkage"], float(given["threshold"])
-        if linkage not in get_args(Linkage) or not 0 < threshold <= 2:  # 2: across the unit sphere
-            raise ValueError(f"{linkage}, {threshold}")
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        rule = Rule(**given)
+        for name, value in asdict(rule).items():
+            kind = {"linkage": str, "smallest": int, "apart": bool}.get(name, (int, float))
+            if not isinstance(value, kind) or (isinstance(value, bool) and name != "apart"):
+                raise TypeError(f"{name}: {value!r}")
+        # 2: across the unit sphere
+        fits = (
+            0 < rule.threshold <= 2 and rule.smallest > 0 and 0 <= rule.reach <= 1 and 0 < rule.shortest <= 1
+        )
+        if rule.linkage not in get_args(Linkage) or not fits:
+            raise ValueError(f"{rule}")
+    except (OSError, ValueError, TypeError) as error:
+        others = ", ".join(part.name for part in fields(Rule)[2:])
         form = '{"linkage": "average" or "centroid", "threshold": above 0 and up to 2}'
-        raise ModelError(f"{path} must read {form}; correct or delete it") from error
-    return linkage, threshold
+        raise ModelError(f"{path} must read {form}, and perhaps {others}; correct or delete it") from error
+    return rule
 
 
 # --- from the network ---

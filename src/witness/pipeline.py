@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -21,10 +21,12 @@ from witness import (
     segmentation,
     tracing,
     transcription,
+    vbx,
     writers,
 )
 from witness.errors import ModelError, UsageError, WitnessError
 from witness.schema import (
+    Count,
     Float32,
     ModelFile,
     Note,
@@ -44,12 +46,16 @@ STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", 
 """In this order in `Transcript.timing`; a stage that did not run is None there."""
 
 
+GHOST_SHARE = 0.02  # of all speech; with GHOST_TURN noScribe's rule, right for 69 % of what it names
+GHOST_TURN = 2.0  # seconds
+
+
 @dataclass(frozen=True)
 class Options:
     """What changes the result; the counterpart of `sessions.Runtime`, which changes the speed."""
 
     models: str = "auto"
-    """"auto", "standard", "builtin" or a folder with segmentation.onnx and embedding.onnx."""
+    """"auto", a name of `models.SETS` or a folder with segmentation.onnx and embedding.onnx."""
     whisper: str = "auto"
     """"auto", "none", the name of a model or the path of a ggml file."""
     language: str | None = None
@@ -113,6 +119,7 @@ class _Track:
     diarization: reconstruction.Diarization
     turns: list[Turn]
     exclusive: list[Turn]
+    count: Count
 
 
 @dataclass
@@ -173,6 +180,9 @@ class _Run:
         turns = sorted(turn for track in tracks for turn in track.turns)
         if not turns:
             self.warn("no speech was found in this recording")
+        speakers = _speakers(turns)
+        for name in ghosts(speakers, turns):
+            self.warn(f"{name} may be nobody: little speech in all, and never {GHOST_TURN:.0f} s at a time")
         return Transcript(
             audio=recording.source,
             models={"segmentation": chosen.segmentation, "embedding": chosen.embedding, "whisper": whisper},
@@ -182,11 +192,12 @@ class _Run:
             },
             timing=self._times(time.perf_counter() - begun, recognitions),
             language=next((found.language for found in recognitions if found.language), None),
-            speakers=_speakers(turns),
+            speakers=speakers,
             turns=tuple(turns),
             utterances=tuple(utterances),
             words=tuple(words),
             warnings=tuple(self.warnings),
+            counts=tuple(track.count for track in tracks),
             failure=failure,
         )
 
@@ -276,6 +287,7 @@ class _Run:
         segmenter: Callable[[Float32], Float32],
         voice: embedding.VoiceModel,
     ) -> list[_Track]:
+        plda = vbx.load(chosen.plda) if chosen.plda else None
         threads = self.runtime.worker_count
         tracks = []
         for number, samples in enumerate(recording.samples, start=1):
@@ -286,15 +298,10 @@ class _Run:
                 vectors = embedding.embed(samples, windows, voice, threads=threads, progress=self.progress)
             with self._timed("clustering"):
                 self.progress("clustering", 0, 1)
-                labels = clustering.cluster(
-                    vectors,
-                    windows.active,
-                    method=chosen.linkage,
-                    threshold=chosen.threshold,
-                    duration=recording.source.duration,
-                    bounds=bounds,
-                )
-                found = reconstruction.reconstruct(windows, labels, most=bounds.most).in_order_of_appearance()
+                clusters = clustering.cluster(vectors, windows.active, chosen.rule, bounds=bounds, plda=plda)
+                found = reconstruction.reconstruct(
+                    windows, clusters.labels, most=bounds.most
+                ).in_order_of_appearance()
                 names = [f"{prefix}SPEAKER_{number:02d}" for number in range(found.active.shape[1])]
                 duration = recording.source.duration
                 tracks.append(
@@ -303,6 +310,7 @@ class _Run:
                         found,
                         reconstruction.turns(found.active, names, duration),
                         reconstruction.turns(found.exclusive(), names, duration),
+                        clusters.count,
                     )
                 )
                 self.progress("clustering", 1, 1)
@@ -361,6 +369,14 @@ class _Run:
 
 def _when(item: Word | Utterance) -> tuple[float, float]:
     return item.start, item.end
+
+
+def ghosts(speakers: Sequence[Speaker], turns: Sequence[Turn]) -> list[str]:
+    """The speakers that may be a fault of the diarizer: reported, since some are real, and never dropped."""
+    longest: dict[str, float] = {}
+    for turn in turns:
+        longest[turn.speaker] = max(longest.get(turn.speaker, 0.0), turn.duration)
+    return [one.id for one in speakers if one.share < GHOST_SHARE and longest[one.id] <= GHOST_TURN]
 
 
 def _speakers(turns: list[Turn]) -> tuple[Speaker, ...]:

@@ -22,6 +22,8 @@ from witness.schema import (
     Turn,
 )
 
+ROWS = 65_536  # frames that are worked through together
+
 
 @dataclass(frozen=True)
 class Diarization:
@@ -36,6 +38,8 @@ class Diarization:
         """The same with the speakers sorted by their first frame, without those who never speak."""
         heard = np.flatnonzero(self.active.any(axis=0))
         order = heard[np.argsort(self.active[:, heard].argmax(axis=0), kind="stable")]
+        if np.array_equal(order, np.arange(self.active.shape[1])):
+            return self
         return Diarization(self.evidence[:, order], self.active[:, order])
 
     def exclusive(self) -> Bool:
@@ -43,7 +47,7 @@ class Diarization:
         if not self.active.shape[1]:
             return self.active
         alone = np.asarray(self.active.any(axis=1), np.intp)
-        return _top(self.evidence * self.active, alone)
+        return _top(np.where(self.active, self.evidence, np.float32(0)), alone)
 
 
 def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = None) -> Diarization:
@@ -108,7 +112,11 @@ def turns(active: Bool, names: list[str], duration: float) -> list[Turn]:
 
 def _top(evidence: Float32, count: Int) -> Bool:
     """The `count` speakers of each frame with the most evidence, none without any; the first on a tie."""
-    order = np.argsort(-evidence, axis=1, kind="stable")
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
-    return (place < count[:, None]) & (evidence > 0)
+    chosen = np.empty(evidence.shape, np.bool_)
+    for first in range(0, len(evidence), ROWS):  # their order takes eight times the memory of the answer
+        part = evidence[first : first + ROWS]
+        order = np.argsort(-part, axis=1, kind="stable")
+        place = np.empty_like(order)
+        np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
+        chosen[first : first + ROWS] = (place < count[first : first + ROWS, None]) & (part > 0)
+    return chosen

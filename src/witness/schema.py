@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -134,6 +135,44 @@ class ModelFile:
     sha256: str
 
 
+Linkage = Literal["average", "centroid"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How voice vectors are made into speakers; the numbers belong to the model that made the vectors."""
+
+    linkage: Linkage
+    """"average" (of the squared distances between two clusters) or "centroid"."""
+    threshold: float
+    """Euclidean distance of unit vectors, above 0 to 2: clusters nearer than this are one speaker."""
+    reach: float = 0.0
+    """How far the threshold goes from there to the top of the recording's own tree, 0 to 1."""
+    smallest: int = 12
+    """Vectors, or a tenth of all if that is less: a smaller cluster is no speaker of its own."""
+    shortest: float = 0.2
+    """Share of a window that must be clean speech for its vector to have a say."""
+    apart: bool = False
+    """Two local speakers of one window are two people, whatever they sound like."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """How sure the number of speakers is."""
+
+    found: int
+    runner_up: int | None = None
+    """The number that the least other threshold would give; None: nothing but `found` was considered."""
+    margin: float | None = None
+    """By how much the threshold (of about 1) would have to be another for `runner_up`."""
+
+    def __str__(self) -> str:
+        if self.runner_up is None or self.margin is None:
+            return f"{self.found}"
+        way = "lower" if self.runner_up > self.found else "higher"
+        return f"{self.found}; {self.runner_up} if the threshold were {self.margin:.3f} {way}"
+
+
 @dataclass(frozen=True)
 class Speaker:
     """One voice: `seconds` of speech, `share` of all speech (the shares of all speakers sum to 1)."""
@@ -161,5 +200,7 @@ class Transcript:
     utterances: tuple[Utterance, ...]
     words: tuple[Word, ...]
     warnings: tuple[str, ...] = ()
+    counts: tuple[Count, ...] = ()
+    """How sure the number of speakers is, for each track."""
     failure: WitnessError | None = None
     """Why there are no words although they were asked for; everything else in here is good."""

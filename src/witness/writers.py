@@ -71,6 +71,14 @@ def to_json(transcript: Transcript) -> str:
             }
             for speaker in transcript.speakers
         ],
+        "speaker_counts": [
+            {
+                "found": count.found,
+                "runner_up": count.runner_up,
+                "margin": None if count.margin is None else _ms(count.margin),
+            }
+            for count in transcript.counts
+        ],
         "turns": [
             {"start": _ms(turn.start), "end": _ms(turn.end), "speaker": turn.speaker}
             for turn in transcript.turns
