@@ -90,7 +90,8 @@ def measure(
         )
     recording = audio.load(path, channels=options.channels)
     found = gpu.cards()
-    card = next((card for card in found if card.index == runtime.gpu), None)
+    wanted = runtime.gpu
+    card = gpu.best(found) if wanted is None else next((c for c in found if c.index == wanted), None)
     runtime = replace(runtime, serial=False, parallel=True)
     runs: list[Run] = []
     devices: dict[str, str | None] = {}
