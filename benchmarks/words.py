@@ -408,13 +408,8 @@ def recorded(folder: Path, half: str) -> Iterator[Heard]:
         recording = audio.load(str(path.with_suffix(".flac")), channels="mix")
         (samples,), duration = recording.samples, recording.source.duration
         windows = segmentation.segment(samples, segmenter, threads=2)
-        labels = clustering.cluster(
-            embedding.embed(samples, windows, voice, threads=2),
-            windows.active,
-            method=chosen.linkage,
-            threshold=chosen.threshold,
-            duration=duration,
-        )
+        vectors = embedding.embed(samples, windows, voice, threads=2)
+        labels = clustering.cluster(vectors, windows.active, chosen.rule).labels
         found = reconstruction.reconstruct(windows, labels).in_order_of_appearance()
         yield _heard(path.stem, read_stm(path), duration, found, rng)
 
