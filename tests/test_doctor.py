@@ -103,7 +103,7 @@ def test_each_card_is_described():
     assert discrete.ok
     assert discrete.found == (
         "1: Radeon RX 9070 (gfx1201), 14.8 of 15.9 GiB free, on AMD's list for MIGraphX; "
-        "--gpu 1 would be best"
+        "used unless --gpu says otherwise"
     )
 
 

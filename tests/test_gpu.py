@@ -101,6 +101,14 @@ def test_variables_hide_and_reorder_cards_as_they_do_for_hip(environment, indice
     assert [card.index for card in cards("two_cards", **environment)] == indices
 
 
+def test_a_card_is_picked_by_its_ordinal_or_the_best():
+    found = cards("rx9070_igpu")
+    assert gpu.pick(found, None) is gpu.pick(found, 1) is found[1]
+    assert gpu.pick(found, 0) is found[0]
+    assert gpu.pick(found, 2) is None
+    assert gpu.pick((), None) is None
+
+
 def test_a_hidden_card_is_not_the_best():
     card = gpu.best(cards("two_cards", HIP_VISIBLE_DEVICES="1"))
     assert card is not None

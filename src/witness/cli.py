@@ -405,7 +405,7 @@ def bench_speed(
 @click.option("--language", metavar="CODE", help="As in `witness run`.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "migraphx"]), default="auto", help="As in `run`.")
 @click.option(
-    "--gpu", type=click.IntRange(0), default=0, show_default=True, help="The card to use and watch."
+    "--gpu", type=click.IntRange(0), metavar="INDEX", help="The card to use and watch. [default: the best]"
 )
 @click.option("--threads", type=click.IntRange(1, MOST), help="Cores for each engine. [default: all]")
 @click.option("--offline", is_flag=True, help="Open no socket.")

@@ -89,9 +89,7 @@ def measure(
             "contention takes two engines, and there is no whisper model; give one with --whisper"
         )
     recording = audio.load(path, channels=options.channels)
-    found = gpu.cards()
-    wanted = runtime.gpu
-    card = gpu.best(found) if wanted is None else next((c for c in found if c.index == wanted), None)
+    card = gpu.pick(gpu.cards(), runtime.gpu)
     runtime = replace(runtime, serial=False, parallel=True)
     runs: list[Run] = []
     devices: dict[str, str | None] = {}

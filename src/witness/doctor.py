@@ -321,7 +321,7 @@ def _cards(machine: Machine) -> Iterator[Check]:
             ", integrated" if card.integrated else ""
         )
         if card.supported == "listed":
-            use = f"; --gpu {card.index} would be best" if card is best and card.index > 0 else ""
+            use = "; used unless --gpu says otherwise" if card is best and len(machine.cards) > 1 else ""
             yield Check("card", True, f"{found}, on AMD's list for MIGraphX{use}")
         else:
             cure = "the voice model runs on the CPU; whisper.cpp can use the card by Vulkan"

@@ -128,6 +128,13 @@ def best(found: Sequence[Card]) -> Card | None:
     )
 
 
+def pick(found: Sequence[Card], index: int | None) -> Card | None:
+    """The card of that ordinal of HIP's, or the best one for None; None: there is no such card."""
+    if index is None:
+        return best(found)
+    return next((card for card in found if card.index == index), None)
+
+
 def visible(unique: Sequence[int], environment: Mapping[str, str]) -> list[int]:
     """The places of the cards with these unique ids that HIP sees, in HIP's order.
 

@@ -230,8 +230,7 @@ class _Run:
             return False
         # "auto" never puts the voice model on a card that AMD does not list.
         able = [card for card in gpu.cards() if self.runtime.device != "auto" or card.supported == "listed"]
-        wanted = self.runtime.gpu
-        card = gpu.best(able) if wanted is None else next((c for c in able if c.index == wanted), None)
+        card = gpu.pick(able, self.runtime.gpu)
         needed = transcription.gpu_memory(whisper)
         if card is None or needed is None or (lack := card.lack_for_both(needed)) is None:
             return False

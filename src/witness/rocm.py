@@ -46,7 +46,7 @@ class Machine:
 def choose_card(index: int | None) -> gpu.Card:
     """The card of that ordinal; None: the best. Raises DeviceError."""
     there = [card for card in gpu.cards() if card.index >= 0]
-    chosen = gpu.best(there) if index is None else next((card for card in there if card.index == index), None)
+    chosen = gpu.pick(there, index)
     if chosen is not None:
         return chosen
     if there:
