@@ -624,11 +624,11 @@ def main() -> None:
             "convention": "strict: collar 0, overlap counted, whole recordings",
             "variants": {name: _rounded(summary(rows, scores["default"])) for name, rows in scores.items()},
             "recordings": {
-                case.name: {name: np.round(rows[place], 3).tolist() for name, rows in scores.items()}
-                for place, case in enumerate(found)
+                case.name: np.round(row, 2).tolist()
+                for case, row in zip(found, scores["default"], strict=True)
             },
         }
-        args.json.write_text(json.dumps(document) + "\n")
+        args.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def _parts(found: list[Case]) -> list[str]:
