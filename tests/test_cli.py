@@ -76,7 +76,9 @@ def test_files_in_several_formats(witness):
     result = witness(CALL, "-f", "json", "-f", "rttm", "-f", "srt", "-o", "out/deep", check=0)
     assert result.stdout == b""
     out = witness.folder / "out" / "deep"
-    assert sorted(path.name for path in out.iterdir()) == ["call.json", "call.rttm", "call.srt"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        *("call.json", "call.rttm", "call.srt", "call.stages.npz"),
+    ]
     document = json.loads((out / "call.json").read_text())
     assert document["schema"] == "witness/1"
     assert document["words"] == []

@@ -11,11 +11,22 @@ import witness
 SOURCE = Path(witness.__file__).parent
 STAGES = {
     *("audio", "segmentation", "embedding", "clustering", "reconstruction"),
-    *("transcription", "merging", "writers"),
+    *("transcription", "corrections", "merging", "writers"),
 }
 # What stages are made of.
-TOOLS = {"download", "fbank", "models", "output", "rttm", "sessions", "surgery", "tokens", "whisper_child"}
-LAYERS = [{"__main__"}, {"cli"}, {"pipeline", "report"}, STAGES | {"scoring"}, TOOLS, {"schema"}, {"errors"}]
+TOOLS = {"download", "fbank", "models", "output", "rttm", "sessions", "stages", "surgery", "tokens"} | {
+    "whisper_child"
+}
+LAYERS = [
+    {"__main__"},
+    {"cli"},
+    {"redo"},
+    {"pipeline", "report"},
+    STAGES | {"scoring"},
+    TOOLS,
+    {"schema"},
+    {"errors"},
+]
 # Within the tools, who may use whom.
 TOOL_ARROWS = {"models": {"download"}, "surgery": {"fbank", "output", "sessions"}, "whisper_child": set()}
 

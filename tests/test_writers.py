@@ -72,7 +72,7 @@ def test_json_has_every_key_of_the_contract():
     document = json.loads(writers.to_json(transcript([REPLY, GHOST], [Turn(1.23456, 2.0, "SPEAKER_01")])))
     assert list(document) == [
         *("schema", "audio", "models", "device", "timing", "language"),
-        *("speakers", "turns", "utterances", "words", "warnings"),
+        *("speakers", "turns", "utterances", "words", "warnings", "asked", "corrections", "stages"),
     ]
     assert document["schema"] == "witness/1"
     assert document["audio"] == {

@@ -112,8 +112,11 @@ def cli(ctx: click.Context) -> None:
 @click.option("--threads", type=click.IntRange(1, MOST), help="Cores for the diarizer. [default: all]")
 @click.option("--serial", is_flag=True, help="Recognise words after the speakers, not beside them.")
 @click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
+@click.option("--no-stages", is_flag=True, help="Keep nothing for `witness redo` beside a JSON file.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr; errors only.")
-def run(recording: str, formats: tuple[str, ...], to: str | None, quiet: bool, **settings: Any) -> None:
+def run(
+    recording: str, formats: tuple[str, ...], to: str | None, no_stages: bool, quiet: bool, **settings: Any
+) -> None:
     """Transcribe RECORDING (any audio or video file; - for stdin) and say who spoke."""
     from witness import writers
 
@@ -124,8 +127,7 @@ def run(recording: str, formats: tuple[str, ...], to: str | None, quiet: bool, *
     except BaseException:
         targets.give_up()
         raise
-    for name, path in targets.files:
-        output.write(writers.encode(writers.FORMATS[name](transcript)), path)
+    writers.save(transcript, targets.files, keep=not no_stages)
     failure = transcript.failure
     code = 0 if failure is None else _complain(f"no words: {failure}", failure.exit_code)
     if settings["device"] == "migraphx":
@@ -161,6 +163,51 @@ def _transcribe(
         serial=settings["serial"],
     )
     return transcribe(recording, options, runtime, progress=progress, note=note)
+
+
+@cli.command("redo")
+@click.argument("transcript", type=click.Path(path_type=Path))
+@click.option("--speakers", type=click.IntRange(1, MOST), help="Exactly so many speakers.")
+@click.option("--min-speakers", type=click.IntRange(1, MOST), help="At least so many.")
+@click.option("--max-speakers", type=click.IntRange(1, MOST), help="At most so many.")
+@click.option("--merge", "merges", multiple=True, metavar="A,B", help="These are one speaker. Repeatable.")
+@click.option("--name", "names", multiple=True, metavar="ID=NAME", help="Who a speaker is. Repeatable.")
+@click.option("--forget", is_flag=True, help="Drop the names and merges of earlier redos.")
+@click.option(
+    "-f", "--format", "formats", multiple=True, type=click.Choice(output.FORMATS), help="Also write these."
+)
+@click.option("-o", "--output", "to", metavar="PATH", help="Where. [default: beside TRANSCRIPT]")
+@click.option("-q", "--quiet", is_flag=True, help="No notes on stderr; errors only.")
+def redo_command(
+    transcript: Path,
+    merges: tuple[str, ...],
+    names: tuple[str, ...],
+    forget: bool,
+    formats: tuple[str, ...],
+    to: str | None,
+    quiet: bool,
+    **asked: int | None,
+) -> None:
+    """Make TRANSCRIPT (a JSON file) anew: other number of speakers, names, merges; nothing is recognised.
+
+    The JSON is replaced, and keeps the corrections for later redos. Without -f and -o the text goes to
+    stdout. It needs the file with the stages that lies beside the JSON.
+    """
+    from witness import redo, writers
+    from witness.schema import Bounds
+
+    kept = redo.read(transcript)
+    corrections = [new for given in merges for new in redo.merging(kept, given)]
+    corrections += [redo.naming(kept, given) for given in names]
+    others = tuple(form for form in formats if form != "json" or to is not None)
+    if others and to is None:
+        to = f"{transcript.parent}{os.sep}"
+    targets = output.plan(str(transcript), others, to)
+    with _progress(quiet) as (_, note):
+        found = redo.redo(kept, Bounds(**asked), corrections, forget=forget, note=note)
+    redo.replace(kept, found)
+    if others or not formats:
+        writers.save(found, targets.files)
 
 
 @cli.command()

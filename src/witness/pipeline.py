@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, cast
 
-from witness import audio, clustering, embedding, merging, models, reconstruction, segmentation, transcription
+from witness import (
+    audio,
+    clustering,
+    corrections,
+    embedding,
+    merging,
+    models,
+    reconstruction,
+    segmentation,
+    transcription,
+)
 from witness.errors import ModelError, UsageError, WitnessError
 from witness.schema import (
+    Bounds,
+    Correction,
     ModelFile,
     Note,
     Progress,
     Recognition,
     Speaker,
+    Stages,
+    Track,
     Transcript,
     Turn,
     Utterance,
@@ -48,13 +62,9 @@ class Options:
     offline: bool = False
     """Open no socket: use the model files that are here."""
 
-    def bounds(self) -> clustering.SpeakerBounds:
-        """How many speakers there may be. Raises UsageError if nothing can satisfy it."""
-        if self.speakers is not None and (self.min_speakers, self.max_speakers) != (None, None):
-            raise UsageError("--speakers says all; leave out --min-speakers and --max-speakers")
-        least = self.min_speakers if self.speakers is None else self.speakers
-        most = self.max_speakers if self.speakers is None else self.speakers
-        return clustering.SpeakerBounds(1 if least is None else least, most)
+    @property
+    def asked(self) -> Bounds:
+        return Bounds(self.speakers, self.min_speakers, self.max_speakers)
 
 
 def diarize(
@@ -86,17 +96,49 @@ def transcribe(
     failed on the way, `Transcript.failure` holds the error, and the speakers are delivered all the same.
     Raises InputError, ModelError (of the diarizer's models), DeviceError or UsageError.
     """
-    return _Run(options, runtime, progress, note).transcribe(os.fspath(path))
+    return _Run(options, runtime, progress, note, asked=options.asked).transcribe(os.fspath(path))
+
+
+def redo(
+    stages: Stages,
+    asked: Bounds = Bounds(),
+    known: Sequence[Correction] = (),
+    *,
+    note: Note = no_note,
+) -> Transcript:
+    """A transcript from what the models found earlier, with another number of speakers and corrections.
+
+    No model runs and no file is read. Raises UsageError if nothing can satisfy `asked`.
+    """
+    begun = time.perf_counter()
+    run = _Run(Options(), Runtime(), no_progress, note, asked=asked, corrections=tuple(known))
+    return run.transcript(stages, run.diarize(stages), begun)
+
+
+def bounds(asked: Bounds) -> clustering.SpeakerBounds:
+    """How many speakers there may be. Raises UsageError if nothing can satisfy it."""
+    if asked.speakers is not None and (asked.min_speakers, asked.max_speakers) != (None, None):
+        raise UsageError("--speakers says all; leave out --min-speakers and --max-speakers")
+    least = asked.min_speakers if asked.speakers is None else asked.speakers
+    most = asked.max_speakers if asked.speakers is None else asked.speakers
+    return clustering.SpeakerBounds(1 if least is None else least, most)
 
 
 @dataclass(frozen=True)
-class _Track:
-    """What the diarizer finds in one track."""
+class _Diarized:
+    """Who speaks in one track, by the columns of `found`; two columns of one name are one speaker."""
 
     names: list[str]
-    diarization: reconstruction.Diarization
-    turns: list[Turn]
-    exclusive: list[Turn]
+    found: reconstruction.Diarization
+
+    def turns(self, duration: float, *, exclusive: bool = False) -> list[Turn]:
+        active = self.found.exclusive() if exclusive else self.found.active
+        return reconstruction.turns(active, self.names, duration)
+
+    def renamed(self, names: dict[str, str]) -> _Diarized:
+        merged = [names.get(name, name) for name in self.names]
+        kept = list(dict.fromkeys(merged))
+        return _Diarized(kept, self.found.merged([kept.index(name) for name in merged]))
 
 
 @dataclass
@@ -107,12 +149,14 @@ class _Run:
     runtime: Runtime
     progress: Progress
     note: Note
+    asked: Bounds = Bounds()
+    corrections: tuple[Correction, ...] = ()
     timing: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     def transcribe(self, path: str) -> Transcript:
         begun = time.perf_counter()
-        bounds = self.options.bounds()
+        bounds(self.asked)
         if self.options.language is not None:
             transcription.check_language(self.options.language)
         audio.check(path)  # before any model is fetched for it
@@ -132,38 +176,97 @@ class _Run:
             if recognizer is not None and not self.runtime.serial:
                 for samples in recording.samples:
                     recognizer.send(samples)
-            tracks = self._diarize(recording, chosen, bounds)
-            recognitions: list[Recognition] = []
+            stages = Stages(
+                audio=recording.source,
+                models={
+                    "segmentation": chosen.segmentation,
+                    "embedding": chosen.embedding,
+                    "whisper": whisper,
+                },
+                device={"embedding": "migraphx" if self._on_gpu else "cpu", "whisper": None},
+                linkage=chosen.linkage,
+                threshold=chosen.threshold,
+                channels=self.options.channels,
+                tracks=tuple(self._hear(recording, chosen)),
+            )
+            diarized = self.diarize(stages)  # beside the recogniser
             if recognizer is not None:
                 try:
-                    recognitions = self._recognise(recognizer, recording)
+                    stages = self._with_words(stages, self._recognise(recognizer, recording))
                 except WitnessError as error:
                     failure = error
         if failure is not None:
             self.warnings.append(f"no words: {failure}")  # said aloud by whoever gets `failure`
-        words, utterances = self._merge(tracks, recognitions)
-        turns = sorted(turn for track in tracks for turn in track.turns)
-        if not turns:
+        stages = replace(stages, warnings=tuple(self.warnings))
+        return replace(self.transcript(stages, diarized, begun), failure=failure)
+
+    def diarize(self, stages: Stages) -> list[_Diarized]:
+        """Who speaks in each track."""
+        with self._timed("clustering"):
+            self.progress("clustering", 0, 1)
+            found = [
+                self._diarize(stages, track, f"CH{number}_" if stages.channels == "split" else "")
+                for number, track in enumerate(stages.tracks, start=1)
+            ]
+            self.progress("clustering", 1, 1)
+        return found
+
+    def _diarize(self, stages: Stages, track: Track, prefix: str) -> _Diarized:
+        wanted = bounds(self.asked)
+        labels = clustering.cluster(
+            track.vectors,
+            track.windows.active,
+            method=cast(models.Linkage, stages.linkage),
+            threshold=stages.threshold,
+            duration=stages.audio.duration,
+            bounds=wanted,
+        )
+        found = reconstruction.reconstruct(track.windows, labels, most=wanted.most).in_order_of_appearance()
+        return _Diarized([f"{prefix}SPEAKER_{number:02d}" for number in range(found.active.shape[1])], found)
+
+    def transcript(self, stages: Stages, diarized: list[_Diarized], begun: float) -> Transcript:
+        """The result, corrected. What the stages already warned of is not said again."""
+        self.warnings[:] = stages.warnings
+        duration = stages.audio.duration
+        for track in diarized:
+            if track.names and len(track.names) not in bounds(self.asked):
+                self.warn(f"{bounds(self.asked)} asked for, but only {len(track.names)} could be told apart")
+        heard = sorted(turn for track in diarized for turn in track.turns(duration))
+        if not heard:
             self.warn("no speech was found in this recording")
+        merged = corrections.merges(self.corrections, heard)
+        diarized = [track.renamed(merged) for track in diarized]
+        turns = _united(sorted(turn for track in diarized for turn in track.turns(duration)))
+        with self._timed("merging"):
+            words, utterances = self._merge(stages, diarized, turns)
+        recognitions = [track.recognition for track in stages.tracks if track.recognition]
         return Transcript(
-            audio=recording.source,
-            models={"segmentation": chosen.segmentation, "embedding": chosen.embedding, "whisper": whisper},
-            device={
-                "embedding": "migraphx" if self._on_gpu else "cpu",
-                "whisper": recognitions[0].device if recognitions else None,
-            },
+            audio=stages.audio,
+            models=stages.models,
+            device=stages.device,
             timing=self._times(time.perf_counter() - begun, recognitions),
             language=next((found.language for found in recognitions if found.language), None),
-            speakers=_speakers(turns),
+            speakers=_speakers(turns, self._names(turns)),
             turns=tuple(turns),
             utterances=tuple(utterances),
             words=tuple(words),
             warnings=tuple(self.warnings),
-            failure=failure,
+            stages=stages,
+            asked=self.asked,
+            corrections=self.corrections,
         )
 
+    def _names(self, turns: list[Turn]) -> dict[str, str]:
+        found = corrections.names(self.corrections, turns)
+        for speaker, given in found.items():
+            if len(given) > 1:
+                self.warn(f"{' and '.join(given)} are one speaker here; {speaker} is called {given[-1]}")
+        return {speaker: given[-1] for speaker, given in found.items()}
+
     def _times(self, wall: float, recognitions: list[Recognition]) -> dict[str, float | str | None]:
-        mode = None if not recognitions else "serial" if self.runtime.serial else "parallel"
+        mode = None
+        if recognitions and "transcription" in self.timing:  # or it was an earlier run that heard them
+            mode = "serial" if self.runtime.serial else "parallel"
         return {**{stage: self.timing.get(stage) for stage in STAGES}, "wall": wall, "mode": mode}
 
     @property
@@ -201,44 +304,17 @@ class _Run:
         workers = self.runtime.worker_count
         return workers if self.runtime.serial else max(1, workers - max(1, workers // 4))
 
-    def _diarize(
-        self, recording: audio.Audio, chosen: models.DiarizationModels, bounds: clustering.SpeakerBounds
-    ) -> list[_Track]:
+    def _hear(self, recording: audio.Audio, chosen: models.DiarizationModels) -> Iterator[Track]:
+        """What the diarizer's models find in each track."""
         segmenter = segmentation.load(chosen.segmentation)
         voice = embedding.load(chosen.embedding, gpu=self.runtime.gpu if self._on_gpu else None)
         threads = self.runtime.worker_count
-        tracks = []
-        for number, samples in enumerate(recording.samples, start=1):
-            prefix = f"CH{number}_" if self.options.channels == "split" else ""
+        for samples in recording.samples:
             with self._timed("segmentation"):
                 windows = segmentation.segment(samples, segmenter, threads=threads, progress=self.progress)
             with self._timed("embedding"):
                 vectors = embedding.embed(samples, windows, voice, threads=threads, progress=self.progress)
-            with self._timed("clustering"):
-                self.progress("clustering", 0, 1)
-                labels = clustering.cluster(
-                    vectors,
-                    windows.active,
-                    method=chosen.linkage,
-                    threshold=chosen.threshold,
-                    duration=recording.source.duration,
-                    bounds=bounds,
-                )
-                found = reconstruction.reconstruct(windows, labels, most=bounds.most).in_order_of_appearance()
-                names = [f"{prefix}SPEAKER_{number:02d}" for number in range(found.active.shape[1])]
-                duration = recording.source.duration
-                tracks.append(
-                    _Track(
-                        names,
-                        found,
-                        reconstruction.turns(found.active, names, duration),
-                        reconstruction.turns(found.exclusive(), names, duration),
-                    )
-                )
-                self.progress("clustering", 1, 1)
-            if names and len(names) not in bounds:
-                self.warn(f"{bounds} asked for, but only {len(names)} could be told apart")
-        return tracks
+            yield Track(windows, vectors)
 
     def _recognise(self, recognizer: transcription.Recognizer, recording: audio.Audio) -> list[Recognition]:
         if self.runtime.serial:
@@ -253,23 +329,28 @@ class _Run:
                 self.warn(warning)
         return found
 
+    def _with_words(self, stages: Stages, recognitions: list[Recognition]) -> Stages:
+        tracks = zip(stages.tracks, recognitions, strict=True)
+        return replace(
+            stages,
+            device={**stages.device, "whisper": recognitions[0].device if recognitions else None},
+            tracks=tuple(replace(track, recognition=found) for track, found in tracks),
+        )
+
     def _merge(
-        self, tracks: list[_Track], recognitions: list[Recognition]
+        self, stages: Stages, diarized: list[_Diarized], turns: list[Turn]
     ) -> tuple[list[Word], list[Utterance]]:
         words: list[Word] = []
         utterances: list[Utterance] = []
-        with self._timed("merging"):
-            if not recognitions:
-                utterances = [
-                    Utterance(turn.start, turn.end, turn.speaker)
-                    for track in tracks
-                    for turn in track.exclusive
-                ]
-            for track, recognition in zip(tracks, recognitions, strict=False):
-                found = track.diarization
-                labelled = merging.label(recognition.words, found.evidence, found.active, track.names)
-                words += labelled
-                utterances += merging.utterances(labelled)
+        for track, who in zip(stages.tracks, diarized, strict=True):
+            if track.recognition is None:
+                alone = who.turns(stages.audio.duration, exclusive=True)
+                utterances += [Utterance(turn.start, turn.end, turn.speaker) for turn in alone]
+                continue
+            labelled = merging.label(track.recognition.words, who.found.evidence, who.found.active, who.names)
+            labelled = corrections.move(labelled, self.corrections, turns)
+            words += labelled
+            utterances += merging.utterances(labelled)
         return sorted(words, key=_when), sorted(utterances, key=_when)
 
     @contextmanager
@@ -283,9 +364,25 @@ def _when(item: Word | Utterance) -> tuple[float, float]:
     return item.start, item.end
 
 
-def _speakers(turns: list[Turn]) -> tuple[Speaker, ...]:
+def _united(turns: list[Turn]) -> list[Turn]:
+    """The same turns, those of one speaker that overlap (merged from two tracks) as one."""
+    last: dict[str, int] = {}
+    united: list[Turn] = []
+    for turn in turns:
+        place = last.get(turn.speaker)
+        if place is not None and turn.start <= united[place].end:
+            united[place] = replace(united[place], end=max(united[place].end, turn.end))
+        else:
+            last[turn.speaker] = len(united)
+            united.append(turn)
+    return united
+
+
+def _speakers(turns: list[Turn], names: dict[str, str]) -> tuple[Speaker, ...]:
     seconds: dict[str, float] = {}
     for turn in turns:
         seconds[turn.speaker] = seconds.get(turn.speaker, 0.0) + turn.duration
     total = sum(seconds.values())
-    return tuple(Speaker(name, spoken, spoken / total) for name, spoken in sorted(seconds.items()))
+    return tuple(
+        Speaker(key, spoken, spoken / total, names.get(key)) for key, spoken in sorted(seconds.items())
+    )

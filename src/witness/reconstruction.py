@@ -5,6 +5,7 @@ As pyannote 3.1: overlapping windows vote on how many speak, and the speakers wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,18 @@ class Diarization:
         heard = np.flatnonzero(self.active.any(axis=0))
         order = heard[np.argsort(self.active[:, heard].argmax(axis=0), kind="stable")]
         return Diarization(self.evidence[:, order], self.active[:, order])
+
+    def merged(self, places: Sequence[int]) -> Diarization:
+        """The same with each speaker in the column that `places` says; those who share one are one."""
+        if list(places) == list(range(self.active.shape[1])):
+            return self
+        speakers = max(places) + 1
+        evidence = np.zeros((len(self.evidence), speakers), np.float32)
+        active = np.zeros((len(self.active), speakers), np.bool_)
+        for column, place in enumerate(places):
+            evidence[:, place] += self.evidence[:, column]
+            active[:, place] |= self.active[:, column]
+        return Diarization(np.minimum(evidence, 1.0, out=evidence), active)
 
     def exclusive(self) -> Bool:
         """(frames, speakers): `active` without overlap; the one with the most evidence goes on alone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -135,6 +136,61 @@ class ModelFile:
 
 
 @dataclass(frozen=True)
+class Track:
+    """What the models found in one track; every later stage needs no more than this."""
+
+    windows: Segmentation
+    vectors: Float32
+    """(windows, 3, 256): a voice each, NaN where there is too little speech."""
+    recognition: Recognition | None = None
+    """None: there was no recogniser, or it failed."""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Everything that took a model: from here a transcript is made in seconds, and made anew."""
+
+    audio: Source
+    models: dict[str, ModelFile | None]
+    """"segmentation", "embedding", "whisper"."""
+    device: dict[str, str | None]
+    """"embedding", "whisper": what ran them."""
+    linkage: str
+    threshold: float
+    """As in `models.DiarizationModels`: the clustering constants that belong to the voice model."""
+    channels: str
+    """"mix": one track. "split": one a channel."""
+    tracks: tuple[Track, ...]
+    warnings: tuple[str, ...] = ()
+
+
+Spans = tuple[tuple[float, float], ...]
+"""Pieces of a recording, (start, end) each."""
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What somebody knows better. It outlives another clustering: speakers are told by where they speak."""
+
+    kind: Literal["name", "merge", "move"]
+    speaker: Spans
+    """Speech of the speaker who is named, stays, or gets the words."""
+    name: str | None = None
+    """"name": what the speaker is called."""
+    other: Spans = ()
+    """"merge": speech of the speaker who is the same one. "move": the words."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What was asked for about the number of speakers; `pipeline.Options` says what it means."""
+
+    speakers: int | None = None
+    min_speakers: int | None = None
+    max_speakers: int | None = None
+
+
+@dataclass(frozen=True)
 class Speaker:
     """One voice: `seconds` of speech, `share` of all speech (the shares of all speakers sum to 1)."""
 
@@ -163,3 +219,12 @@ class Transcript:
     warnings: tuple[str, ...] = ()
     failure: WitnessError | None = None
     """Why there are no words although they were asked for; everything else in here is good."""
+    stages: Stages | None = field(default=None, repr=False, compare=False)
+    """What it was made from, for `pipeline.redo`."""
+    asked: Bounds = Bounds()
+    corrections: tuple[Correction, ...] = ()
+    """Those that were applied, and those that found nothing to apply to."""
+
+    def name(self, speaker: str | None) -> str | None:
+        """What to call a speaker: the name, or the id while there is none."""
+        return next((known.name for known in self.speakers if known.id == speaker and known.name), speaker)

@@ -6,11 +6,12 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
-from pathlib import PurePath
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path, PurePath
 from typing import Any
 
-from witness import rttm
+from witness import output, rttm, stages
 from witness.schema import ModelFile, Transcript, Utterance, Word
 
 SCHEMA = "witness/1"
@@ -23,7 +24,7 @@ CUE_PAUSE = 0.8  # seconds of silence that end a cue
 
 def to_txt(transcript: Transcript) -> str:
     """`[00:09:32] SPEAKER_01: words`, a line an utterance."""
-    return "".join(_text_line(utterance) + "\n" for utterance in transcript.utterances)
+    return "".join(_text_line(transcript, utterance) + "\n" for utterance in transcript.utterances)
 
 
 def to_md(transcript: Transcript) -> str:
@@ -35,13 +36,16 @@ def to_md(transcript: Transcript) -> str:
         )
     parts += [f"> {_markdown(warning)}" for warning in transcript.warnings]
     for utterance in transcript.utterances:
-        head = f"**{_markdown(utterance.speaker or UNKNOWN)}** [{clock(utterance.start)}]"
+        head = f"**{_markdown(_speaker(transcript, utterance))}** [{clock(utterance.start)}]"
         parts.append(head if utterance.text is None else f"{head} {_markdown(utterance.text)}")
     return "\n\n".join(parts) + "\n"
 
 
-def to_json(transcript: Transcript) -> str:
-    """`"schema": "witness/1"`; seconds are rounded to the millisecond, what is unknown is null."""
+def to_json(transcript: Transcript, kept: dict[str, str] | None = None) -> str:
+    """`"schema": "witness/1"`; seconds are rounded to the millisecond, what is unknown is null.
+
+    `kept` is the file with the stages, beside this one, and its sha256.
+    """
     document = {
         "schema": SCHEMA,
         "audio": {
@@ -81,6 +85,9 @@ def to_json(transcript: Transcript) -> str:
         ],
         "words": [_word(word) for word in transcript.words],
         "warnings": list(transcript.warnings),
+        "asked": asdict(transcript.asked),
+        "corrections": [asdict(correction) for correction in transcript.corrections],
+        "stages": kept,
     }
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
@@ -113,7 +120,8 @@ def to_csv(transcript: Transcript) -> str:
     rows = csv.writer(out)
     rows.writerow(["start", "end", "speaker", "text"])
     for utterance in transcript.utterances:
-        rows.writerow([f"{utterance.start:.3f}", f"{utterance.end:.3f}", utterance.speaker, utterance.text])
+        speaker = transcript.name(utterance.speaker)
+        rows.writerow([f"{utterance.start:.3f}", f"{utterance.end:.3f}", speaker, utterance.text])
     return out.getvalue()
 
 
@@ -126,6 +134,26 @@ FORMATS: dict[str, Callable[[Transcript], str]] = {
     "rttm": to_rttm,
     "csv": to_csv,
 }
+
+
+def save(transcript: Transcript, files: Iterable[tuple[str, Path | None]], *, keep: bool = True) -> None:
+    """Write each format to its file, None for stdout; beside a JSON file, unless not `keep`, the stages.
+
+    Raises OutputError, BrokenPipeError.
+    """
+    for form, path in files:
+        text = FORMATS[form](transcript)
+        into_file = path is not None and (path.is_file() or not path.exists())  # and not into a pipe
+        if form == "json" and keep and into_file and path and transcript.stages:
+            content = stages.encode(transcript.stages)
+            output.write(content, beside(path))
+            text = to_json(transcript, {"file": beside(path).name, "sha256": stages.sha256(content)})
+        output.write(encode(text), path)
+
+
+def beside(path: Path) -> Path:
+    """Where the stages of a JSON file lie."""
+    return path.with_name(f"{path.stem if path.suffix == '.json' else path.name}.stages.npz")
 
 
 def encode(text: str) -> bytes:
@@ -148,8 +176,12 @@ def clock(seconds: float, point: str = "", digits: int = 3) -> str:
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}{rest}"
 
 
-def _text_line(utterance: Utterance) -> str:
-    speaker = utterance.speaker or UNKNOWN
+def _speaker(transcript: Transcript, utterance: Utterance) -> str:
+    return transcript.name(utterance.speaker) or UNKNOWN
+
+
+def _text_line(transcript: Transcript, utterance: Utterance) -> str:
+    speaker = _speaker(transcript, utterance)
     if utterance.text is None:
         return f"[{clock(utterance.start, '.', 1)} - {clock(utterance.end, '.', 1)}] {speaker}"
     return f"[{clock(utterance.start)}] {speaker}: {utterance.text}"
@@ -159,7 +191,7 @@ def _cues(transcript: Transcript) -> Iterator[tuple[float, float, str, str]]:
     """(start, end, speaker, text of one or two lines)"""
     named = None
     for utterance in transcript.utterances:
-        speaker = utterance.speaker or UNKNOWN
+        speaker = _speaker(transcript, utterance)
         if not utterance.words:
             yield utterance.start, utterance.end, speaker, speaker
             continue
