@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, cast
 
 from witness import (
@@ -96,7 +97,85 @@ def transcribe(
     failed on the way, `Transcript.failure` holds the error, and the speakers are delivered all the same.
     Raises InputError, ModelError (of the diarizer's models), DeviceError or UsageError.
     """
-    return _Run(options, runtime, progress, note, asked=options.asked).transcribe(os.fspath(path))
+    return Engine(options, runtime, progress=progress, note=note).transcribe(path)
+
+
+class Engine:
+    """The models that some options ask for: chosen, verified and opened once, for any number of recordings.
+
+    Only whisper.cpp starts anew for each recording, beside the decoding: what it makes of an unclear passage
+    depends on the random numbers it drew before, and so would depend on the recordings before.
+    """
+
+    def __init__(
+        self,
+        options: Options = Options(),
+        runtime: Runtime = Runtime(),
+        *,
+        progress: Progress = no_progress,
+        note: Note = no_note,
+    ) -> None:
+        self.options = options
+        self.runtime = runtime
+        self.progress = progress
+        self.note = note
+        self.warnings: list[str] = []
+        """What there was to say about the choice of models; it holds for every transcript."""
+
+    def transcribe(self, path: str | os.PathLike[str]) -> Transcript:
+        """As the function of that name."""
+        run = _Run(self.options, self.runtime, self.progress, self.note, asked=self.options.asked)
+        return run.transcribe(self, os.fspath(path))
+
+    @cached_property
+    def chosen(self) -> models.DiarizationModels:
+        """Raises ModelError."""
+        return models.diarization_models(
+            self.options.models, offline=self.options.offline, progress=self.progress, note=self._warn
+        )
+
+    @cached_property
+    def whisper(self) -> tuple[ModelFile | None, WitnessError | None]:
+        """The recogniser's model, or why there is none although it was asked for by name."""
+        try:
+            return models.whisper_model(
+                self.options.whisper,
+                offline=self.options.offline,
+                gpu=transcription.has_gpu_backend(),
+                progress=self.progress,
+                note=self._warn,
+            ), None
+        except ModelError as error:
+            return None, error
+
+    @cached_property
+    def segmenter(self) -> segmentation.SegmentationModel:
+        """Raises ModelError."""
+        return segmentation.load(self.chosen.segmentation)
+
+    @cached_property
+    def voice(self) -> embedding.VoiceModel:
+        """Raises ModelError, DeviceError."""
+        return embedding.load(self.chosen.embedding, gpu=self.runtime.gpu if self.on_gpu else None)
+
+    @property
+    def files(self) -> dict[str, ModelFile | None]:
+        """As in `Transcript.models`."""
+        chosen = self.chosen
+        return {
+            "segmentation": chosen.segmentation,
+            "embedding": chosen.embedding,
+            "whisper": self.whisper[0],
+        }
+
+    @property
+    def on_gpu(self) -> bool:
+        # "auto" is the CPU until compiled graphs are kept: compiling one takes most of a minute each time.
+        return self.runtime.device == "migraphx"
+
+    def _warn(self, line: str) -> None:
+        self.warnings.append(line)
+        self.note(line)
 
 
 def redo(
@@ -154,21 +233,19 @@ class _Run:
     timing: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
-    def transcribe(self, path: str) -> Transcript:
+    def transcribe(self, engine: Engine, path: str) -> Transcript:
         begun = time.perf_counter()
         bounds(self.asked)
         if self.options.language is not None:
             transcription.check_language(self.options.language)
         audio.check(path)  # before any model is fetched for it
         with ExitStack() as stack:
-            whisper, failure = self._whisper_model()
+            whisper, failure = engine.whisper
             recognizer = None
             if whisper is not None:
                 # Started before anything else: it loads its model while the audio is decoded.
                 recognizer = stack.enter_context(self._recognizer(whisper))
-            chosen = models.diarization_models(
-                self.options.models, offline=self.options.offline, progress=self.progress, note=self.warn
-            )
+            chosen = engine.chosen
             with self._timed("decode"):
                 recording = audio.load(path, channels=self.options.channels, progress=self.progress)
             for warning in recording.warnings:
@@ -178,16 +255,12 @@ class _Run:
                     recognizer.send(samples)
             stages = Stages(
                 audio=recording.source,
-                models={
-                    "segmentation": chosen.segmentation,
-                    "embedding": chosen.embedding,
-                    "whisper": whisper,
-                },
-                device={"embedding": "migraphx" if self._on_gpu else "cpu", "whisper": None},
+                models=engine.files,
+                device={"embedding": "migraphx" if engine.on_gpu else "cpu", "whisper": None},
                 linkage=chosen.linkage,
                 threshold=chosen.threshold,
                 channels=self.options.channels,
-                tracks=tuple(self._hear(recording, chosen)),
+                tracks=tuple(self._hear(recording, engine)),
             )
             diarized = self.diarize(stages)  # beside the recogniser
             if recognizer is not None:
@@ -197,7 +270,7 @@ class _Run:
                     failure = error
         if failure is not None:
             self.warnings.append(f"no words: {failure}")  # said aloud by whoever gets `failure`
-        stages = replace(stages, warnings=tuple(self.warnings))
+        stages = replace(stages, warnings=(*engine.warnings, *self.warnings))
         return replace(self.transcript(stages, diarized, begun), failure=failure)
 
     def diarize(self, stages: Stages) -> list[_Diarized]:
@@ -269,27 +342,9 @@ class _Run:
             mode = "serial" if self.runtime.serial else "parallel"
         return {**{stage: self.timing.get(stage) for stage in STAGES}, "wall": wall, "mode": mode}
 
-    @property
-    def _on_gpu(self) -> bool:
-        # "auto" is the CPU until compiled graphs are kept: compiling one takes most of a minute each time.
-        return self.runtime.device == "migraphx"
-
     def warn(self, line: str) -> None:
         self.warnings.append(line)
         self.note(line)
-
-    def _whisper_model(self) -> tuple[ModelFile | None, WitnessError | None]:
-        """The recogniser's model, or why there is none although it was asked for by name."""
-        try:
-            return models.whisper_model(
-                self.options.whisper,
-                offline=self.options.offline,
-                gpu=transcription.has_gpu_backend(),
-                progress=self.progress,
-                note=self.warn,
-            ), None
-        except ModelError as error:
-            return None, error
 
     def _recognizer(self, whisper: ModelFile) -> transcription.Recognizer:
         return transcription.Recognizer(
@@ -304,10 +359,9 @@ class _Run:
         workers = self.runtime.worker_count
         return workers if self.runtime.serial else max(1, workers - max(1, workers // 4))
 
-    def _hear(self, recording: audio.Audio, chosen: models.DiarizationModels) -> Iterator[Track]:
+    def _hear(self, recording: audio.Audio, engine: Engine) -> Iterator[Track]:
         """What the diarizer's models find in each track."""
-        segmenter = segmentation.load(chosen.segmentation)
-        voice = embedding.load(chosen.embedding, gpu=self.runtime.gpu if self._on_gpu else None)
+        segmenter, voice = engine.segmenter, engine.voice
         threads = self.runtime.worker_count
         for samples in recording.samples:
             with self._timed("segmentation"):
