@@ -14,13 +14,24 @@ STAGES = {
     *("transcription", "corrections", "merging", "writers"),
 }
 # What stages are made of.
-TOOLS = {"download", "fbank", "models", "output", "rttm", "sessions", "stages", "surgery", "tokens"} | {
-    "whisper_child"
-}
+TOOLS = {
+    "download",
+    "fbank",
+    "manifest",
+    "models",
+    "output",
+    "rttm",
+    "sessions",
+    "stages",
+    "surgery",
+    "tokens",
+} | {"whisper_child"}
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"redo"},
+    {"cluster"},
+    {"batch", "pool", "redo"},
+    {"worker"},
     {"pipeline", "report"},
     STAGES | {"scoring"},
     TOOLS,

@@ -9,9 +9,11 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +23,14 @@ from witness import __version__, output
 from witness.errors import UsageError, WitnessError
 
 if TYPE_CHECKING:
+    from witness.batch import Status
     from witness.models import ModelStatus
+    from witness.pipeline import Options
     from witness.schema import Progress, Transcript
 
 INTERRUPTED = 130
+SOME_FAILED = 3
+SILENCE = 30.0  # seconds between two lines about a batch in a log
 MOST = 10_000  # speakers, threads: beyond it is a slip of the finger
 
 
@@ -143,10 +149,22 @@ def run(
 def _transcribe(
     recording: str, settings: dict[str, Any], progress: Progress, note: Callable[[str], None]
 ) -> Transcript:
-    from witness.pipeline import Options, transcribe
+    from witness.pipeline import transcribe
     from witness.sessions import Runtime
 
-    options = Options(
+    runtime = Runtime(
+        device=settings["device"],
+        gpu=settings["gpu"],
+        threads=settings["threads"] or 0,
+        serial=settings["serial"],
+    )
+    return transcribe(recording, _options(settings), runtime, progress=progress, note=note)
+
+
+def _options(settings: dict[str, Any]) -> Options:
+    from witness.pipeline import Options
+
+    return Options(
         models=settings["models"],
         whisper=settings["whisper"],
         language=settings["language"],
@@ -156,13 +174,111 @@ def _transcribe(
         channels=settings["channels"],
         offline=settings["offline"],
     )
-    runtime = Runtime(
-        device=settings["device"],
-        gpu=settings["gpu"],
-        threads=settings["threads"] or 0,
-        serial=settings["serial"],
-    )
-    return transcribe(recording, options, runtime, progress=progress, note=note)
+
+
+@cli.command("batch")
+@click.argument("inputs", nargs=-1, required=True, metavar="IN...")
+@click.option("-o", "--output", "to", required=True, type=click.Path(path_type=Path), help="A folder.")
+@click.option(
+    "-f",
+    "--format",
+    "formats",
+    multiple=True,
+    default=("json", "txt"),
+    show_default=True,
+    type=click.Choice(output.FORMATS),
+    help="Repeatable.",
+)
+@click.option("--jobs", type=click.IntRange(1, MOST), help="Recordings at a time. [default: one a core]")
+@click.option("--gpu", "gpus", default="0", show_default=True, metavar="0,1,...", help="Which cards.")
+@click.option("--force", is_flag=True, help="Also what is done already.")
+@click.option("--retry-failed", is_flag=True, help="Also what failed before.")
+@click.option("--limit-time", type=click.FloatRange(0, min_open=True), help="Seconds for one recording.")
+@click.option("--watch", is_flag=True, help="Go on with recordings that appear, once they stop growing.")
+@click.option("--scheduler", metavar="tcp://HOST:PORT", help="Run on a Dask cluster that shares the folders.")
+def batch_command(
+    inputs: tuple[str, ...],
+    to: Path,
+    formats: tuple[str, ...],
+    jobs: int | None,
+    gpus: str,
+    force: bool,
+    retry_failed: bool,
+    limit_time: float | None,
+    watch: bool,
+    scheduler: str | None,
+    no_stages: bool,
+    quiet: bool,
+    **settings: Any,
+) -> None:
+    """Transcribe every recording of IN (files, folders, patterns) into the same tree below a folder.
+
+    What is done already, by content and settings, is left alone: the same command goes on after a break.
+    One bad file stops nothing; report.json and the table at the end name it. Exit code 3 if any failed.
+    """
+    from witness import batch, pool
+
+    cards = _numbers(gpus) if settings["device"] == "migraphx" else []
+    with batch.locked(to), _progress(quiet) as (progress, note):
+        settled = batch.settle(_options(settings), keep=not no_stages, progress=progress, note=note)
+        work = batch.Batch(
+            inputs,
+            to,
+            formats,
+            settled,
+            force=force,
+            retry_failed=retry_failed,
+            limit=limit_time,
+            watch=watch,
+        )
+        tell = _tell(progress, note)
+        try:
+            if scheduler is not None:
+                from witness import cluster
+
+                with cluster.connect(scheduler, note) as submit:
+                    work.run(submit, {"device": settings["device"]}, tell=tell, note=note)
+            else:
+                slots = batch.slots(jobs, cards, MOST if watch else len(work.todo), pool.memory())
+                if jobs is not None and len(slots) < min(jobs, len(work.todo)):
+                    note(f"{len(slots)} at a time: there is memory for no more")
+                runtime = batch.runtime(len(slots), settings["device"], settings["threads"])
+                with pool.Pool(slots) as workers:
+                    work.run(workers.submit, runtime, tell=tell, note=note)
+        except (KeyboardInterrupt, SystemExit):
+            note(f"{work.summary()['left']} recordings are left; the same command goes on with them")
+            raise
+    output.write(work.table().encode("utf-8", "replace"), None)
+    if work.summary()["failed"]:
+        raise SystemExit(SOME_FAILED)
+
+
+def _numbers(given: str) -> list[int]:
+    if not all(part.strip().isdigit() for part in given.split(",")):
+        raise UsageError(f"--gpu {given}: write it as 0 or 0,1")
+    return [int(part) for part in given.split(",")]
+
+
+def _tell(progress: Progress, note: Callable[[str], None]) -> Callable[[Status], None]:
+    """How far a batch is: a bar on a terminal, and a line every half minute everywhere."""
+    said = time.monotonic()
+
+    def tell(status: Status) -> None:
+        nonlocal said
+        progress("recordings", status.files, status.total)
+        if time.monotonic() - said > SILENCE:
+            said = time.monotonic()
+            hours = f"{status.audio / 3600:.2f} h of audio"
+            left = "" if status.left is None else f", about {timedelta(seconds=round(status.left))} left"
+            note(f"{status.files} of {status.total} recordings, {hours}, {status.failed} failed{left}")
+
+    return tell
+
+
+# Whatever `run` may be told about a recording, `batch` may be told about all of them.
+batch_command.params += [
+    option for option in run.params if option.name not in {"recording", "formats", "to", "gpu", "serial"}
+]
 
 
 @cli.command("redo")

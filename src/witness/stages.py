@@ -40,7 +40,8 @@ def encode(stages: Stages) -> bytes:
     header = {
         "version": VERSION,
         "audio": asdict(stages.audio),
-        "models": {role: model and asdict(model) for role, model in stages.models.items()},
+        # Without the path, which is this machine's.
+        "models": {role: model and [model.name, model.sha256] for role, model in stages.models.items()},
         "device": stages.device,
         "linkage": stages.linkage,
         "threshold": stages.threshold,
@@ -77,7 +78,7 @@ def decode(content: bytes, name: str) -> Stages:
             tracks = tuple(_track(file, number, head) for number, head in enumerate(header["tracks"]))
             return Stages(
                 audio=Source(**header["audio"]),
-                models={role: ModelFile(**m) if m else None for role, m in header["models"].items()},
+                models={role: m and ModelFile(m[0], "", m[1]) for role, m in header["models"].items()},
                 device=header["device"],
                 linkage=header["linkage"],
                 threshold=header["threshold"],
