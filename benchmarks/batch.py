@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,27 +35,21 @@ CORES = len(os.sched_getaffinity(0))
 COUNT_MODELS = """
 import sys
 if "witness.worker" in sys.orig_argv:
-    import atexit, os, threading, time
+    import os, threading, time
     import onnxruntime
-    spent, lock = [0.0], threading.Lock()
+    spent, lock = 0.0, threading.Lock()
+    file = os.open(os.environ["WITNESS_MODELS_TIME"], os.O_WRONLY | os.O_CREAT)
     class Session(onnxruntime.InferenceSession):
         def run(self, *args, **kwargs):
+            global spent
             begun = time.perf_counter()
             try:
                 return super().run(*args, **kwargs)
             finally:
                 with lock:
-                    spent[0] += time.perf_counter() - begun
+                    spent += time.perf_counter() - begun
+                    os.pwrite(file, f"{spent:20.6f}".encode(), 0)
     onnxruntime.InferenceSession = Session
-    leave = os._exit
-    from witness import worker
-    perform = worker.perform
-    def counted(job):
-        outcome = perform(job)
-        with open(os.environ["WITNESS_MODELS_TIME"], "w") as file:
-            file.write(str(spent[0]))
-        return outcome
-    worker.perform = counted
 """
 
 
@@ -72,9 +67,8 @@ def main() -> None:
             found = busy(Path(folder), arguments.recordings or 200, arguments.seconds)
         else:
             found = tiny(Path(folder), arguments.recordings or 10_000)
-    print(
-        json.dumps({"machine": platform.processor() or platform.machine(), "cores": CORES, **found}, indent=1)
-    )  # noqa: T201
+    document = {"machine": platform.processor() or platform.machine(), "cores": CORES, **found}
+    sys.stdout.write(json.dumps(document, indent=1) + "\n")
 
 
 def busy(folder: Path, count: int, seconds: float) -> dict[str, Any]:
@@ -118,16 +112,16 @@ def tiny(folder: Path, count: int) -> dict[str, Any]:
     clock = folder / "models"
     process = start(folder, ["--jobs", "1"], {"PYTHONPATH": path, "WITNESS_MODELS_TIME": str(clock)})
     manifest = folder / "out" / "manifest.jsonl"
-    memory, begun, first = [], None, 0
+    memory: list[tuple[int, int]] = []
+    begun, first = (0.0, 0.0, 0.0, 0.0), 0
     while process.poll() is None:
         done = manifest.read_bytes().count(b"\n") if manifest.exists() else 0
-        if done and begun is None:
+        if done and not first:
             begun, first = (time.perf_counter(), *used(process.pid), spent(clock)), done
         if done:
             memory.append((done, resident(process.pid)))
             end = (time.perf_counter(), *used(process.pid), spent(clock)), done
         time.sleep(0.5)
-    assert begun is not None
     wall, processor, _, models = (after - before for before, after in zip(begun, end[0], strict=True))
     done = end[1] - first
     early = max(size for at, size in memory if at <= max(count // 10, memory[0][0]))
@@ -153,10 +147,8 @@ def family(pid: int) -> list[int]:
     found = [pid]
     for parent in found:
         for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            try:
+            with suppress(OSError):
                 found += [int(child) for child in task.read_text().split()]
-            except OSError:
-                continue
     return found
 
 
@@ -168,14 +160,12 @@ def used(pid: int) -> tuple[float, float]:
     ticks = os.sysconf("SC_CLK_TCK")
     processor = 0.0
     for member in family(pid):
-        try:
+        with suppress(OSError):
             fields = Path(f"/proc/{member}/stat").read_text().rsplit(")", 1)[1].split()
             processor += (int(fields[11]) + int(fields[12])) / ticks
             for task in Path(f"/proc/{member}/task").iterdir():
                 ran, waited, _ = (task / "schedstat").read_text().split()
                 _gone[member, task.name] = int(ran) / 1e9, int(waited) / 1e9
-        except OSError:
-            continue
     return processor, sum(waited for _, waited in _gone.values())
 
 
@@ -183,10 +173,8 @@ def resident(pid: int) -> int:
     """Bytes of all processes together."""
     total = 0
     for member in family(pid):
-        try:
+        with suppress(OSError):
             total += int(Path(f"/proc/{member}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        except OSError:
-            continue
     return total
 
 

@@ -23,6 +23,7 @@ TOOLS = {
     "rttm",
     "sessions",
     "stages",
+    "stereo",
     "surgery",
     "tokens",
 } | {"whisper_child"}

@@ -102,10 +102,10 @@ def cli(ctx: click.Context) -> None:
 @click.option("--language", metavar="CODE", help="en, de, ja, ... [default: found out]")
 @click.option(
     "--channels",
-    type=click.Choice(["mix", "split"]),
-    default="mix",
+    type=click.Choice(["auto", "mix", "split"]),
+    default="auto",
     show_default=True,
-    help="All channels as one, or speakers of each channel by themselves.",
+    help="All channels as one, or speakers of each by themselves; auto: so if they are the sides of a call.",
 )
 @click.option(
     "--device",

@@ -56,10 +56,11 @@ class Options:
     language: str | None = None
     """ISO 639-1 code; None: found out."""
     speakers: int | None = None
-    """Exactly so many; with channels="split", in each channel."""
+    """Exactly so many; with channels="split", in each channel; of a call that "auto" found, in all."""
     min_speakers: int | None = None
     max_speakers: int | None = None
-    channels: Literal["mix", "split"] = "mix"
+    channels: Literal["auto", "mix", "split"] = "auto"
+    """"auto": split if they are the two sides of a call."""
     offline: bool = False
     """Open no socket: use the model files that are here."""
 
@@ -259,7 +260,7 @@ class _Run:
                 device={"embedding": "migraphx" if engine.on_gpu else "cpu", "whisper": None},
                 linkage=chosen.linkage,
                 threshold=chosen.threshold,
-                channels=self.options.channels,
+                channels=recording.channels,
                 tracks=tuple(self._hear(recording, engine)),
             )
             diarized = self.diarize(stages)  # beside the recogniser
@@ -277,15 +278,36 @@ class _Run:
         """Who speaks in each track."""
         with self._timed("clustering"):
             self.progress("clustering", 0, 1)
-            found = [
-                self._diarize(stages, track, f"CH{number}_" if stages.channels == "split" else "")
-                for number, track in enumerate(stages.tracks, start=1)
-            ]
+            wanted = bounds(self.asked)
+            if stages.channels == "call":
+                found = self._sides(stages, wanted)
+            else:
+                found = [self._diarize(stages, number, wanted) for number in range(len(stages.tracks))]
             self.progress("clustering", 1, 1)
         return found
 
-    def _diarize(self, stages: Stages, track: Track, prefix: str) -> _Diarized:
-        wanted = bounds(self.asked)
+    def _sides(self, stages: Stages, wanted: clustering.SpeakerBounds) -> list[_Diarized]:
+        """Who speaks on each side of a call: two sides never share a speaker, and `wanted` is for both."""
+        most = None if wanted.most is None else max(1, wanted.most - 1)
+        found = [self._diarize(stages, side, clustering.SpeakerBounds(1, most)) for side in (0, 1)]
+        counts = [len(side.names) for side in found]
+        if wanted.most == 1:
+            return [side.renamed(dict.fromkeys(side.names, "SPEAKER_00")) for side in found]
+        least, total = wanted.least, sum(counts)
+        target = max(least, total if wanted.most is None else min(wanted.most, total))
+        if total == target or not all(counts):
+            return found
+        # The split that changes what was found the least; where two are as good, the first side has more.
+        first = min(range(target - 1, 0, -1), key=lambda n: abs(n - counts[0]) + abs(target - n - counts[1]))
+        shares = (first, target - first)
+        return [
+            self._diarize(stages, side, clustering.SpeakerBounds(share, share))
+            for side, share in enumerate(shares)
+        ]
+
+    def _diarize(self, stages: Stages, number: int, wanted: clustering.SpeakerBounds) -> _Diarized:
+        track = stages.tracks[number]
+        prefix = "" if stages.channels == "mix" else f"CH{number + 1}_"
         labels = clustering.cluster(
             track.vectors,
             track.windows.active,
@@ -301,9 +323,12 @@ class _Run:
         """The result, corrected. What the stages already warned of is not said again."""
         self.warnings[:] = stages.warnings
         duration = stages.audio.duration
-        for track in diarized:
-            if track.names and len(track.names) not in bounds(self.asked):
-                self.warn(f"{bounds(self.asked)} asked for, but only {len(track.names)} could be told apart")
+        counts = [len(track.names) for track in diarized]
+        if stages.channels == "call":
+            counts = [len({name for track in diarized for name in track.names})]
+        for count in counts:
+            if count and count not in bounds(self.asked):
+                self.warn(f"{bounds(self.asked)} asked for, but only {count} could be told apart")
         heard = sorted(turn for track in diarized for turn in track.turns(duration))
         if not heard:
             self.warn("no speech was found in this recording")

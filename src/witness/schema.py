@@ -159,7 +159,7 @@ class Stages:
     threshold: float
     """As in `models.DiarizationModels`: the clustering constants that belong to the voice model."""
     channels: str
-    """"mix": one track. "split": one a channel."""
+    """"mix": one track. "split": one a channel. "call": so too, and they are the two sides of a call."""
     tracks: tuple[Track, ...]
     warnings: tuple[str, ...] = ()
 
