@@ -11,7 +11,7 @@ import witness
 SOURCE = Path(witness.__file__).parent
 STAGES = {
     *("audio", "segmentation", "embedding", "clustering", "reconstruction"),
-    *("transcription", "corrections", "merging", "writers"),
+    *("transcription", "corrections", "merging", "voices", "writers"),
 }
 # What stages are made of.
 TOOLS = {
@@ -31,7 +31,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"cluster"},
-    {"batch", "pool", "redo"},
+    {"batch", "enroll", "pool", "redo"},
     {"worker"},
     {"pipeline", "report"},
     STAGES | {"scoring"},

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import ggml
 from conftest import CALL
-from witness import Options, corrections, pipeline, redo, stages, transcribe, writers
+from witness import Options, corrections, pipeline, stages, transcribe, voices, writers
 from witness.cli import cli
 from witness.errors import InputError, UsageError
 from witness.schema import Bounds, Correction, Turn
@@ -194,9 +194,9 @@ def test_stages_that_are_missing_foreign_or_damaged(path, transcript):
 
 
 def test_names_are_checked_and_normalised():
-    assert redo.check_name("  Zoe\u0308 ") == "Zoë"
+    assert voices.check_name("  Zoe\u0308 ") == "Zoë"
     with pytest.raises(UsageError):
-        redo.check_name("x" * 101)
+        voices.check_name("x" * 101)
 
 
 def test_no_stages(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from witness import output
+from witness import output, voices
 from witness.errors import OutputError, UsageError, WitnessError
 from witness.manifest import Entry, Manifest
 from witness.pipeline import Engine, Options
@@ -111,15 +111,19 @@ def settle(
         spoken = whisper.name
     elif spoken != whisper.name or Path(spoken).is_file():
         spoken = whisper.path
-    settled = replace(options, models=chosen, whisper=spoken)
+    known = options.known and os.path.abspath(options.known)  # noqa: PTH100
+    settled = replace(options, models=chosen, whisper=spoken, known=known)
     sha256 = {role: file.sha256 if file else None for role, file in files.items()}
+    if engine.known is not None and known is not None:
+        sha256["known"] = voices.fingerprint(Path(known))
     return Settings(asdict(settled), {}, sha256, tuple(engine.warnings), keep)
 
 
 def fingerprint(settings: Settings) -> str:
     """The hash of all that changes the result."""
-    options = {key: value for key, value in settings.options.items() if key not in ("models", "offline")}
-    options["whisper"] = None  # its sha256 says more
+    names = ("models", "offline", "known")  # the hashes say more
+    options = {key: value for key, value in settings.options.items() if key not in names}
+    options["whisper"] = None
     return hashlib.sha256(json.dumps([options, settings.models], sort_keys=True).encode()).hexdigest()
 
 

@@ -118,6 +118,7 @@ def cli(ctx: click.Context) -> None:
 @click.option("--threads", type=click.IntRange(1, MOST), help="Cores for the diarizer. [default: all]")
 @click.option("--serial", is_flag=True, help="Recognise words after the speakers, not beside them.")
 @click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
+@click.option("--known", metavar="DIR", help="Name the people whose voices `witness enroll` put there.")
 @click.option("--no-stages", is_flag=True, help="Keep nothing for `witness redo` beside a JSON file.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr; errors only.")
 def run(
@@ -173,6 +174,7 @@ def _options(settings: dict[str, Any]) -> Options:
         max_speakers=settings["max_speakers"],
         channels=settings["channels"],
         offline=settings["offline"],
+        known=settings["known"],
     )
 
 
@@ -279,6 +281,30 @@ def _tell(progress: Progress, note: Callable[[str], None]) -> Callable[[Status],
 batch_command.params += [
     option for option in run.params if option.name not in {"recording", "formats", "to", "gpu", "serial"}
 ]
+
+
+@cli.command("enroll")
+@click.argument("name")
+@click.argument("recordings", nargs=-1, required=True, metavar="RECORDING...")
+@click.option("--known", default="known", show_default=True, metavar="DIR", help="Where to keep the voice.")
+@click.option("--models", default="auto", show_default=True, metavar="auto|builtin|DIR", help="As in run.")
+@click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr; errors only.")
+def enroll_command(
+    name: str, recordings: tuple[str, ...], known: str, models: str, offline: bool, quiet: bool
+) -> None:
+    """Keep the voice of NAME, who alone speaks in RECORDING, for `--known DIR`.
+
+    It takes 10 s of clean speech or more. The voice is a small file; delete it, and it is forgotten.
+    """
+    from witness import voices
+    from witness.enroll import enroll
+    from witness.pipeline import Engine, Options
+
+    options = Options(models=models, whisper="none", channels="mix", offline=offline)
+    with _progress(quiet) as (progress, note):
+        voice = enroll(name, recordings, Engine(options, progress=progress, note=note))
+    click.echo(voices.write(voice, Path(known)))
 
 
 @cli.command("redo")

@@ -126,6 +126,11 @@ SETS: dict[str, tuple[str, str, Linkage, float]] = {
 }
 """Set -> segmentation, embedding, linkage, threshold."""
 
+STRANGERS = {
+    "9c49bfc2555e4bac951011485876d337f87b0bfac09ef9d18635b98b6179ec8c": 0.5,
+}
+"""sha256 of a voice model -> cosine that a stranger hardly ever reaches; by benchmarks/voices.py."""
+
 BUILTIN_FOLDER = Path(__file__).parent / "builtin"
 
 
@@ -162,6 +167,16 @@ def diarization_models(
         files = _obtain(_named(SETS[name][:2]), offline=True, progress=progress)
     segmentation, embedding = files
     return DiarizationModels(name, segmentation, embedding, *SETS[name][2:])
+
+
+def stranger_threshold(embedding: ModelFile) -> float:
+    """The cosine from which on two voiceprints are one person's. Raises ModelError if nobody measured it."""
+    if embedding.sha256 not in STRANGERS:
+        raise ModelError(
+            f"how alike strangers sound to {embedding.name} was never measured; use --models builtin to "
+            "enroll and recognise people"
+        )
+    return STRANGERS[embedding.sha256]
 
 
 def whisper_model(

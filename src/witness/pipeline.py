@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Literal, cast
 
 from witness import (
@@ -20,9 +21,11 @@ from witness import (
     reconstruction,
     segmentation,
     transcription,
+    voices,
 )
 from witness.errors import ModelError, UsageError, WitnessError
 from witness.schema import (
+    FRAME_STEP,
     Bounds,
     Correction,
     ModelFile,
@@ -63,6 +66,8 @@ class Options:
     """"auto": split if they are the two sides of a call."""
     offline: bool = False
     """Open no socket: use the model files that are here."""
+    known: str | None = None
+    """A folder of voices to recognise; None: nobody is."""
 
     @property
     def asked(self) -> Bounds:
@@ -159,6 +164,15 @@ class Engine:
         """Raises ModelError, DeviceError."""
         return embedding.load(self.chosen.embedding, gpu=self.runtime.gpu if self.on_gpu else None)
 
+    @cached_property
+    def known(self) -> voices.Known | None:
+        """Raises InputError, ModelError."""
+        if self.options.known is None:
+            return None
+        embedding = self.chosen.embedding
+        threshold = models.stranger_threshold(embedding)
+        return voices.Known(voices.read(Path(self.options.known), embedding.sha256, self._warn), threshold)
+
     @property
     def files(self) -> dict[str, ModelFile | None]:
         """As in `Transcript.models`."""
@@ -193,6 +207,23 @@ def redo(
     begun = time.perf_counter()
     run = _Run(Options(), Runtime(), no_progress, note, asked=asked, corrections=tuple(known))
     return run.transcript(stages, run.diarize(stages), begun)
+
+
+def voiceprints(stages: Stages, asked: Bounds = Bounds()) -> dict[str, voices.Print]:
+    """Speaker -> print, of the speakers that `redo` would find."""
+    run = _Run(Options(), Runtime(), no_progress, no_note, asked=asked)
+    return _prints(stages, run.diarize(stages))
+
+
+def _prints(stages: Stages, diarized: list[_Diarized]) -> dict[str, voices.Print]:
+    found: dict[str, voices.Print] = {}
+    for track, who in zip(stages.tracks, diarized, strict=True):
+        alone = who.found.active & (who.found.active.sum(axis=1, keepdims=True) == 1)
+        seconds = [float(count) * FRAME_STEP for count in alone.sum(axis=0)]
+        owners = reconstruction.owners(track.windows, who.found)
+        for name, one in zip(who.names, voices.prints(track, owners, seconds), strict=True):
+            found[name] = found[name] + one if name in found else one
+    return found
 
 
 def bounds(asked: Bounds) -> clustering.SpeakerBounds:
@@ -231,6 +262,7 @@ class _Run:
     note: Note
     asked: Bounds = Bounds()
     corrections: tuple[Correction, ...] = ()
+    known: voices.Known | None = None
     timing: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
@@ -247,6 +279,7 @@ class _Run:
                 # Started before anything else: it loads its model while the audio is decoded.
                 recognizer = stack.enter_context(self._recognizer(whisper))
             chosen = engine.chosen
+            self.known = engine.known
             with self._timed("decode"):
                 recording = audio.load(path, channels=self.options.channels, progress=self.progress)
             for warning in recording.warnings:
@@ -335,6 +368,7 @@ class _Run:
         merged = corrections.merges(self.corrections, heard)
         diarized = [track.renamed(merged) for track in diarized]
         turns = _united(sorted(turn for track in diarized for turn in track.turns(duration)))
+        self._recognise_voices(stages, diarized, turns)
         with self._timed("merging"):
             words, utterances = self._merge(stages, diarized, turns)
         recognitions = [track.recognition for track in stages.tracks if track.recognition]
@@ -353,6 +387,17 @@ class _Run:
             asked=self.asked,
             corrections=self.corrections,
         )
+
+    def _recognise_voices(self, stages: Stages, diarized: list[_Diarized], turns: list[Turn]) -> None:
+        """Name the speakers that are known; what somebody corrected comes later, and so counts more."""
+        if self.known is None:
+            return
+        for speaker, (voice, alike) in voices.recognise(_prints(stages, diarized), self.known).items():
+            self.note(
+                f"{speaker} sounds like {voice.name} (cosine {alike:.2f}, {self.known.threshold} needed)"
+            )
+            found = Correction("name", corrections.anchor(speaker, turns), voice.name)
+            self.corrections = (found, *self.corrections)
 
     def _names(self, turns: list[Turn]) -> dict[str, str]:
         found = corrections.names(self.corrections, turns)

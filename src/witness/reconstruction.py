@@ -78,6 +78,20 @@ def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = N
     return Diarization(votes, active)
 
 
+def owners(segmentation: Segmentation, found: Diarization) -> Int:
+    """(windows, 3): which speaker of the recording each speaker of a window is, by their common frames.
+
+    -1 for who is silent, or with nobody.
+    """
+    owner = np.full((len(segmentation.active), segmentation.active.shape[2]), -1, np.intp)
+    if found.active.shape[1]:
+        for row, start in enumerate(frame_starts(segmentation)):
+            there = found.active[start : start + FRAMES].astype(np.float32)
+            common = segmentation.active[row, : len(there)].astype(np.float32).T @ there
+            owner[row] = np.where(common.any(axis=1), common.argmax(axis=1), -1)
+    return owner
+
+
 def speaker_count(segmentation: Segmentation) -> Int:
     """(frames,): how many speak at once, the mean over the windows on a frame, rounded half to even."""
     total = frame_count(segmentation)

@@ -6,17 +6,14 @@ What a person corrected is kept in the JSON and applied again by every later red
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from witness import corrections, output, pipeline, stages, writers
+from witness import corrections, output, pipeline, stages, voices, writers
 from witness.errors import InputError, UsageError
 from witness.schema import Bounds, Correction, Note, Spans, Stages, Transcript, Turn, no_note
-
-LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ def naming(kept: Kept, given: str) -> Correction:
     speaker, sign, name = given.partition("=")
     if not sign:
         raise UsageError(f"--name {given}: write it as SPEAKER_00=Anna")
-    return Correction("name", kept.anchor(speaker.strip()), check_name(name))
+    return Correction("name", kept.anchor(speaker.strip()), voices.check_name(name))
 
 
 def merging(kept: Kept, given: str) -> list[Correction]:
@@ -81,14 +78,6 @@ def merging(kept: Kept, given: str) -> list[Correction]:
         raise UsageError(f"--merge {given}: write it as SPEAKER_00,SPEAKER_02")
     first = kept.anchor(speakers[0])
     return [Correction("merge", first, other=kept.anchor(other)) for other in speakers[1:]]
-
-
-def check_name(name: str) -> str:
-    """The name as it will be printed. Raises UsageError if it would break a line of text or is empty."""
-    name = unicodedata.normalize("NFC", name).strip()
-    if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        raise UsageError(f"{name[:LONGEST_NAME]!r} is no name: 1 to {LONGEST_NAME} printable characters")
-    return name
 
 
 def redo(

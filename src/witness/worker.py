@@ -127,6 +127,7 @@ def _perform(job: Job) -> Outcome:
 
 def _engine(settings: Settings) -> Engine:
     """With its models open, and found to be those of the batch."""
+    from witness import voices
     from witness.pipeline import Engine, Options
     from witness.sessions import Runtime
 
@@ -134,11 +135,13 @@ def _engine(settings: Settings) -> Engine:
     if key not in _engines:
         engine = Engine(Options(**settings.options), Runtime(**settings.runtime))
         found = {role: file and file.sha256 for role, file in engine.files.items()}
+        if engine.options.known is not None:
+            found["known"] = voices.fingerprint(Path(engine.options.known))
         for role, sha256 in settings.models.items():
             if found[role] != sha256:
                 raise ModelError(
-                    f"this machine has another {role} model than the batch ({found[role]}, not {sha256}); "
-                    "run: witness models fetch"
+                    f"this machine has another {role} model or folder than the batch ({found[role]}, not "
+                    f"{sha256}); run: witness models fetch, or start the batch again"
                 )
         engine.warnings[:] = settings.warnings
         _engines.clear()
