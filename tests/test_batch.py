@@ -271,3 +271,32 @@ def test_an_outcome_without_room_ends_the_batch(tmp_path):
             work.run(submit, {})
     assert work.summary() == {"done": 0, "skipped": 0, "failed": 0, "left": 2, "audio_seconds": 0.0}
     assert len(report(tmp_path / "out")) == 2
+
+
+def test_progress_is_readable_in_a_log(monkeypatch):
+    from witness import cli
+
+    now = [0.0]
+    monkeypatch.setattr(cli.time, "monotonic", lambda: now[0])
+    lines: list[str] = []
+    tell = cli._tell(lambda *_: None, lines.append)
+    for second in range(0, 100, 5):
+        now[0] = float(second)
+        tell(batch.Status(second, 200, 1, second * 36.0, 7425.4 if second else None))
+    assert lines == [
+        "35 of 200 recordings, 0.35 h of audio, 1 failed, about 2:03:45 left",
+        "70 of 200 recordings, 0.70 h of audio, 1 failed, about 2:03:45 left",
+    ]
+
+
+def test_time_left_follows_the_bytes(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(batch.time, "monotonic", lambda: now[0])
+    items = [batch.Item(f"/in/{size}", str(size), size, 0) for size in (100, 300, 600)]
+    clock = batch._Clock(items)
+    assert clock.left() is None
+    now[0] += 20
+    clock.done(items[0], 7.0)
+    assert clock.left() == pytest.approx(180)
+    clock.more([batch.Item("/in/x", "x", 1000, 0)])
+    assert clock.left() == pytest.approx(380)

@@ -147,7 +147,7 @@ def test_names_are_data(witness, name):
     soundfile.write(witness.folder / name, np.zeros(RATE, np.float32), RATE, format="WAV")
     result = witness("-o", "out", "-f", "json", "--", name, check=0)
     assert b"no speech" in result.stderr
-    (written,) = (witness.folder / "out").iterdir()
+    (written,) = (witness.folder / "out").glob("*.json")
     assert written.name == f"{Path(name).stem}.json"
     assert json.loads(written.read_text())["audio"]["path"] == name
 

@@ -198,12 +198,31 @@ def _opened(path: str, name: str) -> Iterator[BinaryIO]:
         yield file
 
 
+class _Patient:
+    """A file that does not raise where a damaged header seeks to nowhere.
+
+    FFmpeg goes on after such an error, and PyAV, which can hold one exception only, prints the second.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.name = getattr(file, "name", "<none>")
+        self.read, self.tell, self.seekable = file.read, file.tell, file.seekable
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """The new place; -1 if there is none such."""
+        try:
+            return self._file.seek(offset, whence)
+        except (OSError, ValueError, OverflowError):
+            return -1
+
+
 def _container(file: BinaryIO, name: str) -> av.container.InputContainer:
     try:
         # No protocols: a playlist that poses as a recording must not open other files, let alone sockets.
         options = {"protocol_whitelist": ""}
         container: av.container.InputContainer = av.open(
-            file, "r", options=options, buffer_size=1 << 18, **_TAGS_IN_ANY_ENCODING
+            _Patient(file), "r", options=options, buffer_size=1 << 18, **_TAGS_IN_ANY_ENCODING
         )
         return container
     except (av.FFmpegError, OSError, ValueError) as error:

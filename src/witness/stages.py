@@ -5,7 +5,7 @@
     known_N     which window-local speakers of track N have a vector, one bit each
     vectors_N   their vectors, float32, one after the other
 
-An hour takes 3 to 6 MB, nearly all of it vectors.
+An hour takes 4 to 7 MB, nearly all of it vectors.
 """
 
 from __future__ import annotations
