@@ -241,6 +241,7 @@ class Batch:
         self.manifest = Manifest(self.out / MANIFEST)
         self.results: dict[str, dict[str, Any]] = {}
         """Source -> what report.json says of it."""
+        self._states: Counter[str] = Counter()  # of the results; counted as they come, for there may be many
         self._inputs = inputs
         self._formats = tuple(dict.fromkeys(formats))
         self._settings = settings
@@ -318,6 +319,9 @@ class Batch:
     def _result(self, entry: Entry, state: str) -> None:
         files = [f"{entry.output}.{form}" for form in self._formats] if entry.code == 0 else []
         kept = {key: value for key, value in asdict(entry).items() if key not in ("settings", "mtime_ns")}
+        if entry.source in self.results:
+            self._states[self.results[entry.source]["state"]] -= 1
+        self._states[state] += 1
         self.results[entry.source] = {**kept, "state": state, "files": files}
 
     def _scan(self) -> list[Item]:
@@ -375,7 +379,7 @@ class Batch:
 
     def _sweep(self) -> None:
         """Remove what killed workers were about to write: whole files only ever bear their own names."""
-        for folder in {(self.out / item.output).parent for item in self.todo}:
+        for folder in {self.out, *((self.out / item.output).parent for item in self.todo)}:
             for path in folder.glob(f"{output.SCRATCH}*"):
                 pid = path.name.removeprefix(output.SCRATCH).partition("-")[0]
                 if pid.isdigit() and not _alive(int(pid)):
@@ -383,10 +387,8 @@ class Batch:
                         path.unlink()
 
     def _status(self, clock: _Clock) -> Status:
-        states = Counter(result["state"] for result in self.results.values())
-        return Status(
-            len(self.results) - states["left"], len(self.results), states["failed"], clock.audio, clock.left()
-        )
+        total = len(self.results)
+        return Status(total - self._states["left"], total, self._states["failed"], clock.audio, clock.left())
 
     def write_report(self) -> None:
         """report.json; a full disk must not hide why the batch ended."""
@@ -399,13 +401,9 @@ class Batch:
 
     def summary(self) -> dict[str, Any]:
         """How many recordings are in which state, and the seconds of audio in those that are done."""
-        states = Counter(result["state"] for result in self.results.values())
         good = [result for result in self.results.values() if result["state"] in ("done", "skipped")]
         return {
-            "done": states["done"],
-            "skipped": states["skipped"],
-            "failed": states["failed"],
-            "left": states["left"],
+            **{state: self._states[state] for state in ("done", "skipped", "failed", "left")},
             "audio_seconds": round(sum(result["duration"] or 0.0 for result in good), 3),
         }
 
