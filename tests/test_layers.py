@@ -11,20 +11,32 @@ import witness
 SOURCE = Path(witness.__file__).parent
 STAGES = {
     *("audio", "segmentation", "embedding", "clustering", "reconstruction"),
-    *("transcription", "merging", "writers"),
+    *("transcription", "corrections", "merging", "voices", "writers"),
 }
 # What stages are made of.
 TOOLS = {
-    *("download", "fbank", "machine", "models", "output", "pictures", "probes", "rttm", "sessions"),
-    *("surgery", "tokens", "tracing", "vbx", "whisper_child"),
+    *(
+        "download",
+        "fbank",
+        "machine",
+        "manifest",
+        "models",
+        "output",
+        "pictures",
+        "probes",
+        "rttm",
+        "sessions",
+    ),
+    *("stages", "stereo", "surgery", "tokens", "tracing", "vbx", "whisper_child"),
 }
 # What runs a model on an AMD GPU: the policy and what it stands on.
-GPU = {"gpu", "rocm", "migraphx_child", "worker", "graphs", "migraphx"}
+GPU = {"gpu", "rocm", "migraphx_child", "gpu_worker", "graphs", "migraphx"}
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"benchmark", "contention", "speed"},
-    {"bench_child", "bench_manifest", "bench_report"},
+    {"benchmark", "cluster", "contention", "speed"},
+    {"batch", "bench_child", "bench_manifest", "bench_report", "enroll", "pool", "redo"},
+    {"worker"},
     {"doctor", "pipeline", "report", "warmup"},
     STAGES | {"scoring"},
     TOOLS | GPU,
@@ -40,9 +52,9 @@ TOOL_ARROWS = {
     "whisper_child": set(),
     "rocm": {"gpu", "sessions"},
     "migraphx_child": {"sessions"},
-    "worker": {"rocm"},
+    "gpu_worker": {"rocm"},
     "graphs": {"output", "surgery"},
-    "migraphx": {"gpu", "graphs", "rocm", "sessions", "worker"},
+    "migraphx": {"gpu", "graphs", "rocm", "sessions", "gpu_worker"},
 }
 
 

@@ -22,9 +22,9 @@ from conftest import CALL, a_card, fake_card
 from test_embedding import model_file, voice_model
 from witness import cli, embedding, gpu, graphs, migraphx, rocm, surgery
 from witness.errors import DeviceError
+from witness.gpu_worker import Worker
 from witness.schema import Segmentation
 from witness.sessions import Model, Runtime, ordered_map
-from witness.worker import Worker
 
 SHAPE = (1, 64, 80)
 
@@ -314,7 +314,7 @@ def test_a_child_that_compiles_ends_with_its_parent(card, trunk, tmp_path, log):
     card.setenv("WITNESS_TEST", marker := f"orphan-{os.getpid()}")
     (tmp_path / "trunk.onnx").write_bytes(trunk)
     code = (
-        "import sys; from pathlib import Path; from witness.worker import Worker\n"
+        "import sys; from pathlib import Path; from witness.gpu_worker import Worker\n"
         "source = Path(sys.argv[1]).read_bytes()\n"
         "from witness.sessions import provider_options\n"
         "options = provider_options(sys.argv[2], gpu=0, fp16=False, exhaustive=False)\n"

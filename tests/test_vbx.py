@@ -86,7 +86,7 @@ def files(folder, parts) -> dict[str, ModelFile]:
 
 def test_six_files_make_a_plda(tmp_path):
     parts = random_parameters(np.random.default_rng(5))
-    plda = vbx.load(files(tmp_path, parts))
+    plda = vbx.from_parameters(vbx.read(files(tmp_path, parts)))
     assert np.allclose(plda.lda, parts["lda"], atol=1e-6)
     assert plda.lda.dtype == np.float64  # two of the published six are stored in half of that
     assert np.allclose(plda.phi, np.sort(parts["psi"])[::-1])
@@ -106,5 +106,5 @@ def test_files_that_are_no_plda_are_refused_in_one_line(tmp_path, fault):
     else:
         path.unlink()
     with pytest.raises(ModelError, match=r"plda_tr\.npy") as caught:
-        vbx.load(found)
+        vbx.read(found)
     assert "\n" not in str(caught.value)

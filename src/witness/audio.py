@@ -17,7 +17,7 @@ import struct
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
@@ -26,6 +26,7 @@ import av.container
 import numpy as np
 import soxr
 
+from witness import stereo
 from witness.errors import InputError
 from witness.schema import SAMPLE_RATE, Float32, Progress, Source, no_progress
 
@@ -77,6 +78,8 @@ class Audio:
     """Its duration is that of `samples`: what was decoded, and silence for gaps between the time stamps."""
     warnings: tuple[str, ...]
     """One line each, naming the file: what is missing or damaged, what was corrected."""
+    channels: Literal["mix", "split", "call"] = "mix"
+    """What the tracks are; "call": the two sides of one, each without the other's voice."""
 
 
 @dataclass
@@ -92,24 +95,50 @@ class _Findings:
     peak: float = 0.0
     channel_power: float = 0.0
     mixed_power: float = 0.0
+    levels: stereo.Levels | None = None  # of two channels that may be the sides of a call
 
 
-def load(path: str, *, channels: Literal["mix", "split"] = "mix", progress: Progress = no_progress) -> Audio:
+def load(
+    path: str, *, channels: Literal["auto", "mix", "split"] = "mix", progress: Progress = no_progress
+) -> Audio:
     """Decode `path` ("-" is standard input) of any format, sample rate and number of channels.
 
-    `mix` averages the channels into one track, `split` makes each a track. Calls `progress("decode", seconds,
+    `mix` averages the channels into one track, `split` makes each a track; `auto` does so with the two sides
+    of a call, and says it in a warning, and mixes all others. Calls `progress("decode", seconds,
     seconds in all)`, the second being a guess in formats that do not state it. Of a file that is damaged or
     cut short, what is there is used, with a warning. The same bytes always give the same samples.
 
     Raises InputError if the file cannot be opened, nothing in it can be decoded, or its samples are nonsense.
     """
     name = "standard input" if path == "-" else _printable(path)
-    with _opened(path, name) as file, _container(file, name) as container:
+    with _opened(path, name) as file:
+        if channels != "auto":
+            return _load(path, name, file, channels, _Findings(), progress)
+        found = _Findings(levels=stereo.Levels())
+        mixed = _load(path, name, file, "mix", found, progress)
+        if found.channels != 2 or found.levels is None or not stereo.is_call(found.levels.powers):
+            return mixed
+        del mixed
+        file.seek(0)
+        call = _load(path, name, file, "split", _Findings(), progress)
+    stereo.silence_bleed(call.samples)
+    line = f"{name}: its channels are the two sides of a call, each taken by itself; --channels mix undoes it"
+    return replace(call, channels="call", warnings=(line, *call.warnings))
+
+
+def _load(
+    path: str,
+    name: str,
+    file: BinaryIO,
+    channels: Literal["mix", "split"],
+    found: _Findings,
+    progress: Progress,
+) -> Audio:
+    with _container(file, name) as container:
         stream = container.streams.best("audio")
         if not isinstance(stream, av.AudioStream) or stream.codec_context is None:
             raise InputError(f"{name} has no sound track that FFmpeg can decode; choose a file with sound")
         stated = container.duration / av.time_base if container.duration else 0.0
-        found = _Findings()
         parts = _resampled(_tracks(_frames(container, stream, found), channels, found, name), name)
         samples = _collected(parts, lambda: progress("decode", found.seconds, max(stated, found.seconds)))
         if samples.size == 0:
@@ -117,7 +146,7 @@ def load(path: str, *, channels: Literal["mix", "split"] = "mix", progress: Prog
             raise InputError(f"{name}: {trouble}; copy or export it again")
         warnings = (*_level(samples, found, name), *_gone(file, container, stream, found, name))
         source = Source(path, samples.shape[1] / SAMPLE_RATE, found.channels, _sha256(file))
-    return Audio(samples, source, warnings)
+    return Audio(samples, source, warnings, channels)
 
 
 def check(path: str) -> None:
@@ -169,12 +198,31 @@ def _opened(path: str, name: str) -> Iterator[BinaryIO]:
         yield file
 
 
+class _Patient:
+    """A file that does not raise where a damaged header seeks to nowhere.
+
+    FFmpeg goes on after such an error, and PyAV, which can hold one exception only, prints the second.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.name = getattr(file, "name", "<none>")
+        self.read, self.tell, self.seekable = file.read, file.tell, file.seekable
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """The new place; -1 if there is none such."""
+        try:
+            return self._file.seek(offset, whence)
+        except (OSError, ValueError, OverflowError):
+            return -1
+
+
 def _container(file: BinaryIO, name: str) -> av.container.InputContainer:
     try:
         # No protocols: a playlist that poses as a recording must not open other files, let alone sockets.
         options = {"protocol_whitelist": ""}
         container: av.container.InputContainer = av.open(
-            file, "r", options=options, buffer_size=1 << 18, **_TAGS_IN_ANY_ENCODING
+            _Patient(file), "r", options=options, buffer_size=1 << 18, **_TAGS_IN_ANY_ENCODING
         )
         return container
     except (av.FFmpegError, OSError, ValueError) as error:
@@ -278,6 +326,8 @@ def _tracks(
         if channels == "split" and n_channels != found.channels:
             change = f"from {found.channels} to {n_channels} channels at {_clock(done)}"
             raise InputError(f"{name} changes {change}; use --channels mix")
+        if found.levels is not None and n_channels == 2:
+            found.levels.add(rate, block)
         if channels == "mix" and n_channels > 1:
             # One by one: the order in which numpy's own sum adds may depend on the shape of the block.
             mixed = block[:, :1].copy()

@@ -9,9 +9,11 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +23,15 @@ from witness import __version__, output
 from witness.errors import UsageError, WitnessError
 
 if TYPE_CHECKING:
+    from witness.batch import Status
     from witness.graphs import Graph
     from witness.models import ModelStatus
+    from witness.pipeline import Options
     from witness.schema import Progress, Transcript
 
 INTERRUPTED = 130
+SOME_FAILED = 3
+SILENCE = 30.0  # seconds between two lines about a batch in a log
 MOST = 10_000  # speakers, threads: beyond it is a slip of the finger
 
 
@@ -125,10 +131,10 @@ def cli(ctx: click.Context) -> None:
 @click.option("--language", metavar="CODE", help="en, de, ja, ... [default: found out]")
 @click.option(
     "--channels",
-    type=click.Choice(["mix", "split"]),
-    default="mix",
+    type=click.Choice(["auto", "mix", "split"]),
+    default="auto",
     show_default=True,
-    help="All channels as one, or speakers of each channel by themselves.",
+    help="All channels as one, or speakers of each by themselves; auto: so if they are the sides of a call.",
 )
 @click.option(
     "--device",
@@ -143,6 +149,8 @@ def cli(ctx: click.Context) -> None:
 @click.option("--serial", is_flag=True, help="Recognise words after the speakers, not beside them.")
 @click.option("--parallel", is_flag=True, help="Beside them, even if the GPU seems too small for both.")
 @_OFFLINE
+@click.option("--known", metavar="DIR", help="Name the people whose voices `witness enroll` put there.")
+@click.option("--no-stages", is_flag=True, help="Keep nothing for `witness redo` beside a JSON file.")
 @click.option(
     "--profile",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -157,6 +165,7 @@ def run(
     profile: Path | None,
     quiet: bool,
     verbose: bool,
+    no_stages: bool,
     **settings: Any,
 ) -> None:
     """Transcribe RECORDING (any audio or video file; - for stdin) and say who spoke."""
@@ -173,8 +182,7 @@ def run(
         except BaseException:
             targets.give_up()
             raise
-        for name, path in targets.files:
-            output.write(writers.encode(writers.FORMATS[name](transcript)), path)
+        writers.save(transcript, targets.files, keep=not no_stages)
     failure = transcript.failure
     code = 0 if failure is None else _complain(f"no words: {failure}", failure.exit_code)
     if code:
@@ -199,10 +207,23 @@ def _profile(path: Path | None) -> Iterator[None]:
 def _transcribe(
     recording: str, settings: dict[str, Any], progress: Progress, note: Callable[[str], None]
 ) -> Transcript:
-    from witness.pipeline import Options, transcribe
+    from witness.pipeline import transcribe
     from witness.sessions import Runtime
 
-    options = Options(
+    runtime = Runtime(
+        device=settings["device"],
+        gpu=settings["gpu"],
+        threads=settings["threads"] or 0,
+        serial=settings["serial"],
+        parallel=settings["parallel"],
+    )
+    return transcribe(recording, _options(settings), runtime, progress=progress, note=note)
+
+
+def _options(settings: dict[str, Any]) -> Options:
+    from witness.pipeline import Options
+
+    return Options(
         models=settings["models"],
         whisper=settings["whisper"],
         language=settings["language"],
@@ -212,15 +233,181 @@ def _transcribe(
         channels=settings["channels"],
         precision=settings["precision"],
         offline=settings["offline"],
+        known=settings["known"],
     )
-    runtime = Runtime(
-        device=settings["device"],
-        gpu=settings["gpu"],
-        threads=settings["threads"] or 0,
-        serial=settings["serial"],
-        parallel=settings["parallel"],
-    )
-    return transcribe(recording, options, runtime, progress=progress, note=note)
+
+
+@cli.command("batch")
+@click.argument("inputs", nargs=-1, required=True, metavar="IN...")
+@click.option("-o", "--output", "to", required=True, type=click.Path(path_type=Path), help="A folder.")
+@click.option(
+    "-f",
+    "--format",
+    "formats",
+    multiple=True,
+    default=("json", "txt"),
+    show_default=True,
+    type=click.Choice(output.FORMATS),
+    help="Repeatable.",
+)
+@click.option("--jobs", type=click.IntRange(1, MOST), help="Recordings at a time. [default: one a core]")
+@click.option("--gpu", "gpus", default="0", show_default=True, metavar="0,1,...", help="Which cards.")
+@click.option("--force", is_flag=True, help="Also what is done already.")
+@click.option("--retry-failed", is_flag=True, help="Also what failed before.")
+@click.option("--limit-time", type=click.FloatRange(0, min_open=True), help="Seconds for one recording.")
+@click.option("--watch", is_flag=True, help="Go on with recordings that appear, once they stop growing.")
+@click.option("--scheduler", metavar="tcp://HOST:PORT", help="Run on a Dask cluster that shares the folders.")
+def batch_command(
+    inputs: tuple[str, ...],
+    to: Path,
+    formats: tuple[str, ...],
+    jobs: int | None,
+    gpus: str,
+    force: bool,
+    retry_failed: bool,
+    limit_time: float | None,
+    watch: bool,
+    scheduler: str | None,
+    no_stages: bool,
+    quiet: bool,
+    **settings: Any,
+) -> None:
+    """Transcribe every recording of IN (files, folders, patterns) into the same tree below a folder.
+
+    What is done already, by content and settings, is left alone: the same command goes on after a break.
+    One bad file stops nothing; report.json and the table at the end name it. Exit code 3 if any failed.
+    """
+    from witness import batch, pool
+
+    cards = _numbers(gpus) if settings["device"] == "migraphx" else []
+    with batch.locked(to), _progress(quiet) as (progress, note):
+        settled = batch.settle(_options(settings), keep=not no_stages, progress=progress, note=note)
+        work = batch.Batch(
+            inputs,
+            to,
+            formats,
+            settled,
+            force=force,
+            retry_failed=retry_failed,
+            limit=limit_time,
+            watch=watch,
+        )
+        tell = _tell(progress, note)
+        try:
+            if scheduler is not None:
+                from witness import cluster
+
+                with cluster.connect(scheduler, note) as submit:
+                    work.run(submit, {"device": settings["device"]}, tell=tell, note=note)
+            else:
+                slots = batch.slots(jobs, cards, MOST if watch else len(work.todo), pool.memory())
+                if jobs is not None and len(slots) < min(jobs, len(work.todo)):
+                    note(f"{len(slots)} at a time: there is memory for no more")
+                runtime = batch.runtime(len(slots), settings["device"], settings["threads"])
+                with pool.Pool(slots) as workers:
+                    work.run(workers.submit, runtime, tell=tell, note=note)
+        except (KeyboardInterrupt, SystemExit):
+            note(f"{work.summary()['left']} recordings are left; the same command goes on with them")
+            raise
+    output.write(work.table().encode("utf-8", "replace"), None)
+    if work.summary()["failed"]:
+        raise SystemExit(SOME_FAILED)
+
+
+def _numbers(given: str) -> list[int]:
+    if not all(part.strip().isdigit() for part in given.split(",")):
+        raise UsageError(f"--gpu {given}: write it as 0 or 0,1")
+    return [int(part) for part in given.split(",")]
+
+
+def _tell(progress: Progress, note: Callable[[str], None]) -> Callable[[Status], None]:
+    """How far a batch is: a bar on a terminal, and a line every half minute everywhere."""
+    said = time.monotonic()
+
+    def tell(status: Status) -> None:
+        nonlocal said
+        progress("recordings", status.files, status.total)
+        if time.monotonic() - said > SILENCE:
+            said = time.monotonic()
+            hours = f"{status.audio / 3600:.2f} h of audio"
+            left = "" if status.left is None else f", about {timedelta(seconds=round(status.left))} left"
+            note(f"{status.files} of {status.total} recordings, {hours}, {status.failed} failed{left}")
+
+    return tell
+
+
+# Whatever else `run` may be told about a recording, `batch` may be told about all of them.
+NOT_IN_BATCH = {"recording", "formats", "to", "gpu", "serial", "parallel", "profile", "verbose"}
+batch_command.params += [option for option in run.params if option.name not in NOT_IN_BATCH]
+
+
+@cli.command("enroll")
+@click.argument("name")
+@click.argument("recordings", nargs=-1, required=True, metavar="RECORDING...")
+@click.option("--known", default="known", show_default=True, metavar="DIR", help="Where to keep the voice.")
+@click.option("--models", default="auto", show_default=True, metavar="auto|builtin|DIR", help="As in run.")
+@click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr; errors only.")
+def enroll_command(
+    name: str, recordings: tuple[str, ...], known: str, models: str, offline: bool, quiet: bool
+) -> None:
+    """Keep the voice of NAME, who alone speaks in RECORDING, for `--known DIR`.
+
+    It takes 10 s of clean speech or more. The voice is a small file; delete it, and it is forgotten.
+    """
+    from witness import voices
+    from witness.enroll import enroll
+    from witness.pipeline import Engine, Options
+
+    options = Options(models=models, whisper="none", channels="mix", offline=offline)
+    with _progress(quiet) as (progress, note):
+        voice = enroll(name, recordings, Engine(options, progress=progress, note=note))
+    click.echo(voices.write(voice, Path(known)))
+
+
+@cli.command("redo")
+@click.argument("transcript", type=click.Path(path_type=Path))
+@click.option("--speakers", type=click.IntRange(1, MOST), help="Exactly so many speakers.")
+@click.option("--min-speakers", type=click.IntRange(1, MOST), help="At least so many.")
+@click.option("--max-speakers", type=click.IntRange(1, MOST), help="At most so many.")
+@click.option("--merge", "merges", multiple=True, metavar="A,B", help="These are one speaker. Repeatable.")
+@click.option("--name", "names", multiple=True, metavar="ID=NAME", help="Who a speaker is. Repeatable.")
+@click.option("--forget", is_flag=True, help="Drop the names and merges of earlier redos.")
+@click.option(
+    "-f", "--format", "formats", multiple=True, type=click.Choice(output.FORMATS), help="Also write these."
+)
+@click.option("-o", "--output", "to", metavar="PATH", help="Where. [default: beside TRANSCRIPT]")
+@click.option("-q", "--quiet", is_flag=True, help="No notes on stderr; errors only.")
+def redo_command(
+    transcript: Path,
+    merges: tuple[str, ...],
+    names: tuple[str, ...],
+    forget: bool,
+    formats: tuple[str, ...],
+    to: str | None,
+    quiet: bool,
+    **asked: int | None,
+) -> None:
+    """Make TRANSCRIPT (a JSON file) anew: other number of speakers, names, merges; nothing is recognised.
+
+    The JSON is replaced, and keeps the corrections for later redos. Without -f and -o the text goes to
+    stdout. It needs the file with the stages that lies beside the JSON.
+    """
+    from witness import redo, writers
+    from witness.schema import Bounds
+
+    kept = redo.read(transcript)
+    corrections = [new for given in merges for new in redo.merging(kept, given)]
+    corrections += [redo.naming(kept, given) for given in names]
+    others = tuple(form for form in formats if form != "json" or to is not None)
+    if others and to is None:
+        to = f"{transcript.parent}{os.sep}"
+    targets = output.plan(str(transcript), others, to)
+    with _progress(quiet) as (_, note):
+        found = redo.redo(kept, Bounds(**asked), corrections, forget=forget, note=note)
+    redo.replace(kept, found)
+    if others or not formats:
+        writers.save(found, targets.files)
 
 
 @cli.command()

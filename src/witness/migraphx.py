@@ -21,11 +21,11 @@ import numpy as np
 
 from witness import gpu, graphs
 from witness.errors import DeviceError, GraphError
+from witness.gpu_worker import DiedError, Worker
 from witness.graphs import Graph, Key, Measured, Precision, Tuning
 from witness.rocm import CURE, Machine, choose_card, ignored_variables, machine
 from witness.schema import Float32, Note, Progress, no_note, no_progress
 from witness.sessions import Runtime, cores, ordered_map, provider_options
-from witness.worker import DiedError, Worker
 
 T = TypeVar("T")
 

@@ -48,7 +48,7 @@ class DiarizationModels:
     embedding: ModelFile
     rule: Rule
     plda: Mapping[str, ModelFile] = field(default_factory=dict)
-    """Array -> file, as `vbx.load` takes them; empty for a clustering without."""
+    """Array -> file, as `vbx.read` takes them; empty for a clustering without."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,11 @@ SETS = {
     ),
 }
 
+STRANGERS = {
+    "9c49bfc2555e4bac951011485876d337f87b0bfac09ef9d18635b98b6179ec8c": 0.592,
+}
+"""sha256 of a voice model -> cosine that a stranger hardly ever reaches; by benchmarks/voices.py."""
+
 BUILTIN_FOLDER = Path(__file__).parent / "builtin"
 
 
@@ -217,6 +222,16 @@ def diarization_models(
 def _names() -> str:
     *most, last = SETS
     return f"{', '.join(most)} or {last}"
+
+
+def stranger_threshold(embedding: ModelFile) -> float:
+    """The cosine from which on two voiceprints are one person's. Raises ModelError if nobody measured it."""
+    if embedding.sha256 not in STRANGERS:
+        raise ModelError(
+            f"how alike strangers sound to {embedding.name} was never measured; use --models builtin to "
+            "enroll and recognise people"
+        )
+    return STRANGERS[embedding.sha256]
 
 
 def whisper_model(

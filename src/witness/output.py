@@ -13,6 +13,8 @@ from pathlib import Path
 
 from witness.errors import OutputError, UsageError
 
+SCRATCH = ".witness-"
+"""What files that are not whole yet begin with; the id of the process that writes them follows."""
 FORMATS = ("txt", "md", "json", "srt", "vtt", "rttm", "csv")
 
 
@@ -100,7 +102,7 @@ def write(content: bytes, path: Path | None) -> None:
 
 def replace(content: bytes, path: Path) -> None:
     """Put `content` at `path` so that no reader ever meets half of it. Raises OSError."""
-    descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=".witness-")
+    descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=f"{SCRATCH}{os.getpid()}-")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 from witness import (
     audio,
     clustering,
+    corrections,
     embedding,
     gpu,
     merging,
@@ -22,17 +25,23 @@ from witness import (
     tracing,
     transcription,
     vbx,
+    voices,
     writers,
 )
 from witness.errors import ModelError, UsageError, WitnessError
 from witness.schema import (
+    FRAME_STEP,
+    Bounds,
+    Correction,
     Count,
-    Float32,
+    Float64,
     ModelFile,
     Note,
     Progress,
     Recognition,
     Speaker,
+    Stages,
+    Track,
     Transcript,
     Turn,
     Utterance,
@@ -44,7 +53,6 @@ from witness.sessions import Runtime
 
 STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
 """In this order in `Transcript.timing`; a stage that did not run is None there."""
-
 
 GHOST_SHARE = 0.02  # of all speech; with GHOST_TURN noScribe's rule, right for 69 % of what it names
 GHOST_TURN = 2.0  # seconds
@@ -61,22 +69,21 @@ class Options:
     language: str | None = None
     """ISO 639-1 code; None: found out."""
     speakers: int | None = None
-    """Exactly so many; with channels="split", in each channel."""
+    """Exactly so many; with channels="split", in each channel; of a call that "auto" found, in all."""
     min_speakers: int | None = None
     max_speakers: int | None = None
-    channels: Literal["mix", "split"] = "mix"
+    channels: Literal["auto", "mix", "split"] = "auto"
+    """"auto": split if they are the two sides of a call."""
     precision: Literal["fp32", "fp16"] = "fp32"
     """Of the voice model on a GPU; the CPU's is always fp32."""
     offline: bool = False
     """Open no socket: use the model files that are here."""
+    known: str | None = None
+    """A folder of voices to recognise; None: nobody is."""
 
-    def bounds(self) -> clustering.SpeakerBounds:
-        """How many speakers there may be. Raises UsageError if nothing can satisfy it."""
-        if self.speakers is not None and (self.min_speakers, self.max_speakers) != (None, None):
-            raise UsageError("--speakers says all; leave out --min-speakers and --max-speakers")
-        least = self.min_speakers if self.speakers is None else self.speakers
-        most = self.max_speakers if self.speakers is None else self.speakers
-        return clustering.SpeakerBounds(1 if least is None else least, most)
+    @property
+    def asked(self) -> Bounds:
+        return Bounds(self.speakers, self.min_speakers, self.max_speakers)
 
 
 def diarize(
@@ -108,18 +115,154 @@ def transcribe(
     failed on the way, `Transcript.failure` holds the error, and the speakers are delivered all the same.
     Raises InputError, ModelError (of the diarizer's models), DeviceError or UsageError.
     """
-    return _Run(options, runtime, progress, note).transcribe(os.fspath(path))
+    return Engine(options, runtime, progress=progress, note=note).transcribe(path)
+
+
+class Engine:
+    """The models that some options ask for: chosen, verified and opened once, for any number of recordings.
+
+    Only whisper.cpp starts anew for each recording, beside the decoding: what it makes of an unclear passage
+    depends on the random numbers it drew before, and so would depend on the recordings before.
+    """
+
+    def __init__(
+        self,
+        options: Options = Options(),
+        runtime: Runtime = Runtime(),
+        *,
+        progress: Progress = no_progress,
+        note: Note = no_note,
+    ) -> None:
+        self.options = options
+        self.runtime = runtime
+        self.progress = progress
+        self.note = note
+        self.warnings: list[str] = []
+        """What there was to say about the choice of models; it holds for every transcript."""
+
+    def transcribe(self, path: str | os.PathLike[str]) -> Transcript:
+        """As the function of that name."""
+        run = _Run(self.options, self.runtime, self.progress, self.note, asked=self.options.asked)
+        return run.transcribe(self, os.fspath(path))
+
+    @cached_property
+    def chosen(self) -> models.DiarizationModels:
+        """Raises ModelError."""
+        return models.diarization_models(
+            self.options.models, offline=self.options.offline, progress=self.progress, note=self._warn
+        )
+
+    @cached_property
+    def whisper(self) -> tuple[ModelFile | None, WitnessError | None]:
+        """The recogniser's model, or why there is none although it was asked for by name."""
+        try:
+            return models.whisper_model(
+                self.options.whisper,
+                offline=self.options.offline,
+                gpu=transcription.has_gpu_backend(),
+                progress=self.progress,
+                note=self._warn,
+            ), None
+        except ModelError as error:
+            return None, error
+
+    @cached_property
+    def segmenter(self) -> segmentation.SegmentationModel:
+        """Raises ModelError."""
+        return segmentation.load(self.chosen.segmentation)
+
+    @cached_property
+    def voice(self) -> embedding.VoiceModel:
+        """On the CPU. Raises ModelError."""
+        return embedding.load(self.chosen.embedding)
+
+    @cached_property
+    def plda(self) -> dict[str, Float64]:
+        """As in `Stages`. Raises ModelError."""
+        return vbx.read(self.chosen.plda)
+
+    @cached_property
+    def known(self) -> voices.Known | None:
+        """Raises InputError, ModelError."""
+        if self.options.known is None:
+            return None
+        embedding = self.chosen.embedding
+        threshold = models.stranger_threshold(embedding)
+        return voices.Known(voices.read(Path(self.options.known), embedding.sha256, self._warn), threshold)
+
+    @property
+    def files(self) -> dict[str, ModelFile | None]:
+        """As in `Transcript.models`."""
+        chosen = self.chosen
+        return {
+            "segmentation": chosen.segmentation,
+            "embedding": chosen.embedding,
+            "whisper": self.whisper[0],
+        }
+
+    def _warn(self, line: str) -> None:
+        self.warnings.append(line)
+        self.note(line)
+
+
+def redo(
+    stages: Stages,
+    asked: Bounds = Bounds(),
+    known: Sequence[Correction] = (),
+    *,
+    note: Note = no_note,
+) -> Transcript:
+    """A transcript from what the models found earlier, with another number of speakers and corrections.
+
+    No model runs and no file is read. Raises UsageError if nothing can satisfy `asked`.
+    """
+    begun = time.perf_counter()
+    run = _Run(Options(), Runtime(), no_progress, note, asked=asked, corrections=tuple(known))
+    return run.transcript(stages, run.diarize(stages), begun)
+
+
+def voiceprints(stages: Stages, asked: Bounds = Bounds()) -> dict[str, voices.Print]:
+    """Speaker -> print, of the speakers that `redo` would find."""
+    run = _Run(Options(), Runtime(), no_progress, no_note, asked=asked)
+    return _prints(stages, run.diarize(stages))
+
+
+def _prints(stages: Stages, diarized: list[_Diarized]) -> dict[str, voices.Print]:
+    found: dict[str, voices.Print] = {}
+    for track, who in zip(stages.tracks, diarized, strict=True):
+        alone = who.found.active & (who.found.active.sum(axis=1, keepdims=True) == 1)
+        seconds = [float(count) * FRAME_STEP for count in alone.sum(axis=0)]
+        owners = reconstruction.owners(track.windows, who.found)
+        for name, one in zip(who.names, voices.prints(track, owners, seconds), strict=True):
+            found[name] = found[name] + one if name in found else one
+    return found
+
+
+def bounds(asked: Bounds) -> clustering.SpeakerBounds:
+    """How many speakers there may be. Raises UsageError if nothing can satisfy it."""
+    if asked.speakers is not None and (asked.min_speakers, asked.max_speakers) != (None, None):
+        raise UsageError("--speakers says all; leave out --min-speakers and --max-speakers")
+    least = asked.min_speakers if asked.speakers is None else asked.speakers
+    most = asked.max_speakers if asked.speakers is None else asked.speakers
+    return clustering.SpeakerBounds(1 if least is None else least, most)
 
 
 @dataclass(frozen=True)
-class _Track:
-    """What the diarizer finds in one track."""
+class _Diarized:
+    """Who speaks in one track, by the columns of `found`; two columns of one name are one speaker."""
 
     names: list[str]
-    diarization: reconstruction.Diarization
-    turns: list[Turn]
-    exclusive: list[Turn]
+    found: reconstruction.Diarization
     count: Count
+
+    def turns(self, duration: float, *, exclusive: bool = False) -> list[Turn]:
+        active = self.found.exclusive() if exclusive else self.found.active
+        return reconstruction.turns(active, self.names, duration)
+
+    def renamed(self, names: dict[str, str]) -> _Diarized:
+        merged = [names.get(name, name) for name in self.names]
+        kept = list(dict.fromkeys(merged))
+        return _Diarized(kept, self.found.merged([kept.index(name) for name in merged]), self.count)
 
 
 @dataclass
@@ -130,6 +273,9 @@ class _Run:
     runtime: Runtime
     progress: Progress
     note: Note
+    asked: Bounds = Bounds()
+    corrections: tuple[Correction, ...] = ()
+    known: voices.Known | None = None
     timing: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     device: str = "cpu"
@@ -137,24 +283,23 @@ class _Run:
     serial: bool = False
     """The words wait for the speakers."""
 
-    def transcribe(self, path: str) -> Transcript:
+    def transcribe(self, engine: Engine, path: str) -> Transcript:
         begun = time.perf_counter()
-        bounds = self.options.bounds()
+        bounds(self.asked)
         if self.runtime.serial and self.runtime.parallel:
             raise UsageError("--serial or --parallel, not both")
         if self.options.language is not None:
             transcription.check_language(self.options.language)
         audio.check(path)  # before any model is fetched for it
         with ExitStack() as stack:
-            whisper, failure = self._whisper_model()
+            whisper, failure = engine.whisper
             self.serial = self.runtime.serial or self._too_little_memory(whisper)
             recognizer = None
             if whisper is not None and not self.serial:
                 # Started before anything else: it loads its model while the audio is decoded.
                 recognizer = stack.enter_context(self._recognizer(whisper))
-            chosen = models.diarization_models(
-                self.options.models, offline=self.options.offline, progress=self.progress, note=self.warn
-            )
+            chosen = engine.chosen
+            self.known = engine.known
             with self._timed("decode"):
                 recording = audio.load(path, channels=self.options.channels, progress=self.progress)
             for warning in recording.warnings:
@@ -162,34 +307,101 @@ class _Run:
             if recognizer is not None:
                 for samples in recording.samples:
                     recognizer.send(samples)
-            tracks = self._diarize(recording, chosen, bounds)
+            tracks = self._hear(recording, engine)
             if whisper is not None and self.serial:
                 # Not before: its model would fill the GPU's memory.
                 recognizer = stack.enter_context(self._recognizer(whisper))
                 for samples in recording.samples:
                     recognizer.send(samples)
-            recognitions: list[Recognition] = []
+            stages = Stages(
+                audio=recording.source,
+                models=engine.files,
+                device={"embedding": self.device, "whisper": None},
+                rule=chosen.rule,
+                plda=engine.plda,
+                channels=recording.channels,
+                tracks=tracks,
+            )
+            diarized = self.diarize(stages)  # beside the recogniser
             if recognizer is not None:
                 try:
-                    recognitions = self._recognise(recognizer, recording)
+                    stages = self._with_words(stages, self._recognise(recognizer, recording))
                 except WitnessError as error:
                     failure = error
         if failure is not None:
             self.warnings.append(f"no words: {failure}")  # said aloud by whoever gets `failure`
-        words, utterances = self._merge(tracks, recognitions)
-        turns = sorted(turn for track in tracks for turn in track.turns)
-        if not turns:
+        stages = replace(stages, warnings=(*engine.warnings, *self.warnings))
+        return replace(self.transcript(stages, diarized, begun), failure=failure)
+
+    def diarize(self, stages: Stages) -> list[_Diarized]:
+        """Who speaks in each track."""
+        with self._timed("clustering"):
+            self.progress("clustering", 0, 1)
+            wanted = bounds(self.asked)
+            if stages.channels == "call":
+                found = self._sides(stages, wanted)
+            else:
+                found = [self._diarize(stages, number, wanted) for number in range(len(stages.tracks))]
+            self.progress("clustering", 1, 1)
+        return found
+
+    def _sides(self, stages: Stages, wanted: clustering.SpeakerBounds) -> list[_Diarized]:
+        """Who speaks on each side of a call: two sides never share a speaker, and `wanted` is for both."""
+        most = None if wanted.most is None else max(1, wanted.most - 1)
+        found = [self._diarize(stages, side, clustering.SpeakerBounds(1, most)) for side in (0, 1)]
+        counts = [len(side.names) for side in found]
+        if wanted.most == 1:
+            return [side.renamed(dict.fromkeys(side.names, "SPEAKER_00")) for side in found]
+        least, total = wanted.least, sum(counts)
+        target = max(least, total if wanted.most is None else min(wanted.most, total))
+        if total == target or not all(counts):
+            return found
+        # The split that changes what was found the least; where two are as good, the first side has more.
+        first = min(range(target - 1, 0, -1), key=lambda n: abs(n - counts[0]) + abs(target - n - counts[1]))
+        shares = (first, target - first)
+        return [
+            self._diarize(stages, side, clustering.SpeakerBounds(share, share))
+            for side, share in enumerate(shares)
+        ]
+
+    def _diarize(self, stages: Stages, number: int, wanted: clustering.SpeakerBounds) -> _Diarized:
+        track = stages.tracks[number]
+        prefix = "" if stages.channels == "mix" else f"CH{number + 1}_"
+        active = track.windows.active
+        plda = vbx.from_parameters(stages.plda) if stages.plda else None
+        clusters = clustering.cluster(track.vectors, active, stages.rule, bounds=wanted, plda=plda)
+        found = reconstruction.reconstruct(track.windows, clusters.labels, most=wanted.most)
+        found = found.in_order_of_appearance()
+        names = [f"{prefix}SPEAKER_{number:02d}" for number in range(found.active.shape[1])]
+        return _Diarized(names, found, clusters.count)
+
+    def transcript(self, stages: Stages, diarized: list[_Diarized], begun: float) -> Transcript:
+        """The result, corrected. What the stages already warned of is not said again."""
+        self.warnings[:] = stages.warnings
+        duration = stages.audio.duration
+        counts = [len(track.names) for track in diarized]
+        if stages.channels == "call":
+            counts = [len({name for track in diarized for name in track.names})]
+        for count in counts:
+            if count and count not in bounds(self.asked):
+                self.warn(f"{bounds(self.asked)} asked for, but only {count} could be told apart")
+        heard = sorted(turn for track in diarized for turn in track.turns(duration))
+        if not heard:
             self.warn("no speech was found in this recording")
-        speakers = _speakers(turns)
+        merged = corrections.merges(self.corrections, heard)
+        diarized = [track.renamed(merged) for track in diarized]
+        turns = _united(sorted(turn for track in diarized for turn in track.turns(duration)))
+        self._recognise_voices(stages, diarized, turns)
+        with self._timed("merging"):
+            words, utterances = self._merge(stages, diarized, turns)
+        recognitions = [track.recognition for track in stages.tracks if track.recognition]
+        speakers = _speakers(turns, self._names(turns))
         for name in ghosts(speakers, turns):
             self.warn(f"{name} may be nobody: little speech in all, and never {GHOST_TURN:.0f} s at a time")
         return Transcript(
-            audio=recording.source,
-            models={"segmentation": chosen.segmentation, "embedding": chosen.embedding, "whisper": whisper},
-            device={
-                "embedding": self.device,
-                "whisper": recognitions[0].device if recognitions else None,
-            },
+            audio=stages.audio,
+            models=stages.models,
+            device=stages.device,
             timing=self._times(time.perf_counter() - begun, recognitions),
             language=next((found.language for found in recognitions if found.language), None),
             speakers=speakers,
@@ -197,30 +409,39 @@ class _Run:
             utterances=tuple(utterances),
             words=tuple(words),
             warnings=tuple(self.warnings),
-            counts=tuple(track.count for track in tracks),
-            failure=failure,
+            counts=tuple(track.count for track in diarized),
+            stages=stages,
+            asked=self.asked,
+            corrections=self.corrections,
         )
 
+    def _recognise_voices(self, stages: Stages, diarized: list[_Diarized], turns: list[Turn]) -> None:
+        """Name the speakers that are known; what somebody corrected comes later, and so counts more."""
+        if self.known is None:
+            return
+        for speaker, (voice, alike) in voices.recognise(_prints(stages, diarized), self.known).items():
+            self.note(
+                f"{speaker} sounds like {voice.name} (cosine {alike:.2f}, {self.known.threshold} needed)"
+            )
+            found = Correction("name", corrections.anchor(speaker, turns), voice.name)
+            self.corrections = (found, *self.corrections)
+
+    def _names(self, turns: list[Turn]) -> dict[str, str]:
+        found = corrections.names(self.corrections, turns)
+        for speaker, given in found.items():
+            if len(given) > 1:
+                self.warn(f"{' and '.join(given)} are one speaker here; {speaker} is called {given[-1]}")
+        return {speaker: given[-1] for speaker, given in found.items()}
+
     def _times(self, wall: float, recognitions: list[Recognition]) -> dict[str, float | str | None]:
-        mode = None if not recognitions else "serial" if self.serial else "parallel"
+        mode = None
+        if recognitions and "transcription" in self.timing:  # or it was an earlier run that heard them
+            mode = "serial" if self.serial else "parallel"
         return {**{stage: self.timing.get(stage) for stage in STAGES}, "wall": wall, "mode": mode}
 
     def warn(self, line: str) -> None:
         self.warnings.append(line)
         self.note(line)
-
-    def _whisper_model(self) -> tuple[ModelFile | None, WitnessError | None]:
-        """The recogniser's model, or why there is none although it was asked for by name."""
-        try:
-            return models.whisper_model(
-                self.options.whisper,
-                offline=self.options.offline,
-                gpu=transcription.has_gpu_backend(),
-                progress=self.progress,
-                note=self.warn,
-            ), None
-        except ModelError as error:
-            return None, error
 
     def _too_little_memory(self, whisper: ModelFile | None) -> bool:
         """Whether both engines may use the card, and it has no room for both."""
@@ -251,20 +472,31 @@ class _Run:
         workers = self.runtime.worker_count
         return workers if self.serial else max(1, workers - max(1, workers // 4))
 
-    def _diarize(
-        self, recording: audio.Audio, chosen: models.DiarizationModels, bounds: clustering.SpeakerBounds
-    ) -> list[_Track]:
-        segmenter = segmentation.load(chosen.segmentation)
-        with self._voice(chosen.embedding, recording) as voice:
-            return self._tracks(recording, chosen, bounds, segmenter, voice)
+    def _hear(self, recording: audio.Audio, engine: Engine) -> tuple[Track, ...]:
+        """What the diarizer's models find in each track."""
+        segmenter = engine.segmenter
+        threads = self.runtime.worker_count
+        tracks = []
+        with self._voice(engine, recording) as voice:
+            for samples in recording.samples:
+                with self._timed("segmentation"):
+                    windows = segmentation.segment(
+                        samples, segmenter, threads=threads, progress=self.progress
+                    )
+                with self._timed("embedding"):
+                    vectors = embedding.embed(
+                        samples, windows, voice, threads=threads, progress=self.progress
+                    )
+                tracks.append(Track(windows, vectors))
+        return tuple(tracks)
 
     @contextmanager
-    def _voice(self, model: ModelFile, recording: audio.Audio) -> Iterator[embedding.VoiceModel]:
+    def _voice(self, engine: Engine, recording: audio.Audio) -> Iterator[embedding.VoiceModel]:
         """The voice model, its full blocks on the GPU if that is wanted and pays."""
-        voice = embedding.load(model)
+        voice = engine.voice
         with migraphx.accelerate(
             voice.trunk_part,
-            f"trunk of {model.name}",
+            f"trunk of {engine.chosen.embedding.name}",
             embedding.BLOCK_SHAPE,
             voice.trunk,
             self.runtime,
@@ -278,45 +510,6 @@ class _Run:
         if gpu is not None:
             self.device = gpu.device
 
-    def _tracks(
-        self,
-        recording: audio.Audio,
-        chosen: models.DiarizationModels,
-        bounds: clustering.SpeakerBounds,
-        segmenter: Callable[[Float32], Float32],
-        voice: embedding.VoiceModel,
-    ) -> list[_Track]:
-        plda = vbx.load(chosen.plda) if chosen.plda else None
-        threads = self.runtime.worker_count
-        tracks = []
-        for number, samples in enumerate(recording.samples, start=1):
-            prefix = f"CH{number}_" if self.options.channels == "split" else ""
-            with self._timed("segmentation"):
-                windows = segmentation.segment(samples, segmenter, threads=threads, progress=self.progress)
-            with self._timed("embedding"):
-                vectors = embedding.embed(samples, windows, voice, threads=threads, progress=self.progress)
-            with self._timed("clustering"):
-                self.progress("clustering", 0, 1)
-                clusters = clustering.cluster(vectors, windows.active, chosen.rule, bounds=bounds, plda=plda)
-                found = reconstruction.reconstruct(
-                    windows, clusters.labels, most=bounds.most
-                ).in_order_of_appearance()
-                names = [f"{prefix}SPEAKER_{number:02d}" for number in range(found.active.shape[1])]
-                duration = recording.source.duration
-                tracks.append(
-                    _Track(
-                        names,
-                        found,
-                        reconstruction.turns(found.active, names, duration),
-                        reconstruction.turns(found.exclusive(), names, duration),
-                        clusters.count,
-                    )
-                )
-                self.progress("clustering", 1, 1)
-            if names and len(names) not in bounds:
-                self.warn(f"{bounds} asked for, but only {len(names)} could be told apart")
-        return tracks
-
     def _recognise(self, recognizer: transcription.Recognizer, recording: audio.Audio) -> list[Recognition]:
         if not self.serial:
             recognizer.set_threads(self.runtime.worker_count)  # the diarizer is done
@@ -327,25 +520,30 @@ class _Run:
                 self.warn(warning)
         return found
 
+    def _with_words(self, stages: Stages, recognitions: list[Recognition]) -> Stages:
+        tracks = zip(stages.tracks, recognitions, strict=True)
+        return replace(
+            stages,
+            device={**stages.device, "whisper": recognitions[0].device if recognitions else None},
+            tracks=tuple(replace(track, recognition=found) for track, found in tracks),
+        )
+
     def _merge(
-        self, tracks: list[_Track], recognitions: list[Recognition]
+        self, stages: Stages, diarized: list[_Diarized], turns: list[Turn]
     ) -> tuple[list[Word], list[Utterance]]:
         words: list[Word] = []
         utterances: list[Utterance] = []
-        with self._timed("merging"):
-            if not recognitions:
-                utterances = [
-                    Utterance(turn.start, turn.end, turn.speaker)
-                    for track in tracks
-                    for turn in track.exclusive
-                ]
-            for track, recognition in zip(tracks, recognitions, strict=False):
-                found = track.diarization
-                labelled = merging.label(recognition.words, found.evidence, found.active, track.names)
-                words += labelled
-                unheard = merging.inaudible(track.exclusive, labelled)
-                utterances += merging.utterances(labelled) + unheard
-                self._cross_check(labelled, unheard)
+        for track, who in zip(stages.tracks, diarized, strict=True):
+            if track.recognition is None:
+                alone = who.turns(stages.audio.duration, exclusive=True)
+                utterances += [Utterance(turn.start, turn.end, turn.speaker) for turn in alone]
+                continue
+            labelled = merging.label(track.recognition.words, who.found.evidence, who.found.active, who.names)
+            labelled = corrections.move(labelled, self.corrections, turns)
+            words += labelled
+            unheard = merging.inaudible(who.turns(stages.audio.duration, exclusive=True), labelled)
+            utterances += merging.utterances(labelled) + unheard
+            self._cross_check(labelled, unheard)
         return sorted(words, key=_when), sorted(utterances, key=_when)
 
     def _cross_check(self, words: list[Word], unheard: list[Utterance]) -> None:
@@ -378,9 +576,25 @@ def ghosts(speakers: Sequence[Speaker], turns: Sequence[Turn]) -> list[str]:
     return [one.id for one in speakers if one.share < GHOST_SHARE and longest[one.id] <= GHOST_TURN]
 
 
-def _speakers(turns: list[Turn]) -> tuple[Speaker, ...]:
+def _united(turns: list[Turn]) -> list[Turn]:
+    """The same turns, those of one speaker that overlap (merged from two tracks) as one."""
+    last: dict[str, int] = {}
+    united: list[Turn] = []
+    for turn in turns:
+        place = last.get(turn.speaker)
+        if place is not None and turn.start <= united[place].end:
+            united[place] = replace(united[place], end=max(united[place].end, turn.end))
+        else:
+            last[turn.speaker] = len(united)
+            united.append(turn)
+    return united
+
+
+def _speakers(turns: list[Turn], names: dict[str, str]) -> tuple[Speaker, ...]:
     seconds: dict[str, float] = {}
     for turn in turns:
         seconds[turn.speaker] = seconds.get(turn.speaker, 0.0) + turn.duration
     total = sum(seconds.values())
-    return tuple(Speaker(name, spoken, spoken / total) for name, spoken in sorted(seconds.items()))
+    return tuple(
+        Speaker(key, spoken, spoken / total, names.get(key)) for key, spoken in sorted(seconds.items())
+    )

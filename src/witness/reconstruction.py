@@ -5,6 +5,7 @@ As pyannote 3.1: overlapping windows vote on how many speak, and the speakers wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,18 @@ class Diarization:
             return self
         return Diarization(self.evidence[:, order], self.active[:, order])
 
+    def merged(self, places: Sequence[int]) -> Diarization:
+        """The same with each speaker in the column that `places` says; those who share one are one."""
+        if list(places) == list(range(self.active.shape[1])):
+            return self
+        speakers = max(places) + 1
+        evidence = np.zeros((len(self.evidence), speakers), np.float32)
+        active = np.zeros((len(self.active), speakers), np.bool_)
+        for column, place in enumerate(places):
+            evidence[:, place] += self.evidence[:, column]
+            active[:, place] |= self.active[:, column]
+        return Diarization(np.minimum(evidence, 1.0, out=evidence), active)
+
     def exclusive(self) -> Bool:
         """(frames, speakers): `active` without overlap; the one with the most evidence goes on alone."""
         if not self.active.shape[1]:
@@ -67,6 +80,20 @@ def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = N
     active = _top(votes, count) if speakers else np.zeros((total, 0), np.bool_)
     votes /= np.maximum(windows, 1)[:, None]
     return Diarization(votes, active)
+
+
+def owners(segmentation: Segmentation, found: Diarization) -> Int:
+    """(windows, 3): which speaker of the recording each speaker of a window is, by their common frames.
+
+    -1 for who is silent, or with nobody.
+    """
+    owner = np.full((len(segmentation.active), segmentation.active.shape[2]), -1, np.intp)
+    if found.active.shape[1]:
+        for row, start in enumerate(frame_starts(segmentation)):
+            there = found.active[start : start + FRAMES].astype(np.float32)
+            common = segmentation.active[row, : len(there)].astype(np.float32).T @ there
+            owner[row] = np.where(common.any(axis=1), common.argmax(axis=1), -1)
+    return owner
 
 
 def speaker_count(segmentation: Segmentation) -> Int:

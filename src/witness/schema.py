@@ -174,6 +174,62 @@ class Count:
 
 
 @dataclass(frozen=True)
+class Track:
+    """What the models found in one track; every later stage needs no more than this."""
+
+    windows: Segmentation
+    vectors: Float32
+    """(windows, 3, 256): a voice each, NaN where there is too little speech."""
+    recognition: Recognition | None = None
+    """None: there was no recogniser, or it failed."""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Everything that took a model: from here a transcript is made in seconds, and made anew."""
+
+    audio: Source
+    models: dict[str, ModelFile | None]
+    """"segmentation", "embedding", "whisper"."""
+    device: dict[str, str | None]
+    """"embedding", "whisper": what ran them."""
+    rule: Rule
+    """The clustering that belongs to the voice model."""
+    plda: dict[str, Float64]
+    """Arrays of that clustering, as `vbx.from_parameters` takes them; empty for one without."""
+    channels: str
+    """"mix": one track. "split": one a channel. "call": so too, and they are the two sides of a call."""
+    tracks: tuple[Track, ...]
+    warnings: tuple[str, ...] = ()
+
+
+Spans = tuple[tuple[float, float], ...]
+"""Pieces of a recording, (start, end) each."""
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What somebody knows better. It outlives another clustering: speakers are told by where they speak."""
+
+    kind: Literal["name", "merge", "move"]
+    speaker: Spans
+    """Speech of the speaker who is named, stays, or gets the words."""
+    name: str | None = None
+    """"name": what the speaker is called."""
+    other: Spans = ()
+    """"merge": speech of the speaker who is the same one. "move": the words."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What was asked for about the number of speakers; `pipeline.Options` says what it means."""
+
+    speakers: int | None = None
+    min_speakers: int | None = None
+    max_speakers: int | None = None
+
+
+@dataclass(frozen=True)
 class Speaker:
     """One voice: `seconds` of speech, `share` of all speech (the shares of all speakers sum to 1)."""
 
@@ -204,3 +260,12 @@ class Transcript:
     """How sure the number of speakers is, for each track."""
     failure: WitnessError | None = None
     """Why there are no words although they were asked for; everything else in here is good."""
+    stages: Stages | None = field(default=None, repr=False, compare=False)
+    """What it was made from, for `pipeline.redo`."""
+    asked: Bounds = Bounds()
+    corrections: tuple[Correction, ...] = ()
+    """Those that were applied, and those that found nothing to apply to."""
+
+    def name(self, speaker: str | None) -> str | None:
+        """What to call a speaker: the name, or the id while there is none."""
+        return next((known.name for known in self.speakers if known.id == speaker and known.name), speaker)

@@ -69,16 +69,18 @@ def from_parameters(parts: Mapping[str, Float64]) -> Plda:
     )
 
 
-def load(files: Mapping[str, ModelFile]) -> Plda:
-    """The `Plda` in six .npy files, named as `from_parameters` names their arrays. Raises ModelError."""
+def read(files: Mapping[str, ModelFile]) -> dict[str, Float64]:
+    """The arrays in six .npy files, as `from_parameters` takes them; none of no files. Raises ModelError."""
     parts = {name: _array(file.path) for name, file in files.items()}
+    if not parts:
+        return {}
     try:
         plda = from_parameters(parts)
         plda.project(np.ones((1, len(plda.mean1))))
     except (ValueError, KeyError, np.linalg.LinAlgError) as error:
         places = ", ".join(file.path for file in files.values())
         raise ModelError(f"{places}: do not fit together ({error}); give the six of one PLDA") from error
-    return plda
+    return parts
 
 
 def _array(path: str) -> Float64:

@@ -11,12 +11,12 @@ from typing import Any
 
 from witness import embedding, gpu, graphs, migraphx, models, output
 from witness.errors import DeviceError, GraphError, ModelError, UsageError
+from witness.gpu_worker import Worker
 from witness.graphs import Graph, Precision, Tuning
 from witness.migraphx import Job
 from witness.rocm import Machine, choose_card, ignored_variables, machine
 from witness.schema import Float32, Note, Progress, no_note, no_progress
 from witness.sessions import MIGRAPHX, Model, provider_options, try_model
-from witness.worker import Worker
 
 Shapes = dict[str, tuple[int, ...]]
 

@@ -1,135 +1,207 @@
-"""The parent's side of `migraphx_child`: one process with one model open on the GPU."""
+"""One recording of a batch -> its files. Also the process that does it: `python -m witness.worker`.
+
+A damaged recording can end a process without warning, and one that hangs can only be killed; so a batch
+works in child processes (`pool`), whose models stay open from one recording to the next. Messages are JSON
+lines: jobs on stdin, and one outcome to each on the stdout that this process was started with.
+
+When stdin ends, so does this process, at once and whatever it is doing: the parent is gone.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import select
+import queue
 import signal
-import subprocess
 import sys
-import tempfile
+import threading
 import time
-from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
+from witness.errors import InputError, ModelError, TranscriptionError, WitnessError
 
-from witness.errors import DeviceError
-from witness.rocm import OVERRIDES
-from witness.schema import Float32, Progress, no_progress
+if TYPE_CHECKING:
+    from witness.pipeline import Engine
 
-RUN_LIMIT = 60.0  # seconds for one block
-END_LIMIT = 5.0  # seconds to end after the work is done
-
-
-class DiedError(DeviceError):
-    """The child ended before its work was done."""
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+"""Reasons why no other recording of the batch could be written either."""
 
 
-class Worker:
-    """The child process, with one model open on the GPU."""
+@dataclass(frozen=True)
+class Settings:
+    """What all jobs of a batch share."""
 
-    def __init__(self) -> None:
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed by kill()
-        environment = {key: value for key, value in os.environ.items() if not OVERRIDES.match(key)}
-        home = Path(__file__).parents[1]  # `python -m` looks for modules in the current folder first
-        theirs, self._alive = os.pipe()
-        self._child = subprocess.Popen(
-            [sys.executable, "-m", "witness.migraphx_child", str(theirs)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            cwd=home,
-            env=environment,
-            pass_fds=[theirs],
-        )
-        os.close(theirs)
-        pipes = self._child.stdin, self._child.stdout
-        self._stdin, self._stdout = cast("tuple[IO[bytes], IO[bytes]]", pipes)  # not None: asked for
-
-    def ask(
-        self,
-        request: dict[str, Any],
-        payload: bytes | memoryview = b"",
-        *,
-        limit: float,
-        progress: Progress = no_progress,
-    ) -> tuple[dict[str, Any], list[Float32]]:
-        """The reply and its arrays. Raises DeviceError if it is a refusal, DiedError if there is none."""
-        with suppress(OSError):  # it is dead, and the reply that does not come says so
-            self._stdin.write(json.dumps({**request, "size": len(payload)}).encode() + b"\n")
-            self._stdin.write(payload)
-            self._stdin.flush()
-        begun = time.monotonic()
-        while not select.select([self._stdout], [], [], 0.5)[0]:
-            waited = time.monotonic() - begun
-            progress("compiling", min(waited, limit), limit)
-            if waited > limit:
-                self.kill()
-                raise DeviceError(f"no answer within {limit:.0f} s")  # no race, so not worth a retry
-        line = self._stdout.readline()
-        if not line.endswith(b"\n"):
-            raise DiedError(self._obituary())
-        reply: dict[str, Any] = json.loads(line)
-        if "error" in reply:
-            raise DeviceError(str(reply["error"]))
-        arrays = []
-        for shape in reply["shapes"]:
-            size = int(np.prod(shape)) * np.dtype(np.float32).itemsize
-            content = self._stdout.read(size)
-            if len(content) < size:
-                raise DiedError(self._obituary())
-            arrays.append(np.frombuffer(content, np.float32).reshape(shape))
-        return reply, arrays
-
-    def run(self, array: Float32) -> Float32:
-        """The model's output for `array`. Raises DeviceError or DiedError."""
-        payload = np.ascontiguousarray(array, np.float32).data.cast("B")
-        request = {"do": "run", "shape": array.shape}
-        return self.ask(request, payload, limit=RUN_LIMIT)[1][0]
-
-    def finish(self) -> str | None:
-        """End the child, whose results are all here; what is to be said about how it ended."""
-        with suppress(DeviceError):
-            self.ask({"do": "done"}, limit=END_LIMIT)
-        try:
-            code = self._child.wait(END_LIMIT)
-        except subprocess.TimeoutExpired:
-            code = -signal.SIGKILL
-        self.kill()
-        if code == 0:
-            return None
-        return f"the GPU's process ended with {_cause(code)} after the work was done; the results are whole"
-
-    def kill(self) -> None:
-        """End the child, now; not an error if it has ended."""
-        if self._stdin.closed:
-            return
-        self._child.kill()
-        self._child.wait()
-        os.close(self._alive)
-        for file in (self._stdin, self._stdout, self._log):
-            with suppress(OSError):  # about a request that was never read
-                file.close()
-
-    def _obituary(self) -> str:
-        try:
-            cause = _cause(self._child.wait(END_LIMIT))
-        except subprocess.TimeoutExpired:
-            cause = "half a reply"
-        self._log.seek(0)
-        lines = [" ".join(line.split()) for line in self._log.read().decode("utf-8", "replace").splitlines()]
-        last = next((line for line in reversed(lines) if line), "")
-        self.kill()
-        return f"the GPU's process ended with {cause}" + (f" ({last[-200:]})" if last else "")
+    options: dict[str, Any]
+    """Fields of `pipeline.Options`: no choice left that two machines could make differently."""
+    runtime: dict[str, Any]
+    """Fields of `sessions.Runtime`."""
+    models: dict[str, str | None]
+    """Role -> sha256 that the model must have."""
+    warnings: tuple[str, ...] = ()
+    """About the choice of models; for every transcript."""
+    keep: bool = True
+    """Keep the stages beside JSON files."""
 
 
-def _cause(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
+@dataclass(frozen=True)
+class Job:
+    """One recording."""
+
+    source: str
+    """An absolute path, as are those of the files."""
+    files: tuple[tuple[str, str], ...]
+    """Formats and their files."""
+    settings: Settings
+    limit: float | None = None
+    """Seconds that it may take."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job."""
+
+    error: str | None = None
+    """One line with the cure; None: all files are written."""
+    code: int = 0
+    """The exit code of such an error."""
+    sha256: str | None = None
+    """Of the recording."""
+    duration: float | None = None
+    """Seconds of audio."""
+    seconds: float = 0.0
+    """That it took."""
+    speakers: int | None = None
+    warnings: tuple[str, ...] = ()
+    again: bool = field(default=False)
+    """Whether another process might do better."""
+    full: bool = False
+    """Whether there is no room for any file."""
+
+
+_engines: dict[str, Engine] = {}
+
+
+def perform(job: Job) -> Outcome:
+    """Transcribe one recording and write its files. What goes wrong with it is in the outcome."""
+    begun = time.monotonic()
     try:
-        return f"signal {signal.Signals(-code).name}"
-    except ValueError:
-        return f"signal {-code}"
+        outcome = _perform(job)
+    except WitnessError as error:
+        reason = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
+        outcome = Outcome(str(error), error.exit_code, full=error.exit_code == 1 and reason in FULL)
+    except MemoryError:
+        outcome = Outcome(f"{job.source}: not enough memory; use fewer --jobs", 1)
+    except Exception as error:  # it must not end the batch
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        outcome = Outcome(f"{job.source}: {text}; please report it", 1)
+    return replace(outcome, seconds=time.monotonic() - begun)
+
+
+def _perform(job: Job) -> Outcome:
+    from witness import writers
+
+    engine = _engine(job.settings)
+    before = _state(job.source)
+    transcript = engine.transcribe(job.source)
+    if _state(job.source) != before:
+        raise InputError(
+            f"{job.source} was changed while it was read; --retry-failed takes it once it is complete"
+        )
+    for _, path in job.files:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    writers.save(transcript, [(form, Path(path)) for form, path in job.files], keep=job.settings.keep)
+    failure = transcript.failure
+    return Outcome(
+        None if failure is None else f"{job.source}: speakers, but no words: {failure}",
+        0 if failure is None else failure.exit_code,
+        transcript.audio.sha256,
+        transcript.audio.duration,
+        speakers=len(transcript.speakers),
+        warnings=transcript.warnings,
+        again=isinstance(failure, TranscriptionError),
+    )
+
+
+def _engine(settings: Settings) -> Engine:
+    """With its models open, and found to be those of the batch."""
+    from witness import voices
+    from witness.pipeline import Engine, Options
+    from witness.sessions import Runtime
+
+    key = json.dumps(asdict(settings), sort_keys=True)
+    if key not in _engines:
+        engine = Engine(Options(**settings.options), Runtime(**settings.runtime))
+        found = {role: file and file.sha256 for role, file in engine.files.items()}
+        if engine.options.known is not None:
+            found["known"] = voices.fingerprint(Path(engine.options.known))
+        for role, sha256 in settings.models.items():
+            if found[role] != sha256:
+                raise ModelError(
+                    f"this machine has another {role} model or folder than the batch ({found[role]}, not "
+                    f"{sha256}); run: witness models fetch, or start the batch again"
+                )
+        engine.warnings[:] = settings.warnings
+        _engines.clear()
+        _engines[key] = engine
+    return _engines[key]
+
+
+def _state(path: str) -> tuple[int, int]:
+    """Size and time of change."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a path may be bytes that are no text
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); check the path") from error
+    return found.st_size, found.st_mtime_ns
+
+
+# --- the process ---
+
+
+def job_to_json(job: Job) -> str:
+    """One line."""
+    return json.dumps(asdict(job))
+
+
+def job_from_json(line: str | bytes) -> Job:
+    """The other way."""
+    fields = json.loads(line)
+    settings = fields.pop("settings")
+    settings["warnings"] = tuple(settings["warnings"])
+    return Job(
+        **{**fields, "files": tuple((form, path) for form, path in fields["files"])},
+        settings=Settings(**settings),
+    )
+
+
+def outcome_from_json(line: str | bytes) -> Outcome:
+    """The outcome in one line that a worker wrote."""
+    fields = json.loads(line)
+    return Outcome(**{**fields, "warnings": tuple(fields["warnings"])})
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    # Ctrl-C goes to every process of the terminal; what becomes of this one is the parent's to decide.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    replies = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)  # whatever C code prints must not get between the replies
+    jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(sys.stdin.buffer, jobs), daemon=True).start()
+    while True:
+        replies.write(json.dumps(asdict(perform(job_from_json(jobs.get())))) + "\n")
+        replies.flush()
+
+
+def _read(stdin: IO[bytes], jobs: queue.SimpleQueue[bytes]) -> None:
+    while line := stdin.readline():
+        jobs.put(line)
+    # Not sys.exit: it would wait for the recording. What is being written is not in its place yet.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

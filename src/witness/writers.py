@@ -10,11 +10,12 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
-from pathlib import PurePath
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path, PurePath
 from typing import Any
 
-from witness import rttm
+from witness import output, rttm, stages
 from witness.schema import ModelFile, Transcript, Utterance, Word
 
 SCHEMA = "witness/1"
@@ -28,7 +29,9 @@ CUE_PAUSE = 0.8  # seconds of silence that end a cue
 
 def to_txt(transcript: Transcript) -> str:
     """`[00:09:32] SPEAKER_01: words`, a line an utterance."""
-    return "".join(_text_line(utterance, text) + "\n" for utterance, text in _lines_of_text(transcript))
+    return "".join(
+        _text_line(transcript, utterance, text) + "\n" for utterance, text in _lines_of_text(transcript)
+    )
 
 
 def to_md(transcript: Transcript) -> str:
@@ -40,13 +43,16 @@ def to_md(transcript: Transcript) -> str:
         )
     parts += [f"> {_markdown(warning)}" for warning in transcript.warnings]
     for utterance, text in _lines_of_text(transcript):
-        head = f"**{_markdown(utterance.speaker or UNKNOWN)}** [{clock(utterance.start)}]"
+        head = f"**{_markdown(_speaker(transcript, utterance))}** [{clock(utterance.start)}]"
         parts.append(head if text is None else f"{head} {_markdown(text)}")
     return "\n\n".join(parts) + "\n"
 
 
-def to_json(transcript: Transcript) -> str:
-    """`"schema": "witness/1"`; seconds are rounded to the millisecond, what is unknown is null."""
+def to_json(transcript: Transcript, kept: dict[str, str] | None = None) -> str:
+    """`"schema": "witness/1"`; seconds are rounded to the millisecond, what is unknown is null.
+
+    `kept` is the file with the stages, beside this one, and its sha256.
+    """
     document = {
         "schema": SCHEMA,
         "audio": {
@@ -94,6 +100,9 @@ def to_json(transcript: Transcript) -> str:
         ],
         "words": [_word(word) for word in transcript.words],
         "warnings": list(transcript.warnings),
+        "asked": asdict(transcript.asked),
+        "corrections": [asdict(correction) for correction in transcript.corrections],
+        "stages": kept,
     }
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
@@ -126,7 +135,9 @@ def to_csv(transcript: Transcript) -> str:
     rows = csv.writer(out)
     rows.writerow(["start", "end", "speaker", "text"])
     for utterance, text in _lines_of_text(transcript):
-        rows.writerow([f"{utterance.start:.3f}", f"{utterance.end:.3f}", utterance.speaker, text])
+        rows.writerow(
+            [f"{utterance.start:.3f}", f"{utterance.end:.3f}", transcript.name(utterance.speaker), text]
+        )
     return out.getvalue()
 
 
@@ -139,6 +150,26 @@ FORMATS: dict[str, Callable[[Transcript], str]] = {
     "rttm": to_rttm,
     "csv": to_csv,
 }
+
+
+def save(transcript: Transcript, files: Iterable[tuple[str, Path | None]], *, keep: bool = True) -> None:
+    """Write each format to its file, None for stdout; beside a JSON file, unless not `keep`, the stages.
+
+    Raises OutputError, BrokenPipeError.
+    """
+    for form, path in files:
+        text = FORMATS[form](transcript)
+        into_file = path is not None and (path.is_file() or not path.exists())  # and not into a pipe
+        if form == "json" and keep and into_file and path and transcript.stages:
+            content = stages.encode(transcript.stages)
+            output.write(content, beside(path))
+            text = to_json(transcript, {"file": beside(path).name, "sha256": stages.sha256(content)})
+        output.write(encode(text), path)
+
+
+def beside(path: Path) -> Path:
+    """Where the stages of a JSON file lie."""
+    return path.with_name(f"{path.stem if path.suffix == '.json' else path.name}.stages.npz")
 
 
 def encode(text: str) -> bytes:
@@ -171,8 +202,12 @@ def _lines_of_text(transcript: Transcript) -> Iterator[tuple[Utterance, str | No
             yield utterance, utterance.text
 
 
-def _text_line(utterance: Utterance, text: str | None) -> str:
-    speaker = utterance.speaker or UNKNOWN
+def _speaker(transcript: Transcript, utterance: Utterance) -> str:
+    return transcript.name(utterance.speaker) or UNKNOWN
+
+
+def _text_line(transcript: Transcript, utterance: Utterance, text: str | None) -> str:
+    speaker = _speaker(transcript, utterance)
     if text is None:
         return f"[{clock(utterance.start, '.', 1)} - {clock(utterance.end, '.', 1)}] {speaker}"
     return f"[{clock(utterance.start)}] {speaker}: {text}"
@@ -182,7 +217,7 @@ def _cues(transcript: Transcript) -> Iterator[tuple[float, float, str, str]]:
     """(start, end, speaker, text of one or two lines)"""
     named = None
     for utterance, text in _lines_of_text(transcript):
-        speaker = utterance.speaker or UNKNOWN
+        speaker = _speaker(transcript, utterance)
         if not utterance.words:
             yield utterance.start, utterance.end, speaker, f"{speaker}: {text}" if text else speaker
             named = speaker

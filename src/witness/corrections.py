@@ -1,0 +1,69 @@
+"""What a person knows better than the machine, applied to what the stages found.
+
+A speaker's number means nothing once the clustering has run again, so a correction holds places where the
+speaker talks, and is for whoever talks there most. Names, merges and moved words are all of this one kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from witness.schema import Correction, Spans, Turn, Word
+
+ANCHORS = 10
+"""Turns that a speaker is remembered by: the longest, which another clustering is least likely to split."""
+
+
+def anchor(speaker: str, turns: Iterable[Turn]) -> Spans:
+    """Where to find `speaker` again: the longest turns, in order, to the millisecond."""
+    own = sorted((turn for turn in turns if turn.speaker == speaker), key=lambda turn: -turn.duration)
+    return tuple(sorted((round(turn.start, 3), round(turn.end, 3)) for turn in own[:ANCHORS]))
+
+
+def whose(spans: Spans, turns: Iterable[Turn]) -> str | None:
+    """Who talks most within `spans`; None: nobody."""
+    seconds: dict[str, float] = {}
+    for turn in turns:
+        for start, end in spans:
+            if (shared := min(end, turn.end) - max(start, turn.start)) > 0:
+                seconds[turn.speaker] = seconds.get(turn.speaker, 0.0) + shared
+    return max(sorted(seconds), key=lambda speaker: seconds[speaker], default=None)
+
+
+def merges(corrections: Iterable[Correction], turns: Sequence[Turn]) -> dict[str, str]:
+    """Speaker -> the speaker who it is, for those who are somebody else."""
+    same: dict[str, str] = {}
+
+    def last(speaker: str) -> str:
+        return last(same[speaker]) if speaker in same else speaker
+
+    for correction in corrections:
+        if correction.kind == "merge":
+            kept, gone = whose(correction.speaker, turns), whose(correction.other, turns)
+            if kept is not None and gone is not None and last(kept) != last(gone):
+                same[last(gone)] = last(kept)
+    return {speaker: last(speaker) for speaker in same}
+
+
+def names(corrections: Iterable[Correction], turns: Sequence[Turn]) -> dict[str, list[str]]:
+    """Speaker -> the names given, the latest last; more than one where two named speakers became one."""
+    found: dict[str, list[str]] = {}
+    for correction in corrections:
+        speaker = whose(correction.speaker, turns) if correction.kind == "name" else None
+        if speaker is not None and correction.name is not None:
+            given = [name for name in found.get(speaker, []) if name != correction.name]
+            found[speaker] = [*given, correction.name]
+    return found
+
+
+def move(words: Sequence[Word], corrections: Iterable[Correction], turns: Sequence[Turn]) -> list[Word]:
+    """The same words, those with their middle in a moved piece said by whom the correction says."""
+    moved = list(words)
+    for correction in corrections:
+        if correction.kind == "move" and (speaker := whose(correction.speaker, turns)) is not None:
+            for place, word in enumerate(moved):
+                middle = (word.start + word.end) / 2
+                if any(start <= middle <= end for start, end in correction.other):
+                    moved[place] = replace(word, speaker=speaker, speaker_confidence=None)
+    return moved

@@ -1,0 +1,149 @@
+"""A transcript made anew from its JSON and the stages beside it: no recording, no model, seconds.
+
+What a person corrected is kept in the JSON and applied again by every later redo.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+from witness import corrections, output, pipeline, stages, voices, writers
+from witness.errors import InputError, UsageError
+from witness.schema import Bounds, Correction, Note, Spans, Stages, Transcript, Turn, no_note
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A JSON transcript as it lies on the disk."""
+
+    path: Path
+    link: dict[str, str]
+    stages: Stages
+    asked: Bounds
+    corrections: tuple[Correction, ...]
+    turns: tuple[Turn, ...]
+    names: dict[str, str | None]
+    """Of every speaker by id."""
+
+    def find(self, speaker: str) -> str:
+        """The id of a speaker given by id or by name. Raises UsageError."""
+        found = [key for key, name in self.names.items() if speaker in (key, name)]
+        if len(found) != 1:
+            whom = ", ".join(f"{key} ({name})" if name else key for key, name in self.names.items())
+            several = "is not a speaker" if not found else "are several speakers"
+            raise UsageError(f"{speaker!r} {several} in {self.path}; there: {whom or 'nobody'}")
+        return found[0]
+
+    def anchor(self, speaker: str) -> Spans:
+        """Where a speaker given by id or by name talks."""
+        return corrections.anchor(self.find(speaker), self.turns)
+
+
+def read(path: Path) -> Kept:
+    """The JSON at `path` and its stages. Raises InputError if either cannot be used."""
+    content = _bytes(path, "name a JSON transcript of witness")
+    try:
+        document = json.loads(content)
+        link = document["stages"]
+        kept = Kept(
+            path,
+            link,
+            _stages(path, link) if link else _no_stages(path),
+            Bounds(**document["asked"]),
+            tuple(_correction(entry) for entry in document["corrections"]),
+            tuple(Turn(turn["start"], turn["end"], turn["speaker"]) for turn in document["turns"]),
+            {speaker["id"]: speaker["name"] for speaker in document["speakers"]},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is no JSON transcript of this witness; transcribe again") from error
+    return kept
+
+
+def naming(kept: Kept, given: str) -> Correction:
+    """`SPEAKER_00=Anna`, the left side an id or a name. Raises UsageError."""
+    speaker, sign, name = given.partition("=")
+    if not sign:
+        raise UsageError(f"--name {given}: write it as SPEAKER_00=Anna")
+    return Correction("name", kept.anchor(speaker.strip()), voices.check_name(name))
+
+
+def merging(kept: Kept, given: str) -> list[Correction]:
+    """`SPEAKER_00,SPEAKER_02`, ids or names, two or more; the first stays. Raises UsageError."""
+    speakers = [part.strip() for part in given.split(",")]
+    if len(set(speakers)) < 2:
+        raise UsageError(f"--merge {given}: write it as SPEAKER_00,SPEAKER_02")
+    first = kept.anchor(speakers[0])
+    return [Correction("merge", first, other=kept.anchor(other)) for other in speakers[1:]]
+
+
+def redo(
+    kept: Kept,
+    asked: Bounds = Bounds(),
+    more: Sequence[Correction] = (),
+    *,
+    forget: bool = False,
+    note: Note = no_note,
+) -> Transcript:
+    """The transcript with `more` corrections, and another number of speakers if any is asked for.
+
+    `forget` drops the earlier corrections. Raises UsageError if nothing can satisfy `asked`.
+    """
+    earlier = (
+        [] if forget else [known for known in kept.corrections if not _replaced(known, more, kept.turns)]
+    )
+    bounds = asked if any(value is not None for value in astuple(asked)) else kept.asked
+    return pipeline.redo(kept.stages, bounds, (*earlier, *more), note=note)
+
+
+def replace(kept: Kept, transcript: Transcript) -> None:
+    """Put `transcript` in the place of the JSON; its stages stay as they are. Raises OutputError."""
+    output.write(writers.encode(writers.to_json(transcript, kept.link)), kept.path)
+
+
+def _replaced(known: Correction, more: Sequence[Correction], turns: Sequence[Turn]) -> bool:
+    """Whether a name was given to somebody who now gets another."""
+    return known.kind == "name" and any(
+        new.kind == "name"
+        and corrections.whose(new.speaker, turns) == corrections.whose(known.speaker, turns)
+        for new in more
+    )
+
+
+def _correction(entry: dict[str, Any]) -> Correction:
+    if entry["kind"] not in ("name", "merge", "move"):
+        raise ValueError(entry["kind"])
+    return Correction(entry["kind"], _spans(entry["speaker"]), entry["name"], _spans(entry["other"]))
+
+
+def _spans(pairs: Any) -> Spans:
+    return tuple((float(start), float(end)) for start, end in pairs)
+
+
+def _no_stages(path: Path) -> Stages:
+    raise InputError(
+        f"{path} was written without its stages (--no-stages, or not into a file); transcribe again with -o"
+    )
+
+
+def _stages(path: Path, link: dict[str, str]) -> Stages:
+    name = link["file"]
+    if Path(name).name != name:
+        raise ValueError(name)
+    file = path.with_name(name)
+    if not file.exists():  # renamed together with the JSON, or the name is no UTF-8
+        file = writers.beside(path)
+    content = _bytes(file, f"{path.name} needs it beside itself: copy it there, or transcribe again")
+    if stages.sha256(content) != link["sha256"]:
+        raise InputError(f"{file} does not belong to {path} (its sha256 differs); transcribe again")
+    return stages.decode(content, str(file))
+
+
+def _bytes(path: Path, cure: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); {cure}") from error

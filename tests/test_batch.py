@@ -1,0 +1,302 @@
+"""`witness batch`: what is found, how it is named, what is done again and what is not."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from conftest import CALL
+from recordings import OPTIONS, make, run, start
+from witness import batch
+from witness.errors import UsageError, WitnessError
+from witness.manifest import Entry, Manifest
+from witness.worker import Job, Outcome, Settings, job_from_json, job_to_json
+
+
+def outputs(found, manifest) -> dict[str, str]:
+    return {Path(source).name: name for source, name in batch.assign(found, manifest)}
+
+
+def entry(output: str, source: str = "/in/a.wav", **more) -> Entry:
+    return Entry(output, source, 1, 1, "0" * 64, "s", "done", **more)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def report(out: Path) -> dict[str, dict]:
+    document = json.loads((out / "report.json").read_text())
+    assert document["schema"] == batch.SCHEMA
+    return {Path(entry["source"]).name: entry for entry in document["files"]}
+
+
+# --- what there is, and its names ---
+
+
+def test_a_folder_is_searched_and_its_tree_kept(tmp_path):
+    for name in (
+        "in/a.wav",
+        "in/sub/deep/b.MP3",
+        "in/.hidden/c.wav",
+        "in/.d.wav",
+        "in/notes.txt",
+        "in/t/x.wav",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = batch.find([f"{tmp_path}/in"], tmp_path / "in" / "t")
+    assert [place for _, place in found] == ["a.wav", "sub/deep/b.MP3"]
+    # Of several folders each has its name, a file that is named is taken whatever it is called.
+    found = batch.find([f"{tmp_path}/in/sub", f"{tmp_path}/in/t", f"{tmp_path}/in/notes.txt"], tmp_path)
+    assert [place for _, place in found] == ["notes.txt", "sub/deep/b.MP3", "t/x.wav"]
+    assert [place for _, place in batch.find([f"{tmp_path}/in/**/*.wav"], tmp_path)] == ["a.wav", "x.wav"]
+    with pytest.raises(UsageError, match="no recording"):
+        batch.find([f"{tmp_path}/in/*.aiff"], tmp_path)
+
+
+def test_names_never_collide(tmp_path):
+    manifest = Manifest(tmp_path / "m")
+    found = [
+        ("/in/a.mp3", "a.mp3"),
+        ("/in/a.wav", "a.wav"),
+        ("/in/b.wav", "b.wav"),
+        ("/in/report.wav", "report.wav"),
+    ]
+    assert outputs(found, manifest) == {
+        "a.mp3": "a.mp3",
+        "a.wav": "a.wav",
+        "b.wav": "b",
+        "report.wav": "report.wav",  # report.json is the batch's own
+    }
+    composed, apart = unicodedata.normalize("NFC", "é.wav"), unicodedata.normalize("NFD", "é.wav")
+    alike = ["Call.wav", "call.wav", composed, apart, "STRASSE.wav", "straße.wav"]
+    given = outputs([(f"/in/{name}", name) for name in alike], manifest).values()
+    assert len({unicodedata.normalize("NFC", name).casefold() for name in given}) == len(alike)
+
+
+def test_a_name_once_given_stays(tmp_path):
+    manifest = Manifest(tmp_path / "m")
+    wav = tmp_path / "a.wav"
+    wav.touch()
+    manifest.append(entry("a", str(wav)))
+    found = [(f"{tmp_path}/a.mp3", "a.mp3"), (str(wav), "a.wav")]
+    assert outputs(found, manifest) == {"a.mp3": "a.mp3", "a.wav": "a"}
+    # The recording of another folder does not take it while that one exists.
+    assert outputs([("/elsewhere/a.wav", "a.wav")], manifest) == {"a.wav": "a.wav"}
+    wav.unlink()
+    assert outputs([("/elsewhere/a.wav", "a.wav")], manifest) == {"a.wav": "a"}
+
+
+def test_long_names_leave_room_for_their_endings(tmp_path):
+    long = ["ü" * 120 + ".wav", "ü" * 120 + "x.wav", "ü" * 125 + ".wav"]
+    given = outputs([(f"/in/{name}", name) for name in long], Manifest(tmp_path / "m"))
+    assert len(set(given.values())) == 3
+    for name in given.values():
+        (tmp_path / f"{name}.stages.npz").touch()
+
+
+# --- the manifest ---
+
+
+def test_a_manifest_is_true_after_every_byte(tmp_path):
+    path = tmp_path / "manifest.jsonl"
+    whole = Manifest(path)
+    for number in range(3):
+        whole.append(entry(f"ü{number}", f"/in/\udcff{number}.wav", error="\n", duration=1.5))
+    content = path.read_bytes()
+    ends = [place + 1 for place, byte in enumerate(content) if byte == ord("\n")]
+    assert len(ends) == 3
+    for cut in range(len(content) + 1):
+        path.write_bytes(content[:cut])
+        manifest = Manifest(path)
+        # The last line may lack nothing but its line break.
+        expected = sum(cut >= end - 1 for end in ends)
+        assert len(manifest.entries) == expected
+        if cut % 97 == 0 or cut in ends:
+            manifest.append(entry("after"))
+            assert len(Manifest(path).entries) == expected + 1
+    assert Manifest(path).entries == {**whole.entries, "after": entry("after")}
+
+
+def test_a_job_survives_the_way_to_a_worker():
+    settings = Settings({"models": "builtin"}, {"threads": 2}, {"whisper": None}, ("a warning",))
+    job = Job("/in/\udcff.wav", (("json", "/out/a.json"),), settings, 2.5)
+    assert job_from_json(job_to_json(job)) == job
+
+
+def test_workers_fit_the_machine(monkeypatch):
+    monkeypatch.setattr(batch, "cores", lambda: 8)
+    assert len(batch.slots(None, [], 100, None)) == 8
+    assert len(batch.slots(None, [], 100, 4 * batch.PEAK)) == 4
+    assert len(batch.slots(3, [], 100, 4 * batch.PEAK)) == 3
+    assert len(batch.slots(None, [], 2, None)) == 2
+    assert len(batch.slots(None, [], 0, 1)) == 1
+    assert batch.slots(None, [0, 2], 100, None) == [{"gpu": 0}, {"gpu": 2}]
+    assert batch.runtime(2, "cpu", None)["threads"] == 4
+    assert batch.runtime(8, "cpu", None) == {"device": "cpu", "gpu": 0, "threads": 1, "serial": True}
+
+
+# --- whole batches ---
+
+
+def test_a_batch_resumes_and_tells_the_truth(tmp_path):
+    make(tmp_path / "in" / "sub", 2)
+    (tmp_path / "in" / "bad.mp3").write_bytes(b"no sound at all" * 100)
+    arguments = ("in", "-o", "out", "--whisper", "none")
+    stdout, stderr = run(*arguments, "-f", "json", cwd=tmp_path, code=3)
+    assert names(tmp_path / "out") == [
+        *(".witness-batch.lock", "manifest.jsonl", "report.json"),
+        *("sub/call00.json", "sub/call00.stages.npz", "sub/call01.json", "sub/call01.stages.npz"),
+    ]
+    assert "3 recordings: 2 done, 1 failed" in stdout
+    assert "bad.mp3 is in no format" in stdout
+    assert "failed: " in stderr
+    found = report(tmp_path / "out")
+    assert {name: entry["state"] for name, entry in found.items()} == {
+        "bad.mp3": "failed",
+        "call00.flac": "done",
+        "call01.flac": "done",
+    }
+    assert found["bad.mp3"]["code"] == 4
+    assert found["call00.flac"]["files"] == ["sub/call00.json"]
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "sub").iterdir()}
+
+    # Again: nothing to do, and the failure is not forgotten.
+    stdout, _ = run(*arguments, "-f", "json", cwd=tmp_path, code=3)
+    assert "3 recordings: 0 done, 2 done before, 1 failed" in stdout
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "sub").iterdir()} == before
+
+    # The bad one is repaired: only it is done. Its content is new, so --retry-failed is not even needed.
+    shutil.copy(tmp_path / "in" / "sub" / "call00.flac", tmp_path / "in" / "bad.mp3")
+    stdout, _ = run(*arguments, "-f", "json", cwd=tmp_path)
+    assert "1 done, 2 done before" in stdout
+
+    # A copy elsewhere, with other times, is known by its content once the original is gone.
+    (tmp_path / "in").rename(tmp_path / "moved")
+    (tmp_path / "moved" / "bad.mp3").touch()
+    stdout, _ = run("moved", *arguments[1:], "-f", "json", cwd=tmp_path)
+    assert "0 done, 3 done before" in stdout
+
+    # Other settings and other formats are work; --force is, too.
+    stdout, _ = run("moved", *arguments[1:], "-f", "json", "--speakers", 1, cwd=tmp_path)
+    assert "3 done" in stdout
+    stdout, _ = run("moved", *arguments[1:], "-f", "json", "-f", "srt", "--speakers", 1, cwd=tmp_path)
+    assert "3 done" in stdout
+    stdout, _ = run("moved/bad.mp3", *arguments[1:], "-f", "json", "--speakers", 1, "--force", cwd=tmp_path)
+    assert "1 recordings: 1 done" in stdout
+
+
+def test_results_are_those_of_a_single_run(tmp_path):
+    shutil.copy(CALL, tmp_path / "call.flac")
+    run("call.flac", "-o", "out", "-f", "json", "--whisper", "none", cwd=tmp_path)
+    command = [sys.executable, "-m", "witness", tmp_path / "call.flac", "-o", tmp_path / "call.json"]
+    subprocess.run([*command, *OPTIONS, "--whisper", "none"], check=True)
+    batched, single = (json.loads((tmp_path / where).read_text()) for where in ("out/call.json", "call.json"))
+    del batched["timing"], single["timing"]
+    assert batched == single  # the hash of the stages, too
+
+
+def test_failures_are_retried_when_asked(tmp_path):
+    make(tmp_path / "in", 1)
+    (tmp_path / "in" / "bad.wav").touch()
+    run("in", "-o", "out", "--whisper", "none", cwd=tmp_path, code=3)
+    lines = (tmp_path / "out" / "manifest.jsonl").read_text().count("\n")
+    run("in", "-o", "out", "--whisper", "none", cwd=tmp_path, code=3)
+    assert (tmp_path / "out" / "manifest.jsonl").read_text().count("\n") == lines
+    stdout, _ = run("in", "-o", "out", "--whisper", "none", "--retry-failed", cwd=tmp_path, code=3)
+    assert (tmp_path / "out" / "manifest.jsonl").read_text().count("\n") == lines + 1
+    assert "1 done before, 1 failed" in stdout
+
+
+def test_two_batches_on_one_folder(tmp_path):
+    with (
+        batch.locked(tmp_path / "out"),
+        pytest.raises(WitnessError, match="another batch"),
+        batch.locked(tmp_path / "out"),
+    ):
+        pass
+    with batch.locked(tmp_path / "out"):
+        make(tmp_path / "in", 1)
+        _, err = run("in", "-o", "out", "--whisper", "none", cwd=tmp_path, code=1)
+    assert "another batch is at work in out" in err
+
+
+def test_watch_takes_a_recording_once_it_stops_growing(tmp_path):
+    first, second = make(tmp_path / "made", 2)
+    (tmp_path / "in").mkdir()
+    process = start("in", "-o", "out", "-f", "json", "--whisper", "none", "--watch", cwd=tmp_path)
+    try:
+        content = second.read_bytes()
+        with (tmp_path / "in" / "grows.flac").open("wb", buffering=0) as file:
+            for place in range(0, len(content), len(content) // 12):
+                file.write(content[place : place + len(content) // 12])
+                time.sleep(0.6)
+                assert not (tmp_path / "out" / "grows.json").exists()
+            shutil.copy(first, tmp_path / "in" / "whole.flac")
+        end = time.monotonic() + 60
+        wanted = [tmp_path / "out" / name for name in ("grows.json", "whole.json")]
+        while not all(path.exists() for path in wanted) and time.monotonic() < end:
+            time.sleep(0.2)
+        duration = json.loads(wanted[0].read_text())["audio"]["duration"]
+        assert duration == pytest.approx(4.0, abs=0.1)
+    finally:
+        process.send_signal(2)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "0 recordings are left" in err.decode()
+
+
+def test_an_outcome_without_room_ends_the_batch(tmp_path):
+    from concurrent.futures import Future
+
+    from witness.errors import OutputError
+
+    make(tmp_path / "in", 2, 1.0)
+    settings = Settings({"models": "builtin", "offline": True}, {}, {})
+    with batch.locked(tmp_path / "out"):
+        work = batch.Batch([f"{tmp_path}/in"], tmp_path / "out", ["json"], settings)
+
+        def submit(job: Job) -> Future[Outcome]:
+            future: Future[Outcome] = Future()
+            future.set_result(Outcome(f"{job.source}: no space", 1, full=True))
+            return future
+
+        with pytest.raises(OutputError, match="the same command goes on"):
+            work.run(submit, {})
+    assert work.summary() == {"done": 0, "skipped": 0, "failed": 0, "left": 2, "audio_seconds": 0.0}
+    assert len(report(tmp_path / "out")) == 2
+
+
+def test_progress_is_readable_in_a_log(monkeypatch):
+    from witness import cli
+
+    now = [0.0]
+    monkeypatch.setattr(cli.time, "monotonic", lambda: now[0])
+    lines: list[str] = []
+    tell = cli._tell(lambda *_: None, lines.append)
+    for second in range(0, 100, 5):
+        now[0] = float(second)
+        tell(batch.Status(second, 200, 1, second * 36.0, 7425.4 if second else None))
+    assert lines == [
+        "35 of 200 recordings, 0.35 h of audio, 1 failed, about 2:03:45 left",
+        "70 of 200 recordings, 0.70 h of audio, 1 failed, about 2:03:45 left",
+    ]
+
+
+def test_time_left_follows_the_bytes(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(batch.time, "monotonic", lambda: now[0])
+    items = [batch.Item(f"/in/{size}", str(size), size, 0) for size in (100, 300, 600)]
+    clock = batch._Clock(items)
+    assert clock.left() is None
+    now[0] += 20
+    clock.done(items[0], 7.0)
+    assert clock.left() == pytest.approx(180)
+    clock.more([batch.Item("/in/x", "x", 1000, 0)])
+    assert clock.left() == pytest.approx(380)

@@ -1,0 +1,344 @@
+"""Faults that a batch survives, each really injected: kill -9, full disks, crashes, clocks that jump.
+
+WITNESS_KILLS=50 kills at so many random moments instead of a few.
+"""
+
+import errno
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+import unicodedata
+from pathlib import Path
+
+import pytest
+import soundfile
+
+import ggml
+from recordings import children, gone, make, run, start
+from witness import output, stages
+from witness.errors import OutputError
+from witness.manifest import Entry, Manifest
+
+KILLS = int(os.environ.get("WITNESS_KILLS", "6"))
+RECORDINGS = 20
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no /proc here")
+
+
+def verify(out: Path, recordings: list[Path]) -> None:
+    """Every recording done exactly once, its files whole, nothing else left behind."""
+    entries = [json.loads(line) for line in (out / "manifest.jsonl").read_bytes().split(b"\n") if whole(line)]
+    done = [entry["source"] for entry in entries if entry["state"] == "done"]
+    assert sorted(done) == sorted(map(str, recordings))
+    for path in recordings:
+        content = (out / f"{path.stem}.stages.npz").read_bytes()
+        document = json.loads((out / f"{path.stem}.json").read_text())
+        assert document["stages"]["sha256"] == stages.sha256(content)
+        stages.decode(content, path.stem)
+    assert not list(out.rglob(f"{output.SCRATCH}[0-9]*"))
+    assert not json.loads((out / "report.json").read_text())["failed"]
+
+
+def whole(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def test_kill_9_at_random_moments(tmp_path):
+    """Of the parent, of a worker, of whisper's process, in turn; then the same command goes on."""
+    whisper = ggml.write(tmp_path / "tones.bin")
+    recordings = make(tmp_path / "in", RECORDINGS)
+    arguments = ("in", "-o", "out", "-f", "json", "--whisper", whisper, "--jobs", 2, "--retry-failed")
+    chance = random.Random(20)
+    killed, process, seen = [], None, set()
+    while len(killed) < KILLS:
+        if process is None or process.poll() is not None:
+            if process is not None:
+                assert process.returncode in (0, 3), process.communicate()[1].decode()
+                process.communicate()
+                if process.returncode == 0:
+                    verify(tmp_path / "out", recordings)
+                    shutil.rmtree(tmp_path / "out")
+            process = start(*arguments, cwd=tmp_path)
+        time.sleep(chance.uniform(0.05, 2.5))
+        workers = children(process.pid)
+        whispers = [child for worker in workers for child in children(worker)]
+        seen |= {*workers, *whispers}
+        victims = ([process.pid], workers, whispers)[len(killed) % 3]
+        if not victims or process.poll() is not None:
+            continue
+        victim = chance.choice(victims)
+        os.kill(victim, signal.SIGKILL)
+        killed.append(victim)
+        if victim == process.pid:
+            process.communicate()
+            assert all(gone(pid) for pid in (*workers, *whispers)), "orphans"
+            process = None
+    if process is not None:
+        process.communicate()
+    for _ in range(3):  # two kills may have hit both tries of one recording
+        last = start(*arguments, cwd=tmp_path)
+        _, err = last.communicate(timeout=300)
+        if last.returncode == 0:
+            break
+    assert last.returncode == 0, err.decode()
+    verify(tmp_path / "out", recordings)
+    assert all(gone(pid) for pid in seen)
+
+
+def test_ctrl_c_finishes_nothing_half_and_says_how_to_go_on(tmp_path):
+    recordings = make(tmp_path / "in", 8)
+    process = start("in", "-o", "out", "-f", "json", "--whisper", "none", "--jobs", 2, cwd=tmp_path)
+    while not list(tmp_path.glob("out/*.json")) and process.poll() is None:
+        time.sleep(0.05)
+    workers = children(process.pid)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "are left; the same command goes on with them" in err.decode()
+    assert "Traceback" not in err.decode()
+    assert all(gone(pid) for pid in workers)
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["done"] + report["left"] == 8
+    assert report["left"]
+    run("in", "-o", "out", "-f", "json", "--whisper", "none", cwd=tmp_path)
+    verify(tmp_path / "out", recordings)
+
+
+CRASH = """
+import os, signal, sys
+if "witness.worker" in sys.orig_argv:
+    import av
+    opened = av.open
+    def crash(file, *args, **kwargs):
+        name = os.path.basename(str(getattr(file, "name", "")))
+        if "crash" in name:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if "hang" in name:
+            import time
+            time.sleep(3600)
+        return opened(file, *args, **kwargs)
+    av.open = crash
+"""
+
+
+def test_a_recording_that_crashes_the_decoder_and_one_that_hangs(tmp_path):
+    first, second, *_ = make(tmp_path / "in", 4)
+    first.rename(first.with_name("crash.flac"))
+    second.rename(second.with_name("hang.flac"))
+    begun = time.monotonic()
+    stdout, _ = run(
+        *("in", "-o", "out", "--whisper", "none", "--jobs", 2, "--limit-time", 15),
+        cwd=tmp_path,
+        inject=CRASH,
+        code=3,
+    )
+    assert time.monotonic() - begun < 60
+    assert "4 recordings: 2 done, 2 failed" in stdout
+    assert "crash.flac: the process that worked on it ended with signal SIGSEGV" in stdout
+    assert "hang.flac: took longer than --limit-time 15 s" in stdout
+    run("in", "-o", "out", "--whisper", "none", "--retry-failed", cwd=tmp_path)  # in a sane decoder
+
+
+def test_a_worker_that_dies_once_costs_nothing(tmp_path):
+    make(tmp_path / "in", 3)
+    once = tmp_path / "once"
+    code = CRASH.replace(
+        'if "crash" in', f"if not os.path.exists({str(once)!r}) and not open({str(once)!r}, 'x').close() and"
+    )
+    stdout, err = run("in", "-o", "out", "--whisper", "none", cwd=tmp_path, inject=code)
+    assert once.exists()
+    assert "3 done" in stdout
+    assert err == ""
+
+
+def test_a_clock_that_jumps(tmp_path):
+    """By years, back and forth, in every process, each time that anybody asks what time it is."""
+    jump = (
+        "import time, itertools\n"
+        "now, steps = time.time, itertools.cycle([0, 1e8, -1e8, 3e7])\n"
+        "time.time = lambda: now() + next(steps)\n"
+        "time.time_ns = lambda: int(time.time() * 1e9)\n"
+    )
+    recordings = make(tmp_path / "in", 3)
+    for path, when in zip(recordings, (0, 4e9, 1.0), strict=True):
+        os.utime(path, (when, when))
+    run("in", "-o", "out", "-f", "json", "--whisper", "none", "--limit-time", 60, cwd=tmp_path, inject=jump)
+    verify(tmp_path / "out", recordings)
+    stdout, _ = run("in", "-o", "out", "-f", "json", "--whisper", "none", cwd=tmp_path, inject=jump)
+    assert "3 done before" in stdout
+
+
+def test_a_recording_that_changes_or_goes_while_it_is_read(tmp_path):
+    recordings = make(tmp_path / "in", 3)
+    meddle = (
+        "import os, sys\n"
+        "if 'witness.worker' in sys.orig_argv:\n"
+        "    import av\n"
+        "    opened = av.open\n"
+        "    def open(file, *args, **kwargs):\n"
+        "        name = str(file.name)\n"
+        "        container = opened(file, *args, **kwargs)\n"
+        "        if 'call00' in name:\n"
+        "            with __builtins__['open'](name, 'ab') if isinstance(__builtins__, dict) else "
+        "__builtins__.open(name, 'ab') as more:\n"
+        "                more.write(bytes(1000))\n"
+        "        if 'call01' in name:\n"
+        "            os.unlink(name)\n"
+        "        return container\n"
+        "    av.open = open\n"
+    )
+    stdout, _ = run("in", "-o", "out", "--whisper", "none", cwd=tmp_path, inject=meddle, code=3)
+    assert "1 done, 2 failed" in stdout
+    assert "call00.flac was changed while it was read; --retry-failed takes it" in stdout
+    assert "call01.flac cannot be read" in stdout
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.json")) == ["call02.json", "report.json"]
+    make(tmp_path / "in", 2)
+    run("in", "-o", "out", "--whisper", "none", cwd=tmp_path)
+    verify(tmp_path / "out", recordings)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 1 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount a small file system here")
+    yield folder
+    subprocess.run([shutil.which("umount"), str(folder)], check=True)
+
+
+def test_a_full_disk_in_the_middle(small_disk, tmp_path):
+    recordings = make(tmp_path / "in", 6)
+    (small_disk / "ballast").write_bytes(bytes(1_000_000))
+    arguments = ("in", "-o", "small/out", "-f", "json", "--whisper", "none", "--jobs", 1)
+    _, err = run(*arguments, cwd=tmp_path, code=1)
+    assert "No space left on device" in err
+    assert "the same command goes on from here" in err
+    finished = list((small_disk / "out").glob("call*.json"))
+    assert 0 < len(finished) < 6
+    for path in finished:
+        json.loads(path.read_text())
+    (small_disk / "ballast").unlink()
+    run(*arguments, cwd=tmp_path)
+    verify(small_disk / "out", recordings)
+
+
+def test_a_manifest_that_can_no_longer_be_written(small_disk):
+    def entry(output: str) -> Entry:
+        return Entry(output, "/in/a.wav", 1, 1, None, "s", "failed", "x" * 300)
+
+    def fill() -> None:
+        with (small_disk / "ballast").open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+
+    manifest = Manifest(small_disk / "manifest.jsonl")
+    written = [entry("first")]
+    manifest.append(written[0])
+    with pytest.raises(OSError, match="No space"):
+        fill()
+
+    def append() -> None:
+        for number in range(100):  # the last block of the file still has room for some
+            manifest.append(entry(f"a{number}"))
+            written.append(entry(f"a{number}"))
+
+    with pytest.raises(OutputError) as caught:
+        append()
+    assert isinstance(caught.value.__cause__, OSError)
+    assert caught.value.__cause__.errno == errno.ENOSPC
+    assert 1 < len(written) < 20
+    (small_disk / "ballast").unlink()
+    manifest.append(entry("after"))
+    assert list(Manifest(manifest.path).entries.values()) == [*written, entry("after")]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    make(tmp_path / "in", 1)
+    out = tmp_path / "out"
+    out.mkdir()
+    if os.geteuid() == 0:  # who may write everywhere but into what is mounted to be read
+        for command in (["mount", "--bind", out, out], ["mount", "-o", "remount,ro,bind", out]):
+            if subprocess.run(command, capture_output=True, check=False).returncode:
+                pytest.skip("no right to mount a folder for reading only here")
+    else:
+        out.chmod(0o500)
+    try:
+        _, err = run("in", "-o", "out", "--whisper", "none", cwd=tmp_path, code=1)
+    finally:
+        if os.geteuid() == 0:
+            subprocess.run([shutil.which("umount"), out], check=True)
+        else:
+            out.chmod(0o700)
+    assert err.strip().count("\n") == 0
+    assert "out: nothing can be written there" in err
+
+
+def test_names_that_differ_by_case_or_composition_only(tmp_path):
+    (source,) = make(tmp_path / "made", 1)
+    (tmp_path / "in").mkdir()
+    alike = [
+        "Call.flac",
+        "call.flac",
+        unicodedata.normalize("NFC", "é.flac"),
+        unicodedata.normalize("NFD", "é.flac"),
+    ]
+    for name in alike:
+        shutil.copy(source, tmp_path / "in" / name)
+    if len(list((tmp_path / "in").iterdir())) < 4:
+        pytest.skip("this file system takes them for the same names")
+    run("in", "-o", "out", "-f", "json", "--whisper", "none", cwd=tmp_path)
+    made = [path.name for path in (tmp_path / "out").glob("*.json")]
+    assert len({unicodedata.normalize("NFC", name).casefold() for name in made}) == 5  # and the report
+    stdout, _ = run("in", "-o", "out", "-f", "json", "--whisper", "none", cwd=tmp_path)
+    assert "4 done before" in stdout
+
+
+def test_names_that_are_no_text(tmp_path):
+    (source,) = make(tmp_path / "made", 1)
+    (tmp_path / "in").mkdir()
+    try:
+        shutil.copy(source, os.fsencode(tmp_path / "in") + b"/\xff\n \"'.flac")
+    except OSError:
+        pytest.skip("this file system takes text only")
+    run("in", "-o", "out", "-f", "json", "--whisper", "none", cwd=tmp_path)
+    assert (tmp_path / "out" / os.fsdecode(b"\xff\n \"'.json")).exists()
+    stdout, _ = run("in", "-o", "out", "-f", "json", "--whisper", "none", cwd=tmp_path)
+    assert "1 done before" in stdout
+
+
+def test_many_tiny_recordings(tmp_path):
+    """Memory stays where it is; benchmarks/batch.py has the time of 10,000 of them."""
+    (tmp_path / "in").mkdir()
+    for number in range(200):
+        soundfile.write(tmp_path / "in" / f"{number:05d}.wav", [0.001 * (number % 7)] * 800, 8000)
+    code = (
+        "import atexit, resource, sys\n"
+        "if 'batch' in sys.argv:\n"
+        "    atexit.register(lambda: print('PEAK', resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, "
+        "file=sys.stderr))\n"
+    )
+    peaks = []
+    for count in ("0000*", "00*"):
+        _, err = run(
+            f"in/{count}.wav",
+            "-o",
+            f"out{count[:-1]}",
+            "--whisper",
+            "none",
+            "--jobs",
+            1,
+            cwd=tmp_path,
+            inject=code,
+        )
+        peaks.append(int(err.split("PEAK")[1]))
+    assert peaks[1] < peaks[0] + 20_000  # KiB

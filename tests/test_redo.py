@@ -1,0 +1,207 @@
+"""`witness redo`: the same result from the stored stages, corrections that stay with the voice, damage."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from click.testing import CliRunner
+
+import ggml
+from conftest import CALL
+from witness import Options, corrections, pipeline, stages, transcribe, voices, writers
+from witness.cli import cli
+from witness.errors import InputError, UsageError
+from witness.schema import Bounds, Correction, Turn
+
+
+@pytest.fixture(scope="module")
+def transcript(tmp_path_factory):
+    """The call, with words that a model of tones hears all along."""
+    folder = tmp_path_factory.mktemp("redo")
+    samples, rate = soundfile.read(CALL, dtype="float32")
+    tone = 0.2 * np.sin(2 * np.pi * ggml.LOW * np.arange(len(samples)) / rate)
+    soundfile.write(folder / "toned.wav", samples + tone, rate)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WITNESS_CACHE", str(folder / "cache"))
+        whisper = ggml.write(folder / "tones.bin")
+        options = Options(models="builtin", offline=True, whisper=str(whisper), speakers=2)
+        return transcribe(folder / "toned.wav", options)
+
+
+@pytest.fixture
+def path(transcript, tmp_path) -> Path:
+    writers.save(transcript, [("json", tmp_path / "toned.json")])
+    return tmp_path / "toned.json"
+
+
+def run(*args, code: int = 0) -> str:
+    result = CliRunner().invoke(cli, ["redo", "-q", *map(str, args)])
+    if isinstance(result.exception, InputError | UsageError):
+        assert result.exception.exit_code == code, result.exception
+        return str(result.exception)
+    assert result.exit_code == code, result.exception
+    return result.stdout
+
+
+def document(path: Path) -> dict:
+    return {key: value for key, value in json.loads(path.read_text()).items() if key != "timing"}
+
+
+def test_redo_without_changes_changes_nothing(path):
+    before = document(path)
+    assert len(before["words"]) > 10
+    text = run(path)
+    assert document(path) == before
+    assert text.startswith("[00:00:0")
+
+
+def test_the_stages_are_the_same_bytes_and_come_back_whole(transcript):
+    content = stages.encode(transcript.stages)
+    assert content == stages.encode(transcript.stages)
+    found = stages.decode(content, "x")
+    (before,), (after,) = transcript.stages.tracks, found.tracks
+    assert np.array_equal(before.windows.active, after.windows.active)
+    assert np.array_equal(before.vectors, after.vectors, equal_nan=True)
+    assert before.recognition == after.recognition
+    assert replace(found, tracks=(), models={}) == replace(transcript.stages, tracks=(), models={})
+    assert {role: model.sha256 for role, model in found.models.items()} == {
+        role: model.sha256 for role, model in transcript.stages.models.items()
+    }
+    # Mostly vectors: about 1.5 speakers a window, a window a second, 1 KiB each.
+    assert len(content) / transcript.audio.duration < 6e6 / 3600
+
+
+def test_another_number_of_speakers_is_what_a_fresh_run_finds(transcript, path):
+    run(path, "--speakers", 3)
+    fresh = pipeline.redo(transcript.stages, Bounds(speakers=3))
+    assert len(fresh.speakers) == 3
+    assert document(path)["turns"] == json.loads(writers.to_json(fresh))["turns"]
+    assert document(path)["asked"]["speakers"] == 3
+    assert len(document(path)["words"]) == len(transcript.words)
+    run(path, "--max-speakers", 2)  # the bounds of before do not linger
+    assert document(path)["asked"] == {"speakers": None, "min_speakers": None, "max_speakers": 2}
+
+
+def test_a_name_stays_with_the_voice(path):
+    run(path, "--name", "SPEAKER_01=Zoë 'Z' O'Neil", "-f", "srt", "-f", "csv")
+    assert "Zoë 'Z' O'Neil:" in (path.parent / "toned.srt").read_text()
+    assert "SPEAKER_01" not in (path.parent / "toned.csv").read_text()
+    voiced = [turn for turn in document(path)["turns"] if turn["speaker"] == "SPEAKER_01"]
+    for count in (3, 1, 4, 2):
+        run(path, "--speakers", count)
+        (named,) = [speaker for speaker in document(path)["speakers"] if speaker["name"]]
+        own = [t for t in document(path)["turns"] if t["speaker"] == named["id"]]
+        shared = sum(
+            max(0.0, min(a["end"], b["end"]) - max(a["start"], b["start"])) for a in own for b in voiced
+        )
+        assert shared > 0.5 * sum(turn["end"] - turn["start"] for turn in voiced) / max(1, count - 1)
+    assert named["id"] == "SPEAKER_01"
+
+
+def test_renaming_and_two_names_on_one_voice(path):
+    run(path, "--name", "SPEAKER_00=Ana", "--name", "SPEAKER_01=Bo")
+    run(path, "--name", "Ana=Anna")
+    assert [speaker["name"] for speaker in document(path)["speakers"]] == ["Anna", "Bo"]
+    assert len(document(path)["corrections"]) == 2
+    run(path, "--speakers", 1)
+    assert any("Bo and Anna are one speaker" in warning for warning in document(path)["warnings"])
+    run(path, "--speakers", 2)
+    assert [speaker["name"] for speaker in document(path)["speakers"]] == ["Anna", "Bo"]
+    assert not any("one speaker" in warning for warning in document(path)["warnings"])
+    run(path, "--forget")
+    assert [speaker["name"] for speaker in document(path)["speakers"]] == [None, None]
+
+
+def test_merged_speakers_are_one_and_stay_one(path):
+    run(path, "--speakers", 3)
+    before = document(path)
+    run(path, "--merge", "SPEAKER_02,SPEAKER_00")
+    after = document(path)
+    assert [speaker["id"] for speaker in after["speakers"]] == ["SPEAKER_01", "SPEAKER_02"]
+    seconds = {speaker["id"]: speaker["seconds"] for speaker in before["speakers"]}
+    merged = {speaker["id"]: speaker["seconds"] for speaker in after["speakers"]}
+    assert merged["SPEAKER_01"] == seconds["SPEAKER_01"]
+    both = seconds["SPEAKER_00"] + seconds["SPEAKER_02"]
+    assert max(seconds["SPEAKER_00"], seconds["SPEAKER_02"]) < merged["SPEAKER_02"] <= both + 0.001
+    assert not any(word["speaker"] == "SPEAKER_00" for word in after["words"])
+    run(path, "--name", "SPEAKER_02=Anna")
+    assert len(document(path)["speakers"]) == 2
+
+
+def test_words_are_moved(transcript):
+    turns = transcript.turns
+    first = next(word for word in transcript.words if word.speaker == "SPEAKER_00")
+    moved = Correction("move", corrections.anchor("SPEAKER_01", turns), other=((first.start, first.end),))
+    found = pipeline.redo(transcript.stages, transcript.asked, [moved])
+    changed = [
+        (before, after)
+        for before, after in zip(transcript.words, found.words, strict=True)
+        if before != after
+    ]
+    assert [(before, after.speaker) for before, after in changed] == [(first, "SPEAKER_01")]
+    assert [w for u in found.utterances for w in u.words] == list(found.words)
+
+
+def test_corrections_by_hand():
+    turns = [Turn(0, 4, "A"), Turn(3, 6, "B"), Turn(6, 7, "C")]
+    assert corrections.anchor("A", turns) == ((0, 4),)
+    assert corrections.whose(((2.5, 6.5),), turns) == "B"
+    assert corrections.whose(((8, 9),), turns) is None
+    chain = [
+        Correction("merge", ((0, 2),), other=((4, 6),)),  # A is B
+        Correction("merge", ((4, 6),), other=((6, 7),)),  # B is C
+        Correction("merge", ((6, 7),), other=((0, 2),)),  # C is A, as is known by now
+    ]
+    assert corrections.merges(chain, turns) == {"B": "A", "C": "A"}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--name", "SPEAKER_07=X"],
+        ["--name", "SPEAKER_00"],
+        ["--name", "SPEAKER_00= "],
+        ["--name", "SPEAKER_00=a\nb"],
+        ["--merge", "SPEAKER_00"],
+        ["--merge", "SPEAKER_00,SPEAKER_00"],
+        ["--speakers", "2", "--max-speakers", "3"],
+    ],
+)
+def test_requests_that_make_no_sense_leave_the_file_alone(path, args):
+    before = path.read_bytes()
+    assert "\n" not in run(path, *args, code=2)
+    assert path.read_bytes() == before
+
+
+def test_stages_that_are_missing_foreign_or_damaged(path, transcript):
+    file = path.parent / "toned.stages.npz"
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
+    assert "does not belong to" in run(path, code=4)
+    file.unlink()
+    assert "copy it there" in run(path, code=4)
+    for broken in (content[: len(content) // 2], b"", b"PK\3\4" + content[100:]):
+        with pytest.raises(InputError, match="damaged"):
+            stages.decode(broken, "x")
+    path.write_text(writers.to_json(transcript))
+    assert "without its stages" in run(path, code=4)
+    path.write_text('{"schema": "witness/1"}')
+    assert "no JSON transcript" in run(path, code=4)
+    assert "no such file" in run(path.with_name("none.json"), code=4).lower()
+
+
+def test_names_are_checked_and_normalised():
+    assert voices.check_name("  Zoe\u0308 ") == "Zoë"
+    with pytest.raises(UsageError):
+        voices.check_name("x" * 101)
+
+
+def test_no_stages(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = ["--models", "builtin", "--offline", "--whisper", "none", "-q", "-o", "out/a.json"]
+    assert CliRunner().invoke(cli, ["run", str(CALL), *options, "--no-stages"]).exit_code == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.json"]
+    assert json.loads((tmp_path / "out" / "a.json").read_text())["stages"] is None

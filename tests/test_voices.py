@@ -1,0 +1,165 @@
+"""Known people: who is enrolled, who is recognised, who stays a stranger."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from click.testing import CliRunner
+
+from conftest import CALL
+from recordings import run
+from witness import Options, models, rttm, transcribe, voices
+from witness.cli import cli
+from witness.enroll import enroll
+from witness.errors import InputError, ModelError, UsageError
+from witness.pipeline import Engine
+from witness.schema import ModelFile
+from witness.voices import Known, Print, Voice
+
+OPTIONS = Options(models="builtin", offline=True, whisper="none")
+
+
+def unit(*values: float) -> np.ndarray:
+    return np.array(values) / np.linalg.norm(values)
+
+
+def voice(name: str, vector: np.ndarray) -> Voice:
+    return Voice(name, "m", vector, 20.0)
+
+
+# --- by hand ---
+
+
+def test_who_is_recognised_and_who_is_not():
+    anna, bo = voice("Anna", unit(1, 0, 0)), voice("Bo", unit(0, 1, 0))
+    known = Known((anna, bo), 0.8)
+    found = {
+        "S0": Print(unit(1, 0.1, 0) * 30, 30.0),
+        "S1": Print(unit(1, 0.3, 0) * 30, 30.0),  # like Anna, but S0 is more so
+        "S2": Print(unit(0, 1, 1) * 30, 30.0),  # 0.71 from Bo: a stranger
+        "S3": Print(unit(0, 1, 0) * 2, 2.0),  # Bo to the dot, but too short to say
+        "S4": Print(np.zeros(3), 0.0),
+    }
+    assert {s: v.name for s, (v, _) in voices.recognise(found, known).items()} == {"S0": "Anna"}
+    assert voices.recognise(found, Known((), 0.8)) == {}
+    assert voices.recognise({}, known) == {}
+
+
+def test_a_voice_is_a_plain_file(tmp_path):
+    path = voices.write(voice('Zoë / "Z"', unit(*range(1, 257))), tmp_path / "known")
+    assert path.name == "Zoë _ _Z_.json"
+    assert json.loads(path.read_text())["name"] == 'Zoë / "Z"'
+    (found,) = voices.read(tmp_path / "known", "m")
+    assert found.name == 'Zoë / "Z"'
+    assert found.vector == pytest.approx(unit(*range(1, 257)), abs=1e-6)
+    before = voices.fingerprint(tmp_path / "known")
+    notes: list[str] = []
+    assert voices.read(tmp_path / "known", "another model", notes.append) == ()
+    assert "enroll again" in notes[0]
+    with pytest.raises(UsageError, match="choose another name"):
+        voices.write(voice("Zoë ? 'Z'", unit(1, 0)), tmp_path / "known")
+    path.unlink()
+    assert voices.read(tmp_path / "known", "m") == ()
+    assert voices.fingerprint(tmp_path / "known") != before
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"schema": "witness-voice/1", "name": "a", "embedding": "m", "vector": [0.5]}']
+)
+def test_files_that_hold_no_voice(tmp_path, text):
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(InputError, match=r"x\.json"):
+        voices.read(tmp_path, "m")
+    with pytest.raises(InputError, match="no such folder"):
+        voices.read(tmp_path / "none", "m")
+
+
+def test_models_that_were_never_measured_recognise_nobody():
+    with pytest.raises(ModelError, match="never measured"):
+        models.stranger_threshold(ModelFile("other", "", "0" * 64))
+    builtin = models.diarization_models("builtin", offline=True).embedding
+    assert 0.2 < models.stranger_threshold(builtin) < 0.95
+
+
+# --- with the builtin models ---
+
+
+@pytest.fixture(scope="module")
+def speech(tmp_path_factory) -> dict[str, list[Path]]:
+    """Speaker -> two recordings of what he says alone, from the two halves of the call."""
+    folder = tmp_path_factory.mktemp("speech")
+    samples, rate = soundfile.read(CALL, dtype="float32")
+    (turns,) = rttm.parse(CALL.with_suffix(".rttm").read_text()).values()
+    found: dict[str, list[Path]] = {}
+    for speaker in ("agent", "caller"):
+        own = [t for t in turns if t.speaker == speaker]
+        others = [t for t in turns if t.speaker != speaker]
+        alone = [t for t in own if all(o.end <= t.start or t.end <= o.start for o in others)]
+        half = sum(t.duration for t in alone) / 2
+        parts, seconds = ([], []), 0.0
+        for turn in alone:
+            parts[seconds >= half].append(samples[int(turn.start * rate) : int(turn.end * rate)])
+            seconds += turn.duration
+        found[speaker] = [folder / f"{speaker}{n}.wav" for n in (0, 1)]
+        for path, pieces in zip(found[speaker], parts, strict=True):
+            soundfile.write(path, np.concatenate(pieces), rate)
+    return found
+
+
+@pytest.fixture(scope="module")
+def known(speech, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("known")
+    voices.write(enroll("Agnes", [*map(str, speech["agent"])], Engine(OPTIONS)), folder)
+    return folder
+
+
+def test_the_enrolled_is_named_and_the_stranger_is_not(known):
+    from dataclasses import replace
+
+    plain = transcribe(CALL, OPTIONS)
+    assert [speaker.name for speaker in plain.speakers] == [None, None]  # off unless asked for
+    notes: list[str] = []
+    found = transcribe(CALL, replace(OPTIONS, known=str(known)), note=notes.append)
+    assert found.turns == plain.turns
+    assert [speaker.name for speaker in found.speakers] == ["Agnes", None]
+    assert any("SPEAKER_00 sounds like Agnes" in note for note in notes)
+    # It is a correction like any other, so later redos keep it.
+    assert [correction.name for correction in found.corrections] == ["Agnes"]
+
+
+def test_what_is_not_one_voice_is_refused(speech):
+    engine = Engine(OPTIONS)
+    with pytest.raises(InputError, match="2 speakers"):
+        enroll("A", [str(CALL)], engine)
+    with pytest.raises(InputError, match="somebody else"):
+        enroll("A", [str(speech["agent"][0]), str(speech["caller"][0])], engine)
+
+
+def test_too_little_is_refused(tmp_path):
+    samples, rate = soundfile.read(CALL, dtype="float32")
+    soundfile.write(tmp_path / "short.wav", samples[int(0.6 * rate) : int(4.1 * rate)], rate)
+    soundfile.write(tmp_path / "silence.wav", np.zeros(5 * rate), rate)
+    engine = Engine(OPTIONS)
+    with pytest.raises(InputError, match="too little"):
+        enroll("A", [str(tmp_path / "short.wav")], engine)
+    with pytest.raises(InputError, match="no speech"):
+        enroll("A", [str(tmp_path / "silence.wav")], engine)
+
+
+def test_the_command_and_a_batch(speech, tmp_path):
+    folder = tmp_path / "people"
+    arguments = ["enroll", "Agnes", *map(str, speech["agent"]), "--known", str(folder), "-q"]
+    result = CliRunner().invoke(cli, [*arguments, "--models", "builtin", "--offline"])
+    assert result.stdout == f"{folder / 'Agnes.json'}\n"
+    options = (CALL, "-o", "out", "-f", "json", "--whisper", "none")
+    run(*options, "--known", "people", cwd=tmp_path)
+    document = json.loads((tmp_path / "out" / "call.json").read_text())
+    assert [speaker["name"] for speaker in document["speakers"]] == ["Agnes", None]
+    stdout, _ = run(*options, "--known", "people", cwd=tmp_path)
+    assert "1 done before" in stdout
+    (folder / "Agnes.json").unlink()  # forgotten: the batch is made anew
+    run(*options, "--known", "people", cwd=tmp_path)
+    document = json.loads((tmp_path / "out" / "call.json").read_text())
+    assert [speaker["name"] for speaker in document["speakers"]] == [None, None]
