@@ -749,6 +749,8 @@ def test_auto_takes_the_standard_set() -> None:
 
 @pytest.mark.usefixtures("hub")
 def test_community_1_comes_with_its_plda() -> None:
+    with pytest.raises(ModelError, match=r"fetch community-1$"):
+        models.diarization_models("community-1", offline=True)
     chosen = models.diarization_models("community-1", offline=False)
     assert (chosen.name, chosen.rule) == ("community-1", Rule("centroid", 0.6, apart=True))
     assert Path(chosen.segmentation.path).read_bytes() == b"newer segmentation"
