@@ -35,6 +35,8 @@ CONTENTS = {
     "large-v3-turbo-q5_0": GPU_WHISPER,
     "tiny-q5_1": b"tiny " * 30_000,
     "base.en-q5_1": b"english " * 30_000,
+    "community-1-segmentation": b"newer segmentation",
+    **{f"plda-{part}": f"plda {part}".encode() for part in ("lda", "tr", "mu", "psi", "mean1", "mean2")},
     "builtin-segmentation": b"own segmentation",
     "builtin-embedding": b"own embedding",
 }
@@ -743,6 +745,20 @@ def test_auto_takes_the_standard_set() -> None:
     assert fetched == models.diarization_models("standard", offline=True)
     assert (fetched.name, fetched.rule) == ("standard", Rule("centroid", 0.7045654963945799))
     assert notes == []
+
+
+@pytest.mark.usefixtures("hub")
+def test_community_1_comes_with_its_plda() -> None:
+    with pytest.raises(ModelError, match=r"fetch community-1$"):
+        models.diarization_models("community-1", offline=True)
+    chosen = models.diarization_models("community-1", offline=False)
+    assert (chosen.name, chosen.rule) == ("community-1", Rule("centroid", 0.6, apart=True))
+    assert Path(chosen.segmentation.path).read_bytes() == b"newer segmentation"
+    assert chosen.embedding == models.diarization_models("standard", offline=False).embedding
+    assert set(chosen.plda) == {"lda", "tr", "mu", "psi", "mean1", "mean2"}
+    for part, file in chosen.plda.items():
+        assert Path(file.path).name == f"plda_{part}.npy"
+        assert Path(file.path).read_bytes() == f"plda {part}".encode()
 
 
 @pytest.mark.usefixtures("hub")

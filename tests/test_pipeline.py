@@ -30,6 +30,7 @@ from witness import (
     rttm,
     segmentation,
     transcribe,
+    vbx,
 )
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
 from witness.schema import ModelFile, Turn, no_progress
@@ -127,6 +128,31 @@ def test_a_long_call_has_the_speakers_of_a_short_one():
             np.tile(vectors, (repeats, 1, 1)), np.tile(windows.active, (repeats, 1, 1)), chosen.rule
         )
         assert found.count.found == 2
+
+
+def test_a_set_with_a_plda_goes_through_variational_clustering(tmp_path, monkeypatch):
+    """The builtin networks with a PLDA that changes nothing but the length of a vector."""
+    dims = 256
+    parts = {"mean1": np.zeros(dims), "mean2": np.zeros(dims), "mu": np.zeros(dims)}
+    parts |= {"lda": np.eye(dims), "tr": 2 * np.eye(dims), "psi": np.full(dims, 4.0)}
+    files = {}
+    for name, array in parts.items():
+        np.save(tmp_path / f"plda_{name}.npy", array)
+        files[name] = ModelFile(f"plda-{name}", str(tmp_path / f"plda_{name}.npy"), "")
+    builtin = models.diarization_models("builtin", offline=True)
+    rule = replace(builtin.rule, threshold=0.9, reach=0.0, apart=True)
+    chosen = replace(builtin, rule=rule, plda=files)
+    monkeypatch.setattr(models, "diarization_models", lambda *_, **__: chosen)
+    calls = []
+    refine = vbx.refine
+    monkeypatch.setattr(vbx, "refine", lambda *args, **kwargs: calls.append(1) or refine(*args, **kwargs))
+    found = diarize(CALL, Options(models="community-1"))
+    assert calls == [1]
+    (count,) = found.counts
+    assert (count.found, count.runner_up) == (2, None)
+    (reference,) = rttm.parse(CALL.with_suffix(".rttm").read_text()).values()
+    assert strict_der([(reference, found.turns, found.audio.duration)]) < 0.10
+    assert diarize(CALL, Options(models="community-1", speakers=3)).counts[0].found == 3
 
 
 def test_the_number_of_speakers_comes_with_its_runner_up():

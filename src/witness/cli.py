@@ -674,7 +674,7 @@ def _print_models(found: Sequence[ModelStatus], as_json: bool) -> None:
         return
     for row in rows:
         size = f"{row['size'] / 1e6:,.1f} MB"
-        head = f"{row['name']:22} {row['role']:13}{size:>11}  {row['licence']:10} {row['state']:8}"
+        head = f"{row['name']:25} {row['role']:13}{size:>11}  {row['licence']:10} {row['state']:8}"
         click.echo(f"{head} {row['sha256']}  {row['path'] or '-'}")
 
 

@@ -449,9 +449,8 @@ def _fetch(entry: KnownFile, *, offline: bool, force: bool, report: Callable[[in
     from huggingface_hub import constants
 
     global _unreachable
-    cure = (
-        f"when connected, run: witness models fetch {entry.name if entry.role == 'whisper' else 'standard'}"
-    )
+    name = next((name for name, one in SETS.items() if entry.name in one.files), entry.name)
+    cure = f"when connected, run: witness models fetch {name}"
     if offline or constants.HF_HUB_OFFLINE:
         why = "--offline or HF_HUB_OFFLINE forbids the network"
         raise FetchError(f"cannot fetch {entry.name}: {why}; {cure}")
