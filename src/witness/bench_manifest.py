@@ -74,6 +74,7 @@ def make(
         "hardware": machine.hardware(),
         "versions": machine.versions(),
         "source_sha256": machine.source_sha256(),
+        "load_before": machine.load(),
         "begun": now(),
         "finished": None,
     }
