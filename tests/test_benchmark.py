@@ -141,7 +141,7 @@ def bench(pair, tmp_path, monkeypatch):
     def run(folder="out", split=None, tuned_on=None, options=None, script=None):
         cases, missing = benchmark.find(pair, pair)
         made = bench_manifest.make({}, built, Runtime(), None, [], no_progress, no_note)
-        models = json.dumps(made["models"])
+        models = repr(made["models"])
         lines = ["import json, os, pathlib, sys", "request = json.load(sys.stdin)", f"models = {models}"]
         lines += [f"reply = {{**{REPLY!r}, 'models': models}}", script or "", "print(json.dumps(reply))"]
         monkeypatch.setattr(bench_child, "COMMAND", [sys.executable, "-c", "\n".join(lines)])

@@ -100,6 +100,7 @@ def main() -> None:
     except WitnessError as error:
         reply = {"error": str(error), "exit_code": error.exit_code}
     json.dump(reply, sys.stdout)
+    sys.stdout.flush()  # a driver may abort while it is torn down
 
 
 if __name__ == "__main__":

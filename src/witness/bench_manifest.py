@@ -50,10 +50,11 @@ def make(
         for name, value in asdict(options).items()
         if name not in ("models", "whisper", "language", "offline")
     }
-    parts = {
-        name: value["sha256"] if isinstance(value, dict) else value
-        for name, value in asdict(chosen).items()
-        if name != "name"  # of a folder, wherever it lies
+    parts = {  # not the name, which is where a folder lies
+        "segmentation": chosen.segmentation.sha256,
+        "embedding": chosen.embedding.sha256,
+        "plda": {name: file.sha256 for name, file in chosen.plda.items()},
+        "rule": asdict(chosen.rule),
     }
     choice = options.models if chosen.name not in models.SETS else chosen.name
     decided = {"settings": settings, "models": parts}
@@ -73,6 +74,7 @@ def make(
         "hardware": machine.hardware(),
         "versions": machine.versions(),
         "source_sha256": machine.source_sha256(),
+        "load_before": machine.load(),
         "begun": now(),
         "finished": None,
     }

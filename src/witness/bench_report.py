@@ -172,6 +172,7 @@ def _facts(manifest: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     yield "tuned on", "nothing: the program's own settings" if tuned is None else _pairs(tuned)
     yield "references sha256", manifest["references_sha256"]
     yield "source sha256", manifest["source_sha256"]
+    yield "load before it", "not known" if (load := manifest["load_before"]) is None else load
     yield "begun", manifest["begun"]
 
 
