@@ -189,7 +189,7 @@ def test_a_batch_resumes_and_tells_the_truth(tmp_path):
     stdout, _ = run("moved", *arguments[1:], "-f", "json", "-f", "srt", "--speakers", 1, cwd=tmp_path)
     assert "3 done" in stdout
     stdout, _ = run("moved/bad.mp3", *arguments[1:], "-f", "json", "--speakers", 1, "--force", cwd=tmp_path)
-    assert "1 recordings: 1 done" in stdout
+    assert "1 recording: 1 done" in stdout
 
 
 def test_results_are_those_of_a_single_run(tmp_path):

@@ -416,7 +416,8 @@ class Batch:
         hours = summary["audio_seconds"] / 3600
         counts = [f"{summary['done']} done"]
         counts += [f"{summary[state]} {word}" for state, word in _WORDS.items() if summary[state]]
-        lines.append(f"{len(self.results)} recordings: {', '.join(counts)}; {hours:.2f} h of audio")
+        recordings = "1 recording" if len(self.results) == 1 else f"{len(self.results)} recordings"
+        lines.append(f"{recordings}: {', '.join(counts)}; {hours:.2f} h of audio")
         return "\n".join(lines) + "\n"
 
 
