@@ -139,7 +139,8 @@ def test_workers_fit_the_machine(monkeypatch):
     assert len(batch.slots(None, [], 0, 1)) == 1
     assert batch.slots(None, [0, 2], 100, None) == [{"gpu": 0}, {"gpu": 2}]
     assert batch.runtime(2, "cpu", None)["threads"] == 4
-    assert batch.runtime(8, "cpu", None) == {"device": "cpu", "gpu": 0, "threads": 1, "serial": True}
+    one = {"device": "cpu", "gpu": None, "threads": 1, "serial": True, "parallel": False}
+    assert batch.runtime(8, "cpu", None) == one
 
 
 # --- whole batches ---
