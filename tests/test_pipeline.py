@@ -33,7 +33,7 @@ from witness import (
     vbx,
 )
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
-from witness.schema import ModelFile, Turn, no_progress
+from witness.schema import ModelFile, Speaker, Turn, no_progress
 
 OFFLINE = {"models": "builtin", "offline": True}
 
@@ -171,7 +171,9 @@ def test_the_number_of_speakers_comes_with_its_runner_up():
 def test_ghosts_are_rare_and_never_speak_for_long(seconds, longest, ghost):
     turns = [Turn(0.0, 100.0, "A")]
     turns += [Turn(200 + 10 * n, 200 + 10 * n + longest, "B") for n in range(round(seconds / longest))]
-    speakers = pipeline._speakers(turns)
+    total = sum(turn.duration for turn in turns)
+    spoken = {name: sum(t.duration for t in turns if t.speaker == name) for name in "AB"}
+    speakers = [Speaker(name, seconds, seconds / total) for name, seconds in spoken.items()]
     assert pipeline.ghosts(speakers, turns) == (["B"] if ghost else [])
 
 
