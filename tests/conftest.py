@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 # As the command line sets it; before numpy starts its threads it counts for the tests' own process too.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Ignored in whatever a shell runs in the background, and inherited: tests that interrupt would wait in vain.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DATA = Path(__file__).parent / "data"
 ROOT = Path(__file__).parents[1]
