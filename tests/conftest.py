@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-import signal
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
