@@ -123,7 +123,8 @@ def tiny(folder: Path, count: int) -> dict[str, Any]:
             begun, first = (time.perf_counter(), used(process.pid), spent(clock)), done
         if done:
             memory.append((done, resident(process.pid)))
-            end = (time.perf_counter(), used(process.pid), spent(clock)), done
+            if done < count:  # or the worker is gone already, and its processor time with it
+                end = (time.perf_counter(), used(process.pid), spent(clock)), done
         time.sleep(0.5)
     wall, processor, models = (after - before for before, after in zip(begun, end[0], strict=True))
     done = end[1] - first
