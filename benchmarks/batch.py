@@ -90,7 +90,7 @@ def busy(folder: Path, count: int, seconds: float) -> dict[str, Any]:
         wanted.append(min(CORES, runnable(process.pid)) if 1 <= marks[-1][0] < count - 1 else -1)
         time.sleep(0.02)
     first = next(mark for mark in marks if mark[0] >= 1)
-    last = next(mark for mark in marks if mark[0] >= count - 1)  # the last one has a core to itself
+    last = [mark for mark in marks if mark[0] < count - CORES][-1]  # the last ones have a core to themselves
     wall, processor = (after - before for before, after in zip(first[1:], last[1:], strict=True))
     return {
         "recordings": count,
