@@ -90,7 +90,7 @@ def busy(folder: Path, count: int, seconds: float) -> dict[str, Any]:
         wanted.append(min(CORES, runnable(process.pid)) if 1 <= marks[-1][0] < count - 1 else -1)
         time.sleep(0.02)
     first = next(mark for mark in marks if mark[0] >= 1)
-    last = next(mark for mark in marks if mark[0] >= count - 1)  # the last one has a core to itself
+    last = [mark for mark in marks if mark[0] < count - CORES][-1]  # the last ones have a core to themselves
     wall, processor = (after - before for before, after in zip(first[1:], last[1:], strict=True))
     return {
         "recordings": count,
@@ -123,7 +123,8 @@ def tiny(folder: Path, count: int) -> dict[str, Any]:
             begun, first = (time.perf_counter(), used(process.pid), spent(clock)), done
         if done:
             memory.append((done, resident(process.pid)))
-            end = (time.perf_counter(), used(process.pid), spent(clock)), done
+            if done < count:  # or the worker is gone already, and its processor time with it
+                end = (time.perf_counter(), used(process.pid), spent(clock)), done
         time.sleep(0.5)
     wall, processor, models = (after - before for before, after in zip(begun, end[0], strict=True))
     done = end[1] - first

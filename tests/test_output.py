@@ -33,6 +33,24 @@ def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path, monkeyp
     assert path.read_text() == "before"
 
 
+def test_several_files_take_their_places_together_or_not_at_all(tmp_path):
+    good, bad = tmp_path / "good.txt", tmp_path / "none" / "bad.txt"
+    good.write_text("before")
+    with pytest.raises(OutputError, match=r"bad\.txt"):
+        output.write_all([(b"after", good), (b"after", bad)])
+    assert good.read_text() == "before"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["good.txt"]
+    bad.parent.mkdir()
+    umask = os.umask(0o027)
+    try:
+        output.write_all([(b"%d" % number, tmp_path / f"{number}.txt") for number in range(20)])
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(umask)
+    assert [(tmp_path / f"{number}.txt").read_text() for number in range(20)] == [str(n) for n in range(20)]
+    assert stat.S_IMODE((tmp_path / "7.txt").stat().st_mode) == 0o640
+
+
 def test_a_link_is_followed_and_a_pipe_is_written_into(tmp_path):
     target = tmp_path / "target.txt"
     target.write_text("before")

@@ -6,12 +6,17 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from witness.errors import OutputError, UsageError
+
+T = TypeVar("T")
 
 SCRATCH = ".witness-"
 """What files that are not whole yet begin with; the id of the process that writes them follows."""
@@ -84,35 +89,79 @@ def write(content: bytes, path: Path | None) -> None:
     A link is followed, and what is no regular file (a pipe, a terminal) is written into as it is. Raises
     OutputError naming the file and the cure, BrokenPipeError if the reader of stdout has had enough.
     """
-    if path is None:
-        _to_stdout(content)
+    write_all([(content, path)])
+
+
+def write_all(files: Sequence[tuple[bytes, Path | None]]) -> None:
+    """As `write`, several files: all are on the disk before the first of them takes its place."""
+    for content, path in files:
+        if path is None:
+            _to_stdout(content)
+    targets = [(content, path.resolve()) for content, path in files if path is not None]
+    if not targets:
         return
+    waiting: list[tuple[Path, Future[Path | None]]] = []
     try:
-        path = path.resolve()
-        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-            with path.open("wb") as file:
-                file.write(content)
-        else:
-            replace(content, path)
+        # Side by side: the disk syncs them in one go then, three files in 1 ms instead of 11.
+        with ThreadPoolExecutor(len(targets)) as pool:
+            for content, path in targets:
+                waiting.append((path, pool.submit(_prepare, content, path)))
+        ready = [(path, _told(path, future.result)) for path, future in waiting]
+        for path, scratch in ready:
+            if scratch is not None:
+                _told(path, partial(_place, scratch, path))
+    finally:
+        for _, future in waiting:
+            if future.exception() is None and (left := future.result()) is not None:
+                left.unlink(missing_ok=True)
+
+
+def _told(path: Path, step: Callable[[], T]) -> T:
+    """What the step gives; OutputError in place of OSError."""
+    try:
+        return step()
     except OSError as error:
         raise OutputError(
             f"{path}: cannot be written ({error.strerror}); cure: make room or rights there, or change -o"
         ) from error
 
 
+def _prepare(content: bytes, path: Path) -> Path | None:
+    """Where the content waits for its place; None: it is there, since `path` is no regular file."""
+    if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+        with path.open("wb") as file:
+            file.write(content)
+        return None
+    return _scratch(content, path)
+
+
 def replace(content: bytes, path: Path) -> None:
     """Put `content` at `path` so that no reader ever meets half of it. Raises OSError."""
-    descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=f"{SCRATCH}{os.getpid()}-")
+    scratch = _scratch(content, path)
+    try:
+        _place(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _place(scratch: Path, path: Path) -> None:
+    scratch.chmod(0o666 & ~_umask())  # mkstemp's own mode shuts everybody else out
+    scratch.replace(path)
+
+
+def _scratch(content: bytes, path: Path) -> Path:
+    """A synced file with the content, in the folder of `path`. Raises OSError."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{SCRATCH}{os.getpid()}-")
+    scratch = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(scratch).chmod(0o666 & ~_umask())  # mkstemp's own mode shuts everybody else out
-        Path(scratch).replace(path)
     except BaseException:
-        Path(scratch).unlink(missing_ok=True)
+        scratch.unlink(missing_ok=True)
         raise
+    return scratch
 
 
 def _to_stdout(content: bytes) -> None:

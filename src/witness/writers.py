@@ -157,14 +157,16 @@ def save(transcript: Transcript, files: Iterable[tuple[str, Path | None]], *, ke
 
     Raises OutputError, BrokenPipeError.
     """
+    contents: list[tuple[bytes, Path | None]] = []
     for form, path in files:
         text = FORMATS[form](transcript)
         into_file = path is not None and (path.is_file() or not path.exists())  # and not into a pipe
         if form == "json" and keep and into_file and path and transcript.stages:
             content = stages.encode(transcript.stages)
-            output.write(content, beside(path))
+            contents.append((content, beside(path)))
             text = to_json(transcript, {"file": beside(path).name, "sha256": stages.sha256(content)})
-        output.write(encode(text), path)
+        contents.append((encode(text), path))
+    output.write_all(contents)
 
 
 def beside(path: Path) -> Path:
