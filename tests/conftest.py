@@ -51,6 +51,15 @@ def evaluation() -> Path:
     return folder
 
 
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    """The lines that the doubles write, by their first word."""
+    path = tmp_path / "log"
+    path.touch()
+    monkeypatch.setenv("FAKE_LOG", str(path))
+    return lambda word: [line for line in path.read_text().splitlines() if line.startswith(word)]
+
+
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory, monkeypatch):
     """One cache of cut models for the whole run, apart from the user's."""

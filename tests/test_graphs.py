@@ -47,15 +47,6 @@ def warmed(doubles, trunk, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def log(tmp_path, monkeypatch):
-    """The lines that the doubles write, by their first word."""
-    path = tmp_path / "log"
-    path.touch()
-    monkeypatch.setenv("FAKE_LOG", str(path))
-    return lambda word: [line for line in path.read_text().splitlines() if line.startswith(word)]
-
-
-@pytest.fixture
 def job(warmed, doubles, trunk, tmp_path, monkeypatch) -> migraphx.Job:
     """The job of the one program in a cache of this test's own."""
     fake_card(monkeypatch, doubles)

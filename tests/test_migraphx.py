@@ -78,14 +78,6 @@ def card(doubles, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def log(tmp_path, monkeypatch):
-    path = tmp_path / "log"
-    path.touch()
-    monkeypatch.setenv("FAKE_LOG", str(path))
-    return lambda word: [line for line in path.read_text().splitlines() if line.startswith(word)]
-
-
-@pytest.fixture
 def witness(capfd):
     """Run the command line in this process: exit code, stdout, stderr, what children print among them."""
 

@@ -69,6 +69,12 @@ _SHAPE = click.option(
 _OFFLINE = click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
 
 
+def _help_alone(ctx: click.Context) -> None:
+    """A group called without a command shows its help, and that is no error."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
 class _DefaultRun(click.Group):
     """A group that takes whatever is no command of its own as arguments of `run`."""
 
@@ -94,8 +100,7 @@ def cli(ctx: click.Context) -> None:
     witness call.wav -f srt -f json -o out/   out/call.srt and out/call.json
     witness run --help                        all options of the above
     """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+    _help_alone(ctx)
 
 
 @cli.command()
@@ -346,7 +351,7 @@ batch_command.params += [option for option in run.params if option.name not in N
 @click.argument("recordings", nargs=-1, required=True, metavar="RECORDING...")
 @click.option("--known", default="known", show_default=True, metavar="DIR", help="Where to keep the voice.")
 @click.option("--models", default="auto", show_default=True, metavar="auto|builtin|DIR", help="As in run.")
-@click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
+@_OFFLINE
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr; errors only.")
 def enroll_command(
     name: str, recordings: tuple[str, ...], known: str, models: str, offline: bool, quiet: bool
@@ -472,8 +477,7 @@ def doctor_command(as_json: bool) -> None:
 @click.pass_context
 def bench(ctx: click.Context) -> None:
     """Measure: how right, how fast."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+    _help_alone(ctx)
 
 
 @bench.command("voxconverse")
@@ -496,7 +500,7 @@ def bench(ctx: click.Context) -> None:
 @click.option("--max-speakers", type=click.IntRange(1, MOST), help="At most so many.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "migraphx"]), default="auto", help="As in run.")
 @click.option("--threads", type=click.IntRange(1, MOST), help="Cores for the diarizer. [default: all]")
-@click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
+@_OFFLINE
 def bench_voxconverse(
     audio: Path, rttm: Path, out: Path, split: str | None, tuned_on: Path | None, **settings: Any
 ) -> None:
@@ -549,7 +553,7 @@ def bench_voxconverse(
 )
 @click.option("--device", type=click.Choice(["auto", "cpu", "migraphx"]), default="auto", help="As in run.")
 @click.option("--threads", type=click.IntRange(1, MOST), help="Cores for the diarizer. [default: all]")
-@click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
+@_OFFLINE
 def bench_speed(
     recordings: tuple[Path, ...],
     repeat: int,
@@ -623,8 +627,7 @@ def bench_contention(recording: str, rounds: int, as_json: bool, **settings: Any
 @click.pass_context
 def models_group(ctx: click.Context) -> None:
     """The model files: which there are, fetch them, check them."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+    _help_alone(ctx)
 
 
 @models_group.command("list")
@@ -682,8 +685,7 @@ def _print_models(found: Sequence[ModelStatus], as_json: bool) -> None:
 @click.pass_context
 def gpu_group(ctx: click.Context) -> None:
     """The graphs that MIGraphX compiled for an AMD GPU: which there are, make them, move them."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+    _help_alone(ctx)
 
 
 @gpu_group.command("status")
