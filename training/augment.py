@@ -279,6 +279,48 @@ def add_gusts(
     return samples.index_add(0, chosen, sound * level * gain)
 
 
+def rests(dice: Dice, corpus: Corpus, count: int, frames: int) -> torch.Tensor:
+    """(count, samples): pieces of what microphones heard while nobody spoke, one after another, each faded.
+
+    In a third of the rows they are of neighbouring clips, mostly one microphone; their levels differ.
+    """
+    slots = max(4, frames // 40)
+    number = dice.below(len(corpus.rests), count, slots)
+    near = (number[:, :1] + dice.below(4, count, slots)) % len(corpus.rests)
+    number = torch.where(dice.chance(0.33, count, 1), near, number)
+    first, size = corpus.rests[number].unbind(-1)
+    tight = dice.choice([0.0, 20.0, 150.0], [0.4, 0.4, 0.2], count, 1)
+    pause = (-torch.log(dice.uniform(count, slots).clamp(min=1e-6)) * tight).long()
+    end = (size + pause).cumsum(-1)
+    frame = torch.arange(frames, device=corpus.device).expand(count, -1).contiguous()
+    slot = torch.searchsorted(end, frame, right=True).clamp(max=slots - 1)
+    into = frame - (end - size - pause).gather(1, slot)
+    length = size.gather(1, slot)
+    sounding = (into >= 0) & (into < length)
+    gain = decibels(dice.uniform(count, 1, low=0, high=12) * dice.normal(count, slots))
+    gain = (gain / (corpus.rest_level[number] + 1)).gather(1, slot) * sounding
+    # 20 ms in and out
+    ramp = torch.minimum(into + 1, length - into).clamp(0, 2) / 2
+    rows = torch.where(sounding, first.gather(1, slot) + into, -1)
+    return (corpus.audio[rows].float() * (gain * ramp)[..., None]).flatten(1)
+
+
+def add_rests(
+    dice: Dice, corpus: Corpus, samples: torch.Tensor, *, probability: float, low: float, high: float
+) -> torch.Tensor:
+    """Adds `rests` to some rows, `low` to `high` dB above the voices (see data.with_rests)."""
+    rows, length = samples.shape
+    chosen = dice.chance(probability, rows).nonzero()[:, 0]
+    if not len(chosen) or corpus.rests is None or not len(corpus.rests):
+        return samples
+    sound = rests(dice, corpus, len(chosen), length // FRAME)
+    sound = sound / (loudness(sound) + 1e-4)
+    level = loudness(samples[chosen])
+    level = torch.where(level > 1e-5, level.clamp(min=0.005), torch.full_like(level, 0.02))
+    gain = decibels(dice.uniform(len(chosen), 1, low=low, high=high))
+    return samples.index_add(0, chosen, sound * level * gain)
+
+
 def add_events(dice: Dice, corpus: Corpus, samples: torch.Tensor, *, probability: float) -> torch.Tensor:
     """Sounds that come and go: knocks, breaths, rustling, a door, and the rumble below voices in many rooms.
 

@@ -3,7 +3,7 @@
 
 Input is the format of `shared/data/train` (README.md there): `partN.ogg`, many clips one after another, and
 `index.json`. `decode` writes one `.npy` of samples and one of speech flags per part into a cache folder;
-every clip of a training speaker is stored at three speeds, because a voice played 10 % faster or slower is,
+every clip of a training speaker is stored at five speeds, because a voice played 10 % faster or slower is,
 to a model, a new voice. `Corpus` loads the cache. Parts that are missing are left out, so the whole recipe
 runs on a subset.
 """
@@ -14,7 +14,7 @@ import os
 import re
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +25,16 @@ from scipy.signal import resample_poly
 
 SAMPLE_RATE = 16_000
 FRAME = 160  # samples: 10 ms, the unit of everything that is cut and pasted here
-SPEEDS = ((1, 1), (10, 9), (10, 11))  # resampling ratios: as recorded, slower (x0.9), faster (x1.1)
+# Resampling ratios: as recorded, slower and faster by a tenth, and by a fifth.
+SPEEDS = ((1, 1), (10, 9), (10, 11), (5, 4), (9, 11))
+FACTORS = tuple(down / up for up, down in SPEEDS)  # 1, 0.9, 1.1, 0.8, 1.22
+OFTEN = (1.0, 0.7, 0.7, 0.35, 0.35)  # how often a voice is drawn at each speed
+APART = 1.15  # factor between two speeds from which on a speaker counts as two people
+TWIN_OF = {1: 2, 2: 1, 3: 0, 4: 0}  # the speed at which a voice is somebody else's, and yet alike
 TRAIN, HELD_OUT, NOISE = 0, 1, 2  # values of the index's `split` column
 MAX_STRETCHES = 12  # stretches of speech remembered per clip
+REST = 20, 10, 20  # frames: at least so long, so long before the first word, so long after the last
+REST_LEVEL = 2.0  # of 32768, root mean square: below it there is nothing but the coder's zeros
 
 # Rows of the noise split, by position. Kept: ESC-10 and the librosa examples.
 # Left out: SpeechBrain and Picovoice (origin or licence of the clips not stated), and both sets of Speech
@@ -125,6 +132,8 @@ class Corpus:
     names: list[str]
     noise: torch.Tensor  # clips that may be used as noise
     flat: int = 0  # rows from a row to its version of channels.py; 0: there is none
+    rests: torch.Tensor | None = None  # as `with_rests` finds them: (rests, 2) first row and rows
+    rest_level: torch.Tensor | None = None  # (rests,) root mean square of each, of 32768
 
     @property
     def device(self) -> torch.device:
@@ -189,6 +198,33 @@ class Corpus:
         )
 
 
+def with_rests(corpus: Corpus, clips: torch.Tensor) -> Corpus:
+    """The corpus with the rests of `clips`: what lies before and behind the speech of each.
+
+    They are breaths, clicks, handling and rooms as thousands of microphones heard them, and nobody speaks.
+    """
+    clips = clips[corpus.speed[clips] == 0]
+    shortest, before, behind = REST
+    count = corpus.stretch_count[clips]
+    begin = corpus.stretches[clips, 0, 0]
+    end = corpus.stretches[clips, 1].gather(1, (count - 1).clamp(min=0)[:, None])[:, 0] + behind
+    end = torch.where(count == MAX_STRETCHES, corpus.frames[clips], end)  # there may be more speech
+    first = torch.cat([torch.zeros_like(begin), end])
+    size = torch.cat([begin - before, corpus.frames[clips] - end])
+    first = first + corpus.start[clips].repeat(2)
+    long = size >= shortest
+    first, size = first[long], size[long]
+    frame = torch.arange(int(size.max()), device=corpus.device) if len(size) else size
+    levels = []
+    for start, rows in zip(first.split(1024), size.split(1024), strict=True):
+        inside = frame < rows[:, None]
+        power = corpus.audio[torch.where(inside, start[:, None] + frame, -1)].float().pow(2).mean(-1)
+        levels.append((power.sum(1) / rows).sqrt())
+    level = torch.cat(levels) if levels else size.float()
+    loud = level >= REST_LEVEL
+    return replace(corpus, rests=torch.stack([first[loud], size[loud]], 1), rest_level=level[loud])
+
+
 @dataclass
 class Voices:
     """The clips of some speakers, grouped so that a GPU can draw from them: clip = order[first[v] + r %
@@ -201,8 +237,9 @@ class Voices:
     weight: torch.Tensor  # how often to draw each voice
     speaker: torch.Tensor  # position in corpus.names
     speed: torch.Tensor  # position in SPEEDS
-    twin: torch.Tensor  # the same speaker, fast for slow and slow for fast (22 % apart); -1: there is none
+    twin: torch.Tensor  # the same speaker at a speed 22 to 25 % off (TWIN_OF); -1: there is none
     names: list[str]
+    near: torch.Tensor | None = None  # (voices, some): voices of others that sound alike, where it is known
 
     def __len__(self) -> int:
         return len(self.first)
@@ -251,8 +288,9 @@ def voices(corpus: Corpus, *, dev: bool = False, split: int = TRAIN, shortest: i
     seconds = np.add.reduceat(corpus.frames.cpu().numpy()[order], first) / 100
     weight = 0.4 + 0.6 * np.minimum(seconds, 16) / 16
     weight *= np.where(["arabic" in name for name in names], 0.3, 1.0)  # one-word clips
-    weight *= np.where(classes % len(SPEEDS) == 0, 1.0, 0.7)
-    other = np.where(classes % len(SPEEDS) == 0, -1, owner * len(SPEEDS) + 3 - classes % len(SPEEDS))
+    weight *= np.array(OFTEN)[classes % len(SPEEDS)]
+    partner = np.array([TWIN_OF.get(speed, -1) for speed in range(len(SPEEDS))])[classes % len(SPEEDS)]
+    other = np.where(partner < 0, -1, owner * len(SPEEDS) + partner)
     twin = np.searchsorted(classes, other).clip(max=len(classes) - 1)
     twin = np.where(classes[twin] == other, twin, -1)
 

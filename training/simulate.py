@@ -14,6 +14,7 @@ from augment import (
     add_gusts,
     add_music,
     add_noise,
+    add_rests,
     convolve,
     damage,
     decibels,
@@ -25,7 +26,8 @@ from data import FRAME, Corpus, Voices
 
 FADE = 80  # samples: 5 ms, where a stretch of a clip begins or ends
 ONE_CHANNEL = 0.5  # share of the conversations made of the flat clips
-ALIKE = 0.2  # share of the windows in which two people are one voice, slow and fast
+ALIKE = 0.15  # share of the windows in which two people are one voice, slow and fast
+NEAR = 0.3  # and in which two are people whose voices are near, if the near ones are known
 MOVING = 0.35  # share of the conversations in which everybody changes place once
 
 
@@ -139,7 +141,8 @@ def render(dice: Dice, corpus: Corpus, voices: Voices, source: torch.Tensor) -> 
     mix = add_noise(dice, corpus, voices, mix, probability=0.85, low=0.0, high=32.0)
     mix = add_music(dice, mix, probability=0.2)
     mix = add_events(dice, corpus, mix, probability=0.5)
-    mix = add_gusts(dice, corpus, voices, mix, probability=0.5)
+    mix = add_gusts(dice, corpus, voices, mix, probability=0.4)
+    mix = add_rests(dice, corpus, mix, probability=0.5, low=-25.0, high=10.0)
     mix = equalise(dice, mix, probability=0.7)
     return damage(dice, mix)
 
@@ -169,6 +172,9 @@ def plan_windows(
     people = dice.choice([0.0, 1.0, 2.0, 3.0], [0.14, 0.20, 0.36, 0.30], rows).long().clamp(max=seats)
     cast = dice.weighted(voices.weight, rows * seats).view(rows, seats)
     alike = dice.chance(ALIKE, rows) & (voices.twin[cast[:, 0]] >= 0)
+    if voices.near is not None:
+        other = voices.near[cast[:, 0], dice.below(voices.near.shape[1], rows)]
+        cast[:, 1] = torch.where(dice.chance(NEAR, rows), other, cast[:, 1])
     cast[:, 1] = torch.where(alike, voices.twin[cast[:, 0]], cast[:, 1])
     # Two chairs must not hold the same person, or else the second one is left empty.
     owner = voices.speaker[cast]

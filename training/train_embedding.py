@@ -19,6 +19,7 @@ from augment import (
     add_gusts,
     add_music,
     add_noise,
+    add_rests,
     convolve,
     damage,
     decibels,
@@ -34,7 +35,7 @@ from slices import Training, arguments, fast_kernels
 from torch import nn
 from torch.nn import functional
 
-from data import FRAME, HELD_OUT, Corpus, Voices, voices
+from data import APART, FACTORS, FRAME, HELD_OUT, Corpus, Voices, voices, with_rests
 
 SCALE, TEMPERATURE = 32.0, 0.1
 FRAMES = 360  # of a window, 10 ms each
@@ -42,7 +43,7 @@ ONE_CHANNEL = (
     0.4  # share of the windows whose voices sound as if one microphone had recorded them (channels.py)
 )
 ALIKE = 0.15  # share of the windows whose two voices are one, slow and fast: two people by voice alone
-SHARE = 6  # windows in turn that share room, noise, equaliser and codec: twelve voices in one channel
+SHARE = 3  # windows in turn that share room, noise, equaliser and codec: six voices in one channel
 NEAR_RUNS = 50  # guessed speakers whose clip numbers are this close may be one person
 
 
@@ -109,7 +110,8 @@ def windows(
     tracks = torch.where(wet, convolve(tracks, response), tracks)
     mix = add_noise(dice, corpus, pool, tracks.sum(1), probability=0.7, low=3.0, high=30.0, share=SHARE)
     mix = add_music(dice, mix, probability=0.1)
-    mix = add_gusts(dice, corpus, pool, mix, probability=0.15)
+    mix = add_gusts(dice, corpus, pool, mix, probability=0.1)
+    mix = add_rests(dice, corpus, mix, probability=0.2, low=-25.0, high=3.0)
     mix = equalise(dice, mix, probability=0.75, share=SHARE)
     mix = damage(dice, mix, share=SHARE)
     feats = fbank(mix)
@@ -174,16 +176,15 @@ class Twins:
         near = abs(number[:, None] - number[None]) <= NEAR_RUNS
         np.fill_diagonal(near, True)  # a voice at another speed is not a negative of itself either
         self.pairs = torch.from_numpy(near).to(pool.speaker.device)
-        self.speed = pool.speed
+        self.factor = torch.tensor(FACTORS, device=pool.speed.device)[pool.speed]
 
     def between(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """(voices, voices): True where two voices are, or may be, one person; not one slow and one fast,
         which nobody would take for the same.
         """
         alike = self.pairs[self.owner[one]][:, self.owner[other]]
-        apart = (self.owner[one][:, None] == self.owner[other]) & (
-            self.speed[one][:, None] * self.speed[other] == 2
-        )
+        ratio = self.factor[one][:, None] / self.factor[other]
+        apart = (self.owner[one][:, None] == self.owner[other]) & (torch.maximum(ratio, 1 / ratio) > APART)
         return alike & ~apart
 
     def find(self, vectors: torch.Tensor) -> int:
@@ -280,7 +281,7 @@ def main(argv: list[str] | None = None) -> Path:
     fast_kernels()
     torch.manual_seed(args.seed)
     corpus = Corpus.load(args.cache, args.device)
-    corpus = with_flat(corpus, voices(corpus).order)
+    corpus = with_rests(with_flat(corpus, voices(corpus).order), voices(corpus).order)
     pool, dev, held_out = (
         voices(corpus),
         voices(corpus, dev=True),

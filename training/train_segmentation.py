@@ -7,6 +7,7 @@ the six orders. Nothing of any evaluation recording is used, not even to choose 
 
 import itertools
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,14 @@ import simulate
 import torch
 from augment import Dice
 from channels import with_flat
+from features import Fbank
 from metrics import describe, window_errors
-from models import POWERSET, SegmentationNet, parameters
-from slices import Training, arguments, fast_kernels
+from models import POWERSET, EmbeddingNet, SegmentationNet, parameters
+from slices import Training, arguments, fast_kernels, load
 from torch import nn
+from train_embedding import mean_vectors
 
-from data import Corpus, voices
+from data import Corpus, Voices, voices, with_rests
 
 ORDERS = list(itertools.permutations(range(3)))
 PLANNED = 4  # batches planned at once
@@ -57,6 +60,32 @@ def errors_of(scores: torch.Tensor, active: torch.Tensor) -> np.ndarray:
     return sum((window_errors(h, r) for h, r in zip(hypothesis, reference, strict=True)), np.zeros(4))
 
 
+NEAREST = 4, 24  # ranks: the very nearest of another name may be the same person
+CLIPS = 3  # of a voice, at most, to find out how it sounds
+
+
+@torch.no_grad()
+def with_near(corpus: Corpus, pool: Voices, weights: Path) -> Voices:
+    """The voices, knowing which of the others sound like them."""
+    net = EmbeddingNet().to(corpus.device)
+    known = load(weights)
+    net.load_state_dict(
+        {k: known[k].float() if known[k].is_floating_point() else known[k] for k in net.state_dict()}
+    )
+    few = pool.count.clamp(max=CLIPS)
+    owner = torch.repeat_interleave(torch.arange(len(pool), device=corpus.device), few)
+    place = torch.arange(len(owner), device=corpus.device) - (few.cumsum(0) - few)[owner]
+    clips = pool.order[pool.first[owner] + place]
+    vectors = mean_vectors(net, corpus, Fbank().to(corpus.device), clips, owner, len(pool))
+    last = min(NEAREST[1], len(pool) - 1)
+    near = []
+    for some in torch.arange(len(pool), device=corpus.device).split(1024):
+        likeness = vectors[some] @ vectors.t()
+        likeness[pool.speaker[some][:, None] == pool.speaker] = -2
+        near.append(likeness.topk(last).indices[:, min(NEAREST[0], last - 1) :])
+    return replace(pool, near=torch.cat(near))
+
+
 def averaged(training: Training) -> SegmentationNet:
     net = SegmentationNet().to(training.args.device)
     net.load_state_dict(training.average)
@@ -68,6 +97,9 @@ def main(argv: list[str] | None = None) -> Path:
     parser.add_argument(
         "--adapt", action="store_true", help="keep the front end and all batch statistics (short runs)"
     )
+    parser.add_argument(
+        "--embedding", type=Path, help="weights that tell which voices are near (simulate.NEAR)"
+    )
     parser.add_argument("--voices", type=int, default=10**6, help="of so many voices only (short runs)")
     args = parser.parse_args(argv)
     if args.smoke:
@@ -77,6 +109,9 @@ def main(argv: list[str] | None = None) -> Path:
     corpus = Corpus.load(args.cache, args.device)
     pool, dev = voices(corpus).some(args.voices), voices(corpus, dev=True)
     corpus = with_flat(corpus, torch.cat([pool.order, dev.order]))
+    own, corpus = with_rests(corpus, dev.order), with_rests(corpus, pool.order)
+    if args.embedding:
+        pool = with_near(corpus, pool, args.embedding)
     net = SegmentationNet().to(args.device)
     training = Training(net, args, decay=0.01)
     if args.adapt:
@@ -97,9 +132,9 @@ def main(argv: list[str] | None = None) -> Path:
         for number in range(1 if args.smoke else 4):
             dice = Dice.seeded(args.device, 77, number)
             with torch.no_grad():
-                source = simulate.plan_windows(dice, corpus, dev, args.batch)
-                scores = tested(simulate.render(dice, corpus, dev, source)[:, None])
-            total += errors_of(scores, frame_labels(simulate.spoken(corpus, source), scores.shape[1]))
+                source = simulate.plan_windows(dice, own, dev, args.batch)
+                scores = tested(simulate.render(dice, own, dev, source)[:, None])
+            total += errors_of(scores, frame_labels(simulate.spoken(own, source), scores.shape[1]))
         return describe(total)
 
     planned, plans = -1, ()
