@@ -104,6 +104,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.segmentation:
         net, path = SegmentationNet(), args.out / "segmentation.onnx"
         net.load_state_dict(average(args.segmentation))
+        net.simplify()
         axes = {"waveform": {0: "N", 2: "T"}, "logprobs": {0: "N", 1: "F"}}
         export(net, torch.randn(2, 1, 160_000), path, ("waveform", "logprobs"), axes)
         inputs = [0.1 * torch.randn(3, 1, 160_000), 0.1 * torch.randn(1, 1, 80_000)]
