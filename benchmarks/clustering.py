@@ -108,7 +108,7 @@ def cases(folder: Path, cache: Path, chosen: models.DiarizationModels, threads: 
 def _windows(bits: Path) -> Segmentation:
     flat = np.unpackbits(np.load(bits)["active"])
     whole = len(flat) // (FRAMES * LOCAL_SPEAKERS) * (FRAMES * LOCAL_SPEAKERS)
-    return Segmentation(flat[:whole].reshape(-1, FRAMES, LOCAL_SPEAKERS).astype(np.bool_), 1.0)
+    return Segmentation.regular(flat[:whole].reshape(-1, FRAMES, LOCAL_SPEAKERS).astype(np.bool_))
 
 
 # --- what is varied: a function of a case, its vectors' neighbours and truth never seen ---
@@ -566,7 +566,7 @@ def long(found: list[Case], rule: Rule) -> dict[str, float]:
         result[f"peak_mb_{hours}_h"] = tracemalloc.get_traced_memory()[1] / 1e6
         tracemalloc.reset_peak()
         begun, speakers = time.process_time(), int(labels.max()) + 1
-        reconstruction.reconstruct(Segmentation(windows, 1.0), labels).in_order_of_appearance().exclusive()
+        reconstruction.reconstruct(Segmentation.regular(windows), labels).in_order_of_appearance().exclusive()
         result[f"reconstruction_seconds_{hours}_h"] = time.process_time() - begun
         result[f"reconstruction_peak_mb_{hours}_h"] = tracemalloc.get_traced_memory()[1] / 1e6
         result[f"speakers_{hours}_h"] = speakers

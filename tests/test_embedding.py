@@ -208,6 +208,17 @@ def test_any_number_of_threads_gives_the_same_bytes(builtin, call):
     assert one.tobytes() == three.tobytes()
 
 
+def test_windows_may_lie_anywhere(builtin, call):
+    """Those at irregular places give what they give among the regular ones."""
+    samples, windows = call
+    kept = np.array([0, 1, 4, 5, 11, len(windows.active) - 1])
+    some = Segmentation(windows.active[kept], windows.starts[kept])
+    all_of_them = embedding.embed(samples, windows, builtin)
+    few = embedding.embed(samples, some, builtin)
+    assert np.isfinite(few).any()
+    np.testing.assert_allclose(few, all_of_them[kept], rtol=1e-4, atol=1e-4)
+
+
 def test_close_to_one_pass_per_window(builtin, call):
     """pyannote's way, kept here as the reference: each window alone, less its own mean."""
     samples, windows = call
@@ -232,12 +243,12 @@ def test_too_little_speech_gives_nan_and_silence_costs_nothing(builtin):
         lambda feats: runs.append(1) or builtin.trunk(feats), builtin.head, builtin.trunk
     )
     active = np.zeros((5, 589, 3), np.bool_)
-    silent = embedding.embed(np.zeros(14 * 16000, np.float32), Segmentation(active, 1.0), counting)
+    silent = embedding.embed(np.zeros(14 * 16000, np.float32), Segmentation.regular(active), counting)
     assert np.isnan(silent).all()
     assert not runs
     active[2, 100:109, 0] = True  # nine frames
     active[2, 100:150, 1] = True
-    some = embedding.embed(np.zeros(14 * 16000, np.float32), Segmentation(active, 1.0), counting)
+    some = embedding.embed(np.zeros(14 * 16000, np.float32), Segmentation.regular(active), counting)
     assert np.isfinite(some).all(axis=2).tolist() == [[i == 2 and s == 1 for s in range(3)] for i in range(5)]
     assert runs
 
@@ -268,7 +279,7 @@ def test_mean_is_taken_over_ten_seconds_inside_the_recording():
 
 def test_recording_shorter_than_one_feature_frame(builtin):
     vectors = embedding.embed(
-        np.zeros(300, np.float32), Segmentation(np.ones((1, 589, 3), np.bool_), 1.0), builtin
+        np.zeros(300, np.float32), Segmentation.regular(np.ones((1, 589, 3), np.bool_)), builtin
     )
     assert np.isnan(vectors).all()
 

@@ -413,7 +413,7 @@ def test_ten_minutes_are_at_most_45_calls_of_one_shape(trunk, models, log):
     """What runs on the GPU in a whole recording, counted where it runs."""
     voice = embedding.load(model_file(models / "embedding.onnx"))
     samples = np.random.default_rng(0).normal(0, 0.1, 600 * 16000).astype(np.float32)
-    windows = Segmentation(np.ones((591, 589, 3), np.bool_), 1.0)
+    windows = Segmentation.regular(np.ones((591, 589, 3), np.bool_))
     windows.active[:, :, 1:] = False
     expected = embedding.embed(samples, windows, voice, threads=2)
     runtime, calls = Runtime("migraphx"), embedding.full_blocks(len(samples))

@@ -4,14 +4,14 @@ import pytest
 from conftest import SHARED, strict_der
 from witness import models, rttm
 from witness.clustering import cluster
-from witness.reconstruction import frame_count, reconstruct, speaker_count, turns
+from witness.reconstruction import frame_count, frame_starts, reconstruct, speaker_count, turns
 from witness.schema import Segmentation, Turn
 
 RECORDINGS = {"pipeline": 26.0154, "single_speaker": 15.0486, "short": 3.2889}
 
 
 def golden_segmentation(golden, name) -> Segmentation:
-    return Segmentation(golden(f"{name}_segmentation_data") > 0.5, 1.0)
+    return Segmentation.regular(golden(f"{name}_segmentation_data") > 0.5)
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
@@ -44,11 +44,11 @@ def windows_of(rows: list[list[int]]) -> Segmentation:
     """Ten-second windows in which each local speaker is active throughout or not at all."""
     active = np.zeros((len(rows), 589, 3), np.bool_)
     active[:] = np.array(rows, bool).reshape(len(rows), 1, 3)
-    return Segmentation(active, 1.0)
+    return Segmentation.regular(active)
 
 
 def test_no_windows():
-    found = reconstruct(Segmentation(np.zeros((0, 589, 3), np.bool_), 1.0), np.zeros((0, 3), np.intp))
+    found = reconstruct(Segmentation.regular(np.zeros((0, 589, 3), np.bool_)), np.zeros((0, 3), np.intp))
     assert found.active.shape == (0, 0)
     assert found.exclusive().shape == (0, 0)
     assert turns(found.active, [], 0.0) == []
@@ -58,6 +58,19 @@ def test_nobody_known():
     windows = windows_of([[1, 0, 0]])
     found = reconstruct(windows, np.full((1, 3), -1))
     assert found.active.shape == (frame_count(windows), 0)
+
+
+def test_windows_at_irregular_places_vote_where_they_are():
+    active = np.zeros((3, 589, 3), np.bool_)
+    active[:2, :, 0] = True
+    windows = Segmentation(active, np.array([0, 2700, 80_000]))  # at frames 0, 10 and 296
+    found = reconstruct(windows, np.array([[0, -1, -1]] * 3))
+    assert frame_count(windows) == 296 + 594
+    assert found.evidence[:, 0].tolist() == pytest.approx(
+        [1.0] * 296 + [2 / 3] * 293 + [1 / 2] * 10 + [0.0] * 291
+    )
+    assert np.flatnonzero(found.active[:, 0]).tolist() == list(range(589))  # a half is rounded to even
+    assert frame_starts(windows).tolist() == [0, 10, 296]
 
 
 def test_exclusive_keeps_the_better_supported_speaker():

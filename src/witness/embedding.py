@@ -20,7 +20,6 @@ from witness.errors import ModelError
 from witness.fbank import HOP, N_MELS, fbank, frame_count
 from witness.schema import (
     FRAMES,
-    SAMPLE_RATE,
     Bool,
     Float32,
     Float64,
@@ -33,7 +32,7 @@ from witness.schema import (
 from witness.sessions import Model, ordered_map
 
 STRIDE = 8  # fbank frames per trunk frame: three stages of stride 2
-TRUNK_STEP = STRIDE * HOP / SAMPLE_RATE  # seconds: 0.08
+TRUNK_SAMPLES = STRIDE * HOP  # from one trunk frame to the next: 1280, 0.08 s
 WINDOW_FRAMES = 125  # trunk frames in a window of 10 s
 CONTEXT = 15  # trunk frames, 1.2 s; ResNet34 sees 112 fbank frames (14 trunk frames) to either side
 BLOCK = 330
@@ -110,8 +109,7 @@ def embed(
     windows, _, speakers = masks.shape
     wanted = masks.sum(axis=1) >= MIN_ACTIVE  # (windows, speakers)
     total = -(-frame_count(len(samples)) // STRIDE)
-    starts = np.arange(windows, dtype=np.float64)  # in trunk frames; windows 1 s apart are 12.5 apart
-    starts *= segmentation.step / TRUNK_STEP
+    starts = segmentation.starts / TRUNK_SAMPLES  # in trunk frames; windows 1 s apart are 12.5 apart
     vectors: Float32 | None = None
 
     blocks = [block for block in plan(total) if _any_active(masks, wanted, starts, block)]

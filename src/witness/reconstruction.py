@@ -23,6 +23,7 @@ from witness.schema import (
     Turn,
 )
 
+FRAME_SAMPLES = round(FRAME_STEP * SAMPLE_RATE)  # 270
 ROWS = 65_536  # frames that are worked through together
 
 
@@ -109,16 +110,14 @@ def speaker_count(segmentation: Segmentation) -> Int:
 
 def frame_starts(segmentation: Segmentation) -> Int:
     """(windows,): the frame of the recording at which each window begins."""
-    seconds = np.arange(len(segmentation.active)) * segmentation.step
-    frames: Int = np.rint(seconds / FRAME_STEP).astype(np.intp)
+    frames: Int = np.rint(segmentation.starts / FRAME_SAMPLES).astype(np.intp)
     return frames
 
 
 def frame_count(segmentation: Segmentation) -> int:
     """Frames from the start of the first window to the end of the last, as pyannote counts them."""
-    windows = len(segmentation.active)
-    end = WINDOW_SAMPLES / SAMPLE_RATE + (windows - 1) * segmentation.step
-    return round(end / FRAME_STEP) + 1 if windows else 0
+    starts = segmentation.starts
+    return round((int(starts[-1]) + WINDOW_SAMPLES) / FRAME_SAMPLES) + 1 if len(starts) else 0
 
 
 def turns(active: Bool, names: list[str], duration: float) -> list[Turn]:

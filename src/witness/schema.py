@@ -65,8 +65,13 @@ class Segmentation:
 
     active: Bool
     """(windows, 589, 3)"""
-    step: float
-    """Seconds from the start of a window to the start of the next."""
+    starts: Int
+    """(windows,), rising: the sample of the recording, at SAMPLE_RATE, at which each window begins."""
+
+    @staticmethod
+    def regular(active: Bool, step: float = 1.0) -> Segmentation:
+        """With windows `step` seconds apart, the first at the beginning."""
+        return Segmentation(active, np.arange(len(active)) * round(step * SAMPLE_RATE))
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def segment(
         active[done : done + len(decoded)] = decoded
         done += len(decoded)
         progress("segmentation", done, count)
-    return Segmentation(active, step)
+    return Segmentation.regular(active, step)
 
 
 def _batches(samples: Float32, count: int, step: float, batch: int) -> Iterator[Float32]:
