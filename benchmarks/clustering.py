@@ -56,6 +56,7 @@ from witness.schema import (
     Segmentation,
     Turn,
 )
+from witness.sessions import workers
 
 DRAWS = 10_000
 LAG = 10  # windows of 10 s, 1 s apart: so far apart they share no sound
@@ -92,12 +93,13 @@ def cases(folder: Path, cache: Path, chosen: models.DiarizationModels, threads: 
                 loaded = [segmentation.load(chosen.segmentation), embedding.load(chosen.embedding)]
             recording = audio.load(str(sound))
             (samples,) = recording.samples
-            if not bits.exists():
-                windows = segmentation.segment(samples, loaded[0], threads=threads)  # type: ignore[arg-type]
-                np.savez(bits, active=np.packbits(windows.active), duration=recording.source.duration)
-            windows = _windows(bits)
-            vectors = embedding.embed(samples, windows, loaded[1], threads=threads)  # type: ignore[arg-type]
-            np.savez(voice, vectors=vectors)
+            with workers(threads) as mapper:
+                if not bits.exists():
+                    windows = segmentation.segment(samples, loaded[0], mapper=mapper)  # type: ignore[arg-type]
+                    np.savez(bits, active=np.packbits(windows.active), duration=recording.source.duration)
+                windows = _windows(bits)
+                vectors = embedding.embed(samples, [windows], loaded[1], mapper=mapper)  # type: ignore[arg-type]
+                np.savez(voice, vectors=vectors)
             sys.stderr.write(f"{number} of {len(paths)}: {path.stem}\n")
         (reference,) = rttm.parse(path.read_text()).values()
         duration = float(np.load(bits)["duration"])

@@ -59,6 +59,7 @@ from witness import (
 )
 from witness.reconstruction import Diarization
 from witness.schema import FRAME_DURATION, FRAME_STEP, Turn, Word
+from witness.sessions import workers
 
 HEARINGS = 10  # windows of 10 s, one a second, over each frame
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu", "va", "we")
@@ -407,8 +408,9 @@ def recorded(folder: Path, half: str) -> Iterator[Heard]:
         rng = np.random.default_rng([8, place])
         recording = audio.load(str(path.with_suffix(".flac")), channels="mix")
         (samples,), duration = recording.samples, recording.source.duration
-        windows = segmentation.segment(samples, segmenter, threads=2)
-        vectors = embedding.embed(samples, windows, voice, threads=2)
+        with workers(2) as both:
+            windows = segmentation.segment(samples, segmenter, mapper=both)
+            vectors = embedding.embed(samples, [windows], voice, mapper=both)
         labels = clustering.cluster(vectors, windows.active, chosen.rule).labels
         found = reconstruction.reconstruct(windows, labels).in_order_of_appearance()
         yield _heard(path.stem, read_stm(path), duration, found, rng)

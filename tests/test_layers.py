@@ -26,6 +26,7 @@ TOOLS = {
         "probes",
         "rttm",
         "sessions",
+        "spool",
     ),
     *("stages", "stereo", "surgery", "tokens", "tracing", "vbx", "whisper_child"),
 }
@@ -48,6 +49,7 @@ TOOL_ARROWS = {
     "machine": {"sessions"},
     "models": {"download"},
     "sessions": {"tracing"},
+    "stereo": {"spool"},
     "surgery": {"fbank", "output", "sessions"},
     "whisper_child": set(),
     "rocm": {"gpu", "sessions"},

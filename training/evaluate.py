@@ -180,8 +180,8 @@ def tune(
         length = seconds[0] + (seconds[1] - seconds[0]) * number // max(1, recordings - 1)
         samples, spoken = simulate.conversation(dice, corpus, pool, people, length)
         wave = samples.numpy()
-        found = segmentation.segment(wave, segmenter, threads=1)
-        vectors = embedding.embed(wave, found, voice, threads=1)
+        found = segmentation.segment(wave, segmenter)
+        vectors = embedding.embed(wave, [found], voice)
         for (linkage, threshold), total in errors.items():
             rule = replace(models_table.SETS["builtin"].rule, linkage=linkage, threshold=float(threshold))
             labels = clustering.cluster(vectors, found.active, rule).labels

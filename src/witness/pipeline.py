@@ -35,10 +35,13 @@ from witness.schema import (
     Correction,
     Count,
     Float64,
+    Map,
     ModelFile,
     Note,
     Progress,
     Recognition,
+    Samples,
+    Segmentation,
     Speaker,
     Stages,
     Track,
@@ -49,7 +52,7 @@ from witness.schema import (
     no_note,
     no_progress,
 )
-from witness.sessions import Runtime
+from witness.sessions import Runtime, workers
 
 STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
 """In this order in `Transcript.timing`; a stage that did not run is None there."""
@@ -473,26 +476,44 @@ class _Run:
         return workers if self.serial else max(1, workers - max(1, workers // 4))
 
     def _hear(self, recording: audio.Audio, engine: Engine) -> tuple[Track, ...]:
-        """What the diarizer's models find in each track."""
+        """What the diarizer's models find in each track: voices of what is segmented already, meanwhile."""
         segmenter = engine.segmenter
-        threads = self.runtime.worker_count
         tracks = []
-        with self._voice(engine, recording) as voice:
+        with (
+            workers(self.runtime.worker_count) as cores,
+            self._voice(engine, recording, cores) as (voice, voices_on),
+        ):
             for samples in recording.samples:
-                with self._timed("segmentation"):
-                    windows = segmentation.segment(
-                        samples, segmenter, threads=threads, progress=self.progress
-                    )
+                pieces: list[Segmentation] = []
                 with self._timed("embedding"):
                     vectors = embedding.embed(
-                        samples, windows, voice, threads=threads, progress=self.progress
+                        samples,
+                        self._segmented(samples, segmenter, cores, pieces),
+                        voice,
+                        mapper=voices_on,
+                        progress=self.progress,
                     )
-                tracks.append(Track(windows, vectors))
+                tracks.append(Track(Segmentation.joined(pieces), vectors))
         return tuple(tracks)
 
+    def _segmented(
+        self,
+        samples: Samples,
+        segmenter: segmentation.SegmentationModel,
+        cores: Map,
+        pieces: list[Segmentation],
+    ) -> Iterator[Segmentation]:
+        """The windows as they are found; they are left in `pieces`, too."""
+        with self._timed("segmentation"):
+            for piece in segmentation.stream(samples, segmenter, mapper=cores, progress=self.progress):
+                pieces.append(piece)
+                yield piece
+
     @contextmanager
-    def _voice(self, engine: Engine, recording: audio.Audio) -> Iterator[embedding.VoiceModel]:
-        """The voice model, its full blocks on the GPU if that is wanted and pays."""
+    def _voice(
+        self, engine: Engine, recording: audio.Audio, cores: Map
+    ) -> Iterator[tuple[embedding.VoiceModel, Map]]:
+        """The voice model, its full blocks on the GPU if that is wanted and pays; and what runs the blocks."""
         voice = engine.voice
         with migraphx.accelerate(
             voice.trunk_part,
@@ -506,7 +527,11 @@ class _Run:
             note=self.note,
             warn=self.warn,
         ) as gpu:
-            yield voice if gpu is None else replace(voice, block_trunk=gpu)
+            if gpu is None:
+                yield voice, cores
+            else:
+                with workers(1) as waiting:  # for the GPU, which does one block after the other; no core does
+                    yield replace(voice, block_trunk=gpu), waiting
         if gpu is not None:
             self.device = gpu.device
 

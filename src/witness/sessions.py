@@ -12,9 +12,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ import onnxruntime as ort
 
 from witness import tracing
 from witness.errors import DeviceError, ModelError, UsageError, WitnessError
-from witness.schema import Float32
+from witness.schema import Float32, Map, R, T
 
 MIGRAPHX = "MIGraphXExecutionProvider"
 CPU = "CPUExecutionProvider"
@@ -31,9 +32,6 @@ ort.disable_telemetry_events()  # it exists in the Windows builds only, and ther
 ort.set_default_logger_severity(
     4
 )  # the MIGraphX provider chats on it; what goes wrong is raised all the same
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 def cores() -> int:
@@ -276,23 +274,27 @@ def _assignment(session: ort.InferenceSession) -> list[tuple[str, str]]:
     ]
 
 
-def ordered_map(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
-    """`map` on `threads` threads, results in the order of `items`, at most one item a thread in hand.
+@contextmanager
+def workers(threads: int) -> Iterator[Map]:
+    """A `map` on `threads` threads, which all maps that are made of it share.
 
-    `items` is drawn from in the caller's thread, so a lazy producer stays bounded in memory.
+    Each has at most one item a thread in hand beside the one that it waits for, so memory stays bounded.
     """
-    waiting: deque[Future[R]] = deque()
     with ThreadPoolExecutor(max_workers=threads) as pool:
-        try:
+
+        def mapped(function: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]:
+            waiting: deque[Future[R]] = deque()
             for item in items:
                 waiting.append(pool.submit(function, item))
                 if len(waiting) > threads:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
+
+        try:
+            yield mapped
         finally:
-            for future in waiting:
-                future.cancel()
+            pool.shutdown(cancel_futures=True)  # what an error or Ctrl-C left in the queue
 
 
 def _one_thread() -> ort.SessionOptions:
