@@ -513,7 +513,7 @@ class _Run:
     def _voice(
         self, engine: Engine, recording: audio.Audio, cores: Map
     ) -> Iterator[tuple[embedding.VoiceModel, Map]]:
-        """The voice model, its full blocks on the GPU if that is wanted and pays; and what runs the blocks."""
+        """The voice model, on the GPU too if that is wanted and pays, and what runs its blocks."""
         voice = engine.voice
         with migraphx.accelerate(
             voice.trunk_part,
