@@ -102,7 +102,7 @@ def witness(chosen: models.DiarizationModels, threads: int) -> Program:
         clusters = clustering.cluster(vectors, windows.active, chosen.rule, bounds=bounds)
         found = reconstruction.reconstruct(windows, clusters.labels)
         names = [str(number) for number in range(found.active.shape[1])]
-        return reconstruction.turns(found.active, names, duration)
+        return reconstruction.turns(found.active.T, names, duration)
 
     return run
 

@@ -185,7 +185,7 @@ def tune(
         for (linkage, threshold), total in errors.items():
             rule = replace(models_table.SETS["builtin"].rule, linkage=linkage, threshold=float(threshold))
             labels = clustering.cluster(vectors, found.active, rule).labels
-            active = reconstruction.reconstruct(found, labels).in_order_of_appearance().active
+            active = reconstruction.reconstruct(found, labels).active
             middles = ((np.arange(len(active)) * FRAME_STEP + FRAME_DURATION / 2) * 100).astype(int)
             active, middles = active[middles < spoken.shape[1]], middles[middles < spoken.shape[1]]
             reference = spoken.numpy().T[middles]

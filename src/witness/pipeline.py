@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -31,6 +31,7 @@ from witness import (
 from witness.errors import ModelError, UsageError, WitnessError
 from witness.schema import (
     FRAME_STEP,
+    Bool,
     Bounds,
     Correction,
     Count,
@@ -259,7 +260,10 @@ class _Diarized:
     count: Count
 
     def turns(self, duration: float, *, exclusive: bool = False) -> list[Turn]:
-        active = self.found.exclusive() if exclusive else self.found.active
+        active: Iterable[Bool] = self.found.active.T
+        if exclusive:
+            alone = self.found.exclusive()
+            active = (alone == speaker for speaker in range(len(self.names)))
         return reconstruction.turns(active, self.names, duration)
 
     def renamed(self, names: dict[str, str]) -> _Diarized:
@@ -374,7 +378,6 @@ class _Run:
         plda = vbx.from_parameters(stages.plda) if stages.plda else None
         clusters = clustering.cluster(track.vectors, active, stages.rule, bounds=wanted, plda=plda)
         found = reconstruction.reconstruct(track.windows, clusters.labels, most=wanted.most)
-        found = found.in_order_of_appearance()
         names = [f"{prefix}SPEAKER_{number:02d}" for number in range(found.active.shape[1])]
         return _Diarized(names, found, clusters.count)
 

@@ -18,6 +18,7 @@ R = TypeVar("R")
 
 Bool = npt.NDArray[np.bool_]
 Int = npt.NDArray[np.intp]
+Counts = npt.NDArray[np.unsignedinteger]
 
 SAMPLE_RATE = 16_000
 """Samples per second of everything after `audio`; both model contracts are fixed to it."""
@@ -109,6 +110,21 @@ class Segmentation:
             np.concatenate([none, *(part.active for part in parts)]),
             np.concatenate([np.zeros(0, np.intp), *(part.starts for part in parts)]),
         )
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How sure it is that a speaker speaks, by frames. In bytes: floats would fill the memory in a day."""
+
+    votes: Counts
+    """(frames, speakers): in how many windows over a frame the speaker is active."""
+    windows: Counts
+    """(frames,): how many there are."""
+
+    def __getitem__(self, frames: slice) -> Float32:
+        """(frames, speakers): the share of the windows, 0 to 1."""
+        windows = np.maximum(self.windows[frames], 1)[:, None]
+        return np.divide(self.votes[frames], windows, dtype=np.float32)
 
 
 @dataclass(frozen=True)
