@@ -8,7 +8,8 @@ time with a seeded gain; a shorter recording is the beginning of a longer one. E
 in a process of its own, which writes JSON, RTTM and the stages, as a user would have it. Memory is the peak
 of the resident set of that process. "slope" is that of the wall time over the hours, both as logarithms,
 between the shortest and the longest: 1 is linear. "load" is how many processes wanted a core, looked at every
-ten seconds: what is above the number of threads were others.
+ten seconds: what is above the number of threads were others, and then "cpu_slope" says more, that of the
+processor time.
 """
 
 from __future__ import annotations
@@ -95,6 +96,15 @@ def measure(path: Path, threads: int) -> dict[str, Any]:
     }
 
 
+def slope(recordings: list[dict[str, Any]], cost: str) -> float | None:
+    """Between the shortest and the longest; None if there is only one."""
+    by_hours = sorted(recordings, key=lambda one: one["hours"])
+    first, last = by_hours[0], by_hours[-1]
+    if first is last:
+        return None
+    return round(math.log(last[cost] / first[cost]) / math.log(last["hours"] / first["hours"]), 4)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -115,16 +125,13 @@ def main() -> None:
         "recordings": [],
     }
     with TemporaryDirectory(dir=spool.folder()) as folder:
-        for hours in sorted(options.hours):
+        for hours in options.hours:
             path = Path(folder) / f"{hours:g}h.flac"
             record(options.folder, hours, path)
             result["recordings"].append(measure(path, options.threads))
             path.unlink()
-            first, last = result["recordings"][0], result["recordings"][-1]
-            if last is not first:
-                result["slope"] = round(
-                    math.log(last["wall"] / first["wall"]) / math.log(last["hours"] / first["hours"]), 4
-                )
+            result |= {"slope": slope(result["recordings"], "wall")}
+            result |= {"cpu_slope": slope(result["recordings"], "cpu")}
             text = json.dumps(result, indent=1) + "\n"
             if options.output:
                 options.output.write_text(text)

@@ -58,6 +58,9 @@ from witness.sessions import Runtime, workers
 STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
 """In this order in `Transcript.timing`; a stage that did not run is None there."""
 
+LONG = 3 * 3600.0
+"""Seconds of a recording whose results need the memory that the models keep, 0.3 GB; a day's are 0.9 GB."""
+
 GHOST_SHARE = 0.02  # of all speech; with GHOST_TURN noScribe's rule, right for 69 % of what it names
 GHOST_TURN = 2.0  # seconds
 
@@ -194,6 +197,11 @@ class Engine:
         threshold = models.stranger_threshold(embedding)
         return voices.Known(voices.read(Path(self.options.known), embedding.sha256, self._warn), threshold)
 
+    def release(self) -> None:
+        """Give back the memory of the models, which are opened again if they are needed."""
+        for model in ("segmenter", "voice"):
+            self.__dict__.pop(model, None)
+
     @property
     def files(self) -> dict[str, ModelFile | None]:
         """As in `Transcript.models`."""
@@ -315,6 +323,8 @@ class _Run:
                 for samples in recording.samples:
                     recognizer.send(samples)
             tracks = self._hear(recording, engine)
+            if recording.source.duration > LONG:
+                engine.release()
             if whisper is not None and self.serial:
                 # Not before: its model would fill the GPU's memory.
                 recognizer = stack.enter_context(self._recognizer(whisper))
