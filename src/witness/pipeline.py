@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from witness import (
-    audio,
     clustering,
     corrections,
     embedding,
@@ -22,6 +22,7 @@ from witness import (
     models,
     reconstruction,
     segmentation,
+    source,
     tracing,
     transcription,
     vbx,
@@ -54,6 +55,9 @@ from witness.schema import (
     no_progress,
 )
 from witness.sessions import Runtime, workers
+
+if TYPE_CHECKING:
+    from witness import audio
 
 STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
 """In this order in `Transcript.timing`; a stage that did not run is None there."""
@@ -197,6 +201,10 @@ class Engine:
         threshold = models.stranger_threshold(embedding)
         return voices.Known(voices.read(Path(self.options.known), embedding.sha256, self._warn), threshold)
 
+    def open(self) -> None:
+        """Open the diarizer's models, as they are needed otherwise. Raises ModelError."""
+        _ = self.segmenter, self.voice
+
     def release(self) -> None:
         """Give back the memory of the models, which are opened again if they are needed."""
         for model in ("segmenter", "voice"):
@@ -305,7 +313,7 @@ class _Run:
             raise UsageError("--serial or --parallel, not both")
         if self.options.language is not None:
             transcription.check_language(self.options.language)
-        audio.check(path)  # before any model is fetched for it
+        source.check(path)  # before any model is fetched for it
         with ExitStack() as stack:
             whisper, failure = engine.whisper
             self.serial = self.runtime.serial or self._too_little_memory(whisper)
@@ -315,8 +323,7 @@ class _Run:
                 recognizer = stack.enter_context(self._recognizer(whisper))
             chosen = engine.chosen
             self.known = engine.known
-            with self._timed("decode"):
-                recording = audio.load(path, channels=self.options.channels, progress=self.progress)
+            recording = self._decode(path, engine)
             for warning in recording.warnings:
                 self.warn(warning)
             if recognizer is not None:
@@ -349,6 +356,17 @@ class _Run:
             self.warnings.append(f"no words: {failure}")  # said aloud by whoever gets `failure`
         stages = replace(stages, warnings=(*engine.warnings, *self.warnings))
         return replace(self.transcript(stages, diarized, begun), failure=failure)
+
+    def _decode(self, path: str, engine: Engine) -> audio.Audio:
+        """The recording, while the models are opened."""
+        with ThreadPoolExecutor(1) as opener:
+            opened = opener.submit(engine.open)
+            from witness import audio  # here, because the recogniser's process starts before any heavy import
+
+            with self._timed("decode"):
+                recording = audio.load(path, channels=self.options.channels, progress=self.progress)
+            opened.result()
+        return recording
 
     def diarize(self, stages: Stages) -> list[_Diarized]:
         """Who speaks in each track."""

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.ndimage import maximum_filter1d
 
 from witness import spool
 from witness.schema import SAMPLE_RATE, Float32, Float64
@@ -84,6 +83,8 @@ def is_call(powers: Float64) -> bool:
 
 def silence_bleed(sides: Sequence[spool.Spool]) -> None:
     """Silence each of two tracks at 16 kHz, in place, where only the other one's speaker is heard."""
+    from scipy.ndimage import maximum_filter1d
+
     levels = Levels()
     size = SAMPLE_RATE // FRAMES_PER_SECOND
     step = size * FRAMES_PER_SECOND * 60
