@@ -34,6 +34,7 @@ from pyannote.metrics.diarization import DiarizationErrorRate
 
 from witness import clustering, embedding, models, reconstruction, rttm, segmentation
 from witness.schema import Turn
+from witness.sessions import workers
 
 Program = Callable[[np.ndarray, int | None], list[Turn]]
 
@@ -95,12 +96,13 @@ def witness(chosen: models.DiarizationModels, threads: int) -> Program:
     def run(samples: np.ndarray, speakers: int | None) -> list[Turn]:
         bounds = clustering.SpeakerBounds(speakers or 1, speakers)
         duration = len(samples) / 16000
-        windows = segmentation.segment(samples, segmenter, threads=threads)
-        vectors = embedding.embed(samples, windows, voice, threads=threads)
+        with workers(threads) as mapper:
+            windows = segmentation.segment(samples, segmenter, mapper=mapper)
+            vectors = embedding.embed(samples, [windows], voice, mapper=mapper)
         clusters = clustering.cluster(vectors, windows.active, chosen.rule, bounds=bounds)
         found = reconstruction.reconstruct(windows, clusters.labels)
         names = [str(number) for number in range(found.active.shape[1])]
-        return reconstruction.turns(found.active, names, duration)
+        return reconstruction.turns(found.active.T, names, duration)
 
     return run
 

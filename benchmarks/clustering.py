@@ -56,6 +56,7 @@ from witness.schema import (
     Segmentation,
     Turn,
 )
+from witness.sessions import workers
 
 DRAWS = 10_000
 LAG = 10  # windows of 10 s, 1 s apart: so far apart they share no sound
@@ -92,12 +93,13 @@ def cases(folder: Path, cache: Path, chosen: models.DiarizationModels, threads: 
                 loaded = [segmentation.load(chosen.segmentation), embedding.load(chosen.embedding)]
             recording = audio.load(str(sound))
             (samples,) = recording.samples
-            if not bits.exists():
-                windows = segmentation.segment(samples, loaded[0], threads=threads)  # type: ignore[arg-type]
-                np.savez(bits, active=np.packbits(windows.active), duration=recording.source.duration)
-            windows = _windows(bits)
-            vectors = embedding.embed(samples, windows, loaded[1], threads=threads)  # type: ignore[arg-type]
-            np.savez(voice, vectors=vectors)
+            with workers(threads) as mapper:
+                if not bits.exists():
+                    windows = segmentation.segment(samples, loaded[0], mapper=mapper)  # type: ignore[arg-type]
+                    np.savez(bits, active=np.packbits(windows.active), duration=recording.source.duration)
+                windows = _windows(bits)
+                vectors = embedding.embed(samples, [windows], loaded[1], mapper=mapper)  # type: ignore[arg-type]
+                np.savez(voice, vectors=vectors)
             sys.stderr.write(f"{number} of {len(paths)}: {path.stem}\n")
         (reference,) = rttm.parse(path.read_text()).values()
         duration = float(np.load(bits)["duration"])
@@ -108,7 +110,7 @@ def cases(folder: Path, cache: Path, chosen: models.DiarizationModels, threads: 
 def _windows(bits: Path) -> Segmentation:
     flat = np.unpackbits(np.load(bits)["active"])
     whole = len(flat) // (FRAMES * LOCAL_SPEAKERS) * (FRAMES * LOCAL_SPEAKERS)
-    return Segmentation(flat[:whole].reshape(-1, FRAMES, LOCAL_SPEAKERS).astype(np.bool_), 1.0)
+    return Segmentation.regular(flat[:whole].reshape(-1, FRAMES, LOCAL_SPEAKERS).astype(np.bool_))
 
 
 # --- what is varied: a function of a case, its vectors' neighbours and truth never seen ---
@@ -242,7 +244,7 @@ def reassigned(case: Case, rule: Rule) -> list[Turn]:
 def smoothed_evidence(case: Case, rule: Rule, frames: float) -> list[Turn]:
     """Who speaks is decided by the evidence around a frame, so a tie does not flicker."""
     found = diarization(case, rule)
-    evidence = gaussian_filter1d(found.evidence, frames, axis=0) * (found.evidence > 0)
+    evidence = gaussian_filter1d(found.evidence[:], frames, axis=0) * (found.evidence[:] > 0)
     active = reconstruction._top(evidence.astype(np.float32), reconstruction.speaker_count(case.windows))
     return named(case, active)
 
@@ -251,9 +253,9 @@ def steadied(case: Case, rule: Rule, epsilon: float) -> list[Turn]:
     """On a tie within `epsilon` the speaker of the frame before goes on (speakrs: 0.1)."""
     found = diarization(case, rule)
     count = reconstruction.speaker_count(case.windows)
-    active = np.zeros(found.evidence.shape, np.bool_)
-    before = np.zeros(found.evidence.shape[1], np.bool_)
-    for frame, evidence in enumerate(found.evidence):
+    active = np.zeros(found.active.shape, np.bool_)
+    before = np.zeros(found.active.shape[1], np.bool_)
+    for frame, evidence in enumerate(found.evidence[:]):
         score = (evidence + epsilon * before) * (evidence > 0)
         before = reconstruction._top(score[None], count[frame : frame + 1])[0]
         active[frame] = before
@@ -276,7 +278,7 @@ def least_lengths(case: Case, rule: Rule, on: float, off: float) -> list[Turn]:
 
 def hysteresis(case: Case, rule: Rule, onset: float, offset: float) -> list[Turn]:
     """Each speaker by the own evidence: a turn reaches `onset` somewhere and stays above `offset`."""
-    evidence = diarization(case, rule).evidence
+    evidence = diarization(case, rule).evidence[:]
     active = np.zeros(evidence.shape, np.bool_)
     for speaker in range(evidence.shape[1]):
         above = evidence[:, speaker] > offset
@@ -397,7 +399,7 @@ def turns(case: Case, labels: Int) -> list[Turn]:
 
 
 def named(case: Case, active: Bool) -> list[Turn]:
-    return reconstruction.turns(active, [str(number) for number in range(active.shape[1])], case.duration)
+    return reconstruction.turns(active.T, [str(number) for number in range(active.shape[1])], case.duration)
 
 
 def folds(found: list[Case], rule: Rule) -> Callable[[Case], SmallPlda]:
@@ -566,7 +568,7 @@ def long(found: list[Case], rule: Rule) -> dict[str, float]:
         result[f"peak_mb_{hours}_h"] = tracemalloc.get_traced_memory()[1] / 1e6
         tracemalloc.reset_peak()
         begun, speakers = time.process_time(), int(labels.max()) + 1
-        reconstruction.reconstruct(Segmentation(windows, 1.0), labels).in_order_of_appearance().exclusive()
+        reconstruction.reconstruct(Segmentation.regular(windows), labels).exclusive()
         result[f"reconstruction_seconds_{hours}_h"] = time.process_time() - begun
         result[f"reconstruction_peak_mb_{hours}_h"] = tracemalloc.get_traced_memory()[1] / 1e6
         result[f"speakers_{hours}_h"] = speakers

@@ -65,7 +65,7 @@ class Prints:
             hiss = np.random.default_rng(row).normal(0, LINE_NOISE, len(samples))
             samples = (sosfilt(band, samples) + hiss).astype(np.float32)
         windows = segmentation.segment(samples, self._segmenter)
-        vectors = embedding.embed(samples, windows, self._voice)
+        vectors = embedding.embed(samples, [windows], self._voice)
         stages = Stages(
             audio=Source("", length / 16_000, 1, ""),
             models={},

@@ -58,7 +58,8 @@ from witness import (
     tokens,
 )
 from witness.reconstruction import Diarization
-from witness.schema import FRAME_DURATION, FRAME_STEP, Turn, Word
+from witness.schema import FRAME_DURATION, FRAME_STEP, Evidence, Turn, Word
+from witness.sessions import workers
 
 HEARINGS = 10  # windows of 10 s, one a second, over each frame
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu", "va", "we")
@@ -241,11 +242,11 @@ def hear(turns: Sequence[Turn], duration: float, rng: np.random.Generator, *, ex
     else:
         _hear_wrongly(turns, duration, speakers, put, rng)
 
-    evidence = heard.mean(axis=0, dtype=np.float32)
+    votes = heard.sum(axis=0, dtype=np.uint8)
     count = np.rint(heard.sum(axis=2).mean(axis=0)).astype(np.intp)
-    place = np.argsort(np.argsort(-evidence, axis=1, kind="stable"), axis=1, kind="stable")
-    found = Diarization(evidence, (place < count[:, None]) & (evidence > 0))
-    return found.in_order_of_appearance()
+    place = np.argsort(np.argsort(-votes.astype(int), axis=1, kind="stable"), axis=1, kind="stable")
+    evidence = Evidence(votes, np.full(frames, HEARINGS, np.uint8))
+    return Diarization.in_order_of_appearance(evidence, (place < count[:, None]) & (votes > 0))
 
 
 def _hear_wrongly(
@@ -407,10 +408,11 @@ def recorded(folder: Path, half: str) -> Iterator[Heard]:
         rng = np.random.default_rng([8, place])
         recording = audio.load(str(path.with_suffix(".flac")), channels="mix")
         (samples,), duration = recording.samples, recording.source.duration
-        windows = segmentation.segment(samples, segmenter, threads=2)
-        vectors = embedding.embed(samples, windows, voice, threads=2)
+        with workers(2) as both:
+            windows = segmentation.segment(samples, segmenter, mapper=both)
+            vectors = embedding.embed(samples, [windows], voice, mapper=both)
         labels = clustering.cluster(vectors, windows.active, chosen.rule).labels
-        found = reconstruction.reconstruct(windows, labels).in_order_of_appearance()
+        found = reconstruction.reconstruct(windows, labels)
         yield _heard(path.stem, read_stm(path), duration, found, rng)
 
 
@@ -437,7 +439,7 @@ def _heard(
 ) -> Heard:
     names = [f"S{number}" for number in range(found.active.shape[1])]
     words, truth, spoken = recognise(said, duration, rng)
-    turns = reconstruction.turns(found.active, names, duration)
+    turns = reconstruction.turns(found.active.T, names, duration)
     texts = [(speaker, word.text) for speaker, word in said]
     segments, sentences = segment(words, 0.6, rng), segment(words, 1.0, rng)
     return Heard(uri, texts, words, truth, spoken, segments, sentences, found, names, turns)

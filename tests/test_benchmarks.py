@@ -64,7 +64,7 @@ def test_every_variant_runs(bench):
                     active[window, :, local] |= (middles >= turn.start) & (middles < turn.end)
             if active[window, :, local].sum() >= 10:
                 vectors[window, local] = np.eye(40)[local] * 5 + rng.normal(0, 0.3, 40)
-    found = [bench.Case(f"r_{n}", seconds, Segmentation(active, 1.0), vectors, said) for n in range(4)]
+    found = [bench.Case(f"r_{n}", seconds, Segmentation.regular(active), vectors, said) for n in range(4)]
     rule = models.SETS["builtin"].rule
     for name, variant in bench.variants(rule, bench.folds(found, rule)).items():
         errors = bench.errors(said, variant(found[0]), seconds)

@@ -14,7 +14,7 @@ from witness.errors import ModelError
 from witness.fbank import fbank, frame_count
 from witness.models import BUILTIN_FOLDER
 from witness.schema import ModelFile, Segmentation
-from witness.sessions import Model
+from witness.sessions import Model, workers
 
 CHANNELS, BANDS, SIZE = 6, 10, 16
 
@@ -174,7 +174,7 @@ def test_ten_minutes_take_few_calls_of_one_shape():
         feats = embedding.features(
             np.zeros(samples, np.float32), embedding.plan(-(-frame_count(samples) // embedding.STRIDE))
         )
-        shapes = [(1, *part.shape) for part in feats] if seconds < 60 else None
+        shapes = [(1, *part.shape) for _, part in feats] if seconds < 60 else None
         if shapes is not None:
             assert embedding.full_blocks(samples) == shapes.count(embedding.BLOCK_SHAPE)
 
@@ -191,28 +191,42 @@ def call():
     samples, rate = soundfile.read(CALL, dtype="float32")
     samples = np.repeat(samples, 16000 // rate)  # crude, but both ways under test get the same
     model = segmentation.load(model_file(BUILTIN_FOLDER / "segmentation.onnx"))
-    return samples, segmentation.segment(samples, model, threads=2)
+    with workers(2) as two:
+        return samples, segmentation.segment(samples, model, mapper=two)
 
 
 def test_blocks_give_what_one_unbroken_pass_gives(builtin, call, monkeypatch):
     samples, windows = call
-    blocks = embedding.embed(samples, windows, builtin)
+    blocks = embedding.embed(samples, [windows], builtin)
     monkeypatch.setattr(embedding, "BLOCK", 10**6)
-    whole = embedding.embed(samples, windows, builtin)
+    whole = embedding.embed(samples, [windows], builtin)
     assert np.array_equal(np.isnan(blocks), np.isnan(whole))
     assert np.nanmax(np.abs(blocks - whole)) < 1e-3 * np.nanmax(np.abs(whole))
 
 
 def test_any_number_of_threads_gives_the_same_bytes(builtin, call):
-    one, three = (embedding.embed(*call, builtin, threads=threads) for threads in (1, 3))
-    assert one.tobytes() == three.tobytes()
+    samples, windows = call
+    expected = embedding.embed(samples, [windows], builtin)
+    with workers(3) as three:
+        assert embedding.embed(samples, [windows], builtin, mapper=three).tobytes() == expected.tobytes()
+
+
+def test_windows_may_lie_anywhere(builtin, call):
+    """Those at irregular places give what they give among the regular ones."""
+    samples, windows = call
+    kept = np.array([0, 1, 4, 5, 11, len(windows.active) - 1])
+    some = Segmentation(windows.active[kept], windows.starts[kept])
+    all_of_them = embedding.embed(samples, [windows], builtin)
+    few = embedding.embed(samples, [some], builtin)
+    assert np.isfinite(few).any()
+    np.testing.assert_allclose(few, all_of_them[kept], rtol=1e-4, atol=1e-4)
 
 
 def test_close_to_one_pass_per_window(builtin, call):
     """pyannote's way, kept here as the reference: each window alone, less its own mean."""
     samples, windows = call
     masks = embedding.clean_masks(windows.active)
-    vectors = embedding.embed(samples, windows, builtin)
+    vectors = embedding.embed(samples, [windows], builtin)
     index = np.arange(125) * 589 // 125
     cosines = []
     for number, start in enumerate(range(0, len(samples) - 160000, 16000)):
@@ -232,12 +246,12 @@ def test_too_little_speech_gives_nan_and_silence_costs_nothing(builtin):
         lambda feats: runs.append(1) or builtin.trunk(feats), builtin.head, builtin.trunk
     )
     active = np.zeros((5, 589, 3), np.bool_)
-    silent = embedding.embed(np.zeros(14 * 16000, np.float32), Segmentation(active, 1.0), counting)
+    silent = embedding.embed(np.zeros(14 * 16000, np.float32), [Segmentation.regular(active)], counting)
     assert np.isnan(silent).all()
     assert not runs
     active[2, 100:109, 0] = True  # nine frames
     active[2, 100:150, 1] = True
-    some = embedding.embed(np.zeros(14 * 16000, np.float32), Segmentation(active, 1.0), counting)
+    some = embedding.embed(np.zeros(14 * 16000, np.float32), [Segmentation.regular(active)], counting)
     assert np.isfinite(some).all(axis=2).tolist() == [[i == 2 and s == 1 for s in range(3)] for i in range(5)]
     assert runs
 
@@ -258,7 +272,7 @@ def test_mean_is_taken_over_ten_seconds_inside_the_recording():
     total = frame_count(len(samples))
     feats = fbank(samples)
     blocks = embedding.plan(-(-total // 8))
-    parts = zip(blocks, embedding.features(samples, blocks), strict=True)
+    parts = embedding.features(samples, blocks)
     got = np.concatenate([part[(b.first - b.start) * 8 : (b.last - b.start) * 8] for b, part in parts])
     assert got.shape == feats.shape
     expected = {0: (0, 998), 499: (0, 998), 1500: (1001, 1999), total - 1: (total - 998, total)}
@@ -268,7 +282,7 @@ def test_mean_is_taken_over_ten_seconds_inside_the_recording():
 
 def test_recording_shorter_than_one_feature_frame(builtin):
     vectors = embedding.embed(
-        np.zeros(300, np.float32), Segmentation(np.ones((1, 589, 3), np.bool_), 1.0), builtin
+        np.zeros(300, np.float32), [Segmentation.regular(np.ones((1, 589, 3), np.bool_))], builtin
     )
     assert np.isnan(vectors).all()
 

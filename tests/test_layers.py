@@ -26,6 +26,8 @@ TOOLS = {
         "probes",
         "rttm",
         "sessions",
+        "source",
+        "spool",
     ),
     *("stages", "stereo", "surgery", "tokens", "tracing", "vbx", "whisper_child"),
 }
@@ -48,6 +50,8 @@ TOOL_ARROWS = {
     "machine": {"sessions"},
     "models": {"download"},
     "sessions": {"tracing"},
+    "source": {"spool"},
+    "stereo": {"spool"},
     "surgery": {"fbank", "output", "sessions"},
     "whisper_child": set(),
     "rocm": {"gpu", "sessions"},

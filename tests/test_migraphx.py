@@ -24,7 +24,7 @@ from witness import cli, embedding, gpu, graphs, migraphx, rocm, surgery
 from witness.errors import DeviceError
 from witness.gpu_worker import Worker
 from witness.schema import Segmentation
-from witness.sessions import Model, Runtime, ordered_map
+from witness.sessions import Model, Runtime, workers
 
 SHAPE = (1, 64, 80)
 
@@ -413,15 +413,15 @@ def test_ten_minutes_are_at_most_45_calls_of_one_shape(trunk, models, log):
     """What runs on the GPU in a whole recording, counted where it runs."""
     voice = embedding.load(model_file(models / "embedding.onnx"))
     samples = np.random.default_rng(0).normal(0, 0.1, 600 * 16000).astype(np.float32)
-    windows = Segmentation(np.ones((591, 589, 3), np.bool_), 1.0)
+    windows = Segmentation.regular(np.ones((591, 589, 3), np.bool_))
     windows.active[:, :, 1:] = False
-    expected = embedding.embed(samples, windows, voice, threads=2)
+    expected = embedding.embed(samples, [windows], voice)
     runtime, calls = Runtime("migraphx"), embedding.full_blocks(len(samples))
     with migraphx.accelerate(
         trunk, "trunk", embedding.BLOCK_SHAPE, voice.trunk, runtime, calls=calls
     ) as fast:
         before = len(log("RUN"))
-        found = embedding.embed(samples, windows, replace(voice, block_trunk=fast), threads=2)
+        found = embedding.embed(samples, [windows], replace(voice, block_trunk=fast))
     runs = log("RUN")
     assert set(runs) == {"RUN 1x2640x80"}
     assert len(runs) - before == fast.on_gpu == 24 <= 45
@@ -484,6 +484,7 @@ def test_the_same_on_the_gpu_from_many_threads(trunk):
     job, cpu = a_job(trunk), Model(trunk, "trunk")
     fast = migraphx.Accelerated(job, migraphx.warm(job, cpu), cpu, strict=True, warn=print)
     inputs = [np.random.default_rng(n).normal(0, 1, SHAPE).astype(np.float32) for n in range(20)]
-    for feats, answer in zip(inputs, ordered_map(fast, inputs, 4), strict=True):
-        assert np.allclose(answer, cpu(feats), rtol=1e-5, atol=1e-6)
+    with workers(4) as mapped:
+        for feats, answer in zip(inputs, mapped(fast, inputs), strict=True):
+            assert np.allclose(answer, cpu(feats), rtol=1e-5, atol=1e-6)
     assert fast.finish() is None

@@ -121,7 +121,7 @@ def test_a_long_call_has_the_speakers_of_a_short_one():
     recording = audio.load(str(CALL))
     chosen = models.diarization_models("builtin", offline=True)
     windows = segmentation.segment(recording.samples[0], segmentation.load(chosen.segmentation))
-    vectors = embedding.embed(recording.samples[0], windows, embedding.load(chosen.embedding))
+    vectors = embedding.embed(recording.samples[0], [windows], embedding.load(chosen.embedding))
     times = 1 + int(600 / recording.source.duration)
     for repeats in (1, times, 4 * times):
         found = clustering.cluster(

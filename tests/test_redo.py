@@ -64,6 +64,7 @@ def test_the_stages_are_the_same_bytes_and_come_back_whole(transcript):
     found = stages.decode(content, "x")
     (before,), (after,) = transcript.stages.tracks, found.tracks
     assert np.array_equal(before.windows.active, after.windows.active)
+    assert np.array_equal(before.windows.starts, after.windows.starts)
     assert np.array_equal(before.vectors, after.vectors, equal_nan=True)
     assert before.recognition == after.recognition
     assert replace(found, tracks=(), models={}) == replace(transcript.stages, tracks=(), models={})

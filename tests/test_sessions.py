@@ -6,7 +6,7 @@ import time
 import pytest
 
 from witness.errors import DeviceError
-from witness.sessions import Runtime, cores, ordered_map, pins
+from witness.sessions import Runtime, cores, pins, workers
 
 
 def test_results_come_in_order_whatever_finishes_first():
@@ -14,8 +14,9 @@ def test_results_come_in_order_whatever_finishes_first():
         time.sleep(0.02 if number == 0 else 0)
         return number * 10
 
-    assert list(ordered_map(slow_first, range(20), 4)) == [number * 10 for number in range(20)]
-    assert list(ordered_map(slow_first, [], 4)) == []
+    with workers(4) as mapped:
+        assert list(mapped(slow_first, range(20))) == [number * 10 for number in range(20)]
+        assert list(mapped(slow_first, [])) == []
 
 
 def test_items_are_made_as_they_are_needed():
@@ -26,10 +27,9 @@ def test_items_are_made_as_they_are_needed():
             made.append(number)
             yield number
 
-    results = ordered_map(lambda number: number, items(), 3)
-    next(results)
-    assert len(made) <= 5
-    results.close()
+    with workers(3) as mapped:
+        next(mapped(lambda number: number, items()))
+        assert len(made) <= 5
 
 
 def test_an_error_stops_the_rest():
@@ -41,8 +41,8 @@ def test_an_error_stops_the_rest():
             raise ValueError("five")
         return number
 
-    with pytest.raises(ValueError, match="five"):
-        list(ordered_map(fail_at_five, range(1000), 2))
+    with pytest.raises(ValueError, match="five"), workers(2) as mapped:
+        list(mapped(fail_at_five, range(1000)))
     assert max(ran) < 20
     assert threading.active_count() < 10
 

@@ -40,7 +40,8 @@ def test_what_is_counted(clip):
         segmentation.window_count(SECONDS * 16000) / SECONDS, abs=1e-3
     )
     frames = -(-fbank.frame_count(SECONDS * 16000) // embedding.STRIDE)
-    trunk = sum(block.stop - block.start for block in embedding.plan(frames)) * embedding.TRUNK_STEP
+    hop = embedding.TRUNK_SAMPLES / 16000
+    trunk = sum(block.stop - block.start for block in embedding.plan(frames)) * hop
     assert file["trunk_seconds_per_second"] == pytest.approx(trunk / SECONDS, rel=0.01)
     assert file["mode"] is None
     assert file["stages"]["transcription"] == {"wall": None, "cpu": None}

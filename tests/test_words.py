@@ -7,7 +7,7 @@ import pytest
 
 from conftest import ROOT, SHARED
 from witness.reconstruction import Diarization
-from witness.schema import Turn, Word
+from witness.schema import Evidence, Turn, Word
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import words
@@ -19,7 +19,9 @@ def heard(items: list[tuple[float, float, str, int]]) -> words.Heard:
     """From (start, end, text, segment)."""
     found = [Word(start, end, f" {text}") for start, end, text, _ in items]
     segments = [segment for *_, segment in items]
-    nobody = Diarization(np.zeros((0, 2), np.float32), np.zeros((0, 2), np.bool_))
+    nobody = Diarization(
+        Evidence(np.zeros((0, 2), np.uint8), np.zeros(0, np.uint8)), np.zeros((0, 2), np.bool_)
+    )
     return words.Heard("x", [], found, [], [], segments, segments, nobody, ["A", "B"], TURNS)
 
 

@@ -180,12 +180,12 @@ def tune(
         length = seconds[0] + (seconds[1] - seconds[0]) * number // max(1, recordings - 1)
         samples, spoken = simulate.conversation(dice, corpus, pool, people, length)
         wave = samples.numpy()
-        found = segmentation.segment(wave, segmenter, threads=1)
-        vectors = embedding.embed(wave, found, voice, threads=1)
+        found = segmentation.segment(wave, segmenter)
+        vectors = embedding.embed(wave, [found], voice)
         for (linkage, threshold), total in errors.items():
             rule = replace(models_table.SETS["builtin"].rule, linkage=linkage, threshold=float(threshold))
             labels = clustering.cluster(vectors, found.active, rule).labels
-            active = reconstruction.reconstruct(found, labels).in_order_of_appearance().active
+            active = reconstruction.reconstruct(found, labels).active
             middles = ((np.arange(len(active)) * FRAME_STEP + FRAME_DURATION / 2) * 100).astype(int)
             active, middles = active[middles < spoken.shape[1]], middles[middles < spoken.shape[1]]
             reference = spoken.numpy().T[middles]

@@ -1,5 +1,7 @@
 """Any media file -> float32 at 16 kHz: all channels mixed into one track, or one track per channel.
 
+The samples go through memory into a temporary file (`spool`), for a recording may last a day.
+
 FFmpeg, inside PyAV, decodes everything. libsndfile was measured beside it and left out: it is no faster on
 WAV and FLAC, loses up to a block at the end of a cut FLAC, reads only the first part of a chained Ogg, in
 silence, and its MP3 part prints on stderr. The length of this file is due to recordings that were cut short:
@@ -8,34 +10,24 @@ FFmpeg decodes what is there, but for most formats does not say that something i
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import shutil
-import stat
 import struct
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal
 
 import av
 import av.container
 import numpy as np
 import soxr
 
-from witness import stereo
+from witness import source, spool, stereo
 from witness.errors import InputError
 from witness.schema import SAMPLE_RATE, Float32, Progress, Source, no_progress
 
 _BLOCK = 1 << 16
 """Source frames mixed and resampled at a time: Python's share is small then, and memory 0.25 MB a channel."""
-
-_CHUNK = 1 << 24
-"""Samples a track collected in one array, 64 MiB. The allocator gives so large a one back as soon as it is
-freed; of the many small pieces that come from the resampler it keeps most, and memory doubled."""
 
 _SLACK = 0.1
 """Seconds that a header may promise in excess; that of a whole MP3, M4A or WebM file is 0.01 at most."""
@@ -72,8 +64,8 @@ _TAGS_IN_ANY_ENCODING: dict[str, Any] = (
 class Audio:
     """A decoded recording."""
 
-    samples: Float32
-    """(tracks, samples) at SAMPLE_RATE, C-contiguous, nominally within [-1, 1]."""
+    samples: tuple[spool.Spool, ...]
+    """One a track, of one length, nominally within [-1, 1]; to be read in pieces, for they may be days."""
     source: Source
     """Its duration is that of `samples`: what was decoded, and silence for gaps between the time stamps."""
     warnings: tuple[str, ...]
@@ -110,8 +102,8 @@ def load(
 
     Raises InputError if the file cannot be opened, nothing in it can be decoded, or its samples are nonsense.
     """
-    name = "standard input" if path == "-" else _printable(path)
-    with _opened(path, name) as file:
+    name = "standard input" if path == "-" else source.printable(path)
+    with source.opened(path, name) as file:
         if channels != "auto":
             return _load(path, name, file, channels, _Findings(), progress)
         found = _Findings(levels=stereo.Levels())
@@ -141,61 +133,12 @@ def _load(
         stated = container.duration / av.time_base if container.duration else 0.0
         parts = _resampled(_tracks(_frames(container, stream, found), channels, found, name), name)
         samples = _collected(parts, lambda: progress("decode", found.seconds, max(stated, found.seconds)))
-        if samples.size == 0:
+        if not samples or not len(samples[0]):
             trouble = "none of its sound can be decoded" if found.failed else "it holds no sound (0 samples)"
             raise InputError(f"{name}: {trouble}; copy or export it again")
         warnings = (*_level(samples, found, name), *_gone(file, container, stream, found, name))
-        source = Source(path, samples.shape[1] / SAMPLE_RATE, found.channels, _sha256(file))
+        source = Source(path, len(samples[0]) / SAMPLE_RATE, found.channels, _sha256(file))
     return Audio(samples, source, warnings, channels)
-
-
-def check(path: str) -> None:
-    """Raise InputError if `path` cannot be opened at all. Cheap, and says nothing of what is in the file."""
-    if path != "-" and not Path(path).is_fifo():  # which can be read only once
-        with _opened(path, _printable(path)):
-            pass
-
-
-def _endless(mode: int, file: BinaryIO) -> bool:
-    """Whether it is a device like /dev/zero, which a spool would never hold; /dev/null ends at once."""
-    return stat.S_ISCHR(mode) and os.fstat(file.fileno()).st_rdev != Path(os.devnull).stat().st_rdev
-
-
-@contextlib.contextmanager
-def _opened(path: str, name: str) -> Iterator[BinaryIO]:
-    """The bytes of `path`, seekable; what comes through a pipe is kept in a temporary file."""
-    with contextlib.ExitStack() as stack:
-        try:
-            if path == "-":
-                if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
-                    raise InputError(f"{name} is closed or a terminal; pipe a recording in, or name a file")
-                file: BinaryIO = sys.stdin.buffer
-                mode = stat.S_IFIFO  # also a file given by `<`, which need not stand at its beginning
-                with contextlib.suppress(OSError):  # it may be no file of the system's at all
-                    if stat.S_ISBLK(kind := os.fstat(file.fileno()).st_mode) or _endless(kind, file):
-                        mode = kind
-            elif Path(path).is_dir():
-                raise InputError(f"{name} is a folder; name a recording in it")
-            else:
-                file = stack.enter_context(Path(path).open("rb"))
-                mode = os.fstat(file.fileno()).st_mode
-            if stat.S_ISFIFO(mode):
-                spool = stack.enter_context(tempfile.TemporaryFile())
-                shutil.copyfileobj(file, spool, 1 << 20)
-                file = cast(BinaryIO, spool)
-            elif not stat.S_ISREG(mode):
-                raise InputError(f"{name} is a device; name a recording")
-            if file.seek(0, os.SEEK_END) == 0:
-                raise InputError(f"{name} is empty (0 bytes); record or copy it again")
-            file.seek(0)
-        except FileNotFoundError:
-            raise InputError(f"{name}: there is no such file; check the path") from None
-        except PermissionError:
-            raise InputError(f"{name}: no permission to read it; change its mode or owner") from None
-        except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-            reason = getattr(error, "strerror", None) or error
-            raise InputError(f"{name} cannot be read ({reason}); copy it to a disk with room") from error
-        yield file
 
 
 class _Patient:
@@ -357,32 +300,24 @@ def _resampled(blocks: Iterator[tuple[int, Float32]], name: str) -> Iterator[Flo
         yield resampler.resample_chunk(block[:0], last=True)
 
 
-def _collected(parts: Iterator[Float32], tell: Callable[[], None]) -> Float32:
-    """(tracks, samples) from pieces of (samples, tracks); one _CHUNK at most is held beside the result."""
-    full: list[Float32] = []
-    chunk, used = np.empty((1, 0), np.float32), 0
+def _collected(parts: Iterator[Float32], tell: Callable[[], None]) -> tuple[spool.Spool, ...]:
+    """A track each from pieces of (samples, tracks)."""
+    tracks: tuple[spool.Spool, ...] = ()
     for part in parts:
-        if chunk.size == 0 or used + len(part) > chunk.shape[1]:
-            full.append(chunk[:, :used])
-            chunk, used = np.empty((part.shape[1], max(_CHUNK, len(part))), np.float32), 0
-        chunk[:, used : used + len(part)] = part.T
-        used += len(part)
+        tracks = tracks or tuple(spool.Spool() for _ in range(part.shape[1]))
+        for track, samples in zip(tracks, part.T, strict=True):
+            track.append(samples)
         tell()
-    full.append(chunk[:, :used])
-    samples = np.empty((len(chunk), sum(piece.shape[1] for piece in full)), np.float32)
-    used = 0
-    while full:
-        chunk = full.pop(0)  # and so frees the one before
-        samples[:, used : used + chunk.shape[1]] = chunk
-        used += chunk.shape[1]
-    return samples
+    return tracks
 
 
-def _level(samples: Float32, found: _Findings, name: str) -> Iterator[str]:
+def _level(tracks: Sequence[spool.Spool], found: _Findings, name: str) -> Iterator[str]:
     """Bring integers stored as floats to full scale 1, in place, and say so; tell of channels that cancel."""
     if found.peak > _INTEGERS_ABOVE:
         bits = next(bits for bits in (16, 24, 32) if found.peak <= 2.0**bits)  # twice full scale, for overs
-        samples /= 2.0 ** (bits - 1)
+        for track in tracks:
+            for start, samples in spool.pieces(track):
+                track[start : start + len(samples)] = samples / np.float32(2.0 ** (bits - 1))
         yield (
             f"{name}: its samples reach {found.peak:.0f} where full scale is 1; taken for {bits}-bit "
             "integers stored as floats, they were scaled down"
@@ -487,8 +422,3 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds, 1), 60)
     hours, minutes = divmod(int(minutes), 60)
     return f"{hours}:{minutes:02}:{rest:04.1f}" if hours else f"{minutes}:{rest:04.1f}"
-
-
-def _printable(path: str) -> str:
-    """The name for a message of one line: line breaks, and bytes that are not UTF-8, as escapes."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in path)

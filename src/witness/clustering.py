@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster
-from scipy.optimize import linear_sum_assignment
 
 from witness import vbx
 from witness.errors import UsageError
@@ -85,6 +83,8 @@ class _Tree:
 
     def cut(self, merged: int) -> Int:
         """The cluster, 0, 1, ..., of each group after so many merges."""
+        from scipy.cluster.hierarchy import fcluster
+
         if not len(self.merges):
             return np.zeros(1, np.intp)
         # Heights that count the merges cut the tree after so many of them, whatever their order.
@@ -299,6 +299,8 @@ def _join(vectors: Float32, known: Bool, centroids: Float64, *, apart: bool) -> 
     `apart`: two vectors of one window are two people, as long as there are so many, and a third one goes to
     the nearest, since to lose its speech costs as much as to confuse it (community-1 gives it up).
     """
+    from scipy.optimize import linear_sum_assignment
+
     joined = []
     for first in range(0, len(vectors), ROWS):
         here = known[first : first + ROWS]

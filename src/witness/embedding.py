@@ -9,8 +9,8 @@ unbroken pass, and every mask of every window is pooled from these frames.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -20,20 +20,24 @@ from witness.errors import ModelError
 from witness.fbank import HOP, N_MELS, fbank, frame_count
 from witness.schema import (
     FRAMES,
-    SAMPLE_RATE,
+    LOCAL_SPEAKERS,
     Bool,
     Float32,
     Float64,
     Int,
+    Map,
     ModelFile,
     Progress,
+    Samples,
     Segmentation,
+    T,
+    in_turn,
     no_progress,
 )
-from witness.sessions import Model, ordered_map
+from witness.sessions import Model
 
 STRIDE = 8  # fbank frames per trunk frame: three stages of stride 2
-TRUNK_STEP = STRIDE * HOP / SAMPLE_RATE  # seconds: 0.08
+TRUNK_SAMPLES = STRIDE * HOP  # from one trunk frame to the next: 1280, 0.08 s
 WINDOW_FRAMES = 125  # trunk frames in a window of 10 s
 CONTEXT = 15  # trunk frames, 1.2 s; ResNet34 sees 112 fbank frames (14 trunk frames) to either side
 BLOCK = 330
@@ -93,54 +97,126 @@ def load(model: ModelFile) -> VoiceModel:
     return VoiceModel(trunk, Model(head_part, f"head of {model.path}"), trunk, trunk_part)
 
 
+@dataclass
+class _Open:
+    """Windows that are segmented and have voices still to be pooled."""
+
+    seen: int = 0
+    """All windows so far, those without a voice too."""
+    rows: Int = field(default_factory=lambda: np.zeros(0, np.intp))
+    """(open,): their numbers among all."""
+    starts: Float64 = field(default_factory=lambda: np.zeros(0))
+    """(open,) in trunk frames; windows 1 s apart are 12.5 apart."""
+    masks: Bool = field(default_factory=lambda: np.zeros((0, FRAMES, LOCAL_SPEAKERS), np.bool_))
+    wanted: Bool = field(default_factory=lambda: np.zeros((0, LOCAL_SPEAKERS), np.bool_))
+
+    def add(self, piece: Segmentation) -> None:
+        masks = clean_masks(piece.active)
+        wanted = masks.sum(axis=1) >= MIN_ACTIVE
+        some = wanted.any(axis=1)
+        self.rows = np.concatenate([self.rows, self.seen + np.flatnonzero(some)])
+        self.starts = np.concatenate([self.starts, piece.starts[some] / TRUNK_SAMPLES])
+        self.masks = np.concatenate([self.masks, masks[some]])
+        self.wanted = np.concatenate([self.wanted, wanted[some]])
+        self.seen += len(masks)
+
+    def keep(self, kept: Bool) -> None:
+        self.rows, self.starts = self.rows[kept], self.starts[kept]
+        self.masks, self.wanted = self.masks[kept], self.wanted[kept]
+
+    def weights(self, chosen: Bool, frames: Int) -> Float64:
+        """(voices, frames): 1.0 where a trunk frame lies under the mask of a voice in a chosen window."""
+        inside = frames[None, :] - self.starts[chosen][:, None]  # in trunk frames from the window's start
+        index = np.floor(inside * (FRAMES / WINDOW_FRAMES)).astype(np.intp)
+        valid = (inside >= 0) & (index < FRAMES)
+        there = np.flatnonzero(chosen)[:, None]
+        weights = self.masks[there, np.where(valid, index, 0)] & valid[:, :, None]
+        return weights.transpose(0, 2, 1)[self.wanted[chosen]].astype(np.float64)
+
+    def speak_in(self, block: Block) -> bool:
+        """Whether a mask has weight in what the block answers for."""
+        near = (self.starts < block.last) & (self.starts + WINDOW_FRAMES > block.first)
+        return bool(self.weights(near, np.arange(block.first, block.last)).any())
+
+
 def embed(
-    samples: Float32,
-    segmentation: Segmentation,
+    samples: Samples,
+    windows: Iterable[Segmentation],
     model: VoiceModel,
     *,
-    threads: int = 1,
+    mapper: Map = in_turn,
     progress: Progress = no_progress,
 ) -> Float32:
     """A voice vector for every window and local speaker: (windows, 3, 256) float32, not normalised.
 
     NaN for a speaker active for fewer than 10 frames. Frames in which two speak are left out where a
-    speaker has 20 others.
+    speaker has 20 others. `windows` are drawn as they are needed, piece by piece: a block of the trunk is
+    run as soon as all windows that touch it are there. What is pooled together follows from the blocks
+    alone, so the result does not depend on what `mapper` does at the same time.
     """
-    masks = clean_masks(segmentation.active)
-    windows, _, speakers = masks.shape
-    wanted = masks.sum(axis=1) >= MIN_ACTIVE  # (windows, speakers)
     total = -(-frame_count(len(samples)) // STRIDE)
-    starts = np.arange(windows, dtype=np.float64)  # in trunk frames; windows 1 s apart are 12.5 apart
-    starts *= segmentation.step / TRUNK_STEP
-    vectors: Float32 | None = None
+    voices = _Open()
 
-    blocks = [block for block in plan(total) if _any_active(masks, wanted, starts, block)]
+    def run(item: tuple[Block, Float32]) -> tuple[Block, Float64]:
+        block, feats = item
+        full = len(feats) == BLOCK * STRIDE
+        return block, surgery.rows((model.block_trunk if full else model.trunk)(feats[None]))
+
+    progress("embedding", 0, total)
+    found: list[tuple[Int, Int, Float32]] = []
     frames, end = np.empty((0, 0)), -1  # of the trunk, kept as long as a window may still need them
-    progress("embedding", 0, len(blocks))
-    for done, (block, output) in enumerate(_run(samples, blocks, model, threads), start=1):
-        new = surgery.rows(output)[block.first - block.start : block.last - block.start]
+    outputs = mapper(run, features(samples, _spoken(total, iter(windows), voices)))
+    for (block, output), following in _and_next(outputs):
+        new = output[block.first - block.start : block.last - block.start]
         if end == block.first:
             frames = np.concatenate([frames[-WINDOW_FRAMES:], new])
         else:  # blocks without speech were skipped, and no mask has weight there
             frames = np.concatenate([np.zeros((WINDOW_FRAMES, new.shape[1])), new])
         end = block.last
 
-        complete = starts + WINDOW_FRAMES <= end
-        if done == len(blocks) or blocks[done].first != end:
-            complete |= starts < end  # nothing more will come that has weight for them
-        rows = np.flatnonzero(complete & wanted.any(axis=1))
-        wanted_here = wanted[rows]
-        wanted[rows] = False
-        weights = _weights(masks, rows, starts, np.arange(end - len(frames), end))[wanted_here]
+        complete = voices.starts + WINDOW_FRAMES <= end
+        if following is None or following[0].first != end:
+            complete |= voices.starts < end  # nothing more will come that has weight for them
+        weights = voices.weights(complete, np.arange(end - len(frames), end))
         enough = weights.sum(axis=1) >= 2  # a deviation needs two; at the very end there may be fewer
         if enough.any():
             result = model.head(surgery.pool(frames, weights[enough]))
-            if vectors is None:
-                vectors = np.full((windows, speakers, result.shape[1]), np.nan, np.float32)
-            places = np.argwhere(wanted_here)[enough]
-            vectors[rows[places[:, 0]], places[:, 1]] = result
-        progress("embedding", done, len(blocks))
-    return np.full((windows, speakers, 1), np.nan, np.float32) if vectors is None else vectors
+            places = np.argwhere(voices.wanted[complete])[enough]
+            found.append((voices.rows[complete][places[:, 0]], places[:, 1], result))
+        voices.keep(~complete)
+        progress("embedding", end, total)
+    progress("embedding", total, total)
+    size = found[0][2].shape[1] if found else 1
+    vectors = np.full((voices.seen, LOCAL_SPEAKERS, size), np.nan, np.float32)
+    for rows, speakers, result in found:
+        vectors[rows, speakers] = result
+    return vectors
+
+
+def _and_next(items: Iterable[T]) -> Iterator[tuple[T, T | None]]:
+    """Each item and the one after it; after the last there is none."""
+    before: T | None = None
+    for item in items:
+        if before is not None:
+            yield before, item
+        before = item
+    if before is not None:
+        yield before, None
+
+
+def _spoken(total: int, windows: Iterator[Segmentation], voices: _Open) -> Iterator[Block]:
+    """The blocks with speech of the next of `total` trunk frames; puts the windows into `voices`."""
+    latest = -1.0  # in trunk frames
+    for block in plan(total):
+        while latest < block.last:
+            if (piece := next(windows, None)) is None:
+                break
+            voices.add(piece)
+            latest = piece.starts[-1] / TRUNK_SAMPLES
+        if voices.speak_in(block):
+            yield block
+    for piece in windows:  # of a recording too short for a block
+        voices.add(piece)
 
 
 def clean_masks(active: Bool) -> Bool:
@@ -173,19 +249,8 @@ def full_blocks(samples: int) -> int:
     return sum(block.stop - block.start == BLOCK and block.stop * STRIDE <= total for block in blocks)
 
 
-def _run(
-    samples: Float32, blocks: list[Block], model: VoiceModel, threads: int
-) -> Iterator[tuple[Block, Float32]]:
-    def run(item: tuple[Block, Float32]) -> tuple[Block, Float32]:
-        block, feats = item
-        full = len(feats) == BLOCK * STRIDE
-        return block, (model.block_trunk if full else model.trunk)(feats[None])
-
-    return ordered_map(run, zip(blocks, features(samples, blocks), strict=True), threads)
-
-
-def features(samples: Float32, blocks: list[Block]) -> Iterator[Float32]:
-    """(T, 80) for each block: log mel energies less their mean over the 10 s around each frame.
+def features(samples: Samples, blocks: Iterable[Block]) -> Iterator[tuple[Block, Float32]]:
+    """Each block with its (T, 80): log mel energies less their mean over the 10 s around each frame.
 
     At the ends of the recording the 10 s are its first and its last, as in a window that lies there; the
     mean of each window (pyannote's way) would tie the trunk to the window. Mean cosine between the two
@@ -204,19 +269,4 @@ def features(samples: Float32, blocks: list[Block]) -> Iterator[Float32]:
         have = np.concatenate([kept, fbank(samples, first + len(kept), max(int(high[-1]), stop))])
         sums = np.concatenate([np.zeros((1, N_MELS)), np.cumsum(have, axis=0, dtype=np.float64)])
         mean = (sums[high - first] - sums[low - first]) / (high - low)[:, None]
-        yield have[start - first : stop - first] - mean.astype(np.float32)
-
-
-def _weights(masks: Bool, rows: Int, starts: Float64, frames: Int) -> Float64:
-    """(rows, speakers, frames): 1.0 where a trunk frame lies under a speaker's mask in a window."""
-    inside = frames[None, :] - starts[rows][:, None]  # in trunk frames from the start of the window
-    index = np.floor(inside * (FRAMES / WINDOW_FRAMES)).astype(np.intp)
-    valid = (inside >= 0) & (index < FRAMES)
-    weights = masks[rows[:, None], np.where(valid, index, 0)] & valid[:, :, None]
-    return weights.transpose(0, 2, 1).astype(np.float64)
-
-
-def _any_active(masks: Bool, wanted: Bool, starts: Float64, block: Block) -> bool:
-    near = np.flatnonzero((starts < block.last) & (starts + WINDOW_FRAMES > block.first) & wanted.any(axis=1))
-    weights = _weights(masks, near, starts, np.arange(block.first, block.last))
-    return bool(weights[wanted[near]].any())
+        yield block, have[start - first : stop - first] - mean.astype(np.float32)

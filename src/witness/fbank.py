@@ -9,9 +9,8 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-import scipy.fft
 
-from witness.schema import SAMPLE_RATE, Float32, Float64
+from witness.schema import SAMPLE_RATE, Float32, Float64, Samples
 
 N_MELS = 80
 FRAME = 400  # samples: 25 ms
@@ -29,12 +28,14 @@ def frame_count(samples: int) -> int:
     return max(0, 1 + (samples - FRAME) // HOP)
 
 
-def fbank(samples: Float32, first: int = 0, last: int | None = None) -> Float32:
+def fbank(samples: Samples, first: int = 0, last: int | None = None) -> Float32:
     """Log mel energies of frames `first` to `last` (exclusive; None: to the end).
 
     `samples` is (samples,) float32 in [-1, 1] at 16 kHz; the result is (frames, 80) float32, no mean
     removed. A frame depends on its own 25 ms alone: any cut of a recording gives the same, up to rounding.
     """
+    import scipy.fft
+
     last = frame_count(len(samples)) if last is None else last
     result = np.empty((max(0, last - first), N_MELS), np.float32)
     for start in range(first, last, BLOCK):

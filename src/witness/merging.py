@@ -14,7 +14,7 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
-from witness.schema import FRAME_DURATION, FRAME_STEP, Bool, Float32, Float64, Int, Turn, Utterance, Word
+from witness.schema import FRAME_DURATION, FRAME_STEP, Bool, Evidence, Float64, Int, Turn, Utterance, Word
 
 REACH = 0.25  # seconds around a word that still count, less and less: whisper's times are that inexact
 LEAST_SUPPORT = 0.05  # of full activity; below it nobody is heard speaking there
@@ -30,11 +30,11 @@ INAUDIBLE = 2.0  # seconds of speech without a word that are worth a mark
 BREATH = 0.5  # seconds of silence that such a stretch goes on over
 
 
-def label(words: Sequence[Word], evidence: Float32, active: Bool, names: Sequence[str]) -> list[Word]:
+def label(words: Sequence[Word], evidence: Evidence, active: Bool, names: Sequence[str]) -> list[Word]:
     """The same words with speaker, confidence, overlap and support filled in.
 
-    `evidence` and `active` are (frames, speakers), the share of windows that hear each speaker and who
-    speaks in the end; `names` are the speakers' ids. A word where nobody is heard gets no speaker.
+    `evidence` and `active` are over the same frames and speakers, `active` is who speaks in the end; `names`
+    are the speakers' ids. A word where nobody is heard gets no speaker.
     """
     if not words or not names:
         return [replace(word, speaker=None, supported=False) for word in words]
@@ -112,7 +112,7 @@ def _ends_sentence(word: Word) -> bool:
     return word.text.rstrip("\"'»”’)」』 ").endswith(SENTENCE_ENDS)
 
 
-def _around(word: Word, evidence: Float32) -> Float64:
+def _around(word: Word, evidence: Evidence) -> Float64:
     """(speakers,): mean activity of each speaker, frames beyond the word's edges fading out over REACH."""
     first = max(0, int((word.start - REACH - FRAME_DURATION / 2) / FRAME_STEP))
     last = int((word.end + REACH - FRAME_DURATION / 2) / FRAME_STEP) + 2

@@ -25,7 +25,7 @@ from witness.gpu_worker import DiedError, Worker
 from witness.graphs import Graph, Key, Measured, Precision, Tuning
 from witness.rocm import CURE, Machine, choose_card, ignored_variables, machine
 from witness.schema import Float32, Note, Progress, no_note, no_progress
-from witness.sessions import Runtime, cores, ordered_map, provider_options
+from witness.sessions import Runtime, cores, provider_options, workers
 
 T = TypeVar("T")
 
@@ -192,7 +192,8 @@ def _keep(
     cosine, difference = graphs.compare(answer, reference)
     graphs.check_canary(cosine, difference, job.precision)
     together = cores()
-    cpu_ms = _milliseconds(lambda: list(ordered_map(cpu, [feats] * together, together))) / together
+    with workers(together) as mapped:
+        cpu_ms = _milliseconds(lambda: list(mapped(cpu, [feats] * together))) / together
     measured = Measured(compile_s, load_s, gpu_ms, cpu_ms, together, cosine, difference)
     return graphs.keep(graphs.describe(folder, file, job.key, job.name, measured), reference)
 

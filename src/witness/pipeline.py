@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from witness import (
-    audio,
     clustering,
     corrections,
     embedding,
@@ -22,6 +22,7 @@ from witness import (
     models,
     reconstruction,
     segmentation,
+    source,
     tracing,
     transcription,
     vbx,
@@ -31,14 +32,18 @@ from witness import (
 from witness.errors import ModelError, UsageError, WitnessError
 from witness.schema import (
     FRAME_STEP,
+    Bool,
     Bounds,
     Correction,
     Count,
     Float64,
+    Map,
     ModelFile,
     Note,
     Progress,
     Recognition,
+    Samples,
+    Segmentation,
     Speaker,
     Stages,
     Track,
@@ -49,10 +54,16 @@ from witness.schema import (
     no_note,
     no_progress,
 )
-from witness.sessions import Runtime
+from witness.sessions import Runtime, workers
+
+if TYPE_CHECKING:
+    from witness import audio
 
 STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
 """In this order in `Transcript.timing`; a stage that did not run is None there."""
+
+LONG = 3 * 3600.0
+"""Seconds of a recording whose results need the memory that the models keep, 0.3 GB; a day's are 0.9 GB."""
 
 GHOST_SHARE = 0.02  # of all speech; with GHOST_TURN noScribe's rule, right for 69 % of what it names
 GHOST_TURN = 2.0  # seconds
@@ -190,6 +201,15 @@ class Engine:
         threshold = models.stranger_threshold(embedding)
         return voices.Known(voices.read(Path(self.options.known), embedding.sha256, self._warn), threshold)
 
+    def open(self) -> None:
+        """Open the diarizer's models, as they are needed otherwise. Raises ModelError."""
+        _ = self.segmenter, self.voice
+
+    def release(self) -> None:
+        """Give back the memory of the models, which are opened again if they are needed."""
+        for model in ("segmenter", "voice"):
+            self.__dict__.pop(model, None)
+
     @property
     def files(self) -> dict[str, ModelFile | None]:
         """As in `Transcript.models`."""
@@ -256,7 +276,10 @@ class _Diarized:
     count: Count
 
     def turns(self, duration: float, *, exclusive: bool = False) -> list[Turn]:
-        active = self.found.exclusive() if exclusive else self.found.active
+        active: Iterable[Bool] = self.found.active.T
+        if exclusive:
+            alone = self.found.exclusive()
+            active = (alone == speaker for speaker in range(len(self.names)))
         return reconstruction.turns(active, self.names, duration)
 
     def renamed(self, names: dict[str, str]) -> _Diarized:
@@ -290,7 +313,7 @@ class _Run:
             raise UsageError("--serial or --parallel, not both")
         if self.options.language is not None:
             transcription.check_language(self.options.language)
-        audio.check(path)  # before any model is fetched for it
+        source.check(path)  # before any model is fetched for it
         with ExitStack() as stack:
             whisper, failure = engine.whisper
             self.serial = self.runtime.serial or self._too_little_memory(whisper)
@@ -300,14 +323,15 @@ class _Run:
                 recognizer = stack.enter_context(self._recognizer(whisper))
             chosen = engine.chosen
             self.known = engine.known
-            with self._timed("decode"):
-                recording = audio.load(path, channels=self.options.channels, progress=self.progress)
+            recording = self._decode(path, engine)
             for warning in recording.warnings:
                 self.warn(warning)
             if recognizer is not None:
                 for samples in recording.samples:
                     recognizer.send(samples)
             tracks = self._hear(recording, engine)
+            if recording.source.duration > LONG:
+                engine.release()
             if whisper is not None and self.serial:
                 # Not before: its model would fill the GPU's memory.
                 recognizer = stack.enter_context(self._recognizer(whisper))
@@ -332,6 +356,17 @@ class _Run:
             self.warnings.append(f"no words: {failure}")  # said aloud by whoever gets `failure`
         stages = replace(stages, warnings=(*engine.warnings, *self.warnings))
         return replace(self.transcript(stages, diarized, begun), failure=failure)
+
+    def _decode(self, path: str, engine: Engine) -> audio.Audio:
+        """The recording, while the models are opened."""
+        with ThreadPoolExecutor(1) as opener:
+            opened = opener.submit(engine.open)
+            from witness import audio  # here, because the recogniser's process starts before any heavy import
+
+            with self._timed("decode"):
+                recording = audio.load(path, channels=self.options.channels, progress=self.progress)
+            opened.result()
+        return recording
 
     def diarize(self, stages: Stages) -> list[_Diarized]:
         """Who speaks in each track."""
@@ -371,7 +406,6 @@ class _Run:
         plda = vbx.from_parameters(stages.plda) if stages.plda else None
         clusters = clustering.cluster(track.vectors, active, stages.rule, bounds=wanted, plda=plda)
         found = reconstruction.reconstruct(track.windows, clusters.labels, most=wanted.most)
-        found = found.in_order_of_appearance()
         names = [f"{prefix}SPEAKER_{number:02d}" for number in range(found.active.shape[1])]
         return _Diarized(names, found, clusters.count)
 
@@ -473,26 +507,44 @@ class _Run:
         return workers if self.serial else max(1, workers - max(1, workers // 4))
 
     def _hear(self, recording: audio.Audio, engine: Engine) -> tuple[Track, ...]:
-        """What the diarizer's models find in each track."""
+        """What the diarizer's models find in each track: voices of what is segmented already, meanwhile."""
         segmenter = engine.segmenter
-        threads = self.runtime.worker_count
         tracks = []
-        with self._voice(engine, recording) as voice:
+        with (
+            workers(self.runtime.worker_count) as cores,
+            self._voice(engine, recording, cores) as (voice, voices_on),
+        ):
             for samples in recording.samples:
-                with self._timed("segmentation"):
-                    windows = segmentation.segment(
-                        samples, segmenter, threads=threads, progress=self.progress
-                    )
+                pieces: list[Segmentation] = []
                 with self._timed("embedding"):
                     vectors = embedding.embed(
-                        samples, windows, voice, threads=threads, progress=self.progress
+                        samples,
+                        self._segmented(samples, segmenter, cores, pieces),
+                        voice,
+                        mapper=voices_on,
+                        progress=self.progress,
                     )
-                tracks.append(Track(windows, vectors))
+                tracks.append(Track(Segmentation.joined(pieces), vectors))
         return tuple(tracks)
 
+    def _segmented(
+        self,
+        samples: Samples,
+        segmenter: segmentation.SegmentationModel,
+        cores: Map,
+        pieces: list[Segmentation],
+    ) -> Iterator[Segmentation]:
+        """The windows as they are found; they are left in `pieces`, too."""
+        with self._timed("segmentation"):
+            for piece in segmentation.stream(samples, segmenter, mapper=cores, progress=self.progress):
+                pieces.append(piece)
+                yield piece
+
     @contextmanager
-    def _voice(self, engine: Engine, recording: audio.Audio) -> Iterator[embedding.VoiceModel]:
-        """The voice model, its full blocks on the GPU if that is wanted and pays."""
+    def _voice(
+        self, engine: Engine, recording: audio.Audio, cores: Map
+    ) -> Iterator[tuple[embedding.VoiceModel, Map]]:
+        """The voice model, on the GPU too if that is wanted and pays, and what runs its blocks."""
         voice = engine.voice
         with migraphx.accelerate(
             voice.trunk_part,
@@ -506,7 +558,11 @@ class _Run:
             note=self.note,
             warn=self.warn,
         ) as gpu:
-            yield voice if gpu is None else replace(voice, block_trunk=gpu)
+            if gpu is None:
+                yield voice, cores
+            else:
+                with workers(1) as waiting:  # for the GPU, which does one block after the other; no core does
+                    yield replace(voice, block_trunk=gpu), waiting
         if gpu is not None:
             self.device = gpu.device
 

@@ -5,7 +5,7 @@ As pyannote 3.1: overlapping windows vote on how many speak, and the speakers wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,12 +17,14 @@ from witness.schema import (
     SAMPLE_RATE,
     WINDOW_SAMPLES,
     Bool,
-    Float32,
+    Counts,
+    Evidence,
     Int,
     Segmentation,
     Turn,
 )
 
+FRAME_SAMPLES = round(FRAME_STEP * SAMPLE_RATE)  # 270
 ROWS = 65_536  # frames that are worked through together
 
 
@@ -30,56 +32,64 @@ ROWS = 65_536  # frames that are worked through together
 class Diarization:
     """Who speaks when, over frames of 0.016875 s; frame i has its middle at i * 0.016875 + 0.03096875 s."""
 
-    evidence: Float32
-    """(frames, speakers): in how many of the windows over a frame the speaker is active, 0 to 1."""
+    evidence: Evidence
     active: Bool
     """(frames, speakers): who speaks."""
 
-    def in_order_of_appearance(self) -> Diarization:
-        """The same with the speakers sorted by their first frame, without those who never speak."""
-        heard = np.flatnonzero(self.active.any(axis=0))
-        order = heard[np.argsort(self.active[:, heard].argmax(axis=0), kind="stable")]
-        if np.array_equal(order, np.arange(self.active.shape[1])):
-            return self
-        return Diarization(self.evidence[:, order], self.active[:, order])
+    @staticmethod
+    def in_order_of_appearance(evidence: Evidence, active: Bool) -> Diarization:
+        """With the speakers sorted by their first frame, without those who never speak. Reuses the arrays."""
+        heard = np.flatnonzero(active.any(axis=0))
+        order = np.array(sorted(heard, key=lambda speaker: int(active[:, speaker].argmax())), np.intp)
+        if not np.array_equal(order, np.arange(active.shape[1])):
+            for array in (evidence.votes, active):
+                for rows in _slices(len(array)):
+                    array[rows, : len(order)] = array[rows][:, order]
+        kept = slice(len(order))
+        return Diarization(Evidence(evidence.votes[:, kept], evidence.windows), active[:, kept])
 
     def merged(self, places: Sequence[int]) -> Diarization:
         """The same with each speaker in the column that `places` says; those who share one are one."""
         if list(places) == list(range(self.active.shape[1])):
             return self
         speakers = max(places) + 1
-        evidence = np.zeros((len(self.evidence), speakers), np.float32)
+        votes = np.zeros((len(self.active), speakers), self.evidence.votes.dtype)
         active = np.zeros((len(self.active), speakers), np.bool_)
         for column, place in enumerate(places):
-            evidence[:, place] += self.evidence[:, column]
+            votes[:, place] += self.evidence.votes[:, column]
             active[:, place] |= self.active[:, column]
-        return Diarization(np.minimum(evidence, 1.0, out=evidence), active)
+        np.minimum(votes, self.evidence.windows[:, None], out=votes)
+        return Diarization(Evidence(votes, self.evidence.windows), active)
 
-    def exclusive(self) -> Bool:
-        """(frames, speakers): `active` without overlap; the one with the most evidence goes on alone."""
-        if not self.active.shape[1]:
-            return self.active
-        alone = np.asarray(self.active.any(axis=1), np.intp)
-        return _top(np.where(self.active, self.evidence, np.float32(0)), alone)
+    def exclusive(self) -> Int:
+        """(frames,): who speaks, -1 for nobody; of several the one with the most evidence goes on alone."""
+        alone = np.full(len(self.active), -1, np.intp)
+        if self.active.shape[1]:
+            for rows in _slices(len(alone)):
+                active = self.active[rows]
+                first = np.where(active, self.evidence.votes[rows], 0).argmax(axis=1)
+                alone[rows] = np.where(active.any(axis=1), first, -1)
+        return alone
 
 
 def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = None) -> Diarization:
-    """Put the windows together. `labels` is (windows, 3), -1 for nobody; `most` caps who speaks at once."""
+    """Put the windows together. `labels` is (windows, 3), -1 for nobody; `most` caps who speaks at once.
+
+    The speakers are in order of appearance.
+    """
     speakers = int(labels.max(initial=-1)) + 1
-    starts = frame_starts(segmentation)
-    total = frame_count(segmentation)
-    windows = np.zeros(total, np.intp)
-    votes = np.zeros((total, speakers), np.float32)
-    for start, active, names in zip(starts, segmentation.active, labels, strict=True):
-        windows[start : start + FRAMES] += 1
-        for speaker in np.unique(names[names >= 0]):
-            votes[start : start + FRAMES, speaker] += active[:, names == speaker].any(axis=1)
-    count = speaker_count(segmentation)
+    windows, count = _windows(segmentation), speaker_count(segmentation)
     if most is not None:
         count = np.minimum(count, most)
-    active = _top(votes, count) if speakers else np.zeros((total, 0), np.bool_)
-    votes /= np.maximum(windows, 1)[:, None]
-    return Diarization(votes, active)
+    votes = np.zeros((len(windows), speakers), windows.dtype)
+    for start, active, names in zip(frame_starts(segmentation), segmentation.active, labels, strict=True):
+        for speaker in np.unique(names[names >= 0]):
+            votes[start : start + FRAMES, speaker] += active[:, names == speaker].any(axis=1)
+    chosen = np.zeros(votes.shape, np.bool_)
+    if speakers:
+        for rows in _slices(len(votes)):
+            chosen[rows] = _top(votes[rows], count[rows])
+    return Diarization.in_order_of_appearance(Evidence(votes, windows), chosen)
 
 
 def owners(segmentation: Segmentation, found: Diarization) -> Int:
@@ -98,52 +108,60 @@ def owners(segmentation: Segmentation, found: Diarization) -> Int:
 
 def speaker_count(segmentation: Segmentation) -> Int:
     """(frames,): how many speak at once, the mean over the windows on a frame, rounded half to even."""
-    total = frame_count(segmentation)
-    windows, speaking = np.zeros(total, np.intp), np.zeros(total, np.intp)
+    windows = _windows(segmentation)
+    speaking = np.zeros(len(windows), np.uint16)
     for start, active in zip(frame_starts(segmentation), segmentation.active, strict=True):
-        windows[start : start + FRAMES] += 1
-        speaking[start : start + FRAMES] += active.sum(axis=1)
-    count: Int = np.rint(speaking / np.maximum(windows, 1)).astype(np.intp)
+        speaking[start : start + FRAMES] += active.sum(axis=1, dtype=np.uint16)
+    count: Int = np.rint(speaking / np.maximum(windows, 1).astype(np.float64)).astype(np.intp)
     return count
+
+
+def _windows(segmentation: Segmentation) -> Counts:
+    """(frames,): how many windows lie on each frame, in the smallest type that can count so far."""
+    windows = np.zeros(frame_count(segmentation), np.uint16)
+    for start in frame_starts(segmentation):
+        windows[start : start + FRAMES] += 1
+    return windows.astype(np.min_scalar_type(windows.max(initial=0)))
 
 
 def frame_starts(segmentation: Segmentation) -> Int:
     """(windows,): the frame of the recording at which each window begins."""
-    seconds = np.arange(len(segmentation.active)) * segmentation.step
-    frames: Int = np.rint(seconds / FRAME_STEP).astype(np.intp)
+    frames: Int = np.rint(segmentation.starts / FRAME_SAMPLES).astype(np.intp)
     return frames
 
 
 def frame_count(segmentation: Segmentation) -> int:
     """Frames from the start of the first window to the end of the last, as pyannote counts them."""
-    windows = len(segmentation.active)
-    end = WINDOW_SAMPLES / SAMPLE_RATE + (windows - 1) * segmentation.step
-    return round(end / FRAME_STEP) + 1 if windows else 0
+    starts = segmentation.starts
+    return round((int(starts[-1]) + WINDOW_SAMPLES) / FRAME_SAMPLES) + 1 if len(starts) else 0
 
 
-def turns(active: Bool, names: list[str], duration: float) -> list[Turn]:
-    """The turns in (frames, speakers) activity, sorted, inside a recording of `duration` seconds.
+def turns(active: Iterable[Bool], names: list[str], duration: float) -> list[Turn]:
+    """The turns in the (frames,) activity of each speaker, sorted, inside a recording of `duration` seconds.
 
     A turn begins at the middle of its first frame and ends at the middle of the first frame without it.
     """
-    middles = np.minimum(np.arange(len(active)) * FRAME_STEP + FRAME_DURATION / 2, duration)
     found = []
-    for speaker, name in enumerate(names):
-        edges = np.flatnonzero(np.diff(active[:, speaker].astype(np.int8), prepend=0, append=0))
-        for first, after in edges.reshape(-1, 2):
-            start, end = middles[first], middles[min(after, len(middles) - 1)]
+    for name, speaking in zip(names, active, strict=True):
+        edges = np.flatnonzero(np.diff(speaking.astype(np.int8), prepend=0, append=0))
+        frames = np.minimum(edges, len(speaking) - 1)
+        middles = np.minimum(frames * FRAME_STEP + FRAME_DURATION / 2, duration)
+        for start, end in middles.reshape(-1, 2):
             if end > start:
                 found.append(Turn(float(start), float(end), name))
     return sorted(found)
 
 
-def _top(evidence: Float32, count: Int) -> Bool:
-    """The `count` speakers of each frame with the most evidence, none without any; the first on a tie."""
-    chosen = np.empty(evidence.shape, np.bool_)
-    for first in range(0, len(evidence), ROWS):  # their order takes eight times the memory of the answer
-        part = evidence[first : first + ROWS]
-        order = np.argsort(-part, axis=1, kind="stable")
-        place = np.empty_like(order)
-        np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
-        chosen[first : first + ROWS] = (place < count[first : first + ROWS, None]) & (part > 0)
+def _top(votes: Counts, count: Int) -> Bool:
+    """The `count` speakers of each frame with the most votes, none without any; the first on a tie."""
+    order = np.argsort(-votes.astype(np.float32), axis=1, kind="stable")
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
+    chosen: Bool = (place < count[:, None]) & (votes > 0)
     return chosen
+
+
+def _slices(frames: int) -> Iterator[slice]:
+    """All frames in pieces: what is computed from one takes many times the memory of the answer."""
+    for first in range(0, frames, ROWS):
+        yield slice(first, first + ROWS)

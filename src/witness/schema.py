@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,12 @@ from witness.errors import WitnessError
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
+T = TypeVar("T")
+R = TypeVar("R")
+
 Bool = npt.NDArray[np.bool_]
 Int = npt.NDArray[np.intp]
+Counts = npt.NDArray[np.unsignedinteger]
 
 SAMPLE_RATE = 16_000
 """Samples per second of everything after `audio`; both model contracts are fixed to it."""
@@ -29,6 +33,30 @@ FRAME_DURATION = 0.0619375
 """Seconds that one segmentation frame sees: 991 samples, so its middle lies 0.03096875 s after its start."""
 LOCAL_SPEAKERS = 3
 """Speakers that the segmentation model can tell apart within one window."""
+
+
+class Samples(Protocol):
+    """(samples,) float32 at SAMPLE_RATE, nominally within [-1, 1]: an array, or `spool.Spool` on the disk."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> Float32: ...
+
+
+class Map(Protocol):
+    """The builtin `map`, or one that does the same on several cores: results in the order of the items.
+
+    Items are drawn in the caller's thread and not long before they are needed, so they may be made of the
+    results of another map.
+    """
+
+    def __call__(self, function: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]: ...
+
+
+def in_turn(function: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]:
+    """The `Map` that does nothing at the same time."""
+    return map(function, items)
+
 
 Progress = Callable[[str, float, float], None]
 """Called as `progress(stage, done, total)` from any thread; units are the stage's own."""
@@ -65,8 +93,38 @@ class Segmentation:
 
     active: Bool
     """(windows, 589, 3)"""
-    step: float
-    """Seconds from the start of a window to the start of the next."""
+    starts: Int
+    """(windows,), rising: the sample of the recording, at SAMPLE_RATE, at which each window begins."""
+
+    @staticmethod
+    def regular(active: Bool, step: float = 1.0) -> Segmentation:
+        """With windows `step` seconds apart, the first at the beginning."""
+        return Segmentation(active, np.arange(len(active)) * round(step * SAMPLE_RATE))
+
+    @staticmethod
+    def joined(pieces: Iterable[Segmentation]) -> Segmentation:
+        """All windows of the pieces."""
+        parts = list(pieces)
+        none = np.zeros((0, FRAMES, LOCAL_SPEAKERS), np.bool_)
+        return Segmentation(
+            np.concatenate([none, *(part.active for part in parts)]),
+            np.concatenate([np.zeros(0, np.intp), *(part.starts for part in parts)]),
+        )
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How sure it is that a speaker speaks, by frames. In bytes: floats would fill the memory in a day."""
+
+    votes: Counts
+    """(frames, speakers): in how many windows over a frame the speaker is active."""
+    windows: Counts
+    """(frames,): how many there are."""
+
+    def __getitem__(self, frames: slice) -> Float32:
+        """(frames, speakers): the share of the windows, 0 to 1."""
+        windows = np.maximum(self.windows[frames], 1)[:, None]
+        return np.divide(self.votes[frames], windows, dtype=np.float32)
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,16 @@ from witness.schema import (
     WINDOW_SAMPLES,
     Bool,
     Float32,
+    Int,
+    Map,
     ModelFile,
     Progress,
+    Samples,
     Segmentation,
+    in_turn,
     no_progress,
 )
-from witness.sessions import Model, ordered_map
+from witness.sessions import Model
 
 BATCH = 4  # windows a call: 15 % less CPU time than one by one, no gain beyond
 
@@ -77,38 +81,53 @@ def window_count(samples: int, step: float = 1.0) -> int:
 
 
 def segment(
-    samples: Float32,
+    samples: Samples,
     model: SegmentationModel,
     *,
     step: float = 1.0,
     batch: int = BATCH,
-    threads: int = 1,
+    mapper: Map = in_turn,
     progress: Progress = no_progress,
 ) -> Segmentation:
-    """Find who is active in every window of `samples`, (samples,) float32 in [-1, 1] at 16 kHz.
+    """All of `stream`."""
+    return Segmentation.joined(
+        stream(samples, model, step=step, batch=batch, mapper=mapper, progress=progress)
+    )
+
+
+def stream(
+    samples: Samples,
+    model: SegmentationModel,
+    *,
+    step: float = 1.0,
+    batch: int = BATCH,
+    mapper: Map = in_turn,
+    progress: Progress = no_progress,
+) -> Iterator[Segmentation]:
+    """Find who is active in every window of `samples`, some windows after the other, in order.
 
     The last window is padded with silence, and so is a recording shorter than one window. Batches hold
-    the same windows whatever `threads` is, so the result does not depend on it.
+    the same windows whatever `mapper` does at the same time, so the result does not depend on it.
     """
-    count = window_count(len(samples), step)
-    active = np.zeros((count, FRAMES, LOCAL_SPEAKERS), np.bool_)
-    done = 0
-    progress("segmentation", done, count)
-    for decoded in ordered_map(
-        lambda windows: decode(model(windows)), _batches(samples, count, step, batch), threads
-    ):
-        active[done : done + len(decoded)] = decoded
-        done += len(decoded)
-        progress("segmentation", done, count)
-    return Segmentation(active, step)
-
-
-def _batches(samples: Float32, count: int, step: float, batch: int) -> Iterator[Float32]:
-    """(at most `batch`, 1, 160000) each; what lies beyond the recording is silence."""
     hop = round(step * SAMPLE_RATE)
-    for first in range(0, count, batch):
-        windows = np.zeros((min(batch, count - first), 1, WINDOW_SAMPLES), np.float32)
-        for row in range(len(windows)):
-            piece = samples[(first + row) * hop :][:WINDOW_SAMPLES]
-            windows[row, 0, : len(piece)] = piece
-        yield windows
+    starts = np.arange(window_count(len(samples), step)) * hop
+    done = 0
+    progress("segmentation", done, len(starts))
+
+    def look(starts: Int) -> Segmentation:
+        return Segmentation(decode(model(_windows(samples, starts))), starts)
+
+    for piece in mapper(look, (starts[first : first + batch] for first in range(0, len(starts), batch))):
+        done += len(piece.starts)
+        progress("segmentation", done, len(starts))
+        yield piece
+
+
+def _windows(samples: Samples, starts: Int) -> Float32:
+    """(windows, 1, 160000); what lies beyond the recording is silence."""
+    windows = np.zeros((len(starts), 1, WINDOW_SAMPLES), np.float32)
+    heard = samples[int(starts[0]) : int(starts[-1]) + WINDOW_SAMPLES]  # neighbours overlap: read once
+    for window, start in zip(windows, starts - starts[0], strict=True):
+        piece = heard[start : start + WINDOW_SAMPLES]
+        window[0, : len(piece)] = piece
+    return windows

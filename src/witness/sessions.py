@@ -12,28 +12,32 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime as ort
 
 from witness import tracing
 from witness.errors import DeviceError, ModelError, UsageError, WitnessError
-from witness.schema import Float32
+from witness.schema import Float32, Map, R, T
 
 MIGRAPHX = "MIGraphXExecutionProvider"
 CPU = "CPUExecutionProvider"
 
-ort.disable_telemetry_events()  # it exists in the Windows builds only, and there it is on
-ort.set_default_logger_severity(
-    4
-)  # the MIGraphX provider chats on it; what goes wrong is raised all the same
 
-T = TypeVar("T")
-R = TypeVar("R")
+@cache
+def _onnxruntime() -> Any:
+    """The module, imported by the first who opens a model: whoever wants a `Runtime` need not wait for it."""
+    import onnxruntime
+
+    onnxruntime.disable_telemetry_events()  # it exists in the Windows builds only, and there it is on
+    # The MIGraphX provider chats on it; what goes wrong is raised all the same.
+    onnxruntime.set_default_logger_severity(4)
+    return onnxruntime
 
 
 def cores() -> int:
@@ -71,7 +75,7 @@ class Model:
 
     _trace: tracing.Trace | None = None
 
-    def __init__(self, source: str | bytes, name: str, *, options: ort.SessionOptions | None = None) -> None:
+    def __init__(self, source: str | bytes, name: str, *, options: Any = None) -> None:
         """Open `source`, a path or the bytes of a model, on the CPU.
 
         `name` stands for the file in messages. Raises ModelError if onnxruntime cannot run it.
@@ -83,14 +87,14 @@ class Model:
             options.profile_file_prefix = str(trace.folder / f"session-{id(self)}")
         opened = time.perf_counter()
         try:
-            session = ort.InferenceSession(source, options, providers=[CPU], enable_fallback=False)
+            session = _onnxruntime().InferenceSession(source, options, providers=[CPU], enable_fallback=False)
         except Exception as error:  # onnxruntime raises a dozen unrelated classes
             raise ModelError(f"{name}: not a model that onnxruntime can run ({_line(error)})") from error
         if options.enable_profiling and trace is not None:
             trace.sessions.append((name, opened, session.end_profiling))
         self._take(session, name)
 
-    def _take(self, session: ort.InferenceSession, name: str) -> None:
+    def _take(self, session: Any, name: str) -> None:
         self._session, self.name = session, name
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         if len(inputs) != 1:
@@ -102,7 +106,7 @@ class Model:
 
     def __call__(self, array: Float32) -> Float32:
         """The first output for `array`. Raises ModelError if the model refuses its shape."""
-        begun = time.perf_counter()
+        begun, cpu = time.perf_counter(), time.thread_time()
         try:
             result = self._session.run(
                 [self._output], {self.input_name: np.ascontiguousarray(array, np.float32)}
@@ -110,7 +114,7 @@ class Model:
         except Exception as error:
             raise ModelError(f"{self.name}: failed on input {array.shape} ({_line(error)})") from error
         if self._trace is not None:
-            self._trace.call(self.name, array.shape, begun)
+            self._trace.call(self.name, array.shape, begun, cpu)
         return np.asarray(result[0], dtype=np.float32)
 
 
@@ -126,7 +130,7 @@ class StrictMIGraphX(Model):
     def __init__(self, source: bytes, name: str, shape: tuple[int, ...], provider: ProviderOptions) -> None:
         options = _strict(pins(Model(source, name)._session.get_inputs()[0].shape, shape))
         try:
-            session = ort.InferenceSession(
+            session = _onnxruntime().InferenceSession(
                 source, options, providers=[(MIGRAPHX, provider)], enable_fallback=False
             )
         except Exception as error:
@@ -158,12 +162,12 @@ def provider_options(folder: str, *, gpu: int, fp16: bool, exhaustive: bool) -> 
 
 def provider_library() -> Path | None:
     """The file of the MIGraphX provider; None if this onnxruntime has none."""
-    file = Path(ort.__file__).parent / "capi" / "libonnxruntime_providers_migraphx.so"
-    return file if MIGRAPHX in ort.get_available_providers() and file.exists() else None
+    file = Path(_onnxruntime().__file__).parent / "capi" / "libonnxruntime_providers_migraphx.so"
+    return file if MIGRAPHX in _onnxruntime().get_available_providers() and file.exists() else None
 
 
 def runtime_version() -> str:
-    return f"onnxruntime {ort.__version__}"
+    return f"onnxruntime {_onnxruntime().__version__}"
 
 
 def pins(free: Sequence[int | str | None], shape: Sequence[int]) -> dict[str, int]:
@@ -196,16 +200,16 @@ def try_model(
 
     Inputs of fixed sizes need no shape. Raises ModelError, DeviceError, or UsageError if shapes are missing.
     """
-    options = ort.SessionOptions()
+    options = _onnxruntime().SessionOptions()
     options.log_severity_level = 4
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     try:
-        whole = ort.InferenceSession(source, _one_thread(), providers=[CPU], enable_fallback=False)
+        whole = _onnxruntime().InferenceSession(source, _one_thread(), providers=[CPU], enable_fallback=False)
         for dimension, size in _pin_all(name, whole, shapes).items():
             options.add_free_dimension_override_by_name(dimension, size)
         providers: list[Any] = [CPU] if provider is None else [(MIGRAPHX, provider), CPU]
         begun = time.perf_counter()
-        session = ort.InferenceSession(source, options, providers=providers, enable_fallback=False)
+        session = _onnxruntime().InferenceSession(source, options, providers=providers, enable_fallback=False)
         open_s = time.perf_counter() - begun
         feeds = {node.name: _noise(node.type, node.shape) for node in session.get_inputs()}
         outputs = session.run(None, feeds)
@@ -229,7 +233,7 @@ def try_model(
     return Trial(sizes, nodes, open_s, float(np.median(times)), numbers)
 
 
-def _pin_all(name: str, session: ort.InferenceSession, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
+def _pin_all(name: str, session: Any, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     free = {node.name: node.shape for node in session.get_inputs()}
     examples = [
         f"--shape {key}={'x'.join(str(size if isinstance(size, int) else 1) for size in sizes)}"
@@ -258,7 +262,7 @@ def _noise(kind: str, shape: Sequence[int]) -> npt.NDArray[Any]:
     return np.ones(shape, np.dtype(name))
 
 
-def _strict(pinned: dict[str, int]) -> ort.SessionOptions:
+def _strict(pinned: dict[str, int]) -> Any:
     options = _one_thread()
     for dimension, size in pinned.items():
         options.add_free_dimension_override_by_name(dimension, size)
@@ -267,7 +271,7 @@ def _strict(pinned: dict[str, int]) -> ort.SessionOptions:
     return options
 
 
-def _assignment(session: ort.InferenceSession) -> list[tuple[str, str]]:
+def _assignment(session: Any) -> list[tuple[str, str]]:
     """(provider, operator) of every node."""
     return [
         (part.ep_name, node.op_type)
@@ -276,29 +280,34 @@ def _assignment(session: ort.InferenceSession) -> list[tuple[str, str]]:
     ]
 
 
-def ordered_map(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
-    """`map` on `threads` threads, results in the order of `items`, at most one item a thread in hand.
+@contextmanager
+def workers(threads: int) -> Iterator[Map]:
+    """A `map` on `threads` threads, which all maps that are made of it share.
 
-    `items` is drawn from in the caller's thread, so a lazy producer stays bounded in memory.
+    Each has at most one item a thread in hand beside the one that it waits for, so memory stays bounded.
     """
-    waiting: deque[Future[R]] = deque()
     with ThreadPoolExecutor(max_workers=threads) as pool:
-        try:
+
+        def mapped(function: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]:
+            waiting: deque[Future[R]] = deque()
             for item in items:
                 waiting.append(pool.submit(function, item))
                 if len(waiting) > threads:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
+
+        try:
+            yield mapped
         finally:
-            for future in waiting:
-                future.cancel()
+            pool.shutdown(cancel_futures=True)  # what an error or Ctrl-C left in the queue
 
 
-def _one_thread() -> ort.SessionOptions:
-    options = ort.SessionOptions()
+def _one_thread() -> Any:
+    options = _onnxruntime().SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
+    options.enable_mem_pattern = False  # no faster with it, and each thread reserves 70 MB more
     options.log_severity_level = 4  # what goes wrong is raised, and stderr is ours
     return options
 

@@ -110,10 +110,15 @@ def _summary(path: Path, replies: Mapping[str, Sequence[dict[str, Any]]]) -> dic
 
 
 def _stage(replies: Sequence[dict[str, Any]], stage: str) -> dict[str, float | None]:
-    """Seconds of the stage; the recogniser's processor time is that of its process, loading its model too."""
+    """Seconds of the stage, from its beginning to its end: segmentation and embedding go on at the same time.
+
+    Their processor time is that of their models; the recogniser's that of its process, loading its model too.
+    """
     wall = _median(reply["timing"][stage] for reply in replies)
     if stage == "transcription":
         cpu = _median(reply["cpu"]["whisper"] for reply in replies)
+    elif stage in ("segmentation", "embedding"):
+        cpu = _median(sum(call["cpu"] for call in _calls(reply, stage)) for reply in replies)
     else:
         cpu = _median(
             sum(span["cpu"] for span in reply["spans"] if span["stage"] == stage) for reply in replies
@@ -149,11 +154,16 @@ def _trunk_seconds(reply: dict[str, Any]) -> float:
 
 
 def _calls(reply: dict[str, Any], stage: str) -> list[dict[str, Any]]:
-    """The calls of models while a stage was at work: not those that try a model when it is opened."""
+    """The calls of a stage's models while it was at work: not those that try a model when it is opened."""
     spans = [
         (span["begin"], span["begin"] + span["wall"]) for span in reply["spans"] if span["stage"] == stage
     ]
-    return [call for call in reply["calls"] if any(begin <= call["begin"] <= end for begin, end in spans)]
+    return [
+        call
+        for call in reply["calls"]
+        if any(begin <= call["begin"] <= end for begin, end in spans)
+        and call["model"].startswith(("trunk of ", "head of ")) == (stage == "embedding")
+    ]
 
 
 def _busy(reply: dict[str, Any]) -> float:

@@ -1,6 +1,7 @@
 """What the models found <-> bytes: an npz file without pickled objects, the same bytes for the same findings.
 
     header      JSON as bytes: source, models, words, ...; everything that is no array
+    starts_N    the sample at which each window of track N begins, int64
     active_N    activity of track N, one bit each
     known_N     which window-local speakers of track N have a vector, one bit each
     vectors_N   their vectors, float32, one after the other
@@ -34,7 +35,7 @@ from witness.schema import (
     Word,
 )
 
-VERSION = 1
+VERSION = 2
 
 
 def encode(stages: Stages) -> bytes:
@@ -51,7 +52,6 @@ def encode(stages: Stages) -> bytes:
         "tracks": [
             {
                 "windows": len(track.windows.active),
-                "step": track.windows.step,
                 "vector": track.vectors.shape[2],
                 "recognition": track.recognition and _recognition(track.recognition),
             }
@@ -62,6 +62,7 @@ def encode(stages: Stages) -> bytes:
     arrays |= {f"plda_{name}": array for name, array in sorted(stages.plda.items())}
     for number, track in enumerate(stages.tracks):
         known = np.isfinite(track.vectors).all(axis=2)
+        arrays[f"starts_{number}"] = track.windows.starts.astype(np.int64)
         arrays[f"active_{number}"] = np.packbits(track.windows.active)
         arrays[f"known_{number}"] = np.packbits(known)
         arrays[f"vectors_{number}"] = track.vectors[known]
@@ -123,7 +124,7 @@ def _track(file: Any, number: int, head: dict[str, Any]) -> Track:
             Word(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
         )
         recognition = Recognition(words, found["language"], found["device"], tuple(found["warnings"]))
-    return Track(Segmentation(active, head["step"]), vectors, recognition)
+    return Track(Segmentation(active, file[f"starts_{number}"].astype(np.intp)), vectors, recognition)
 
 
 def _bits(packed: Any, shape: tuple[int, ...]) -> Any:

@@ -8,11 +8,12 @@ pauses. Levels are compared each to the channel's own, since the far side is oft
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.ndimage import maximum_filter1d
 
+from witness import spool
 from witness.schema import SAMPLE_RATE, Float32, Float64
 
 FRAMES_PER_SECOND = 25
@@ -80,27 +81,29 @@ def is_call(powers: Float64) -> bool:
     return bool(min(sides) >= enough and sum(sides) >= MOSTLY * sounding.sum())
 
 
-def silence_bleed(samples: Float32) -> None:
-    """Silence each of two tracks, (2, n) at 16 kHz, in place, where only the other one's speaker is heard."""
+def silence_bleed(sides: Sequence[spool.Spool]) -> None:
+    """Silence each of two tracks at 16 kHz, in place, where only the other one's speaker is heard."""
+    from scipy.ndimage import maximum_filter1d
+
     levels = Levels()
     size = SAMPLE_RATE // FRAMES_PER_SECOND
     step = size * FRAMES_PER_SECOND * 60
-    for start in range(0, samples.shape[1], step):
-        levels.add(SAMPLE_RATE, samples[:, start : start + step].T)
+    for (_, left), (_, right) in zip(*(spool.pieces(side, step) for side in sides), strict=True):
+        levels.add(SAMPLE_RATE, np.stack([left, right], axis=1))
     powers = levels.powers[:2]
     if not powers.shape[1]:
         return
     relative = _relative(_smooth(powers, HELD))
-    for track in (0, 1):
+    for track, side in enumerate(sides):
         # Bleed comes late and goes on when its speaker pauses, so the other side counts for a while.
         other = maximum_filter1d(relative[1 - track], 2 * HELD + 1)
         kept = (other - relative[track] < ONE_SIDED) | (other < -ACTIVE)
         gains = maximum_filter1d(kept, 3).astype(np.float32)  # so that no word loses its edges
-        for start in range(0, samples.shape[1], step):
-            part = samples[track, start : start + step]
+        for start, part in spool.pieces(side, step):
             # From the middle of a frame to the middle of the next in a straight line, so that nothing clicks.
             at = (np.arange(start, start + len(part)) + 0.5) / size - 0.5
-            part *= np.interp(at, np.arange(len(gains)), gains).astype(np.float32)
+            gain = np.interp(at, np.arange(len(gains)), gains).astype(np.float32)
+            side[start : start + len(part)] = part * gain
 
 
 def _relative(power: Float64) -> Float64:

@@ -39,6 +39,8 @@ class Call:
     shape: tuple[int, ...]
     begin: float
     wall: float
+    cpu: float
+    """Seconds of processor time of its thread."""
     thread: int
 
 
@@ -53,10 +55,10 @@ class Trace:
     sessions: list[tuple[str, float, Callable[[], str]]] = field(default_factory=list)
     """With a trace of their own: the model, when it was opened, what ends the trace and names its file."""
 
-    def call(self, model: str, shape: tuple[int, ...], begin: float) -> None:
-        """Note a call of `model` that began at `begin` and has just ended."""
-        wall = time.perf_counter() - begin
-        self.calls.append(Call(model, shape, begin, wall, threading.get_ident()))
+    def call(self, model: str, shape: tuple[int, ...], begin: float, cpu: float) -> None:
+        """Note a call of `model` that began at `begin` (`cpu`: by time.thread_time) and has just ended."""
+        wall, cpu = time.perf_counter() - begin, time.thread_time() - cpu
+        self.calls.append(Call(model, shape, begin, wall, cpu, threading.get_ident()))
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -31,8 +31,9 @@ from typing import IO, Any, TypeVar, cast
 
 import numpy as np
 
+from witness import spool
 from witness.errors import TranscriptionError, UsageError
-from witness.schema import SAMPLE_RATE, Bool, Float32, ModelFile, Progress, Recognition, no_progress
+from witness.schema import SAMPLE_RATE, Bool, Float32, ModelFile, Progress, Recognition, Samples, no_progress
 from witness.tokens import Token, piece_tokens, repair, to_words
 
 FRAME_RATE = 50  # per second; whisper's encoder has a frame every 20 ms
@@ -102,7 +103,7 @@ class Recognizer:
         self._threads = threads
         self._gpu = gpu and has_gpu_backend()
         self._progress = progress
-        self._tracks: queue.SimpleQueue[Float32 | None] = queue.SimpleQueue()
+        self._tracks: queue.SimpleQueue[Samples | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[Recognition | Exception] = queue.SimpleQueue()
         self._seconds = 0.0  # of all tracks that were sent
         self._done = 0.0
@@ -116,7 +117,7 @@ class Recognizer:
         self._server = threading.Thread(target=self._serve, daemon=True)
         self._server.start()
 
-    def send(self, samples: Float32) -> None:
+    def send(self, samples: Samples) -> None:
         """Have one track recognised: (n,) mono at 16 kHz, not to be changed before its result is there."""
         self._seconds += len(samples) / SAMPLE_RATE
         self._owed += 1
@@ -223,7 +224,7 @@ class Recognizer:
         self._load()
         return work()
 
-    def _recognise(self, samples: Float32, language: str | None) -> Recognition:
+    def _recognise(self, samples: Samples, language: str | None) -> Recognition:
         begun = time.perf_counter()
         loudness = Loudness.of(samples)
         duration = len(samples) / SAMPLE_RATE
@@ -251,7 +252,7 @@ class Recognizer:
         warnings, self._warnings = tuple(self._warnings), []
         return Recognition(tuple(words), language, self._device, warnings, seconds)
 
-    def _hear(self, samples: Float32, piece: Piece, language: str | None) -> dict[str, Any]:
+    def _hear(self, samples: Samples, piece: Piece, language: str | None) -> dict[str, Any]:
         """The child's reply about one piece."""
         part = np.ascontiguousarray(samples[piece.first * FRAME : piece.last * FRAME], np.float32)
         part = np.pad(part, (0, max(0, PADDED - len(part))))
@@ -396,13 +397,15 @@ class Loudness:
     """(frames,)"""
 
     @staticmethod
-    def of(samples: Float32) -> Loudness:
-        whole = len(samples) // FRAME * FRAME
-        rest = np.pad(samples[whole:], (0, -len(samples) % FRAME))
-        parts = [samples[:whole].reshape(-1, FRAME), rest.reshape(-1, FRAME)]
-        swing = np.concatenate([np.ptp(part, axis=1) for part in parts])
-        energy = np.concatenate([np.einsum("ij,ij->i", part, part) for part in parts])
-        return Loudness(swing / 2 >= SILENCE, energy)
+    def of(samples: Samples) -> Loudness:
+        count = -(-len(samples) // FRAME)
+        sounding, energy = np.empty(count, np.bool_), np.empty(count, np.float32)
+        for start, part in spool.pieces(samples, WINDOW * FRAME):
+            frames = np.pad(part, (0, -len(part) % FRAME)).reshape(-1, FRAME)
+            there = slice(start // FRAME, start // FRAME + len(frames))
+            sounding[there] = np.ptp(frames, axis=1) / 2 >= SILENCE
+            energy[there] = np.einsum("ij,ij->i", frames, frames)
+        return Loudness(sounding, energy)
 
     def next_piece(self, place: int, longest: int) -> Piece | None:
         """What to recognise next from frame `place` on, at most `longest` frames; None: only silence is left.

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import eigh
-from scipy.special import log_softmax, logsumexp, softmax
 
 from witness.errors import ModelError
 from witness.schema import Float32, Float64, Int, ModelFile
@@ -54,6 +52,8 @@ class Plda:
 
 def from_parameters(parts: Mapping[str, Float64]) -> Plda:
     """A `Plda` from the published arrays mean1, mean2, lda, mu, tr and psi, its transform made canonical."""
+    from scipy.linalg import eigh
+
     tr, psi = parts["tr"], parts["psi"]
     within = np.linalg.inv(tr.T @ tr)
     between = np.linalg.inv((tr.T / psi) @ tr)
@@ -99,6 +99,8 @@ def refine(
     `features` is (n, dims) with unit variance within a speaker and `phi` (dims,) between them; each counts as
     often as `weights` (n,) says.
     """
+    from scipy.special import softmax
+
     gamma = softmax(SHARPNESS * np.eye(int(labels.max()) + 1)[labels], axis=1)
     gamma, prior = iterate(features, phi, gamma, weights, fa=fa, fb=fb)
     needed: Float64 = gamma[:, prior > LEAST_PRIOR]
@@ -109,6 +111,8 @@ def iterate(
     features: Float64, phi: Float64, gamma: Float64, weights: Float64, *, fa: float = FA, fb: float = FB
 ) -> tuple[Float64, Float64]:
     """Responsibilities (n, speakers) and priors (speakers,), from responsibilities to begin with."""
+    from scipy.special import log_softmax, logsumexp
+
     constant = -0.5 * ((features**2).sum(axis=1, keepdims=True) + features.shape[1] * np.log(2 * np.pi))
     rho = features * np.sqrt(phi)  # (18)
     prior = np.full(gamma.shape[1], 1 / gamma.shape[1])

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from witness import output
 from witness.errors import InputError, OutputError, UsageError
@@ -89,6 +88,8 @@ def prints(track: Track, owners: Int, seconds: Sequence[float]) -> list[Print]:
 
 def recognise(found: Mapping[str, Print], known: Known) -> dict[str, tuple[Voice, float]]:
     """Speaker -> who it is and how alike they are (cosine); nobody twice, strangers not at all."""
+    from scipy.optimize import linear_sum_assignment
+
     speakers = [
         name for name, one in found.items() if one.seconds >= LEAST_TO_NAME and np.isfinite(one.vector).all()
     ]

@@ -1,0 +1,103 @@
+"""Sound that may be too long for memory: in a temporary file, read a piece at a time.
+
+A day of one track is 5.5 GB. The file has no name, so nothing stays behind however the process ends.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator
+
+import numpy as np
+
+from witness.errors import OutputError
+from witness.schema import SAMPLE_RATE, Float32, Samples
+
+PIECE = 1 << 20
+"""Samples worked through at a time: 66 s, 4 MiB."""
+
+LARGE = "/var/tmp"  # noqa: S108  only a folder to make nameless files in
+
+_SIZE = np.dtype(np.float32).itemsize
+
+
+class Spool:
+    """(samples,) float32 in a file: `len`, slices of step 1 to read and to write, `append`.
+
+    Safe to use from several threads. Raises OutputError if the disk is full or fails.
+    """
+
+    def __init__(self) -> None:
+        self._folder = folder()
+        self._lock = threading.Lock()
+        self._count = 0
+        try:
+            self._file = tempfile.TemporaryFile(buffering=0, dir=self._folder)  # noqa: SIM115  closed below
+        except OSError as error:
+            raise self._trouble(error) from error
+        weakref.finalize(self, self._file.close)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, samples: Float32) -> None:
+        """Put (n,) `samples` at the end."""
+        self._write(self._count, samples)
+        self._count += len(samples)
+
+    def __getitem__(self, part: slice) -> Float32:
+        start, stop, _ = part.indices(self._count)
+        samples = np.empty(max(0, stop - start), np.float32)
+        rest = samples.view(np.uint8).data
+        with self._lock:
+            try:
+                self._file.seek(start * _SIZE)
+                while rest:
+                    if not (done := self._file.readinto(rest)):
+                        raise OSError(0, "it has become shorter")
+                    rest = rest[done:]
+            except OSError as error:
+                raise self._trouble(error) from error
+        return samples
+
+    def __setitem__(self, part: slice, samples: Float32) -> None:
+        start, stop, _ = part.indices(self._count)
+        if stop - start != len(samples):
+            raise ValueError(f"{len(samples)} samples do not fit into {stop - start}")
+        self._write(start, samples)
+
+    def _write(self, start: int, samples: Float32) -> None:
+        if not len(samples):
+            return
+        rest = np.ascontiguousarray(samples, np.float32).view(np.uint8).data
+        with self._lock:
+            try:
+                self._file.seek(start * _SIZE)
+                while rest:  # the last bytes of a disk are given without an error
+                    rest = rest[self._file.write(rest) :]
+            except OSError as error:
+                raise self._trouble(error) from error
+
+    def _trouble(self, error: OSError) -> OutputError:
+        return OutputError(
+            f"{self._folder} cannot hold the decoded sound ({error.strerror}), "
+            f"{SAMPLE_RATE * 3600 * _SIZE / 1e6:.0f} MB an hour and track; "
+            "make room there, or set TMPDIR to a folder with more"
+        )
+
+
+def pieces(samples: Samples, size: int = PIECE) -> Iterator[tuple[int, Float32]]:
+    """(start, part) of at most `size` samples each."""
+    for start in range(0, len(samples), size):
+        yield start, samples[start : start + size]
+
+
+def folder() -> str:
+    """Where temporary files are that may be large: as asked for, else not /tmp, which often is memory."""
+    asked = any(os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    if not asked and os.access(LARGE, os.W_OK | os.X_OK):
+        return LARGE
+    return tempfile.gettempdir()
