@@ -100,7 +100,7 @@ def witness(chosen: models.DiarizationModels, threads: int) -> Program:
             windows = segmentation.segment(samples, segmenter, mapper=mapper)
             vectors = embedding.embed(samples, [windows], voice, mapper=mapper)
         clusters = clustering.cluster(vectors, windows.active, chosen.rule, bounds=bounds)
-        found = reconstruction.reconstruct(windows, clusters.labels)
+        found = reconstruction.reconstruct(windows, clusters.labels, pause=chosen.rule.pause)
         names = [str(number) for number in range(found.active.shape[1])]
         return reconstruction.turns(found.active.T, names, duration)
 

@@ -85,6 +85,22 @@ def test_exclusive_keeps_the_better_supported_speaker():
     assert (alone == 0).sum() > (alone == 1).sum()
 
 
+def test_pauses_belong_to_the_turn_and_to_nobody_else():
+    windows = windows_of([[1, 1, 0]])
+    # 47 frames are 0.79 s, 48 are 0.81; around the third only one of the two goes on.
+    for first, last, speakers in ((0, 9, 2), (300, 347, 2), (400, 448, 2), (460, 480, 2), (500, 589, 2)):
+        windows.active[0, first:last, :speakers] = False
+    windows.active[0, 448:460, 1] = False
+    labels = np.array([[0, 1, -1]])
+    without, found = (reconstruct(windows, labels, pause=pause) for pause in (0.0, 0.8))
+    changed = np.flatnonzero((found.active != without.active).any(axis=1))
+    assert list(changed) == [*range(300, 347), *range(460, 480)]
+    assert found.active[300:347].all()
+    assert found.active[460:480].tolist() == [[True, False]] * 20
+    assert set(found.exclusive()[460:480]) == {0}
+    assert not found.evidence[:][changed].any()
+
+
 def test_two_local_speakers_of_one_cluster_count_once():
     found = reconstruct(windows_of([[1, 1, 0]]), np.array([[0, 0, -1]]))
     assert found.evidence[:].max() == 1.0

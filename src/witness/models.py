@@ -113,8 +113,8 @@ plda-mu               plda         plda      d286d48acf99bbc1ed1502fed0a3e361ae5
 plda-psi              plda         plda      d7128c9ed2f28a9781971805131129f077c04f948e2df12e52dcdb99f2b4e5f5 1152
 plda-mean1            plda         plda      e424c0c352182aa8e0f555dec1f3b30e29a20b9ed6b25d339f112af92e51e36f 2176
 plda-mean2            plda         plda      6f6fb708a2037197b5b84ffeaa8f140cb878088fbecd6ab042ad26a7691bd2cf 640
-builtin-segmentation  segmentation builtin   931ec9bdd8e5aa3f2354bfa6f4fa37ddbc83aa5f760bde86297a64297ff295fe 3000302
-builtin-embedding     embedding    builtin   9c49bfc2555e4bac951011485876d337f87b0bfac09ef9d18635b98b6179ec8c 13289501
+builtin-segmentation  segmentation builtin   025e2894ca18d4a1b674c139fc6f1bcc10dd0d16d97f0eb3467253768a28addc 4400072
+builtin-embedding     embedding    builtin   52cb200a1ddff29f45d643f1fffb5b022b404e48acd45df9b7bb5121b589e38b 11988920
 tiny                  whisper      whisper   be07e048e1e599ad46341c8d2a135645097a538221678b7acdd1b1919c6e1b21 77691713
 tiny-q5_1             whisper      whisper   818710568da3ca15689e31a743197b520007872ff9576237bda97bd1b469c3d7 32152673
 base                  whisper      whisper   60ed5bc3dd14eea856493d334349b405782ddcaf0028d4b5df4088345fba2efe 147951465
@@ -170,7 +170,7 @@ SETS = {
     "builtin": ModelSet(
         "builtin-segmentation",
         "builtin-embedding",
-        Rule("average", 1.0, reach=0.4, smallest=8, shortest=0.1),
+        Rule("average", 1.0, reach=0.4, smallest=8, shortest=0.1, pause=0.8),
     ),
 }
 

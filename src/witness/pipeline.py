@@ -405,7 +405,9 @@ class _Run:
         active = track.windows.active
         plda = vbx.from_parameters(stages.plda) if stages.plda else None
         clusters = clustering.cluster(track.vectors, active, stages.rule, bounds=wanted, plda=plda)
-        found = reconstruction.reconstruct(track.windows, clusters.labels, most=wanted.most)
+        found = reconstruction.reconstruct(
+            track.windows, clusters.labels, most=wanted.most, pause=stages.rule.pause
+        )
         names = [f"{prefix}SPEAKER_{number:02d}" for number in range(found.active.shape[1])]
         return _Diarized(names, found, clusters.count)
 

@@ -67,15 +67,19 @@ class Diarization:
         if self.active.shape[1]:
             for rows in _slices(len(alone)):
                 active = self.active[rows]
-                first = np.where(active, self.evidence.votes[rows], 0).argmax(axis=1)
+                # In a pause nobody has votes.
+                first = np.where(active, self.evidence.votes[rows] + 1.0, 0).argmax(axis=1)
                 alone[rows] = np.where(active.any(axis=1), first, -1)
         return alone
 
 
-def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = None) -> Diarization:
+def reconstruct(
+    segmentation: Segmentation, labels: Int, *, most: int | None = None, pause: float = 0.0
+) -> Diarization:
     """Put the windows together. `labels` is (windows, 3), -1 for nobody; `most` caps who speaks at once.
 
-    The speakers are in order of appearance.
+    Up to `pause` seconds in which nobody speaks belong to those who speak both before and after. The
+    speakers are in order of appearance.
     """
     speakers = int(labels.max(initial=-1)) + 1
     windows, count = _windows(segmentation), speaker_count(segmentation)
@@ -89,7 +93,19 @@ def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = N
     if speakers:
         for rows in _slices(len(votes)):
             chosen[rows] = _top(votes[rows], count[rows])
+        _fill_pauses(chosen, pause)
     return Diarization.in_order_of_appearance(Evidence(votes, windows), chosen)
+
+
+def _fill_pauses(active: Bool, pause: float) -> None:
+    """In place: those who speak on both sides of a silence of up to `pause` seconds speak in it too."""
+    speech = active.any(axis=1)
+    silences = np.flatnonzero(speech[:-1] & ~speech[1:]) + 1  # first frames
+    onsets = np.flatnonzero(~speech[:-1] & speech[1:]) + 1
+    onsets = onsets[onsets > silences[0]] if len(silences) else onsets
+    for silence, onset in zip(silences, onsets, strict=False):  # the last silence may have no end
+        if (onset - silence) * FRAME_STEP <= pause:
+            active[silence:onset] = active[silence - 1] & active[onset]
 
 
 def owners(segmentation: Segmentation, found: Diarization) -> Int:

@@ -198,7 +198,7 @@ Linkage = Literal["average", "centroid"]
 
 @dataclass(frozen=True)
 class Rule:
-    """How voice vectors are made into speakers; the numbers belong to the model that made the vectors."""
+    """How windows and voice vectors are made into speakers and turns; the numbers belong to the models."""
 
     linkage: Linkage
     """"average" (of the squared distances between two clusters) or "centroid"."""
@@ -212,6 +212,8 @@ class Rule:
     """Share of a window that must be clean speech for its vector to have a say."""
     apart: bool = False
     """Two local speakers of one window are two people, whatever they sound like."""
+    pause: float = 0.0
+    """Seconds: up to so long a silence within what one speaker says belongs to the turn, as references have it."""
 
 
 @dataclass(frozen=True)
