@@ -213,7 +213,7 @@ class Rule:
     apart: bool = False
     """Two local speakers of one window are two people, whatever they sound like."""
     pause: float = 0.0
-    """Seconds: up to so long a silence within what one speaker says belongs to the turn, as references have it."""
+    """Seconds: so long a silence within what one speaker says still belongs to the turn."""
 
 
 @dataclass(frozen=True)
