@@ -9,7 +9,7 @@ and kept in CACHE under the sha256 of the models, so new weights need nothing bu
 what Witness does with these models, and every other row changes one thing in it. DER: collar 0, overlap
 counted, over whole recordings; "files" is the mean of the recordings' own rates, in which a short one counts
 as much as a long one. The last columns: pooled DER less the default's, and its 95 % interval from drawing
-recordings. Pauses stay silent here (`Rule.pause` is 0): these references, unlike people's, end at every pause.
+recordings. Pauses stay silent here (`Rule.pause` is 0): these references, unlike people's, end at each.
 `--long` instead clusters all recordings one after another, condensed and not, and 24 hours made of them.
 """
 
