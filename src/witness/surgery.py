@@ -108,7 +108,7 @@ def cache_folder() -> Path:
 def _seams(graph: onnx.GraphProto) -> tuple[str, str]:
     """Names of the tensor that goes into the pooling and of the one that comes out of it."""
     sizes = [size.dim_value for size in graph.input[0].type.tensor_type.shape.dim]  # 0: any
-    if len(sizes) != 3 or sizes[2] not in (0, N_MELS):
+    if len(sizes) != 3 or sizes[1] == 1 or sizes[2] not in (0, N_MELS):
         raise ValueError(f"its input is {sizes}, not features")
     makers = {output: node for node in graph.node for output in node.output}
     order = {output: place for place, node in enumerate(graph.node) for output in node.output}
