@@ -1,0 +1,238 @@
+"""Voices are computed while later windows are segmented; whatever comes first, the result is the same bytes.
+
+And of a recording of many hours nothing is held that grows with it but the results.
+"""
+
+import random
+import time
+import tracemalloc
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pytest
+import soundfile
+
+from conftest import CALL
+from witness import Options, Runtime, diarize, embedding, pipeline, reconstruction, segmentation
+from witness.fbank import fbank
+from witness.models import BUILTIN_FOLDER
+from witness.schema import Map, ModelFile, Segmentation, in_turn
+from witness.sessions import workers
+
+RATE = 16_000
+
+
+def model_file(name: str) -> ModelFile:
+    path = BUILTIN_FOLDER / f"{name}.onnx"
+    return ModelFile(path.name, str(path), "")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WITNESS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return segmentation.load(model_file("segmentation")), embedding.load(model_file("embedding"))
+
+
+@pytest.fixture(scope="module")
+def samples():
+    """People talk, nobody does for a minute and a half, and they go on."""
+    call, rate = soundfile.read(CALL, dtype="float32")
+    call = np.repeat(call[: 40 * rate], RATE // rate)
+    return np.concatenate([call, np.zeros(90 * RATE + 123, np.float32), call[::-1]])
+
+
+def heard(
+    samples, models, *, segmenting: Map = in_turn, voicing: Map = in_turn
+) -> tuple[Segmentation, bytes]:
+    """As the pipeline wires it."""
+    pieces = []
+
+    def kept() -> Iterator[Segmentation]:
+        for piece in segmentation.stream(samples, models[0], mapper=segmenting):
+            pieces.append(piece)
+            yield piece
+
+    vectors = embedding.embed(samples, kept(), models[1], mapper=voicing)
+    return Segmentation.joined(pieces), vectors.tobytes()
+
+
+def disorderly(seed: int, ahead: int, threads: int) -> Map:
+    """A map that runs what it has in hand in a random order and with delays, some of it long before it is due."""
+    dice = random.Random(seed)
+
+    def delayed(function: Callable, item: object) -> object:
+        time.sleep(dice.choice((0, 0, 0, 0.03)))
+        return function(item)
+
+    def mapped(function, items, /):
+        with ThreadPoolExecutor(threads) as pool:
+            items, waiting = iter(items), deque()
+            while True:
+                new = [item for _, item in zip(range(dice.randint(1, ahead)), items, strict=False)]
+                places = dice.sample(range(len(new)), len(new))
+                started = {place: pool.submit(delayed, function, new[place]) for place in places}
+                waiting.extend(started[place] for place in range(len(new)))
+                if not waiting:
+                    return
+                while waiting and (not new or dice.random() < 0.7):
+                    yield waiting.popleft().result()
+
+    return mapped
+
+
+@pytest.fixture(scope="module")
+def expected(samples, models):
+    """One after the other: all windows, then all voices."""
+    windows = segmentation.segment(samples, models[0])
+    return windows, embedding.embed(samples, [windows], models[1]).tobytes()
+
+
+def same(found: tuple[Segmentation, bytes], expected: tuple[Segmentation, bytes]) -> bool:
+    windows, vectors = found
+    return (
+        np.array_equal(windows.active, expected[0].active)
+        and np.array_equal(windows.starts, expected[0].starts)
+        and vectors == expected[1]
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_one_pool_for_both_of_any_size(samples, models, expected, threads):
+    with workers(threads) as both:
+        assert same(heard(samples, models, segmenting=both, voicing=both), expected)
+
+
+def test_the_voices_elsewhere_as_on_a_gpu(samples, models, expected):
+    with workers(2) as cores, workers(1) as waiting:
+        assert same(heard(samples, models, segmenting=cores, voicing=waiting), expected)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_comes_first(samples, models, expected, seed):
+    one, other = disorderly(seed, 2 + seed, 1 + seed), disorderly(~seed, 4 - seed, 4 - seed)
+    assert same(heard(samples, models, segmenting=one, voicing=other), expected)
+
+
+def test_everything_at_once_and_one_by_one(samples, models, expected):
+    assert same(heard(samples, models), expected)
+
+    def at_once(function, items, /):
+        return iter(list(map(function, list(items))))
+
+    assert same(heard(samples, models, segmenting=at_once, voicing=at_once), expected)
+
+
+def test_blocks_run_while_later_windows_are_segmented(samples, models):
+    order = []
+
+    def noted(name: str, function: Callable, *given: object) -> object:
+        order.append(name)
+        return function(*given)
+
+    segmenter, voice = models
+    trunk = partial(noted, "block", voice.trunk)
+    voice = embedding.VoiceModel(trunk, voice.head, trunk)
+    heard(samples, (partial(noted, "window", segmenter), voice))
+    first, last = order.index("block"), len(order) - 1 - order[::-1].index("window")
+    assert order[:first].count("window") < order.count("window") / 2
+    assert order[:last].count("block") >= 1
+
+
+def test_the_command_gives_the_same_with_any_number_of_threads():
+    options = Options(models="builtin", whisper="none", offline=True)
+    one, many = (diarize(str(CALL), options, Runtime(device="cpu", threads=n)) for n in (1, 3))
+    assert one.turns == many.turns
+    (track,), (other,) = one.stages.tracks, many.stages.tracks
+    assert np.array_equal(track.windows.active, other.windows.active)
+    assert track.vectors.tobytes() == other.vectors.tobytes()
+
+
+class Hum:
+    """Hours of sound that nobody stores."""
+
+    def __init__(self, hours: float) -> None:
+        self.length, self.longest = round(hours * 3600 * RATE), 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        start, stop, _ = part.indices(self.length)
+        self.longest = max(self.longest, stop - start)
+        return (np.arange(start, stop) % 160 / 1600).astype(np.float32)
+
+
+def peak(work: Callable[[], object]) -> tuple[object, float]:
+    """What it gives, and the most megabytes that it held."""
+    tracemalloc.start()
+    try:
+        return work(), tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_six_hours_are_never_in_memory():
+    hum = Hum(6)  # 1382 MB as an array
+
+    def windows() -> Iterator[Segmentation]:
+        """Somebody speaks for two minutes of every hour."""
+        for start in range(0, 6 * 3600 - 9, 2):
+            active = np.zeros((1, 589, 3), np.bool_)
+            active[0, :, 0] = start % 3600 < 120
+            yield Segmentation(active, np.array([start * RATE]))
+
+    def trunk(feats: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(feats[:, ::8].transpose(0, 2, 1))
+
+    voice = embedding.VoiceModel(trunk, lambda pooled: pooled[:, :20].astype(np.float32), trunk)
+    with workers(2) as both:
+        vectors, held = peak(lambda: embedding.embed(hum, windows(), voice, mapper=both))
+    spoken = np.isfinite(vectors[:, 0]).all(axis=1)
+    assert spoken.sum() == 6 * 60
+    assert not np.isfinite(vectors[:, 1:]).any()
+    # Every voice is the hum's; a window in the middle of the hours has the features that are there.
+    feats = fbank(hum[3 * 3600 * RATE : (3 * 3600 + 30) * RATE])
+    assert np.allclose(vectors[3 * 1800 + 5, 0], vectors[5 * 1800 + 5, 0], atol=1e-3)
+    assert feats.shape == (2998, 80)
+    assert hum.longest < 120 * RATE
+    assert held < 60, f"{held:.0f} MB"
+
+
+def test_segmentation_reads_a_window_at_a_time(models):
+    hum = Hum(0.05)
+    for piece in segmentation.stream(hum, models[0]):
+        assert len(piece.active) < 20
+    assert hum.longest < 60 * RATE
+
+
+def test_the_turns_of_a_long_meeting_of_many_take_three_bytes_a_frame_and_speaker():
+    hours, people = 2, 40
+    count = hours * 3600 - 9
+    dice = np.random.default_rng(0)
+    windows = Segmentation.regular(np.zeros((count, 589, 3), np.bool_))
+    windows.active[:, 100:500, 0] = True
+    labels = np.full((count, 3), -1, np.intp)
+    labels[:, 0] = np.repeat(dice.integers(0, people, count // 10 + 1), 10)[:count]
+    found, held = peak(lambda: reconstruction.reconstruct(windows, labels))
+    frames, speakers = found.active.shape
+    assert speakers == people
+    assert found.evidence[:1000].shape == (1000, people)
+    # Votes and activity, a byte each; numbers of each frame; and what a piece of it takes meanwhile.
+    assert held * 1e6 < frames * (2 * speakers + 30) + reconstruction.ROWS * speakers * 30
+    alone, held = peak(found.exclusive)
+    assert alone.shape == (frames,)
+    assert held * 1e6 < frames * 9 + reconstruction.ROWS * speakers * 12
+
+
+def test_the_models_of_a_long_recording_make_room_and_come_back(monkeypatch):
+    engine = pipeline.Engine(Options(models="builtin", whisper="none", offline=True), Runtime(device="cpu"))
+    usual = engine.transcribe(str(CALL))
+    assert "segmenter" in engine.__dict__
+    monkeypatch.setattr(pipeline, "LONG", 1.0)
+    long = engine.transcribe(str(CALL))
+    assert not {"segmenter", "voice"} & set(engine.__dict__)
+    assert engine.transcribe(str(CALL)).turns == long.turns == usual.turns
