@@ -17,7 +17,6 @@ import soundfile
 
 from conftest import CALL
 from witness import Options, Runtime, diarize, embedding, pipeline, reconstruction, segmentation
-from witness.fbank import fbank
 from witness.models import BUILTIN_FOLDER
 from witness.schema import Map, ModelFile, Segmentation, in_turn
 from witness.sessions import workers
@@ -39,15 +38,16 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def samples():
-    """People talk, nobody does for a minute and a half, and they go on."""
+    """People talk, nobody does for a minute, and they go on."""
     call, rate = soundfile.read(CALL, dtype="float32")
-    call = np.repeat(call[: 40 * rate], RATE // rate)
-    return np.concatenate([call, np.zeros(90 * RATE + 123, np.float32), call[::-1]])
+    call = np.repeat(call[: 20 * rate], RATE // rate)
+    return np.concatenate([call, np.zeros(60 * RATE + 123, np.float32), call[::-1]])
 
 
-def heard(
-    samples, models, *, segmenting: Map = in_turn, voicing: Map = in_turn
-) -> tuple[Segmentation, bytes]:
+Heard = tuple[Segmentation, bytes]
+
+
+def heard(samples, models, *, segmenting: Map = in_turn, voicing: Map = in_turn) -> Heard:
     """As the pipeline wires it."""
     pieces = []
 
@@ -61,7 +61,7 @@ def heard(
 
 
 def disorderly(seed: int, ahead: int, threads: int) -> Map:
-    """A map that runs what it has in hand in a random order and with delays, some of it long before it is due."""
+    """A map that runs what it has in hand in a random order, with delays, some long before it is due."""
     dice = random.Random(seed)
 
     def delayed(function: Callable, item: object) -> object:
@@ -91,7 +91,7 @@ def expected(samples, models):
     return windows, embedding.embed(samples, [windows], models[1]).tobytes()
 
 
-def same(found: tuple[Segmentation, bytes], expected: tuple[Segmentation, bytes]) -> bool:
+def same(found: Heard, expected: Heard) -> bool:
     windows, vectors = found
     return (
         np.array_equal(windows.active, expected[0].active)
@@ -111,7 +111,7 @@ def test_the_voices_elsewhere_as_on_a_gpu(samples, models, expected):
         assert same(heard(samples, models, segmenting=cores, voicing=waiting), expected)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_whatever_comes_first(samples, models, expected, seed):
     one, other = disorderly(seed, 2 + seed, 1 + seed), disorderly(~seed, 4 - seed, 4 - seed)
     assert same(heard(samples, models, segmenting=one, voicing=other), expected)
@@ -194,10 +194,8 @@ def test_six_hours_are_never_in_memory():
     spoken = np.isfinite(vectors[:, 0]).all(axis=1)
     assert spoken.sum() == 6 * 60
     assert not np.isfinite(vectors[:, 1:]).any()
-    # Every voice is the hum's; a window in the middle of the hours has the features that are there.
-    feats = fbank(hum[3 * 3600 * RATE : (3 * 3600 + 30) * RATE])
+    # Every voice is the hum's, the one after five hours too.
     assert np.allclose(vectors[3 * 1800 + 5, 0], vectors[5 * 1800 + 5, 0], atol=1e-3)
-    assert feats.shape == (2998, 80)
     assert hum.longest < 120 * RATE
     assert held < 60, f"{held:.0f} MB"
 

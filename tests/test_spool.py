@@ -16,6 +16,8 @@ from witness.errors import OutputError
 from witness.spool import Spool
 from witness.transcription import Loudness
 
+FILES = Path("/proc/self/fd")  # that are open
+
 
 @pytest.fixture
 def noise():
@@ -112,12 +114,12 @@ def test_the_file_has_no_name_and_goes_with_its_samples(tmp_path, monkeypatch, n
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     assert spool.folder() == str(tmp_path)
-    open_before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else None
+    open_before = len(list(FILES.iterdir())) if FILES.exists() else None
     found = spooled(noise)
     assert list(tmp_path.iterdir()) == []
     del found
     if open_before is not None:
-        assert len(os.listdir("/proc/self/fd")) == open_before
+        assert len(list(FILES.iterdir())) == open_before
 
 
 def test_where_it_is_unless_somebody_says(monkeypatch):
@@ -139,9 +141,9 @@ def test_no_folder_at_all(monkeypatch):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk(noise, monkeypatch):
     found = spooled(noise)
-    with open("/dev/full", "r+b", buffering=0) as full:
+    with Path("/dev/full").open("r+b", buffering=0) as full:
         monkeypatch.setattr(found, "_file", full)
-        with pytest.raises(OutputError, match="No space left on device.*230 MB an hour.*TMPDIR"):
+        with pytest.raises(OutputError, match=r"No space left on device.*230 MB an hour.*TMPDIR"):
             found.append(noise)
     assert len(found) == len(noise)
 

@@ -161,7 +161,7 @@ def to_json(found: Contention) -> str:
 
 
 def _diarizer(transcript: Transcript) -> float:
-    return _spent(transcript, "segmentation", "embedding", "clustering")
+    return _spent(transcript, "embedding", "clustering")  # segmentation goes on beside embedding
 
 
 def _spent(transcript: Transcript, *stages: str) -> float:
