@@ -67,13 +67,18 @@ def write(
     *,
     vocabulary: int = ENGLISH_ONLY,
     endless: bool = False,
+    width: int = WIDTH,
+    layers: int = 1,
 ) -> Path:
-    """Write the model to `path`; up to 30 tokens a script. `endless`: it never says that the text is over."""
+    """Write the model to `path`; up to 30 tokens a script. `endless`: it never says that the text is over.
+
+    `width` and `layers`: as much work as a model of that size, for the same words.
+    """
     multilingual = vocabulary >= MULTILINGUAL
     tokens = [SPACE, *low, *high]
     end = 50257 if multilingual else 50256
     start = 4 if multilingual else 2  # tokens before the first word: start (language, task) no-timestamps
-    embedding = np.zeros((vocabulary, WIDTH), np.float32)
+    embedding = np.zeros((vocabulary, width), np.float32)
     for first, words, axis in ((1, low, LOW_AXIS), (1 + len(low), high, HIGH_AXIS)):
         for slot in range(len(words)):
             embedding[first + slot, [slot, axis]] = 10
@@ -82,60 +87,63 @@ def write(
         embedding[end + 2, LOW_AXIS] = embedding[end + 4, HIGH_AXIS] = 10  # <|en|>, <|de|>
 
     with path.open("wb") as file:
-        sizes = (vocabulary, FRAMES, WIDTH, 1, 1, STEPS, WIDTH, 1, 1, BANDS)
+        sizes = (vocabulary, FRAMES, width, 1, layers, STEPS, width, 1, layers, BANDS)
         file.write(struct.pack("<12i", 0x67676D6C, *sizes, 1))
         file.write(struct.pack("<2i", BANDS, 201) + _mel_filters().tobytes())
         file.write(struct.pack("<i", len(tokens)))
         for token in tokens:
             file.write(struct.pack("<i", len(token)) + token)
-        for name, tensor in _tensors(embedding, start).items():
+        for name, tensor in _tensors(embedding, start, layers).items():
             _write_tensor(file, name, tensor)
     return path
 
 
-def _tensors(embedding: Array, start: int) -> dict[str, Array]:
-    """Every tensor that whisper.cpp demands of a model of one encoder and one decoder layer."""
+def _tensors(embedding: Array, start: int, layers: int) -> dict[str, Array]:
+    """Every tensor that whisper.cpp demands; all layers but the first of each kind do nothing."""
+    width = embedding.shape[1]
     found = {
-        "encoder.positional_embedding": _slot_codes(np.arange(FRAMES) // (FRAMES // SLOTS)) * 20,
-        **_convolutions(),
-        **_norm("encoder.ln_post"),
-        **_block("encoder.blocks.0"),
-        "decoder.positional_embedding": _decoder_positions(start),
+        "encoder.positional_embedding": _slot_codes(np.arange(FRAMES) // (FRAMES // SLOTS), width) * 20,
+        **_convolutions(width),
+        **_norm("encoder.ln_post", width),
+        "decoder.positional_embedding": _decoder_positions(start, width),
         "decoder.token_embedding.weight": embedding,
-        **_norm("decoder.ln"),
-        **_block("decoder.blocks.0"),
-        **_attention("decoder.blocks.0.cross_attn"),
-        **_norm("decoder.blocks.0.cross_attn_ln"),
+        **_norm("decoder.ln", width),
     }
-    look, hear = np.diag([1.0] * SLOTS + [0.0] * (WIDTH - SLOTS)), np.zeros((WIDTH, WIDTH))
+    for layer in range(layers):
+        found |= _block(f"encoder.blocks.{layer}", width) | _block(f"decoder.blocks.{layer}", width)
+        found |= _attention(f"decoder.blocks.{layer}.cross_attn", width)
+        found |= _norm(f"decoder.blocks.{layer}.cross_attn_ln", width)
+    look, hear = np.diag([1.0] * SLOTS + [0.0] * (width - SLOTS)), np.zeros((width, width))
     hear[[LOW_AXIS, HIGH_AXIS], [LOW_AXIS, HIGH_AXIS]] = 1
+    # Scores are divided by the root of the width.
+    look *= 2.7 * (width / WIDTH) ** 0.25
     cross = "decoder.blocks.0.cross_attn"
-    found[f"{cross}.query.weight"] = found[f"{cross}.key.weight"] = (2.7 * look).astype(np.float32)
+    found[f"{cross}.query.weight"] = found[f"{cross}.key.weight"] = look.astype(np.float32)
     found[f"{cross}.value.weight"] = hear.astype(np.float32)
     found[f"{cross}.out.weight"] = (LOUD * hear).astype(np.float32)
     return found
 
 
-def _decoder_positions(start: int) -> Array:
+def _decoder_positions(start: int, width: int) -> Array:
     slots = np.arange(STEPS) - (start - 1)
     slots[: start - 1] = 0
-    positions = _slot_codes(slots % SLOTS)
+    positions = _slot_codes(slots % SLOTS, width)
     positions[:, END_AXIS] = 1.5
     return LOUD * positions
 
 
-def _slot_codes(slots: npt.NDArray[np.intp]) -> Array:
-    """(len(slots), WIDTH): one axis per slot."""
-    return np.eye(SLOTS, WIDTH, dtype=np.float32)[slots]
+def _slot_codes(slots: npt.NDArray[np.intp], width: int) -> Array:
+    """(len(slots), width): one axis per slot."""
+    return np.eye(SLOTS, width, dtype=np.float32)[slots]
 
 
-def _convolutions() -> dict[str, Array]:
+def _convolutions(width: int) -> dict[str, Array]:
     low, high = slice(7, 15), slice(51, 55)  # mel bands around 300 Hz and 3 kHz
-    first, second = np.zeros((WIDTH, BANDS, 3), np.float32), np.zeros((WIDTH, WIDTH, 3), np.float32)
+    first, second = np.zeros((width, BANDS, 3), np.float32), np.zeros((width, width, 3), np.float32)
     first[LOW_AXIS, low, 1], first[LOW_AXIS, high, 1] = 1 / 8, -1 / 4
     first[HIGH_AXIS] = -first[LOW_AXIS]
     second[LOW_AXIS, LOW_AXIS, 1] = second[HIGH_AXIS, HIGH_AXIS, 1] = 1
-    none = np.zeros((WIDTH, 1), np.float32)
+    none = np.zeros((width, 1), np.float32)
     return {
         "encoder.conv1.weight": 3 * first,
         "encoder.conv1.bias": none,
@@ -144,26 +152,26 @@ def _convolutions() -> dict[str, Array]:
     }
 
 
-def _norm(name: str) -> dict[str, Array]:
-    return {f"{name}.weight": np.ones(WIDTH, np.float32), f"{name}.bias": np.zeros(WIDTH, np.float32)}
+def _norm(name: str, width: int) -> dict[str, Array]:
+    return {f"{name}.weight": np.ones(width, np.float32), f"{name}.bias": np.zeros(width, np.float32)}
 
 
-def _attention(name: str) -> dict[str, Array]:
-    square, line = np.zeros((WIDTH, WIDTH), np.float32), np.zeros(WIDTH, np.float32)
+def _attention(name: str, width: int) -> dict[str, Array]:
+    square, line = np.zeros((width, width), np.float32), np.zeros(width, np.float32)
     weights = {f"{name}.{part}.weight": square for part in ("query", "key", "value", "out")}
     return weights | {f"{name}.{part}.bias": line for part in ("query", "value", "out")}
 
 
-def _block(name: str) -> dict[str, Array]:
-    wide = np.zeros((4 * WIDTH, WIDTH), np.float32)
+def _block(name: str, width: int) -> dict[str, Array]:
+    wide = np.zeros((4 * width, width), np.float32)
     return {
-        **_attention(f"{name}.attn"),
-        **_norm(f"{name}.attn_ln"),
-        **_norm(f"{name}.mlp_ln"),
+        **_attention(f"{name}.attn", width),
+        **_norm(f"{name}.attn_ln", width),
+        **_norm(f"{name}.mlp_ln", width),
         f"{name}.mlp.0.weight": wide,
-        f"{name}.mlp.0.bias": np.zeros(4 * WIDTH, np.float32),
+        f"{name}.mlp.0.bias": np.zeros(4 * width, np.float32),
         f"{name}.mlp.2.weight": np.ascontiguousarray(wide.T),
-        f"{name}.mlp.2.bias": np.zeros(WIDTH, np.float32),
+        f"{name}.mlp.2.bias": np.zeros(width, np.float32),
     }
 
 
