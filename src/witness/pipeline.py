@@ -589,23 +589,25 @@ class _Run:
     ) -> tuple[list[Word], list[Utterance]]:
         words: list[Word] = []
         utterances: list[Utterance] = []
-        for track, who in zip(stages.tracks, diarized, strict=True):
+        for number, (track, who) in enumerate(zip(stages.tracks, diarized, strict=True)):
             if track.recognition is None:
                 alone = who.turns(stages.audio.duration, exclusive=True)
-                utterances += [Utterance(turn.start, turn.end, turn.speaker) for turn in alone]
+                utterances += [Utterance(turn.start, turn.end, turn.speaker, track=number) for turn in alone]
                 continue
             labelled = merging.label(track.recognition.words, who.found.evidence, who.found.active, who.names)
             labelled = corrections.move(labelled, self.corrections, turns)
-            words += labelled
             unheard = merging.inaudible(who.turns(stages.audio.duration, exclusive=True), labelled)
-            utterances += merging.utterances(labelled) + unheard
+            labelled = corrections.spell(labelled, self.corrections)
+            words += labelled
+            found = merging.utterances(labelled) + unheard
+            utterances += [replace(utterance, track=number) for utterance in found]
             self._cross_check(labelled, unheard)
         return sorted(words, key=_when), sorted(utterances, key=_when)
 
     def _cross_check(self, words: list[Word], unheard: list[Utterance]) -> None:
         """Say where one engine heard something and the other did not."""
         if invented := sum(not word.supported for word in words):
-            self.warn(f"{invented} words where no speech was heard are in the JSON only")
+            self.warn(f"{invented} words where no speech was heard are in JSON and page only")
         if unheard:
             seconds = sum(utterance.end - utterance.start for utterance in unheard)
             places = ", ".join(writers.clock(utterance.start) for utterance in unheard[:5])
