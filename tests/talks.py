@@ -53,15 +53,8 @@ def call(**others) -> Transcript:
         words[by_text[text]] = replace(words[by_text[text]], speaker_confidence=sure)
     ghost = Word(26.2, 27.4, " Thanks.", None, None, supported=False)
     words = sorted([*words, ghost], key=lambda word: word.start)
-    made = transcript(
-        words,
-        turns,
-        path=CALL,
-        duration=60.69,
-        sha256=hashlib.sha256(CALL.read_bytes()).hexdigest(),
-        **others,
-    )
-    return made
+    sha256 = hashlib.sha256(CALL.read_bytes()).hexdigest()
+    return transcript(words, turns, path=CALL, duration=60.69, sha256=sha256, **others)
 
 
 def spread(text: str, who: str, start: float, end: float, sure: float = 0.97) -> list[Word]:
@@ -83,17 +76,17 @@ def _both(word: Word, turns: list[Turn]) -> bool:
 
 
 def long(n_words: int, hours: float, n_speakers: int = 4, seed: int = 0) -> Transcript:
-    """A talk of so many words; the last hour is one sentence without an end."""
+    """A talk of so many words; its last tenth is one sentence without an end."""
     rng = random.Random(seed)
     vocabulary = ["".join(rng.choices("abcdefghijklmnoprstuvw", k=rng.randint(2, 9))) for _ in range(4000)]
     pace = hours * 3600 / n_words
     words: list[Word] = []
     who, left = 0, 0
     for n in range(n_words):
-        if left == 0 and n < n_words * (1 - 1 / hours):
+        if left == 0 and n < 0.9 * n_words:
             who, left = (who + rng.randrange(1, n_speakers)) % n_speakers, rng.randint(3, 90)
         left = max(0, left - 1)
-        end = "." if left == 0 and n < n_words * (1 - 1 / hours) - 1 else ""
+        end = "." if left == 0 and n < 0.9 * n_words - 1 else ""
         start = n * pace
         words.append(
             Word(

@@ -19,7 +19,7 @@ import talks
 from conftest import CALL
 from witness import page, sound, writers
 from witness.cli import cli
-from witness.schema import Source, Turn, Word
+from witness.schema import Source, Turn, Utterance, Word
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -260,8 +260,8 @@ class Reader:
                 y = scrollY;
                 await frame();
                 for (const p of document.querySelectorAll("article.p")) {
-                    found.set(Number(p.ariaPosInSet), [
-                        p.querySelector(".who .name").textContent, p.querySelector(".said").textContent.trim()]);
+                    const [who, said] = [p.querySelector(".who .name"), p.querySelector(".said")];
+                    found.set(Number(p.ariaPosInSet), [who.textContent, said.textContent.trim()]);
                 }
                 scrollBy(0, 600);
                 await frame();
@@ -343,12 +343,12 @@ def test_corrections_in_the_page_and_after_redo(read, case):
     reader.page.keyboard.type("Zoë <b>")
     reader.page.keyboard.press("Enter")
     # Give the first word to the other speaker, by keyboard.
-    word = reader.page.locator(".w").first
+    word = reader.page.locator("#feed .w").first
     word.click()
     reader.page.keyboard.press("m")
     reader.page.get_by_role("button", name=second).last.click()
     # Correct another.
-    reader.page.locator(".w").nth(2).dblclick()
+    reader.page.locator("#feed .w").nth(2).dblclick()
     reader.page.fill("#answer", "</script>word's")
     reader.page.keyboard.press("Enter")
     shown = reader.said()
@@ -374,3 +374,259 @@ def test_corrections_in_the_page_and_after_redo(read, case):
     redo(case / "toned.json", "--speakers", "3", "-f", "srt", "-q")
     assert "</script>word's" in (case / "toned.srt").read_text()
     assert "Zoë <b>:" in (case / "toned.srt").read_text()
+
+
+NASTY = (
+    "</script><script>window.broken=1</script>",
+    "<img src=x onerror=window.broken=1>",
+    "<svg/onload=window.broken=1>",
+    "\"'><iframe srcdoc='<script>parent.broken=1</script>'>",
+    "javascript:window.broken=1",
+    "{{7*7}}${7*7}",
+    "&lt;b&gt;&amp;",
+    "\u202egnorw\u202c",
+    "\u05e9\u05dc\u05d5\u05dd",
+    "👩\u200d👩\u200d👧\u200d👦🏳️\u200d🌈",
+    "\x00\x07\u2028\u2029",
+    "x" * 10_000,
+)
+
+
+def test_hostile_text_shows_as_text_and_runs_nothing(read):
+    turns = [Turn(n, n + 1, f"SPEAKER_{n:02d}") for n in range(len(NASTY))]
+    words = [Word(n, n + 1, f" {text}", f"SPEAKER_{n:02d}", 0.5) for n, text in enumerate(NASTY)]
+    name = "<img src=x onerror=window.broken=1>'\"&"
+    found = talks.transcript(words, turns, path=f"a/{name}.wav", duration=20.0, language='"><script>')
+    speakers = [replace(one, name=text[:90]) for one, text in zip(found.speakers, NASTY, strict=True)]
+    found = replace(found, speakers=tuple(speakers), warnings=NASTY)
+    reader = read(found)
+    page = reader.page
+    # What no name may be, and what the page shows instead of it, is the same on both sides.
+    shown = dict(reader.said())
+    for text in NASTY:
+        if "\x00" not in text:
+            assert shown[text[:90].strip()] == text.strip()
+    assert page.title() == name
+    assert page.inner_text("h1") == name
+    assert page.locator(".warnings li").all_inner_texts()[1] == NASTY[1]
+    # Everywhere that text goes: dialogs, search, hints, quotations, print.
+    page.locator("#feed .w").first.click()
+    for key in ("c", "l", "m"):
+        page.keyboard.press(key)
+    page.keyboard.press("Escape")
+    page.locator("#feed .w").nth(1).dblclick()
+    page.keyboard.press("Escape")
+    page.fill("#query", "onerror")
+    page.locator("button.who").first.click()
+    page.keyboard.press("Escape")
+    page.hover("#timeline", position={"x": 300, "y": 10})
+    page.pdf()
+    assert page.evaluate("window.broken") is None
+    assert page.locator("img, iframe, svg").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_merge_move_and_undo(read, tmp_path):
+    found = talks.call()
+    reader = read(found)
+    page = reader.page
+    before = reader.said()
+    page.get_by_label("SPEAKER_01 is the same person as another speaker").click()
+    page.locator("#choices").get_by_role("button", name="SPEAKER_00").click()
+    assert {who for who, _ in reader.said()} == {"SPEAKER_00", "nobody heard"}
+    assert page.inner_text("#speakers-title") == "1 speaker"
+    assert "100 %" in page.inner_text("#speakers")
+    page.click("#undo")
+    assert reader.said() == before
+    # A whole paragraph, from the menu of its speaker.
+    page.locator("button.who").nth(1).click()
+    page.get_by_role("button", name="SPEAKER_00 said this paragraph").click()
+    assert reader.said()[0][1].endswith("since last night, Uh-huh.")
+    page.keyboard.press("Control+z")
+    assert reader.said() == before
+    page.keyboard.press("Control+Shift+z")
+    assert reader.said() != before
+    reader.save(tmp_path / "c.json")
+    (entry,) = json.loads((tmp_path / "c.json").read_text())["corrections"]
+    assert entry["kind"] == "move"
+    assert entry["other"]
+
+
+def test_merged_speakers_are_one_after_redo_too(read, case):
+    redo(case / "toned.json", "--speakers", "3", "-f", "html", "-q")
+    reader = read(case / "toned.html")
+    reader.page.keyboard.press("ArrowDown")
+    reader.page.keyboard.press("r")
+    reader.page.keyboard.type("Anna")
+    reader.page.keyboard.press("Enter")
+    reader.page.get_by_label("is the same person as").last.click()
+    reader.page.keyboard.press("1")
+    shown = reader.page.inner_text("#speakers")
+    file = case / "c.json"
+    reader.save(file)
+    redo(case / "toned.json", "--corrections", file, "-f", "html", "-q")
+    after = read(case / "toned.html")
+    assert after.page.inner_text("#speakers") == shown
+    assert after.page.inner_text("#speakers-title") == "2 speakers"
+    assert after.said() == reader.said()
+
+
+def test_the_keyboard_alone(read):
+    reader = read(talks.call(), permissions=["clipboard-read", "clipboard-write"])
+    page = reader.page
+    clipboard = "navigator.clipboard.readText()"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text(".w.chosen") == "and"
+    assert page.inner_text("#announce") == "and, SPEAKER_01"
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("c")
+    assert page.evaluate(clipboard) == "[00:00:06] SPEAKER_01: and I have"
+    page.keyboard.press("Escape")
+    page.keyboard.press("c")
+    assert page.evaluate(clipboard) == "[00:00:06] SPEAKER_01: and I have tried all I can think of."
+    page.keyboard.press("l")
+    assert re.fullmatch(r"file:///.*/call\.html#t=6\.\d", page.evaluate(clipboard))
+    page.keyboard.press("/")
+    page.keyboard.type("swItched  it")
+    reader.until("document.querySelector('#hits').textContent === '1 of 1'")
+    assert page.locator(".hit.now").all_inner_texts() == ["switched", "it"]
+    page.keyboard.press("Escape")
+    page.locator("#timeline").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    assert page.get_attribute("#timeline", "aria-valuetext") == "00:00:05"
+    page.keyboard.press("?")
+    assert page.locator("#keys").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("#keys").is_visible()
+
+
+def test_a_link_to_a_moment_and_the_timeline(browser, tmp_path):
+    path = tmp_path / "call.html"
+    found = talks.call()
+    writers.save(found, [("html", path)], sound=sound.take(found.audio, [("html", path)]))
+    reader = Reader(browser, path, "#t=40.3")
+    assert reader.position() == "00:00:40"
+    assert reader.page.inner_text(".w.chosen") == "And"
+    assert reader.page.locator(".w.chosen").is_visible()
+    box = reader.page.locator("#timeline").bounding_box()
+    reader.page.mouse.click(box["x"] + box["width"] - 20, box["y"] + 50)
+    reader.until("document.querySelector('#play').classList.contains('pause')")
+    assert 59 <= reader.seconds() <= 61
+    assert not reader.complaints
+    reader.context.close()
+
+
+def test_a_recording_that_is_linked_and_one_that_is_gone(read, tmp_path):
+    shutil.copy(CALL, tmp_path / "a #b.flac")
+    found = talks.call()
+    found = replace(found, audio=replace(found.audio, path=str(tmp_path / "a #b.flac")))
+    reader = read(found, how="link")
+    reader.word("blinking.").click()
+    reader.until("document.querySelector('#play').classList.contains('pause')")
+    reader.until("document.querySelector('#now').textContent >= '00:00:17'")
+    reader.context.close()
+    (tmp_path / "a #b.flac").unlink()
+    reader = Reader(reader.page.context.browser, tmp_path / "call.html")
+    reader.until("!document.querySelector('#soundless').hidden")
+    assert "a #b.flac" in reader.page.inner_text("#soundless")
+    reader.word("Hello.").click()
+    assert reader.position() == "00:00:04"
+    reader.context.close()
+
+
+def test_no_speech_no_words_and_twenty_speakers(read):
+    empty = read(talks.transcript((), ()), "empty.html", "none")
+    assert empty.said() == []
+    assert "No speech" in empty.page.inner_text("#empty")
+    for key in ("ArrowRight", "ArrowDown", "Space", "c", "e", "m", "r", "n", ".", "+"):
+        empty.page.keyboard.press(key)
+    wordless = read(talks.silent(20), "silent.html", "none")
+    assert len(wordless.said()) == 80
+    assert wordless.said()[1] == ("SPEAKER_01", "until 00:00:05")
+    looks = wordless.page.evaluate("""() => [...document.querySelectorAll("#speakers .chip")].map((chip) => {
+        const style = getComputedStyle(chip);
+        return [style.backgroundColor, style.boxShadow, chip.textContent].join();
+    })""")
+    assert len(set(looks)) == 20
+    wordless.page.get_by_label("Rename SPEAKER_19").click()
+    wordless.page.keyboard.type("Zoë")
+    wordless.page.keyboard.press("Enter")
+    assert ("Zoë", "until 00:00:59") in wordless.said()
+
+
+def test_inaudible_doubtful_and_invented_passages_are_marked(read):
+    found = talks.call()
+    unheard = Utterance(26.0, 28.5, "SPEAKER_01")
+    found = replace(found, utterances=tuple(sorted([*found.utterances, unheard], key=lambda u: u.start)))
+    reader = read(found)
+    assert reader.page.locator(".inaudible").first.inner_text() == "[inaudible] 3 s"
+    assert reader.page.locator("#feed .ghost").inner_text() == "Thanks."
+    assert "Uh-huh." in reader.page.locator("#feed .unsure").all_inner_texts()
+
+
+def test_a_phone_and_a_print(read):
+    reader = read(talks.call(), is_mobile=True, has_touch=True)
+    page = reader.page
+    page.set_viewport_size({"width": 360, "height": 640})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.set_viewport_size({"width": 1200, "height": 900})
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("article.p").count() == len(talks.call().utterances)
+    assert not page.locator("#bar").is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen")
+    assert reader.said()[0][0] == "SPEAKER_00"
+
+
+def test_twelve_hours_of_words(read):
+    """The figures are for benchmarks/page.py; here only what is far from them fails."""
+    found = talks.long(120_000, 12.0)
+    begun = time.monotonic()
+    reader = read(found, "long.html", "none")
+    assert time.monotonic() - begun < 10
+    page = reader.page
+    assert page.locator("article.p").count() < 40
+    assert Path(page.url.removeprefix("file://")).stat().st_size < 25e6
+    last = found.words[-1].text.strip()
+    page.keyboard.press("/")
+    page.keyboard.type(f"{found.words[-2].text.strip()} {last}")
+    reader.until("document.querySelector('#hits').textContent.includes('of')")
+    assert page.locator(".hit.now").all_inner_texts() == [found.words[-2].text.strip(), last]
+    assert page.evaluate("scrollY") > 100_000
+    page.evaluate("location.hash = '#t=21600'")
+    reader.until("document.querySelector('#now').textContent === '06:00:00'")
+    assert page.locator(".w.chosen").is_visible()
+
+
+def test_every_control_has_a_name(read):
+    reader = read(talks.call())
+    nameless = """() => [
+        ...document.querySelectorAll("button, input, select, canvas, dialog, [role]")].filter(
+        (one) => !(one.ariaLabel || one.textContent.trim() || one.labels?.[0]?.textContent.trim()
+            || one.getAttribute("aria-labelledby"))).map((one) => one.outerHTML)"""
+    allowed = ('id="hits"', 'id="toast"', 'id="ask-trouble"')
+    assert [one for one in reader.page.evaluate(nameless) if not any(id_ in one for id_ in allowed)] == []
+    assert reader.page.get_attribute("html", "lang") == "en"
+    for landmark in ("main", "aside", "header.masthead", "body > footer"):
+        assert reader.page.locator(landmark).count() == 1
+
+
+def test_unsaved_corrections_are_not_lost_in_silence(read, tmp_path):
+    reader = read(talks.call())
+    reader.page.get_by_label("Rename SPEAKER_00").click()
+    reader.page.keyboard.type("Laura")
+    reader.page.keyboard.press("Enter")
+    asked = []
+    reader.page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
+    reader.page.close(run_before_unload=True)
+    deadline = time.monotonic() + 5
+    while not asked and time.monotonic() < deadline:
+        reader.page.wait_for_timeout(50)
+    assert asked == ["beforeunload"]
+    reader.save(tmp_path / "c.json")
+    assert json.loads((tmp_path / "c.json").read_text())["corrections"][0]["name"] == "Laura"

@@ -15,6 +15,7 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from witness.schema import (
+    BREATH,
     CLOSING,
     FRAME_DURATION,
     FRAME_STEP,
@@ -38,7 +39,6 @@ CHANGE_COST_AT_BREAK = 0.3  # nats
 PAUSE = 0.4  # seconds: where the speaker may as well change
 OVERLAP_SHARE = 0.5  # of a word's frames
 INAUDIBLE = 2.0  # seconds of speech without a word that are worth a mark
-BREATH = 0.5  # seconds of silence that such a stretch goes on over
 
 
 def label(words: Sequence[Word], evidence: Evidence, active: Bool, names: Sequence[str]) -> list[Word]:

@@ -16,6 +16,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from witness.schema import (
+    BREATH,
     CLOSING,
     PARAGRAPH,
     PARAGRAPH_PAUSE,
@@ -48,6 +49,7 @@ def transcript(found: Transcript, title: str, sound: Sound | None) -> str:
         "grouping": {
             "pause": _ms(PARAGRAPH_PAUSE),
             "long": _ms(PARAGRAPH),
+            "breath": _ms(BREATH),
             "ends": SENTENCE_ENDS,
             "closing": CLOSING,
         },

@@ -213,6 +213,8 @@ PARAGRAPH_PAUSE = 2.0
 """Seconds of silence that end an utterance."""
 PARAGRAPH = 60.0
 """Seconds after which the next sentence end does."""
+BREATH = 0.5
+"""Seconds of silence that a stretch of speech without words goes on over."""
 SENTENCE_ENDS = ".?!…。？！؟।"
 """What a sentence ends with, closing quotes and brackets aside."""
 CLOSING = "\"'»”’)」』 "

@@ -185,10 +185,19 @@ function endsSentence(w) {
   return end > 0 && data.grouping.ends.includes(texts[w][end - 1]);
 }
 
+/** Whether a word begins between two wordless passages of a track. */
+function wordWithin(from, to, n) {
+  for (let w = above(words.start, from - 1); w < texts.length && words.start[w] <= to; w += 1) {
+    if (words.track[w] === silent.track[n]) return true;
+  }
+  return false;
+}
+
 /** Words -> paragraphs, by the rule of witness/merging.py: what one speaker says in one go. */
 function group() {
   const open = new Map(); // track -> paragraph
   const { pause, long } = data.grouping;
+  const breath = data.listened ? data.grouping.breath : 2; // what is no word has no gaps to begin with
   paragraphs = [];
   for (let w = 0; w < texts.length; w += 1) {
     if (texts[w] === "" && words.text[w] !== "") continue;
@@ -210,7 +219,10 @@ function group() {
   silent.start.forEach((start, n) => {
     const who = silent.speaker[n] < 0 ? -1 : last(silent.speaker[n]);
     const before = quiet.get(silent.track[n]);
-    if (before && before.who === who && start - before.end <= 1) { before.end = silent.end[n]; return; }
+    if (before && before.who === who && start - before.end < breath && !wordWithin(before.end, start, n)) {
+      before.end = silent.end[n];
+      return;
+    }
     const fresh = { start, end: silent.end[n], who, words: [] };
     quiet.set(silent.track[n], fresh);
     paragraphs.push(fresh);
@@ -638,7 +650,8 @@ function paragraphNow() {
 function showTools() {
   const tools = $("tools");
   const ends = chosen && [order[chosen[0]], order[chosen[1]]].map((w) => spans.get(w)).filter(Boolean);
-  tools.hidden = !ends || !ends.length;
+  // A single word was clicked to hear it: nothing should cover its neighbours then.
+  tools.hidden = !ends || !ends.length || chosen[0] === chosen[1];
   if (tools.hidden) return;
   const box = ends[0].getBoundingClientRect();
   const width = tools.offsetWidth, height = tools.offsetHeight;
@@ -894,7 +907,6 @@ function pick(title, about, choices) {
   $("choose-about").textContent = about;
   list.replaceChildren();
   return new Promise((done) => {
-    let result = null;
     choices.forEach((choice, n) => {
       const button = make("button", "choice");
       button.type = "button";
@@ -903,7 +915,7 @@ function pick(title, about, choices) {
       if (choice.who !== undefined) button.append(chip(choice.who));
       button.append(label);
       if (n < 9) button.append(make("kbd", "", n + 1));
-      button.addEventListener("click", () => { result = choice.value; dialog.close(); });
+      button.addEventListener("click", () => { dialog.close(); done(choice.value); });
       const item = make("li");
       item.append(button);
       list.append(item);
@@ -917,7 +929,7 @@ function pick(title, about, choices) {
       else return;
       event.preventDefault();
     };
-    dialog.onclose = () => done(result);
+    dialog.onclose = () => done(null); // which changes nothing if there was a choice
     dialog.showModal();
     list.querySelector("button")?.focus();
   });
@@ -1109,7 +1121,7 @@ let view = [0, data.duration || 1];
 let geometry = null;
 
 function timelineLayout() {
-  const width = canvas.parentElement.clientWidth;
+  const width = canvas.clientWidth;
   const narrow = width < 600;
   const wave = peaks ? (narrow ? 26 : 36) : 0;
   const lane = Math.max(narrow ? 6 : 7, Math.min(16, Math.floor((narrow ? 84 : 132) / Math.max(1, speakers.length))));
@@ -1204,6 +1216,7 @@ function drawTimeline() {
     ink.fillText(text, 0, lanes + row * lane + lane / 2 + 0.5);
   });
   drawAxis(colour);
+  document.documentElement.style.setProperty("--bar", `${barHeight()}px`);
   $("whole").textContent = ` / ${clock(data.duration)}`;
   $("wider").disabled = view[1] - view[0] >= data.duration;
   drawPlayhead();
