@@ -3,8 +3,8 @@
     python benchmarks/page.py [--words 120000] [--hours 12] [--runs 5]
 
 Prints JSON: the size of the file, how long it takes from the navigation until there is text, how long frames
-take while the page is scrolled (120 pixels a frame, and by jumps of 40,000), how long a correction and a search
-take. The browser has no window and draws by the processor.
+take while the page is scrolled (120 pixels a frame, and by jumps of 40,000), how long a correction takes, and
+a search. The browser has no window and draws by the processor.
 """
 
 from __future__ import annotations

@@ -452,8 +452,15 @@ def redo_command(
 @click.option("--against", type=click.Path(path_type=Path), help="Another hypothesis, compared in pairs.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--csv", "as_csv", is_flag=True, help="A row a recording.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page.")
 def score(
-    reference: Path, hypothesis: Path, uem: Path | None, against: Path | None, as_json: bool, as_csv: bool
+    reference: Path,
+    hypothesis: Path,
+    uem: Path | None,
+    against: Path | None,
+    as_json: bool,
+    as_csv: bool,
+    html: Path | None,
 ) -> None:
     """Score HYPOTHESIS against REFERENCE: RTTM files, or folders of them.
 
@@ -475,6 +482,8 @@ def score(
             _note_unpaired(note, set(there) - set(found), "are not in the hypothesis: all missed")
             _note_unpaired(note, set(found) - set(there), "are not in the reference: not scored")
     form = report.to_json if as_json else report.to_csv if as_csv else report.to_text
+    if html is not None:
+        output.write(report.to_html(scores, others).encode("utf-8", "replace"), html)
     output.write(form(scores, others).encode(), None)
 
 
@@ -537,7 +546,7 @@ def bench_voxconverse(
     """Diarize a folder of recordings, score it, and write a report: VoxConverse, or any pair of folders.
 
     Stopped in the middle, the same command goes on. stdout has the scores, OUTPUT the hypotheses, what every
-    recording cost, report.md, report.json and two pictures. Needs the extra `bench`.
+    recording cost, report.html, report.md, report.json and two pictures. Needs the extra `bench`.
     """
     from witness import benchmark, report
     from witness.pipeline import Options

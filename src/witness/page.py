@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from witness.schema import (
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 CORRECTIONS = "witness-corrections/1"
 """The schema of the file in which a page saves what a person corrected."""
@@ -68,6 +70,33 @@ def transcript(found: Transcript, title: str, sound: Sound | None) -> str:
         models=_models(found),
         warnings=found.warnings,
     )
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text, the first row being the head; the columns in `left` are text, the others figures."""
+
+    heading: str
+    rows: Sequence[Sequence[str]]
+    left: Collection[int] = (0,)
+
+
+def report(title: str, lead: Sequence[str], parts: Sequence[Table | str], notices: Sequence[str] = ()) -> str:
+    """The page of a measurement: paragraphs, what is wrong with it, then tables and pictures (SVG)."""
+    return render(
+        "report.html.j2",
+        styles=("look.css", "report.css"),
+        title=title,
+        lead=lead,
+        notices=notices,
+        parts=[(part, None) if isinstance(part, Table) else (None, _picture(part)) for part in parts],
+    )
+
+
+def _picture(svg: str) -> Markup:
+    from markupsafe import Markup
+
+    return Markup(svg)  # noqa: S704 - `pictures` escapes every text in it
 
 
 def render(
