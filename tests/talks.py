@@ -51,13 +51,15 @@ def call(**others) -> Transcript:
     by_text = {word.text.strip(): place for place, word in enumerate(words)}
     for text, sure in {"Uh-huh.": 0.48, "Okay.": 0.55, "cabinet.": 0.57}.items():
         words[by_text[text]] = replace(words[by_text[text]], speaker_confidence=sure)
-    ghost = Word(26.2, 27.4, " Thanks.", None, None, supported=False)
-    words = sorted([*words, ghost], key=lambda word: word.start)
+    ghosts = [
+        replace(word, supported=False) for word in spread("Thanks for watching.", None, 26.2, 27.4, None)
+    ]
+    words = sorted([*words, *ghosts], key=lambda word: word.start)
     sha256 = hashlib.sha256(CALL.read_bytes()).hexdigest()
     return transcript(words, turns, path=CALL, duration=60.69, sha256=sha256, **others)
 
 
-def spread(text: str, who: str, start: float, end: float, sure: float = 0.97) -> list[Word]:
+def spread(text: str, who: str | None, start: float, end: float, sure: float | None = 0.97) -> list[Word]:
     """The words of a line, each as long as it is written."""
     parts = text.split()
     letters = sum(len(part) + 1 for part in parts)

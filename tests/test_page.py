@@ -12,6 +12,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -110,13 +111,70 @@ def test_links_are_urls(tmp_path):
     assert link == "./a%3Ab%20%231%3F%25.flac"
 
 
+# What red-, green- and blue-blind eyes see of linear sRGB: Machado, Oliveira and Fernandes, 2009, severity 1.
+EYES = {
+    "all": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    "no red": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "no green": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.01182, 0.04294, 0.968881],
+    ],
+    "no blue": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.3039],
+    ],
+}
+
+
+def linear(colour: str):
+    digits = colour.lstrip("#")
+    digits = digits if len(digits) == 6 else "".join(2 * digit for digit in digits)
+    shares = np.array([int(digits[n : n + 2], 16) / 255 for n in (0, 2, 4)])
+    return np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+
+
+def oklab(light):
+    """Ottosson's, 2020, of linear sRGB."""
+    cones = [[0.4122, 0.5363, 0.0514], [0.2119, 0.6807, 0.1074], [0.0883, 0.2817, 0.6300]]
+    axes = [[0.2105, 0.7936, -0.0041], [1.9780, -2.4286, 0.4506], [0.0259, 0.7828, -0.8087]]
+    return np.cbrt(light @ np.transpose(cones)) @ np.transpose(axes)
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted(float(linear(colour) @ (0.2126, 0.7152, 0.0722)) for colour in (one, other))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_colours_are_told_apart_by_all_eyes(theme):
+    style = page._text("look.css").split("@media (prefers-color-scheme: dark)")[theme]
+    value = dict(re.findall(r"--([\w-]+): (#\w+);", style))
+    colours = [value[f"c{n}"] for n in range(10)]
+    for eyes in EYES.values():
+        seen = oklab(np.clip([linear(colour) for colour in colours] @ np.transpose(eyes), 0, 1))
+        apart = np.linalg.norm(seen[:, None] - seen[None], axis=2)[np.triu_indices(10, 1)]
+        assert apart.min() > 0.1
+    for n, colour in enumerate(colours):
+        assert contrast(colour, value["paper"]) >= 3
+        assert contrast(colour, value[f"on-c{n}"]) >= 4.5
+    for text in ("ink", "faint", "accent"):
+        assert contrast(value[text], value["paper"]) >= 4.5
+    for marked in ("chosen", "playing", "hit", "unsure", "lane"):
+        assert contrast(value["ink"], value[marked]) >= 4.5
+
+
 # --- corrections come back ---
 
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
     """A JSON with stages that `redo` makes the call from: two speakers, and words by a model of tones."""
-    import numpy as np
     import soundfile
 
     import ggml
@@ -132,18 +190,18 @@ def kept(tmp_path_factory):
         options = Options(models="builtin", offline=True, whisper=str(whisper), speakers=2)
         found = transcribe(folder / "toned.wav", options)
     assert len(found.words) > 10
-    return folder, found
+    return folder, found, sound.take(found.audio, [("html", None)])
 
 
 @pytest.fixture
 def case(kept, tmp_path):
     """toned.json, toned.html and the recording in a folder of their own."""
-    folder, found = kept
+    folder, found, heard = kept
     shutil.copy(folder / "toned.wav", tmp_path)
     source = replace(found.audio, path=str(tmp_path / "toned.wav"))
     found = replace(found, audio=source, stages=replace(found.stages, audio=source))
     files = [("json", tmp_path / "toned.json"), ("html", tmp_path / "toned.html")]
-    writers.save(found, files, sound=sound.take(found.audio, files))
+    writers.save(found, files, sound=heard)
     return tmp_path
 
 
@@ -564,7 +622,7 @@ def test_inaudible_doubtful_and_invented_passages_are_marked(read):
     found = replace(found, utterances=tuple(sorted([*found.utterances, unheard], key=lambda u: u.start)))
     reader = read(found)
     assert reader.page.locator(".inaudible").first.inner_text() == "[inaudible] 3 s"
-    assert reader.page.locator("#feed .ghost").inner_text() == "Thanks."
+    assert reader.page.locator("#feed .ghost").all_inner_texts() == ["Thanks", "for", "watching."]
     assert "Uh-huh." in reader.page.locator("#feed .unsure").all_inner_texts()
 
 

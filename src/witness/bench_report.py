@@ -128,7 +128,7 @@ def to_html(
     if failed:
         rows = [["recording", "error"], *([record["name"], record["error"]] for record in failed)]
         parts.append(page.Table("Failures", rows, (0, 1)))
-    lead = [_method(manifest).replace("`", ""), ". ".join(report.beside_der(scores)) + "."]
+    lead = [_method(manifest).replace("`", ""), "; ".join(report.beside_der(scores)) + "."]
     if (speed_line := _speed(records)) is not None:
         lead.append(speed_line.replace("**", ""))
     return page.report(f"Speaker diarization: {material(manifest)}", lead, parts, notices)

@@ -33,7 +33,7 @@ def to_html(scores: Sequence[FileScore], others: Sequence[FileScore] | None = No
         parts.append(page.Table("Against the other hypothesis", _compared(scores, others)))
     if len(scores) > 1:
         parts += [_by_speech(scores), page.Table("Recordings", _recordings(scores))]
-    return page.report(f"{len(scores)} recordings scored", [". ".join(beside_der(scores)) + "."], parts)
+    return page.report(f"{len(scores)} recordings scored", ["; ".join(beside_der(scores)) + "."], parts)
 
 
 def _by_speech(scores: Sequence[FileScore]) -> str:

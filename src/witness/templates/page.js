@@ -1176,7 +1176,7 @@ function drawTimeline() {
       const to = Math.max(from + 1, Math.ceil((timeAcross(x + 1) / data.duration) * peaks.length));
       let most = 0;
       for (let n = Math.max(0, from); n < Math.min(to, peaks.length); n += 1) most = Math.max(most, peaks[n]);
-      const tall = Math.max(0.5, Math.sqrt(most / 255) * (wave / 2 - 1));
+      const tall = Math.max(0.5, (most / 255) ** 0.75 * (wave / 2 - 1));
       ink.fillRect(x, wave / 2 - tall, 0.8, 2 * tall);
     }
   }
