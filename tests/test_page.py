@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from click.testing import CliRunner
 
 import talks
 from conftest import CALL
-from witness import page, sound, writers
+from witness import audio, merging, page, sound, writers
 from witness.cli import cli
 from witness.schema import Source, Turn, Utterance, Word
 
@@ -103,6 +104,17 @@ def test_sound_that_is_linked_missing_or_another(tmp_path):
     assert ["nowhere" in notes[0], "another" in notes[1], "standard input" in notes[2]] == [True] * 3
 
 
+def test_the_date_is_what_the_file_says(tmp_path):
+    assert "recorded" not in writers.to_html(talks.call())
+    with soundfile.SoundFile(tmp_path / "a.wav", "w", 8000, 1) as file:
+        file.date = "2026-03-09"
+        file.write(np.zeros(8000))
+    source = Source(str(tmp_path / "a.wav"), 1.0, 1, audio.about(str(tmp_path / "a.wav"))[0])
+    heard = sound.take(source, [("html", None)])
+    assert heard.recorded == "2026-03-09"
+    assert "recorded 2026-03-09" in writers.to_html(talks.call(), heard)
+
+
 def test_links_are_urls(tmp_path):
     odd = tmp_path / "a:b #1?%.flac"
     shutil.copy(CALL, odd)
@@ -175,8 +187,6 @@ def test_colours_are_told_apart_by_all_eyes(theme):
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
     """A JSON with stages that `redo` makes the call from: two speakers, and words by a model of tones."""
-    import soundfile
-
     import ggml
     from witness import Options, transcribe
 
@@ -378,6 +388,22 @@ def test_the_page_groups_words_as_witness_does(read):
     reader = read(found)
     wanted = [(found.name(u.speaker) or "nobody heard", u.text) for u in found.utterances]
     assert reader.said() == wanted
+
+
+def test_two_tracks_are_grouped_each_by_itself(read):
+    found = talks.call()
+    sides = [[word for word in found.words if word.speaker == who] for who in ("SPEAKER_00", "SPEAKER_01")]
+    utterances = [replace(u, track=n) for n, side in enumerate(sides) for u in merging.utterances(side)]
+    found = replace(found, utterances=tuple(sorted(utterances, key=lambda u: (u.start, u.end))))
+    assert read(found).said() == [(u.speaker, u.text) for u in found.utterances]
+
+
+def test_words_that_go_from_right_to_left(read):
+    words = talks.spread("שלום לכולם וברוכים הבאים", "SPEAKER_00", 0.0, 4.0)
+    reader = read(talks.transcript(words, [Turn(0, 4, "SPEAKER_00")], language="he"), how="none")
+    reader.page.locator("#feed .w").first.click()
+    reader.page.keyboard.press("ArrowLeft")
+    assert reader.page.inner_text(".w.chosen") == "לכולם"
 
 
 def test_a_clicked_word_is_played(read):

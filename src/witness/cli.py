@@ -192,7 +192,9 @@ def run(
                 if verbose:
                     for count in transcript.counts:
                         note(f"number of speakers: {count}")
-                heard = sound.take(transcript.audio, targets.files, html_audio or "auto", note=note)
+                heard = sound.take(
+                    transcript.audio, targets.files, html_audio or "auto", progress=progress, note=note
+                )
         except BaseException:
             targets.give_up()
             raise
@@ -435,10 +437,15 @@ def redo_command(
     if others and to is None:
         to = f"{transcript.parent}{os.sep}"
     targets = output.plan(str(transcript), others, to)
-    with _progress(quiet) as (_, note):
+    with _progress(quiet) as (progress, note):
         found = redo.redo(kept, Bounds(**asked), corrections, forget=forget, note=note)
         heard = sound.take(
-            found.audio, targets.files, html_audio or "auto", beside=transcript.parent, note=note
+            found.audio,
+            targets.files,
+            html_audio or "auto",
+            beside=transcript.parent,
+            progress=progress,
+            note=note,
         )
     redo.replace(kept, found)
     if others or not formats:

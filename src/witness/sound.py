@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -15,7 +15,7 @@ import numpy as np
 
 from witness import audio
 from witness.errors import InputError
-from witness.schema import SAMPLE_RATE, Float32, Note, Sound, Source, no_note
+from witness.schema import SAMPLE_RATE, Float32, Note, Progress, Sound, Source, no_note, no_progress
 
 How = Literal["auto", "embed", "link", "none"]
 
@@ -35,6 +35,7 @@ def take(
     how: How = "auto",
     *,
     beside: Path | None = None,
+    progress: Progress = no_progress,
     note: Note = no_note,
 ) -> Sound | None:
     """The sound for the page among `files` (formats, and their files or None for stdout).
@@ -48,11 +49,17 @@ def take(
     page = pages[0]
     try:
         path, recorded = _found(source, beside)
-        loudest, peaks = _peaks(path, source.duration)
         embed = how == "embed" or (how == "auto" and source.duration < EMBEDDED)
+        # Read once for its outline and, slower, once more for its sound.
+        total = source.duration * (2 if embed else 1)
+
+        def tell(seconds: float) -> None:
+            progress("sound", seconds, total)
+
+        loudest, peaks = _peaks(path, source.duration, tell)
         return Sound(
             peaks,
-            _opus(path, loudest) if embed else None,
+            _opus(path, loudest, lambda seconds: tell(source.duration + seconds)) if embed else None,
             None if embed else _link(path, page),
             recorded,
         )
@@ -78,7 +85,7 @@ def _found(source: Source, beside: Path | None) -> tuple[str, str | None]:
     raise InputError(f"{there[0]} is another recording by now (its sha256 differs); put the first one back")
 
 
-def _peaks(path: str, duration: float) -> tuple[float, bytes]:
+def _peaks(path: str, duration: float, tell: Callable[[float], None]) -> tuple[float, bytes]:
     """The loudest sample, and `Sound.peaks`."""
     total = max(1, round(duration * SAMPLE_RATE))
     parts = max(1, min(MOST_PEAKS, round(duration * PEAKS)))
@@ -91,11 +98,12 @@ def _peaks(path: str, duration: float) -> tuple[float, bytes]:
             here = places[firsts]
             heights[here] = np.maximum(heights[here], np.maximum.reduceat(np.abs(block), firsts))
         done += len(block)
+        tell(done / SAMPLE_RATE)
     loudest = float(heights.max())
     return loudest, np.rint(heights / (loudest or 1.0) * 255).astype(np.uint8).tobytes()
 
 
-def _opus(path: str, loudest: float) -> bytes:
+def _opus(path: str, loudest: float, tell: Callable[[float], None]) -> bytes:
     """The recording as WebM, which Safari plays before it plays Ogg; the same bytes for the same samples."""
     file = io.BytesIO()
     # Without "bitexact" there would be a random number in it, and the version of the library.
@@ -103,8 +111,11 @@ def _opus(path: str, loudest: float) -> bytes:
         options = {"application": "voip", "flags": "+bitexact"}
         stream = container.add_stream("libopus", rate=SAMPLE_RATE, layout="mono", options=options)
         stream.bit_rate = BITS
+        done = 0
         for frame in _frames(path, 1.0 / max(1.0, loudest)):
             container.mux(stream.encode(frame))
+            done += frame.samples
+            tell(done / SAMPLE_RATE)
         container.mux(stream.encode(None))
     return file.getvalue()
 

@@ -383,6 +383,7 @@ function article(n) {
   const who = paragraph.who;
   const element = make("article", `p ${look(who)}${from ? " more" : ""}${who < 0 ? " ghosts" : ""}`);
   element.words = paragraph.words.slice(from, to);
+  element.tabIndex = -1;
   element.setAttribute("aria-posinset", n + 1);
   element.setAttribute("aria-setsize", blocks.length);
   element.dataset.paragraph = number;
@@ -723,10 +724,12 @@ document.addEventListener("copy", (event) => {
   event.preventDefault();
 });
 
-function copy(text, what) {
+async function copy(text, what) {
   clipping = text;
-  const done = document.execCommand("copy"); // needs no permission, also from a file
+  let done = document.execCommand("copy"); // needs no permission, also from a file
   clipping = null;
+  // Safari copies so only where something is selected.
+  if (!done) done = await navigator.clipboard?.writeText(text).then(() => true, () => false);
   toast(done ? what : "this browser did not copy");
 }
 
@@ -1390,6 +1393,12 @@ const keys = {
   Escape: unchoose,
 };
 
+/** Whether the words go on to the left where we are. */
+function rightToLeft() {
+  const here = spans.get(chosen ? order[movingEnd] : playing) ?? spans.values().next().value;
+  return Boolean(here) && getComputedStyle(here).direction === "rtl";
+}
+
 function withSpeaker(action) {
   const paragraph = paragraphs[paragraphNow()];
   if (paragraph && paragraph.who >= 0) action(paragraph.who);
@@ -1411,7 +1420,7 @@ document.addEventListener("keydown", (event) => {
   const onButton = event.target.closest("button, a");
   if (onButton && (key === " " || key === "Enter")) return;
   const way = { ArrowLeft: -1, ArrowRight: 1 }[key];
-  if (way) step(way * (getComputedStyle(feed).direction === "rtl" ? -1 : 1), event.shiftKey);
+  if (way) step(rightToLeft() ? -way : way, event.shiftKey);
   else if (key === "ArrowUp" || key === "ArrowDown") stepParagraph(key === "ArrowUp" ? -1 : 1);
   else if (keys[key]) keys[key]();
   else return;
