@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     asked = parser.parse_args()
     chromium = shutil.which("chromium") or sys.exit("no chromium is here; apt-get install chromium")
+    load = os.getloadavg()[0]
     found = talks.long(asked.words, asked.hours)
     begun = time.perf_counter()
     text = writers.to_html(found, Sound(bytes(n * 7 % 256 for n in range(40_000)), link="./long.flac"))
@@ -70,7 +71,7 @@ def main() -> None:
         "browser": f"Chromium {version}, headless",
         "cores": os.cpu_count(),
         "machine": platform.machine(),
-        "load_before": round(os.getloadavg()[0], 2),
+        "load_before": round(load, 2),
         "file_mb": round(len(text.encode()) / 1e6, 2),
         "written_s": round(writing, 2),
         "median": {key: round(statistics.median(run[key] for run in runs), 1) for key in runs[0]},

@@ -73,8 +73,10 @@ def _found(source: Source, beside: Path | None) -> tuple[str, str | None]:
     if source.path == "-":
         raise InputError("the recording came through standard input; name a file")
     places = [source.path]
-    if beside is not None:  # the JSON may have been moved together with it, or made from another folder
-        places += [str(beside / source.path), str(beside / Path(source.path).name)]
+    if beside is not None:  # made from a folder above, or moved together with the JSON
+        near = beside.absolute()
+        places += [str(folder / source.path) for folder in (near, *near.parents)]
+        places.append(str(near / Path(source.path).name))
     there = [place for place in dict.fromkeys(places) if Path(place).exists()]
     if not there:
         raise InputError(f"{source.path} is not there; put it back, or beside the JSON")
