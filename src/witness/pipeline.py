@@ -603,7 +603,8 @@ class _Run:
                 continue
             labelled = merging.label(track.recognition.words, who.found.evidence, who.found.active, who.names)
             labelled = [
-                replace(word, speaker=merged.get(word.speaker or "", word.speaker)) for word in labelled
+                replace(word, speaker=merged[word.speaker]) if word.speaker in merged else word
+                for word in labelled
             ]
             labelled = corrections.move(labelled, self.corrections, turns)
             unheard = merging.inaudible(alone, labelled)
