@@ -185,31 +185,17 @@ def test_colours_are_told_apart_by_all_eyes(theme):
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
-    """A JSON with stages that `redo` makes the call from: two speakers, and words by a model of tones."""
-    import ggml
-    from witness import Options, transcribe
-
-    folder = tmp_path_factory.mktemp("page")
-    samples, rate = soundfile.read(CALL, dtype="float32")
-    tone = 0.2 * np.sin(2 * np.pi * ggml.LOW * np.arange(len(samples)) / rate)
-    soundfile.write(folder / "toned.wav", samples + tone, rate)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WITNESS_CACHE", str(folder / "cache"))
-        whisper = ggml.write(folder / "tones.bin")
-        options = Options(models="builtin", offline=True, whisper=str(whisper), speakers=2)
-        found = transcribe(folder / "toned.wav", options)
-    assert len(found.words) > 10
-    return folder, found, sound.take(found.audio, [("html", None)])
+def heard(toned):
+    assert len(toned.words) > 10
+    return sound.take(toned.audio, [("html", None)])
 
 
 @pytest.fixture
-def case(kept, tmp_path):
+def case(toned, heard, tmp_path):
     """toned.json, toned.html and the recording in a folder of their own."""
-    folder, found, heard = kept
-    shutil.copy(folder / "toned.wav", tmp_path)
-    source = replace(found.audio, path=str(tmp_path / "toned.wav"))
-    found = replace(found, audio=source, stages=replace(found.stages, audio=source))
+    shutil.copy(toned.audio.path, tmp_path)
+    source = replace(toned.audio, path=str(tmp_path / "toned.wav"))
+    found = replace(toned, audio=source, stages=replace(toned.stages, audio=source))
     files = [("json", tmp_path / "toned.json"), ("html", tmp_path / "toned.html")]
     writers.save(found, files, sound=heard)
     return tmp_path

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 CORRECTIONS = "witness-corrections/1"
 """The schema of the file in which a page saves what a person corrected."""
 
+SCRIPTS = (
+    *("state.js", "list.js", "sound.js", "choose.js"),
+    *("correct.js", "search.js", "timeline.js", "keys.js"),
+)
+"""One script in this order; what a file uses of a later one it uses when all are there."""
+
 OVERLAP, UNSUPPORTED = 1, 2
 """Flags of a word."""
 
@@ -62,7 +68,7 @@ def transcript(found: Transcript, title: str, sound: Sound | None) -> str:
     return render(
         "page.html.j2",
         styles=("look.css", "page.css"),
-        script="page.js",
+        scripts=SCRIPTS,
         data=data,
         sound=None if sound is None or sound.opus is None else base64.b64encode(sound.opus).decode(),
         title=title,
@@ -100,13 +106,13 @@ def _picture(svg: str) -> Markup:
 
 
 def render(
-    template: str, *, styles: Iterable[str], script: str | None = None, data: Any = None, **values: Any
+    template: str, *, styles: Iterable[str], scripts: Iterable[str] = (), data: Any = None, **values: Any
 ) -> str:
     """A template with its styles and script inside, and `data` as JSON."""
     from markupsafe import Markup
 
     style = "\n".join(_text(name) for name in styles)
-    code = "" if script is None else _text(script)
+    code = "".join(map(_text, scripts))
     policy = {
         "default-src": "'none'",
         "style-src": f"'sha256-{_hash(style)}'",
