@@ -6,6 +6,7 @@ python docs/screenshots.py
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -35,7 +36,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         path = Path(folder) / "call.html"
         writers.save(found, [("html", path)], sound=sound.take(found.audio, [("html", path)]))
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        args = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=args)
         for name, context in SHOTS.items():
             page = browser.new_context(**context).new_page()
             page.goto(f"{path.as_uri()}#t=9.7")

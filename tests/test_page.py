@@ -104,6 +104,31 @@ def test_sound_that_is_linked_missing_or_another(tmp_path):
     assert ["nowhere" in notes[0], "another" in notes[1], "standard input" in notes[2]] == [True] * 3
 
 
+def test_trouble_with_the_sound_costs_no_transcript(tmp_path, monkeypatch):
+    found = talks.call()
+    notes: list[str] = []
+    os.mkfifo(tmp_path / "pipe")
+    piped = replace(found.audio, path=str(tmp_path / "pipe"))
+    assert sound.take(piped, [("html", None)], note=notes.append) is None
+    monkeypatch.setattr(sound, "BITS", -1)
+    assert sound.take(found.audio, [("html", None)], note=notes.append) is None
+    assert all(note.startswith("the page is without sound: ") for note in notes)
+    assert len(notes) == 2
+
+
+def test_a_batch_makes_pages(tmp_path):
+    samples, rate = soundfile.read(CALL, frames=6 * 8000)
+    (tmp_path / "in").mkdir()
+    soundfile.write(tmp_path / "in" / "a b.wav", samples, rate)
+    options = ["--models", "builtin", "--offline", "--whisper", "none", "-q", "--html-audio", "link"]
+    command = ["batch", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "-f", "html", *options]
+    assert CliRunner().invoke(cli, command).exit_code == 0
+    data = Scripts((tmp_path / "out" / "a b.html").read_text()).data
+    assert data["link"] == "../in/a%20b.wav"
+    assert not data["listened"]
+    assert data["silent"]["start"]
+
+
 def test_the_date_is_what_the_file_says(tmp_path):
     assert "recorded" not in writers.to_html(talks.call())
     with soundfile.SoundFile(tmp_path / "a.wav", "w", 8000, 1) as file:

@@ -63,7 +63,7 @@ def take(
             None if embed else _link(path, page),
             recorded,
         )
-    except InputError as error:
+    except (InputError, av.FFmpegError, OSError, ValueError) as error:  # the transcript is good without
         note(f"the page is without sound: {error}")
         return None
 
@@ -77,7 +77,7 @@ def _found(source: Source, beside: Path | None) -> tuple[str, str | None]:
         near = beside.absolute()
         places += [str(folder / source.path) for folder in (near, *near.parents)]
         places.append(str(near / Path(source.path).name))
-    there = [place for place in dict.fromkeys(places) if Path(place).exists()]
+    there = [place for place in dict.fromkeys(places) if Path(place).is_file()]  # a pipe is empty by now
     if not there:
         raise InputError(f"{source.path} is not there; put it back, or beside the JSON")
     for place in there:

@@ -102,6 +102,7 @@ for (const event of ["wheel", "touchmove"]) {
 window.addEventListener("scroll", soon, { passive: true });
 let lastWidth = window.innerWidth;
 window.addEventListener("resize", () => {
+  if (printing) return;
   drawTimeline();
   if (window.innerWidth === lastWidth) { soon(); return; }
   lastWidth = window.innerWidth;
@@ -137,6 +138,7 @@ window.addEventListener("afterprint", () => {
   clear();
   layOut();
   render();
+  drawTimeline();
 });
 
 const announce = make("p", "hidden");

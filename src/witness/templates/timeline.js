@@ -45,7 +45,8 @@ function stripes(colour, paper) {
 }
 
 function drawTimeline() {
-  geometry = timelineLayout();
+  geometry = canvas.clientWidth ? timelineLayout() : null; // there is none on paper
+  if (!geometry) return;
   const { width, height, wave, lane, label, scale, lanes, right, narrow } = geometry;
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
