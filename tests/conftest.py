@@ -51,6 +51,25 @@ def evaluation() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def toned(tmp_path_factory):
+    """The call, with words that a model of tones hears all along; the recording lies in its own folder."""
+    import soundfile
+
+    import ggml
+    from witness import Options, transcribe
+
+    folder = tmp_path_factory.mktemp("toned")
+    samples, rate = soundfile.read(CALL, dtype="float32")
+    tone = 0.2 * np.sin(2 * np.pi * ggml.LOW * np.arange(len(samples)) / rate)
+    soundfile.write(folder / "toned.wav", samples + tone, rate)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WITNESS_CACHE", str(folder / "cache"))
+        whisper = ggml.write(folder / "tones.bin")
+        options = Options(models="builtin", offline=True, whisper=str(whisper), speakers=2)
+        return transcribe(folder / "toned.wav", options)
+
+
 @pytest.fixture
 def log(tmp_path, monkeypatch):
     """The lines that the doubles write, by their first word."""

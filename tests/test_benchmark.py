@@ -51,7 +51,7 @@ def finished(pair, tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]
 def test_a_run_leaves_everything_that_can_be_checked(pair, finished):
     out, process = finished
     assert {path.name for path in out.iterdir()} == {
-        *("run.json", "rttm", "files", "report.md", "report.json"),
+        *("run.json", "rttm", "files", "report.html", "report.md", "report.json"),
         *("der_by_duration.svg", "accuracy_by_speed.svg"),
     }
     manifest = json.loads((out / "run.json").read_text())
@@ -74,6 +74,9 @@ def test_a_run_leaves_everything_that_can_be_checked(pair, finished):
     for convention in scoring.CONVENTIONS:
         assert f"| {convention.name} |" in text
     assert f"**{strict.der:.2f}**" in text
+    html = (out / "report.html").read_text()
+    assert f"<td>{strict.der:.2f}</td>" in html
+    assert html.count("<svg") == 2
     assert process.stdout.decode().startswith("DER, % of the speech")
     lines = process.stderr.decode().splitlines()
     assert [line.split("  ")[0] for line in lines] == [f"note: {n} of 3" for n in (1, 2, 3)]

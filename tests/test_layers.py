@@ -22,6 +22,7 @@ TOOLS = {
         "manifest",
         "models",
         "output",
+        "page",
         "pictures",
         "probes",
         "rttm",
@@ -39,7 +40,7 @@ LAYERS = [
     {"benchmark", "cluster", "contention", "speed"},
     {"batch", "bench_child", "bench_manifest", "bench_report", "enroll", "pool", "redo"},
     {"worker"},
-    {"doctor", "pipeline", "report", "warmup"},
+    {"doctor", "pipeline", "report", "sound", "warmup"},
     STAGES | {"scoring"},
     TOOLS | GPU,
     {"schema"},
@@ -114,5 +115,16 @@ def test_help_imports_nothing_heavy():
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(ast.literal_eval(result.stderr.strip().splitlines()[-1]))
     assert "click" in loaded
-    heavy = {"numpy", "scipy", "onnxruntime", "onnx", "rich", "huggingface_hub", "soundfile", "av", "soxr"}
+    heavy = {
+        "numpy",
+        "scipy",
+        "onnxruntime",
+        "onnx",
+        "rich",
+        "huggingface_hub",
+        "soundfile",
+        "av",
+        "soxr",
+        "jinja2",
+    }
     assert not loaded & heavy

@@ -6,29 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 from click.testing import CliRunner
 
-import ggml
 from conftest import CALL
-from witness import Options, corrections, pipeline, stages, transcribe, voices, writers
+from witness import corrections, pipeline, stages, voices, writers
 from witness.cli import cli
 from witness.errors import InputError, UsageError
 from witness.schema import Bounds, Correction, Turn
 
 
-@pytest.fixture(scope="module")
-def transcript(tmp_path_factory):
-    """The call, with words that a model of tones hears all along."""
-    folder = tmp_path_factory.mktemp("redo")
-    samples, rate = soundfile.read(CALL, dtype="float32")
-    tone = 0.2 * np.sin(2 * np.pi * ggml.LOW * np.arange(len(samples)) / rate)
-    soundfile.write(folder / "toned.wav", samples + tone, rate)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WITNESS_CACHE", str(folder / "cache"))
-        whisper = ggml.write(folder / "tones.bin")
-        options = Options(models="builtin", offline=True, whisper=str(whisper), speakers=2)
-        return transcribe(folder / "toned.wav", options)
+@pytest.fixture
+def transcript(toned):
+    return toned
 
 
 @pytest.fixture

@@ -218,6 +218,23 @@ def test_a_convention_that_leaves_nothing_to_score_says_so():
     assert document["conventions"][2]["der"] is None
 
 
+def test_a_page_of_the_scores(folders):
+    text = run(folders, "ref", "hyp").stdout
+    assert run(folders, "ref", "hyp", "--against", "hyp", "--html", "scores.html").stdout.startswith(
+        text[:200]
+    )
+    html = (folders / "scores.html").read_text()
+    for convention in scoring.CONVENTIONS:
+        assert f'<td class="text">{convention.name}</td>' in html
+    assert "Against the other" in html
+    assert "Content-Security-Policy" in html
+    nasty = "<script>alert(1)</script>"
+    scores = scoring.score({nasty: ([Turn(0, 1, "A")], []), "b": ([Turn(0, 1, "A")], [])})
+    html = report.to_html(scores)
+    assert nasty not in html
+    assert html.count("&lt;script&gt;") == 2  # in the table, and where the pointer rests on a point
+
+
 def test_a_line_that_is_there_twice_counts_once():
     (found,) = one([(0, 10, "A")], [(0, 10, "x"), (0, 10, "x")])
     assert found.seconds[STRICT] == pytest.approx((0, 0, 0, 10))

@@ -118,6 +118,31 @@ def load(
     return replace(call, channels="call", warnings=(line, *call.warnings))
 
 
+def blocks(path: str) -> Iterator[Float32]:
+    """The samples that `load` mixes, at the level of the file and in pieces, so that memory stays small.
+
+    Raises InputError.
+    """
+    name = source.printable(path)
+    with source.opened(path, name) as file, _container(file, name) as container:
+        stream = container.streams.best("audio")
+        if not isinstance(stream, av.AudioStream) or stream.codec_context is None:
+            raise InputError(f"{name} has no sound track that FFmpeg can decode; choose a file with sound")
+        found = _Findings()
+        for part in _resampled(_tracks(_frames(container, stream, found), "mix", found, name), name):
+            yield part[:, 0]
+
+
+def about(path: str) -> tuple[str, str | None]:
+    """The sha256 of the file, and when it was recorded as its tags have it. Raises InputError."""
+    name = source.printable(path)
+    with source.opened(path, name) as file, _container(file, name) as container:
+        tags = {key.lower(): value for key, value in container.metadata.items()}
+        for stream in container.streams.audio:
+            tags |= {key.lower(): value for key, value in stream.metadata.items()}
+        return _sha256(file), tags.get("creation_time") or tags.get("date") or None
+
+
 def _load(
     path: str,
     name: str,

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from witness import output, voices
+from witness import output, sound, voices
 from witness.errors import OutputError, UsageError, WitnessError
 from witness.manifest import Entry, Manifest
 from witness.pipeline import Engine, Options
@@ -93,7 +93,12 @@ def locked(out: Path) -> Iterator[None]:
 
 
 def settle(
-    options: Options, *, keep: bool = True, progress: Progress = no_progress, note: Note = no_note
+    options: Options,
+    *,
+    keep: bool = True,
+    html_audio: sound.How = "auto",
+    progress: Progress = no_progress,
+    note: Note = no_note,
 ) -> Settings:
     """The options with all choices made, its models here and verified. Raises ModelError, UsageError."""
     engine = Engine(options, progress=progress, note=note)
@@ -116,7 +121,7 @@ def settle(
     sha256 = {role: file.sha256 if file else None for role, file in files.items()}
     if engine.known is not None and known is not None:
         sha256["known"] = voices.fingerprint(Path(known))
-    return Settings(asdict(settled), {}, sha256, tuple(engine.warnings), keep)
+    return Settings(asdict(settled), {}, sha256, tuple(engine.warnings), keep, html_audio)
 
 
 def fingerprint(settings: Settings) -> str:

@@ -1,4 +1,4 @@
-"""A finished benchmark -> report.md, report.json and two pictures. Every figure goes with its convention."""
+"""A finished benchmark -> report.html, report.md, report.json and two pictures; conventions always named."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from witness import pictures, report, scoring
+from witness import page, pictures, report, scoring
 from witness.pictures import Axis, Mark, Shape
+from witness.report import OURS
 from witness.scoring import CONVENTIONS, FileScore
 
-OURS = "#c8102e"
 SHAPES: dict[str, Shape] = {
     "strict": "circle",
     "collar-0.25-total": "square",
@@ -54,6 +54,7 @@ def files(
 ) -> dict[str, str]:
     """File name -> content."""
     return {
+        "report.html": to_html(manifest, records, scores),
         "report.md": to_markdown(manifest, records, scores),
         "report.json": to_json(manifest, records, scores),
         "der_by_duration.svg": der_by_duration(manifest, records, scores),
@@ -99,16 +100,46 @@ def to_markdown(
     return "\n\n".join(_parts(manifest, records, scores)) + "\n"
 
 
+def to_html(
+    manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]], scores: Sequence[FileScore]
+) -> str:
+    """The same for a browser, with the pictures in it."""
+    failed = [record for record in records if record["error"]]
+    notices = []
+    if missing := manifest["without_audio"]:
+        names = ", ".join(missing[:20])
+        notices.append(f"Not scored: {len(missing)} references without audio ({names}).")
+    if failed:
+        notices.append(f"{len(failed)} recordings failed and count as missed.")
+    parts: list[page.Table | str] = [
+        page.Table("All recordings", report.pooled(scores), (0, 6)),
+        der_by_duration(manifest, records, scores),
+        accuracy_by_speed(manifest, records, scores),
+        page.Table(
+            "What it was measured on",
+            [["what", "which"], *([key, str(value)] for key, value in _facts(manifest))],
+            (0, 1),
+        ),
+        page.Table(
+            "Recordings",
+            [RECORDING_HEADS, *(_row(*pair) for pair in zip(records, scores, strict=True))],
+        ),
+    ]
+    if failed:
+        rows = [["recording", "error"], *([record["name"], record["error"]] for record in failed)]
+        parts.append(page.Table("Failures", rows, (0, 1)))
+    lead = [_method(manifest).replace("`", ""), "; ".join(report.beside_der(scores)) + "."]
+    if (speed_line := _speed(records)) is not None:
+        lead.append(speed_line.replace("**", ""))
+    return page.report(f"Speaker diarization: {material(manifest)}", lead, parts, notices)
+
+
 def _parts(
     manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]], scores: Sequence[FileScore]
 ) -> Iterator[str]:
     failed = [record for record in records if record["error"]]
     yield f"# Speaker diarization: {material(manifest)}"
-    yield (
-        f"Witness {manifest['versions']['witness']}, models `{_code(manifest['models']['choice'])}`. "
-        "DER in per cent of the reference speech, errors summed over all recordings; intervals are 95 %, by "
-        "a bootstrap over recordings. Scored from the first to the last turn of each recording."
-    )
+    yield _method(manifest)
     if manifest["without_audio"]:
         names = ", ".join(manifest["without_audio"][:20])
         yield f"**Not scored: {len(manifest['without_audio'])} references without audio** ({_cell(names)})."
@@ -133,24 +164,19 @@ def _parts(
         f"JER {scoring.jer(scores):.1f} %. Number of speakers right in {counts['exact']} of {len(scores)} "
         f"recordings, within one in {counts['within_one']}, bias {counts['bias']:+.2f}."
     )
-    times = speed(records)
-    if times is not None:
-        good = [record for record in records if not record["error"]]
-        peaks = [record["peak_memory_mb"] for record in good if record["peak_memory_mb"] is not None]
-        yield (
-            f"**{times:.1f} times real time** (real-time factor {1 / times:.4f}): "
-            f"{sum(record['duration'] for record in good) / 3600:.2f} h of audio, each recording by itself, "
-            "decoding and loading of the models included. Peak memory "
-            f"{f'{max(peaks):.0f} MB' if peaks else 'not known'}."
-        )
+    if (line := _speed(records)) is not None:
+        yield line
     yield "![DER by duration](der_by_duration.svg)\n\n![Accuracy by speed](accuracy_by_speed.svg)"
     yield "## What it was measured on"
     yield _table([["what", "which"], *([key, _cell(str(value))] for key, value in _facts(manifest))])
     yield "## Recordings"
     yield _table(
         [
-            ["recording", "s", "times real time", *CONVENTION_HEADS, "JER", "speakers", "true"],
-            *(_row(record, score) for record, score in zip(records, scores, strict=True)),
+            RECORDING_HEADS,
+            *(
+                [_cell(record["name"]), *_row(record, score)[1:]]
+                for record, score in zip(records, scores, strict=True)
+            ),
         ]
     )
     if failed:
@@ -158,7 +184,30 @@ def _parts(
         yield "\n".join(f"- {_cell(record['name'])}: {_cell(record['error'])}" for record in failed)
 
 
+def _method(manifest: Mapping[str, Any]) -> str:
+    return (
+        f"Witness {manifest['versions']['witness']}, models `{_code(manifest['models']['choice'])}`. "
+        "DER in per cent of the reference speech, errors summed over all recordings; intervals are 95 %, by "
+        "a bootstrap over recordings. Scored from the first to the last turn of each recording."
+    )
+
+
+def _speed(records: Sequence[Mapping[str, Any]]) -> str | None:
+    times = speed(records)
+    if times is None:
+        return None
+    good = [record for record in records if not record["error"]]
+    peaks = [record["peak_memory_mb"] for record in good if record["peak_memory_mb"] is not None]
+    return (
+        f"**{times:.1f} times real time** (real-time factor {1 / times:.4f}): "
+        f"{sum(record['duration'] for record in good) / 3600:.2f} h of audio, each recording by itself, "
+        "decoding and loading of the models included. Peak memory "
+        f"{f'{max(peaks):.0f} MB' if peaks else 'not known'}."
+    )
+
+
 CONVENTION_HEADS = [convention.name for convention in CONVENTIONS]
+RECORDING_HEADS = ["recording", "s", "times real time", *CONVENTION_HEADS, "JER", "speakers", "true"]
 
 
 def _facts(manifest: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
@@ -183,7 +232,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
 def _row(record: Mapping[str, Any], score: FileScore) -> list[str]:
     failed = bool(record["error"])
     return [
-        _cell(record["name"]),
+        record["name"],
         "-" if failed else f"{record['duration']:.1f}",
         "failed" if failed else f"{record['duration'] / record['wall']:.1f}",
         *(_rate(score.der(convention.name)) for convention in CONVENTIONS),

@@ -23,6 +23,7 @@ from witness import __version__, output
 from witness.errors import UsageError, WitnessError
 
 if TYPE_CHECKING:
+    from witness import sound
     from witness.batch import Status
     from witness.graphs import Graph
     from witness.models import ModelStatus
@@ -65,6 +66,11 @@ _MODEL = click.option(
 )
 _SHAPE = click.option(
     "--shape", "shapes", multiple=True, metavar="NAME=DIMS", help="Shape of an input: feats=1x998x80."
+)
+_HTML_AUDIO = click.option(
+    "--html-audio",
+    type=click.Choice(["embed", "link", "none"]),
+    help="The sound of a page: inside, where the recording is, or none. [default: embed under 20 minutes]",
 )
 _OFFLINE = click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
 
@@ -155,6 +161,7 @@ def cli(ctx: click.Context) -> None:
 @click.option("--parallel", is_flag=True, help="Beside them, even if the GPU seems too small for both.")
 @_OFFLINE
 @click.option("--known", metavar="DIR", help="Name the people whose voices `witness enroll` put there.")
+@_HTML_AUDIO
 @click.option("--no-stages", is_flag=True, help="Keep nothing for `witness redo` beside a JSON file.")
 @click.option(
     "--profile",
@@ -171,10 +178,11 @@ def run(
     quiet: bool,
     verbose: bool,
     no_stages: bool,
+    html_audio: sound.How | None,
     **settings: Any,
 ) -> None:
     """Transcribe RECORDING (any audio or video file; - for stdin) and say who spoke."""
-    from witness import writers
+    from witness import sound, writers
 
     targets = output.plan(recording, formats, to)
     with _profile(profile):
@@ -184,10 +192,13 @@ def run(
                 if verbose:
                     for count in transcript.counts:
                         note(f"number of speakers: {count}")
+                heard = sound.take(
+                    transcript.audio, targets.files, html_audio or "auto", progress=progress, note=note
+                )
         except BaseException:
             targets.give_up()
             raise
-        writers.save(transcript, targets.files, keep=not no_stages)
+        writers.save(transcript, targets.files, keep=not no_stages, sound=heard)
     failure = transcript.failure
     code = 0 if failure is None else _complain(f"no words: {failure}", failure.exit_code)
     if code:
@@ -274,6 +285,7 @@ def batch_command(
     watch: bool,
     scheduler: str | None,
     no_stages: bool,
+    html_audio: sound.How | None,
     quiet: bool,
     **settings: Any,
 ) -> None:
@@ -286,7 +298,13 @@ def batch_command(
 
     cards = _numbers(gpus) if settings["device"] == "migraphx" else []
     with batch.locked(to), _progress(quiet) as (progress, note):
-        settled = batch.settle(_options(settings), keep=not no_stages, progress=progress, note=note)
+        settled = batch.settle(
+            _options(settings),
+            keep=not no_stages,
+            html_audio=html_audio or "auto",
+            progress=progress,
+            note=note,
+        )
         work = batch.Batch(
             inputs,
             to,
@@ -377,19 +395,29 @@ def enroll_command(
 @click.option("--max-speakers", type=click.IntRange(1, MOST), help="At most so many.")
 @click.option("--merge", "merges", multiple=True, metavar="A,B", help="These are one speaker. Repeatable.")
 @click.option("--name", "names", multiple=True, metavar="ID=NAME", help="Who a speaker is. Repeatable.")
-@click.option("--forget", is_flag=True, help="Drop the names and merges of earlier redos.")
+@click.option(
+    "--corrections",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="What was corrected in a page and saved there. Repeatable.",
+)
+@click.option("--forget", is_flag=True, help="Drop all corrections of earlier redos.")
 @click.option(
     "-f", "--format", "formats", multiple=True, type=click.Choice(output.FORMATS), help="Also write these."
 )
 @click.option("-o", "--output", "to", metavar="PATH", help="Where. [default: beside TRANSCRIPT]")
+@_HTML_AUDIO
 @click.option("-q", "--quiet", is_flag=True, help="No notes on stderr; errors only.")
 def redo_command(
     transcript: Path,
     merges: tuple[str, ...],
     names: tuple[str, ...],
+    files: tuple[Path, ...],
     forget: bool,
     formats: tuple[str, ...],
     to: str | None,
+    html_audio: sound.How | None,
     quiet: bool,
     **asked: int | None,
 ) -> None:
@@ -398,21 +426,30 @@ def redo_command(
     The JSON is replaced, and keeps the corrections for later redos. Without -f and -o the text goes to
     stdout. It needs the file with the stages that lies beside the JSON.
     """
-    from witness import redo, writers
+    from witness import redo, sound, writers
     from witness.schema import Bounds
 
     kept = redo.read(transcript)
-    corrections = [new for given in merges for new in redo.merging(kept, given)]
+    corrections = [new for file in files for new in redo.from_file(kept, file)]
+    corrections += [new for given in merges for new in redo.merging(kept, given)]
     corrections += [redo.naming(kept, given) for given in names]
     others = tuple(form for form in formats if form != "json" or to is not None)
     if others and to is None:
         to = f"{transcript.parent}{os.sep}"
     targets = output.plan(str(transcript), others, to)
-    with _progress(quiet) as (_, note):
+    with _progress(quiet) as (progress, note):
         found = redo.redo(kept, Bounds(**asked), corrections, forget=forget, note=note)
+        heard = sound.take(
+            found.audio,
+            targets.files,
+            html_audio or "auto",
+            beside=transcript.parent,
+            progress=progress,
+            note=note,
+        )
     redo.replace(kept, found)
     if others or not formats:
-        writers.save(found, targets.files)
+        writers.save(found, targets.files, sound=heard)
 
 
 @cli.command()
@@ -422,8 +459,15 @@ def redo_command(
 @click.option("--against", type=click.Path(path_type=Path), help="Another hypothesis, compared in pairs.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--csv", "as_csv", is_flag=True, help="A row a recording.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page.")
 def score(
-    reference: Path, hypothesis: Path, uem: Path | None, against: Path | None, as_json: bool, as_csv: bool
+    reference: Path,
+    hypothesis: Path,
+    uem: Path | None,
+    against: Path | None,
+    as_json: bool,
+    as_csv: bool,
+    html: Path | None,
 ) -> None:
     """Score HYPOTHESIS against REFERENCE: RTTM files, or folders of them.
 
@@ -445,6 +489,8 @@ def score(
             _note_unpaired(note, set(there) - set(found), "are not in the hypothesis: all missed")
             _note_unpaired(note, set(found) - set(there), "are not in the reference: not scored")
     form = report.to_json if as_json else report.to_csv if as_csv else report.to_text
+    if html is not None:
+        output.write(report.to_html(scores, others).encode("utf-8", "replace"), html)
     output.write(form(scores, others).encode(), None)
 
 
@@ -507,7 +553,7 @@ def bench_voxconverse(
     """Diarize a folder of recordings, score it, and write a report: VoxConverse, or any pair of folders.
 
     Stopped in the middle, the same command goes on. stdout has the scores, OUTPUT the hypotheses, what every
-    recording cost, report.md, report.json and two pictures. Needs the extra `bench`.
+    recording cost, report.html, report.md, report.json and two pictures. Needs the extra `bench`.
     """
     from witness import benchmark, report
     from witness.pipeline import Options

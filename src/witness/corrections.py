@@ -1,12 +1,14 @@
 """What a person knows better than the machine, applied to what the stages found.
 
 A speaker's number means nothing once the clustering has run again, so a correction holds places where the
-speaker talks, and is for whoever talks there most. Names, merges and moved words are all of this one kind.
+speaker talks, and is for whoever talks there most. Names, merges and moved words are all of this one kind;
+a corrected text is for the words of a place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from witness.schema import Correction, Spans, Turn, Word
@@ -58,12 +60,49 @@ def names(corrections: Iterable[Correction], turns: Sequence[Turn]) -> dict[str,
 
 
 def move(words: Sequence[Word], corrections: Iterable[Correction], turns: Sequence[Turn]) -> list[Word]:
-    """The same words, those with their middle in a moved piece said by whom the correction says."""
+    """The same words, those with their middle in a moved piece said by whom the correction says.
+
+    A word that somebody gave to a speaker was said, whether the diarizer heard it or not.
+    """
     moved = list(words)
-    for correction in corrections:
-        if correction.kind == "move" and (speaker := whose(correction.speaker, turns)) is not None:
-            for place, word in enumerate(moved):
-                middle = (word.start + word.end) / 2
-                if any(start <= middle <= end for start, end in correction.other):
-                    moved[place] = replace(word, speaker=speaker, speaker_confidence=None)
+    for correction, places in _places(words, corrections, "move"):
+        if (speaker := whose(correction.speaker, turns)) is not None:
+            for place in places:
+                moved[place] = replace(moved[place], speaker=speaker, speaker_confidence=None, supported=True)
     return moved
+
+
+def spell(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word]:
+    """The words as somebody heard them: the first of a corrected piece has its text, the others are gone.
+
+    So is the first if the text is empty.
+    """
+    texts = [word.text for word in words]
+    for correction, places in _places(words, corrections, "text"):
+        for place in places:
+            texts[place] = ""
+        if correction.text and places:
+            before = words[places[0]].text
+            space = before[: len(before) - len(before.lstrip())]
+            texts[places[0]] = space + correction.text
+    return [
+        word if word.text == text else replace(word, text=text)
+        for word, text in zip(words, texts, strict=True)
+        if text or not word.text
+    ]
+
+
+def _places(
+    words: Sequence[Word], corrections: Iterable[Correction], kind: str
+) -> Iterator[tuple[Correction, list[int]]]:
+    """The corrections of a kind, and which words have their middle in the piece that each is for."""
+    middles = sorted(((word.start + word.end) / 2, place) for place, word in enumerate(words))
+    times = [middle for middle, _ in middles]
+    for correction in corrections:
+        if correction.kind == kind:
+            found = {
+                place
+                for start, end in correction.other
+                for _, place in middles[bisect_left(times, start) : bisect_right(times, end)]
+            }
+            yield correction, sorted(found)

@@ -14,7 +14,22 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
-from witness.schema import FRAME_DURATION, FRAME_STEP, Bool, Evidence, Float64, Int, Turn, Utterance, Word
+from witness.schema import (
+    BREATH,
+    CLOSING,
+    FRAME_DURATION,
+    FRAME_STEP,
+    PARAGRAPH,
+    PARAGRAPH_PAUSE,
+    SENTENCE_ENDS,
+    Bool,
+    Evidence,
+    Float64,
+    Int,
+    Turn,
+    Utterance,
+    Word,
+)
 
 REACH = 0.25  # seconds around a word that still count, less and less: whisper's times are that inexact
 LEAST_SUPPORT = 0.05  # of full activity; below it nobody is heard speaking there
@@ -22,12 +37,8 @@ FLOOR = 0.02  # share of the evidence left to speakers who show none: words may 
 CHANGE_COST = 1.0  # nats: with less than e^2 to 1 of evidence a word does not change sides and back
 CHANGE_COST_AT_BREAK = 0.3  # nats
 PAUSE = 0.4  # seconds: where the speaker may as well change
-SENTENCE_ENDS = tuple(".?!…。？！؟।")
-PARAGRAPH_PAUSE = 2.0  # seconds of silence that end an utterance
-PARAGRAPH = 60.0  # seconds after which the next sentence end does
 OVERLAP_SHARE = 0.5  # of a word's frames
 INAUDIBLE = 2.0  # seconds of speech without a word that are worth a mark
-BREATH = 0.5  # seconds of silence that such a stretch goes on over
 
 
 def label(words: Sequence[Word], evidence: Evidence, active: Bool, names: Sequence[str]) -> list[Word]:
@@ -109,7 +120,7 @@ def _goes_on(group: list[Word], word: Word) -> bool:
 
 
 def _ends_sentence(word: Word) -> bool:
-    return word.text.rstrip("\"'»”’)」』 ").endswith(SENTENCE_ENDS)
+    return word.text.rstrip(CLOSING).endswith(tuple(SENTENCE_ENDS))
 
 
 def _around(word: Word, evidence: Evidence) -> Float64:

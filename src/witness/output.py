@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 SCRATCH = ".witness-"
 """What files that are not whole yet begin with; the id of the process that writes them follows."""
-FORMATS = ("txt", "md", "json", "srt", "vtt", "rttm", "csv")
+FORMATS = ("txt", "md", "json", "srt", "vtt", "rttm", "csv", "html")
 
 
 @dataclass(frozen=True)

@@ -425,11 +425,11 @@ class _Run:
         if not heard:
             self.warn("no speech was found in this recording")
         merged = corrections.merges(self.corrections, heard)
-        diarized = [track.renamed(merged) for track in diarized]
-        turns = _united(sorted(turn for track in diarized for turn in track.turns(duration)))
-        self._recognise_voices(stages, diarized, turns)
+        named = [track.renamed(merged) for track in diarized]
+        turns = _united(sorted(turn for track in named for turn in track.turns(duration)))
+        self._recognise_voices(stages, named, turns)
         with self._timed("merging"):
-            words, utterances = self._merge(stages, diarized, turns)
+            words, utterances = self._merge(stages, diarized, merged, turns)
         recognitions = [track.recognition for track in stages.tracks if track.recognition]
         speakers = _speakers(turns, self._names(turns))
         for name in ghosts(speakers, turns):
@@ -587,27 +587,40 @@ class _Run:
         )
 
     def _merge(
-        self, stages: Stages, diarized: list[_Diarized], turns: list[Turn]
+        self, stages: Stages, diarized: list[_Diarized], merged: dict[str, str], turns: list[Turn]
     ) -> tuple[list[Word], list[Utterance]]:
+        """Words and utterances. A merge gives what two speakers said to one, and moves no other word: what
+        a person sees in a page is what this makes of it."""
         words: list[Word] = []
         utterances: list[Utterance] = []
-        for track, who in zip(stages.tracks, diarized, strict=True):
+        for number, (track, who) in enumerate(zip(stages.tracks, diarized, strict=True)):
+            alone = _united(
+                [
+                    replace(turn, speaker=merged.get(turn.speaker, turn.speaker))
+                    for turn in who.turns(stages.audio.duration, exclusive=True)
+                ]
+            )
             if track.recognition is None:
-                alone = who.turns(stages.audio.duration, exclusive=True)
-                utterances += [Utterance(turn.start, turn.end, turn.speaker) for turn in alone]
+                utterances += [Utterance(turn.start, turn.end, turn.speaker, track=number) for turn in alone]
                 continue
             labelled = merging.label(track.recognition.words, who.found.evidence, who.found.active, who.names)
+            labelled = [
+                replace(word, speaker=merged[word.speaker]) if word.speaker in merged else word
+                for word in labelled
+            ]
             labelled = corrections.move(labelled, self.corrections, turns)
+            unheard = merging.inaudible(alone, labelled)
+            labelled = corrections.spell(labelled, self.corrections)
             words += labelled
-            unheard = merging.inaudible(who.turns(stages.audio.duration, exclusive=True), labelled)
-            utterances += merging.utterances(labelled) + unheard
+            found = merging.utterances(labelled) + unheard
+            utterances += [replace(utterance, track=number) for utterance in found]
             self._cross_check(labelled, unheard)
         return sorted(words, key=_when), sorted(utterances, key=_when)
 
     def _cross_check(self, words: list[Word], unheard: list[Utterance]) -> None:
         """Say where one engine heard something and the other did not."""
         if invented := sum(not word.supported for word in words):
-            self.warn(f"{invented} words where no speech was heard are in the JSON only")
+            self.warn(f"{invented} words where no speech was heard are in JSON and page only")
         if unheard:
             seconds = sum(utterance.end - utterance.start for utterance in unheard)
             places = ", ".join(writers.clock(utterance.start) for utterance in unheard[:5])

@@ -6,14 +6,22 @@ What a person corrected is kept in the JSON and applied again by every later red
 from __future__ import annotations
 
 import json
+import math
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
-from witness import corrections, output, pipeline, stages, voices, writers
+from witness import corrections, output, page, pipeline, stages, voices, writers
 from witness.errors import InputError, UsageError
 from witness.schema import Bounds, Correction, Note, Spans, Stages, Transcript, Turn, no_note
+
+LONGEST_TEXT = 10_000
+"""Characters that a correction may put in the place of words."""
+UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")
+"""Kinds of characters that would break a line. Joiners, which some scripts and emoji need, do not."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,23 @@ def merging(kept: Kept, given: str) -> list[Correction]:
     return [Correction("merge", first, other=kept.anchor(other)) for other in speakers[1:]]
 
 
+def from_file(kept: Kept, path: Path) -> list[Correction]:
+    """What was corrected in a page of this recording and saved there. Raises InputError."""
+    content = _bytes(path, "name a file that a page of witness saved")
+    try:
+        document = json.loads(content)
+        if document["schema"] != page.CORRECTIONS:
+            raise ValueError(document["schema"])
+        sha256 = document["sha256"]
+        found = [_checked(_correction(entry)) for entry in document["corrections"]]
+    except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise InputError(f"{path} holds no corrections of a page ({why}); save them again there") from error
+    if sha256 != kept.stages.audio.sha256:
+        raise InputError(f"{path} is for another recording than {kept.path}; name the file of its own page")
+    return found
+
+
 def redo(
     kept: Kept,
     asked: Bounds = Bounds(),
@@ -93,7 +118,13 @@ def redo(
     `forget` drops the earlier corrections. Raises UsageError if nothing can satisfy `asked`.
     """
     earlier = (
-        [] if forget else [known for known in kept.corrections if not _replaced(known, more, kept.turns)]
+        []
+        if forget
+        else [
+            known
+            for known in kept.corrections
+            if known not in more and not _replaced(known, more, kept.turns)
+        ]
     )
     bounds = asked if any(value is not None for value in astuple(asked)) else kept.asked
     return pipeline.redo(kept.stages, bounds, (*earlier, *more), note=note)
@@ -114,13 +145,44 @@ def _replaced(known: Correction, more: Sequence[Correction], turns: Sequence[Tur
 
 
 def _correction(entry: dict[str, Any]) -> Correction:
-    if entry["kind"] not in ("name", "merge", "move"):
-        raise ValueError(entry["kind"])
-    return Correction(entry["kind"], _spans(entry["speaker"]), entry["name"], _spans(entry["other"]))
+    if entry["kind"] not in ("name", "merge", "move", "text"):
+        raise ValueError(f"kind {entry['kind']!r}")
+    return Correction(
+        entry["kind"], _spans(entry["speaker"]), entry["name"], _spans(entry["other"]), entry.get("text")
+    )
 
 
 def _spans(pairs: Any) -> Spans:
     return tuple((float(start), float(end)) for start, end in pairs)
+
+
+def _checked(correction: Correction) -> Correction:
+    """The correction, if it has all that its kind needs and nothing else. Raises ValueError, UsageError."""
+    kind, name, text = correction.kind, correction.name, correction.text
+    for spans, needed in (
+        (correction.speaker, kind != "text"),
+        (correction.other, kind != "name"),
+    ):
+        if bool(spans) != needed:
+            raise ValueError(f"places of a {kind!r}")
+        for start, end in spans:
+            if not -1 <= start <= end < math.inf:
+                raise ValueError(f"{start} to {end} is no time")
+    if (kind == "name") != (name is not None) or (kind == "text") != (text is not None):
+        raise ValueError(f"words of a {kind!r}")
+    if name is not None:
+        name = voices.check_name(_string(name))
+    if text is not None:
+        text = _string(text).strip()
+        if len(text) > LONGEST_TEXT or any(unicodedata.category(c) in UNPRINTABLE for c in text):
+            raise ValueError(f"{text[:40]!r} is no text of a line")
+    return replaced(correction, name=name, text=text)
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text")
+    return value
 
 
 def _no_stages(path: Path) -> Stages:

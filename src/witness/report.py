@@ -1,4 +1,4 @@
-"""Scores -> text, JSON, CSV. The conventions are named in every one of them."""
+"""Scores -> text, JSON, CSV, HTML. The conventions are named in every one of them."""
 
 from __future__ import annotations
 
@@ -8,53 +8,96 @@ import json
 import math
 from collections.abc import Sequence
 
-from witness import scoring
+from witness import page, pictures, scoring
+from witness.pictures import Axis, Mark
 from witness.scoring import CONVENTIONS, FileScore
 
 UNDEFINED = "-"  # a rate without reference speech
+OURS = "#c8102e"
 
 
 def to_text(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
     """A table of the pooled figures, and one of the recordings if there are several."""
+    lines = [_table(pooled(scores), left=(0, 6)), *beside_der(scores)]
+    if others is not None:
+        lines.append("\n" + _table(_compared(scores, others)))
+    if len(scores) > 1:
+        lines.append("\n" + _table(_recordings(scores)))
+    return "\n".join(lines) + "\n"
+
+
+def to_html(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
+    """A page with the same tables, and DER by the speech of each recording."""
+    parts: list[page.Table | str] = [page.Table("All recordings", pooled(scores), (0, 6))]
+    if others is not None:
+        parts.append(page.Table("Against the other hypothesis", _compared(scores, others)))
+    if len(scores) > 1:
+        parts += [_by_speech(scores), page.Table("Recordings", _recordings(scores))]
+    return page.report(f"{len(scores)} recordings scored", ["; ".join(beside_der(scores)) + "."], parts)
+
+
+def _by_speech(scores: Sequence[FileScore]) -> str:
+    points = [
+        (file.seconds["strict"][3] / 60, der, file.uri)
+        for file in scores
+        if (der := file.der("strict")) is not None and not math.isnan(der)
+    ]
+    return pictures.scatter(
+        "DER of each recording, strict",
+        Axis("minutes of speech in the reference", 0.0, 1.05 * max((x for x, _, _ in points), default=1.0)),
+        Axis("DER %, strict", 0.0, 1.1 * max((y for _, y, _ in points), default=0.0) or 1.0),
+        [Mark(x, y, colour=OURS, hint=f"{uri}: {60 * x:.0f} s, DER {y:.1f} %") for x, y, uri in points],
+    )
+
+
+def pooled(scores: Sequence[FileScore]) -> list[list[str]]:
+    """A row a convention, under a head."""
     rows = [["DER, % of the speech", "", "95 %", "FA", "miss", "conf", "meaning"]]
-    for convention, pooled in zip(CONVENTIONS, scoring.pool(scores), strict=True):
-        low, high = pooled.interval
-        parts = (pooled.false_alarm, pooled.missed_detection, pooled.confusion)
+    for convention, rates in zip(CONVENTIONS, scoring.pool(scores), strict=True):
+        low, high = rates.interval
+        parts = (rates.false_alarm, rates.missed_detection, rates.confusion)
         rows.append(
             [
                 convention.name,
-                _rate(pooled.der),
+                _rate(rates.der),
                 f"{_rate(low)} to {_rate(high)}",
                 *(_rate(part) for part in parts),
                 convention.meaning,
             ]
         )
+    return rows
+
+
+def beside_der(scores: Sequence[FileScore]) -> list[str]:
+    """What there is beside DER."""
     counts = scoring.speaker_counts(scores)
-    lines = [
-        _table(rows, left=(0, 6)),
+    return [
         f"JER {scoring.jer(scores):.1f} %",
         f"speakers: right in {counts['exact']} of {len(scores)} recordings, within one in "
         f"{counts['within_one']}, bias {counts['bias']:+.2f}",
     ]
-    if others is not None:
-        rows = [["less --against, points of DER", "", "95 %"]]
-        for name, (difference, low, high) in scoring.compare(scores, others).items():
-            rows.append([name, f"{difference:+.2f}", f"{low:+.2f} to {high:+.2f}"])
-        lines.append("\n" + _table(rows))
-    if len(scores) > 1:
-        rows = [["recording", *(convention.name for convention in CONVENTIONS), "JER", "speakers", "true"]]
-        rows += [
-            [
-                file.uri,
-                *(_rate(file.der(convention.name)) for convention in CONVENTIONS),
-                _rate(file.jer),
-                str(file.hypothesis_speakers),
-                str(file.reference_speakers),
-            ]
-            for file in scores
+
+
+def _compared(scores: Sequence[FileScore], others: Sequence[FileScore]) -> list[list[str]]:
+    rows = [["less --against, points of DER", "", "95 %"]]
+    for name, (difference, low, high) in scoring.compare(scores, others).items():
+        rows.append([name, f"{difference:+.2f}", f"{low:+.2f} to {high:+.2f}"])
+    return rows
+
+
+def _recordings(scores: Sequence[FileScore]) -> list[list[str]]:
+    rows = [["recording", *(convention.name for convention in CONVENTIONS), "JER", "speakers", "true"]]
+    rows += [
+        [
+            file.uri,
+            *(_rate(file.der(convention.name)) for convention in CONVENTIONS),
+            _rate(file.jer),
+            str(file.hypothesis_speakers),
+            str(file.reference_speakers),
         ]
-        lines.append("\n" + _table(rows))
-    return "\n".join(lines) + "\n"
+        for file in scores
+    ]
+    return rows
 
 
 def to_json(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:

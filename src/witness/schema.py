@@ -153,6 +153,8 @@ class Utterance:
     end: float
     speaker: str | None
     words: tuple[Word, ...] = ()
+    track: int = 0
+    """Which of the `Stages.tracks` it was heard in."""
 
     @property
     def text(self) -> str | None:
@@ -192,6 +194,31 @@ class ModelFile:
     path: str
     sha256: str
 
+
+@dataclass(frozen=True)
+class Sound:
+    """What a page needs of the recording, for people to see and hear."""
+
+    peaks: bytes
+    """The loudest of each of as many equal parts of the recording, 0 to 255 of the loudest of all."""
+    opus: bytes | None = None
+    """All of it, as a WebM file."""
+    link: str | None = None
+    """Where the page finds the recording itself, as a URL relative to the page."""
+    recorded: str | None = None
+    """When it was made, as the file itself says."""
+
+
+PARAGRAPH_PAUSE = 2.0
+"""Seconds of silence that end an utterance."""
+PARAGRAPH = 60.0
+"""Seconds after which the next sentence end does."""
+BREATH = 0.5
+"""Seconds of silence that a stretch of speech without words goes on over."""
+SENTENCE_ENDS = ".?!…。？！؟।"
+"""What a sentence ends with, closing quotes and brackets aside."""
+CLOSING = "\"'»”’)」』 "
+"""These."""
 
 Linkage = Literal["average", "centroid"]
 
@@ -271,13 +298,15 @@ Spans = tuple[tuple[float, float], ...]
 class Correction:
     """What somebody knows better. It outlives another clustering: speakers are told by where they speak."""
 
-    kind: Literal["name", "merge", "move"]
+    kind: Literal["name", "merge", "move", "text"]
     speaker: Spans
-    """Speech of the speaker who is named, stays, or gets the words."""
+    """Speech of the speaker who is named, stays, or gets the words; nothing for "text"."""
     name: str | None = None
     """"name": what the speaker is called."""
     other: Spans = ()
-    """"merge": speech of the speaker who is the same one. "move": the words."""
+    """"merge": speech of the speaker who is the same one. "move", "text": the words."""
+    text: str | None = None
+    """"text": what was said instead of them; empty: nothing was."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 from witness.errors import InputError, ModelError, TranscriptionError, WitnessError
 
 if TYPE_CHECKING:
+    from witness import sound
     from witness.pipeline import Engine
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
@@ -44,6 +45,8 @@ class Settings:
     """About the choice of models; for every transcript."""
     keep: bool = True
     """Keep the stages beside JSON files."""
+    html_audio: sound.How = "auto"
+    """The sound of pages."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def perform(job: Job) -> Outcome:
 
 
 def _perform(job: Job) -> Outcome:
-    from witness import writers
+    from witness import sound, writers
 
     engine = _engine(job.settings)
     before = _state(job.source)
@@ -112,7 +115,9 @@ def _perform(job: Job) -> Outcome:
         )
     for _, path in job.files:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-    writers.save(transcript, [(form, Path(path)) for form, path in job.files], keep=job.settings.keep)
+    files = [(form, Path(path)) for form, path in job.files]
+    heard = sound.take(transcript.audio, files, job.settings.html_audio)
+    writers.save(transcript, files, keep=job.settings.keep, sound=heard)
     failure = transcript.failure
     return Outcome(
         None if failure is None else f"{job.source}: speakers, but no words: {failure}",

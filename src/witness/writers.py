@@ -1,7 +1,7 @@
-"""Transcript -> txt, md, json, srt, vtt, rttm, csv. Each format is a function `Transcript -> str`.
+"""Transcript -> txt, md, json, srt, vtt, rttm, csv, html. Each format is a function `Transcript -> str`.
 
 The text formats leave out words where the diarizer heard nobody, and mark speech in which the recogniser
-heard no words; JSON has both as they are.
+heard no words; JSON has both as they are, and the page marks them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Any
 
-from witness import output, rttm, stages
-from witness.schema import ModelFile, Transcript, Utterance, Word
+from witness import output, page, rttm, stages
+from witness.schema import ModelFile, Sound, Transcript, Utterance, Word
 
 SCHEMA = "witness/1"
 UNKNOWN = "UNKNOWN"  # a speaker that is not known
@@ -141,6 +141,11 @@ def to_csv(transcript: Transcript) -> str:
     return out.getvalue()
 
 
+def to_html(transcript: Transcript, sound: Sound | None = None) -> str:
+    """The page for reading, listening and correcting, one file; without `sound` it is silent."""
+    return page.transcript(transcript, title(transcript), sound)
+
+
 FORMATS: dict[str, Callable[[Transcript], str]] = {
     "txt": to_txt,
     "md": to_md,
@@ -149,17 +154,26 @@ FORMATS: dict[str, Callable[[Transcript], str]] = {
     "vtt": to_vtt,
     "rttm": to_rttm,
     "csv": to_csv,
+    "html": to_html,
 }
 
 
-def save(transcript: Transcript, files: Iterable[tuple[str, Path | None]], *, keep: bool = True) -> None:
+def save(
+    transcript: Transcript,
+    files: Iterable[tuple[str, Path | None]],
+    *,
+    keep: bool = True,
+    sound: Sound | None = None,
+) -> None:
     """Write each format to its file, None for stdout; beside a JSON file, unless not `keep`, the stages.
+
+    `sound` is for a page.
 
     Raises OutputError, BrokenPipeError.
     """
     contents: list[tuple[bytes, Path | None]] = []
     for form, path in files:
-        text = FORMATS[form](transcript)
+        text = to_html(transcript, sound) if form == "html" else FORMATS[form](transcript)
         into_file = path is not None and (path.is_file() or not path.exists())  # and not into a pipe
         if form == "json" and keep and into_file and path and transcript.stages:
             content = stages.encode(transcript.stages)

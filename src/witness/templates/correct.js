@@ -1,0 +1,250 @@
+/* Correcting: steps that are made and undone, dialogs, and the list of speakers. */
+
+/* ---------- correcting ---------- */
+
+function take(...made) {
+  if (steps.length < saved) lost = true;
+  steps.push(made);
+  undone = [];
+  refresh();
+}
+
+function undo() {
+  if (!steps.length) return;
+  undone.push(steps.pop());
+  refresh();
+  toast("Undone");
+}
+
+function again() {
+  if (!undone.length) return;
+  steps.push(undone.pop());
+  refresh();
+  toast("Done again");
+}
+
+function save() {
+  if (!steps.length) return;
+  const file = new Blob([correctionsFile()], { type: "application/json" });
+  const a = make("a");
+  a.href = URL.createObjectURL(file);
+  a.download = `${data.title.replace(/[^\p{L}\p{N}._ -]/gu, "_").slice(0, 100)}.corrections.json`;
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(a.href), 10000);
+  saved = steps.length;
+  lost = false;
+  $("save").classList.remove("main");
+  toast(`Saved as ${a.download}. witness redo TRANSCRIPT.json --corrections that file -f html applies it.`);
+}
+
+window.addEventListener("beforeunload", (event) => {
+  if (lost || steps.length !== saved) event.preventDefault();
+});
+
+/** The name as witness takes it, or null. */
+function checkName(text) {
+  const name = text.normalize("NFC").trim();
+  const bad = !name || [...name].length > LONGEST_NAME || /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u.test(name);
+  return bad ? null : name;
+}
+
+function rename(who, text) {
+  const name = checkName(text);
+  if (name === null) return `A name has 1 to ${LONGEST_NAME} printable characters.`;
+  if (name !== names[who]) take({ kind: "name", who, name });
+  return null;
+}
+
+async function askName(who) {
+  await ask(`Who is ${nameOf(who)}?`, "Name, everywhere in this transcript", names[who] ?? "",
+    (text) => rename(who, text));
+}
+
+async function askMerge(who) {
+  const others = speakers.filter((one) => one.who !== who);
+  if (!others.length) { toast("There is nobody else to merge with."); return; }
+  const other = await pick(`Who is the same person as ${nameOf(who)}?`, "The two become one speaker.",
+    others.map((one) => speakerChoice(one.who)));
+  if (other === null) return;
+  const made = [{ kind: "merge", who: other, gone: who }];
+  // Of two names the later one counts for witness: say which.
+  if (names[other]) made.push({ kind: "name", who: other, name: names[other] });
+  take(...made);
+}
+
+function speakerChoice(who) {
+  return { value: who, who, label: nameOf(who) };
+}
+
+async function askMove(list, title) {
+  if (!list.length) { toast("There are no words to give to somebody else."); return; }
+  const now = new Set(list.map((w) => owner[w]));
+  const others = speakers.filter((one) => now.size > 1 || !now.has(one.who));
+  if (!others.length) { toast("There is no other speaker."); return; }
+  const who = await pick(title, shortened(list.map((w) => texts[w]).join("").trim()),
+    others.map((one) => speakerChoice(one.who)));
+  if (who !== null) move(list, who);
+}
+
+function move(list, who) {
+  take({ kind: "move", who, pieces: piecesOf(list) });
+  const w = list.find((one) => place[one] >= 0);
+  if (w !== undefined) reveal(w);
+}
+
+async function fix() {
+  let list = chosenWords();
+  if (!list.length && playing >= 0) list = [playing];
+  if (!list.length) { toast("Choose a word first: click it, or use the arrow keys."); return; }
+  list = list.filter((w) => paragraphOf[w] === paragraphOf[list[0]]);
+  const before = list.map((w) => texts[w]).join("").trim();
+  await ask("What was said?", "Leave it empty if nothing was.", before, (given) => {
+    const text = given.trim();
+    if ([...text].length > LONGEST_TEXT || /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text)) {
+      return `At most ${LONGEST_TEXT} characters, and no line breaks.`;
+    }
+    if (text !== before) take({ kind: "text", text, pieces: piecesOf(list) });
+    if (place[list[0]] >= 0) choose(place[list[0]]);
+    return null;
+  });
+}
+
+async function speakerMenu(number) {
+  const paragraph = paragraphs[number];
+  const who = paragraph.who;
+  const choices = [];
+  if (who >= 0) {
+    choices.push({ value: "name", label: `Rename ${nameOf(who)}, everywhere…` });
+    if (speakers.length > 1) choices.push({ value: "merge", label: `${nameOf(who)} is the same person as…` });
+  }
+  if (paragraph.words.length) {
+    for (const one of speakers) {
+      if (one.who !== who) {
+        choices.push({ ...speakerChoice(one.who), label: `${nameOf(one.who)} said this paragraph` });
+      }
+    }
+  }
+  const done = await pick(`${nameOf(who)}, ${clock(paragraph.start)}`, "", choices);
+  if (done === "name") await askName(who);
+  else if (done === "merge") await askMerge(who);
+  else if (done !== null) move(paragraph.words, done);
+}
+
+/* ---------- dialogs ---------- */
+
+function pick(title, about, choices) {
+  const dialog = $("choose"), list = $("choices");
+  $("choose-title").textContent = title;
+  $("choose-about").textContent = about;
+  list.replaceChildren();
+  return new Promise((done) => {
+    choices.forEach((choice, n) => {
+      const button = make("button", "choice");
+      button.type = "button";
+      const label = make("span", "name", choice.label);
+      label.dir = "auto";
+      if (choice.who !== undefined) button.append(chip(choice.who));
+      button.append(label);
+      if (n < 9) button.append(make("kbd", "", n + 1));
+      button.addEventListener("click", () => { dialog.close(); done(choice.value); });
+      const item = make("li");
+      item.append(button);
+      list.append(item);
+    });
+    dialog.onkeydown = (event) => {
+      const buttons = [...list.querySelectorAll("button")];
+      const at = buttons.indexOf(document.activeElement);
+      if (/^[1-9]$/.test(event.key)) buttons[event.key - 1]?.click();
+      else if (event.key === "ArrowDown") buttons[(at + 1) % buttons.length]?.focus();
+      else if (event.key === "ArrowUp") buttons[(at - 1 + buttons.length) % buttons.length]?.focus();
+      else return;
+      event.preventDefault();
+    };
+    dialog.onclose = () => done(null); // which changes nothing if there was a choice
+    dialog.showModal();
+    list.querySelector("button")?.focus();
+  });
+}
+
+function ask(title, label, value, accept) {
+  const dialog = $("ask"), answer = $("answer");
+  $("ask-title").textContent = title;
+  $("ask-label").textContent = label;
+  $("ask-trouble").textContent = "";
+  answer.value = value;
+  return new Promise((done) => {
+    dialog.querySelector("form").onsubmit = (event) => {
+      event.preventDefault();
+      const trouble = accept(answer.value);
+      $("ask-trouble").textContent = trouble ?? "";
+      if (!trouble) dialog.close();
+    };
+    dialog.onclose = () => done();
+    dialog.showModal();
+    answer.select();
+  });
+}
+
+for (const dialog of document.querySelectorAll("dialog")) {
+  dialog.querySelector("[data-close]")?.addEventListener("click", () => dialog.close());
+  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+}
+
+/* ---------- speakers ---------- */
+
+function showSpeakers() {
+  const list = $("speakers");
+  list.replaceChildren(...speakers.map(({ who, seconds, share }) => {
+    const item = make("li", look(who));
+    const row = make("div", "row");
+    const name = make("button", "name", nameOf(who));
+    name.type = "button";
+    name.dir = "auto";
+    name.title = "Rename";
+    name.setAttribute("aria-label", `Rename ${nameOf(who)}`);
+    name.addEventListener("click", () => renameHere(name, who));
+    row.append(chip(who), name);
+    if (speakers.length > 1) {
+      const merge = make("button", "flat small", "merge");
+      merge.type = "button";
+      merge.setAttribute("aria-label", `${nameOf(who)} is the same person as another speaker`);
+      merge.title = "The same person as another speaker";
+      merge.addEventListener("click", () => askMerge(who));
+      row.append(merge);
+    }
+    const bar = make("div", "share");
+    const filled = make("span");
+    filled.style.width = `${(100 * share).toFixed(1)}%`;
+    bar.append(filled);
+    item.append(row, bar, make("p", "quiet", `${Math.round(100 * share)} % · ${span(seconds)}`));
+    return item;
+  }));
+  $("speakers-title").textContent = speakers.length === 1 ? "1 speaker" : `${speakers.length} speakers`;
+}
+
+function renameHere(button, who) {
+  const field = make("input", "name");
+  field.value = names[who] ?? "";
+  field.placeholder = data.speakers[who][0];
+  field.dir = "auto";
+  field.setAttribute("aria-label", `Name of ${nameOf(who)}`);
+  let done = false;
+  const finish = (keep) => {
+    if (done) return;
+    done = true;
+    const trouble = keep && field.value.trim() ? rename(who, field.value) : null;
+    if (trouble) toast(trouble);
+    if (field.isConnected) field.replaceWith(button);
+  };
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" || event.key === "Escape") {
+      finish(event.key === "Enter");
+      const item = $("speakers").children[speakers.findIndex((one) => one.who === who)];
+      item?.querySelector("button.name")?.focus();
+    }
+  });
+  field.addEventListener("blur", () => finish(true));
+  button.replaceWith(field);
+  field.select();
+  field.focus();
+}

@@ -1,0 +1,154 @@
+/* Keys and buttons, printing, and the start. */
+
+function step(by, extend) {
+  if (!order.length) return;
+  let at;
+  if (chosen) {
+    at = Math.min(order.length - 1, Math.max(0, movingEnd + by));
+  } else {
+    const w = wordAt(position);
+    at = w >= 0 ? place[w] : Math.max(0, place[Math.max(0, above(words.start, position) - 1)]);
+  }
+  choose(extend && chosen ? fixedEnd : at, at);
+  if (!extend) seek(words.start[order[at]], false);
+  $("announce").textContent = `${texts[order[at]].trim()}, ${nameOf(owner[order[at]])}`;
+}
+
+function stepParagraph(by) {
+  const wordy = paragraphs.map((paragraph, n) => n).filter((n) => paragraphs[n].words.length);
+  const now = paragraphNow();
+  if (!wordy.length) {
+    const next = paragraphs[Math.min(paragraphs.length - 1, Math.max(0, now + by))];
+    if (next) { seek(next.start, false); bringIntoView(next.block); }
+    return;
+  }
+  const at = wordy.indexOf(now);
+  const next = paragraphs[wordy[Math.min(wordy.length - 1, Math.max(0, at + by))]];
+  choose(place[next.words[0]]);
+  seek(next.start, false);
+  $("announce").textContent = `${nameOf(next.who)}, ${clock(next.start)}: ${shortened(quotation(next.words))}`;
+}
+
+const actions = {
+  copy: quote, link, move: () => askMove(meant(), "Who said this?"), fix,
+};
+const keys = {
+  " ": toggle,
+  c: quote,
+  l: link,
+  e: fix,
+  F2: fix,
+  m: actions.move,
+  r: () => withSpeaker(askName),
+  g: () => withSpeaker(askMerge),
+  n: () => goTo(1),
+  N: () => goTo(-1),
+  "/": () => $("query").select(),
+  "?": () => $("keys").showModal(),
+  "+": () => zoom(0.5),
+  "=": () => zoom(0.5),
+  "-": () => zoom(2),
+  ",": () => seek(position - 5000),
+  ".": () => seek(position + 5000),
+  Escape: unchoose,
+};
+
+/** Whether the words go on to the left where we are. */
+function rightToLeft() {
+  const here = spans.get(chosen ? order[movingEnd] : playing) ?? spans.values().next().value;
+  return Boolean(here) && getComputedStyle(here).direction === "rtl";
+}
+
+function withSpeaker(action) {
+  const paragraph = paragraphs[paragraphNow()];
+  if (paragraph && paragraph.who >= 0) action(paragraph.who);
+}
+
+document.addEventListener("keydown", (event) => {
+  if (document.querySelector("dialog[open]") || event.altKey || event.isComposing) return;
+  const key = event.key.length === 1 && event.key !== "N" ? event.key.toLowerCase() : event.key;
+  if (event.ctrlKey || event.metaKey) {
+    if (key === "z" && !event.target.closest("input")) { if (event.shiftKey) again(); else undo(); }
+    else if (key === "y" && !event.target.closest("input")) again();
+    else if (key === "s") save();
+    else if (key === "f" && document.activeElement !== $("query")) $("query").select();
+    else return;
+    event.preventDefault();
+    return;
+  }
+  if (event.target.closest("input, select, textarea")) return;
+  const onButton = event.target.closest("button, a");
+  if (onButton && (key === " " || key === "Enter")) return;
+  const way = { ArrowLeft: -1, ArrowRight: 1 }[key];
+  if (way) step(rightToLeft() ? -way : way, event.shiftKey);
+  else if (key === "ArrowUp" || key === "ArrowDown") stepParagraph(key === "ArrowUp" ? -1 : 1);
+  else if (keys[key]) keys[key]();
+  else return;
+  event.preventDefault();
+});
+
+$("play").addEventListener("click", toggle);
+$("rate").addEventListener("change", () => { audio.playbackRate = Number($("rate").value); });
+$("undo").addEventListener("click", undo);
+$("save").addEventListener("click", save);
+$("help").addEventListener("click", () => $("keys").showModal());
+$("closer").addEventListener("click", () => zoom(0.5));
+$("wider").addEventListener("click", () => zoom(2));
+$("tools").addEventListener("click", (event) => actions[event.target.closest("button")?.dataset.do]?.());
+
+for (const event of ["wheel", "touchmove"]) {
+  window.addEventListener(event, () => { following = false; }, { passive: true });
+}
+window.addEventListener("scroll", soon, { passive: true });
+let lastWidth = window.innerWidth;
+window.addEventListener("resize", () => {
+  if (printing) return;
+  drawTimeline();
+  if (window.innerWidth === lastWidth) { soon(); return; }
+  lastWidth = window.innerWidth;
+  clear();
+  layOut();
+  render();
+  showTools();
+});
+window.addEventListener("hashchange", followHash);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawTimeline);
+
+window.addEventListener("beforeprint", () => {
+  printing = true;
+  clear();
+  $("before").style.height = $("after").style.height = "0";
+  for (const paragraph of paragraphs) {
+    const element = make("article", "p printed");
+    const name = make("span", "name", nameOf(paragraph.who));
+    name.dir = "auto";
+    const head = make("header");
+    head.append(name, make("span", "time", clock(paragraph.start)));
+    const text = paragraph.words.map((w) => texts[w]).join("").trim();
+    const said = make("p", "said", text || (data.listened ? "[inaudible]" : `until ${clock(paragraph.end)}`));
+    said.dir = "auto";
+    element.append(head, said);
+    if (paragraph.who < 0) element.classList.add("ghosts");
+    feed.append(element);
+  }
+});
+window.addEventListener("afterprint", () => {
+  feed.replaceChildren();
+  printing = false;
+  clear();
+  layOut();
+  render();
+  drawTimeline();
+});
+
+const announce = make("p", "hidden");
+announce.id = "announce";
+announce.setAttribute("aria-live", "polite");
+document.body.append(announce);
+
+derive();
+layOut();
+showAll();
+openSound();
+followHash();
+document.documentElement.dataset.ready = "yes";

@@ -1,0 +1,277 @@
+"use strict";
+/* The state of the page. What a person corrected is a list of steps, and all else follows from it as it does in
+   `witness redo`. What people said, and how they and files are called, reaches the document through textContent
+   only. Times are milliseconds, speakers and words are numbers: places in the lists of `data`. */
+
+const $ = (id) => document.getElementById(id);
+const data = JSON.parse($("data").textContent);
+const { words, turns, silent } = data;
+
+const ANCHORS = 10; // turns that a speaker is remembered by, as in witness/corrections.py
+const UNSURE = 60; // per cent; below it a word is marked
+const OVERLAP = 1, UNSUPPORTED = 2; // flags of a word
+const BLOCK = 240; // words of a paragraph that are shown or not shown together
+const BEYOND = 900; // pixels above and below the window that are kept ready
+const LONGEST_NAME = 100, LONGEST_TEXT = 10000;
+const COLOURS = 10; // of the style sheet; then they come again with stripes
+
+/* ---------- small things ---------- */
+
+function make(tag, className, text) {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+function clock(ms) {
+  const s = Math.max(0, Math.floor(ms / 1000));
+  const two = (n) => String(n).padStart(2, "0");
+  return `${two(Math.floor(s / 3600))}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}`;
+}
+
+function span(ms) {
+  const s = Math.round(ms / 1000);
+  if (s >= 3600) return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
+  return s >= 60 ? `${Math.floor(s / 60)} min ${s % 60} s` : `${s} s`;
+}
+
+/** The first place in `sorted` whose value is greater than `value`. */
+function above(sorted, value, length = sorted.length) {
+  let low = 0, high = length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] > value) high = middle; else low = middle + 1;
+  }
+  return low;
+}
+
+function toast(text) {
+  $("toast").textContent = text;
+  clearTimeout(toast.timer);
+  toast.timer = setTimeout(() => { $("toast").textContent = ""; }, 6000);
+}
+
+/* ---------- what was corrected: a list of steps, from which all else follows ---------- */
+
+let steps = []; // each a list of corrections that are made and undone together
+let undone = [];
+let saved = 0; // steps that are in a file
+let lost = false; // a step that is in the file was undone and replaced
+
+const middles = words.text.map((_, w) => (words.start[w] + words.end[w]) / 2);
+const byMiddle = middles.map((_, w) => w).sort((a, b) => middles[a] - middles[b] || a - b);
+const sortedMiddles = byMiddle.map((w) => middles[w]);
+
+/** Where a speaker is found again: the longest turns, in order, in seconds. */
+function anchor(who) {
+  const own = turns.speaker.map((speaker, turn) => turn).filter((turn) => turns.speaker[turn] === who);
+  own.sort((a, b) => turns.end[b] - turns.start[b] - (turns.end[a] - turns.start[a]) || a - b);
+  return own.slice(0, ANCHORS).sort((a, b) => turns.start[a] - turns.start[b] || turns.end[a] - turns.end[b])
+    .map((turn) => [turns.start[turn] / 1000, turns.end[turn] / 1000]);
+}
+
+/** Pieces of time, in ms, that hold the middles of these words and of no others. */
+function piecesOf(chosen) {
+  const mine = new Set(chosen);
+  const pieces = [];
+  let open = false;
+  byMiddle.forEach((w) => {
+    if (!mine.has(w)) { open = false; return; }
+    if (open) pieces[pieces.length - 1][1] = middles[w] + 1;
+    else pieces.push([middles[w] - 1, middles[w] + 1]);
+    open = true;
+  });
+  return pieces;
+}
+
+/** The words with their middle in the pieces: what `witness redo` will find there. */
+function wordsIn(pieces) {
+  const found = new Set();
+  for (const [start, end] of pieces) {
+    for (let place = above(sortedMiddles, start - 1e-6); place < byMiddle.length; place += 1) {
+      if (sortedMiddles[place] > end) break;
+      found.add(byMiddle[place]);
+    }
+  }
+  return [...found].sort((a, b) => a - b);
+}
+
+/** The file that `witness redo --corrections` reads. */
+function correctionsFile() {
+  const seconds = (pieces) => pieces.map(([a, b]) => [a / 1000, b / 1000]);
+  const corrections = steps.flat().map((made) => ({
+    kind: made.kind,
+    speaker: made.kind === "text" ? [] : anchor(made.who),
+    name: made.kind === "name" ? made.name : null,
+    other: made.kind === "merge" ? anchor(made.gone) : made.pieces ? seconds(made.pieces) : [],
+    text: made.kind === "text" ? made.text : null,
+  }));
+  const head = { schema: data.schema, sha256: data.sha256, recording: data.title };
+  return `${JSON.stringify({ ...head, corrections }, null, 1)}\n`;
+}
+
+/* ---------- the state that follows from the steps, in the order in which witness applies them ---------- */
+
+let same; // speaker -> the speaker who it is
+let names; // speaker -> name or null
+let owner; // word -> speaker, -1: nobody
+let texts; // word -> text, "" if it is gone
+let heard; // word -> whether somebody was heard speaking
+let touched; // word -> whether a step changed it
+let speakers; // [{id, seconds, share}] of those who are left
+let paragraphs; // [{start, end, who, words}]
+let order, place; // reading place -> word, and back (-1: not shown)
+let paragraphOf; // word -> paragraph
+let blocks; // [{paragraph, from, to}]
+let blockOf; // word -> block
+
+function last(who) {
+  while (same[who] !== who) who = same[who];
+  return who;
+}
+
+function derive() {
+  const made = steps.flat();
+  same = data.speakers.map((_, who) => who);
+  for (const step of made) {
+    if (step.kind === "merge" && last(step.who) !== last(step.gone)) same[last(step.gone)] = last(step.who);
+  }
+  owner = words.speaker.map((who) => (who < 0 ? -1 : last(who)));
+  texts = words.text.slice();
+  heard = words.flags.map((flags) => !(flags & UNSUPPORTED));
+  touched = new Set();
+  for (const step of made) {
+    if (step.kind !== "move") continue;
+    for (const w of wordsIn(step.pieces)) {
+      owner[w] = last(step.who);
+      heard[w] = true;
+      touched.add(w);
+    }
+  }
+  for (const step of made) {
+    if (step.kind !== "text") continue;
+    const found = wordsIn(step.pieces);
+    found.forEach((w, n) => {
+      const space = words.text[w].slice(0, words.text[w].length - words.text[w].trimStart().length);
+      texts[w] = n === 0 && step.text ? space + step.text : "";
+      touched.add(w);
+    });
+  }
+  names = data.speakers.map(() => null);
+  data.speakers.forEach(([, name], who) => { if (name && names[last(who)] === null) names[last(who)] = name; });
+  for (const step of made) if (step.kind === "name") names[last(step.who)] = step.name;
+  countSpeakers();
+  group();
+}
+
+function countSpeakers() {
+  const spoken = new Map();
+  const end = new Map();
+  turns.start.forEach((start, turn) => { // in order of their starts; what overlaps counts once
+    const who = last(turns.speaker[turn]);
+    const from = Math.max(start, end.get(who) ?? 0);
+    spoken.set(who, (spoken.get(who) ?? 0) + Math.max(0, turns.end[turn] - from));
+    end.set(who, Math.max(end.get(who) ?? 0, turns.end[turn]));
+  });
+  const total = [...spoken.values()].reduce((sum, ms) => sum + ms, 0) || 1;
+  speakers = data.speakers.map((_, who) => who).filter((who) => same[who] === who)
+    .map((who) => ({ who, seconds: spoken.get(who) ?? 0, share: (spoken.get(who) ?? 0) / total }));
+}
+
+function endsSentence(w) {
+  let end = texts[w].length;
+  while (end > 0 && (data.grouping.closing.includes(texts[w][end - 1]))) end -= 1;
+  return end > 0 && data.grouping.ends.includes(texts[w][end - 1]);
+}
+
+/** Whether a word begins between two wordless passages of a track. */
+function wordWithin(from, to, n) {
+  for (let w = above(words.start, from - 1); w < texts.length && words.start[w] <= to; w += 1) {
+    if (words.track[w] === silent.track[n]) return true;
+  }
+  return false;
+}
+
+/** Words -> paragraphs, by the rule of witness/merging.py: what one speaker says in one go. */
+function group() {
+  const open = new Map(); // track -> paragraph
+  const { pause, long } = data.grouping;
+  const breath = data.listened ? data.grouping.breath : 2; // what is no word has no gaps to begin with
+  paragraphs = [];
+  for (let w = 0; w < texts.length; w += 1) {
+    if (texts[w] === "" && words.text[w] !== "") continue;
+    const current = open.get(words.track[w]);
+    if (current) {
+      const before = current.words[current.words.length - 1];
+      const full = words.end[before] - current.start > long && endsSentence(before);
+      if (current.who === owner[w] && words.start[w] - words.end[before] < pause && !full) {
+        current.words.push(w);
+        current.end = words.end[w];
+        continue;
+      }
+    }
+    const fresh = { start: words.start[w], end: words.end[w], who: owner[w], words: [w] };
+    open.set(words.track[w], fresh);
+    paragraphs.push(fresh);
+  }
+  const quiet = new Map(); // track -> wordless paragraph that may go on
+  silent.start.forEach((start, n) => {
+    const who = silent.speaker[n] < 0 ? -1 : last(silent.speaker[n]);
+    const before = quiet.get(silent.track[n]);
+    if (before && before.who === who && start - before.end < breath && !wordWithin(before.end, start, n)) {
+      before.end = silent.end[n];
+      return;
+    }
+    const fresh = { start, end: silent.end[n], who, words: [] };
+    quiet.set(silent.track[n], fresh);
+    paragraphs.push(fresh);
+  });
+  paragraphs.sort((a, b) => a.start - b.start || a.end - b.end);
+
+  order = [];
+  place = new Int32Array(texts.length).fill(-1);
+  paragraphOf = new Int32Array(texts.length).fill(-1);
+  blockOf = new Int32Array(texts.length).fill(-1);
+  blocks = [];
+  paragraphs.forEach((paragraph, number) => {
+    for (let from = 0; from === 0 || from < paragraph.words.length; from += BLOCK) {
+      const to = Math.min(from + BLOCK, paragraph.words.length);
+      for (const w of paragraph.words.slice(from, to)) {
+        place[w] = order.length;
+        order.push(w);
+        paragraphOf[w] = number;
+        blockOf[w] = blocks.length;
+      }
+      paragraph.block ??= blocks.length;
+      blocks.push({ number, paragraph, from, to });
+    }
+  });
+}
+
+/* ---------- names and colours ---------- */
+
+function nameOf(who) {
+  return who < 0 ? "nobody heard" : names[who] ?? data.speakers[who][0];
+}
+
+/** Two signs that stand for a speaker beside the colour. */
+function initials(who) {
+  if (who < 0) return "–";
+  if (names[who]) {
+    const parts = names[who].split(/[\s.\-]+/).filter(Boolean);
+    return parts.slice(0, 2).map((part) => [...part][0]).join("").toUpperCase();
+  }
+  return (/(\d+)$/.exec(data.speakers[who][0]) ?? [])[1] ?? "?";
+}
+
+function look(who) {
+  if (who < 0) return "nobody";
+  return `c${who % COLOURS}${Math.floor(who / COLOURS) % 2 ? " striped" : ""}`;
+}
+
+function chip(who) {
+  const element = make("span", `chip ${look(who)}`, initials(who));
+  element.setAttribute("aria-hidden", "true");
+  return element;
+}
