@@ -18,6 +18,7 @@ TOOLS = {
     *(
         "download",
         "fbank",
+        "front",
         "machine",
         "manifest",
         "models",
@@ -47,6 +48,7 @@ LAYERS = [
 ]
 # Within the tools, who may use whom.
 TOOL_ARROWS = {
+    "front": {"sessions", "surgery"},
     "machine": {"sessions"},
     "models": {"download"},
     "sessions": {"tracing"},

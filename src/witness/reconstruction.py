@@ -12,9 +12,9 @@ import numpy as np
 
 from witness.schema import (
     FRAME_DURATION,
+    FRAME_SAMPLES,
     FRAME_STEP,
     FRAMES,
-    SAMPLE_RATE,
     WINDOW_SAMPLES,
     Bool,
     Counts,
@@ -24,7 +24,6 @@ from witness.schema import (
     Turn,
 )
 
-FRAME_SAMPLES = round(FRAME_STEP * SAMPLE_RATE)  # 270
 ROWS = 65_536  # frames that are worked through together
 
 

@@ -28,7 +28,9 @@ WINDOW_SAMPLES = 160_000
 FRAMES = 589
 """Segmentation frames in a window."""
 FRAME_STEP = 0.016875
-"""Seconds between segmentation frames: 270 samples."""
+"""Seconds between segmentation frames."""
+FRAME_SAMPLES = 270
+"""Samples between segmentation frames."""
 FRAME_DURATION = 0.0619375
 """Seconds that one segmentation frame sees: 991 samples, so its middle lies 0.03096875 s after its start."""
 LOCAL_SPEAKERS = 3
