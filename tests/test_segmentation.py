@@ -180,7 +180,7 @@ def test_the_cut_is_kept_by_the_models_sha256_and_made_anew_if_damaged(tmp_path,
     expected = front.open_front(file, tmp_path / "cache")(SOUND, STARTS)
     (back,) = (tmp_path / "cache").rglob("back.onnx")
     cut = front.cut
-    monkeypatch.setattr(front, "cut", lambda model: pytest.fail("was kept"))
+    monkeypatch.setattr(front, "cut", lambda _: pytest.fail("was kept"))
     assert np.array_equal(front.open_front(file, tmp_path / "cache")(SOUND, STARTS), expected)
     monkeypatch.setattr(front, "cut", cut)
     back.write_bytes(back.read_bytes()[:-1])

@@ -98,6 +98,11 @@ class Segmentation:
     starts: Int
     """(windows,), rising: the sample of the recording, at SAMPLE_RATE, at which each window begins."""
 
+    @property
+    def step(self) -> float:
+        """Seconds from one window to the next, as most of them lie; 1 if there are no two."""
+        return float(np.median(np.diff(self.starts))) / SAMPLE_RATE if len(self.starts) > 1 else 1.0
+
     @staticmethod
     def regular(active: Bool, step: float = 1.0) -> Segmentation:
         """With windows `step` seconds apart, the first at the beginning."""
@@ -209,7 +214,8 @@ class Rule:
     reach: float = 0.0
     """How far the threshold goes from there to the top of the recording's own tree, 0 to 1."""
     smallest: int = 12
-    """Vectors, or a tenth of all if that is less: a smaller cluster is no speaker of its own."""
+    """Vectors of windows 1 s apart (half as many of those 2 s apart), or a tenth of all if that is less: a
+    smaller cluster is no speaker of its own."""
     shortest: float = 0.2
     """Share of a window that must be clean speech for its vector to have a say."""
     apart: bool = False
@@ -262,6 +268,8 @@ class Stages:
     channels: str
     """"mix": one track. "split": one a channel. "call": so too, and they are the two sides of a call."""
     tracks: tuple[Track, ...]
+    fast: bool = False
+    """Found with less work, as `pipeline.Options.fast` says."""
     warnings: tuple[str, ...] = ()
 
 
@@ -324,6 +332,8 @@ class Transcript:
     """Why there are no words although they were asked for; everything else in here is good."""
     stages: Stages | None = field(default=None, repr=False, compare=False)
     """What it was made from, for `pipeline.redo`."""
+    fast: bool = False
+    """As in `Stages`."""
     asked: Bounds = Bounds()
     corrections: tuple[Correction, ...] = ()
     """Those that were applied, and those that found nothing to apply to."""
