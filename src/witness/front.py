@@ -22,6 +22,7 @@ from witness.surgery import kept
 if TYPE_CHECKING:
     import onnx
 
+GRID = 30  # samples; windows begin at multiples of it: PyanNet's convolution and pooling have a stride of 30
 LARGEST_ERROR = 1e-3  # of a log-probability, cut against whole; in float32 it is some 1e-5
 BATCH = 4  # windows a call of the back: 20 % less CPU time than one by one, no gain beyond
 BACK = "back of "  # before the path of the model, in the name of what windows go through
@@ -127,6 +128,7 @@ def _cut(whole: onnx.ModelProto) -> tuple[bytes, bytes, bytes] | None:
         kernels.shape[1] == 1
         and convolution.get("dilations", [1]) == [1]
         and pooling["strides"] == [pool]
+        and GRID % (stride * pool) == 0
         and ((WINDOW_SAMPLES - kernels.shape[2]) // stride + 1) % pool == 0
         and not any([*convolution.get("pads", []), *pooling.get("pads", [])])
     )

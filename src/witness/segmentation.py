@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Protocol
@@ -11,10 +12,9 @@ import numpy as np
 from witness import front
 from witness.errors import ModelError
 from witness.schema import (
-    FRAME_SAMPLES,
-    FRAME_STEP,
     FRAMES,
     LOCAL_SPEAKERS,
+    SAMPLE_RATE,
     WINDOW_SAMPLES,
     Bool,
     Float32,
@@ -37,7 +37,7 @@ GROUP = 8  # windows that are worked on together: with fewer they share less, mo
 class SegmentationModel(Protocol):
     """Samples in [-1, 1], and where windows of them begin -> (windows, 589, 7) scores of powerset classes.
 
-    Windows begin at multiples of FRAME_SAMPLES, and all of them lie inside.
+    Windows begin at multiples of front.GRID, and all of them lie inside.
     """
 
     def __call__(self, sound: Float32, starts: Int, /) -> Float32: ...
@@ -99,11 +99,13 @@ def windowed(model: Callable[[Float32], Float32], batch: int = front.BATCH) -> S
 def window_starts(samples: int, step: float = STEP) -> Int:
     """(windows,) samples at which the windows begin that cover so many samples; none for no samples.
 
-    `step` seconds apart, to the next whole frame; the last one may stick out.
+    `step` seconds apart, to the nearest multiple of GRID; the last one may stick out.
     """
-    hop = max(1, round(step / FRAME_STEP)) * FRAME_SAMPLES
-    beyond = samples - WINDOW_SAMPLES
-    return np.arange(0 if samples == 0 else 1 + max(0, -(-beyond // hop))) * hop
+    hop = step * SAMPLE_RATE
+    beyond = max(0, samples - WINDOW_SAMPLES)
+    count = 0 if samples == 0 else 1 + math.ceil(beyond / hop)
+    starts: Int = np.rint(np.arange(count) * (hop / front.GRID)).astype(np.intp) * front.GRID
+    return starts
 
 
 def segment(
