@@ -202,12 +202,13 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--models", default="builtin", help="builtin, standard or a folder")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="one recording of N, by name")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
 
     chosen = models.diarization_models(args.models, offline=True)
     args.cache.mkdir(parents=True, exist_ok=True)
-    paths = sorted(args.folder.glob("*.rttm"))
+    paths = sorted(args.folder.glob("*.rttm"))[:: args.every]
     if not paths:
         sys.exit(f"{args.folder}: no FILE.rttm beside a FILE.flac there")
     loaded: list[object] = []
@@ -226,7 +227,7 @@ def main() -> None:
         sys.stderr.write(f"{number} of {len(paths)}: {path.stem}\n")
     result = {
         "models": chosen.name,
-        "recordings": len(paths),
+        "recordings": [path.stem for path in paths],
         "hours": round(total / 3600, 2),
         "convention": "strict: collar 0, overlap counted, pooled",
         "ways": {

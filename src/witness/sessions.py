@@ -120,9 +120,9 @@ class Model:
 
 
 def folded(path: str) -> bytes:
-    """The model at `path` with everything that is made of weights alone made already. Raises ModelError."""
+    """The model at `path` with what is made of weights alone already made. Raises ModelError."""
     options = _one_thread()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC  # standard operators stay
+    options.graph_optimization_level = _onnxruntime().GraphOptimizationLevel.ORT_ENABLE_BASIC
     with tempfile.TemporaryDirectory() as scratch:
         options.optimized_model_filepath = str(Path(scratch, "model.onnx"))
         Model(path, path, options=options)
