@@ -217,7 +217,7 @@ def main() -> None:
     audio = sum(len(part.samples) for part in parts) / 16000
     references = "".join(rttm.serialize(part.name, part.turns) for part in parts)
     result = {
-        "models": chosen.name,
+        "models": {file.name: file.sha256 for file in (chosen.segmentation, chosen.embedding)},
         "speakers": "guessed" if args.guess else "told",
         "recordings": len(parts),
         "references_sha256": hashlib.sha256(references.encode()).hexdigest(),

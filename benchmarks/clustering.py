@@ -6,12 +6,12 @@
 
 FOLDER holds FILE.flac beside FILE.rttm. Segmentation and voice vectors are computed once for each recording
 and kept in CACHE under the sha256 of the models, so new weights need nothing but this command. Windows lie
-1 s apart here, for which the rules are made; steps.py has what others change. "default" is
-what Witness does with these models, and every other row changes one thing in it. DER: collar 0, overlap
-counted, over whole recordings; "files" is the mean of the recordings' own rates, in which a short one counts
-as much as a long one. The last columns: pooled DER less the default's, and its 95 % interval from drawing
-recordings. Pauses stay silent here (`Rule.pause` is 0): these references, unlike people's, end at every pause.
-`--long` instead clusters all recordings one after another, condensed and not, and 24 hours made of them.
+1 s apart here, for which the rules are made; steps.py has what others change. "default" is what Witness
+does with these models, and every other row changes one thing in it. DER: collar 0, overlap counted, over
+whole recordings; "files" is the mean of the recordings' own rates, in which a short one counts as much as a
+long one. The last columns: pooled DER less the default's, and its 95 % interval from drawing recordings.
+Pauses stay silent here (`Rule.pause` is 0): these references, unlike people's, end at every pause. `--long`
+instead clusters all recordings one after another, condensed and not, and 24 hours made of them.
 """
 
 from __future__ import annotations

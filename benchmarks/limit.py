@@ -146,7 +146,7 @@ def main() -> None:
     shares = [run["share"] for run in runs]
     middle = sorted(runs, key=lambda run: run["share"])[len(runs) // 2]
     result = {
-        "models": chosen.name,
+        "models": {file.name: file.sha256 for file in (chosen.segmentation, chosen.embedding)},
         "fast": args.fast,
         "seconds": round(seconds, 1),
         "threads": args.threads,

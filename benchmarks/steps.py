@@ -9,9 +9,9 @@ overlap counted, whole recordings, pooled; once with the number of speakers foun
 for a threshold in the clustering makes small differences of the windows large ones. Each way is compared
 with "1 s" over the same recordings: the difference and its 95 % interval from drawing recordings. The
 clustering was tuned on the very windows of "1 s"; "0.996 s" has windows as close, elsewhere: what the two
-differ in is not the step's doing. "int8" quantises the LSTMs and products of the segmentation as
-onnxruntime does it (dynamic, weights of 7 bits, so that no processor saturates). Windows and voices are
-kept in CACHE: stopped, the same command goes on.
+differ in is not the step's doing. "int8" (of models that begin as PyanNet) quantises the LSTMs and products
+of the segmentation as onnxruntime does it (dynamic, weights of 7 bits, so that no processor saturates).
+Windows and voices are kept in CACHE: stopped, the same command goes on.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def quantised(file: ModelFile) -> segmentation.SegmentationModel:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     shared, parts = front.open_front(file), front.cut(file)
-    if shared is None or parts is None:
-        sys.exit(f"{file.path}: its windows share nothing; leave out int8")
+    assert shared is not None
+    assert parts is not None
     with tempfile.TemporaryDirectory() as scratch:
         back, small = Path(scratch, "back.onnx"), Path(scratch, "small.onnx")
         onnx.save(onnx.load_from_string(parts[1]), back)
@@ -119,16 +119,17 @@ def find(
     missing = {name: ways[name] for name, place in places.items() if not place.exists()}
     if missing:
         if not loaded:
-            loaded += [segmentation.load(chosen.segmentation), quantised(chosen.segmentation)]
-            loaded.append(embedding.load(chosen.embedding))
+            loaded += [segmentation.load(chosen.segmentation), embedding.load(chosen.embedding)]
+            if any(way.int8 for way in ways.values()):
+                loaded.append(quantised(chosen.segmentation))
         samples, rate = soundfile.read(sound, dtype="float32")
         if rate != 16000:
             sys.exit(f"{sound}: {rate} samples per second, 16000 are needed; resample it")
-        trunk = Remembering(loaded[2].trunk)
-        voice = replace(loaded[2], trunk=trunk, block_trunk=trunk)
+        trunk = Remembering(loaded[1].trunk)
+        voice = replace(loaded[1], trunk=trunk, block_trunk=trunk)
         for name, way in missing.items():
             trunk.seconds = 0.0
-            windows = segmentation.segment(samples, loaded[int(way.int8)], step=way.step)
+            windows = segmentation.segment(samples, loaded[2 if way.int8 else 0], step=way.step)
             vectors = embedding.embed(samples, [windows], voice, context=way.context)
             np.savez(
                 places[name],
@@ -156,7 +157,7 @@ def turns(
     clusters = clustering.cluster(
         found.vectors, windows.active, chosen.rule, step=windows.step, bounds=bounds
     )
-    whole = reconstruction.reconstruct(windows, clusters.labels)
+    whole = reconstruction.reconstruct(windows, clusters.labels, pause=chosen.rule.pause)
     names = [str(number) for number in range(whole.active.shape[1])]
     return reconstruction.turns(whole.active.T, names, duration)
 
@@ -207,26 +208,29 @@ def main() -> None:
     args = parser.parse_args()
 
     chosen = models.diarization_models(args.models, offline=True)
+    ways = dict(WAYS)
+    if front.open_front(chosen.segmentation) is None:
+        ways = {name: way for name, way in ways.items() if not way.int8}  # no LSTM of PyanNet's in there
     args.cache.mkdir(parents=True, exist_ok=True)
     paths = sorted(args.folder.glob("*.rttm"))[:: args.every]
     if not paths:
         sys.exit(f"{args.folder}: no FILE.rttm beside a FILE.flac there")
     loaded: list[object] = []
     scores: dict[tuple[str, str], list[list[float]]] = {}
-    work = {name: np.zeros(2) for name in WAYS}
+    work = {name: np.zeros(2) for name in ways}
     total = 0.0
     for number, path in enumerate(paths, start=1):
         (reference,) = rttm.parse(path.read_text()).values()
         duration = soundfile.info(path.with_suffix(".flac")).duration
         total += duration
-        for name, found in find(path, WAYS, chosen, loaded, args.cache).items():
+        for name, found in find(path, ways, chosen, loaded, args.cache).items():
             work[name] += len(found.windows.starts), found.trunk_seconds
             for told, speakers in (("guessed", None), ("told", len({turn.speaker for turn in reference}))):
                 who = turns(found, chosen, duration, speakers)
                 scores.setdefault((told, name), []).append(score(reference, who, duration))
         sys.stderr.write(f"{number} of {len(paths)}: {path.stem}\n")
     result = {
-        "models": chosen.name,
+        "models": {file.name: file.sha256 for file in (chosen.segmentation, chosen.embedding)},
         "recordings": [path.stem for path in paths],
         "hours": round(total / 3600, 2),
         "convention": "strict: collar 0, overlap counted, pooled",
@@ -236,7 +240,7 @@ def main() -> None:
                 "trunk_seconds_per_second": round(float(work[name][1]) / total, 3),
                 **{told: summary(scores[told, name], scores[told, FIRST]) for told in ("guessed", "told")},
             }
-            for name in WAYS
+            for name in ways
         },
         "versions": machine.versions(),
         "source_sha256": machine.source_sha256(),
