@@ -98,7 +98,7 @@ def reconstruct(
 
 def _fill_pauses(active: Bool, pause: float) -> None:
     """In place: those who speak on both sides of a silence of up to `pause` seconds speak in it too."""
-    speech: Bool = active.any(axis=1)
+    speech = np.asarray(active.any(axis=1), np.bool_)
     silences = np.flatnonzero(speech[:-1] & ~speech[1:]) + 1  # first frames
     onsets = np.flatnonzero(~speech[:-1] & speech[1:]) + 1
     onsets = onsets[onsets > silences[0]] if len(silences) else onsets
