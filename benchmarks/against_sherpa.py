@@ -2,13 +2,15 @@
 
     pip install '.[bench]'
     python benchmarks/against_sherpa.py FOLDER
+    python benchmarks/against_sherpa.py FOLDER --conversation 10 --repeat 7 --json OUT.json
 
-FOLDER holds recordings (flac or wav, 16 kHz mono) with an RTTM of the same name. Both programs run in this
-process one after the other on each recording, the order swapped every time, so that a slow moment of the
-machine hits both. Models are loaded before the clock starts; decoding is not part of the time. sherpa-onnx
-reads what it must know of a model from its metadata, so copies with metadata are made for it; the weights are
-the same. Its threshold (complete linkage, 0.5) is its default and not made for these vectors, so both
-programs are told the true number of speakers unless --guess is given.
+FOLDER holds recordings (flac, 16 kHz mono) with an RTTM of the same name. With --conversation they are made
+into one of so many minutes: the longest first, one after another, the last one cut; a name in two of them
+is one person. The programs run in this process one after the other on each recording, the order turned
+every time, so that a slow moment of the machine hits all. Models are loaded before the clock starts;
+decoding is not part of the time. sherpa-onnx reads what it must know of a model from its metadata, so
+copies with metadata are made for it; the weights are the same. Its threshold (complete linkage, 0.5) is its
+default and not made for these vectors, so all are told the true number of speakers unless --guess is given.
 """
 
 from __future__ import annotations
@@ -16,25 +18,32 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import platform
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import sherpa_onnx
 import soundfile
 from pyannote.core import Annotation, Segment, Timeline
 from pyannote.metrics.diarization import DiarizationErrorRate
 
-from witness import clustering, embedding, models, reconstruction, rttm, segmentation
-from witness.schema import Turn
+from witness import clustering, embedding, machine, models, reconstruction, rttm, segmentation
+from witness.schema import Map, Segmentation, Turn
 from witness.sessions import workers
+
+
+@dataclass(frozen=True)
+class Recording:
+    name: str
+    samples: np.ndarray
+    turns: list[Turn]
+
 
 Program = Callable[[np.ndarray, int | None], list[Turn]]
 
@@ -89,22 +98,68 @@ def sherpa(segmentation_path: str, embedding_path: str, threads: int) -> Program
     return run
 
 
-def witness(chosen: models.DiarizationModels, threads: int) -> Program:
+def witness(chosen: models.DiarizationModels, threads: int, *, fast: bool) -> Program:
+    """The stages as the pipeline runs them."""
     segmenter = segmentation.load(chosen.segmentation)
     voice = embedding.load(chosen.embedding)
+    step = segmentation.FAST_STEP if fast else segmentation.STEP
+    context = embedding.FAST_CONTEXT if fast else embedding.CONTEXT
 
     def run(samples: np.ndarray, speakers: int | None) -> list[Turn]:
         bounds = clustering.SpeakerBounds(speakers or 1, speakers)
         duration = len(samples) / 16000
+        pieces: list[Segmentation] = []
+
+        def segmented(mapper: Map) -> Iterator[Segmentation]:
+            for piece in segmentation.stream(samples, segmenter, step=step, mapper=mapper):
+                pieces.append(piece)
+                yield piece
+
         with workers(threads) as mapper:
-            windows = segmentation.segment(samples, segmenter, mapper=mapper)
-            vectors = embedding.embed(samples, [windows], voice, mapper=mapper)
-        clusters = clustering.cluster(vectors, windows.active, chosen.rule, bounds=bounds)
+            vectors = embedding.embed(samples, segmented(mapper), voice, context=context, mapper=mapper)
+        windows = Segmentation.joined(pieces)
+        clusters = clustering.cluster(vectors, windows.active, chosen.rule, step=windows.step, bounds=bounds)
         found = reconstruction.reconstruct(windows, clusters.labels, pause=chosen.rule.pause)
         names = [str(number) for number in range(found.active.shape[1])]
         return reconstruction.turns(found.active.T, names, duration)
 
     return run
+
+
+def recordings(folder: Path) -> list[Recording]:
+    """Every FILE.flac with a FILE.rttm."""
+    found = []
+    for path in sorted(folder.glob("*.rttm")):
+        samples, rate = soundfile.read(path.with_suffix(".flac"), dtype="float32")
+        if rate != 16000:
+            sys.exit(f"{path.with_suffix('.flac')}: {rate} samples per second, 16000 are needed; resample it")
+        (turns,) = rttm.parse(path.read_text()).values()
+        found.append(Recording(path.stem, samples, turns))
+    if not found:
+        sys.exit(f"{folder}: no FILE.rttm beside a FILE.flac there")
+    return found
+
+
+def conversation(parts: list[Recording], minutes: float) -> Recording:
+    """The longest of them one after another, `minutes` in all."""
+    length = round(60 * minutes * 16000)
+    if sum(len(part.samples) for part in parts) < length:
+        sys.exit(f"the recordings are less than {minutes:g} minutes; ask for fewer")
+    turns: list[Turn] = []
+    taken: list[np.ndarray] = []
+    begun = 0
+    for part in sorted(parts, key=lambda part: (-len(part.samples), part.name)):
+        if begun >= length:
+            break
+        shift, end = begun / 16000, length / 16000
+        turns += [
+            Turn(shift + turn.start, min(shift + turn.end, end), turn.speaker)
+            for turn in part.turns
+            if shift + turn.start < end
+        ]
+        taken.append(part.samples)
+        begun += len(part.samples)
+    return Recording(f"{minutes:g} minutes", np.concatenate(taken)[:length], turns)
 
 
 def annotation(turns: list[Turn]) -> Annotation:
@@ -122,6 +177,7 @@ def main() -> None:
     parser.add_argument("--models", default="builtin", help="builtin, standard or a folder")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--conversation", type=float, metavar="MINUTES", help="one recording, of all")
     parser.add_argument("--guess", action="store_true", help="both find out the number of speakers")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -134,39 +190,41 @@ def main() -> None:
             with_metadata(chosen.embedding.path, Path(scratch, "embedding.onnx"), EMBEDDING),
             args.threads,
         )
-    programs = {"witness": witness(chosen, args.threads), "sherpa-onnx": theirs}
+    programs = {
+        "witness": witness(chosen, args.threads, fast=False),
+        "witness --fast": witness(chosen, args.threads, fast=True),
+        "sherpa-onnx": theirs,
+    }
     errors = {name: DiarizationErrorRate() for name in programs}
     seconds = {name: np.zeros(args.repeat) for name in programs}
-    audio, digest = 0.0, hashlib.sha256()
-    references = sorted(args.folder.glob("*.rttm"))
-    for place, path in enumerate(references):
-        samples, rate = soundfile.read(path.with_suffix(".flac"), dtype="float32")
-        if rate != 16000:
-            sys.exit(f"{path.with_suffix('.flac')}: {rate} samples per second, 16000 are needed; resample it")
-        audio += len(samples) / rate
-        digest.update(path.read_bytes())
-        (turns,) = rttm.parse(path.read_text()).values()
-        speakers = None if args.guess else len({turn.speaker for turn in turns})
-        whole = Timeline([Segment(0, len(samples) / rate)])
+    parts = recordings(args.folder)
+    if args.conversation:
+        parts = [conversation(parts, args.conversation)]
+    load = machine.load()
+    for place, part in enumerate(parts):
+        speakers = None if args.guess else len({turn.speaker for turn in part.turns})
+        whole = Timeline([Segment(0, len(part.samples) / 16000)])
         for round_ in range(args.repeat):
-            order = list(programs) if (place + round_) % 2 else list(programs)[::-1]
-            for name in order:
+            turned = (place + round_) % len(programs)
+            for name in (list(programs) * 2)[turned : turned + len(programs)]:
                 begun = time.perf_counter()
-                found = programs[name](samples, speakers)
+                found = programs[name](part.samples, speakers)
                 seconds[name][round_] += time.perf_counter() - begun
                 if round_ == 0:
-                    errors[name](annotation(turns), annotation(found), uem=whole)
-        sys.stderr.write(f"{path.stem}: {place + 1} of {len(references)}\n")
+                    errors[name](annotation(part.turns), annotation(found), uem=whole)
+        sys.stderr.write(f"{part.name}: {place + 1} of {len(parts)}\n")
 
-    ratios = seconds["sherpa-onnx"] / seconds["witness"]
+    audio = sum(len(part.samples) for part in parts) / 16000
+    references = "".join(rttm.serialize(part.name, part.turns) for part in parts)
     result = {
-        "models": chosen.name,
+        "models": {file.name: file.sha256 for file in (chosen.segmentation, chosen.embedding)},
         "speakers": "guessed" if args.guess else "told",
-        "recordings": len(references),
-        "references_sha256": digest.hexdigest(),
+        "recordings": len(parts),
+        "references_sha256": hashlib.sha256(references.encode()).hexdigest(),
         "audio_seconds": round(audio, 1),
         "threads": args.threads,
         "repeat": args.repeat,
+        "load_before": load,
         "convention": "strict: collar 0, overlap counted, pooled",
         "programs": {
             name: {
@@ -181,25 +239,25 @@ def main() -> None:
             }
             for name in programs
         },
-        "ratio": [round(float(value), 2) for value in (ratios.min(), np.median(ratios), ratios.max())],
-        "hardware": f"{platform.machine()}, {processor()}",
-        "versions": {
-            "python": platform.python_version(),
-            "onnxruntime": onnxruntime.__version__,
-            "sherpa-onnx": sherpa_onnx.__version__,
+        "times_sherpa_onnx": {
+            name: ratio(seconds["sherpa-onnx"], seconds[name]) for name in programs if name != "sherpa-onnx"
         },
+        "hardware": machine.hardware(),
+        "versions": {**machine.versions(), "sherpa-onnx": sherpa_onnx.__version__},
+        "source_sha256": machine.source_sha256(),
     }
     sys.stdout.write(json.dumps(result, indent=1) + "\n")
     if args.json:
         args.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
+def ratio(theirs: np.ndarray, ours: np.ndarray) -> dict[str, float]:
+    """How many times faster: of the medians, and the 95 % interval from drawing rounds."""
+    rounds = np.random.default_rng(0).integers(0, len(ours), (10_000, len(ours)))
+    drawn = np.median(theirs[rounds], axis=1) / np.median(ours[rounds], axis=1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    median = float(np.median(theirs) / np.median(ours))
+    return {key: round(float(value), 2) for key, value in (("median", median), ("low", low), ("high", high))}
 
 
 if __name__ == "__main__":

@@ -5,12 +5,13 @@
     python benchmarks/clustering.py FOLDER --cache CACHE --long
 
 FOLDER holds FILE.flac beside FILE.rttm. Segmentation and voice vectors are computed once for each recording
-and kept in CACHE under the sha256 of the models, so new weights need nothing but this command. "default" is
-what Witness does with these models, and every other row changes one thing in it. DER: collar 0, overlap
-counted, over whole recordings; "files" is the mean of the recordings' own rates, in which a short one counts
-as much as a long one. The last columns: pooled DER less the default's, and its 95 % interval from drawing
-recordings. Pauses stay silent here (`Rule.pause` is 0): these references, unlike people's, end at each.
-`--long` instead clusters all recordings one after another, condensed and not, and 24 hours made of them.
+and kept in CACHE under the sha256 of the models, so new weights need nothing but this command. Windows lie
+1 s apart here, for which the rules are made; steps.py has what others change. "default" is what Witness
+does with these models, and every other row changes one thing in it. DER: collar 0, overlap counted, over
+whole recordings; "files" is the mean of the recordings' own rates, in which a short one counts as much as a
+long one. The last columns: pooled DER less the default's, and its 95 % interval from drawing recordings.
+Pauses stay silent here (`Rule.pause` is 0): these references, unlike people's, end at every pause. `--long`
+instead clusters all recordings one after another, condensed and not, and 24 hours made of them.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def cases(folder: Path, cache: Path, chosen: models.DiarizationModels, threads: 
             (samples,) = recording.samples
             with workers(threads) as mapper:
                 if not bits.exists():
-                    windows = segmentation.segment(samples, loaded[0], mapper=mapper)  # type: ignore[arg-type]
+                    windows = segmentation.segment(samples, loaded[0], step=1.0, mapper=mapper)  # type: ignore[arg-type]
                     np.savez(bits, active=np.packbits(windows.active), duration=recording.source.duration)
                 windows = _windows(bits)
                 vectors = embedding.embed(samples, [windows], loaded[1], mapper=mapper)  # type: ignore[arg-type]

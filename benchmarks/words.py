@@ -411,8 +411,8 @@ def recorded(folder: Path, half: str) -> Iterator[Heard]:
         with workers(2) as both:
             windows = segmentation.segment(samples, segmenter, mapper=both)
             vectors = embedding.embed(samples, [windows], voice, mapper=both)
-        labels = clustering.cluster(vectors, windows.active, chosen.rule).labels
-        found = reconstruction.reconstruct(windows, labels)
+        labels = clustering.cluster(vectors, windows.active, chosen.rule, step=windows.step).labels
+        found = reconstruction.reconstruct(windows, labels, pause=chosen.rule.pause)
         yield _heard(path.stem, read_stm(path), duration, found, rng)
 
 

@@ -114,6 +114,15 @@ def test_small_clusters_join_the_nearest_large_one():
     assert len(set(labels[80:, 0])) == 1
 
 
+def test_a_vector_counts_for_the_time_between_windows():
+    """Six vectors are too few for a speaker from windows 1 s apart, and enough from those 3 s apart."""
+    truth = [[0, -1, -1]] * 60 + [[1, -1, -1]] * 6 + [[0, -1, -1]] * 60
+    vectors, active = vectors_of(truth)
+    rule = replace(BUILTIN, smallest=12)
+    assert cluster(vectors, active, rule).count.found == 1
+    assert cluster(vectors, active, rule, step=3.0).count.found == 2
+
+
 def test_two_voices_of_one_window_are_two_speakers_where_the_rule_says_so():
     vectors, active = vectors_of([[0, -1, -1]] * 20 + [[1, -1, -1]] * 20 + [[0, 1, -1]])
     vectors[-1, 1] = vectors[-1, 0] * 0.9 + vectors[25, 0] * 0.3  # sounds like the first, but is not

@@ -18,6 +18,7 @@ TOOLS = {
     *(
         "download",
         "fbank",
+        "front",
         "machine",
         "manifest",
         "models",
@@ -48,6 +49,7 @@ LAYERS = [
 ]
 # Within the tools, who may use whom.
 TOOL_ARROWS = {
+    "front": {"sessions", "surgery"},
     "machine": {"sessions"},
     "models": {"download"},
     "sessions": {"tracing"},

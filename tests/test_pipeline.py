@@ -29,8 +29,10 @@ from witness import (
     pipeline,
     rttm,
     segmentation,
+    stages,
     transcribe,
     vbx,
+    writers,
 )
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
 from witness.schema import ModelFile, Speaker, Turn, no_progress
@@ -116,6 +118,22 @@ def test_close_to_the_exact_reference():
     assert strict_der([(reference, found.turns, found.audio.duration)]) < 0.10
 
 
+def test_a_fast_run_does_less_says_so_and_does_not_depend_on_threads():
+    plain = diarize(CALL, Options(**OFFLINE))
+    one, three = (
+        diarize(CALL, Options(fast=True, **OFFLINE), Runtime(threads=threads)) for threads in (1, 3)
+    )
+    assert stages.encode(one.stages) == stages.encode(three.stages)
+    assert one.turns == three.turns
+    assert len(one.stages.tracks[0].vectors) < len(plain.stages.tracks[0].vectors)
+    (reference,) = rttm.parse(CALL.with_suffix(".rttm").read_text()).values()
+    assert strict_der([(reference, one.turns, one.audio.duration)]) < 0.12
+    assert [json.loads(writers.to_json(found))["fast"] for found in (plain, one)] == [False, True]
+    kept = stages.decode(stages.encode(one.stages), "kept")
+    assert pipeline.redo(kept).fast
+    assert pipeline.redo(kept).turns == one.turns
+
+
 def test_a_long_call_has_the_speakers_of_a_short_one():
     """Over ten minutes of it once made one speaker of its two, 1.147 apart, by a step in the threshold."""
     recording = audio.load(str(CALL))
@@ -125,7 +143,10 @@ def test_a_long_call_has_the_speakers_of_a_short_one():
     times = 1 + int(600 / recording.source.duration)
     for repeats in (1, times, 4 * times):
         found = clustering.cluster(
-            np.tile(vectors, (repeats, 1, 1)), np.tile(windows.active, (repeats, 1, 1)), chosen.rule
+            np.tile(vectors, (repeats, 1, 1)),
+            np.tile(windows.active, (repeats, 1, 1)),
+            chosen.rule,
+            step=windows.step,
         )
         assert found.count.found == 2
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -5,12 +6,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from witness import segmentation
+from conftest import ROOT
+from witness import front, segmentation
 from witness.errors import ModelError
 from witness.models import BUILTIN_FOLDER
 from witness.schema import ModelFile
-from witness.segmentation import decode, powerset, segment, window_count
-from witness.sessions import workers
+from witness.segmentation import decode, powerset, segment, window_starts, windowed
+from witness.sessions import Model, workers
 
 
 def model_file(path: Path) -> ModelFile:
@@ -46,11 +48,18 @@ def test_powerset_tables_and_decoding_are_pyannotes(golden):
     [(0.3, 1), (10, 1), (10.001, 2), (11, 2), (26.015, 18), (15.049, 7), (3.289, 1), (30, 21)],
 )
 def test_windows_as_pyannote_counts_them(seconds, windows):
-    assert window_count(round(seconds * 16000)) == windows
+    assert len(window_starts(round(seconds * 16000), 1.0)) == windows
+
+
+def test_windows_lie_where_they_can_share():
+    for step in (1.0, 2.0, 2.5, 0.3):
+        starts = window_starts(16000 * 3600, step)
+        assert not (starts % front.GRID).any()
+        assert np.abs(starts - np.arange(len(starts)) * step * 16000).max() <= front.GRID / 2
 
 
 def test_no_samples_no_windows():
-    assert segment(np.empty(0, np.float32), scores_of).active.shape == (0, 589, 3)
+    assert segment(np.empty(0, np.float32), windowed(scores_of)).active.shape == (0, 589, 3)
 
 
 def test_each_window_sees_its_ten_seconds_and_silence_beyond_the_end():
@@ -61,10 +70,10 @@ def test_each_window_sees_its_ten_seconds_and_silence_beyond_the_end():
         return scores_of(np.zeros((len(windows), 589), int))
 
     samples = np.arange(1, 16000 * 12 + 501, dtype=np.float32)
-    result = segment(samples, model)
+    result = segment(samples, windowed(model), step=1.0)
     assert result.active.shape == (4, 589, 3)
-    for number, window in enumerate(seen):
-        expected = samples[number * 16000 :][:160000]
+    for start, window in zip(result.starts, seen, strict=True):
+        expected = samples[start : start + 160000]
         assert np.array_equal(window[: len(expected)], expected)
         assert not window[len(expected) :].any()
 
@@ -100,8 +109,90 @@ def test_names_and_shapes_are_read_from_the_model(tmp_path):
 
 def test_a_model_for_one_window_at_a_time_sees_all_of_them(tmp_path):
     model = segmentation.load(save(tmp_path / "m.onnx", [1, 1, "samples"], [1, 589, 7]))
-    assert model(np.zeros((3, 1, 160_000), np.float32)).shape == (3, 589, 7)
-    assert segment(np.zeros(16000 * 15, np.float32), model).active.shape == (6, 589, 3)
+    assert model(np.zeros(160_000 + 540, np.float32), np.array([0, 270, 540])).shape == (3, 589, 7)
+    assert segment(np.zeros(16000 * 15, np.float32), model, step=1.0).active.shape == (6, 589, 3)
+
+
+def save_pyannet(path: Path, *, weight: float, bias: bool, pads: int = 0) -> ModelFile:
+    """A model that begins as PyanNet does, with an end of its own."""
+    rng = np.random.default_rng(3)
+    values = {
+        "weight": np.array([weight]),
+        "shift": np.array([0.2]),
+        "kernels": rng.normal(0, 0.2, (4, 1, 251)),
+        "bias": rng.normal(0, 1, 4),
+        "scale": np.ones(4),
+        "zero": np.zeros(4),
+    }
+    nodes = [
+        helper.make_node("InstanceNormalization", ["sound", "weight", "shift"], ["even"]),
+        helper.make_node(
+            "Conv",
+            ["even", "kernels", *(["bias"] if bias else [])],
+            ["heard"],
+            strides=[10],
+            pads=[pads, pads],
+        ),
+        helper.make_node("Abs", ["heard"], ["loud"]),
+        helper.make_node("MaxPool", ["loud"], ["most"], kernel_shape=[3], strides=[3]),
+        helper.make_node("InstanceNormalization", ["most", "scale", "zero"], ["again"]),
+        helper.make_node("LeakyRelu", ["again"], ["result"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("sound", TensorProto.FLOAT, ["N", 1, "T"])],
+        [helper.make_tensor_value_info("result", TensorProto.FLOAT, ["N", 4, "P"])],
+        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in values.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return model_file(path)
+
+
+SOUND = np.random.default_rng(1).normal(0.05, 0.1, 16000 * 14).astype(np.float32)
+STARTS = np.array([0, 1, 60, 200]) * 270
+
+
+@pytest.mark.parametrize(("weight", "bias"), [(0.7, True), (-0.7, True), (1.0, False)])
+def test_windows_share_the_first_convolution(tmp_path, weight, bias):
+    file = save_pyannet(tmp_path / "m.onnx", weight=weight, bias=bias)
+    shared = front.open_front(file)
+    assert shared is not None
+    assert shared.hop == 30
+    expected = windowed(Model(file.path, "whole"))(SOUND, STARTS)
+    assert np.allclose(shared(SOUND, STARTS), expected, atol=1e-4)
+
+
+def test_a_trained_pyannet_shares_it_and_finds_the_same():
+    path = ROOT.parent / "shared" / "data" / "prototype" / "segmentation.onnx"
+    if not path.exists():
+        pytest.skip(f"{path} is not here")
+    file = model_file(path)
+    shared, whole = segmentation.load(file), windowed(Model(file.path, "whole"))
+    assert isinstance(shared, front.Front)
+    sound = SOUND * np.linspace(0, 1, len(SOUND), dtype=np.float32) ** 2
+    for starts in (STARTS, STARTS[:1]):
+        assert np.allclose(shared(sound, starts), whole(sound, starts), atol=1e-3)
+    assert np.isfinite(shared(np.zeros_like(SOUND), STARTS)).all()
+
+
+def test_a_model_of_another_structure_stays_whole(tmp_path):
+    assert front.open_front(save(tmp_path / "m.onnx", ["N", 1, "T"], [1, 589, 7])) is None
+    assert front.open_front(save_pyannet(tmp_path / "p.onnx", weight=1.0, bias=True, pads=5)) is None
+
+
+def test_the_cut_is_kept_by_the_models_sha256_and_made_anew_if_damaged(tmp_path, monkeypatch):
+    file = replace(save_pyannet(tmp_path / "m.onnx", weight=1.0, bias=True), sha256="abc")
+    expected = front.open_front(file, tmp_path / "cache")(SOUND, STARTS)
+    (back,) = (tmp_path / "cache").rglob("back.onnx")
+    cut = front.cut
+    monkeypatch.setattr(front, "cut", lambda _: pytest.fail("was kept"))
+    assert np.array_equal(front.open_front(file, tmp_path / "cache")(SOUND, STARTS), expected)
+    monkeypatch.setattr(front, "cut", cut)
+    back.write_bytes(back.read_bytes()[:-1])
+    assert np.array_equal(front.open_front(file, tmp_path / "cache")(SOUND, STARTS), expected)
+    assert front.open_front(replace(file, sha256="abd"), tmp_path / "cache") is not None
+    assert len(list((tmp_path / "cache").rglob("back.onnx"))) == 2
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_json_has_every_key_of_the_contract():
     assert list(document) == [
         *("schema", "audio", "models", "device", "timing", "language"),
         *("speakers", "speaker_counts", "turns", "utterances", "words", "warnings"),
-        *("asked", "corrections", "stages"),
+        *("fast", "asked", "corrections", "stages"),
     ]
     assert document["schema"] == "witness/1"
     assert document["audio"] == {

@@ -6,7 +6,7 @@ nearest speaker. What was measured, and what lost: docs/decisions/2026-11-21-clu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -107,12 +107,14 @@ def cluster(
     active: Bool,
     rule: Rule,
     *,
+    step: float = 1.0,
     bounds: SpeakerBounds = SpeakerBounds(),
     plda: vbx.Plda | None = None,
 ) -> Clusters:
     """Find the speaker of each window-local speaker.
 
     `vectors` is (windows, 3, dims), NaN where there is too little speech; `active` is (windows, 589, 3).
+    A vector counts for the `step` seconds between windows: rules are made for those 1 s apart.
     `rule` and `plda` belong to the voice model; with `plda`, the tree is only where variational Bayes begins.
     """
     labels = np.full(vectors.shape[:2], NOBODY, np.intp)
@@ -123,11 +125,12 @@ def cluster(
     if train.sum() < bounds.least:
         train = known  # better from short pieces than not at all
 
+    rule = replace(rule, smallest=max(1, round(rule.smallest / step)))
     chosen = vectors[train]
     groups = _condense(chosen, rule.linkage)
     tree = _tree(groups.points, groups.weights, rule.linkage)
     if plda is not None and len(groups) > 1:
-        centroids = _variational(chosen, groups, tree, rule.threshold, plda)
+        centroids = _variational(chosen, groups, tree, rule.threshold, plda, step)
         labels[known] = np.unique(_join(vectors, known, centroids, apart=rule.apart), return_inverse=True)[1]
         if (found := int(labels.max()) + 1) in bounds:
             return Clusters(labels, Count(found))
@@ -282,13 +285,15 @@ def _runner_up(counts: Int, heights: Float64, merged: int, threshold: float) -> 
     return Count(found, int(counts[places[nearest]]), max(0.0, float(moves[nearest])))
 
 
-def _variational(vectors: Float32, groups: _Groups, tree: _Tree, threshold: float, plda: vbx.Plda) -> Float64:
+def _variational(
+    vectors: Float32, groups: _Groups, tree: _Tree, threshold: float, plda: vbx.Plda, step: float
+) -> Float64:
     """(speakers, dims): centroids of the speakers that are needed, as community-1 finds them."""
     raw = np.empty_like(groups.points)
     for dimension in range(vectors.shape[1]):  # means of what is not normalised, without a copy of it all
         raw[:, dimension] = np.bincount(groups.of, vectors[:, dimension], len(groups)) / groups.weights
     labels = tree.cut(int(np.searchsorted(tree.heights, threshold, side="right")))
-    shares = vbx.refine(plda.project(raw), plda.phi, labels, groups.weights) * groups.weights[:, None]
+    shares = vbx.refine(plda.project(raw), plda.phi, labels, step * groups.weights) * groups.weights[:, None]
     centroids: Float64 = shares.T @ raw / shares.sum(axis=0)[:, None]
     return centroids
 

@@ -3,12 +3,13 @@
     features --blocks--> trunk --frames--> masked statistics pooling --> head --> vectors
 
 pyannote runs the ResNet once per window and speaker, about 30 seconds of it for each second of audio.
-Here each second is seen once, in blocks with so much context that their frames are those of one
-unbroken pass, and every mask of every window is pooled from these frames.
+Here each second is seen once, and long pauses never, in blocks with so much context that their frames are
+those of one unbroken pass, and every mask of every window is pooled from these frames.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -40,6 +41,7 @@ STRIDE = 8  # fbank frames per trunk frame: three stages of stride 2
 TRUNK_SAMPLES = STRIDE * HOP  # from one trunk frame to the next: 1280, 0.08 s
 WINDOW_FRAMES = 125  # trunk frames in a window of 10 s
 CONTEXT = 15  # trunk frames, 1.2 s; ResNet34 sees 112 fbank frames (14 trunk frames) to either side
+FAST_CONTEXT = 1  # trunk frames around speech that a fast run hears, of pauses and of talk at once
 BLOCK = 330
 """Trunk frames of a call: 26.4 s, of which 24 s are new.
 
@@ -74,12 +76,12 @@ class VoiceModel:
 
 @dataclass(frozen=True)
 class Block:
-    """Trunk frames of one call: it reads `start` to `stop` and answers for `first` to `last`."""
+    """Trunk frames of one call, as if they followed one another."""
 
-    start: int
-    stop: int
-    first: int
-    last: int
+    frames: Int
+    """(frames,), rising: their numbers in the recording."""
+    new: slice
+    """Those that it answers for; the others are their context."""
 
 
 def load(model: ModelFile) -> VoiceModel:
@@ -133,10 +135,10 @@ class _Open:
         weights = self.masks[there, np.where(valid, index, 0)] & valid[:, :, None]
         return weights.transpose(0, 2, 1)[self.wanted[chosen]].astype(np.float64)
 
-    def speak_in(self, block: Block) -> bool:
-        """Whether a mask has weight in what the block answers for."""
-        near = (self.starts < block.last) & (self.starts + WINDOW_FRAMES > block.first)
-        return bool(self.weights(near, np.arange(block.first, block.last)).any())
+    def speak(self, frames: Int) -> Bool:
+        """(frames,): whether a trunk frame lies under any mask."""
+        near = (self.starts <= frames[-1]) & (self.starts + WINDOW_FRAMES > frames[0])
+        return np.asarray(self.weights(near, frames).any(axis=0), np.bool_)
 
 
 def embed(
@@ -144,15 +146,18 @@ def embed(
     windows: Iterable[Segmentation],
     model: VoiceModel,
     *,
+    context: int = CONTEXT,
     mapper: Map = in_turn,
     progress: Progress = no_progress,
 ) -> Float32:
     """A voice vector for every window and local speaker: (windows, 3, 256) float32, not normalised.
 
     NaN for a speaker active for fewer than 10 frames. Frames in which two speak are left out where a
-    speaker has 20 others. `windows` are drawn as they are needed, piece by piece: a block of the trunk is
-    run as soon as all windows that touch it are there. What is pooled together follows from the blocks
-    alone, so the result does not depend on what `mapper` does at the same time.
+    speaker has 20 others. The trunk runs over what a mask needs and `context` frames around it; with fewer
+    than CONTEXT, the frames are not those of one pass over the whole. `windows` are drawn as they are needed,
+    piece by piece: a block of the trunk is run as soon as all windows that touch it are there. What is pooled
+    together follows from the blocks alone, so the result does not depend on what `mapper` does at the same
+    time.
     """
     total = -(-frame_count(len(samples)) // STRIDE)
     voices = _Open()
@@ -164,27 +169,27 @@ def embed(
 
     progress("embedding", 0, total)
     found: list[tuple[Int, Int, Float32]] = []
-    frames, end = np.empty((0, 0)), -1  # of the trunk, kept as long as a window may still need them
-    outputs = mapper(run, features(samples, _spoken(total, iter(windows), voices)))
+    outputs = mapper(run, features(samples, plan(_heard(total, iter(windows), voices, context))))
+    # Of the trunk, kept as long as a window may still need them, and their numbers.
+    frames, numbers = np.empty((0, 0)), np.zeros(0, np.intp)
     for (block, output), following in _and_next(outputs):
-        new = output[block.first - block.start : block.last - block.start]
-        if end == block.first:
-            frames = np.concatenate([frames[-WINDOW_FRAMES:], new])
-        else:  # blocks without speech were skipped, and no mask has weight there
-            frames = np.concatenate([np.zeros((WINDOW_FRAMES, new.shape[1])), new])
-        end = block.last
+        frames = np.concatenate([frames.reshape(-1, output.shape[1]), output[block.new]])
+        numbers = np.concatenate([numbers, block.frames[block.new]])
+        reached = total if following is None else int(following[0].frames[following[0].new][0])
 
-        complete = voices.starts + WINDOW_FRAMES <= end
-        if following is None or following[0].first != end:
-            complete |= voices.starts < end  # nothing more will come that has weight for them
-        weights = voices.weights(complete, np.arange(end - len(frames), end))
+        complete = voices.starts + WINDOW_FRAMES <= reached
+        if following is None:
+            complete[:] = True
+        weights = voices.weights(complete, numbers)
         enough = weights.sum(axis=1) >= 2  # a deviation needs two; at the very end there may be fewer
         if enough.any():
             result = model.head(surgery.pool(frames, weights[enough]))
             places = np.argwhere(voices.wanted[complete])[enough]
             found.append((voices.rows[complete][places[:, 0]], places[:, 1], result))
         voices.keep(~complete)
-        progress("embedding", end, total)
+        needed = numbers >= voices.starts.min(initial=reached)
+        frames, numbers = frames[needed], numbers[needed]
+        progress("embedding", reached, total)
     progress("embedding", total, total)
     size = found[0][2].shape[1] if found else 1
     vectors = np.full((voices.seen, LOCAL_SPEAKERS, size), np.nan, np.float32)
@@ -204,18 +209,25 @@ def _and_next(items: Iterable[T]) -> Iterator[tuple[T, T | None]]:
         yield before, None
 
 
-def _spoken(total: int, windows: Iterator[Segmentation], voices: _Open) -> Iterator[Block]:
-    """The blocks with speech of the next of `total` trunk frames; puts the windows into `voices`."""
-    latest = -1.0  # in trunk frames
-    for block in plan(total):
-        while latest < block.last:
-            if (piece := next(windows, None)) is None:
-                break
+def _heard(total: int, windows: Iterator[Segmentation], voices: _Open, context: int) -> Iterator[Int]:
+    """The trunk frames of `total` that a mask needs and those around; puts windows into `voices`."""
+    speech = np.zeros(context, np.bool_)  # from `context` frames before the next to be decided
+    decided, latest = 0, 0
+    while decided < total:
+        if (piece := next(windows, None)) is None:
+            known = total + context
+        else:
             voices.add(piece)
-            latest = piece.starts[-1] / TRUNK_SAMPLES
-        if voices.speak_in(block):
-            yield block
-    for piece in windows:  # of a recording too short for a block
+            known = max(latest, math.ceil(piece.starts[-1] / TRUNK_SAMPLES))  # all masks before are there
+        if known == latest:
+            continue
+        speech = np.concatenate([speech, voices.speak(np.arange(latest, known))])
+        latest = known
+        if (some := min(known - context, total) - decided) > 0:
+            spread = np.ones(2 * context + 1, np.intp)
+            yield decided + np.flatnonzero(np.convolve(speech, spread, "valid")[:some])
+            decided, speech = decided + some, speech[some:]
+    for piece in windows:  # that begin in the last moments
         voices.add(piece)
 
 
@@ -225,28 +237,27 @@ def clean_masks(active: Bool) -> Bool:
     return np.where(clean.sum(axis=1, keepdims=True) >= MIN_CLEAN, clean, active)
 
 
-def plan(total: int) -> list[Block]:
-    """Blocks that answer for each of `total` trunk frames once.
+def plan(heard: Iterable[Int]) -> Iterator[Block]:
+    """Blocks that answer for each of these trunk frames once; their numbers come in rising pieces.
 
-    Full blocks have one length (a GPU compiles one shape); the last has what is left. All of them start
-    at multiples of the stride, so their frames are those of one pass over the whole.
+    Full blocks have one length (a GPU compiles one shape); the last has what is left. All frames begin at
+    multiples of the stride, so with their context they are those of one pass over the whole.
     """
-    blocks: list[Block] = []
-    first = 0
-    while first < total:
-        start = max(0, first - CONTEXT)
-        stop = min(start + BLOCK, total)
-        last = stop if stop == total else stop - CONTEXT
-        blocks.append(Block(start, stop, first, last))
-        first = last
-    return blocks
+    waiting, first = np.zeros(0, np.intp), 0
+    for piece in heard:
+        waiting = np.concatenate([waiting, piece])
+        while len(waiting) > BLOCK:
+            yield Block(waiting[:BLOCK], slice(first, BLOCK - CONTEXT))
+            waiting, first = waiting[BLOCK - 2 * CONTEXT :], CONTEXT
+    if len(waiting) > first:
+        yield Block(waiting, slice(first, len(waiting)))
 
 
 def full_blocks(samples: int) -> int:
-    """How many blocks of a recording of so many samples are full, at most: silent ones are not run."""
+    """How many blocks of a recording of so many samples are full, at most: silence is not run."""
     total = frame_count(samples)
-    blocks = plan(-(-total // STRIDE))
-    return sum(block.stop - block.start == BLOCK and block.stop * STRIDE <= total for block in blocks)
+    blocks = plan([np.arange(-(-total // STRIDE))])
+    return sum(len(block.frames) == BLOCK and block.frames[-1] * STRIDE + STRIDE <= total for block in blocks)
 
 
 def features(samples: Samples, blocks: Iterable[Block]) -> Iterator[tuple[Block, Float32]]:
@@ -260,13 +271,18 @@ def features(samples: Samples, blocks: Iterable[Block]) -> Iterator[tuple[Block,
     half = MEAN_FRAMES // 2
     first, have = 0, np.empty((0, N_MELS), np.float32)
     for block in blocks:
-        start, stop = block.start * STRIDE, min(block.stop * STRIDE, total)
-        # The ten seconds around each frame, moved inside the recording.
-        low = np.clip(np.arange(start, stop) - half, 0, max(0, total - MEAN_FRAMES))
-        high = np.minimum(low + MEAN_FRAMES, total)
-        kept = have[max(0, int(low[0]) - first) :]
-        first = int(low[0])
-        have = np.concatenate([kept, fbank(samples, first + len(kept), max(int(high[-1]), stop))])
-        sums = np.concatenate([np.zeros((1, N_MELS)), np.cumsum(have, axis=0, dtype=np.float64)])
-        mean = (sums[high - first] - sums[low - first]) / (high - low)[:, None]
-        yield block, have[start - first : stop - first] - mean.astype(np.float32)
+        parts = []
+        for frames in np.split(block.frames, np.flatnonzero(np.diff(block.frames) > WINDOW_FRAMES) + 1):
+            places = (frames[:, None] * STRIDE + np.arange(STRIDE)).ravel()
+            places = places[places < total]
+            # The ten seconds around each frame, moved inside the recording.
+            low = np.clip(places - half, 0, max(0, total - MEAN_FRAMES))
+            high = np.minimum(low + MEAN_FRAMES, total)
+            kept = have[max(0, int(low[0]) - first) :]
+            first = int(low[0])
+            stop = max(int(high[-1]), int(places[-1]) + 1)
+            have = np.concatenate([kept, fbank(samples, first + len(kept), stop)])
+            sums = np.concatenate([np.zeros((1, N_MELS)), np.cumsum(have, axis=0, dtype=np.float64)])
+            mean = (sums[high - first] - sums[low - first]) / (high - low)[:, None]
+            parts.append(have[places - first] - mean.astype(np.float32))
+        yield block, np.concatenate(parts)

@@ -87,6 +87,8 @@ class Options:
     """"auto": split if they are the two sides of a call."""
     precision: Literal["fp32", "fp16"] = "fp32"
     """Of the voice model on a GPU; the CPU's is always fp32."""
+    fast: bool = False
+    """Windows further apart, and voices from speech without the pauses around it: a little less accurate."""
     offline: bool = False
     """Open no socket: use the model files that are here."""
     known: str | None = None
@@ -345,6 +347,7 @@ class _Run:
                 plda=engine.plda,
                 channels=recording.channels,
                 tracks=tracks,
+                fast=self.options.fast,
             )
             diarized = self.diarize(stages)  # beside the recogniser
             if recognizer is not None:
@@ -404,7 +407,9 @@ class _Run:
         prefix = "" if stages.channels == "mix" else f"CH{number + 1}_"
         active = track.windows.active
         plda = vbx.from_parameters(stages.plda) if stages.plda else None
-        clusters = clustering.cluster(track.vectors, active, stages.rule, bounds=wanted, plda=plda)
+        clusters = clustering.cluster(
+            track.vectors, active, stages.rule, step=track.windows.step, bounds=wanted, plda=plda
+        )
         found = reconstruction.reconstruct(
             track.windows, clusters.labels, most=wanted.most, pause=stages.rule.pause
         )
@@ -447,6 +452,7 @@ class _Run:
             warnings=tuple(self.warnings),
             counts=tuple(track.count for track in diarized),
             stages=stages,
+            fast=stages.fast,
             asked=self.asked,
             corrections=self.corrections,
         )
@@ -523,6 +529,7 @@ class _Run:
                         samples,
                         self._segmented(samples, segmenter, cores, pieces),
                         voice,
+                        context=embedding.FAST_CONTEXT if self.options.fast else embedding.CONTEXT,
                         mapper=voices_on,
                         progress=self.progress,
                     )
@@ -537,8 +544,11 @@ class _Run:
         pieces: list[Segmentation],
     ) -> Iterator[Segmentation]:
         """The windows as they are found; they are left in `pieces`, too."""
+        step = segmentation.FAST_STEP if self.options.fast else segmentation.STEP
         with self._timed("segmentation"):
-            for piece in segmentation.stream(samples, segmenter, mapper=cores, progress=self.progress):
+            for piece in segmentation.stream(
+                samples, segmenter, step=step, mapper=cores, progress=self.progress
+            ):
                 pieces.append(piece)
                 yield piece
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from witness.schema import (
     FRAME_DURATION,
+    FRAME_SAMPLES,
     FRAME_STEP,
     FRAMES,
-    SAMPLE_RATE,
     WINDOW_SAMPLES,
     Bool,
     Counts,
@@ -24,7 +24,6 @@ from witness.schema import (
     Turn,
 )
 
-FRAME_SAMPLES = round(FRAME_STEP * SAMPLE_RATE)  # 270
 ROWS = 65_536  # frames that are worked through together
 
 
@@ -99,7 +98,7 @@ def reconstruct(
 
 def _fill_pauses(active: Bool, pause: float) -> None:
     """In place: those who speak on both sides of a silence of up to `pause` seconds speak in it too."""
-    speech = np.asarray(active.any(axis=1))
+    speech = np.asarray(active.any(axis=1), np.bool_)
     silences = np.flatnonzero(speech[:-1] & ~speech[1:]) + 1  # first frames
     onsets = np.flatnonzero(~speech[:-1] & speech[1:]) + 1
     onsets = onsets[onsets > silences[0]] if len(silences) else onsets

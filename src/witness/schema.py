@@ -28,7 +28,9 @@ WINDOW_SAMPLES = 160_000
 FRAMES = 589
 """Segmentation frames in a window."""
 FRAME_STEP = 0.016875
-"""Seconds between segmentation frames: 270 samples."""
+"""Seconds between segmentation frames."""
+FRAME_SAMPLES = 270
+"""Samples between segmentation frames."""
 FRAME_DURATION = 0.0619375
 """Seconds that one segmentation frame sees: 991 samples, so its middle lies 0.03096875 s after its start."""
 LOCAL_SPEAKERS = 3
@@ -95,6 +97,11 @@ class Segmentation:
     """(windows, 589, 3)"""
     starts: Int
     """(windows,), rising: the sample of the recording, at SAMPLE_RATE, at which each window begins."""
+
+    @property
+    def step(self) -> float:
+        """Seconds from one window to the next, as most of them lie; 1 if there are no two."""
+        return float(np.median(np.diff(self.starts))) / SAMPLE_RATE if len(self.starts) > 1 else 1.0
 
     @staticmethod
     def regular(active: Bool, step: float = 1.0) -> Segmentation:
@@ -234,7 +241,8 @@ class Rule:
     reach: float = 0.0
     """How far the threshold goes from there to the top of the recording's own tree, 0 to 1."""
     smallest: int = 12
-    """Vectors, or a tenth of all if that is less: a smaller cluster is no speaker of its own."""
+    """Vectors of windows 1 s apart (half as many of those 2 s apart), or a tenth of all if that is less: a
+    smaller cluster is no speaker of its own."""
     shortest: float = 0.2
     """Share of a window that must be clean speech for its vector to have a say."""
     apart: bool = False
@@ -287,6 +295,8 @@ class Stages:
     channels: str
     """"mix": one track. "split": one a channel. "call": so too, and they are the two sides of a call."""
     tracks: tuple[Track, ...]
+    fast: bool = False
+    """Found with less work, as `pipeline.Options.fast` says."""
     warnings: tuple[str, ...] = ()
 
 
@@ -351,6 +361,8 @@ class Transcript:
     """Why there are no words although they were asked for; everything else in here is good."""
     stages: Stages | None = field(default=None, repr=False, compare=False)
     """What it was made from, for `pipeline.redo`."""
+    fast: bool = False
+    """As in `Stages`."""
     asked: Bounds = Bounds()
     corrections: tuple[Correction, ...] = ()
     """Those that were applied, and those that found nothing to apply to."""

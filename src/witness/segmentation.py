@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Protocol
 
 import numpy as np
 
+from witness import front
 from witness.errors import ModelError
 from witness.schema import (
     FRAMES,
@@ -27,13 +29,18 @@ from witness.schema import (
 )
 from witness.sessions import Model
 
-BATCH = 4  # windows a call: 15 % less CPU time than one by one, no gain beyond
+STEP = 2.0  # seconds from one window to the next: DER as with 1 (benchmarks/results/step.json)
+FAST_STEP = 3.0
+GROUP = 8  # windows that are worked on together: with fewer they share less, more are too much for a core
 
 
 class SegmentationModel(Protocol):
-    """(windows, 1, 160000) samples in [-1, 1] -> (windows, 589, 7) scores, one per powerset class."""
+    """Samples in [-1, 1], and where windows of them begin -> (windows, 589, 7) scores of powerset classes.
 
-    def __call__(self, array: Float32, /) -> Float32: ...
+    Windows begin at multiples of front.GRID, and all of them lie inside.
+    """
+
+    def __call__(self, sound: Float32, starts: Int, /) -> Float32: ...
 
 
 def powerset(speakers: int, at_once: int) -> Bool:
@@ -56,6 +63,16 @@ def decode(scores: Float32) -> Bool:
 
 def load(file: ModelFile) -> SegmentationModel:
     """Open a segmentation model and hold it to its contract. Raises ModelError."""
+    model = front.open_front(file) or _whole(file)
+    found = model(np.zeros(WINDOW_SAMPLES, np.float32), np.zeros(1, np.intp)).shape
+    if found[1:] != (FRAMES, len(POWERSET)):
+        raise ModelError(
+            f"{file.path}: gives {list(found)}, not [N, 589, 7]; use a powerset model of 3 speakers"
+        )
+    return model
+
+
+def _whole(file: ModelFile) -> SegmentationModel:
     model = Model(file.path, file.path)
     wanted = (None, 1), (None, 1), (None, WINDOW_SAMPLES)
     shape = model.input_shape
@@ -64,70 +81,69 @@ def load(file: ModelFile) -> SegmentationModel:
             f"{file.path}: takes {list(shape)}, not [N, 1, 160000]; "
             "use a segmentation model for windows of 10 s"
         )
-    result = model(np.zeros((1, 1, WINDOW_SAMPLES), np.float32)).shape
-    if result[1:] != (FRAMES, len(POWERSET)):
-        raise ModelError(
-            f"{file.path}: gives {list(result)}, not [N, 589, 7]; use a powerset model of 3 speakers"
+    return windowed(model, batch=shape[0] or front.BATCH)  # one at a time, as speakrs exports it
+
+
+def windowed(model: Callable[[Float32], Float32], batch: int = front.BATCH) -> SegmentationModel:
+    """A `SegmentationModel` of one that takes (windows, 1, 160000) samples."""
+
+    def look(sound: Float32, starts: Int) -> Float32:
+        windows = np.stack([sound[None, start : start + WINDOW_SAMPLES] for start in starts])
+        return np.concatenate(
+            [model(windows[first : first + batch]) for first in range(0, len(starts), batch)]
         )
-    if shape[0] == 1:  # as speakrs exports it
-        return lambda windows: np.concatenate([model(window[None]) for window in windows])
-    return model
+
+    return look
 
 
-def window_count(samples: int, step: float = 1.0) -> int:
-    """Windows that cover `samples` samples; the last one may stick out. None for no samples."""
-    beyond = samples - WINDOW_SAMPLES
-    return 0 if samples == 0 else 1 + max(0, -(-beyond // round(step * SAMPLE_RATE)))
+def window_starts(samples: int, step: float = STEP) -> Int:
+    """(windows,) samples at which the windows begin that cover so many samples; none for no samples.
+
+    `step` seconds apart, to the nearest multiple of GRID; the last one may stick out.
+    """
+    hop = step * SAMPLE_RATE
+    beyond = max(0, samples - WINDOW_SAMPLES)
+    count = 0 if samples == 0 else 1 + math.ceil(beyond / hop)
+    starts: Int = np.rint(np.arange(count) * (hop / front.GRID)).astype(np.intp) * front.GRID
+    return starts
 
 
 def segment(
     samples: Samples,
     model: SegmentationModel,
     *,
-    step: float = 1.0,
-    batch: int = BATCH,
+    step: float = STEP,
     mapper: Map = in_turn,
     progress: Progress = no_progress,
 ) -> Segmentation:
     """All of `stream`."""
-    return Segmentation.joined(
-        stream(samples, model, step=step, batch=batch, mapper=mapper, progress=progress)
-    )
+    return Segmentation.joined(stream(samples, model, step=step, mapper=mapper, progress=progress))
 
 
 def stream(
     samples: Samples,
     model: SegmentationModel,
     *,
-    step: float = 1.0,
-    batch: int = BATCH,
+    step: float = STEP,
     mapper: Map = in_turn,
     progress: Progress = no_progress,
 ) -> Iterator[Segmentation]:
     """Find who is active in every window of `samples`, some windows after the other, in order.
 
-    The last window is padded with silence, and so is a recording shorter than one window. Batches hold
-    the same windows whatever `mapper` does at the same time, so the result does not depend on it.
+    The last window is padded with silence, and so is a recording shorter than one window. Groups hold the
+    same windows whatever `mapper` does at the same time, so the result does not depend on it.
     """
-    hop = round(step * SAMPLE_RATE)
-    starts = np.arange(window_count(len(samples), step)) * hop
+    starts = window_starts(len(samples), step)
     done = 0
     progress("segmentation", done, len(starts))
 
     def look(starts: Int) -> Segmentation:
-        return Segmentation(decode(model(_windows(samples, starts))), starts)
+        heard = samples[int(starts[0]) : int(starts[-1]) + WINDOW_SAMPLES]
+        sound = np.zeros(starts[-1] - starts[0] + WINDOW_SAMPLES, np.float32)
+        sound[: len(heard)] = heard
+        return Segmentation(decode(model(sound, starts - starts[0])), starts)
 
-    for piece in mapper(look, (starts[first : first + batch] for first in range(0, len(starts), batch))):
+    for piece in mapper(look, (starts[first : first + GROUP] for first in range(0, len(starts), GROUP))):
         done += len(piece.starts)
         progress("segmentation", done, len(starts))
         yield piece
-
-
-def _windows(samples: Samples, starts: Int) -> Float32:
-    """(windows, 1, 160000); what lies beyond the recording is silence."""
-    windows = np.zeros((len(starts), 1, WINDOW_SAMPLES), np.float32)
-    heard = samples[int(starts[0]) : int(starts[-1]) + WINDOW_SAMPLES]  # neighbours overlap: read once
-    for window, start in zip(windows, starts - starts[0], strict=True):
-        piece = heard[start : start + WINDOW_SAMPLES]
-        window[0, : len(piece)] = piece
-    return windows

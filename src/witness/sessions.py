@@ -8,6 +8,7 @@ one by one), and it makes the result independent of the number of threads: no su
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -116,6 +117,16 @@ class Model:
         if self._trace is not None:
             self._trace.call(self.name, array.shape, begun, cpu)
         return np.asarray(result[0], dtype=np.float32)
+
+
+def folded(path: str) -> bytes:
+    """The model at `path` with what is made of weights alone already made. Raises ModelError."""
+    options = _one_thread()
+    options.graph_optimization_level = _onnxruntime().GraphOptimizationLevel.ORT_ENABLE_BASIC
+    with tempfile.TemporaryDirectory() as scratch:
+        options.optimized_model_filepath = str(Path(scratch, "model.onnx"))
+        Model(path, path, options=options)
+        return Path(options.optimized_model_filepath).read_bytes()
 
 
 class StrictMIGraphX(Model):

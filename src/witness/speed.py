@@ -12,6 +12,7 @@ from typing import Any
 from witness import bench_child, machine, writers
 from witness.errors import WitnessError
 from witness.fbank import HOP, N_MELS
+from witness.front import BACK
 from witness.pipeline import STAGES, Options
 from witness.schema import SAMPLE_RATE, WINDOW_SAMPLES, Note, Progress
 from witness.sessions import Runtime
@@ -139,8 +140,11 @@ def _serial(replies: Sequence[dict[str, Any]], parallel: float) -> dict[str, flo
 
 
 def _windows(reply: dict[str, Any]) -> float:
-    calls = [call for call in _calls(reply, "segmentation") if call["shape"][1:] == [1, WINDOW_SAMPLES]]
-    return sum(float(call["shape"][0]) for call in calls)
+    return sum(
+        float(call["shape"][0])
+        for call in _calls(reply, "segmentation")
+        if call["model"].startswith(BACK) or call["shape"][1:] == [1, WINDOW_SAMPLES]
+    )
 
 
 def _trunk_seconds(reply: dict[str, Any]) -> float:

@@ -48,6 +48,7 @@ def encode(stages: Stages) -> bytes:
         "device": stages.device,
         "rule": asdict(stages.rule),
         "channels": stages.channels,
+        "fast": stages.fast,
         "warnings": stages.warnings,
         "tracks": [
             {
@@ -86,6 +87,7 @@ def decode(content: bytes, name: str) -> Stages:
                 rule=Rule(**header["rule"]),
                 plda={name.removeprefix("plda_"): file[name] for name in file if name.startswith("plda_")},
                 channels=header["channels"],
+                fast=header["fast"],
                 tracks=tracks,
                 warnings=tuple(header["warnings"]),
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,22 +61,38 @@ def open_cut(model: ModelFile, cache: Path | None = None) -> tuple[bytes, bytes]
     parts beside them; where nothing can be kept, it is cut again every time, which takes half a second.
     Raises ModelError if the model has no such structure or the cut does not give the same vectors.
     """
-    folder = (cache or cache_folder()) / "cuts" / f"{model.sha256}-{_VERSION}"
-    parts = folder / "trunk.onnx", folder / "head.onnx"
+    trunk, head = kept(model, cache, _VERSION, ("trunk.onnx", "head.onnx"), lambda: cut(model))
+    return trunk, head
+
+
+def kept(
+    model: ModelFile,
+    cache: Path | None,
+    version: int,
+    names: Sequence[str],
+    make: Callable[[], Sequence[bytes]],
+) -> Sequence[bytes]:
+    """What `make` makes of `model`, from files of these names under the cache folder if they are whole.
+
+    They are told by the model's sha256; of a model without one nothing is kept.
+    """
+    if not model.sha256:
+        return make()
+    folder = (cache or cache_folder()) / "cuts" / f"{model.sha256}-{version}"
     manifest = folder / "sha256.json"
     try:
-        trunk, head = (part.read_bytes() for part in parts)
-        if json.loads(manifest.read_text()) == [_sha256(trunk), _sha256(head)]:
-            return trunk, head
+        contents = [(folder / name).read_bytes() for name in names]
+        if json.loads(manifest.read_text()) == [_sha256(content) for content in contents]:
+            return contents
     except (OSError, ValueError):
-        pass  # not cut yet, or damaged: both are made anew
-    contents = cut(model)
+        pass  # not made yet, or damaged: all are made anew
+    made = make()
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        for part, content in zip(parts, contents, strict=True):
-            replace(content, part)
-        replace(json.dumps([_sha256(content) for content in contents]).encode(), manifest)
-    return contents
+        for name, content in zip(names, made, strict=True):
+            replace(content, folder / name)
+        replace(json.dumps([_sha256(content) for content in made]).encode(), manifest)
+    return made
 
 
 def cut(model: ModelFile) -> tuple[bytes, bytes]:

@@ -100,6 +100,7 @@ def to_json(transcript: Transcript, kept: dict[str, str] | None = None) -> str:
         ],
         "words": [_word(word) for word in transcript.words],
         "warnings": list(transcript.warnings),
+        "fast": transcript.fast,
         "asked": asdict(transcript.asked),
         "corrections": [asdict(correction) for correction in transcript.corrections],
         "stages": kept,
