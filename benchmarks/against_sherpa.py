@@ -102,12 +102,12 @@ def witness(chosen: models.DiarizationModels, threads: int, *, fast: bool) -> Pr
     """The stages as the pipeline runs them."""
     segmenter = segmentation.load(chosen.segmentation)
     voice = embedding.load(chosen.embedding)
-    step = segmentation.FAST_STEP if fast else segmentation.STEP
     context = embedding.FAST_CONTEXT if fast else embedding.CONTEXT
 
     def run(samples: np.ndarray, speakers: int | None) -> list[Turn]:
         bounds = clustering.SpeakerBounds(speakers or 1, speakers)
         duration = len(samples) / 16000
+        step = segmentation.step_of(len(samples), fast=fast)
         pieces: list[Segmentation] = []
 
         def segmented(mapper: Map) -> Iterator[Segmentation]:

@@ -115,7 +115,7 @@ def main() -> None:
     count = cache(lambda kind, shape: macs(parts[kind], shape))
     recording = audio.load(str(args.file), channels="mix")
     (samples,) = recording.samples
-    step = segmentation.FAST_STEP if args.fast else segmentation.STEP
+    step = segmentation.step_of(len(samples), fast=args.fast)
     context = embedding.FAST_CONTEXT if args.fast else embedding.CONTEXT
     load = machine.load()
 

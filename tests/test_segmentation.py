@@ -11,7 +11,7 @@ from witness import front, segmentation
 from witness.errors import ModelError
 from witness.models import BUILTIN_FOLDER
 from witness.schema import ModelFile
-from witness.segmentation import decode, powerset, segment, window_starts, windowed
+from witness.segmentation import decode, powerset, segment, step_of, window_starts, windowed
 from witness.sessions import Model, workers
 
 
@@ -56,6 +56,16 @@ def test_windows_lie_where_they_can_share():
         starts = window_starts(16000 * 3600, step)
         assert not (starts % front.GRID).any()
         assert np.abs(starts - np.arange(len(starts)) * step * 16000).max() <= front.GRID / 2
+
+
+def test_windows_lie_closer_in_short_recordings():
+    assert [step_of(minutes * 60 * 16000) for minutes in (1, 4, 5, 60)] == [1.0, 1.0, 2.0, 2.0]
+    assert [step_of(minutes * 60 * 16000, fast=True) for minutes in (1, 4, 5, 60)] == [2.0, 2.0, 3.0, 3.0]
+    ten_minutes = segment(
+        np.zeros(600 * 16000, np.float32), lambda _, starts: np.zeros((len(starts), 589, 7))
+    )
+    assert len(ten_minutes.starts) == 296
+    assert ten_minutes.step == pytest.approx(2.0, abs=0.01)
 
 
 def test_no_samples_no_windows():

@@ -38,7 +38,7 @@ def test_what_is_counted(clip):
     (file,) = document["files"]
     assert file["duration"] == SECONDS
     assert file["windows_per_second"] == pytest.approx(
-        len(segmentation.window_starts(SECONDS * 16000)) / SECONDS, abs=1e-3
+        len(segmentation.window_starts(SECONDS * 16000, 1.0)) / SECONDS, abs=1e-3
     )
     frames = -(-fbank.frame_count(SECONDS * 16000) // embedding.STRIDE)
     hop = embedding.TRUNK_SAMPLES / 16000

@@ -544,7 +544,7 @@ class _Run:
         pieces: list[Segmentation],
     ) -> Iterator[Segmentation]:
         """The windows as they are found; they are left in `pieces`, too."""
-        step = segmentation.FAST_STEP if self.options.fast else segmentation.STEP
+        step = segmentation.step_of(len(samples), fast=self.options.fast)
         with self._timed("segmentation"):
             for piece in segmentation.stream(
                 samples, segmenter, step=step, mapper=cores, progress=self.progress

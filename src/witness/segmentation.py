@@ -29,8 +29,9 @@ from witness.schema import (
 )
 from witness.sessions import Model
 
-STEP = 2.0  # seconds from one window to the next: DER as with 1 (benchmarks/results/step.json)
-FAST_STEP = 3.0
+SHORT = 300 * SAMPLE_RATE
+"""Samples, 5 minutes. In less, every vector decides on the number of speakers: 2 s between windows cost 1 to
+2 points of DER there, and nothing in more (docs/decisions/2026-11-21-speed.md)."""
 GROUP = 8  # windows that are worked on together: with fewer they share less, more are too much for a core
 
 
@@ -96,7 +97,15 @@ def windowed(model: Callable[[Float32], Float32], batch: int = front.BATCH) -> S
     return look
 
 
-def window_starts(samples: int, step: float = STEP) -> Int:
+def step_of(samples: int, *, fast: bool = False) -> float:
+    """Seconds from one window to the next in a recording of so many samples."""
+    short = samples < SHORT
+    if fast:
+        return 2.0 if short else 3.0
+    return 1.0 if short else 2.0
+
+
+def window_starts(samples: int, step: float) -> Int:
     """(windows,) samples at which the windows begin that cover so many samples; none for no samples.
 
     `step` seconds apart, to the nearest multiple of GRID; the last one may stick out.
@@ -112,7 +121,7 @@ def segment(
     samples: Samples,
     model: SegmentationModel,
     *,
-    step: float = STEP,
+    step: float | None = None,
     mapper: Map = in_turn,
     progress: Progress = no_progress,
 ) -> Segmentation:
@@ -124,16 +133,17 @@ def stream(
     samples: Samples,
     model: SegmentationModel,
     *,
-    step: float = STEP,
+    step: float | None = None,
     mapper: Map = in_turn,
     progress: Progress = no_progress,
 ) -> Iterator[Segmentation]:
     """Find who is active in every window of `samples`, some windows after the other, in order.
 
     The last window is padded with silence, and so is a recording shorter than one window. Groups hold the
-    same windows whatever `mapper` does at the same time, so the result does not depend on it.
+    same windows whatever `mapper` does at the same time, so the result does not depend on it. `step` is that
+    of `step_of` unless it is given.
     """
-    starts = window_starts(len(samples), step)
+    starts = window_starts(len(samples), step_of(len(samples)) if step is None else step)
     done = 0
     progress("segmentation", done, len(starts))
 
