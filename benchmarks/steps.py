@@ -97,8 +97,8 @@ def quantised(file: ModelFile) -> segmentation.SegmentationModel:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     shared, parts = front.open_front(file), front.cut(file)
-    assert shared is not None
-    assert parts is not None
+    if shared is None or parts is None:
+        sys.exit(f"{file.path}: does not begin as PyanNet")
     with tempfile.TemporaryDirectory() as scratch:
         back, small = Path(scratch, "back.onnx"), Path(scratch, "small.onnx")
         onnx.save(onnx.load_from_string(parts[1]), back)
