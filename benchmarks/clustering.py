@@ -30,6 +30,7 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
+from scipy.cluster.hierarchy import fcluster
 from scipy.linalg import eigh
 from scipy.ndimage import gaussian_filter1d
 from scipy.optimize import linear_sum_assignment
@@ -182,7 +183,7 @@ def must_not_link(case: Case, rule: Rule, penalty: float) -> list[Turn]:
     raised = np.array(heights[len(points) :])
     threshold = rule.threshold + rule.reach * max(0.0, float(tree.heights[-1]) - rule.threshold)
     merges = np.column_stack([tree.merges[:, :2], raised, np.ones(len(raised))])
-    labels = clustering.fcluster(merges, threshold, "monocrit", monocrit=raised).astype(np.intp) - 1
+    labels = fcluster(merges, threshold, "monocrit", monocrit=raised).astype(np.intp) - 1
     return turns(case, joined(case, points, labels, smallest))
 
 
