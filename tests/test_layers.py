@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import witness
+from conftest import CALL
 
 SOURCE = Path(witness.__file__).parent
 STAGES = {
@@ -130,3 +131,25 @@ def test_help_imports_nothing_heavy():
         "jinja2",
     }
     assert not loaded & heavy
+
+
+def test_the_recogniser_starts_before_anything_heavy_is_imported(tmp_path):
+    import subprocess
+
+    (tmp_path / "model.bin").write_bytes(b"none")
+    code = (
+        "import subprocess, sys\n"
+        "class Popen(subprocess.Popen):\n"
+        "    def __init__(self, command, *args, **kwargs):\n"
+        "        assert 'witness.whisper_child' in command\n"
+        "        heavy = {'av', 'onnx', 'onnxruntime', 'scipy', 'soxr'} & set(sys.modules)\n"
+        "        print('heavy:', sorted(heavy), file=sys.stderr)\n"
+        "        raise SystemExit(0)\n"
+        "subprocess.Popen = Popen\n"
+        "from witness.cli import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    command = [sys.executable, "-c", code, "run", str(CALL), "--whisper", str(tmp_path / "model.bin")]
+    command += ["--models", "builtin", "--offline", "--device", "cpu"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "heavy: []" in result.stderr

@@ -186,7 +186,7 @@ def run(
     **settings: Any,
 ) -> None:
     """Transcribe RECORDING (any audio or video file; - for stdin) and say who spoke."""
-    from witness import sound, writers
+    from witness import writers
 
     targets = output.plan(recording, formats, to)
     with _profile(profile):
@@ -196,6 +196,8 @@ def run(
                 if verbose:
                     for count in transcript.counts:
                         note(f"number of speakers: {count}")
+                from witness import sound  # not before: it imports what decodes, and whisper starts first
+
                 heard = sound.take(
                     transcript.audio, targets.files, html_audio or "auto", progress=progress, note=note
                 )
