@@ -119,7 +119,8 @@ def witness(chosen: models.DiarizationModels, threads: int, *, fast: bool) -> Pr
             vectors = embedding.embed(samples, segmented(mapper), voice, context=context, mapper=mapper)
         windows = Segmentation.joined(pieces)
         clusters = clustering.cluster(vectors, windows.active, chosen.rule, step=windows.step, bounds=bounds)
-        found = reconstruction.reconstruct(windows, clusters.labels, pause=chosen.rule.pause)
+        found = reconstruction.reconstruct(windows, clusters.labels)
+        reconstruction.fill_pauses([found.active], chosen.rule.pause)
         names = [str(number) for number in range(found.active.shape[1])]
         return reconstruction.turns(found.active.T, names, duration)
 

@@ -157,7 +157,8 @@ def turns(
     clusters = clustering.cluster(
         found.vectors, windows.active, chosen.rule, step=windows.step, bounds=bounds
     )
-    whole = reconstruction.reconstruct(windows, clusters.labels, pause=chosen.rule.pause)
+    whole = reconstruction.reconstruct(windows, clusters.labels)
+    reconstruction.fill_pauses([whole.active], chosen.rule.pause)
     names = [str(number) for number in range(whole.active.shape[1])]
     return reconstruction.turns(whole.active.T, names, duration)
 

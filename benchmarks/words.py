@@ -412,7 +412,8 @@ def recorded(folder: Path, half: str) -> Iterator[Heard]:
             windows = segmentation.segment(samples, segmenter, mapper=both)
             vectors = embedding.embed(samples, [windows], voice, mapper=both)
         labels = clustering.cluster(vectors, windows.active, chosen.rule, step=windows.step).labels
-        found = reconstruction.reconstruct(windows, labels, pause=chosen.rule.pause)
+        found = reconstruction.reconstruct(windows, labels)
+        reconstruction.fill_pauses([found.active], chosen.rule.pause)
         yield _heard(path.stem, read_stm(path), duration, found, rng)
 
 

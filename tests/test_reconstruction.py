@@ -4,7 +4,7 @@ import pytest
 from conftest import SHARED, strict_der
 from witness import models, rttm
 from witness.clustering import cluster
-from witness.reconstruction import frame_count, frame_starts, reconstruct, speaker_count, turns
+from witness.reconstruction import fill_pauses, frame_count, frame_starts, reconstruct, speaker_count, turns
 from witness.schema import Segmentation, Turn
 
 RECORDINGS = {"pipeline": 26.0154, "single_speaker": 15.0486, "short": 3.2889}
@@ -92,13 +92,23 @@ def test_pauses_belong_to_the_turn_and_to_nobody_else():
         windows.active[0, first:last, :speakers] = False
     windows.active[0, 448:460, 1] = False
     labels = np.array([[0, 1, -1]])
-    without, found = (reconstruct(windows, labels, pause=pause) for pause in (0.0, 0.8))
+    without, found = (reconstruct(windows, labels) for _ in range(2))
+    fill_pauses([found.active], 0.8)
     changed = np.flatnonzero((found.active != without.active).any(axis=1))
     assert list(changed) == [*range(300, 347), *range(460, 480)]
     assert found.active[300:347].all()
     assert found.active[460:480].tolist() == [[True, False]] * 20
     assert set(found.exclusive()[460:480]) == {0}
     assert not found.evidence[:][changed].any()
+
+
+def test_no_pause_while_the_other_side_speaks():
+    one, other = np.ones((100, 1), np.bool_), np.zeros((100, 1), np.bool_)
+    one[20:40] = one[60:80] = False
+    other[50:70] = True
+    fill_pauses([one, other], 0.8)
+    assert list(np.flatnonzero(~one[:, 0])) == [*range(60, 80)]
+    assert list(np.flatnonzero(other[:, 0])) == [*range(50, 70)]
 
 
 def test_two_local_speakers_of_one_cluster_count_once():

@@ -380,6 +380,7 @@ class _Run:
                 found = self._sides(stages, wanted)
             else:
                 found = [self._diarize(stages, number, wanted) for number in range(len(stages.tracks))]
+            reconstruction.fill_pauses([track.found.active for track in found], stages.rule.pause)
             self.progress("clustering", 1, 1)
         return found
 
@@ -410,9 +411,7 @@ class _Run:
         clusters = clustering.cluster(
             track.vectors, active, stages.rule, step=track.windows.step, bounds=wanted, plda=plda
         )
-        found = reconstruction.reconstruct(
-            track.windows, clusters.labels, most=wanted.most, pause=stages.rule.pause
-        )
+        found = reconstruction.reconstruct(track.windows, clusters.labels, most=wanted.most)
         names = [f"{prefix}SPEAKER_{number:02d}" for number in range(found.active.shape[1])]
         return _Diarized(names, found, clusters.count)
 

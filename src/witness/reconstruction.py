@@ -72,13 +72,10 @@ class Diarization:
         return alone
 
 
-def reconstruct(
-    segmentation: Segmentation, labels: Int, *, most: int | None = None, pause: float = 0.0
-) -> Diarization:
+def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = None) -> Diarization:
     """Put the windows together. `labels` is (windows, 3), -1 for nobody; `most` caps who speaks at once.
 
-    Up to `pause` seconds in which nobody speaks belong to those who speak both before and after. The
-    speakers are in order of appearance.
+    The speakers are in order of appearance.
     """
     speakers = int(labels.max(initial=-1)) + 1
     windows, count = _windows(segmentation), speaker_count(segmentation)
@@ -92,19 +89,23 @@ def reconstruct(
     if speakers:
         for rows in _slices(len(votes)):
             chosen[rows] = _top(votes[rows], count[rows])
-        _fill_pauses(chosen, pause)
     return Diarization.in_order_of_appearance(Evidence(votes, windows), chosen)
 
 
-def _fill_pauses(active: Bool, pause: float) -> None:
-    """In place: those who speak on both sides of a silence of up to `pause` seconds speak in it too."""
-    speech = np.asarray(active.any(axis=1), np.bool_)
+def fill_pauses(tracks: Sequence[Bool], pause: float) -> None:
+    """In place: those who speak on both sides of a silence of up to `pause` seconds speak in it too.
+
+    `tracks` are the (frames, speakers) activities of one recording: on a call it is a silence only if
+    nobody speaks on either side.
+    """
+    speech = np.any([active.any(axis=1) for active in tracks], axis=0)
     silences = np.flatnonzero(speech[:-1] & ~speech[1:]) + 1  # first frames
     onsets = np.flatnonzero(~speech[:-1] & speech[1:]) + 1
     onsets = onsets[onsets > silences[0]] if len(silences) else onsets
     for silence, onset in zip(silences, onsets, strict=False):  # the last silence may have no end
         if (onset - silence) * FRAME_STEP <= pause:
-            active[silence:onset] = active[silence - 1] & active[onset]
+            for active in tracks:
+                active[silence:onset] = active[silence - 1] & active[onset]
 
 
 def owners(segmentation: Segmentation, found: Diarization) -> Int:
