@@ -274,6 +274,29 @@ def test_an_outcome_without_room_ends_the_batch(tmp_path):
     assert len(report(tmp_path / "out")) == 2
 
 
+def test_what_a_killed_worker_left_goes_with_the_batch(tmp_path):
+    from concurrent.futures import Future
+
+    make(tmp_path / "in" / "sub", 1, 1.0)
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left = [tmp_path / "out" / place for place in (f".witness-{dead.pid}-a", f"sub/.witness-{dead.pid}-b")]
+    with batch.locked(tmp_path / "out"):
+        settings = Settings({"models": "builtin", "offline": True}, {}, {})
+        work = batch.Batch([f"{tmp_path}/in"], tmp_path / "out", ["json"], settings)
+
+        def submit(_: Job) -> Future[Outcome]:
+            for path in left:
+                path.parent.mkdir(exist_ok=True)
+                path.touch()
+            future: Future[Outcome] = Future()
+            future.set_result(Outcome(None, 0))
+            return future
+
+        work.run(submit, {})
+    assert not any(path.exists() for path in left)
+
+
 def test_progress_is_readable_in_a_log(monkeypatch):
     from witness import cli
 

@@ -258,6 +258,7 @@ class Batch:
         self._growing: dict[str, tuple[int, int, float]] = {}
         self._watch = watch
         self.todo = self._scan()
+        self._folders = {self.out, *((self.out / item.output).parent for item in self.todo)}
         self._sweep()
 
     def run(
@@ -279,6 +280,7 @@ class Batch:
         try:
             while owed or self.todo or self._watch:
                 for item in self.todo:
+                    self._folders.add((self.out / item.output).parent)
                     future = submit(self._job(item, settings))
                     future.add_done_callback(lambda done, item=item: finished.put((item, done)))  # type: ignore[misc]
                     owed += 1
@@ -292,6 +294,7 @@ class Batch:
                     self.todo, looked = self._scan(), time.monotonic()
                     clock.more(self.todo)
         finally:
+            self._sweep()  # a worker may have been killed on the way
             self.write_report()
 
     def _job(self, item: Item, settings: Settings) -> Job:
@@ -384,7 +387,7 @@ class Batch:
 
     def _sweep(self) -> None:
         """Remove what killed workers were about to write: whole files only ever bear their own names."""
-        for folder in {self.out, *((self.out / item.output).parent for item in self.todo)}:
+        for folder in self._folders:
             for path in folder.glob(f"{output.SCRATCH}*"):
                 pid = path.name.removeprefix(output.SCRATCH).partition("-")[0]
                 if pid.isdigit() and not _alive(int(pid)):
