@@ -28,6 +28,7 @@ FADE = 80  # samples: 5 ms, where a stretch of a clip begins or ends
 ONE_CHANNEL = 0.5  # share of the conversations made of the flat clips
 ALIKE = 0.15  # share of the windows in which two people are one voice, slow and fast
 NEAR = 0.3  # and in which two are people whose voices are near, if the near ones are known
+HEATED = 0.85  # how often a turn starts early in a discussion in which people talk over one another
 MOVING = 0.35  # share of the conversations in which everybody changes place once
 
 
@@ -44,8 +45,9 @@ def plan(
     source = torch.full((rows, seats, frames), -1, dtype=torch.long, device=device)
     people = (cast >= 0).sum(1)  # seats are filled from the left
     lively = dice.choice(
-        [0.28, 0.6, 0.03, 0.0], [0.62, 0.18, 0.10, 0.10], rows
+        [0.28, 0.6, 0.03, 0.0, HEATED], [0.44, 0.17, 0.09, 0.08, 0.22], rows
     )  # how often a turn starts before the last ends
+    heated = lively == HEATED
     typical = torch.log(
         dice.choice([70.0, 140.0, 240.0, 400.0, 800.0], [0.22, 0.30, 0.22, 0.14, 0.12], rows)
     )  # turn length, frames
@@ -60,7 +62,8 @@ def plan(
         speaker = torch.where(again, (speaker + 1) % people.clamp(min=1), speaker)
         clip = voices.draw(cast[row, speaker].clamp(min=0), u[2])
         length = corpus.frames[clip]
-        aside = (people > 1) & (current >= 0) & (speaker != current) & (last_length > 80) & (u[3] < 0.15)
+        aside = (people > 1) & (current >= 0) & (speaker != current) & (last_length > 80)
+        aside &= u[3] < torch.where(heated, 0.5, 0.15)
         wanted = torch.exp(typical + 0.8 * dice.normal(rows)).clamp(25, 1500)
         wanted = torch.where(aside, 25 + 65 * u[4], wanted).long()
         onset = corpus.stretches[clip, 0, (u[5] * corpus.stretch_count[clip]).long()] - 3
@@ -84,7 +87,8 @@ def plan(
         spread = -torch.log(u[9].clamp(min=1e-6))
         pause = torch.where(dice.chance(0.85, rows), 35 * spread, 220 * spread)
         pause = torch.where(lively == 0, 300 * spread, pause)  # a recording in which hardly anyone speaks
-        gap = torch.where(dice.uniform(rows) < lively, -60 * spread, pause)
+        sooner = torch.where(heated, -160 * spread, -60 * spread)
+        gap = torch.where(dice.uniform(rows) < lively, sooner, pause)
         after = torch.maximum(start + size + gap.long(), last_start + 10)
         turn = good & ~aside
         last_start = torch.where(turn, start, last_start)

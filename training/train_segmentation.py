@@ -22,10 +22,12 @@ from slices import Training, arguments, fast_kernels, load
 from torch import nn
 from train_embedding import mean_vectors
 
-from data import Corpus, Voices, voices, with_rests
+from data import FRAME, Corpus, Voices, voices, with_rests
 
 ORDERS = list(itertools.permutations(range(3)))
 PLANNED = 4  # batches planned at once
+AGAIN = 32  # batches kept to be seen once more, their windows mixed: rendering takes longer than learning
+WINDOW = 160_000  # samples
 FRAME_STEP, FRAME_LENGTH = 270, 991  # samples of a 16 kHz waveform per output frame, and seen by it
 
 
@@ -58,6 +60,27 @@ def errors_of(scores: torch.Tensor, active: torch.Tensor) -> np.ndarray:
     hypothesis = POWERSET.to(scores.device)[scores.argmax(-1)].cpu().numpy()
     reference = active.transpose(1, 2).cpu().numpy()
     return sum((window_errors(h, r) for h, r in zip(hypothesis, reference, strict=True)), np.zeros(4))
+
+
+class Seen:
+    """The windows of the last batches, for a second look: each other step takes one of them at random."""
+
+    def __init__(self, rows: int, samples: int, frames: int, device: str) -> None:
+        self.rows, self.filled = rows, 0
+        self.wave = torch.zeros(AGAIN, rows, samples, dtype=torch.half, device=device)
+        self.active = torch.zeros(AGAIN, rows, 3, frames, dtype=torch.bool, device=device)
+
+    def add(self, wave: torch.Tensor, active: torch.Tensor) -> None:
+        slot = self.filled % AGAIN
+        # The network takes any level for the same one; half precision does not.
+        self.wave[slot] = wave / (wave.abs().amax(-1, keepdim=True) + 1e-9)
+        self.active[slot] = active
+        self.filled += 1
+
+    def draw(self, dice: Dice) -> tuple[torch.Tensor, torch.Tensor]:
+        batch = dice.below(min(self.filled, AGAIN), self.rows)
+        row = dice.below(self.rows, self.rows)
+        return self.wave[batch, row].float(), self.active[batch, row]
 
 
 NEAREST = 4, 24  # ranks: the very nearest of another name may be the same person
@@ -138,17 +161,21 @@ def main(argv: list[str] | None = None) -> Path:
         return describe(total)
 
     planned, plans = -1, ()
+    seen = Seen(args.batch, WINDOW, WINDOW // FRAME, args.device)
     while training.running:
-        group, member = divmod(training.step, PLANNED)
+        group, member = divmod(training.step // 2, PLANNED)
         with torch.no_grad():
-            if group != planned:
-                dice = Dice.seeded(args.device, args.seed, 1, group)
-                plans = simulate.plan_windows(dice, corpus, pool, args.batch * PLANNED).chunk(PLANNED)
-                planned = group
-            wave = simulate.render(
-                Dice.seeded(args.device, args.seed, 2, training.step), corpus, pool, plans[member]
-            )
-            active = simulate.spoken(corpus, plans[member])
+            dice = Dice.seeded(args.device, args.seed, 2, training.step)
+            if training.step % 2 and seen.filled:
+                wave, active = seen.draw(dice)
+            else:
+                if group != planned:
+                    plan_dice = Dice.seeded(args.device, args.seed, 1, group)
+                    plans = simulate.plan_windows(plan_dice, corpus, pool, args.batch * PLANNED)
+                    planned, plans = group, plans.chunk(PLANNED)
+                wave = simulate.render(dice, corpus, pool, plans[member])
+                active = simulate.spoken(corpus, plans[member])
+                seen.add(wave, active)
         with torch.autocast(corpus.device.type, torch.bfloat16, enabled=on_gpu):
             scores = forward(wave[:, None])
         loss = order_free_loss(scores, frame_labels(active, scores.shape[1]))
