@@ -515,7 +515,6 @@ class _Run:
 
     def _hear(self, recording: audio.Audio, engine: Engine) -> tuple[Track, ...]:
         """What the diarizer's models find in each track: voices of what is segmented already, meanwhile."""
-        segmenter = engine.segmenter
         tracks = []
         with (
             workers(self.runtime.worker_count) as cores,
@@ -526,7 +525,7 @@ class _Run:
                 with self._timed("embedding"):
                     vectors = embedding.embed(
                         samples,
-                        self._segmented(samples, segmenter, cores, pieces),
+                        self._segmented(samples, engine, cores, pieces),
                         voice,
                         context=embedding.FAST_CONTEXT if self.options.fast else embedding.CONTEXT,
                         mapper=voices_on,
@@ -538,15 +537,19 @@ class _Run:
     def _segmented(
         self,
         samples: Samples,
-        segmenter: segmentation.SegmentationModel,
+        engine: Engine,
         cores: Map,
         pieces: list[Segmentation],
     ) -> Iterator[Segmentation]:
         """The windows as they are found; they are left in `pieces`, too."""
-        step = segmentation.step_of(len(samples), fast=self.options.fast)
         with self._timed("segmentation"):
             for piece in segmentation.stream(
-                samples, segmenter, step=step, mapper=cores, progress=self.progress
+                samples,
+                engine.segmenter,
+                step=segmentation.step_of(len(samples), fast=self.options.fast),
+                faint=engine.chosen.rule.faint,
+                mapper=cores,
+                progress=self.progress,
             ):
                 pieces.append(piece)
                 yield piece

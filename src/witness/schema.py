@@ -249,6 +249,8 @@ class Rule:
     """Two local speakers of one window are two people, whatever they sound like."""
     pause: float = 0.0
     """Seconds: so long a silence within what one speaker says still belongs to the turn."""
+    faint: float | None = None
+    """dB below the loud parts of the recording: nobody speaks who is fainter. None: nobody is too faint."""
 
 
 @dataclass(frozen=True)

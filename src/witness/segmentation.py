@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from witness import front
+from witness import front, loudness
 from witness.errors import ModelError
 from witness.schema import (
     FRAMES,
@@ -122,11 +122,14 @@ def segment(
     model: SegmentationModel,
     *,
     step: float | None = None,
+    faint: float | None = None,
     mapper: Map = in_turn,
     progress: Progress = no_progress,
 ) -> Segmentation:
     """All of `stream`."""
-    return Segmentation.joined(stream(samples, model, step=step, mapper=mapper, progress=progress))
+    return Segmentation.joined(
+        stream(samples, model, step=step, faint=faint, mapper=mapper, progress=progress)
+    )
 
 
 def stream(
@@ -134,6 +137,7 @@ def stream(
     model: SegmentationModel,
     *,
     step: float | None = None,
+    faint: float | None = None,
     mapper: Map = in_turn,
     progress: Progress = no_progress,
 ) -> Iterator[Segmentation]:
@@ -141,17 +145,23 @@ def stream(
 
     The last window is padded with silence, and so is a recording shorter than one window. Groups hold the
     same windows whatever `mapper` does at the same time, so the result does not depend on it. `step` is that
-    of `step_of` unless it is given.
+    of `step_of` unless it is given. With `faint`, nobody is active where the recording is so many dB below
+    its own loud parts (loudness.py).
     """
     starts = window_starts(len(samples), step_of(len(samples)) if step is None else step)
     done = 0
     progress("segmentation", done, len(starts))
+    limit = None if faint is None else loudness.limit(samples, faint, mapper=mapper)
 
     def look(starts: Int) -> Segmentation:
         heard = samples[int(starts[0]) : int(starts[-1]) + WINDOW_SAMPLES]
         sound = np.zeros(starts[-1] - starts[0] + WINDOW_SAMPLES, np.float32)
         sound[: len(heard)] = heard
-        return Segmentation(decode(model(sound, starts - starts[0])), starts)
+        active = decode(model(sound, starts - starts[0]))
+        if limit is not None:
+            for window, start in zip(active, starts - starts[0], strict=True):
+                window &= loudness.above(sound[start : start + WINDOW_SAMPLES], limit)[:, None]
+        return Segmentation(active, starts)
 
     for piece in mapper(look, (starts[first : first + GROUP] for first in range(0, len(starts), GROUP))):
         done += len(piece.starts)
