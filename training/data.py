@@ -27,9 +27,7 @@ SAMPLE_RATE = 16_000
 FRAME = 160  # samples: 10 ms, the unit of everything that is cut and pasted here
 # Resampling ratios: as recorded, slower and faster by a tenth, and by a fifth.
 SPEEDS = ((1, 1), (10, 9), (10, 11), (5, 4), (9, 11))
-FACTORS = tuple(down / up for up, down in SPEEDS)  # 1, 0.9, 1.1, 0.8, 1.22
 OFTEN = (1.0, 0.7, 0.7, 0.35, 0.35)  # how often a voice is drawn at each speed
-APART = 1.15  # factor between two speeds from which on a speaker counts as two people
 TWIN_OF = {1: 2, 2: 1, 3: 0, 4: 0}  # the speed at which a voice is somebody else's, and yet alike
 TRAIN, HELD_OUT, NOISE = 0, 1, 2  # values of the index's `split` column
 MAX_STRETCHES = 12  # stretches of speech remembered per clip
@@ -267,9 +265,16 @@ class Voices:
         )
 
 
-def voices(corpus: Corpus, *, dev: bool = False, split: int = TRAIN, shortest: int = 80) -> Voices:
-    """Training voices (speaker x speed), or with `dev` those of the speakers kept back, at their own speed
-    only.
+def voices(
+    corpus: Corpus,
+    *,
+    dev: bool = False,
+    split: int = TRAIN,
+    shortest: int = 80,
+    speeds: int = len(SPEEDS),
+) -> Voices:
+    """Training voices (speaker x speed), at the first `speeds` of SPEEDS, or with `dev` those of the speakers
+    kept back, at their own speed only.
     """
     kept = corpus.dev_speakers()
     speaker, speed = corpus.speaker.cpu().numpy(), corpus.speed.cpu().numpy()
@@ -277,8 +282,7 @@ def voices(corpus: Corpus, *, dev: bool = False, split: int = TRAIN, shortest: i
     usable &= corpus.frames.cpu().numpy() >= shortest
     if split == TRAIN:
         usable &= np.isin(speaker, list(kept)) == dev
-    if dev:
-        usable &= speed == 0
+    usable &= speed < (1 if dev else speeds)
     clips = np.flatnonzero(usable)
     key = speaker[clips] * len(SPEEDS) + speed[clips]
     order = clips[np.argsort(key, kind="stable")]

@@ -2,7 +2,8 @@
 
 GPU time comes in slices of a few minutes. A slice ends after `--seconds`; the next one, started with the
 same arguments, goes on from the checkpoint. Every step draws its randomness from (seed, step), so slicing
-does not change the batches. Results still differ in the last bits from run to run: cuDNN picks its kernels
+does not change the batches (but for the windows that the segmentation sees again: those before a slice are
+forgotten). Results still differ in the last bits from run to run: cuDNN picks its kernels
 by timing, and GPU sums are not ordered.
 """
 

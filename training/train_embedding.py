@@ -1,15 +1,12 @@
 # ruff: noqa: T201 - a training script: what it prints is its result
 """Trains the voice embedding.
 
-Every other batch is of small pieces of conversation: two voices in turns, in one channel. The trunk runs
+Every training window is a small piece of conversation: two voices in turns, in one channel. The trunk runs
 over the window once and each voice is pooled over its own frames, as the pipeline does. A voice appears in
 two windows of a batch, each with its own room, distance, equaliser, level and codec, while the other voice
 of the window shares the channel. So the contrastive loss says: same voice through different channels is
 near, different voices through the same channel are far. A classifier with an angular margin over all voices
 does the rest.
-
-The batches between are of short crops with nothing around them, two of each voice and from two of its clips
-where it has as many: less context than in any window, and the mean that is removed is that of the crop.
 """
 
 import time
@@ -17,20 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from augment import (
-    Dice,
-    add_gusts,
-    add_music,
-    add_noise,
-    add_rests,
-    convolve,
-    damage,
-    decibels,
-    equalise,
-    loudness,
-    room_responses,
-)
-from channels import with_flat
+from augment import Dice, add_noise, convolve, damage, decibels, equalise, room_responses
 from features import Fbank
 from metrics import equal_error_rate, pair_scores
 from models import EmbeddingNet, parameters
@@ -39,17 +23,13 @@ from slices import Training, arguments, fast_kernels
 from torch import nn
 from torch.nn import functional
 
-from data import APART, FACTORS, FRAME, HELD_OUT, Corpus, Voices, voices, with_rests
+from data import FRAME, HELD_OUT, Corpus, Voices, voices
 
 SCALE, TEMPERATURE = 32.0, 0.1
-FRAMES, CROP = 360, 150  # of a window and of a crop, 10 ms each
-LEAST = 40  # frames of speech in a crop
-ONE_CHANNEL = (
-    0.25  # share of the windows whose voices sound as if one microphone had recorded them (channels.py)
-)
-AS_RECORDED = 0.3, 0.5  # share of the windows, and of the crops, that nothing is done to
-ALIKE = 0.15  # share of the windows whose two voices are one, slow and fast: two people by voice alone
-SHARE = 3  # windows in turn that share room, noise, equaliser and codec: six voices in one channel
+MARGIN = 0.25  # angle, radians
+FRAMES = 360  # of a window, 10 ms each
+SPEEDS = 3  # of data.SPEEDS: with a fifth slower and faster, too, short pieces were told apart less well
+SHARE = 2  # windows in turn that share room, noise, equaliser and codec
 NEAR_RUNS = 50  # guessed speakers whose clip numbers are this close may be one person
 
 
@@ -91,10 +71,7 @@ def windows(
     """feats (count, T, 80), weights (count, 2, trunk frames) and voice (count, 2) of each pooled piece."""
     device = corpus.device
     first = dice.weighted(pool.weight, count, repeat=count > len(pool))
-    twin = pool.twin[first]
-    voice = torch.stack(
-        [first, torch.where(dice.chance(ALIKE, count) & (twin >= 0), twin, first.roll(count // 2))], 1
-    )
+    voice = torch.stack([first, first.roll(-1)], 1)
     clip = pool.draw(voice, dice.uniform(count, 2))
     sounding, own = turns(dice, count, frames)
     # From a random place; clips shorter than the window start over.
@@ -103,12 +80,10 @@ def windows(
         frames, device=device
     )
     source = corpus.start[clip][..., None] + at % length
-    source = torch.where(dice.chance(ONE_CHANNEL, count, 1, 1), source + corpus.flat, source)
     speech = corpus.flags[source] | dice.chance(0.25, count, 2, 1)
     tracks = voices_only(corpus, torch.where(sounding, source, -1))
     level = (tracks.pow(2).sum(-1, keepdim=True) / (sounding.sum(-1, keepdim=True) * FRAME + 1)).sqrt()
     tracks = tracks / (level + 1e-4) * 0.05 * decibels(dice.uniform(count, 2, 1, low=-7, high=7))
-    dry = tracks.sum(1)
     groups = -(-count // SHARE)
     response = room_responses(dice, groups, 2 * SHARE).view(groups * SHARE, 2, -1)[:count]
     same_place = dice.chance(0.4, count, 1)
@@ -116,62 +91,18 @@ def windows(
     wet = dice.chance(0.65, groups, 1, 1).repeat_interleave(SHARE, 0)[:count]
     tracks = torch.where(wet, convolve(tracks, response), tracks)
     mix = add_noise(dice, corpus, pool, tracks.sum(1), probability=0.7, low=3.0, high=30.0, share=SHARE)
-    mix = add_music(dice, mix, probability=0.1)
-    mix = add_gusts(dice, corpus, pool, mix, probability=0.1)
-    mix = add_rests(dice, corpus, mix, probability=0.2, low=-25.0, high=3.0)
     mix = equalise(dice, mix, probability=0.75, share=SHARE)
     mix = damage(dice, mix, share=SHARE)
-    untouched = dice.chance(AS_RECORDED[0], groups, 1).repeat_interleave(SHARE, 0)[:count]
-    feats = fbank(torch.where(untouched, dry, mix))
+    feats = fbank(mix)
     feats = feats - feats.mean(1, keepdim=True)
     time_at, mel_at = torch.arange(feats.shape[1], device=device), torch.arange(80, device=device)
     start, size = dice.below(feats.shape[1], count, 1), dice.below(14, count, 1)
     feats = feats * ~((time_at >= start) & (time_at < start + size))[..., None]
     start, size = dice.below(80, count, 1), dice.below(9, count, 1)
     feats = feats * ~((mel_at >= start) & (mel_at < start + size))[:, None]
-    return feats, _at_trunk(own & speech, feats.shape[1]), voice
-
-
-def _at_trunk(flags: torch.Tensor, frames: int) -> torch.Tensor:
-    """(..., 10 ms frames) flags -> (..., trunk frames) weights, for `frames` frames of features."""
-    trunk = -(-frames // EmbeddingNet.STRIDE)
-    middle = torch.arange(trunk, device=flags.device) * EmbeddingNet.STRIDE + 1
-    return flags[..., middle.clamp(max=flags.shape[-1] - 1)].float()
-
-
-def crops(
-    dice: Dice, corpus: Corpus, pool: Voices, fbank: Fbank, count: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """feats (2 count, T, 80), weights (2 count, 1, trunk frames) and voice (2 count, 1); a crop with too
-    little speech weighs nothing.
-    """
-    device, rows = corpus.device, 2 * count
-    voice = dice.weighted(pool.weight, count, repeat=count > len(pool))
-    first = (dice.uniform(count) * pool.count[voice]).long()
-    other = first + 1 + (dice.uniform(count) * (pool.count[voice] - 1)).long()
-    voice = voice.repeat(2)
-    clip = pool.order[pool.first[voice] + torch.cat([first, other]) % pool.count[voice]]
-    length = corpus.frames[clip][:, None]
-    begin = (dice.uniform(rows, 1) * (length - CROP).clamp(min=1)).long()
-    source = corpus.start[clip][:, None] + (begin + torch.arange(CROP, device=device)) % length
-    source = torch.where(dice.chance(ONE_CHANNEL, rows, 1), source + corpus.flat, source)
-    speech = corpus.flags[source]
-    dry = (corpus.audio[source].float() / 32768).flatten(1)
-    dry = dry / (loudness(dry) + 1e-4) * 0.05
-    groups = -(-rows // SHARE)
-    wet = dice.chance(0.5, groups, 1).repeat_interleave(SHARE, 0)[:rows]
-    response = room_responses(dice, groups, SHARE).view(groups * SHARE, -1)[:rows]
-    mix = torch.where(wet, convolve(dry, response), dry)
-    mix = add_noise(dice, corpus, pool, mix, probability=0.7, low=3.0, high=30.0, share=SHARE)
-    mix = add_rests(dice, corpus, mix, probability=0.2, low=-25.0, high=3.0)
-    mix = equalise(dice, mix, probability=0.75, share=SHARE)
-    mix = damage(dice, mix, share=SHARE)
-    untouched = dice.chance(AS_RECORDED[1], groups, 1).repeat_interleave(SHARE, 0)[:rows]
-    feats = fbank(torch.where(untouched, dry, mix))
-    feats = feats - feats.mean(1, keepdim=True)
-    enough = speech.sum(1, keepdim=True) >= LEAST
-    pooled = (speech | dice.chance(0.6, rows, 1)) & enough
-    return feats, _at_trunk(pooled, feats.shape[1])[:, None], voice[:, None]
+    trunk = -(-feats.shape[1] // EmbeddingNet.STRIDE)
+    middle = (torch.arange(trunk, device=device) * EmbeddingNet.STRIDE + 1).clamp(max=frames - 1)
+    return feats, (own & speech)[..., middle].float(), voice
 
 
 def margin_loss(
@@ -224,16 +155,10 @@ class Twins:
         near = abs(number[:, None] - number[None]) <= NEAR_RUNS
         np.fill_diagonal(near, True)  # a voice at another speed is not a negative of itself either
         self.pairs = torch.from_numpy(near).to(pool.speaker.device)
-        self.factor = torch.tensor(FACTORS, device=pool.speed.device)[pool.speed]
 
     def between(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        """(voices, voices): True where two voices are, or may be, one person; not one slow and one fast,
-        which nobody would take for the same.
-        """
-        alike = self.pairs[self.owner[one]][:, self.owner[other]]
-        ratio = self.factor[one][:, None] / self.factor[other]
-        apart = (self.owner[one][:, None] == self.owner[other]) & (torch.maximum(ratio, 1 / ratio) > APART)
-        return alike & ~apart
+        """(voices, voices): True where two voices are, or may be, one person."""
+        return self.pairs[self.owner[one]][:, self.owner[other]]
 
     def find(self, vectors: torch.Tensor) -> int:
         """Adds pairs with a guessed speaker that are more alike than all but 1 in 100 000 pairs of labelled
@@ -322,17 +247,14 @@ def averaged(training: Training) -> EmbeddingNet:
 
 def main(argv: list[str] | None = None) -> Path:
     parser = arguments("Train the embedding.", steps=15_500, batch=426, rate=1.5e-3)
-    parser.add_argument("--margin", type=float, default=0.25, help="angle, radians")
-    parser.add_argument("--dropout", type=float, default=0.0, help="share of the trunk's channels left out")
     args = parser.parse_args(argv)
     if args.smoke:
         args.steps, args.batch, args.device = min(args.steps, 2), 6, "cpu"
     fast_kernels()
     torch.manual_seed(args.seed)
     corpus = Corpus.load(args.cache, args.device)
-    corpus = with_rests(with_flat(corpus, voices(corpus).order), voices(corpus).order)
     pool, dev, held_out = (
-        voices(corpus),
+        voices(corpus, speeds=SPEEDS),
         voices(corpus, dev=True),
         voices(corpus, split=HELD_OUT, shortest=10),
     )
@@ -354,18 +276,14 @@ def main(argv: list[str] | None = None) -> Path:
         dice = Dice.seeded(args.device, args.seed, step)
         count = args.batch
         with torch.no_grad():
-            if step % 2:
-                feats, weights, voice = crops(dice, corpus, pool, fbank, count)
-            else:
-                feats, weights, voice = windows(dice, corpus, pool, fbank, count, FRAMES)
+            feats, weights, voice = windows(dice, corpus, pool, fbank, count, FRAMES)
         with torch.autocast(corpus.device.type, torch.bfloat16, enabled=corpus.device.type == "cuda"):
             trunk = trunk_of(feats)
-        trunk = functional.dropout1d(trunk.float(), args.dropout)
-        pieces_each = voice.shape[1]
-        vectors = torch.cat([net.pool(trunk, weights[:, piece]) for piece in range(pieces_each)])
+        trunk = trunk.float()
+        vectors = torch.cat([net.pool(trunk, weights[:, 0]), net.pool(trunk, weights[:, 1])])
         label = voice.t().reshape(-1)
-        window = torch.arange(len(voice), device=corpus.device).repeat(pieces_each)
-        length = weights.transpose(0, 1).flatten(0, 1).sum(1)
+        window = torch.arange(count, device=corpus.device).repeat(2)
+        length = weights.transpose(0, 1).reshape(2 * count, -1).sum(1)
         enough = (length >= 4).nonzero()[:, 0]  # 0.3 s
         vectors, label, window, length = (
             functional.normalize(vectors[enough]),
@@ -373,7 +291,7 @@ def main(argv: list[str] | None = None) -> Path:
             window[enough],
             length[enough],
         )
-        margin = args.margin * min(1.0, max(0.0, (progress - 0.15) / 0.3))
+        margin = MARGIN * min(1.0, max(0.0, (progress - 0.15) / 0.3))
         margins = margin * (length / 19).clamp(0.2, 1.0)  # full from 1.5 s on
         same_speaker = twins.between(label, torch.arange(len(pool), device=corpus.device))
         others = ~twins.between(label, label)
