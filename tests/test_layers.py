@@ -20,6 +20,7 @@ TOOLS = {
         "download",
         "fbank",
         "front",
+        "loudness",
         "machine",
         "manifest",
         "models",
@@ -39,6 +40,8 @@ GPU = {"gpu", "rocm", "migraphx_child", "gpu_worker", "graphs", "migraphx"}
 LAYERS = [
     {"__main__"},
     {"cli"},
+    {"cli_bench", "cli_gpu", "cli_models"},
+    {"console"},
     {"benchmark", "cluster", "contention", "speed"},
     {"batch", "bench_child", "bench_manifest", "bench_report", "enroll", "pool", "redo"},
     {"worker"},

@@ -5,83 +5,30 @@ Everything heavy is imported inside the commands, so that `--help` answers in a 
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from witness import __version__, output
+from witness import __version__, cli_bench, cli_gpu, cli_models, console, output
 from witness.errors import UsageError, WitnessError
 
 if TYPE_CHECKING:
     from witness import sound
     from witness.batch import Status
-    from witness.graphs import Graph
-    from witness.models import ModelStatus
     from witness.pipeline import Options
     from witness.schema import Progress, Transcript
 
 INTERRUPTED = 130
 SOME_FAILED = 3
 SILENCE = 30.0  # seconds between two lines about a batch in a log
-MOST = 10_000  # speakers, threads: beyond it is a slip of the finger
-
-
-_GPU = click.option(
-    "--gpu", type=click.IntRange(0), metavar="INDEX", help="Which card, as HIP counts. [default: the best]"
-)
-_PRECISION = click.option(
-    "--precision",
-    type=click.Choice(["fp32", "fp16"]),
-    default="fp32",
-    show_default=True,
-    help="On the GPU; fp16 changes the result a little.",
-)
-_FAST = click.option(
-    "--fast", is_flag=True, help="Listen to less: about a third less work, a little less accurate."
-)
-_LIMIT = click.option(
-    "--limit",
-    type=click.FloatRange(1),
-    default=600.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Stop compiling after that.",
-)
-_MODELS = click.option(
-    "--models",
-    default="auto",
-    show_default=True,
-    metavar="auto|standard|community-1|builtin|DIR",
-    help="The models that tell speakers apart.",
-)
-_MODEL = click.option(
-    "--model", type=click.Path(path_type=Path), help="Another ONNX file with one input, instead of --models."
-)
-_SHAPE = click.option(
-    "--shape", "shapes", multiple=True, metavar="NAME=DIMS", help="Shape of an input: feats=1x998x80."
-)
-_HTML_AUDIO = click.option(
-    "--html-audio",
-    type=click.Choice(["embed", "link", "none"]),
-    help="The sound of a page: inside, where the recording is, or none. [default: embed under 20 minutes]",
-)
-_OFFLINE = click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
-
-
-def _help_alone(ctx: click.Context) -> None:
-    """A group called without a command shows its help, and that is no error."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 class _DefaultRun(click.Group):
@@ -109,7 +56,7 @@ def cli(ctx: click.Context) -> None:
     witness call.wav -f srt -f json -o out/   out/call.srt and out/call.json
     witness run --help                        all options of the above
     """
-    _help_alone(ctx)
+    console.help_alone(ctx)
 
 
 @cli.command()
@@ -129,12 +76,8 @@ def cli(ctx: click.Context) -> None:
     metavar="PATH",
     help="A folder, a file, or - for stdout. [default: -]",
 )
-@click.option(
-    "--speakers", type=click.IntRange(1, MOST), help="Exactly so many speakers (with split: a channel)."
-)
-@click.option("--min-speakers", type=click.IntRange(1, MOST), help="At least so many.")
-@click.option("--max-speakers", type=click.IntRange(1, MOST), help="At most so many.")
-@_MODELS
+@console.speakers
+@console.MODELS
 @click.option(
     "--whisper",
     default="auto",
@@ -157,15 +100,15 @@ def cli(ctx: click.Context) -> None:
     show_default=True,
     help="What runs the voice model; migraphx is strict.",
 )
-@_GPU
-@_PRECISION
-@_FAST
-@click.option("--threads", type=click.IntRange(1, MOST), help="Cores for the diarizer. [default: all]")
+@console.GPU
+@console.PRECISION
+@console.FAST
+@console.THREADS
 @click.option("--serial", is_flag=True, help="Recognise words after the speakers, not beside them.")
 @click.option("--parallel", is_flag=True, help="Beside them, even if the GPU seems too small for both.")
-@_OFFLINE
+@console.OFFLINE
 @click.option("--known", metavar="DIR", help="Name the people whose voices `witness enroll` put there.")
-@_HTML_AUDIO
+@console.HTML_AUDIO
 @click.option("--no-stages", is_flag=True, help="Keep nothing for `witness redo` beside a JSON file.")
 @click.option(
     "--profile",
@@ -191,7 +134,7 @@ def run(
     targets = output.plan(recording, formats, to)
     with _profile(profile):
         try:
-            with _progress(quiet) as (progress, note):
+            with console.progress(quiet) as (progress, note):
                 transcript = _transcribe(recording, settings, progress, note)
                 if verbose:
                     for count in transcript.counts:
@@ -273,7 +216,9 @@ def _options(settings: dict[str, Any]) -> Options:
     type=click.Choice(output.FORMATS),
     help="Repeatable.",
 )
-@click.option("--jobs", type=click.IntRange(1, MOST), help="Recordings at a time. [default: one a core]")
+@click.option(
+    "--jobs", type=click.IntRange(1, console.MOST), help="Recordings at a time. [default: one a core]"
+)
 @click.option("--gpu", "gpus", default="0", show_default=True, metavar="0,1,...", help="Which cards.")
 @click.option("--force", is_flag=True, help="Also what is done already.")
 @click.option("--retry-failed", is_flag=True, help="Also what failed before.")
@@ -304,7 +249,7 @@ def batch_command(
     from witness import batch, pool
 
     cards = _numbers(gpus) if settings["device"] == "migraphx" else []
-    with batch.locked(to), _progress(quiet) as (progress, note):
+    with batch.locked(to), console.progress(quiet) as (progress, note):
         settled = batch.settle(
             _options(settings),
             keep=not no_stages,
@@ -330,7 +275,7 @@ def batch_command(
                 with cluster.connect(scheduler, note) as submit:
                     work.run(submit, {"device": settings["device"]}, tell=tell, note=note)
             else:
-                slots = batch.slots(jobs, cards, MOST if watch else len(work.todo), pool.memory())
+                slots = batch.slots(jobs, cards, console.MOST if watch else len(work.todo), pool.memory())
                 if jobs is not None and len(slots) < min(jobs, len(work.todo)):
                     note(f"{len(slots)} at a time: there is memory for no more")
                 runtime = batch.runtime(len(slots), settings["device"], settings["threads"])
@@ -376,7 +321,7 @@ batch_command.params += [option for option in run.params if option.name not in N
 @click.argument("recordings", nargs=-1, required=True, metavar="RECORDING...")
 @click.option("--known", default="known", show_default=True, metavar="DIR", help="Where to keep the voice.")
 @click.option("--models", default="auto", show_default=True, metavar="auto|builtin|DIR", help="As in run.")
-@_OFFLINE
+@console.OFFLINE
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr; errors only.")
 def enroll_command(
     name: str, recordings: tuple[str, ...], known: str, models: str, offline: bool, quiet: bool
@@ -390,16 +335,14 @@ def enroll_command(
     from witness.pipeline import Engine, Options
 
     options = Options(models=models, whisper="none", channels="mix", offline=offline)
-    with _progress(quiet) as (progress, note):
+    with console.progress(quiet) as (progress, note):
         voice = enroll(name, recordings, Engine(options, progress=progress, note=note))
     click.echo(voices.write(voice, Path(known)))
 
 
 @cli.command("redo")
 @click.argument("transcript", type=click.Path(path_type=Path))
-@click.option("--speakers", type=click.IntRange(1, MOST), help="Exactly so many speakers.")
-@click.option("--min-speakers", type=click.IntRange(1, MOST), help="At least so many.")
-@click.option("--max-speakers", type=click.IntRange(1, MOST), help="At most so many.")
+@console.speakers
 @click.option("--merge", "merges", multiple=True, metavar="A,B", help="These are one speaker. Repeatable.")
 @click.option("--name", "names", multiple=True, metavar="ID=NAME", help="Who a speaker is. Repeatable.")
 @click.option(
@@ -414,7 +357,7 @@ def enroll_command(
     "-f", "--format", "formats", multiple=True, type=click.Choice(output.FORMATS), help="Also write these."
 )
 @click.option("-o", "--output", "to", metavar="PATH", help="Where. [default: beside TRANSCRIPT]")
-@_HTML_AUDIO
+@console.HTML_AUDIO
 @click.option("-q", "--quiet", is_flag=True, help="No notes on stderr; errors only.")
 def redo_command(
     transcript: Path,
@@ -444,7 +387,7 @@ def redo_command(
     if others and to is None:
         to = f"{transcript.parent}{os.sep}"
     targets = output.plan(str(transcript), others, to)
-    with _progress(quiet) as (progress, note):
+    with console.progress(quiet) as (progress, note):
         found = redo.redo(kept, Bounds(**asked), corrections, forget=forget, note=note)
         heard = sound.take(
             found.audio,
@@ -487,24 +430,18 @@ def score(
         raise UsageError("--json or --csv, not both")
     there, found = scoring.read(reference), scoring.read(hypothesis)
     parts = None if uem is None else scoring.read_uem(uem)
-    with _progress(quiet=False) as (progress, note):
+    with console.progress(quiet=False) as (progress, note):
         scores = scoring.score(scoring.pair(there, found), parts, progress=progress)
         others = None
         if against is not None:
             others = scoring.score(scoring.pair(there, scoring.read(against)), parts, progress=progress)
         if len(there) > 1 or len(found) > 1:
-            _note_unpaired(note, set(there) - set(found), "are not in the hypothesis: all missed")
-            _note_unpaired(note, set(found) - set(there), "are not in the reference: not scored")
+            console.note_unpaired(note, set(there) - set(found), "are not in the hypothesis: all missed")
+            console.note_unpaired(note, set(found) - set(there), "are not in the reference: not scored")
     form = report.to_json if as_json else report.to_csv if as_csv else report.to_text
     if html is not None:
         output.write(report.to_html(scores, others).encode("utf-8", "replace"), html)
     output.write(form(scores, others).encode(), None)
-
-
-def _note_unpaired(note: Callable[[str], None], uris: set[str], what: str) -> None:
-    if uris:
-        some = ", ".join(sorted(uris)[:5]) + (", ..." if len(uris) > 5 else "")
-        note(f"{len(uris)} recordings {what} ({some})")
 
 
 @cli.command("doctor")
@@ -526,358 +463,8 @@ def doctor_command(as_json: bool) -> None:
         raise WitnessError(f"broken: {', '.join(broken)}; the cures are in the report")
 
 
-@cli.group(invoke_without_command=True)
-@click.pass_context
-def bench(ctx: click.Context) -> None:
-    """Measure: how right, how fast."""
-    _help_alone(ctx)
-
-
-@bench.command("voxconverse")
-@click.option("--audio", type=click.Path(path_type=Path), required=True, help="The folder of recordings.")
-@click.option("--rttm", type=click.Path(path_type=Path), required=True, help="The folder of references.")
-@click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, help="A folder.")
-@click.option("--split", type=click.Choice(["dev", "test"]), help="What it is; on test nothing is tuned.")
-@click.option(
-    "--tuned-on", type=click.Path(path_type=Path), help="The DEV run that settings on test are from."
-)
-@click.option(
-    "--models",
-    default="auto",
-    show_default=True,
-    metavar="auto|standard|community-1|builtin|DIR",
-    help="As in run.",
-)
-@click.option("--speakers", type=click.IntRange(1, MOST), help="Exactly so many in each recording.")
-@click.option("--min-speakers", type=click.IntRange(1, MOST), help="At least so many.")
-@click.option("--max-speakers", type=click.IntRange(1, MOST), help="At most so many.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "migraphx"]), default="auto", help="As in run.")
-@click.option("--threads", type=click.IntRange(1, MOST), help="Cores for the diarizer. [default: all]")
-@_FAST
-@_OFFLINE
-def bench_voxconverse(
-    audio: Path, rttm: Path, out: Path, split: str | None, tuned_on: Path | None, **settings: Any
-) -> None:
-    """Diarize a folder of recordings, score it, and write a report: VoxConverse, or any pair of folders.
-
-    Stopped in the middle, the same command goes on. stdout has the scores, OUTPUT the hypotheses, what every
-    recording cost, report.html, report.md, report.json and two pictures. Needs the extra `bench`.
-    """
-    from witness import benchmark, report
-    from witness.pipeline import Options
-    from witness.sessions import Runtime
-
-    runtime = Runtime(device=settings.pop("device"), threads=settings.pop("threads") or 0)
-    cases, missing = benchmark.find(audio, rttm)
-    with _progress(quiet=False) as (progress, note):
-        _note_unpaired(note, set(missing), "have no audio and are not scored")
-        scores = benchmark.run(
-            cases,
-            out,
-            Options(**settings),
-            runtime,
-            split=split,
-            tuned_on=tuned_on,
-            missing=missing,
-            progress=progress,
-            note=note,
-        )
-    output.write(report.to_text(scores).encode(), None)
-
-
-@bench.command("speed")
-@click.argument(
-    "recordings", nargs=-1, required=True, metavar="FILE...", type=click.Path(exists=True, path_type=Path)
-)
-@click.option(
-    "--repeat", type=click.IntRange(1, 1000), default=3, show_default=True, help="Runs of each way."
-)
-@click.option("--vs-serial", is_flag=True, help="Also with the words after the speakers.")
-@click.option("--vs-profile", is_flag=True, help="Also with onnxruntime's profiler on.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@click.option(
-    "--models",
-    default="auto",
-    show_default=True,
-    metavar="auto|standard|community-1|builtin|DIR",
-    help="As in run.",
-)
-@click.option(
-    "--whisper", default="auto", show_default=True, metavar="auto|none|NAME|FILE", help="As in run."
-)
-@click.option("--device", type=click.Choice(["auto", "cpu", "migraphx"]), default="auto", help="As in run.")
-@click.option("--threads", type=click.IntRange(1, MOST), help="Cores for the diarizer. [default: all]")
-@_FAST
-@_OFFLINE
-def bench_speed(
-    recordings: tuple[Path, ...],
-    repeat: int,
-    vs_serial: bool,
-    vs_profile: bool,
-    as_json: bool,
-    device: Any,
-    threads: int | None,
-    **settings: Any,
-) -> None:
-    """Time each FILE stage by stage, in a process of its own each time. The table is on stderr."""
-    from witness import speed
-    from witness.pipeline import Options
-    from witness.sessions import Runtime
-
-    # Paths of models, as of a --whisper FILE: the processes work elsewhere.
-    for name in ("models", "whisper"):
-        if Path(settings[name]).exists():
-            settings[name] = str(Path(settings[name]).absolute())
-    with _progress(quiet=False) as (progress, note):
-        result = speed.measure(
-            recordings,
-            Options(**settings),
-            Runtime(device=device, threads=threads or 0),
-            repeat=repeat,
-            vs_serial=vs_serial,
-            vs_profile=vs_profile,
-            progress=progress,
-            note=note,
-        )
-    click.echo(speed.to_text(result), err=True, nl=False)
-    if as_json:
-        output.write((json.dumps(result, indent=1) + "\n").encode(), None)
-
-
-@bench.command("contention")
-@click.argument("recording", type=click.Path())
-@click.option("--models", default="auto", show_default=True, help="As in `witness run`.")
-@click.option("--whisper", default="auto", show_default=True, help="As in `witness run`.")
-@click.option("--language", metavar="CODE", help="As in `witness run`.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "migraphx"]), default="auto", help="As in `run`.")
-@click.option(
-    "--gpu", type=click.IntRange(0), metavar="INDEX", help="The card to use and watch. [default: the best]"
-)
-@click.option("--threads", type=click.IntRange(1, MOST), help="Cores for each engine. [default: all]")
-@click.option("--offline", is_flag=True, help="Open no socket.")
-@click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True, help="How often.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document with every run.")
-def bench_contention(recording: str, rounds: int, as_json: bool, **settings: Any) -> None:
-    """How much diarizer and whisper slow each other down on RECORDING: each alone, then both at once.
-
-    With the time of each, and how busy an AMD card was and what memory it had in use.
-    """
-    from witness import contention
-    from witness.pipeline import Options
-    from witness.sessions import Runtime
-
-    options = Options(
-        models=settings["models"],
-        whisper=settings["whisper"],
-        language=settings["language"],
-        offline=settings["offline"],
-    )
-    runtime = Runtime(device=settings["device"], gpu=settings["gpu"], threads=settings["threads"] or 0)
-    with _progress(quiet=False) as (progress, note):
-        found = contention.measure(recording, options, runtime, rounds, progress=progress, note=note)
-    output.write((contention.to_json if as_json else contention.to_text)(found).encode(), None)
-
-
-@cli.group("models", invoke_without_command=True)
-@click.pass_context
-def models_group(ctx: click.Context) -> None:
-    """The model files: which there are, fetch them, check them."""
-    _help_alone(ctx)
-
-
-@models_group.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
-def models_list(as_json: bool) -> None:
-    """Every file that Witness knows: name, role, size, licence, sha256, and where it lies."""
-    from witness import models
-
-    _print_models(models.list_models(), as_json)
-
-
-@models_group.command("fetch")
-@click.argument("names", nargs=-1)
-@click.option("--force", is_flag=True, help="Also what is here already; for damaged files.")
-@click.option("--offline", is_flag=True, help="Open no socket; say what is missing.")
-def models_fetch(names: tuple[str, ...], force: bool, offline: bool) -> None:
-    """Download NAMES (of files, or "standard"), or what a first run would, and verify them."""
-    from witness import models, transcription
-
-    gpu = transcription.has_gpu_backend()
-    with _progress(quiet=False) as (progress, _):
-        found = models.fetch_models(names, gpu=gpu, offline=offline, force=force, progress=progress)
-    for file in found:
-        click.echo(f"{file.name}\t{file.path}")
-
-
-@models_group.command("verify")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
-def models_verify(as_json: bool) -> None:
-    """Hash every file that is here. Exit code 5 if one is damaged."""
-    from witness import models
-    from witness.errors import ModelError
-
-    found = models.list_models(verify=True)
-    _print_models(found, as_json)
-    damaged = [status.file.name for status in found if status.state == "damaged"]
-    if damaged:
-        cure = f"witness models fetch --force {' '.join(damaged)}"
-        raise ModelError(f"damaged: {', '.join(damaged)}; cure: {cure}")
-
-
-def _print_models(found: Sequence[ModelStatus], as_json: bool) -> None:
-    """A line a file, or JSON."""
-    rows = [{**asdict(status.file), "state": status.state, "path": status.path} for status in found]
-    if as_json:
-        click.echo(json.dumps(rows, indent=1))
-        return
-    for row in rows:
-        size = f"{row['size'] / 1e6:,.1f} MB"
-        head = f"{row['name']:25} {row['role']:13}{size:>11}  {row['licence']:10} {row['state']:8}"
-        click.echo(f"{head} {row['sha256']}  {row['path'] or '-'}")
-
-
-@cli.group("gpu", invoke_without_command=True)
-@click.pass_context
-def gpu_group(ctx: click.Context) -> None:
-    """The graphs that MIGraphX compiled for an AMD GPU: which there are, make them, move them."""
-    _help_alone(ctx)
-
-
-@gpu_group.command("status")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
-def gpu_status(as_json: bool) -> None:
-    """The AMD cards, and every compiled graph: for what it is, what it saves, whether it is used here."""
-    from witness import warmup
-
-    found = warmup.status()
-    if as_json:
-        click.echo(json.dumps(asdict(found), indent=1, default=str))
-        return
-    for card in found.cards:
-        memory = f"{card.memory_total / 2**30:.1f} GiB"
-        click.echo(f"GPU {card.index}  {card.name}  {card.gfx}  {memory}  {card.supported} for MIGraphX")
-    if found.trouble:
-        click.echo(found.trouble)
-    for graph in found.graphs:
-        click.echo(f"{graph.name}  {graph.state}")
-        if graph.graph is not None:
-            click.echo(f"    {_measured(graph.graph)}")
-    if not found.graphs:
-        click.echo("no compiled graphs; `witness gpu warm` makes them")
-
-
-@gpu_group.command("warm")
-@_MODELS
-@_MODEL
-@_SHAPE
-@_GPU
-@_PRECISION
-@click.option("--exhaustive", is_flag=True, help="Have MIGraphX try all kernels, which takes long.")
-@_LIMIT
-@_OFFLINE
-def gpu_warm(limit: float, exhaustive: bool, **settings: Any) -> None:
-    """Compile the voice model for a card, check it against the CPU, measure both, and keep it."""
-    from witness import warmup
-
-    wanted = warmup.Wanted(**settings, tuning="exhaustive" if exhaustive else "default")
-    with _progress(quiet=False) as (progress, note):
-        graph = warmup.warm(wanted, limit, progress=progress, note=note)
-    click.echo(f"{graph.folder.name}  ready\n    {_measured(graph)}")
-
-
-@gpu_group.command("clear")
-def gpu_clear() -> None:
-    """Remove all compiled graphs."""
-    from witness import graphs
-
-    click.echo(f"{graphs.clear() / 1e6:,.1f} MB freed")
-
-
-@gpu_group.command("export")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.argument("graph", required=False)
-def gpu_export(file: Path, graph: str | None) -> None:
-    """Write one compiled graph to FILE (zip). GRAPH: the beginning of its name, if there are several."""
-    from witness import warmup
-
-    found = warmup.export(file, graph)
-    click.echo(f"{file}\n    {_measured(found)}")
-
-
-@gpu_group.command("import")
-@click.argument("file", type=click.Path(path_type=Path))
-@_MODELS
-@_MODEL
-@_GPU
-@_OFFLINE
-def gpu_import(file: Path, **settings: Any) -> None:
-    """Take a compiled graph from FILE, if it is for this very machine and passes the check on it."""
-    from witness import warmup
-
-    with _progress(quiet=False) as (progress, note):
-        graph = warmup.import_(file, warmup.Wanted(**settings), progress=progress, note=note)
-    click.echo(f"{graph.folder.name}  ready\n    {_measured(graph)}")
-
-
-def _measured(graph: Graph) -> str:
-    """What a compiled graph is for, and what was measured with it, in one line."""
-    key, measured = graph.key, graph.measured
-    how = "imported" if measured.compile_s is None else f"compiled in {measured.compile_s:.1f} s"
-    shape = "x".join(map(str, key.shape))
-    return (
-        f"{graph.name}, {shape}, {key.precision}, {key.gfx}, MIGraphX {graph.version}, "
-        f"{graph.size / 1e6:.1f} MB, {how}, loads in {measured.load_s:.1f} s, GPU {measured.gpu_ms:.1f} ms, "
-        f"CPU {measured.cpu_ms:.1f} ms ({measured.cpu_cores} cores), cosine {measured.cosine:.6f}"
-    )
-
-
-@cli.command()
-@click.argument("model", type=click.Path(path_type=Path))
-@_SHAPE
-@_GPU
-@_LIMIT
-def probe(model: Path, shapes: tuple[str, ...], gpu: int | None, limit: float) -> None:
-    """Try an ONNX MODEL on MIGraphX: which nodes it takes, times, numbers against the CPU's.
-
-    Prints a row for docs/verified-models.md.
-    """
-    from witness import warmup
-
-    with _progress(quiet=False) as (progress, note):
-        found = warmup.probe(model, warmup.parse_shapes(shapes), gpu, limit, progress=progress, note=note)
-    click.echo(found.markdown(), nl=False)
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[tuple[Progress, Callable[[str], None]]]:
-    """A progress bar a stage and the notes, on stderr; the bars on a terminal only."""
-    from witness.schema import no_note, no_progress
-
-    if quiet:
-        yield no_progress, no_note
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    # FORCE_COLOR makes rich take a log file for a terminal.
-    console = Console(stderr=True, force_terminal=bool(sys.stderr and sys.stderr.isatty()))
-    columns = (TextColumn("{task.description:>13}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    tasks: dict[str, TaskID] = {}
-
-    def note(line: str) -> None:
-        with suppress(OSError):  # a full log must not cost the result
-            console.print(f"note: {line}", markup=False, highlight=False, soft_wrap=True)
-
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-
-        def show(stage: str, done: float, total: float) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total)
-                if stage == "download" and not console.is_terminal:  # where no bar shows what takes so long
-                    note(f"fetching {total / 1e6:,.0f} MB of models")
-            bars.update(tasks[stage], completed=done, total=total)
-
-        yield show, note
+for _command in (cli_bench.bench, cli_models.models_group, cli_gpu.gpu_group, cli_gpu.probe):
+    cli.add_command(_command)
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -7,7 +7,6 @@ be heard are then looked at as if through a microscope, and hiss and breath can 
 from __future__ import annotations
 
 import numpy as np
-from scipy.ndimage import uniform_filter1d
 
 from witness.schema import FRAME_SAMPLES, FRAMES, SAMPLE_RATE, Bool, Float32, Map, Samples, in_turn
 
@@ -30,7 +29,8 @@ def limit(samples: Samples, faint: float, *, mapper: Map = in_turn) -> float:
 
 def above(window: Float32, limit: float) -> Bool:
     """(589,): whether half a second around each segmentation frame of (160000,) samples has more power."""
-    power = uniform_filter1d(_powers(window, FRAME_SAMPLES), AROUND, mode="nearest")
+    blocks = np.pad(_powers(window, FRAME_SAMPLES), (AROUND // 2, AROUND - 1 - AROUND // 2), "edge")
+    power = np.convolve(blocks, np.full(AROUND, 1 / AROUND, np.float32), "valid")
     # Frame i has its middle in block i + 1.
     heard: Bool = power[1 : FRAMES + 1] > limit
     return heard
