@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -145,3 +146,34 @@ def test_recipe_from_end_to_end(cache, tmp_path, capsys):
     export.main([*arguments, "--out", str(tmp_path)])
     evaluate.main(["smoke", "--models", str(tmp_path), "--cache", str(cache)])
     assert json.loads((tmp_path / "clustering.json").read_text())["linkage"] in ("average", "centroid")
+
+
+def test_conversations_have_sound_where_somebody_speaks(cache, tmp_path, monkeypatch):
+    import conversations
+
+    from witness import rttm
+
+    monkeypatch.setattr(conversations, "LONG", 100)  # the clips of the made-up corpus have two seconds
+    conversations.main(["--cache", str(cache), "--out", str(tmp_path), "--smoke"])
+    found = sorted(tmp_path.glob("*/*.rttm"))
+    assert {path.parent.name for path in found} == {"turns", "session"}
+    for path in found:
+        samples, rate = soundfile.read(path.with_suffix(".flac"))
+        (turns,) = rttm.parse(path.read_text()).values()
+        assert min(turn.start for turn in turns) >= 0
+        assert max(turn.end for turn in turns) <= len(samples) / rate
+        assert samples.std() > 1e-3
+    assert len({turn.speaker for turn in turns}) == 2  # the last one is a session of two
+
+
+def test_pieces_of_a_clip_do_not_overlap_and_miss_no_word():
+    import conversations
+
+    flags = np.zeros(1500, np.bool_)
+    for first, end in ((30, 300), (340, 700), (760, 770), (800, 1450)):
+        flags[first:end] = True
+    pieces = conversations._pieces(np.random.default_rng(0), flags)
+    assert pieces[0][0] == 30
+    assert pieces[-1][1] == 1450
+    assert all(end == begin for (_, end), (begin, _) in pairwise(pieces))
+    assert len(pieces) > 3

@@ -115,8 +115,10 @@ def voices_only(corpus: Corpus, source: torch.Tensor) -> torch.Tensor:
     return (tracks * envelope * active[..., None]).flatten(-2)
 
 
-def render(dice: Dice, corpus: Corpus, voices: Voices, source: torch.Tensor) -> torch.Tensor:
-    """(rows, speakers, frames) -> (rows, samples): levels, rooms, noise, channel."""
+def render(
+    dice: Dice, corpus: Corpus, voices: Voices, source: torch.Tensor, *, moving: float = MOVING
+) -> torch.Tensor:
+    """(rows, speakers, frames) -> (rows, samples): levels, rooms, noise, channel; `moving`: how many move."""
     rows, seats, _ = source.shape
     active = source >= 0
     tracks = voices_only(corpus, source)
@@ -128,7 +130,7 @@ def render(dice: Dice, corpus: Corpus, voices: Voices, source: torch.Tensor) -> 
     )
     tracks = tracks / (level.sqrt() + 1e-4) * gain
     # One who moves is two sources, one after the other.
-    later = _moved(dice, active) & dice.chance(MOVING, rows, 1, 1)
+    later = _moved(dice, active) & dice.chance(moving, rows, 1, 1)
     later = later.repeat_interleave(FRAME, -1)
     step = decibels((4 * dice.normal(rows, seats, 1)).clamp(-8, 8))
     tracks = torch.where(later, tracks * step, tracks)

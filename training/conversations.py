@@ -1,0 +1,143 @@
+# ruff: noqa: T201 - a training script: what it prints is its result
+"""Conversations of the training speakers that are kept back, as files to judge clustering by.
+
+    python conversations.py --cache CACHE --out FOLDER
+    python ../benchmarks/clustering.py FOLDER/turns --cache ARRAYS --models MODELS
+    python ../benchmarks/clustering.py FOLDER/session --cache ARRAYS --models MODELS
+
+`turns`: 36 of 30 to 150 s, planned as the segmentation's training windows are; each turn is one clip, so a
+speaker is heard in all of his recording sessions. `session`: 48 of 10 to 60 s with one to four people, each
+of them in one clip, cut at its pauses: nobody changes place or microphone, as in a real recording.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import simulate
+import soundfile
+import torch
+from augment import Dice
+from channels import with_flat
+
+from data import SAMPLE_RATE, Corpus, Voices, voices, with_rests
+
+TURNS, SESSIONS = 36, 48  # recordings of each kind
+TURNS_SEED, SESSION_SEED, CUTS_SEED = 777, 31, 5
+PEOPLE = (1, 2, 2, 2, 3, 3, 4, 4)  # of the sessions, in turn
+LONG = 600  # frames: the least that a speaker's longest clip must have for a session
+END = 30  # frames of silence at the end
+
+Recording = tuple[str, torch.Tensor, np.ndarray]  # name, (samples,), (people, frames) who speaks
+
+
+def turns(corpus: Corpus, pool: Voices, count: int) -> Iterator[Recording]:
+    for number in range(count):
+        people, seconds = 1 + number % 5, 30 + 120 * number // (TURNS - 1)
+        dice = Dice.seeded("cpu", TURNS_SEED, number)
+        samples, spoken = simulate.conversation(dice, corpus, pool, people, seconds)
+        yield f"t{number:02d}_{people}spk", samples, spoken.numpy()
+
+
+def sessions(corpus: Corpus, pool: Voices, count: int) -> Iterator[Recording]:
+    clips = _longest(corpus, pool)
+    rng = np.random.default_rng(CUTS_SEED)
+    for number in range(count):
+        people, same = PEOPLE[number % len(PEOPLE)], number // len(PEOPLE) % 2 == 0
+        chosen = [int(clip) for clip in rng.choice(clips, people, replace=False)]
+        source = _plan(rng, corpus, chosen)
+        if same:
+            source = torch.where(source >= 0, source + corpus.flat, source)
+        dice = Dice.seeded("cpu", SESSION_SEED, number)
+        samples = simulate.render(dice, corpus, pool, source, moving=0.0)[0]
+        name = f"single_{number:02d}_{people}spk_{'same' if same else 'own'}"
+        yield name, samples / samples.abs().max() * 0.5, simulate.spoken(corpus, source)[0].numpy()
+
+
+def _longest(corpus: Corpus, pool: Voices) -> list[int]:
+    """The longest clip of each speaker who has a long one."""
+    found = []
+    for first, count in zip(pool.first.tolist(), pool.count.tolist(), strict=True):
+        clips = pool.order[first : first + count]
+        longest = int(clips[corpus.frames[clips].argmax()])
+        if corpus.frames[longest] >= LONG:
+            found.append(longest)
+    return found
+
+
+def _pieces(rng: np.random.Generator, flags: np.ndarray) -> list[tuple[int, int]]:
+    """(first, end) frames of pieces of about 1 to 4.5 s of a clip, cut in its pauses."""
+    heard = np.flatnonzero(flags)
+    begin, stop, found = int(heard[0]), int(heard[-1]) + 1, []
+    while stop - begin > 30:
+        end = min(stop, begin + int(rng.uniform(100, 450)))
+        quiet = np.flatnonzero(~flags[end : min(stop, end + 100)])
+        end += int(quiet[0]) if len(quiet) else 0
+        if stop - end < 60:
+            end = stop
+        found.append((begin, end))
+        begin = end
+    return found
+
+
+def _plan(rng: np.random.Generator, corpus: Corpus, clips: list[int]) -> torch.Tensor:
+    """(1, seats, frames) rows of the corpus: the pieces of each clip in order, some turns begun early."""
+    left = []
+    for clip in clips:
+        flags = corpus.flags[corpus.start[clip] :][: corpus.frames[clip]].numpy()
+        left.append(_pieces(rng, flags))
+    order: list[tuple[int, int, int]] = []  # seat, first, end
+    while any(left):
+        some = [seat for seat, pieces in enumerate(left) if pieces]
+        some = [seat for seat in some if not order or seat != order[-1][0]] or some
+        weights = np.array([len(left[seat]) for seat in some])
+        seat = int(rng.choice(some, p=weights / weights.sum()))
+        order.append((seat, *left[seat].pop(0)))
+    now, starts, free = 20, [], [0] * len(clips)
+    for place, (seat, first, end) in enumerate(order):
+        starts.append(now)
+        free[seat] = now + end - first + 8
+        gap = rng.exponential(25) if rng.random() > 0.25 else -rng.exponential(40)
+        now = max(now + 10, now + end - first + int(gap))
+        if place + 1 < len(order):
+            now = max(now, free[order[place + 1][0]])
+    frames = max(1000, END + max(at + end - first for at, (_, first, end) in zip(starts, order, strict=True)))
+    source = torch.full((1, max(len(clips), 2), frames), -1, dtype=torch.long)
+    for at, (seat, first, end) in zip(starts, order, strict=True):
+        source[0, seat, at : at + end - first] = corpus.start[clips[seat]] + torch.arange(first, end)
+    return source
+
+
+def write(folder: Path, recordings: Iterator[Recording]) -> None:
+    """FILE.flac beside FILE.rttm; a recording in which nobody speaks is left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, samples, spoken in recordings:
+        lines = []
+        for speaker, flags in enumerate(spoken):
+            for first, end in np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0)).reshape(
+                -1, 2
+            ):
+                times = f"{first / 100:.3f} {(end - first) / 100:.3f}"
+                lines.append(f"SPEAKER {name} 1 {times} <NA> <NA> S{speaker} <NA> <NA>\n")
+        if lines:
+            soundfile.write(folder / f"{name}.flac", samples.numpy(), SAMPLE_RATE)
+            (folder / f"{name}.rttm").write_text("".join(lines))
+            print(folder / name, flush=True)
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cache", type=Path, required=True, help="folder written by data.py")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--smoke", action="store_true", help="two of each kind")
+    args = parser.parse_args(argv)
+    corpus = Corpus.load(args.cache, "cpu")
+    pool = voices(corpus, dev=True)
+    corpus = with_rests(with_flat(corpus, pool.order), pool.order)
+    write(args.out / "turns", turns(corpus, pool, 2 if args.smoke else TURNS))
+    write(args.out / "session", sessions(corpus, pool, 2 if args.smoke else SESSIONS))
+
+
+if __name__ == "__main__":
+    main()
