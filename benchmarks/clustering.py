@@ -97,7 +97,13 @@ def cases(folder: Path, cache: Path, chosen: models.DiarizationModels, threads: 
             (samples,) = recording.samples
             with workers(threads) as mapper:
                 if not bits.exists():
-                    windows = segmentation.segment(samples, loaded[0], step=1.0, mapper=mapper)  # type: ignore[arg-type]
+                    windows = segmentation.segment(
+                        samples,
+                        loaded[0],  # type: ignore[arg-type]
+                        step=1.0,
+                        faint=chosen.rule.faint,
+                        mapper=mapper,
+                    )
                     np.savez(bits, active=np.packbits(windows.active), duration=recording.source.duration)
                 windows = _windows(bits)
                 vectors = embedding.embed(samples, [windows], loaded[1], mapper=mapper)  # type: ignore[arg-type]

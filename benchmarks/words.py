@@ -409,7 +409,7 @@ def recorded(folder: Path, half: str) -> Iterator[Heard]:
         recording = audio.load(str(path.with_suffix(".flac")), channels="mix")
         (samples,), duration = recording.samples, recording.source.duration
         with workers(2) as both:
-            windows = segmentation.segment(samples, segmenter, mapper=both)
+            windows = segmentation.segment(samples, segmenter, faint=chosen.rule.faint, mapper=both)
             vectors = embedding.embed(samples, [windows], voice, mapper=both)
         labels = clustering.cluster(vectors, windows.active, chosen.rule, step=windows.step).labels
         found = reconstruction.reconstruct(windows, labels)

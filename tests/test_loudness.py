@@ -28,6 +28,14 @@ def test_the_limit_is_so_many_decibels_below_the_loud_parts(conversation):
         assert below == pytest.approx(faint, abs=1)
 
 
+def test_what_is_seldom_loud_makes_nothing_faint():
+    """A door, a telephone, applause: 45 dB above the voices, for a twentieth of the time."""
+    voices, bursts = noise(60, 1e-3), noise(3, 0.2, 1)
+    for second in (5, 25, 45):
+        voices[second * SAMPLE_RATE : (second + 1) * SAMPLE_RATE] += bursts[:SAMPLE_RATE]
+    assert loudness.above(voices[:WINDOW_SAMPLES], loudness.limit(voices, 30.0)).all()
+
+
 def test_the_limit_is_the_same_however_it_is_computed(conversation):
     long = np.tile(conversation, 3)  # more than one piece
     spool = Spool()

@@ -180,7 +180,7 @@ def tune(
         length = seconds[0] + (seconds[1] - seconds[0]) * number // max(1, recordings - 1)
         samples, spoken = simulate.conversation(dice, corpus, pool, people, length)
         wave = samples.numpy()
-        found = segmentation.segment(wave, segmenter)
+        found = segmentation.segment(wave, segmenter, faint=models_table.SETS["builtin"].rule.faint)
         vectors = embedding.embed(wave, [found], voice)
         for (linkage, threshold), total in errors.items():
             rule = replace(models_table.SETS["builtin"].rule, linkage=linkage, threshold=float(threshold))

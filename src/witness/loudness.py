@@ -11,8 +11,9 @@ import numpy as np
 from witness.schema import FRAME_SAMPLES, FRAMES, SAMPLE_RATE, Bool, Float32, Map, Samples, in_turn
 
 TENTH = SAMPLE_RATE // 10
-LOUD = 0.99
-"""The voices of a recording are as loud as this quantile of its tenths of a second, a word in a minute."""
+LOUD = 0.9
+"""The loud parts of a recording begin at this quantile of its tenths of a second: a slammed door, or applause
+for less than a tenth of the time, does not count, and where less than that is spoken nothing is too faint."""
 AROUND = 30
 """Segmentation frames, 0.5 s: the mean over so many does not fall between two syllables."""
 BASS = 0.97

@@ -170,7 +170,7 @@ SETS = {
     "builtin": ModelSet(
         "builtin-segmentation",
         "builtin-embedding",
-        Rule("average", 1.0, reach=0.4, smallest=8, shortest=0.1, pause=0.8, faint=40.0),
+        Rule("average", 1.0, reach=0.4, smallest=8, shortest=0.1, pause=0.8, faint=30.0),
     ),
 }
 
