@@ -62,12 +62,18 @@ class EmbeddingNet(nn.Module):
         self.offsets = nn.ParameterList(offsets)
         self.head = nn.Linear(inside * rows * 2, size)
 
-    def frames(self, feats: torch.Tensor) -> torch.Tensor:
-        """(B, T, 80) -> (B, channels x rows, ceil(T / 8))."""
+    def outputs(self, feats: torch.Tensor) -> list[torch.Tensor]:
+        """(B, T, 80) -> (B, channels, rows, frames) of each stage."""
         y = functional.relu(self.norm(self.stem(feats.transpose(1, 2).unsqueeze(1))))
+        found = []
         for stage, offset in zip(self.stages, self.offsets, strict=True):
             y = stage(y + offset)
-        return y.flatten(1, 2)
+            found.append(y)
+        return found
+
+    def frames(self, feats: torch.Tensor) -> torch.Tensor:
+        """(B, T, 80) -> (B, channels x rows, ceil(T / 8))."""
+        return self.outputs(feats)[-1].flatten(1, 2)
 
     def pool(self, frames: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Weighted mean and deviation of the frames, as pyannote's StatsPool: (B, C, F), (B, F) -> (B,
@@ -86,6 +92,48 @@ class EmbeddingNet(nn.Module):
         """
         frames = self.frames(feats)
         return self.head(torch.cat([frames.mean(-1), torch.sqrt(frames.var(-1) + 1e-7)], 1))
+
+
+class TwoStageEmbedding(nn.Module):
+    """An `EmbeddingNet` that listens to its second stage, too: feats (B, T, 80) -> embs (B, 256).
+
+    The last stage knows the training speakers by heart and strangers less well; what an early one hears is
+    told apart by a linear map alone (fit_early.py), and the two err on different pairs. Both are pooled
+    alike, as one set of trunk frames; each half of the vector has unit length before a last map to 256.
+    """
+
+    EARLY = 100  # values that the early half has
+
+    def __init__(self, net: EmbeddingNet | None = None, size: int = 256) -> None:
+        super().__init__()
+        self.net = net or EmbeddingNet()
+        late = self.net.head.in_features // 2
+        self.late = nn.Linear(2 * (late + self.early_size), size)
+        self.early = nn.Linear(2 * (late + self.early_size), self.EARLY)
+        self.late_out = nn.Linear(size, 256, bias=False)
+        self.early_out = nn.Linear(self.EARLY, 256, bias=False)
+
+    @property
+    def early_size(self) -> int:
+        _, channels, rows, _ = self.net.offsets[2].shape  # what the third stage is given
+        return channels * rows
+
+    def frames(self, feats: torch.Tensor) -> torch.Tensor:
+        """(B, T, 80) -> (B, late and early channels x rows, ceil(T / 8))."""
+        _, early, _, late = self.net.outputs(feats)
+        early = functional.avg_pool2d(early, (1, 3), (1, 4), (0, 1), count_include_pad=False)
+        return torch.cat([late.flatten(1, 2), early.flatten(1, 2)], 1)
+
+    def halves(self, frames: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Unit vectors of the late and of the early stage, every frame alike."""
+        statistics = torch.cat([frames.mean(-1), torch.sqrt(frames.var(-1) + 1e-7)], 1)
+        halves = self.late(statistics), self.early(statistics)
+        late, early = (half / torch.sqrt((half * half).sum(-1, keepdim=True) + 1e-8) for half in halves)
+        return late, early
+
+    def forward(self, feats: torch.Tensor) -> torch.Tensor:
+        late, early = self.halves(self.frames(feats))
+        return self.late_out(late) + self.early_out(early)
 
 
 # -------------------------------------------------------------------------------------------------------
