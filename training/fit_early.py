@@ -123,8 +123,9 @@ def fit(net: TwoStageEmbedding, values: np.ndarray, owner: np.ndarray, weight: f
         net.late.bias.copy_(net.net.head.bias)
         principal = min(PRINCIPAL, len(others), len(values) - 1)
         found, offset = discriminants(values[:, others], owner, net.EARLY, principal)
-        net.early.weight[:, others] = torch.from_numpy(found.T).float()
-        net.early.bias.copy_(torch.from_numpy(offset))
+        # Fewer in a corpus of a few pieces; the other values are 0 then.
+        net.early.weight[: len(offset), others] = torch.from_numpy(found.T).float()
+        net.early.bias.zero_()[: len(offset)] = torch.from_numpy(offset).float()
         halves = []
         for part in (net.late, net.early):
             half = part(torch.from_numpy(values)).numpy()
