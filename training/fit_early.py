@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from augment import Dice, add_noise, add_rests, convolve, damage, equalise, loudness, room_responses
 from features import Fbank
-from models import TwoStageEmbedding
+from models import TwoStageEmbedding, statistics
 from scipy.linalg import eigh
-from slices import load
+from slices import load_into, store
 
 from data import FRAME, Corpus, Voices, voices, with_rests
 
@@ -65,7 +65,7 @@ def mixed(dice: Dice, corpus: Corpus, pool: Voices, samples: torch.Tensor) -> to
 
 
 @torch.no_grad()
-def statistics(
+def pooled(
     net: TwoStageEmbedding, corpus: Corpus, pool: Voices, found: np.ndarray, *, mix: bool
 ) -> np.ndarray:
     """(pieces, 2 x features) of all stages that are pooled."""
@@ -82,8 +82,7 @@ def statistics(
                 samples = mixed(Dice.seeded("cpu", SEED, int(size), first), corpus, pool, samples)
             feats = fbank(samples)
             frames = net.frames(feats - feats.mean(1, keepdim=True))
-            pooled = torch.cat([frames.mean(-1), torch.sqrt(frames.var(-1) + 1e-7)], 1)
-            result[some] = pooled.numpy()
+            result[some] = statistics(frames).numpy()
     print(f"{len(found)} pieces in {time.time() - begun:.0f} s", flush=True)
     return result
 
@@ -147,21 +146,17 @@ def main(argv: list[str] | None = None) -> Path:
         "--weight", type=float, default=0.7, help="of the early half, beside 1 of the late one"
     )
     args = parser.parse_args(argv)
-    known = load(args.embedding)
     net = TwoStageEmbedding().eval()
-    names = net.net.state_dict()
-    net.net.load_state_dict({n: v.float() if (v := known[n]).is_floating_point() else v for n in names})
+    load_into(net.net, args.embedding)
     corpus = Corpus.load(args.cache, "cpu")
     pool = voices(corpus, speeds=1)
     corpus = with_rests(corpus, pool.order)
     found, owner = pieces(corpus, pool)
     again = np.random.default_rng(SEED).permutation(len(found))[:MIXED]
-    clean = statistics(net, corpus, pool, found, mix=False)
-    noisy = statistics(net, corpus, pool, found[again], mix=True)
+    clean = pooled(net, corpus, pool, found, mix=False)
+    noisy = pooled(net, corpus, pool, found[again], mix=True)
     fit(net, np.concatenate([clean, noisy]), np.concatenate([owner, owner[again]]), args.weight)
-    half = {k: v.half() if v.is_floating_point() and v.ndim > 1 else v for k, v in net.state_dict().items()}
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(args.out, **{name: value.numpy() for name, value in half.items()})
+    store(args.out, net.state_dict())
     return args.out
 
 

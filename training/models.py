@@ -29,6 +29,11 @@ class Block(nn.Module):
         return functional.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
 
 
+def statistics(frames: torch.Tensor) -> torch.Tensor:
+    """(B, C, F) -> (B, 2 C): mean and deviation of the frames, every one alike."""
+    return torch.cat([frames.mean(-1), torch.sqrt(frames.var(-1) + 1e-7)], 1)
+
+
 class EmbeddingNet(nn.Module):
     """ResNet34's blocks over half as many frequency rows: feats (B, T, 80) -> embs (B, 256).
 
@@ -90,8 +95,7 @@ class EmbeddingNet(nn.Module):
         """Every frame alike; exported as ReduceMean, ReduceMean, Concat, Gemm, where the product cuts the
         graph.
         """
-        frames = self.frames(feats)
-        return self.head(torch.cat([frames.mean(-1), torch.sqrt(frames.var(-1) + 1e-7)], 1))
+        return self.head(statistics(self.frames(feats)))
 
 
 class TwoStageEmbedding(nn.Module):
@@ -104,13 +108,13 @@ class TwoStageEmbedding(nn.Module):
 
     EARLY = 100  # values that the early half has
 
-    def __init__(self, net: EmbeddingNet | None = None, size: int = 256) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.net = net or EmbeddingNet()
+        self.net = EmbeddingNet()
         late = self.net.head.in_features // 2
-        self.late = nn.Linear(2 * (late + self.early_size), size)
+        self.late = nn.Linear(2 * (late + self.early_size), 256)
         self.early = nn.Linear(2 * (late + self.early_size), self.EARLY)
-        self.late_out = nn.Linear(size, 256, bias=False)
+        self.late_out = nn.Linear(256, 256, bias=False)
         self.early_out = nn.Linear(self.EARLY, 256, bias=False)
 
     @property
@@ -124,15 +128,10 @@ class TwoStageEmbedding(nn.Module):
         early = functional.avg_pool2d(early, (1, 3), (1, 4), (0, 1), count_include_pad=False)
         return torch.cat([late.flatten(1, 2), early.flatten(1, 2)], 1)
 
-    def halves(self, frames: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Unit vectors of the late and of the early stage, every frame alike."""
-        statistics = torch.cat([frames.mean(-1), torch.sqrt(frames.var(-1) + 1e-7)], 1)
-        halves = self.late(statistics), self.early(statistics)
-        late, early = (half / torch.sqrt((half * half).sum(-1, keepdim=True) + 1e-8) for half in halves)
-        return late, early
-
     def forward(self, feats: torch.Tensor) -> torch.Tensor:
-        late, early = self.halves(self.frames(feats))
+        pooled = statistics(self.frames(feats))
+        halves = self.late(pooled), self.early(pooled)
+        late, early = (half / torch.sqrt((half * half).sum(-1, keepdim=True) + 1e-8) for half in halves)
         return self.late_out(late) + self.early_out(early)
 
 

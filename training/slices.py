@@ -47,6 +47,21 @@ def load(path: Path) -> dict[str, torch.Tensor]:
         return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
 
 
+def load_into(net: nn.Module, path: Path) -> None:
+    """Sets the weights of `net` to those in the file, in single precision; what `net` has not is left out."""
+    known = load(path)
+    net.load_state_dict(
+        {n: known[n].float() if known[n].is_floating_point() else known[n] for n in net.state_dict()}
+    )
+
+
+def store(path: Path, state: dict[str, torch.Tensor]) -> None:
+    """Writes what `load` reads: matrices in half precision."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = {k: v.half() if v.is_floating_point() and v.ndim > 1 else v for k, v in state.items()}
+    np.savez(path, **{name: value.cpu().numpy() for name, value in half.items()})
+
+
 class Training:
     """Network, optimiser, averaged weights, step counter; saved and resumed as one."""
 
@@ -56,14 +71,7 @@ class Training:
         self.net, self.extra, self.args = net, extra, args
         self.step = 0
         if args.init:
-            # Of a larger network what fits.
-            known = load(args.init)
-            net.load_state_dict(
-                {
-                    name: known[name].float() if known[name].is_floating_point() else known[name]
-                    for name in net.state_dict()
-                }
-            )
+            load_into(net, args.init)
         both = [*net.parameters(), *(extra.parameters() if extra else [])]
         self.parameters = both
         matrices = [p for p in net.parameters() if p.ndim > 1]
@@ -114,10 +122,8 @@ class Training:
 
     def save(self, name: str) -> Path:
         """The averaged weights in half precision to `--out`, the whole state to `--checkpoint`."""
-        self.args.out.mkdir(parents=True, exist_ok=True)
         path = self.args.out / name
-        half = {k: v.half() if v.is_floating_point() and v.ndim > 1 else v for k, v in self.average.items()}
-        np.savez(path, **{name: value.cpu().numpy() for name, value in half.items()})
+        store(path, self.average)
         if self.args.checkpoint:
             state = {"net": self.net.state_dict(), "optimiser": self.optimiser.state_dict()}
             state |= {

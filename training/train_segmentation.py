@@ -18,7 +18,7 @@ from channels import with_flat
 from features import Fbank
 from metrics import describe, window_errors
 from models import POWERSET, EmbeddingNet, SegmentationNet, parameters
-from slices import Training, arguments, fast_kernels, load
+from slices import Training, arguments, fast_kernels, load_into
 from torch import nn
 from train_embedding import mean_vectors
 
@@ -91,10 +91,7 @@ CLIPS = 3  # of a voice, at most, to find out how it sounds
 def with_near(corpus: Corpus, pool: Voices, weights: Path) -> Voices:
     """The voices, knowing which of the others sound like them."""
     net = EmbeddingNet().to(corpus.device)
-    known = load(weights)
-    net.load_state_dict(
-        {k: known[k].float() if known[k].is_floating_point() else known[k] for k in net.state_dict()}
-    )
+    load_into(net, weights)
     few = pool.count.clamp(max=CLIPS)
     owner = torch.repeat_interleave(torch.arange(len(pool), device=corpus.device), few)
     place = torch.arange(len(owner), device=corpus.device) - (few.cumsum(0) - few)[owner]

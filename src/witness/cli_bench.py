@@ -26,15 +26,9 @@ def bench(ctx: click.Context) -> None:
 @click.option(
     "--tuned-on", type=click.Path(path_type=Path), help="The DEV run that settings on test are from."
 )
-@click.option(
-    "--models",
-    default="auto",
-    show_default=True,
-    metavar="auto|standard|community-1|builtin|DIR",
-    help="As in run.",
-)
+@console.MODELS
 @console.speakers
-@click.option("--device", type=click.Choice(["auto", "cpu", "migraphx"]), default="auto", help="As in run.")
+@console.DEVICE
 @console.THREADS
 @console.FAST
 @console.OFFLINE
@@ -78,17 +72,11 @@ def bench_voxconverse(
 @click.option("--vs-serial", is_flag=True, help="Also with the words after the speakers.")
 @click.option("--vs-profile", is_flag=True, help="Also with onnxruntime's profiler on.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@click.option(
-    "--models",
-    default="auto",
-    show_default=True,
-    metavar="auto|standard|community-1|builtin|DIR",
-    help="As in run.",
-)
+@console.MODELS
 @click.option(
     "--whisper", default="auto", show_default=True, metavar="auto|none|NAME|FILE", help="As in run."
 )
-@click.option("--device", type=click.Choice(["auto", "cpu", "migraphx"]), default="auto", help="As in run.")
+@console.DEVICE
 @console.THREADS
 @console.FAST
 @console.OFFLINE

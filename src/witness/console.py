@@ -38,6 +38,9 @@ LIMIT = click.option(
     metavar="SECONDS",
     help="Stop compiling after that.",
 )
+DEVICE = click.option(
+    "--device", type=click.Choice(["auto", "cpu", "migraphx"]), default="auto", help="As in run."
+)
 MODELS = click.option(
     "--models",
     default="auto",
