@@ -207,6 +207,23 @@ def weighted(case: Case, rule: Rule, power: float) -> list[Turn]:
     return turns(case, joined(case, points, speakers, 1))
 
 
+def another_balance(case: Case, rule: Rule, power: float) -> list[Turn]:
+    """Who is who by a tree to which the size of clusters matters more or less."""
+    kept = clustering.BALANCE
+    clustering.BALANCE = power
+    try:
+        return plain(case, replace(rule, balanced=True))
+    finally:
+        clustering.BALANCE = kept
+
+
+def told(case: Case, rule: Rule) -> list[Turn]:
+    """With the true number of speakers, which no other variant knows."""
+    number = len({turn.speaker for turn in case.reference})
+    bounds = clustering.SpeakerBounds(number, number)
+    return turns(case, clustering.cluster(case.vectors, case.windows.active, rule, bounds=bounds).labels)
+
+
 def variational(
     case: Case, rule: Rule, others: Callable[[Case], SmallPlda], fa: float, fb: float
 ) -> list[Turn]:
@@ -311,6 +328,7 @@ def variants(rule: Rule, others: Callable[[Case], SmallPlda]) -> dict[str, Calla
             if (d or e) and 0 <= r + e <= 1
         },
         "apart: two of a window are two people": replace(rule, apart=True),
+        "one tree": replace(rule, balanced=False),
         **{f"smallest {n}": replace(rule, smallest=n) for n in (4, 12, 20)},
         **{f"shortest {n}": replace(rule, shortest=n) for n in (0.05, 0.2, 0.3)},
         **{f"centroid, fixed {n}": replace(fixed, linkage="centroid", threshold=n) for n in (0.7, 0.8, 0.9)},
@@ -321,6 +339,9 @@ def variants(rule: Rule, others: Callable[[Case], SmallPlda]) -> dict[str, Calla
         "threshold from own spread": partial(from_spread, rule=rule, base=0.42, slope=0.5),
         "vectors smoothed over 3 windows": partial(smoothed, rule=rule, lag=3),
         "vectors smoothed over 5 windows": partial(smoothed, rule=rule, lag=5),
+        **{f"balance {n:g}": partial(another_balance, rule=rule, power=n) for n in (0, 0.25, 0.75, 1)},
+        "told the number": partial(told, rule=rule),
+        "told the number, one tree": partial(told, rule=replace(rule, balanced=False)),
         "must-not-link 0.1": partial(must_not_link, rule=rule, penalty=0.1),
         "must-not-link 0.3": partial(must_not_link, rule=rule, penalty=0.3),
         "weighted by sqrt of clean speech": partial(weighted, rule=rule, power=0.5),

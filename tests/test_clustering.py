@@ -157,7 +157,45 @@ def test_the_tree_is_scipys(linkage, count):
         assert same_partition(tree.cut(merged), fcluster(wanted, threshold + 1e-9, "distance"))
 
 
-@pytest.mark.parametrize("linkage", ["average", "centroid"])
+def test_the_balanced_tree_is_the_plain_search():
+    rng = np.random.default_rng(5)
+    points = rng.normal(size=(60, 8)) + 2 * rng.normal(size=(4, 8))[rng.integers(4, size=60)]
+    tree = clustering._tree(points, np.ones(60), "balanced")
+    clusters = {number: [number] for number in range(60)}
+    for merge, (one, other, height, size) in enumerate(tree.merges):
+        costs = {
+            (a, b): np.linalg.norm(points[clusters[a]].mean(0) - points[clusters[b]].mean(0))
+            * (len(clusters[a]) * len(clusters[b]) / (len(clusters[a]) + len(clusters[b]))) ** 0.25
+            for a in clusters
+            for b in clusters
+            if a < b
+        }
+        assert (one, other) == min(costs, key=costs.__getitem__)
+        assert height == pytest.approx(costs[one, other])
+        clusters[60 + merge] = clusters.pop(int(one)) + clusters.pop(int(other))
+        assert size == len(clusters[60 + merge])
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_a_few_odd_vectors_of_a_voice_are_no_reason_to_make_one_of_two_others(balanced):
+    """Two voices 40 degrees apart; ten vectors of the second are another 45 degrees off."""
+    vectors, active = directions(*[0] * 10, *[40] * 10, 85)
+    rule = Rule("average", 0.6, smallest=5, balanced=balanced)
+    labels = cluster(vectors, active, rule, bounds=SpeakerBounds(2, 2)).labels[:, 0]
+    truth = np.repeat([0, 1, 1], [100, 100, 10])
+    assert same_partition(labels, truth) == balanced
+
+
+def test_the_number_of_speakers_is_that_of_the_first_tree():
+    vectors, active = directions(0, 30, 75, 180)
+    for threshold in (0.4, 0.6, 0.9, 1.5):
+        alone = cluster(vectors, active, Rule("average", threshold, smallest=5))
+        both = cluster(vectors, active, Rule("average", threshold, smallest=5, balanced=True))
+        assert both.count == alone.count
+        assert both.labels.max() + 1 == both.count.found
+
+
+@pytest.mark.parametrize("linkage", ["average", "centroid", "balanced"])
 def test_a_group_weighs_as_much_as_its_vectors(linkage):
     """The tree above some merges is the tree of the groups that they made."""
     rng = np.random.default_rng(1)

@@ -7,6 +7,7 @@ nearest speaker. What was measured, and what lost: docs/decisions/2026-11-21-clu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -18,7 +19,10 @@ NOBODY = -1
 SMALLEST_SHARE = 0.1  # of all vectors: a cluster of so many is a speaker in a recording however short
 MANY = 4000  # vectors, or groups of them, between which all distances are kept: 128 MB
 BLOCK = 2000  # neighbouring ones that are condensed to an eighth together
+BALANCE = 0.5  # how much the size of clusters counts in a balanced tree: 0 not at all, 1 as Ward has it
 ROWS = 4096  # of anything that is worked through in pieces
+
+Tree = Linkage | Literal["balanced"]
 
 
 @dataclass(frozen=True)
@@ -192,12 +196,14 @@ def _side_by_side(parts: list[_Groups]) -> _Groups:
     )
 
 
-def _tree(points: Float64, weights: Float64, linkage: Linkage) -> _Tree:
+def _tree(points: Float64, weights: Float64, linkage: Tree) -> _Tree:
     """The merges of weighted points by falling nearness, as scipy's `linkage`, which knows no weights.
 
     Lance-Williams updates of squared distances; each row remembers its nearest other one (Müllner: "Modern
     hierarchical, agglomerative clustering algorithms", the generic algorithm). "average" is over all pairs of
-    unit vectors behind two groups, which their means hold: it is 2 - 2 a.b.
+    unit vectors behind two groups, which their means hold: it is 2 - 2 a.b. "balanced" is
+    d² (mn / (m + n))^BALANCE of the means of m and n vectors, half-way from "centroid" to Ward's: the less
+    there is of a voice, the further off its mean is by chance.
     """
     count = len(points)
     squares = (points**2).sum(axis=1)
@@ -208,8 +214,17 @@ def _tree(points: Float64, weights: Float64, linkage: Linkage) -> _Tree:
     sizes = weights.copy()
     merges = np.empty((count - 1, 4))
     names = np.arange(count)
-    near = distances.argmin(axis=1)
-    least = distances[np.arange(count), near]
+
+    def counted(squared: Float64, own: Float64) -> Float64:
+        """Squared distances as they count between clusters of `own` vectors and all others."""
+        return squared * (own * sizes / (own + sizes)) ** BALANCE if linkage == "balanced" else squared
+
+    def nearest(rows: Int) -> tuple[Int, Float64]:
+        costs = counted(distances[rows], sizes[rows, None])
+        near: Int = costs.argmin(axis=1)
+        return near, costs[np.arange(len(rows)), near]
+
+    near, least = nearest(np.arange(count))
     for step in range(count - 1):
         one = int(least.argmin())
         other = int(near[one])
@@ -217,8 +232,8 @@ def _tree(points: Float64, weights: Float64, linkage: Linkage) -> _Tree:
         first, second = sorted((names[one], names[other]))
         merges[step] = first, second, np.sqrt(max(0.0, least[one])), total
         merged = (sizes[one] * distances[one] + sizes[other] * distances[other]) / total
-        if linkage == "centroid":
-            merged -= sizes[one] * sizes[other] / total**2 * least[one]
+        if linkage != "average":
+            merged -= sizes[one] * sizes[other] / total**2 * distances[one, other]
         gone = np.isinf(least)
         gone[one] = True
         merged[gone] = merged[other] = np.inf
@@ -227,12 +242,12 @@ def _tree(points: Float64, weights: Float64, linkage: Linkage) -> _Tree:
         distances[one] = distances[:, one] = np.inf
         names[other], sizes[other] = count + step, total
         least[one] = np.inf
-        nearer = merged < least
-        near[nearer], least[nearer] = other, merged[nearer]
+        costs = counted(merged, total)
+        nearer = costs < least
+        near[nearer], least[nearer] = other, costs[nearer]
         lost = np.flatnonzero(((near == one) | (near == other)) & ~nearer & ~gone)
         lost = np.union1d(lost, other)
-        near[lost] = distances[lost].argmin(axis=1)
-        least[lost] = distances[lost, near[lost]]
+        near[lost], least[lost] = nearest(lost)
     return _Tree(merges, weights)
 
 
@@ -261,6 +276,11 @@ def _agglomerate(groups: _Groups, tree: _Tree, rule: Rule, bounds: SpeakerBounds
             break
         smallest //= 2  # one vector a speaker is allowed in the end, and then any number can be had
         counts = tree.large(smallest)
+    if rule.balanced:
+        other = _tree(groups.points, groups.weights, "balanced")
+        alike = np.flatnonzero(other.large(smallest) == counts[merged])
+        if len(alike):
+            tree, merged = other, int(alike[-1])
     labels = tree.cut(merged)
     large = np.flatnonzero(np.bincount(labels, groups.weights) >= smallest)
     kept = np.isin(labels, large)

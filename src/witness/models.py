@@ -170,7 +170,7 @@ SETS = {
     "builtin": ModelSet(
         "builtin-segmentation",
         "builtin-embedding",
-        Rule("average", 1.0, reach=0.4, smallest=8, shortest=0.1, pause=0.8, faint=30.0),
+        Rule("average", 1.0, reach=0.4, smallest=8, shortest=0.1, balanced=True, pause=0.8, faint=30.0),
     ),
 }
 
@@ -422,7 +422,7 @@ def _rule(path: Path, usual: Rule) -> Rule:
         given = json.loads(path.read_text("utf-8"))
         rule = Rule(**given)
         for name, value in asdict(rule).items():
-            kind = {"linkage": str, "smallest": int, "apart": bool}.get(name, (int, float))
+            kind = {"linkage": str, "smallest": int, "apart": bool, "balanced": bool}.get(name, (int, float))
             if name == "faint" and value is None:
                 continue
             if not isinstance(value, kind) or (isinstance(value, bool) and name != "apart"):

@@ -247,6 +247,9 @@ class Rule:
     """Share of a window that must be clean speech for its vector to have a say."""
     apart: bool = False
     """Two local speakers of one window are two people, whatever they sound like."""
+    balanced: bool = False
+    """That linkage gives the number of speakers only; who is who, a tree does that minds how much there is of
+    each voice."""
     pause: float = 0.0
     """Seconds: so long a silence within what one speaker says still belongs to the turn."""
     faint: float | None = None
