@@ -828,6 +828,7 @@ def test_folder_with_known_files(tmp_path: Path) -> None:
         '{"linkage": "average", "threshold": 0.9, "reach": 2}',
         '{"linkage": "average", "threshold": 0.9, "smallest": 1.5}',
         '{"linkage": "average", "threshold": 0.9, "smallest": true}',
+        '{"linkage": "average", "threshold": 0.9, "balanced": 1}',
         '{"linkage": "average", "threshold": 0.9, "taste": 1}',
     ],
 )

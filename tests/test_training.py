@@ -133,7 +133,6 @@ def test_trunk_frame_sees_no_further_than_the_products_context():
 def test_recipe_from_end_to_end(cache, tmp_path, capsys):
     import evaluate
     import export
-    import fit_early
     import train_embedding
     import train_segmentation
 
@@ -142,12 +141,8 @@ def test_recipe_from_end_to_end(cache, tmp_path, capsys):
     train_segmentation.main([*common, "--checkpoint", str(tmp_path / "s.ckpt")])
     train_segmentation.main([*common, "--checkpoint", str(tmp_path / "s.ckpt")])
     assert "step 2 of 2" in capsys.readouterr().out  # the second run went on where the first ended
-    both = tmp_path / "both.npz"
-    fit_early.main(
-        ["--cache", str(cache), "--embedding", str(tmp_path / "embedding.npz"), "--out", str(both)]
-    )
-    weights = {"embedding": [str(both)], "segmentation": [str(tmp_path / "segmentation.npz")]}
-    arguments = [word for name, paths in weights.items() for word in (f"--{name}", *paths)]
+    names = ("embedding", "segmentation")
+    arguments = [word for name in names for word in (f"--{name}", str(tmp_path / f"{name}.npz"))]
     export.main([*arguments, "--out", str(tmp_path)])
     evaluate.main(["smoke", "--models", str(tmp_path), "--cache", str(cache)])
     assert json.loads((tmp_path / "clustering.json").read_text())["linkage"] in ("average", "centroid")

@@ -13,7 +13,7 @@ import onnx
 import onnxruntime
 import slices
 import torch
-from models import EmbeddingNet, SegmentationNet, TwoStageEmbedding
+from models import EmbeddingNet, SegmentationNet
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
@@ -89,17 +89,15 @@ def check(net: nn.Module, inputs: list[torch.Tensor], path: Path, shapes: list[t
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Export weights to ONNX; several snapshots are averaged.")
-    parser.add_argument(
-        "--embedding", type=Path, nargs="*", default=[], help="of train_embedding.py or fit_early.py"
-    )
+    parser.add_argument("--embedding", type=Path, nargs="*", default=[])
     parser.add_argument("--segmentation", type=Path, nargs="*", default=[])
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args(argv)
     torch.manual_seed(0)
     if args.embedding:
-        weights, path = average(args.embedding), args.out / "embedding.onnx"
-        net = TwoStageEmbedding() if "early.weight" in weights else EmbeddingNet()
-        net.load_state_dict(weights)
+        net, path = EmbeddingNet(), args.out / "embedding.onnx"
+        net.load_state_dict(average(args.embedding))
+        net.simplify()
         axes = {"feats": {0: "B", 1: "T"}, "embs": {0: "B"}}
         export(net, torch.randn(1, 400, 80), path, ("feats", "embs"), axes)
         worst = check(net, [torch.randn(2, 998, 80), torch.randn(1, 131, 80)], path, [(2, 256), (1, 256)])

@@ -29,9 +29,16 @@ class Block(nn.Module):
         return functional.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
 
 
-def statistics(frames: torch.Tensor) -> torch.Tensor:
-    """(B, C, F) -> (B, 2 C): mean and deviation of the frames, every one alike."""
-    return torch.cat([frames.mean(-1), torch.sqrt(frames.var(-1) + 1e-7)], 1)
+def statistics(frames: torch.Tensor, weights: torch.Tensor | None = None) -> torch.Tensor:
+    """(B, C, F) -> (B, 2 C): mean and deviation of the frames, weighted as pyannote's StatsPool by (B, F)."""
+    if weights is None:  # exported as ReduceMean, ReduceMean, Concat, where the product cuts the graph
+        return torch.cat([frames.mean(-1), torch.sqrt(frames.var(-1) + 1e-7)], 1)
+    weights = weights.unsqueeze(1)
+    total = weights.sum(-1) + 1e-8
+    mean = (frames * weights).sum(-1) / total
+    spread = ((frames - mean.unsqueeze(-1)) ** 2 * weights).sum(-1)
+    variance = spread / (total - (weights**2).sum(-1) / total + 1e-8)
+    return torch.cat([mean, torch.sqrt(variance + 1e-7)], 1)
 
 
 class EmbeddingNet(nn.Module):
@@ -41,15 +48,22 @@ class EmbeddingNet(nn.Module):
     the strides and the receptive field (+-116 frames of 10 ms) are ResNet34's: one trunk frame per 8
     feature frames. A convolution treats all frequencies alike, so a learned offset per channel and row
     tells them apart after each stage's start.
+
+    The last stage comes to know the training speakers by heart, and strangers less well. So a linear map of
+    what the second and the third stage hear is trained beside it: the two err on different pairs. Both are
+    pooled alike, as one set of trunk frames, and each half of the vector has unit length before a last map
+    to 256, which no loss sees (train_embedding.py, `join`).
     """
 
     STRIDE = 8  # feature frames per trunk frame
+    LATE, EARLY = 256, 192  # values of the halves
+    DROPOUT = 0.3  # of the statistics that the early half is made of
 
     def __init__(self, width: int = 32, blocks: tuple[int, ...] = (3, 4, 6, 3), size: int = 256) -> None:
         super().__init__()
         self.stem = nn.Conv2d(1, width, 3, (2, 1), 1, bias=False)
         self.norm = nn.BatchNorm2d(width)
-        stages, offsets, inside, rows = [], [], width, 40
+        stages, offsets, features, inside, rows = [], [], [], width, 40
         for number, depth in enumerate(blocks):
             outside = width * 2**number
             offsets.append(nn.Parameter(torch.zeros(1, inside, rows, 1)))
@@ -63,76 +77,55 @@ class EmbeddingNet(nn.Module):
             )
             inside = outside
             rows = rows if number == 0 else (rows + 1) // 2
+            features.append(inside * rows)
         self.stages = nn.ModuleList(stages)
         self.offsets = nn.ParameterList(offsets)
-        self.head = nn.Linear(inside * rows * 2, size)
+        late, early = features[3], features[1] + features[2]
+        # Where means and deviations of each half are among those of all features.
+        place = torch.arange(2 * (late + early)).view(2, -1)
+        self.register_buffer("late_place", place[:, :late].flatten(), persistent=False)
+        self.register_buffer("early_place", place[:, late:].flatten(), persistent=False)
+        self.head = nn.Linear(2 * late, self.LATE)
+        self.early_norm: nn.Module = nn.BatchNorm1d(2 * early)
+        self.early = nn.Linear(2 * early, self.EARLY)
+        self.late_out = nn.Linear(self.LATE, size, bias=False)
+        self.early_out = nn.Linear(self.EARLY, size, bias=False)
 
-    def outputs(self, feats: torch.Tensor) -> list[torch.Tensor]:
-        """(B, T, 80) -> (B, channels, rows, frames) of each stage."""
+    def frames(self, feats: torch.Tensor) -> torch.Tensor:
+        """(B, T, 80) -> (B, channels x rows of the last, second and third stage, ceil(T / 8))."""
         y = functional.relu(self.norm(self.stem(feats.transpose(1, 2).unsqueeze(1))))
-        found = []
+        outputs = []
         for stage, offset in zip(self.stages, self.offsets, strict=True):
             y = stage(y + offset)
-            found.append(y)
-        return found
+            outputs.append(y)
+        _, second, third, last = outputs
+        second = functional.avg_pool2d(second, (1, 3), (1, 4), (0, 1), count_include_pad=False)
+        third = functional.avg_pool2d(third, (1, 3), (1, 2), (0, 1), count_include_pad=False)
+        return torch.cat([last.flatten(1, 2), second.flatten(1, 2), third.flatten(1, 2)], 1)
 
-    def frames(self, feats: torch.Tensor) -> torch.Tensor:
-        """(B, T, 80) -> (B, channels x rows, ceil(T / 8))."""
-        return self.outputs(feats)[-1].flatten(1, 2)
-
-    def pool(self, frames: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """Weighted mean and deviation of the frames, as pyannote's StatsPool: (B, C, F), (B, F) -> (B,
-        256).
-        """
-        weights = weights.unsqueeze(1)
-        total = weights.sum(-1) + 1e-8
-        mean = (frames * weights).sum(-1) / total
-        spread = ((frames - mean.unsqueeze(-1)) ** 2 * weights).sum(-1)
-        variance = spread / (total - (weights**2).sum(-1) / total + 1e-8)
-        return self.head(torch.cat([mean, torch.sqrt(variance + 1e-7)], 1))
+    def halves(self, pooled: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(B, 2 x features) -> (B, 256) and (B, 192), each of unit length."""
+        late = self.head(pooled[:, self.late_place])
+        early = self.early_norm(pooled[:, self.early_place])
+        early = self.early(functional.dropout(early, self.DROPOUT, self.training))
+        return _unit(late), _unit(early)
 
     def forward(self, feats: torch.Tensor) -> torch.Tensor:
-        """Every frame alike; exported as ReduceMean, ReduceMean, Concat, Gemm, where the product cuts the
-        graph.
-        """
-        return self.head(statistics(self.frames(feats)))
-
-
-class TwoStageEmbedding(nn.Module):
-    """An `EmbeddingNet` that listens to its second stage, too: feats (B, T, 80) -> embs (B, 256).
-
-    The last stage knows the training speakers by heart and strangers less well; what an early one hears is
-    told apart by a linear map alone (fit_early.py), and the two err on different pairs. Both are pooled
-    alike, as one set of trunk frames; each half of the vector has unit length before a last map to 256.
-    """
-
-    EARLY = 100  # values that the early half has
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = EmbeddingNet()
-        late = self.net.head.in_features // 2
-        self.late = nn.Linear(2 * (late + self.early_size), 256)
-        self.early = nn.Linear(2 * (late + self.early_size), self.EARLY)
-        self.late_out = nn.Linear(256, 256, bias=False)
-        self.early_out = nn.Linear(self.EARLY, 256, bias=False)
-
-    @property
-    def early_size(self) -> int:
-        _, channels, rows, _ = self.net.offsets[2].shape  # what the third stage is given
-        return channels * rows
-
-    def frames(self, feats: torch.Tensor) -> torch.Tensor:
-        """(B, T, 80) -> (B, late and early channels x rows, ceil(T / 8))."""
-        _, early, _, late = self.net.outputs(feats)
-        early = functional.avg_pool2d(early, (1, 3), (1, 4), (0, 1), count_include_pad=False)
-        return torch.cat([late.flatten(1, 2), early.flatten(1, 2)], 1)
-
-    def forward(self, feats: torch.Tensor) -> torch.Tensor:
-        pooled = statistics(self.frames(feats))
-        halves = self.late(pooled), self.early(pooled)
-        late, early = (half / torch.sqrt((half * half).sum(-1, keepdim=True) + 1e-8) for half in halves)
+        """Every frame alike."""
+        late, early = self.halves(statistics(self.frames(feats)))
         return self.late_out(late) + self.early_out(early)
+
+    def simplify(self) -> None:
+        """The same function with fewer layers, for export."""
+        norm = self.early_norm
+        scale = norm.weight.data / torch.sqrt(norm.running_var + norm.eps)
+        self.early.bias.data += self.early.weight.data @ (norm.bias.data - norm.running_mean * scale)
+        self.early.weight.data = (self.early.weight.data * scale).half().float()
+        self.early_norm = nn.Identity()
+
+
+def _unit(vectors: torch.Tensor) -> torch.Tensor:
+    return vectors / torch.sqrt((vectors * vectors).sum(-1, keepdim=True) + 1e-8)
 
 
 # -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ over the window once and each voice is pooled over its own frames, as the pipeli
 two windows of a batch, each with its own room, distance, equaliser, level and codec, while the other voice
 of the window shares the channel. So the contrastive loss says: same voice through different channels is
 near, different voices through the same channel are far. A classifier with an angular margin over all voices
-does the rest.
+does the rest. Both halves of the network have losses of their own.
 """
 
 import time
@@ -17,7 +17,7 @@ import torch
 from augment import Dice, add_noise, convolve, damage, decibels, equalise, room_responses
 from features import Fbank
 from metrics import equal_error_rate, pair_scores
-from models import EmbeddingNet, parameters
+from models import EmbeddingNet, parameters, statistics
 from simulate import voices_only
 from slices import Training, arguments, fast_kernels
 from torch import nn
@@ -34,9 +34,14 @@ NEAR_RUNS = 50  # guessed speakers whose clip numbers are this close may be one 
 
 
 class Classifier(nn.Module):
-    def __init__(self, classes: int, size: int = 256) -> None:
+    """A direction for each class, of each half of the network."""
+
+    def __init__(self, classes: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(functional.normalize(torch.randn(classes, size)))
+        self.weights = nn.ParameterList(
+            functional.normalize(torch.randn(classes, size))
+            for size in (EmbeddingNet.LATE, EmbeddingNet.EARLY)
+        )
 
 
 def turns(dice: Dice, count: int, frames: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -180,12 +185,12 @@ class Twins:
 def embed_clips(
     net: EmbeddingNet, corpus: Corpus, fbank: Fbank, starts: list[tuple[int, int, int]]
 ) -> torch.Tensor:
-    """(clip, first frame, frames) -> unit vectors, one piece at a time grouped by length."""
+    """(clip, first frame, frames) -> both halves side by side, one piece at a time grouped by length."""
     net.eval()
     torch.backends.cudnn.benchmark = (
         False  # many lengths: choosing kernels would take longer than running them
     )
-    vectors = torch.zeros(len(starts), 256)
+    vectors = torch.zeros(len(starts), net.LATE + net.EARLY)
     by_length: dict[int, list[int]] = {}
     for position, (_, _, size) in enumerate(starts):
         by_length.setdefault(size, []).append(position)
@@ -197,7 +202,8 @@ def embed_clips(
             )
             rows = begin[:, None] + torch.arange(size, device=corpus.device)
             feats = fbank((corpus.audio[rows].float() / 32768).flatten(1))
-            vectors[some] = functional.normalize(net(feats - feats.mean(1, keepdim=True))).float().cpu()
+            halves = net.halves(statistics(net.frames(feats - feats.mean(1, keepdim=True))))
+            vectors[some] = (torch.cat(halves, 1) / 2**0.5).float().cpu()
     net.train()
     torch.backends.cudnn.benchmark = True
     return vectors
@@ -280,34 +286,34 @@ def main(argv: list[str] | None = None) -> Path:
         with torch.autocast(corpus.device.type, torch.bfloat16, enabled=corpus.device.type == "cuda"):
             trunk = trunk_of(feats)
         trunk = trunk.float()
-        vectors = torch.cat([net.pool(trunk, weights[:, 0]), net.pool(trunk, weights[:, 1])])
+        pooled = torch.cat([statistics(trunk, weights[:, 0]), statistics(trunk, weights[:, 1])])
         label = voice.t().reshape(-1)
         window = torch.arange(count, device=corpus.device).repeat(2)
         length = weights.transpose(0, 1).reshape(2 * count, -1).sum(1)
         enough = (length >= 4).nonzero()[:, 0]  # 0.3 s
-        vectors, label, window, length = (
-            functional.normalize(vectors[enough]),
-            label[enough],
-            window[enough],
-            length[enough],
-        )
+        label, window, length = label[enough], window[enough], length[enough]
         margin = MARGIN * min(1.0, max(0.0, (progress - 0.15) / 0.3))
         margins = margin * (length / 19).clamp(0.2, 1.0)  # full from 1.5 s on
         same_speaker = twins.between(label, torch.arange(len(pool), device=corpus.device))
         others = ~twins.between(label, label)
-        classes, accuracy = margin_loss(vectors, label, classifier.weight, margins, same_speaker)
-        contrast = contrast_loss(vectors, label, window, others)
-        training.update(classes + contrast, clip=5.0)
+        losses, accuracies = [], []
+        for half, weight in zip(net.halves(pooled[enough]), classifier.weights, strict=True):
+            classes, accuracy = margin_loss(half, label, weight, margins, same_speaker)
+            losses += [classes, contrast_loss(half, label, window, others)]
+            accuracies.append(accuracy)
+        training.update(sum(losses), clip=5.0)
         step += 1
         if step % 250 == 0 or step in (1, 2, 10, 50):
             print(
-                f"{step} {time.time() - training.started:.0f} s classes {classes.item():.3f} contrast"
-                f" {contrast.item():.3f} accuracy {accuracy.item():.3f} margin {margin:.2f}"
+                f"{step} {time.time() - training.started:.0f} s classes and contrast, late and early"
+                f" {' '.join(f'{loss.item():.3f}' for loss in losses)} accuracy"
+                f" {' '.join(f'{accuracy.item():.3f}' for accuracy in accuracies)} margin {margin:.2f}"
                 f" pieces {len(enough)}",
                 flush=True,
             )
         if step % 2500 == 0:
             print("  dev", error_rates(averaged(training), corpus, fbank, dev), flush=True)
+            join(training, corpus, fbank, pool)
             training.save("embedding.npz")
         if step % 5000 == 0 and not args.smoke:
             print("  twins:", find_twins(twins, averaged(training), corpus, fbank, pool), flush=True)
@@ -316,6 +322,7 @@ def main(argv: list[str] | None = None) -> Path:
         dev.order, held_out.order = dev.order[:6], held_out.order[:6]
     print("dev      ", error_rates(net, corpus, fbank, dev), flush=True)
     print("held out ", error_rates(net, corpus, fbank, held_out), flush=True)
+    join(training, corpus, fbank, pool)
     return training.save("embedding.npz")
 
 
@@ -327,7 +334,7 @@ def mean_vectors(
     owner: torch.Tensor,
     count: int,
 ) -> torch.Tensor:
-    """(count, 256) unit vectors: the mean of the first four seconds of the clips of each owner."""
+    """(count, 448) unit vectors: the mean of the first four seconds of the clips of each owner."""
     frames = corpus.frames.cpu().numpy()
     chosen = [(int(clip), 0, int(min(400, frames[clip] // 40 * 40))) for clip in clips.tolist()]
     vectors = embed_clips(net, corpus, fbank, chosen).to(corpus.device)
@@ -341,7 +348,26 @@ def start_at_means(
 ) -> None:
     """A network that knows voices already begins with a classifier that knows its vectors."""
     owner = torch.repeat_interleave(torch.arange(len(pool), device=corpus.device), pool.count)
-    classifier.weight.copy_(mean_vectors(net, corpus, fbank, pool.order, owner, len(pool)))
+    means = mean_vectors(net, corpus, fbank, pool.order, owner, len(pool))
+    for weight, half in zip(classifier.weights, means.split([net.LATE, net.EARLY], 1), strict=True):
+        weight.copy_(functional.normalize(half))
+
+
+@torch.no_grad()
+def join(training: Training, corpus: Corpus, fbank: Fbank, pool: Voices) -> None:
+    """Sets the last map of the averaged network: to the 256 directions in which clips of training speakers
+    have most of their length, of all that the two halves have side by side. Cosines stay what they were.
+    """
+    net = averaged(training)
+    clips = pool.order[pool.first[pool.speed == 0]]  # the first of each speaker
+    frames = corpus.frames[clips].tolist()
+    chosen = [(clip, 0, min(300, size // 50 * 50)) for clip, size in zip(clips.tolist(), frames, strict=True)]
+    vectors = embed_clips(net, corpus, fbank, chosen).double()
+    _, directions = torch.linalg.eigh(vectors.t() @ vectors)
+    kept = directions[:, -256:].t().float().to(corpus.device)
+    late, early = kept.split([net.LATE, net.EARLY], 1)
+    training.average["late_out.weight"] = late.contiguous()
+    training.average["early_out.weight"] = early.contiguous()
 
 
 def find_twins(twins: Twins, net: EmbeddingNet, corpus: Corpus, fbank: Fbank, pool: Voices) -> int:
