@@ -356,7 +356,7 @@ def start_at_means(
 @torch.no_grad()
 def join(training: Training, corpus: Corpus, fbank: Fbank, pool: Voices) -> None:
     """Sets the last map of the averaged network: to the 256 directions in which clips of training speakers
-    have most of their length, of all that the two halves have side by side. Cosines stay what they were.
+    have most of their length (98 %), of the 448 that the two halves have side by side.
     """
     net = averaged(training)
     clips = pool.order[pool.first[pool.speed == 0]]  # the first of each speaker

@@ -21,6 +21,7 @@ MANY = 4000  # vectors, or groups of them, between which all distances are kept:
 BLOCK = 2000  # neighbouring ones that are condensed to an eighth together
 BALANCE = 0.5  # how much the size of clusters counts in a balanced tree: 0 not at all, 1 as Ward has it
 ROWS = 4096  # of anything that is worked through in pieces
+SLICE = 256  # rows of distances of which copies are made at once: 8 MB each
 
 Tree = Linkage | Literal["balanced"]
 
@@ -224,7 +225,8 @@ def _tree(points: Float64, weights: Float64, linkage: Tree) -> _Tree:
         near: Int = costs.argmin(axis=1)
         return near, costs[np.arange(len(rows)), near]
 
-    near, least = nearest(np.arange(count))
+    parts = [nearest(np.arange(first, min(first + SLICE, count))) for first in range(0, count, SLICE)]
+    near, least = (np.concatenate(part) for part in zip(*parts, strict=True))
     for step in range(count - 1):
         one = int(least.argmin())
         other = int(near[one])
