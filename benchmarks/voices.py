@@ -28,7 +28,7 @@ import numpy as np
 import soundfile
 from scipy.signal import butter, sosfilt
 
-from witness import embedding, models, pipeline, segmentation, voices
+from witness import embedding, models, outcome, segmentation, voices
 from witness.schema import Bounds, Source, Stages, Track
 
 COMMON_VOICE, LIBRISPEECH = 60, 20  # DEV_COMMON_VOICE, DEV_LIBRISPEECH of training/data.py
@@ -75,7 +75,7 @@ class Prints:
             channels="mix",
             tracks=(Track(windows, vectors),),
         )
-        found = pipeline.voiceprints(stages, Bounds(speakers=1))
+        found = outcome.voiceprints(stages, Bounds(speakers=1))
         one = next(iter(found.values()), None)
         return one if one is not None and one.total.any() else None
 

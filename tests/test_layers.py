@@ -46,6 +46,7 @@ LAYERS = [
     {"batch", "bench_child", "bench_manifest", "bench_report", "enroll", "pool", "redo"},
     {"worker"},
     {"doctor", "pipeline", "report", "sound", "warmup"},
+    {"outcome"},
     STAGES | {"scoring"},
     TOOLS | GPU,
     {"schema"},

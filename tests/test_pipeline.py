@@ -26,6 +26,7 @@ from witness import (
     embedding,
     gpu,
     models,
+    outcome,
     pipeline,
     rttm,
     segmentation,
@@ -35,7 +36,7 @@ from witness import (
     writers,
 )
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
-from witness.schema import ModelFile, Speaker, Turn, no_progress
+from witness.schema import ModelFile, Speaker, Turn
 
 OFFLINE = {"models": "builtin", "offline": True}
 
@@ -130,8 +131,8 @@ def test_a_fast_run_does_less_says_so_and_does_not_depend_on_threads():
     assert strict_der([(reference, one.turns, one.audio.duration)]) < 0.12
     assert [json.loads(writers.to_json(found))["fast"] for found in (plain, one)] == [False, True]
     kept = stages.decode(stages.encode(one.stages), "kept")
-    assert pipeline.redo(kept).fast
-    assert pipeline.redo(kept).turns == one.turns
+    assert outcome.redo(kept).fast
+    assert outcome.redo(kept).turns == one.turns
 
 
 def test_a_long_call_has_the_speakers_of_a_short_one():
@@ -195,7 +196,7 @@ def test_ghosts_are_rare_and_never_speak_for_long(seconds, longest, ghost):
     total = sum(turn.duration for turn in turns)
     spoken = {name: sum(t.duration for t in turns if t.speaker == name) for name in "AB"}
     speakers = [Speaker(name, seconds, seconds / total) for name, seconds in spoken.items()]
-    assert pipeline.ghosts(speakers, turns) == (["B"] if ghost else [])
+    assert outcome.ghosts(speakers, turns) == (["B"] if ghost else [])
 
 
 def as_json(*args) -> dict:
@@ -250,7 +251,7 @@ def test_too_little_memory_for_both_engines(tmp_path, monkeypatch, free, model, 
     notes = []
 
     def decide(**runtime) -> bool:
-        run = pipeline._Run(Options(), Runtime(**runtime), no_progress, notes.append)
+        run = pipeline._Run(options=Options(), runtime=Runtime(**runtime), note=notes.append)
         return run._too_little_memory(whisper)
 
     assert decide(device="auto") == decide(device="migraphx") == waits

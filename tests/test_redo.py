@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from conftest import CALL
-from witness import corrections, pipeline, stages, voices, writers
+from witness import corrections, outcome, stages, voices, writers
 from witness.cli import cli
 from witness.errors import InputError, UsageError
 from witness.schema import Bounds, Correction, Turn
@@ -66,7 +66,7 @@ def test_the_stages_are_the_same_bytes_and_come_back_whole(transcript):
 
 def test_another_number_of_speakers_is_what_a_fresh_run_finds(transcript, path):
     run(path, "--speakers", 3)
-    fresh = pipeline.redo(transcript.stages, Bounds(speakers=3))
+    fresh = outcome.redo(transcript.stages, Bounds(speakers=3))
     assert len(fresh.speakers) == 3
     assert document(path)["turns"] == json.loads(writers.to_json(fresh))["turns"]
     assert document(path)["asked"]["speakers"] == 3
@@ -125,7 +125,7 @@ def test_words_are_moved(transcript):
     turns = transcript.turns
     first = next(word for word in transcript.words if word.speaker == "SPEAKER_00")
     moved = Correction("move", corrections.anchor("SPEAKER_01", turns), other=((first.start, first.end),))
-    found = pipeline.redo(transcript.stages, transcript.asked, [moved])
+    found = outcome.redo(transcript.stages, transcript.asked, [moved])
     changed = [
         (before, after)
         for before, after in zip(transcript.words, found.words, strict=True)

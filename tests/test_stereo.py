@@ -7,7 +7,7 @@ import pytest
 import soundfile
 
 from conftest import CALL, SHARED, strict_der
-from witness import Options, audio, diarize, pipeline, rttm, stereo
+from witness import Options, audio, diarize, outcome, rttm, stereo
 from witness.schema import Bounds
 
 RATE = 8000
@@ -137,11 +137,11 @@ def test_auto_takes_a_call_apart_and_says_so(call, sides):
     # The number of speakers is that of the whole call.
     counts = {}
     for wanted in (1, 2, 3, 4):
-        again = pipeline.redo(found.stages, Bounds(speakers=wanted))
+        again = outcome.redo(found.stages, Bounds(speakers=wanted))
         counts[wanted] = len(again.speakers), len({name[:3] for name in (s.id for s in again.speakers)})
     assert counts == {1: (1, 1), 2: (2, 2), 3: (3, 2), 4: (4, 2)}
-    assert len(pipeline.redo(found.stages, Bounds(min_speakers=3)).speakers) == 3
-    assert len(pipeline.redo(found.stages, Bounds(max_speakers=2)).speakers) == 2
+    assert len(outcome.redo(found.stages, Bounds(min_speakers=3)).speakers) == 3
+    assert len(outcome.redo(found.stages, Bounds(max_speakers=2)).speakers) == 2
 
 
 def test_auto_is_mix_where_there_is_no_call(tmp_path, sides):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from witness import pipeline, voices
+from witness import outcome, pipeline, voices
 from witness.errors import InputError, UsageError
 from witness.models import stranger_threshold
 
@@ -49,7 +49,7 @@ def _alone(path: str, engine: pipeline.Engine) -> voices.Print:
             f"{path}: {len(speakers)} speakers, {others:.1f} s of it not the main one's; "
             "cut out where the person speaks alone"
         )
-    one = pipeline.voiceprints(transcript.stages, transcript.asked)[speakers[0].id]
+    one = outcome.voiceprints(transcript.stages, transcript.asked)[speakers[0].id]
     if not one.total.any():
         raise InputError(f"{path}: no stretch of clean speech of a second or more; record the person again")
     return one

@@ -14,7 +14,7 @@ from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
-from witness import corrections, output, page, pipeline, stages, voices, writers
+from witness import corrections, outcome, output, page, stages, voices, writers
 from witness.errors import InputError, UsageError
 from witness.schema import Bounds, Correction, Note, Spans, Stages, Transcript, Turn, no_note
 
@@ -127,7 +127,7 @@ def redo(
         ]
     )
     bounds = asked if any(value is not None for value in astuple(asked)) else kept.asked
-    return pipeline.redo(kept.stages, bounds, (*earlier, *more), note=note)
+    return outcome.redo(kept.stages, bounds, (*earlier, *more), note=note)
 
 
 def replace(kept: Kept, transcript: Transcript) -> None:

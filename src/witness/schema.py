@@ -365,7 +365,7 @@ class Transcript:
     failure: WitnessError | None = None
     """Why there are no words although they were asked for; everything else in here is good."""
     stages: Stages | None = field(default=None, repr=False, compare=False)
-    """What it was made from, for `pipeline.redo`."""
+    """What it was made from, for `outcome.redo`."""
     fast: bool = False
     """As in `Stages`."""
     asked: Bounds = Bounds()

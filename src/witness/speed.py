@@ -13,7 +13,8 @@ from witness import bench_child, machine, writers
 from witness.errors import WitnessError
 from witness.fbank import HOP, N_MELS
 from witness.front import BACK
-from witness.pipeline import STAGES, Options
+from witness.outcome import STAGES
+from witness.pipeline import Options
 from witness.schema import SAMPLE_RATE, WINDOW_SAMPLES, Note, Progress
 from witness.sessions import Runtime
 
