@@ -121,7 +121,7 @@ def _windows(bits: Path) -> Segmentation:
     return Segmentation.regular(flat[:whole].reshape(-1, FRAMES, LOCAL_SPEAKERS).astype(np.bool_))
 
 
-# --- what is varied: a function of a case, its vectors' neighbours and truth never seen ---
+# --- what is varied: a function of a case, its vectors' neighbours and truth never seen (but by `told`) ---
 
 
 def plain(case: Case, rule: Rule) -> list[Turn]:
@@ -168,7 +168,10 @@ def smoothed(case: Case, rule: Rule, lag: int) -> list[Turn]:
 
 
 def must_not_link(case: Case, rule: Rule, penalty: float) -> list[Turn]:
-    """Two large clusters that share windows are further apart by `penalty` times the share of the smaller."""
+    """Two large clusters that share windows are further apart by `penalty` times the share of the smaller.
+
+    There is one tree only: to be compared with that row.
+    """
     chosen = train(case, rule)
     if chosen.sum() < 2:
         return plain(case, rule)
@@ -227,7 +230,7 @@ def told(case: Case, rule: Rule) -> list[Turn]:
 def variational(
     case: Case, rule: Rule, others: Callable[[Case], SmallPlda], fa: float, fb: float
 ) -> list[Turn]:
-    """VBx from the default's tree cut at its threshold, with a PLDA that did not see this recording."""
+    """VBx from the default's first tree cut at its threshold, with a PLDA that did not see this recording."""
     chosen = train(case, rule)
     if chosen.sum() < 2:
         return plain(case, rule)

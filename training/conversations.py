@@ -22,6 +22,8 @@ from augment import Dice
 from channels import with_flat
 
 from data import SAMPLE_RATE, Corpus, Voices, voices, with_rests
+from witness import rttm
+from witness.schema import Turn
 
 TURNS, SESSIONS = 36, 48  # recordings of each kind
 TURNS_SEED, SESSION_SEED, CUTS_SEED = 777, 31, 5
@@ -50,9 +52,9 @@ def sessions(corpus: Corpus, pool: Voices, count: int) -> Iterator[Recording]:
         if same:
             source = torch.where(source >= 0, source + corpus.flat, source)
         dice = Dice.seeded("cpu", SESSION_SEED, number)
-        samples = simulate.render(dice, corpus, pool, source, moving=0.0)[0]
+        samples, spoken = simulate.recording(dice, corpus, pool, source, moving=0.0)
         name = f"single_{number:02d}_{people}spk_{'same' if same else 'own'}"
-        yield name, samples / samples.abs().max() * 0.5, simulate.spoken(corpus, source)[0].numpy()
+        yield name, samples, spoken.numpy()
 
 
 def _longest(corpus: Corpus, pool: Voices) -> list[int]:
@@ -113,16 +115,13 @@ def write(folder: Path, recordings: Iterator[Recording]) -> None:
     """FILE.flac beside FILE.rttm; a recording in which nobody speaks is left out."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, samples, spoken in recordings:
-        lines = []
+        reference = []
         for speaker, flags in enumerate(spoken):
-            for first, end in np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0)).reshape(
-                -1, 2
-            ):
-                times = f"{first / 100:.3f} {(end - first) / 100:.3f}"
-                lines.append(f"SPEAKER {name} 1 {times} <NA> <NA> S{speaker} <NA> <NA>\n")
-        if lines:
+            edges = np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0))
+            reference += [Turn(first / 100, end / 100, f"S{speaker}") for first, end in edges.reshape(-1, 2)]
+        if reference:
             soundfile.write(folder / f"{name}.flac", samples.numpy(), SAMPLE_RATE)
-            (folder / f"{name}.rttm").write_text("".join(lines))
+            (folder / f"{name}.rttm").write_text(rttm.serialize(name, reference))
             print(folder / name, flush=True)
 
 

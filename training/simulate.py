@@ -206,5 +206,12 @@ def conversation(
     chosen = dice.weighted(voices.weight, people, repeat=False)
     frames = seconds * 100
     source = plan(dice, corpus, voices, 1, frames, chosen[None], turns=seconds)
-    samples = render(dice, corpus, voices, source)[0]
+    return recording(dice, corpus, voices, source)
+
+
+def recording(
+    dice: Dice, corpus: Corpus, voices: Voices, source: torch.Tensor, *, moving: float = MOVING
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(1, people, frames) source rows -> (samples,) with a peak of 0.5, (people, frames) who speaks."""
+    samples = render(dice, corpus, voices, source, moving=moving)[0]
     return samples / samples.abs().max() * 0.5, spoken(corpus, source)[0]

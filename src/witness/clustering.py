@@ -278,7 +278,7 @@ def _agglomerate(groups: _Groups, tree: _Tree, rule: Rule, bounds: SpeakerBounds
             break
         smallest //= 2  # one vector a speaker is allowed in the end, and then any number can be had
         counts = tree.large(smallest)
-    if rule.balanced:
+    if rule.balanced and counts[merged] > 1:
         other = _tree(groups.points, groups.weights, "balanced")
         alike = np.flatnonzero(other.large(smallest) == counts[merged])
         if len(alike):
