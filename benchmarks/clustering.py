@@ -30,7 +30,6 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster
 from scipy.linalg import eigh
 from scipy.ndimage import gaussian_filter1d
 from scipy.optimize import linear_sum_assignment
@@ -167,35 +166,6 @@ def smoothed(case: Case, rule: Rule, lag: int) -> list[Turn]:
     return plain(replace(case, vectors=vectors), rule)
 
 
-def must_not_link(case: Case, rule: Rule, penalty: float) -> list[Turn]:
-    """Two large clusters that share windows are further apart by `penalty` times the share of the smaller.
-
-    There is one tree only: to be compared with that row.
-    """
-    chosen = train(case, rule)
-    if chosen.sum() < 2:
-        return plain(case, rule)
-    points, at = units(case)[chosen], np.argwhere(chosen)[:, 0]
-    tree = clustering._tree(points, np.ones(len(points)), rule.linkage)
-    smallest = min(rule.smallest, max(1, round(clustering.SMALLEST_SHARE * len(points))))
-    windows: list[set[int]] = [{int(window)} for window in at]
-    sizes, heights = [1] * len(points), [0.0] * len(points)
-    for first, second, height, _ in tree.merges:
-        one, other = int(first), int(second)
-        shared = 0.0
-        if min(sizes[one], sizes[other]) >= smallest:
-            both = windows[one] & windows[other]
-            shared = len(both) / min(len(windows[one]), len(windows[other]))
-        heights.append(max(height + penalty * shared, heights[one], heights[other]))
-        windows.append(windows[one] | windows[other])
-        sizes.append(sizes[one] + sizes[other])
-    raised = np.array(heights[len(points) :])
-    threshold = rule.threshold + rule.reach * max(0.0, float(tree.heights[-1]) - rule.threshold)
-    merges = np.column_stack([tree.merges[:, :2], raised, np.ones(len(raised))])
-    labels = fcluster(merges, threshold, "monocrit", monocrit=raised).astype(np.intp) - 1
-    return turns(case, joined(case, points, labels, smallest))
-
-
 def weighted(case: Case, rule: Rule, power: float) -> list[Turn]:
     """Vectors count by how much clean speech they come from."""
     chosen = train(case, rule)
@@ -205,7 +175,7 @@ def weighted(case: Case, rule: Rule, power: float) -> list[Turn]:
     weights *= len(weights) / weights.sum()
     points = units(case)[chosen]
     groups = clustering._Groups(points, weights, np.arange(len(points)))
-    tree = clustering._tree(points, weights, rule.linkage)
+    tree = clustering._tree(groups, rule.linkage)
     speakers, _ = clustering._agglomerate(groups, tree, rule, clustering.SpeakerBounds())
     return turns(case, joined(case, points, speakers, 1))
 
@@ -235,7 +205,7 @@ def variational(
     if chosen.sum() < 2:
         return plain(case, rule)
     points, plda = units(case)[chosen], others(case)
-    tree = clustering._tree(points, np.ones(len(points)), rule.linkage)
+    tree = clustering._tree(clustering._Groups.single(points), rule.linkage)
     labels = tree.cut(int(np.searchsorted(tree.heights, rule.threshold, side="right")))
     gamma = vbx.refine(plda.project(points), plda.phi, labels, np.ones(len(points)), fa=fa, fb=fb)
     centroids = gamma.T @ points / gamma.sum(axis=0)[:, None]
@@ -332,6 +302,7 @@ def variants(rule: Rule, others: Callable[[Case], SmallPlda]) -> dict[str, Calla
         },
         "apart: two of a window are two people": replace(rule, apart=True),
         "one tree": replace(rule, balanced=False),
+        **{f"distinct {n:g}": replace(rule, distinct=n) for n in (0, 0.1, 0.2, 0.4)},
         **{f"smallest {n}": replace(rule, smallest=n) for n in (4, 12, 20)},
         **{f"shortest {n}": replace(rule, shortest=n) for n in (0.05, 0.2, 0.3)},
         **{f"centroid, fixed {n}": replace(fixed, linkage="centroid", threshold=n) for n in (0.7, 0.8, 0.9)},
@@ -345,8 +316,6 @@ def variants(rule: Rule, others: Callable[[Case], SmallPlda]) -> dict[str, Calla
         **{f"balance {n:g}": partial(another_balance, rule=rule, power=n) for n in (0, 0.25, 0.75, 1)},
         "told the number": partial(told, rule=rule),
         "told the number, one tree": partial(told, rule=replace(rule, balanced=False)),
-        "must-not-link 0.1": partial(must_not_link, rule=rule, penalty=0.1),
-        "must-not-link 0.3": partial(must_not_link, rule=rule, penalty=0.3),
         "weighted by sqrt of clean speech": partial(weighted, rule=rule, power=0.5),
         "weighted by clean speech": partial(weighted, rule=rule, power=1.0),
         **{

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import fcluster
 from scipy.cluster.hierarchy import linkage as scipy_linkage
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import cdist, pdist
 
 from witness import clustering, models
 from witness.clustering import NOBODY, SpeakerBounds, cluster
@@ -144,7 +144,7 @@ def test_the_tree_is_scipys(linkage, count):
     rng = np.random.default_rng(count)
     points = rng.normal(size=(count, 32)) + 2 * rng.normal(size=(5, 32))[rng.integers(5, size=count)]
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    tree = clustering._tree(points, np.ones(count), linkage)
+    tree = clustering._tree(clustering._Groups.single(points), linkage)
     if linkage == "average":
         wanted = scipy_linkage(pdist(points, "sqeuclidean"), "average")
         wanted[:, 2] **= 0.5
@@ -157,19 +157,28 @@ def test_the_tree_is_scipys(linkage, count):
         assert same_partition(tree.cut(merged), fcluster(wanted, threshold + 1e-9, "distance"))
 
 
-def test_the_balanced_tree_is_the_plain_search():
+@pytest.mark.parametrize("linkage", ["average", "balanced"])
+@pytest.mark.parametrize("distinct", [0.0, 0.3])
+def test_the_tree_is_the_plain_search(linkage, distinct):
     rng = np.random.default_rng(5)
     points = rng.normal(size=(60, 8)) + 2 * rng.normal(size=(4, 8))[rng.integers(4, size=60)]
-    tree = clustering._tree(points, np.ones(60), "balanced")
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    heard = clustering._distinct(points, np.sort(rng.integers(30, size=60)), 1.2)
+    assert 10 < (heard > 0).sum() < 120
+    tree = clustering._tree(clustering._Groups.single(points, heard), linkage, distinct)
+
+    def cost(one, other):
+        a, b = points[one], points[other]
+        squared = cdist(a, b, "sqeuclidean").mean()
+        if linkage == "balanced":
+            squared = ((a.mean(0) - b.mean(0)) ** 2).sum()
+        squared += distinct * heard[np.ix_(one, other)].sum() / min(len(a), len(b))
+        weight = (len(a) * len(b) / (len(a) + len(b))) ** 0.25 if linkage == "balanced" else 1
+        return squared**0.5 * weight
+
     clusters = {number: [number] for number in range(60)}
     for merge, (one, other, height, size) in enumerate(tree.merges):
-        costs = {
-            (a, b): np.linalg.norm(points[clusters[a]].mean(0) - points[clusters[b]].mean(0))
-            * (len(clusters[a]) * len(clusters[b]) / (len(clusters[a]) + len(clusters[b]))) ** 0.25
-            for a in clusters
-            for b in clusters
-            if a < b
-        }
+        costs = {(a, b): cost(clusters[a], clusters[b]) for a in clusters for b in clusters if a < b}
         assert (one, other) == min(costs, key=costs.__getitem__)
         assert height == pytest.approx(costs[one, other])
         clusters[60 + merge] = clusters.pop(int(one)) + clusters.pop(int(other))
@@ -184,6 +193,19 @@ def test_a_few_odd_vectors_of_a_voice_are_no_reason_to_make_one_of_two_others(ba
     labels = cluster(vectors, active, rule, bounds=SpeakerBounds(2, 2)).labels[:, 0]
     truth = np.repeat([0, 1, 1], [100, 100, 10])
     assert same_partition(labels, truth) == balanced
+
+
+def test_what_is_heard_side_by_side_is_two_people_unless_it_sounds_alike():
+    """Two voices 70 degrees apart, 1.15, and now and then each nearer to the other."""
+    degrees = np.tile([0, 70, 0, 70], 10), np.tile([70, 0, 50, 20], 10)
+    vectors, active = directions(*np.zeros(4))
+    for local, angles in enumerate(degrees):
+        vectors[:, local] = np.stack([np.cos(np.radians(angles)), np.sin(np.radians(angles))], axis=1)
+    active[:, 400:, 1] = True
+    rule = Rule("average", 1.1, smallest=5)
+    assert cluster(vectors, active, rule).count.found == 1
+    assert cluster(vectors, active, replace(rule, distinct=0.4)).count.found == 2
+    assert cluster(vectors, active, replace(rule, threshold=1.2, distinct=0.4)).count.found == 1
 
 
 def test_the_number_of_speakers_is_that_of_the_first_tree():
@@ -201,10 +223,20 @@ def test_a_group_weighs_as_much_as_its_vectors(linkage):
     rng = np.random.default_rng(1)
     points = np.repeat(np.eye(16)[:6], 20, axis=0) + rng.normal(0, 0.1, (120, 16))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    whole = clustering._tree(points, np.ones(120), linkage)
+    heard = clustering._distinct(points, np.arange(120) // 2, 0.0)
+    groups = clustering._Groups.single(points, heard)
+    whole = clustering._tree(groups, linkage, 0.3)
     labels = whole.cut(80)
+    eighth = clustering._eighth(groups, Rule("average", 1.0, distinct=0.3))
+    assert len(eighth) == 15
+    assert eighth.distinct.sum() <= heard.sum()
+    within = heard * (labels[:, None] != labels)
+    between = np.array([[within[labels == a][:, labels == b].sum() for b in range(40)] for a in range(40)])
     sizes = np.bincount(labels).astype(float)
-    rest = clustering._tree(clustering._means(points, np.ones(120), labels), sizes, linkage)
+    means = clustering._means(points, np.ones(120), labels)
+    rest = clustering._tree(
+        clustering._Groups(means, sizes, labels, between.astype(np.float32)), linkage, 0.3
+    )
     assert np.allclose(rest.merges[:, 2:], whole.merges[80:, 2:])
 
 
@@ -216,7 +248,7 @@ def test_a_long_recording_is_clustered_as_a_short_one(rule, monkeypatch):
     whole = cluster(vectors, active, rule)
     monkeypatch.setattr(clustering, "MANY", 60)
     monkeypatch.setattr(clustering, "BLOCK", 100)
-    groups = clustering._condense(vectors[:, 0], rule.linkage)
+    groups = clustering._condense(vectors[:, 0], np.arange(len(truth)), rule)
     assert len(groups) <= 60
     assert groups.weights.sum() == len(groups.of) == len(truth)
     means = clustering._means(clustering._unit(vectors[:, 0]), np.ones(len(truth)), groups.of)

@@ -826,6 +826,7 @@ def test_folder_with_known_files(tmp_path: Path) -> None:
         '{"linkage": "average", "threshold": NaN}',
         '{"linkage": "average", "threshold": 2.5}',
         '{"linkage": "average", "threshold": 0.9, "reach": 2}',
+        '{"linkage": "average", "threshold": 0.9, "distinct": -0.1}',
         '{"linkage": "average", "threshold": 0.9, "smallest": 1.5}',
         '{"linkage": "average", "threshold": 0.9, "smallest": true}',
         '{"linkage": "average", "threshold": 0.9, "balanced": 1}',

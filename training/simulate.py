@@ -28,15 +28,24 @@ FADE = 80  # samples: 5 ms, where a stretch of a clip begins or ends
 ONE_CHANNEL = 0.5  # share of the conversations made of the flat clips
 ALIKE = 0.15  # share of the windows in which two people are one voice, slow and fast
 NEAR = 0.3  # and in which two are people whose voices are near, if the near ones are known
+ONE_CLIP = 0.75  # share of the windows in which nobody is heard in more than one clip, as in one recording
+CALM = 0.35  # share of the conversations in which all that disturbs is 10 to 30 dB fainter
 HEATED = 0.85  # how often a turn starts early in a discussion in which people talk over one another
-MOVING = 0.35  # share of the conversations in which everybody changes place once
+MOVING = 0.15  # share of the conversations in which everybody changes place once
 
 
 def plan(
-    dice: Dice, corpus: Corpus, voices: Voices, rows: int, frames: int, cast: torch.Tensor, turns: int
+    dice: Dice,
+    corpus: Corpus,
+    voices: Voices,
+    rows: int,
+    frames: int,
+    cast: torch.Tensor,
+    turns: int,
+    kept: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """(rows, speakers, frames) source rows; `cast` is (rows, speakers) voices, -1 for a chair that stays
-    empty.
+    empty; `kept`, alike, is the place from 0 to 1 of the only clip that each is heard in, NaN for any clip.
     """
     device = corpus.device
     seats = cast.shape[1]
@@ -60,7 +69,8 @@ def plan(
         speaker = (u[0] * people).long().clamp(max=seats - 1)
         again = (people > 1) & (speaker == current) & (u[1] < 0.75)
         speaker = torch.where(again, (speaker + 1) % people.clamp(min=1), speaker)
-        clip = voices.draw(cast[row, speaker].clamp(min=0), u[2])
+        drawn = u[2] if kept is None else torch.where(kept.isnan(), u[2][:, None], kept)[row, speaker]
+        clip = voices.draw(cast[row, speaker].clamp(min=0), drawn)
         length = corpus.frames[clip]
         aside = (people > 1) & (current >= 0) & (speaker != current) & (last_length > 80)
         aside &= u[3] < torch.where(heated, 0.5, 0.15)
@@ -116,9 +126,17 @@ def voices_only(corpus: Corpus, source: torch.Tensor) -> torch.Tensor:
 
 
 def render(
-    dice: Dice, corpus: Corpus, voices: Voices, source: torch.Tensor, *, moving: float = MOVING
+    dice: Dice,
+    corpus: Corpus,
+    voices: Voices,
+    source: torch.Tensor,
+    *,
+    moving: float = MOVING,
+    calm: float = CALM,
 ) -> torch.Tensor:
-    """(rows, speakers, frames) -> (rows, samples): levels, rooms, noise, channel; `moving`: how many move."""
+    """(rows, speakers, frames) -> (rows, samples): levels, rooms, noise, channel; `moving`: in how many rows
+    people change place; `calm`: how many are hardly disturbed.
+    """
     rows, seats, _ = source.shape
     active = source >= 0
     tracks = voices_only(corpus, source)
@@ -143,12 +161,15 @@ def render(
         dry = tracks[wet]
         sound = convolve(dry * ~later[wet], here) + convolve(dry * later[wet], moved)
         tracks = tracks.index_copy(0, wet, sound)
-    mix = tracks.sum(1)
-    mix = add_noise(dice, corpus, voices, mix, probability=0.85, low=0.0, high=32.0)
+    clean = tracks.sum(1)
+    mix = add_noise(dice, corpus, voices, clean, probability=0.85, low=0.0, high=32.0)
     mix = add_music(dice, mix, probability=0.2)
     mix = add_events(dice, corpus, mix, probability=0.5)
     mix = add_gusts(dice, corpus, voices, mix, probability=0.4)
     mix = add_rests(dice, corpus, mix, probability=0.5, low=-25.0, high=10.0)
+    if calm:
+        fainter = decibels(-dice.uniform(rows, 1, low=10, high=30))
+        mix = clean + (mix - clean) * torch.where(dice.chance(calm, rows, 1), fainter, 1.0)
     mix = equalise(dice, mix, probability=0.7)
     return damage(dice, mix)
 
@@ -189,7 +210,8 @@ def plan_windows(
         same = (owner[:, :seat] == owner[:, seat : seat + 1]).any(1)
         people = torch.where(same, people.clamp(max=seat), people)
     cast = torch.where(torch.arange(seats, device=corpus.device) < people[:, None], cast, -1)
-    source = plan(dice, corpus, voices, rows, frames, cast, turns)
+    kept = torch.where(dice.chance(ONE_CLIP, rows, 1), dice.uniform(rows, seats), torch.nan)
+    source = plan(dice, corpus, voices, rows, frames, cast, turns, kept)
     shuffled = torch.argsort(dice.uniform(rows, seats), 1)[..., None].expand(-1, -1, frames)
     return source.gather(1, shuffled)
 
@@ -202,16 +224,16 @@ def spoken(corpus: Corpus, source: torch.Tensor) -> torch.Tensor:
 def conversation(
     dice: Dice, corpus: Corpus, voices: Voices, people: int, seconds: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """One long recording, for choosing thresholds: (samples,), (people, frames)."""
+    """One long recording to judge by, disturbed and with people who move: (samples,), (people, frames)."""
     chosen = dice.weighted(voices.weight, people, repeat=False)
     frames = seconds * 100
     source = plan(dice, corpus, voices, 1, frames, chosen[None], turns=seconds)
-    return recording(dice, corpus, voices, source)
+    return recording(dice, corpus, voices, source, moving=0.35)
 
 
 def recording(
-    dice: Dice, corpus: Corpus, voices: Voices, source: torch.Tensor, *, moving: float = MOVING
+    dice: Dice, corpus: Corpus, voices: Voices, source: torch.Tensor, *, moving: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(1, people, frames) source rows -> (samples,) with a peak of 0.5, (people, frames) who speaks."""
-    samples = render(dice, corpus, voices, source, moving=moving)[0]
+    samples = render(dice, corpus, voices, source, moving=moving, calm=0.0)[0]
     return samples / samples.abs().max() * 0.5, spoken(corpus, source)[0]

@@ -7,23 +7,24 @@ nearest speaker. What was measured, and what lost: docs/decisions/2026-11-21-clu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from witness import vbx
 from witness.errors import UsageError
-from witness.schema import FRAMES, Bool, Count, Float32, Float64, Int, Linkage, Rule
+from witness.schema import FRAMES, LOCAL_SPEAKERS, Bool, Count, Float32, Float64, Int, Linkage, Rule
 
 NOBODY = -1
 SMALLEST_SHARE = 0.1  # of all vectors: a cluster of so many is a speaker in a recording however short
-MANY = 4000  # vectors, or groups of them, between which all distances are kept: 128 MB
+MANY = 4000  # vectors, or groups of them, between which all is kept: 128 MB of distances, 64 MB of windows
 BLOCK = 2000  # neighbouring ones that are condensed to an eighth together
 BALANCE = 0.5  # how much the size of clusters counts in a balanced tree: 0 not at all, 1 as Ward has it
 ROWS = 4096  # of anything that is worked through in pieces
 SLICE = 256  # rows of distances of which copies are made at once: 8 MB each
 
 Tree = Linkage | Literal["balanced"]
+Real = TypeVar("Real", Float32, Float64)
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,16 @@ class _Groups:
     """(groups,): vectors in each."""
     of: Int
     """(vectors,): the group of each."""
+    distinct: Float32 | None = None
+    """(groups, groups): in how many windows vectors of both are two people; None: it does not matter."""
 
     def __len__(self) -> int:
         return len(self.points)
+
+    @staticmethod
+    def single(points: Float64, distinct: Float32 | None = None) -> _Groups:
+        """One vector each."""
+        return _Groups(points, np.ones(len(points)), np.arange(len(points)), distinct)
 
 
 @dataclass(frozen=True)
@@ -132,8 +140,8 @@ def cluster(
 
     rule = replace(rule, smallest=max(1, round(rule.smallest / step)))
     chosen = vectors[train]
-    groups = _condense(chosen, rule.linkage)
-    tree = _tree(groups.points, groups.weights, rule.linkage)
+    groups = _condense(chosen, np.nonzero(train)[0], rule)
+    tree = _tree(groups, rule.linkage, rule.distinct)
     if plda is not None and len(groups) > 1:
         centroids = _variational(chosen, groups, tree, rule.threshold, plda, step)
         labels[known] = np.unique(_join(vectors, known, centroids, apart=rule.apart), return_inverse=True)[1]
@@ -157,55 +165,85 @@ def _clean(active: Bool) -> Int:
     return clean
 
 
-def _condense(vectors: Float32, linkage: Linkage) -> _Groups:
+def _condense(vectors: Float32, windows: Int, rule: Rule) -> _Groups:
     """At most `MANY` groups; in a recording with more vectors, neighbours go first where they are most alike.
 
-    Of every `BLOCK` neighbours an eighth is left, by the linkage that goes on from there. Distances between
-    groups are exact, so the result is that of one tree as long as it would have made these merges, too.
+    `windows` is the window of each vector, in order. Of every `BLOCK` neighbours an eighth is left, by the
+    linkage that goes on from there. Distances between groups are exact, so the result is that of one tree as
+    long as it would have made these merges, too; but windows are not looked at from block to block.
     """
     if len(vectors) <= MANY:
-        return _Groups(_unit(vectors), np.ones(len(vectors)), np.arange(len(vectors)))
-    parts = []
-    for first in range(0, len(vectors), BLOCK):
-        part = vectors[first : first + BLOCK]
-        parts.append(_eighth(_Groups(_unit(part), np.ones(len(part)), np.arange(len(part))), linkage))
-    groups = _side_by_side(parts)
+        return _ungrouped(vectors, windows, rule)
+    slices = [slice(first, first + BLOCK) for first in range(0, len(vectors), BLOCK)]
+    groups = _side_by_side([_eighth(_ungrouped(vectors[part], windows[part], rule), rule) for part in slices])
     while len(groups) > MANY:
         slices = [slice(first, first + BLOCK) for first in range(0, len(groups), BLOCK)]
-        parts = [
-            _Groups(groups.points[part], groups.weights[part], np.arange(len(groups))[part])
-            for part in slices
-        ]
-        fewer = _side_by_side([_eighth(part, linkage) for part in parts])
-        groups = _Groups(fewer.points, fewer.weights, fewer.of[groups.of])
+        fewer = _side_by_side([_eighth(_part(groups, part), rule) for part in slices])
+        groups = _Groups(fewer.points, fewer.weights, fewer.of[groups.of], fewer.distinct)
     return groups
 
 
-def _eighth(groups: _Groups, linkage: Linkage) -> _Groups:
-    tree = _tree(groups.points, groups.weights, linkage)
+def _ungrouped(vectors: Float32, windows: Int, rule: Rule) -> _Groups:
+    points = _unit(vectors)
+    return _Groups.single(points, _distinct(points, windows, rule.threshold) if rule.distinct else None)
+
+
+def _distinct(points: Float64, windows: Int, threshold: float) -> Float32:
+    """(vectors, vectors): 1 for two of one window that are further apart than `threshold`, or else 0.
+
+    Those that are nearer may be one voice that the segmentation split in two.
+    """
+    distinct = np.zeros((len(points), len(points)), np.float32)
+    for further in range(1, LOCAL_SPEAKERS):
+        one = np.flatnonzero(windows[further:] == windows[:-further])
+        other = one + further
+        apart = ((points[one] - points[other]) ** 2).sum(axis=1) > threshold**2
+        distinct[one, other] = distinct[other, one] = apart
+    return distinct
+
+
+def _part(groups: _Groups, part: slice) -> _Groups:
+    points = groups.points[part]
+    distinct = None if groups.distinct is None else groups.distinct[part, part]
+    return _Groups(points, groups.weights[part], np.arange(len(points)), distinct)
+
+
+def _eighth(groups: _Groups, rule: Rule) -> _Groups:
+    tree = _tree(groups, rule.linkage, rule.distinct)
     clusters = tree.cut(len(groups) - -(-len(groups) // 8))
     means = _means(groups.points, groups.weights, clusters)
-    return _Groups(means, np.bincount(clusters, groups.weights).astype(np.float64), clusters)
+    weights = np.bincount(clusters, groups.weights).astype(np.float64)
+    distinct = groups.distinct
+    if distinct is not None:
+        distinct = _sums(_sums(distinct, clusters).T, clusters)
+        np.fill_diagonal(distinct, 0)
+    return _Groups(means, weights, clusters, distinct)
 
 
 def _side_by_side(parts: list[_Groups]) -> _Groups:
+    from scipy.linalg import block_diag
+
     offsets = np.cumsum([0] + [len(part) for part in parts])
+    blocks = [part.distinct for part in parts if part.distinct is not None]
     return _Groups(
         np.concatenate([part.points for part in parts]),
         np.concatenate([part.weights for part in parts]),
         np.concatenate([part.of + offset for part, offset in zip(parts, offsets, strict=False)]),
+        block_diag(*blocks) if blocks else None,
     )
 
 
-def _tree(points: Float64, weights: Float64, linkage: Tree) -> _Tree:
+def _tree(groups: _Groups, linkage: Tree, distinct: float = 0.0) -> _Tree:
     """The merges of weighted points by falling nearness, as scipy's `linkage`, which knows no weights.
 
     Lance-Williams updates of squared distances; each row remembers its nearest other one (Müllner: "Modern
     hierarchical, agglomerative clustering algorithms", the generic algorithm). "average" is over all pairs of
     unit vectors behind two groups, which their means hold: it is 2 - 2 a.b. "balanced" is
     d² (mn / (m + n))^BALANCE of the means of m and n vectors, half-way from "centroid" to Ward's: the less
-    there is of a voice, the further off its mean is by chance.
+    there is of a voice, the further off its mean is by chance. Two clusters that were heard side by side are
+    further apart: by `distinct`, as a squared distance, if that is so of all vectors of the smaller one.
     """
+    points, weights = groups.points, groups.weights
     count = len(points)
     squares = (points**2).sum(axis=1)
     distances = points @ points.T
@@ -215,13 +253,17 @@ def _tree(points: Float64, weights: Float64, linkage: Tree) -> _Tree:
     sizes = weights.copy()
     merges = np.empty((count - 1, 4))
     names = np.arange(count)
+    heard = groups.distinct.copy() if distinct and groups.distinct is not None else None
 
-    def counted(squared: Float64, own: Float64) -> Float64:
-        """Squared distances as they count between clusters of `own` vectors and all others."""
+    def counted(rows: Int) -> Float64:
+        """(rows, clusters): squared distances as they count."""
+        squared, own = distances[rows], sizes[rows, None]
+        if heard is not None:
+            squared = squared + distinct * heard[rows] / np.minimum(own, sizes)
         return squared * (own * sizes / (own + sizes)) ** BALANCE if linkage == "balanced" else squared
 
     def nearest(rows: Int) -> tuple[Int, Float64]:
-        costs = counted(distances[rows], sizes[rows, None])
+        costs = counted(rows)
         near: Int = costs.argmin(axis=1)
         return near, costs[np.arange(len(rows)), near]
 
@@ -242,9 +284,11 @@ def _tree(points: Float64, weights: Float64, linkage: Tree) -> _Tree:
         # `other` is the merged cluster from here on, and `one` is no more.
         distances[other] = distances[:, other] = merged
         distances[one] = distances[:, one] = np.inf
+        if heard is not None:
+            heard[other] = heard[:, other] = heard[one] + heard[other]
         names[other], sizes[other] = count + step, total
         least[one] = np.inf
-        costs = counted(merged, total)
+        (costs,) = counted(np.array([other]))
         nearer = costs < least
         near[nearer], least[nearer] = other, costs[nearer]
         lost = np.flatnonzero(((near == one) | (near == other)) & ~nearer & ~gone)
@@ -279,7 +323,7 @@ def _agglomerate(groups: _Groups, tree: _Tree, rule: Rule, bounds: SpeakerBounds
         smallest //= 2  # one vector a speaker is allowed in the end, and then any number can be had
         counts = tree.large(smallest)
     if rule.balanced and counts[merged] > 1:
-        other = _tree(groups.points, groups.weights, "balanced")
+        other = _tree(groups, "balanced", rule.distinct)
         alike = np.flatnonzero(other.large(smallest) == counts[merged])
         if len(alike):
             tree, merged = other, int(alike[-1])
@@ -350,11 +394,15 @@ def _unit(vectors: Float32) -> Float64:
 
 def _means(points: Float64, weights: Float64, labels: Int) -> Float64:
     """(clusters, dims): the mean of the vectors behind the points of each label 0, 1, ..."""
+    means: Float64 = _sums(points * weights[:, None], labels) / _sums(weights, labels)[:, None]
+    return means
+
+
+def _sums(rows: Real, labels: Int) -> Real:
+    """(clusters, ...): the sum of the rows of each label 0, 1, ..."""
     order = np.argsort(labels, kind="stable")
     starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
-    sums = np.add.reduceat(points[order] * weights[order, None], starts)
-    means: Float64 = sums / np.add.reduceat(weights[order], starts)[:, None]
-    return means
+    return np.add.reduceat(rows[order], starts)
 
 
 def _nearness(points: Float64, centroids: Float64) -> Float64:

@@ -250,6 +250,9 @@ class Rule:
     balanced: bool = False
     """That linkage gives the number of speakers only; who is who, a tree does that minds how much there is of
     each voice."""
+    distinct: float = 0.0
+    """Squared distance by which two clusters are further apart if every vector of the smaller one shares its
+    window with one of the other that is beyond the threshold; less if fewer do. 0: windows do not matter."""
     pause: float = 0.0
     """Seconds: so long a silence within what one speaker says still belongs to the turn."""
     faint: float | None = None
