@@ -133,6 +133,7 @@ def test_trunk_frame_sees_no_further_than_the_products_context():
 def test_recipe_from_end_to_end(cache, tmp_path, capsys):
     import evaluate
     import export
+    import prune
     import train_embedding
     import train_segmentation
 
@@ -141,11 +142,35 @@ def test_recipe_from_end_to_end(cache, tmp_path, capsys):
     train_segmentation.main([*common, "--checkpoint", str(tmp_path / "s.ckpt")])
     train_segmentation.main([*common, "--checkpoint", str(tmp_path / "s.ckpt")])
     assert "step 2 of 2" in capsys.readouterr().out  # the second run went on where the first ended
-    names = ("embedding", "segmentation")
-    arguments = [word for name in names for word in (f"--{name}", str(tmp_path / f"{name}.npz"))]
+    weights = ["--weights", str(tmp_path / "segmentation.npz"), "--out", str(tmp_path / "pruned.npz")]
+    prune.main(["--cache", str(cache), *weights, "--smoke"])
+    names = {"embedding": "embedding", "segmentation": "pruned"}
+    arguments = [
+        word for name, file in names.items() for word in (f"--{name}", str(tmp_path / f"{file}.npz"))
+    ]
     export.main([*arguments, "--out", str(tmp_path)])
     evaluate.main(["smoke", "--models", str(tmp_path), "--cache", str(cache)])
     assert json.loads((tmp_path / "clustering.json").read_text())["linkage"] in ("average", "centroid")
+
+
+def test_pruning_takes_what_the_rest_can_say(monkeypatch):
+    import prune
+    from models import Conformer
+
+    monkeypatch.setattr(prune, "AT_ONCE", 1)  # of two that say the same only one may go
+    torch.manual_seed(0)
+    layer = Conformer(8, inside=12, heads=2, kernel=3, dropout=0.0).eval()
+    with torch.no_grad():
+        layer.feed_in.weight[6:], layer.feed_in.bias[6:] = layer.feed_in.weight[:6], layer.feed_in.bias[:6]
+        x = torch.randn(4, 50, 8)
+        before = layer(x)
+        inside = []
+        layer.feed_in.register_forward_hook(lambda _, __, values: inside.append(values))
+        layer(x)
+        values = torch.nn.functional.pad(inside[0].relu().flatten(0, 1).double(), (0, 1), value=1.0)
+        prune.prune(layer, values.t() @ values, 6)
+        assert layer.feed_in.weight.shape == (6, 8)
+        torch.testing.assert_close(layer(x), before, atol=1e-3, rtol=1e-3)
 
 
 def test_conversations_have_sound_where_somebody_speaks(cache, tmp_path, monkeypatch):

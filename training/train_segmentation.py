@@ -18,7 +18,7 @@ from channels import with_flat
 from features import Fbank
 from metrics import describe, window_errors
 from models import POWERSET, EmbeddingNet, SegmentationNet, parameters
-from slices import Training, arguments, fast_kernels, load_into
+from slices import Training, arguments, fast_kernels, load, load_into
 from torch import nn
 from train_embedding import mean_vectors
 
@@ -107,9 +107,7 @@ def with_near(corpus: Corpus, pool: Voices, weights: Path) -> Voices:
 
 
 def averaged(training: Training) -> SegmentationNet:
-    net = SegmentationNet().to(training.args.device)
-    net.load_state_dict(training.average)
-    return net.eval()
+    return SegmentationNet.of(training.average).to(training.args.device).eval()
 
 
 def main(argv: list[str] | None = None) -> Path:
@@ -132,7 +130,7 @@ def main(argv: list[str] | None = None) -> Path:
     own, corpus = with_rests(corpus, dev.order), with_rests(corpus, pool.order)
     if args.embedding:
         pool = with_near(corpus, pool, args.embedding)
-    net = SegmentationNet().to(args.device)
+    net = (SegmentationNet.of(load(args.init)) if args.init else SegmentationNet()).to(args.device)
     training = Training(net, args, decay=0.01)
     if args.adapt:
         for part in (net.conv1, net.norm1, net.conv2, net.norm2, net.to_frames, net.norm3):
