@@ -310,9 +310,7 @@ class SegmentationNet(nn.Module):
         """The network that these weights are of, which may have been pruned (prune.py)."""
         layers = len({name.split(".")[1] for name in weights if name.startswith("layers.")})
         net = SegmentationNet(layers=layers, inside=len(weights["layers.0.feed_in.bias"]))
-        net.load_state_dict(
-            {name: value.float() if value.is_floating_point() else value for name, value in weights.items()}
-        )
+        net.load_state_dict(weights)  # in single precision, whatever they are stored in
         return net
 
     def simplify(self) -> None:

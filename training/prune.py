@@ -19,7 +19,7 @@ from channels import with_flat
 from models import Conformer, SegmentationNet
 from torch.nn import functional
 
-from data import Corpus, voices, with_rests
+from data import Corpus, Voices, voices, with_rests
 
 SEED = 991
 BATCHES, ROWS = 4, 96  # windows of ten seconds: 56,000 rows of values
@@ -27,7 +27,9 @@ AT_ONCE = 24  # values that go before the rest is weighed anew
 RIDGE = 1e-6  # of the mean square of the values
 
 
-def products(net: SegmentationNet, corpus: Corpus, batches: int, rows: int) -> list[torch.Tensor]:
+def products(
+    net: SegmentationNet, corpus: Corpus, pool: Voices, batches: int, rows: int
+) -> list[torch.Tensor]:
     """For each layer (values + 1, values + 1): sums of products of its values and of a 1 behind them."""
     sums = [torch.zeros(()) for _ in net.layers]
 
@@ -40,7 +42,6 @@ def products(net: SegmentationNet, corpus: Corpus, batches: int, rows: int) -> l
         layer.feed_in.register_forward_hook(lambda _, __, inside, number=number: record(number, inside))
         for number, layer in enumerate(net.layers)
     ]
-    pool = voices(corpus)
     for number in range(batches):
         dice = Dice.seeded(corpus.device, SEED, number)
         source = simulate.plan_windows(dice, corpus, pool, rows)
@@ -94,11 +95,11 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     device, batches, rows = ("cpu", 1, 4) if args.smoke else (args.device, BATCHES, ROWS)
     corpus = Corpus.load(args.cache, device)
-    corpus = with_flat(corpus, voices(corpus).order)
-    corpus = with_rests(corpus, voices(corpus).order)
+    pool = voices(corpus)
+    corpus = with_rests(with_flat(corpus, pool.order), pool.order)
     net = SegmentationNet.of(slices.load(args.weights)).to(device).eval()
     before = net.layers[0].feed_in.out_features
-    for layer, gram in zip(net.layers, products(net, corpus, batches, rows), strict=True):
+    for layer, gram in zip(net.layers, products(net, corpus, pool, batches, rows), strict=True):
         prune(layer, gram, args.keep)
     slices.store(args.out, net.state_dict())
     print(f"{args.out}: {args.keep} of {before} values in each of {len(net.layers)} layers")
