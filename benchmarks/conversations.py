@@ -3,7 +3,7 @@
     python benchmarks/conversations.py --train TRAIN --rttm DEV --out FOLDER
 
 TRAIN is in the format of training/data.py (partN.ogg and index.json). The voices are its 80 kept-back
-training speakers (`Corpus.dev_speakers`: training knows them, the networks do not). DEV holds RTTM files: a
+training speakers (`Corpus.dev`: training knows them, the networks do not). DEV holds RTTM files: a
 stretch of one of them says who speaks when, so lengths of turns and pauses, overlaps, dominance and rare
 speakers are real ones. Calls are planned: two voices, short turns, one telephone line. Half of the recordings
 have all voices through one channel, brought to one long-term spectrum, over one bed of noise, so that a

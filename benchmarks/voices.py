@@ -3,7 +3,7 @@
     python benchmarks/voices.py FOLDER [--models builtin|DIR]        FOLDER: partN.ogg and index.json
 
 The threshold is chosen on training speakers that no training step saw (split 0; the rule of
-training/data.py, `dev_speakers`): the cosine that 1 in 1000 comparisons of strangers reach. Each of them is
+training/data.py, `Corpus.dev`): the cosine that 1 in 1000 comparisons of strangers reach. Each of them is
 enrolled with all clips but the last, which is the test; LibriSpeech speakers, with one clip each, are
 strangers only. Two strangers in one call share a line, and sound more alike for it, so the clips are compared
 twice: as recorded, and all of them over the same telephone band with the same noise.

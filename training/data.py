@@ -128,6 +128,7 @@ class Corpus:
     stretches: torch.Tensor
     stretch_count: torch.Tensor
     names: list[str]
+    dev: frozenset[int]  # training speakers that no training step sees
     noise: torch.Tensor  # clips that may be used as noise
     flat: int = 0  # rows from a row to its version of channels.py; 0: there is none
     rests: torch.Tensor | None = None  # as `with_rests` finds them: (rests, 2) first row and rows
@@ -165,6 +166,8 @@ class Corpus:
             stretches[clip, 0, : counts[clip]] = begin[:MAX_STRETCHES]
             stretches[clip, 1, : counts[clip]] = end[:MAX_STRETCHES]
         rows = index[table[:, 0]]
+        known = rows[(rows[:, 4] == TRAIN) & (table[:, 1] == 0), 3]
+        clips = np.bincount(known, minlength=len(meta["speakers"]))
 
         def put(array: np.ndarray) -> torch.Tensor:
             return torch.as_tensor(array).to(device)
@@ -180,20 +183,16 @@ class Corpus:
             stretches=put(stretches),
             stretch_count=put(counts),
             names=meta["speakers"],
+            dev=_dev_speakers(meta["speakers"], clips),
             noise=put(np.flatnonzero([row in kept_noise for row in table[:, 0]])),
         )
 
-    def dev_speakers(self) -> set[int]:
-        """Training speakers that no training step sees: the first by name that have enough speech (a fixed
-        choice).
-        """
-        speaker, split, speed = self.speaker.cpu().numpy(), self.split.cpu().numpy(), self.speed.cpu().numpy()
-        clips = np.bincount(speaker[(split == TRAIN) & (speed == 0)], minlength=len(self.names))
-        voice = [i for i, n in enumerate(self.names) if n.startswith("train/commonvoice/") and clips[i] >= 3]
-        libri = [i for i, n in enumerate(self.names) if n.startswith("train/librispeech") and clips[i] >= 1]
-        return set(sorted(voice, key=lambda i: self.names[i])[:DEV_COMMON_VOICE]) | set(
-            libri[:DEV_LIBRISPEECH]
-        )
+
+def _dev_speakers(names: list[str], clips: np.ndarray) -> frozenset[int]:
+    """The first by name that have enough of `clips`, the number of training clips of each: a fixed choice."""
+    voice = [i for i, n in enumerate(names) if n.startswith("train/commonvoice/") and clips[i] >= 3]
+    libri = [i for i, n in enumerate(names) if n.startswith("train/librispeech") and clips[i] >= 1]
+    return frozenset(sorted(voice, key=lambda i: names[i])[:DEV_COMMON_VOICE] + libri[:DEV_LIBRISPEECH])
 
 
 def with_rests(corpus: Corpus, clips: torch.Tensor) -> Corpus:
@@ -223,6 +222,15 @@ def with_rests(corpus: Corpus, clips: torch.Tensor) -> Corpus:
     return replace(corpus, rests=torch.stack([first[loud], size[loud]], 1), rest_level=level[loud])
 
 
+def joined(corpus: Corpus, groups: list[list[int]]) -> Corpus:
+    """The corpus in which the speakers of each group, positions in `names`, are the first one of it."""
+    same = torch.arange(len(corpus.names), device=corpus.device)
+    for group in groups:
+        same[group] = group[0]
+    speaker = torch.where(corpus.speaker < 0, corpus.speaker, same[corpus.speaker])  # noise has none
+    return replace(corpus, speaker=speaker)
+
+
 @dataclass
 class Voices:
     """The clips of some speakers, grouped so that a GPU can draw from them: clip = order[first[v] + r %
@@ -245,6 +253,13 @@ class Voices:
     def draw(self, voices: torch.Tensor, random: torch.Tensor) -> torch.Tensor:
         """A clip of each voice; `random` is uniform in [0, 1), shaped like `voices`."""
         return self.order[self.first[voices] + (random * self.count[voices]).long()]
+
+    def two(self, voices: torch.Tensor, random: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Two clips of each voice, different ones where it has them; `random` is (2, voices)."""
+        count = self.count[voices]
+        place = (random[0] * count).long()
+        other = (place + 1 + (random[1] * (count - 1)).long()) % count
+        return self.order[self.first[voices] + place], self.order[self.first[voices] + other]
 
     def some(self, count: int) -> "Voices":
         """The first `count` voices of a fixed shuffle, without their twins: enough for a short run."""
@@ -276,12 +291,11 @@ def voices(
     """Training voices (speaker x speed), at the first `speeds` of SPEEDS, or with `dev` those of the speakers
     kept back, at their own speed only.
     """
-    kept = corpus.dev_speakers()
     speaker, speed = corpus.speaker.cpu().numpy(), corpus.speed.cpu().numpy()
     usable = (corpus.split.cpu().numpy() == split) & (corpus.stretch_count.cpu().numpy() > 0)
     usable &= corpus.frames.cpu().numpy() >= shortest
     if split == TRAIN:
-        usable &= np.isin(speaker, list(kept)) == dev
+        usable &= np.isin(speaker, list(corpus.dev)) == dev
     usable &= speed < (1 if dev else speeds)
     clips = np.flatnonzero(usable)
     key = speaker[clips] * len(SPEEDS) + speed[clips]

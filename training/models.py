@@ -313,6 +313,19 @@ class SegmentationNet(nn.Module):
         net.load_state_dict(weights)  # in single precision, whatever they are stored in
         return net
 
+    def deepen(self, layers: int) -> None:
+        """More layers behind the others, which do nothing until they are trained."""
+        last = self.layers[-1]
+        inside = last.feed_in.out_features
+        for _ in range(layers):
+            layer = Conformer(
+                last.conv.in_channels, inside, last.heads, last.conv.kernel_size[0], last.dropout
+            )
+            for part in (layer.attention_out, layer.conv_out, layer.feed_out):
+                nn.init.zeros_(part.weight)
+                nn.init.zeros_(part.bias)
+            self.layers.append(layer)
+
     def simplify(self) -> None:
         """The same function with fewer products, for export."""
         for layer in self.layers:

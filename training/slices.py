@@ -70,8 +70,6 @@ class Training:
     ) -> None:
         self.net, self.extra, self.args = net, extra, args
         self.step = 0
-        if args.init:
-            load_into(net, args.init)
         both = [*net.parameters(), *(extra.parameters() if extra else [])]
         self.parameters = both
         matrices = [p for p in net.parameters() if p.ndim > 1]

@@ -9,6 +9,7 @@ near, different voices through the same channel are far. A classifier with an an
 does the rest. Both halves of the network have losses of their own.
 """
 
+import json
 import time
 from pathlib import Path
 
@@ -18,12 +19,14 @@ from augment import Dice, add_noise, convolve, damage, decibels, equalise, room_
 from features import Fbank
 from metrics import equal_error_rate, pair_scores
 from models import EmbeddingNet, parameters, statistics
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
 from simulate import voices_only
-from slices import Training, arguments, fast_kernels
+from slices import Training, arguments, fast_kernels, load_into
 from torch import nn
 from torch.nn import functional
 
-from data import FRAME, HELD_OUT, Corpus, Voices, voices
+from data import FRAME, HELD_OUT, Corpus, Voices, joined, voices
 
 SCALE, TEMPERATURE = 32.0, 0.1
 MARGIN = 0.25  # angle, radians
@@ -31,6 +34,9 @@ FRAMES = 360  # of a window, 10 ms each
 SPEEDS = 3  # of data.SPEEDS: with a fifth slower and faster, too, short pieces were told apart less well
 SHARE = 2  # windows in turn that share room, noise, equaliser and codec
 NEAR_RUNS = 50  # guessed speakers whose clip numbers are this close may be one person
+# Who is more alike than all but one in so many pairs of labelled speakers, who are two people, may be one
+# person; where clip numbers are near, as most such pairs are one, the second number will do.
+ONE_IN, ONE_IN_NEAR = 100_000, 1_000
 
 
 class Classifier(nn.Module):
@@ -77,7 +83,8 @@ def windows(
     device = corpus.device
     first = dice.weighted(pool.weight, count, repeat=count > len(pool))
     voice = torch.stack([first, first.roll(-1)], 1)
-    clip = pool.draw(voice, dice.uniform(count, 2))
+    one, other = pool.two(first, dice.uniform(2, count))
+    clip = torch.stack([one, other.roll(-1)], 1)
     sounding, own = turns(dice, count, frames)
     # From a random place; clips shorter than the window start over.
     length = corpus.frames[clip][..., None]
@@ -159,7 +166,18 @@ class Twins:
         )
         near = abs(number[:, None] - number[None]) <= NEAR_RUNS
         np.fill_diagonal(near, True)  # a voice at another speed is not a negative of itself either
-        self.pairs = torch.from_numpy(near).to(pool.speaker.device)
+        self.near = torch.from_numpy(near).to(pool.speaker.device)
+        self.pairs = self.near.clone()
+
+    def joined(self, pool: Voices, groups: list[list[int]]) -> "Twins":
+        """Of the speakers of `pool`, who were those of `self` before each of the groups became one."""
+        first = {speaker: group[0] for group in groups for speaker in group}
+        now = Twins(pool)
+        speakers = [first.get(int(speaker), int(speaker)) for speaker in self.speakers]
+        place = torch.searchsorted(now.speakers, torch.tensor(speakers, device=now.speakers.device))
+        one, other = self.pairs.nonzero().t()
+        now.pairs[place[one], place[other]] = True
+        return now
 
     def between(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """(voices, voices): True where two voices are, or may be, one person."""
@@ -169,16 +187,37 @@ class Twins:
         """Adds pairs with a guessed speaker that are more alike than all but 1 in 100 000 pairs of labelled
         ones.
         """
+        new = self._alike(vectors)[0]
+        self.pairs |= new
+        return int(torch.triu(new, 1).sum())
+
+    def groups(self, vectors: torch.Tensor) -> list[list[int]]:
+        """Speakers, as the corpus numbers them, who are one person by their voices: all pairs of a group are
+        so alike as `find` wants it. Of labelled ones there is one in a group at most, and it comes first.
+        """
+        alike, likeness = self._alike(vectors)
+        if len(likeness) < 2:
+            return []
+        distance = torch.where(alike, 1 - likeness, 3.0).double().cpu().numpy()
+        np.fill_diagonal(distance, 0)
+        tree = linkage(squareform(distance, checks=False), "complete")
+        cluster = fcluster(tree, 2.5, "distance")
+        order = np.lexsort([self.guessed, cluster])
+        ends = np.flatnonzero(np.diff(cluster[order])) + 1
+        speakers = self.speakers.cpu().numpy()
+        return [speakers[group].tolist() for group in np.split(order, ends) if len(group) > 1]
+
+    def _alike(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(speakers, speakers): who may be one person, and how alike they are."""
         likeness = vectors @ vectors.t()
         guessed = torch.from_numpy(self.guessed).to(likeness.device)
         labelled = torch.triu(~guessed[:, None] & ~guessed[None], 1)
         scores = likeness[labelled]
         if len(scores) < 2:
-            return 0
-        threshold = torch.topk(scores, max(1, len(scores) // 100_000)).values[-1]
-        new = (likeness > threshold) & (guessed[:, None] | guessed[None])
-        self.pairs |= new
-        return int(torch.triu(new, 1).sum())
+            return torch.zeros_like(likeness, dtype=torch.bool), likeness
+        far, close = (torch.topk(scores, max(1, len(scores) // n)).values[-1] for n in (ONE_IN, ONE_IN_NEAR))
+        alike = (likeness > far) & (guessed[:, None] | guessed[None])
+        return alike | ((likeness > close) & self.near), likeness
 
 
 @torch.no_grad()
@@ -253,6 +292,11 @@ def averaged(training: Training) -> EmbeddingNet:
 
 def main(argv: list[str] | None = None) -> Path:
     parser = arguments("Train the embedding.", steps=15_500, batch=426, rate=1.5e-3)
+    parser.add_argument(
+        "--joined",
+        type=Path,
+        help="JSON: groups of speakers who are one person; found with the weights of --init where missing",
+    )
     args = parser.parse_args(argv)
     if args.smoke:
         args.steps, args.batch, args.device = min(args.steps, 2), 6, "cpu"
@@ -266,8 +310,19 @@ def main(argv: list[str] | None = None) -> Path:
     )
     fbank = Fbank().to(args.device)
     net = EmbeddingNet().to(args.device).to(memory_format=torch.channels_last)
-    classifier = Classifier(len(pool)).to(args.device)
+    if args.init:
+        load_into(net, args.init)
     twins = Twins(pool)
+    if args.joined:
+        if not args.joined.exists():
+            groups = twins.groups(speaker_means(twins, net, corpus, fbank, pool))
+            args.joined.write_text(json.dumps(groups))
+        groups = json.loads(args.joined.read_text())
+        print(f"{sum(map(len, groups))} speakers are {len(groups)} people", flush=True)
+        corpus = joined(corpus, groups)
+        pool = voices(corpus, speeds=SPEEDS)
+        twins = twins.joined(pool, groups)
+    classifier = Classifier(len(pool)).to(args.device)
     classifier.register_buffer("twins", twins.pairs)  # one tensor: what is found goes into the checkpoint
     training = Training(net, args, decay=0.05, extra=classifier)
     if args.init and not training.step:
@@ -316,7 +371,8 @@ def main(argv: list[str] | None = None) -> Path:
             join(training, corpus, fbank, pool)
             training.save("embedding.npz")
         if step % 5000 == 0 and not args.smoke:
-            print("  twins:", find_twins(twins, averaged(training), corpus, fbank, pool), flush=True)
+            means = speaker_means(twins, averaged(training), corpus, fbank, pool)
+            print("  twins:", twins.find(means), flush=True)
     net = averaged(training)
     if args.smoke:
         dev.order, held_out.order = dev.order[:6], held_out.order[:6]
@@ -370,11 +426,13 @@ def join(training: Training, corpus: Corpus, fbank: Fbank, pool: Voices) -> None
     training.average["early_out.weight"] = early.contiguous()
 
 
-def find_twins(twins: Twins, net: EmbeddingNet, corpus: Corpus, fbank: Fbank, pool: Voices) -> int:
-    """Looks for guessed speakers that are somebody else too, with the network as it is."""
+def speaker_means(
+    twins: Twins, net: EmbeddingNet, corpus: Corpus, fbank: Fbank, pool: Voices
+) -> torch.Tensor:
+    """(speakers, 448): of clips at their own speed."""
     clips = pool.order[corpus.speed[pool.order] == 0]
     owner = torch.searchsorted(twins.speakers, corpus.speaker[clips])
-    return twins.find(mean_vectors(net, corpus, fbank, clips, owner, len(twins.speakers)))
+    return mean_vectors(net, corpus, fbank, clips, owner, len(twins.speakers))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ the six orders. Nothing of any evaluation recording is used, not even to choose 
 """
 
 import itertools
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from slices import Training, arguments, fast_kernels, load, load_into
 from torch import nn
 from train_embedding import mean_vectors
 
-from data import FRAME, Corpus, Voices, voices, with_rests
+from data import FRAME, Corpus, Voices, joined, voices, with_rests
 
 ORDERS = list(itertools.permutations(range(3)))
 PLANNED = 4  # batches planned at once
@@ -118,6 +119,8 @@ def main(argv: list[str] | None = None) -> Path:
     parser.add_argument(
         "--embedding", type=Path, help="weights that tell which voices are near (simulate.NEAR)"
     )
+    parser.add_argument("--joined", type=Path, help="JSON of train_embedding.py: who is one person")
+    parser.add_argument("--deeper", type=int, default=0, help="so many layers more than --init has")
     parser.add_argument("--voices", type=int, default=10**6, help="of so many voices only (short runs)")
     args = parser.parse_args(argv)
     if args.smoke:
@@ -125,12 +128,16 @@ def main(argv: list[str] | None = None) -> Path:
     fast_kernels()
     torch.manual_seed(args.seed)
     corpus = Corpus.load(args.cache, args.device)
+    if args.joined:
+        corpus = joined(corpus, json.loads(args.joined.read_text()))
     pool, dev = voices(corpus).some(args.voices), voices(corpus, dev=True)
     corpus = with_flat(corpus, torch.cat([pool.order, dev.order]))
     own, corpus = with_rests(corpus, dev.order), with_rests(corpus, pool.order)
     if args.embedding:
         pool = with_near(corpus, pool, args.embedding)
-    net = (SegmentationNet.of(load(args.init)) if args.init else SegmentationNet()).to(args.device)
+    net = SegmentationNet.of(load(args.init)) if args.init else SegmentationNet()
+    net.deepen(args.deeper)
+    net.to(args.device)
     training = Training(net, args, decay=0.01)
     if args.adapt:
         for part in (net.conv1, net.norm1, net.conv2, net.norm2, net.to_frames, net.norm3):
