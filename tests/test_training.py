@@ -38,9 +38,8 @@ def cache(tmp_path_factory, training_path):  # noqa: ARG001 - wanted for its eff
     rows, speakers, clips, position = [], [], [], 0
     for number in range(24):
         split = 1 if number < 4 else 0
-        speakers.append(
-            f"{'dev' if split else 'train'}/{'commonvoice' if number % 8 else 'librispeech'}/{number}"
-        )
+        name = f"{'dev' if split else 'train'}/{'commonvoice' if number % 8 else 'librispeech'}/{number}"
+        speakers.append(name if number < 20 else f"train_pseudo/commonvoice/run_{1000 * number}")
         for _ in range(4):
             time = np.arange(2 * 16_000) / 16_000
             voice = np.sign(np.sin(2 * np.pi * (90 + 9 * number) * time)) * (np.sin(2 * np.pi * time) > -0.5)
@@ -110,6 +109,68 @@ def test_nobody_is_in_training_and_dev(cache):
     assert len(set.union(*groups)) == sum(map(len, groups))
 
 
+def test_guessed_speakers_who_sound_like_one_are_joined(cache):
+    import train_embedding
+
+    import data
+
+    corpus = data.Corpus.load(cache, "cpu")
+    pool = data.voices(corpus)
+    twins = train_embedding.Twins(pool)
+    place = {int(speaker): i for i, speaker in enumerate(twins.speakers)}
+    labelled = next(s for s in place if s < 20)
+    vectors = torch.eye(len(place))
+    vectors[place[21]] = vectors[place[labelled]]  # a run and somebody labelled
+    vectors[place[23]] = vectors[place[22]]
+    groups = twins.groups(vectors)
+    assert sorted(groups) == sorted([[labelled, 21], [22, 23]])
+    together = data.joined(corpus, groups)
+    fewer = data.voices(together)
+    assert set(pool.speaker.tolist()) - set(fewer.speaker.tolist()) == {21, 23}
+    assert fewer.count.sum() == pool.count.sum()
+    assert together.dev == corpus.dev
+    twins.pairs[place[20], place[23]] = (
+        True  # who is not to be told from one is not to be told from the group
+    )
+    after = twins.joined(fewer, groups)
+    now = {int(speaker): i for i, speaker in enumerate(after.speakers)}
+    assert after.pairs[now[20], now[22]]
+    assert not after.pairs[now[20], now[labelled]]
+
+
+def test_two_clips_of_a_voice_are_different_ones(cache):
+    import data
+
+    pool = data.voices(data.Corpus.load(cache, "cpu"))
+    every = torch.arange(len(pool))
+    for seed in range(5):
+        one, other = pool.two(every, torch.rand(2, len(pool), generator=torch.Generator().manual_seed(seed)))
+        assert (one != other).all()  # there are four of each
+        assert (torch.isin(other, pool.order)).all()
+
+
+def test_analysis_is_blind_to_the_line(monkeypatch):
+    """Of two directions in which speakers differ it leaves the one in which a line moves them."""
+    import analyse
+
+    generator = np.random.default_rng(0)
+    speaker = np.repeat(np.arange(40), 6)
+    voice, line = generator.normal(size=(2, 40))
+    statistics = generator.normal(size=(240, 30)).astype(np.float32)
+    statistics[:, 3] += 5 * voice[speaker]
+    statistics[:, 7] += 9 * line[speaker]
+    movement = np.zeros((100, 30), np.float32)
+    movement[:, 7] = 9 * generator.normal(size=100)
+    monkeypatch.setattr(analyse, "DIRECTIONS", 30)
+    weight, bias = analyse.analyse(statistics, speaker.tolist(), movement, 1)
+    assert weight.shape == (1, 30)
+    found = statistics @ weight[0] + bias[0]
+    assert abs(np.corrcoef(found, voice[speaker])[0, 1]) > 0.9
+    assert abs(np.corrcoef(found, line[speaker])[0, 1]) < 0.3
+    (deaf,), _ = analyse.analyse(statistics, speaker.tolist(), np.zeros_like(movement), 1)
+    assert abs(np.corrcoef(statistics @ deaf, line[speaker])[0, 1]) > 0.9
+
+
 def test_loss_does_not_depend_on_the_order_of_speakers():
     from train_segmentation import order_free_loss
 
@@ -131,6 +192,7 @@ def test_trunk_frame_sees_no_further_than_the_products_context():
 
 @pytest.mark.filterwarnings("ignore")  # torch's exporter warns about itself
 def test_recipe_from_end_to_end(cache, tmp_path, capsys):
+    import analyse
     import evaluate
     import export
     import prune
@@ -138,13 +200,18 @@ def test_recipe_from_end_to_end(cache, tmp_path, capsys):
     import train_segmentation
 
     common = ["--cache", str(cache), "--out", str(tmp_path), "--smoke"]
-    train_embedding.main([*common, "--checkpoint", str(tmp_path / "e.ckpt")])
-    train_segmentation.main([*common, "--checkpoint", str(tmp_path / "s.ckpt")])
-    train_segmentation.main([*common, "--checkpoint", str(tmp_path / "s.ckpt")])
+    again = ["--init", str(tmp_path / "embedding.npz"), "--joined", str(tmp_path / "joined.json")]
+    train_embedding.main(common)
+    train_embedding.main([*common, *again, "--checkpoint", str(tmp_path / "e.ckpt")])
+    deeper = ["--deeper", "1", "--joined", str(tmp_path / "joined.json")]
+    train_segmentation.main([*common, *deeper, "--checkpoint", str(tmp_path / "s.ckpt")])
+    train_segmentation.main([*common, *deeper, "--checkpoint", str(tmp_path / "s.ckpt")])
     assert "step 2 of 2" in capsys.readouterr().out  # the second run went on where the first ended
     weights = ["--weights", str(tmp_path / "segmentation.npz"), "--out", str(tmp_path / "pruned.npz")]
     prune.main(["--cache", str(cache), *weights, "--smoke"])
-    names = {"embedding": "embedding", "segmentation": "pruned"}
+    weights = ["--weights", str(tmp_path / "embedding.npz"), "--out", str(tmp_path / "analysed.npz")]
+    analyse.main(["--cache", str(cache), *weights])
+    names = {"embedding": "analysed", "segmentation": "pruned"}
     arguments = [
         word for name, file in names.items() for word in (f"--{name}", str(tmp_path / f"{file}.npz"))
     ]

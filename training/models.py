@@ -6,6 +6,7 @@ import torch
 from features import mel_weights
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 # ----------------------------------------------------------------------------------------------------------
 # embedding
@@ -27,6 +28,18 @@ class Block(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = functional.relu(self.norm1(self.conv1(x)))
         return functional.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+
+    def simplify(self) -> None:
+        fold(self, "conv1", "norm1")
+        fold(self, "conv2", "norm2")
+        if isinstance(self.shortcut, nn.Sequential):
+            fold(self.shortcut, "0", "1")
+
+
+def fold(module: nn.Module, conv: str, norm: str) -> None:
+    """Moves a normalisation by batch statistics into the convolution before it; the result is the same."""
+    setattr(module, conv, fuse_conv_bn_eval(getattr(module, conv), getattr(module, norm)))
+    setattr(module, norm, nn.Identity())
 
 
 def statistics(frames: torch.Tensor, weights: torch.Tensor | None = None) -> torch.Tensor:
@@ -50,13 +63,13 @@ class EmbeddingNet(nn.Module):
     tells them apart after each stage's start.
 
     The last stage comes to know the training speakers by heart, and strangers less well. So a linear map of
-    what the second and the third stage hear is trained beside it: the two err on different pairs. Both are
-    pooled alike, as one set of trunk frames, and each half of the vector has unit length before a last map
-    to 256, which no loss sees (train_embedding.py, `join`).
+    what the second and the third stage hear is trained beside it, and another one is computed (analyse.py):
+    the three err on different pairs. All are pooled alike, as one set of trunk frames, and each part of the
+    vector has unit length before a last map to 256, which no loss sees (`join`).
     """
 
     STRIDE = 8  # feature frames per trunk frame
-    LATE, EARLY = 256, 192  # values of the halves
+    LATE, EARLY, ANALYSED = 256, 192, 100  # values of the parts: two that are trained, and one
     DROPOUT = 0.3  # of the statistics that the early half is made of
 
     def __init__(self, width: int = 32, blocks: tuple[int, ...] = (3, 4, 6, 3), size: int = 256) -> None:
@@ -89,8 +102,10 @@ class EmbeddingNet(nn.Module):
         self.head = nn.Linear(2 * late, self.LATE)
         self.early_norm: nn.Module = nn.BatchNorm1d(2 * early)
         self.early = nn.Linear(2 * early, self.EARLY)
-        self.late_out = nn.Linear(self.LATE, size, bias=False)
-        self.early_out = nn.Linear(self.EARLY, size, bias=False)
+        self.analysed = nn.Linear(2 * early, self.ANALYSED)
+        for values in self.analysed.parameters():
+            nn.init.zeros_(values)  # until there is an analysis
+        self.out = nn.Linear(self.LATE + self.EARLY + self.ANALYSED, size, bias=False)
 
     def frames(self, feats: torch.Tensor) -> torch.Tensor:
         """(B, T, 80) -> (B, channels x rows of the last, second and third stage, ceil(T / 8))."""
@@ -109,16 +124,26 @@ class EmbeddingNet(nn.Module):
         return torch.cat([last.flatten(1, 2), second.flatten(1, 2), third.flatten(1, 2)], 1)
 
     def halves(self, pooled: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(B, 2 x features) -> (B, 256) and (B, 192), each of unit length."""
+        """(B, 2 x features) -> the trained parts, (B, 256) and (B, 192), each of unit length."""
         late = self.head(pooled[:, self.late_place])
         early = self.early_norm(pooled[:, self.early_place])
         early = self.early(functional.dropout(early, self.DROPOUT, self.training))
         return _unit(late), _unit(early)
 
+    def parts(self, pooled: torch.Tensor) -> torch.Tensor:
+        """(B, 2 x features) -> (B, 548): all three, of unit length, or of none without an analysis."""
+        return torch.cat([*self.halves(pooled), _unit(self.analysed(pooled[:, self.early_place]))], 1)
+
     def forward(self, feats: torch.Tensor) -> torch.Tensor:
         """Every frame alike."""
-        late, early = self.halves(statistics(self.frames(feats)))
-        return self.late_out(late) + self.early_out(early)
+        return self.out(self.parts(statistics(self.frames(feats))))
+
+    def join(self, parts: torch.Tensor) -> None:
+        """Sets the last map to the 256 directions in which these vectors have most of their length, of the
+        548 that the parts have side by side (98 %, of clips of training speakers).
+        """
+        _, directions = torch.linalg.eigh(parts.double().t() @ parts.double())
+        self.out.weight.data = directions[:, -len(self.out.weight) :].t().to(self.out.weight)
 
     def simplify(self) -> None:
         """The same function in less time, for export."""
@@ -127,10 +152,14 @@ class EmbeddingNet(nn.Module):
         # A tall convolution of ones sees other numbers of them in each row, as zeros are all around.
         for number in range(2):  # in later stages it would not pay
             self.taps.append(_taps(self.offsets[number].data[0, :, :, 0]))
+        fold(self, "stem", "norm")
+        for stage in self.stages:
+            for block in stage:
+                block.simplify()
         norm = self.early_norm
         scale = norm.weight.data / torch.sqrt(norm.running_var + norm.eps)
         self.early.bias.data += self.early.weight.data @ (norm.bias.data - norm.running_mean * scale)
-        self.early.weight.data = (self.early.weight.data * scale).half().float()
+        self.early.weight.data *= scale
         self.early_norm = nn.Identity()
 
 
@@ -229,7 +258,7 @@ class Norm(nn.LayerNorm):
     def move_into(self, after: nn.Linear) -> None:
         """Leave scale and offset to the layer that reads this one; the result is the same."""
         after.bias.data += after.weight.data @ self.bias.data
-        after.weight.data = (after.weight.data * self.weight.data).half().float()
+        after.weight.data *= self.weight.data
         self.weight = self.bias = None
 
 
@@ -328,7 +357,10 @@ class SegmentationNet(nn.Module):
 
     def simplify(self) -> None:
         """The same function with fewer products, for export."""
+        for conv, norm in (("conv1", "norm1"), ("conv2", "norm2"), ("to_frames", "norm3")):
+            fold(self, conv, norm)
         for layer in self.layers:
+            fold(layer, "conv", "conv_batch_norm")
             layer.attention_norm.move_into(layer.query_key_value)
             layer.conv_norm.move_into(layer.conv_in)
             layer.feed_norm.move_into(layer.feed_in)

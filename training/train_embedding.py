@@ -11,6 +11,7 @@ does the rest. Both halves of the network have losses of their own.
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -220,16 +221,28 @@ class Twins:
         return alike | ((likeness > close) & self.near), likeness
 
 
+def both_halves(net: EmbeddingNet, pooled: torch.Tensor) -> torch.Tensor:
+    return torch.cat(net.halves(pooled), 1) / 2**0.5
+
+
 @torch.no_grad()
 def embed_clips(
-    net: EmbeddingNet, corpus: Corpus, fbank: Fbank, starts: list[tuple[int, int, int]]
+    net: EmbeddingNet,
+    corpus: Corpus,
+    fbank: Fbank,
+    starts: list[tuple[int, int, int]],
+    view: Callable[[EmbeddingNet, torch.Tensor], torch.Tensor] = both_halves,
+    *,
+    through: Callable[[torch.Tensor, list[int]], torch.Tensor] = lambda samples, _: samples,
 ) -> torch.Tensor:
-    """(clip, first frame, frames) -> both halves side by side, one piece at a time grouped by length."""
+    """(clip, first frame, frames) -> (pieces, ...), what `view` makes of the statistics of each: by itself
+    and grouped by length. `through` may do something to the samples of some pieces.
+    """
     net.eval()
     torch.backends.cudnn.benchmark = (
         False  # many lengths: choosing kernels would take longer than running them
     )
-    vectors = torch.zeros(len(starts), net.LATE + net.EARLY)
+    vectors: list[torch.Tensor] = [torch.empty(0)] * len(starts)
     by_length: dict[int, list[int]] = {}
     for position, (_, _, size) in enumerate(starts):
         by_length.setdefault(size, []).append(position)
@@ -240,12 +253,13 @@ def embed_clips(
                 [int(corpus.start[starts[p][0]]) + starts[p][1] for p in some], device=corpus.device
             )
             rows = begin[:, None] + torch.arange(size, device=corpus.device)
-            feats = fbank((corpus.audio[rows].float() / 32768).flatten(1))
-            halves = net.halves(statistics(net.frames(feats - feats.mean(1, keepdim=True))))
-            vectors[some] = (torch.cat(halves, 1) / 2**0.5).float().cpu()
+            feats = fbank(through((corpus.audio[rows].float() / 32768).flatten(1), some))
+            pooled = statistics(net.frames(feats - feats.mean(1, keepdim=True)))
+            for piece, vector in zip(some, view(net, pooled).float().cpu(), strict=True):
+                vectors[piece] = vector
     net.train()
     torch.backends.cudnn.benchmark = True
-    return vectors
+    return torch.stack(vectors)
 
 
 def pieces(
@@ -368,8 +382,7 @@ def main(argv: list[str] | None = None) -> Path:
             )
         if step % 2500 == 0:
             print("  dev", error_rates(averaged(training), corpus, fbank, dev), flush=True)
-            join(training, corpus, fbank, pool)
-            training.save("embedding.npz")
+            save(training, corpus, fbank, pool)
         if step % 5000 == 0 and not args.smoke:
             means = speaker_means(twins, averaged(training), corpus, fbank, pool)
             print("  twins:", twins.find(means), flush=True)
@@ -378,7 +391,13 @@ def main(argv: list[str] | None = None) -> Path:
         dev.order, held_out.order = dev.order[:6], held_out.order[:6]
     print("dev      ", error_rates(net, corpus, fbank, dev), flush=True)
     print("held out ", error_rates(net, corpus, fbank, held_out), flush=True)
-    join(training, corpus, fbank, pool)
+    return save(training, corpus, fbank, pool)
+
+
+def save(training: Training, corpus: Corpus, fbank: Fbank, pool: Voices) -> Path:
+    net = averaged(training)
+    join(net, corpus, fbank, pool)
+    training.average["out.weight"] = net.out.weight.data
     return training.save("embedding.npz")
 
 
@@ -410,20 +429,11 @@ def start_at_means(
 
 
 @torch.no_grad()
-def join(training: Training, corpus: Corpus, fbank: Fbank, pool: Voices) -> None:
-    """Sets the last map of the averaged network: to the 256 directions in which clips of training speakers
-    have most of their length (98 %), of the 448 that the two halves have side by side.
-    """
-    net = averaged(training)
-    clips = pool.order[pool.first[pool.speed == 0]]  # the first of each speaker
-    frames = corpus.frames[clips].tolist()
-    chosen = [(clip, 0, min(300, size // 50 * 50)) for clip, size in zip(clips.tolist(), frames, strict=True)]
-    vectors = embed_clips(net, corpus, fbank, chosen).double()
-    _, directions = torch.linalg.eigh(vectors.t() @ vectors)
-    kept = directions[:, -256:].t().float().to(corpus.device)
-    late, early = kept.split([net.LATE, net.EARLY], 1)
-    training.average["late_out.weight"] = late.contiguous()
-    training.average["early_out.weight"] = early.contiguous()
+def join(net: EmbeddingNet, corpus: Corpus, fbank: Fbank, pool: Voices) -> None:
+    """The last map, from three seconds of each speaker."""
+    clips = pool.order[pool.first[pool.speed == 0]].tolist()  # the first of each
+    chosen = [(clip, 0, min(300, int(corpus.frames[clip]) // 50 * 50)) for clip in clips]
+    net.join(embed_clips(net, corpus, fbank, chosen, EmbeddingNet.parts))
 
 
 def speaker_means(
