@@ -105,7 +105,10 @@ class EmbeddingNet(nn.Module):
         self.analysed = nn.Linear(2 * early, self.ANALYSED)
         for values in self.analysed.parameters():
             nn.init.zeros_(values)  # until there is an analysis
-        self.out = nn.Linear(self.LATE + self.EARLY + self.ANALYSED, size, bias=False)
+        # Each part has a map of its own: one Concat is in the graph, where the product cuts it.
+        self.outs = nn.ModuleList(
+            nn.Linear(part, size, bias=False) for part in (self.LATE, self.EARLY, self.ANALYSED)
+        )
 
     def frames(self, feats: torch.Tensor) -> torch.Tensor:
         """(B, T, 80) -> (B, channels x rows of the last, second and third stage, ceil(T / 8))."""
@@ -130,20 +133,26 @@ class EmbeddingNet(nn.Module):
         early = self.early(functional.dropout(early, self.DROPOUT, self.training))
         return _unit(late), _unit(early)
 
-    def parts(self, pooled: torch.Tensor) -> torch.Tensor:
-        """(B, 2 x features) -> (B, 548): all three, of unit length, or of none without an analysis."""
-        return torch.cat([*self.halves(pooled), _unit(self.analysed(pooled[:, self.early_place]))], 1)
+    def parts(self, pooled: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """(B, 2 x features) -> (B, 256), (B, 192), (B, 100), of unit length; without an analysis the last is
+        zero.
+        """
+        return *self.halves(pooled), _unit(self.analysed(pooled[:, self.early_place]))
 
     def forward(self, feats: torch.Tensor) -> torch.Tensor:
         """Every frame alike."""
-        return self.out(self.parts(statistics(self.frames(feats))))
+        parts = self.parts(statistics(self.frames(feats)))
+        late, early, analysed = (out(part) for out, part in zip(self.outs, parts, strict=True))
+        return late + early + analysed
 
     def join(self, parts: torch.Tensor) -> None:
-        """Sets the last map to the 256 directions in which these vectors have most of their length, of the
-        548 that the parts have side by side (98 %, of clips of training speakers).
+        """Sets the last maps to the 256 directions in which these vectors, (clips, 548), have most of their
+        length, of the values that the parts have side by side (98 %, of clips of training speakers).
         """
         _, directions = torch.linalg.eigh(parts.double().t() @ parts.double())
-        self.out.weight.data = directions[:, -len(self.out.weight) :].t().to(self.out.weight)
+        kept = directions[:, -self.outs[0].out_features :].t()
+        for out, share in zip(self.outs, kept.split([out.in_features for out in self.outs], 1), strict=True):
+            out.weight.data = share.contiguous().to(out.weight)
 
     def simplify(self) -> None:
         """The same function in less time, for export."""

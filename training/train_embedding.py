@@ -397,7 +397,7 @@ def main(argv: list[str] | None = None) -> Path:
 def save(training: Training, corpus: Corpus, fbank: Fbank, pool: Voices) -> Path:
     net = averaged(training)
     join(net, corpus, fbank, pool)
-    training.average["out.weight"] = net.out.weight.data
+    training.average |= {name: value for name, value in net.state_dict().items() if name.startswith("outs.")}
     return training.save("embedding.npz")
 
 
@@ -433,7 +433,7 @@ def join(net: EmbeddingNet, corpus: Corpus, fbank: Fbank, pool: Voices) -> None:
     """The last map, from three seconds of each speaker."""
     clips = pool.order[pool.first[pool.speed == 0]].tolist()  # the first of each
     chosen = [(clip, 0, min(300, int(corpus.frames[clip]) // 50 * 50)) for clip in clips]
-    net.join(embed_clips(net, corpus, fbank, chosen, EmbeddingNet.parts))
+    net.join(embed_clips(net, corpus, fbank, chosen, lambda net, pooled: torch.cat(net.parts(pooled), 1)))
 
 
 def speaker_means(
