@@ -50,7 +50,7 @@ def test_segmentation_inside_single_windows(evaluation):
 
 
 def test_strangers_by_three_seconds_of_speech():
-    """Equal error rate of the first 3 s of every held-out clip; with all pieces 4.9 % (training/cards)."""
+    """Equal error rate of the first 3 s of every held-out clip; with all pieces 4.5 % (training/cards)."""
     folder = SHARED / "data" / "train"
     if not folder.is_dir():
         pytest.skip("the training speech is not here (shared/data/train)")
