@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> Path:
     net = EmbeddingNet().to(args.device)
     load_into(net, args.weights)
     found, speaker = pieces(corpus, pool)
-    some = np.sort(np.random.default_rng(0).permutation(len(found))[:MOVED])
+    moved = np.sort(np.random.default_rng(0).permutation(len(found))[:MOVED])
 
     def line(samples: torch.Tensor, some: list[int]) -> torch.Tensor:
         dice = Dice.seeded(args.device, 3, some[0])
@@ -103,8 +103,8 @@ def main(argv: list[str] | None = None) -> Path:
 
     clean = embed_clips(net, corpus, fbank, found, early).numpy()
     print(f"{len(found)} pieces, {time.time() - started:.0f} s", flush=True)
-    chosen = [found[i] for i in some]
-    movement = embed_clips(net, corpus, fbank, chosen, early, through=line).numpy() - clean[some]
+    chosen = [found[i] for i in moved]
+    movement = embed_clips(net, corpus, fbank, chosen, early, through=line).numpy() - clean[moved]
     weight, bias = analyse(clean, speaker, movement, net.ANALYSED)
     net.analysed.weight.data = torch.from_numpy(weight).to(net.analysed.weight)
     net.analysed.bias.data = torch.from_numpy(bias).to(net.analysed.bias)

@@ -103,12 +103,16 @@ class EmbeddingNet(nn.Module):
         self.early_norm: nn.Module = nn.BatchNorm1d(2 * early)
         self.early = nn.Linear(2 * early, self.EARLY)
         self.analysed = nn.Linear(2 * early, self.ANALYSED)
-        for values in self.analysed.parameters():
-            nn.init.zeros_(values)  # until there is an analysis
+        self.forget_analysis()
         # Each part has a map of its own: one Concat is in the graph, where the product cuts it.
         self.outs = nn.ModuleList(
             nn.Linear(part, size, bias=False) for part in (self.LATE, self.EARLY, self.ANALYSED)
         )
+
+    def forget_analysis(self) -> None:
+        """It belongs to stages as they were when it was made; without one this part is zero."""
+        for values in self.analysed.parameters():
+            nn.init.zeros_(values)
 
     def frames(self, feats: torch.Tensor) -> torch.Tensor:
         """(B, T, 80) -> (B, channels x rows of the last, second and third stage, ceil(T / 8))."""

@@ -326,6 +326,7 @@ def main(argv: list[str] | None = None) -> Path:
     net = EmbeddingNet().to(args.device).to(memory_format=torch.channels_last)
     if args.init:
         load_into(net, args.init)
+        net.forget_analysis()
     twins = Twins(pool)
     if args.joined:
         if not args.joined.exists():
