@@ -129,9 +129,8 @@ def test_guessed_speakers_who_sound_like_one_are_joined(cache):
     assert set(pool.speaker.tolist()) - set(fewer.speaker.tolist()) == {21, 23}
     assert fewer.count.sum() == pool.count.sum()
     assert together.dev == corpus.dev
-    twins.pairs[place[20], place[23]] = (
-        True  # who is not to be told from one is not to be told from the group
-    )
+    # Who is not to be told from one is not to be told from the group.
+    twins.pairs[place[20], place[23]] = True
     after = twins.joined(fewer, groups)
     now = {int(speaker): i for i, speaker in enumerate(after.speakers)}
     assert after.pairs[now[20], now[22]]

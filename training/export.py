@@ -39,10 +39,15 @@ def average(paths: list[Path]) -> dict[str, torch.Tensor]:
     }
 
 
+def is_halved(name: str, size: int) -> bool:
+    """Whether the file holds these weights in half precision."""
+    return size >= SMALLEST and EXACT not in name
+
+
 def round_weights(net: nn.Module) -> None:
     """To half precision, what the file will hold so."""
     for name, values in (*net.named_parameters(), *net.named_buffers()):
-        if values.is_floating_point() and values.numel() >= SMALLEST and EXACT not in name:
+        if values.is_floating_point() and is_halved(name, values.numel()):
             values.data = values.data.half().float()
 
 
@@ -51,7 +56,7 @@ def halve(model: onnx.ModelProto) -> None:
     casts, kept = [], []
     for tensor in model.graph.initializer:
         array = numpy_helper.to_array(tensor)
-        if array.dtype != np.float32 or array.size < SMALLEST or EXACT in tensor.name:
+        if array.dtype != np.float32 or not is_halved(tensor.name, array.size):
             kept.append(tensor)
             continue
         half = numpy_helper.from_array(array.astype(np.float16), f"{tensor.name}_half")

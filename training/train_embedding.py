@@ -185,8 +185,8 @@ class Twins:
         return self.pairs[self.owner[one]][:, self.owner[other]]
 
     def find(self, vectors: torch.Tensor) -> int:
-        """Adds pairs with a guessed speaker that are more alike than all but 1 in 100 000 pairs of labelled
-        ones.
+        """Adds pairs with a guessed speaker that are more alike than all but 1 in `ONE_IN` pairs of labelled
+        ones; how many pairs are so alike.
         """
         new = self._alike(vectors)[0]
         self.pairs |= new
