@@ -247,14 +247,14 @@ def test_conversations_have_sound_where_somebody_speaks(cache, tmp_path, monkeyp
     monkeypatch.setattr(conversations, "LONG", 100)  # the clips of the made-up corpus have two seconds
     conversations.main(["--cache", str(cache), "--out", str(tmp_path), "--smoke"])
     found = sorted(tmp_path.glob("*/*.rttm"))
-    assert {path.parent.name for path in found} == {"turns", "session"}
+    assert {path.parent.name for path in found} == {"turns", "session", "interview"}
     for path in found:
         samples, rate = soundfile.read(path.with_suffix(".flac"))
         (turns,) = rttm.parse(path.read_text()).values()
         assert min(turn.start for turn in turns) >= 0
         assert max(turn.end for turn in turns) <= len(samples) / rate
         assert samples.std() > 1e-3
-    assert len({turn.speaker for turn in turns}) == 2  # the last one is a session of two
+    assert len({turn.speaker for turn in turns}) == 2  # the last one is of two
 
 
 def test_pieces_of_a_clip_do_not_overlap_and_miss_no_word():

@@ -4,32 +4,40 @@
     python conversations.py --cache CACHE --out FOLDER
     python ../benchmarks/clustering.py FOLDER/turns --cache ARRAYS --models MODELS
     python ../benchmarks/clustering.py FOLDER/session --cache ARRAYS --models MODELS
+    python ../benchmarks/accuracy.py FOLDER/interview --group '*_22dB'
 
 `turns`: 36 of 30 to 150 s, planned as the segmentation's training windows are; each turn is one clip, so a
 speaker is heard in all of his recording sessions. `session`: 48 of 10 to 60 s with one to four people, each
 of them in one clip, cut at its pauses: nobody changes place or microphone, as in a real recording.
+`interview`: 48 of two people, alike, of whom the second is 0 to 26 dB fainter, with long silences in which
+the microphone hears breath, handling and its room. They say what `Rule.faint` takes and what it costs.
 """
 
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from types import EllipsisType
 
 import numpy as np
 import simulate
 import soundfile
 import torch
-from augment import Dice
+from augment import Dice, coloured_noise, rests
 from channels import with_flat
 
-from data import SAMPLE_RATE, Corpus, Voices, voices, with_rests
+from data import FRAME, SAMPLE_RATE, Corpus, Voices, voices, with_rests
 from witness import rttm
 from witness.schema import Turn
 
-TURNS, SESSIONS = 36, 48  # recordings of each kind
-TURNS_SEED, SESSION_SEED, CUTS_SEED = 777, 31, 5
+TURNS, SESSIONS, INTERVIEWS = 36, 48, 48  # recordings of each kind
+TURNS_SEED, SESSION_SEED, CUTS_SEED, INTERVIEW_SEED = 777, 31, 5, 61
 PEOPLE = (1, 2, 2, 2, 3, 3, 4, 4)  # of the sessions, in turn
 LONG = 600  # frames: the least that a speaker's longest clip must have for a session
 END = 30  # frames of silence at the end
+FAINTER = (0, 8, 14, 18, 22, 26)  # dB: the second of the interviews, in turn
+SILENCE = 0.25  # how often a long silence follows a turn of an interview
+QUIET = -42.0, 9.0  # dB from a clip's speech to what lies around it: mean and deviation of the 317 rests
+BED = -50.0  # dB, of the noise under an interview
 
 Recording = tuple[str, torch.Tensor, np.ndarray]  # name, (samples,), (people, frames) who speaks
 
@@ -55,6 +63,31 @@ def sessions(corpus: Corpus, pool: Voices, count: int) -> Iterator[Recording]:
         samples, spoken = simulate.recording(dice, corpus, pool, source, moving=0.0)
         name = f"single_{number:02d}_{people}spk_{'same' if same else 'own'}"
         yield name, samples, spoken.numpy()
+
+
+def interviews(corpus: Corpus, pool: Voices, count: int) -> Iterator[Recording]:
+    clips = _longest(corpus, pool)
+    rng = np.random.default_rng(INTERVIEW_SEED)
+    for number in range(count):
+        fainter = FAINTER[number % len(FAINTER)]
+        chosen = [int(clip) for clip in rng.choice(clips, 2, replace=False)]
+        source = _plan(rng, corpus, chosen, silence=SILENCE)
+        dice = Dice.seeded("cpu", INTERVIEW_SEED, number)
+        active = (source[0] >= 0).repeat_interleave(FRAME, -1)
+        nobody = ~active.any(0)
+        tracks = simulate.voices_only(corpus, source)[0]
+        bed = coloured_noise(dice, 1, len(nobody))[0]
+        mix = _at(tracks[0], active[0], 0.0) + _at(tracks[1], active[1], -fainter) + _at(bed, ..., BED)
+        if len(corpus.rests):
+            around = rests(dice, corpus, 1, source.shape[-1])[0] * nobody
+            mix += _at(around, nobody, QUIET[0] + QUIET[1] * float(dice.normal(1)))
+        spoken = simulate.spoken(corpus, source)[0].numpy()
+        yield f"interview_{number:02d}_{fainter:02d}dB", mix / mix.abs().max() * 0.5, spoken
+
+
+def _at(samples: torch.Tensor, where: torch.Tensor | EllipsisType, level: float) -> torch.Tensor:
+    """The samples with a root mean square of `level` dB where they sound."""
+    return samples / (samples[where].pow(2).mean().sqrt() + 1e-9) * 10 ** (level / 20)
 
 
 def _longest(corpus: Corpus, pool: Voices) -> list[int]:
@@ -83,8 +116,13 @@ def _pieces(rng: np.random.Generator, flags: np.ndarray) -> list[tuple[int, int]
     return found
 
 
-def _plan(rng: np.random.Generator, corpus: Corpus, clips: list[int]) -> torch.Tensor:
-    """(1, seats, frames) rows of the corpus: the pieces of each clip in order, some turns begun early."""
+def _plan(
+    rng: np.random.Generator, corpus: Corpus, clips: list[int], *, silence: float = 0.0
+) -> torch.Tensor:
+    """(1, seats, frames) rows of the corpus: the pieces of each clip in order, some turns begun early.
+
+    `silence` is how often 8 to 25 s follow a turn in which nobody speaks.
+    """
     left = []
     for clip in clips:
         flags = corpus.flags[corpus.start[clip] :][: corpus.frames[clip]].numpy()
@@ -101,6 +139,8 @@ def _plan(rng: np.random.Generator, corpus: Corpus, clips: list[int]) -> torch.T
         starts.append(now)
         free[seat] = now + end - first + 8
         gap = rng.exponential(25) if rng.random() > 0.25 else -rng.exponential(40)
+        if silence and rng.random() < silence:
+            gap = rng.uniform(800, 2500)
         now = max(now + 10, now + end - first + int(gap))
         if place + 1 < len(order):
             now = max(now, free[order[place + 1][0]])
@@ -136,6 +176,7 @@ def main(argv: list[str] | None = None) -> None:
     corpus = with_rests(with_flat(corpus, pool.order), pool.order)
     write(args.out / "turns", turns(corpus, pool, 2 if args.smoke else TURNS))
     write(args.out / "session", sessions(corpus, pool, 2 if args.smoke else SESSIONS))
+    write(args.out / "interview", interviews(corpus, pool, 2 if args.smoke else INTERVIEWS))
 
 
 if __name__ == "__main__":

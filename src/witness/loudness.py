@@ -6,44 +6,63 @@ be heard are then looked at as if through a microscope, and hiss and breath can 
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
-from witness.schema import FRAME_SAMPLES, FRAMES, SAMPLE_RATE, Bool, Float32, Map, Samples, in_turn
+from witness.schema import FRAME_SAMPLES, SAMPLE_RATE, Bool, Float32, Map, Samples, in_turn
 
-TENTH = SAMPLE_RATE // 10
 LOUD = 0.9
 """The loud parts of a recording begin at this quantile of its tenths of a second: a slammed door, or applause
 for less than a tenth of the time, does not count, and where less than that is spoken nothing is too faint."""
+TENTH = 6  # segmentation frames
 AROUND = 30
 """Segmentation frames, 0.5 s: the mean over so many does not fall between two syllables."""
-BASS = 0.97
-"""Of each sample that is taken from the next one (Kaldi's pre-emphasis): a rumble is not loud."""
+BAND = 200.0, 4000.0
+"""Hz, in which a voice has to be so loud: breath and rumble are below, hiss is above."""
+FFT = 512
+LEAD = 240  # samples from the beginning of a segmentation frame to that of the FFT that has its middle
+MINUTE = 60 * SAMPLE_RATE // FRAME_SAMPLES  # frames that are worked on together
 
 
-def limit(samples: Samples, faint: float, *, mapper: Map = in_turn) -> float:
-    """The power of what is `faint` dB below the loud parts of `samples`; 0 if they are shorter than 0.1 s."""
-    minute = 600 * TENTH
-    parts = (samples[first : first + minute] for first in range(0, len(samples), minute))
-    powers = np.concatenate([np.zeros(0), *mapper(_tenths, parts)])
-    return float(np.quantile(powers, LOUD)) * 10 ** (-faint / 10) if len(powers) else 0.0
+def heard(samples: Samples, faint: float, *, mapper: Map = in_turn) -> Bool:
+    """(frames,): whether half a second around each segmentation frame of a recording is loud enough.
+
+    Loud enough is more than `faint` dB below the loud parts of all `samples`. There is a frame for every 270
+    samples begun, with its middle where the networks have it.
+    """
+    frames = -(-len(samples) // FRAME_SAMPLES)
+
+    def look(first: int) -> Float32:
+        last = min(first + MINUTE, frames)
+        sound = np.zeros((last - 1 - first) * FRAME_SAMPLES + FFT, np.float32)
+        begin = first * FRAME_SAMPLES + LEAD
+        there = samples[begin : begin + len(sound)]
+        sound[: len(there)] = there
+        return _powers(sound)
+
+    powers = np.concatenate([np.zeros(0, np.float32), *mapper(look, range(0, frames, MINUTE))])
+    if not frames:
+        return np.zeros(0, np.bool_)
+    whole = max(TENTH, frames // TENTH * TENTH)
+    tenths = np.pad(powers, (0, max(0, whole - frames)), "edge")[:whole].reshape(-1, TENTH).mean(axis=1)
+    limit = float(np.quantile(tenths, LOUD)) * 10 ** (-faint / 10)
+    sides = np.pad(powers, (AROUND // 2, AROUND - 1 - AROUND // 2), "edge")
+    around: Bool = np.convolve(sides, np.full(AROUND, 1 / AROUND, np.float32), "valid") > limit
+    return around
 
 
-def above(window: Float32, limit: float) -> Bool:
-    """(589,): whether half a second around each segmentation frame of (160000,) samples has more power."""
-    blocks = np.pad(_powers(window, FRAME_SAMPLES), (AROUND // 2, AROUND - 1 - AROUND // 2), "edge")
-    power = np.convolve(blocks, np.full(AROUND, 1 / AROUND, np.float32), "valid")
-    # Frame i has its middle in block i + 1.
-    heard: Bool = power[1 : FRAMES + 1] > limit
-    return heard
+def _powers(sound: Float32) -> Float32:
+    """The power in `BAND` of each 512 samples, 270 apart."""
+    import scipy.fft
+
+    frames = np.lib.stride_tricks.sliding_window_view(sound, FFT)[::FRAME_SAMPLES]
+    first, last = (round(edge * FFT / SAMPLE_RATE) for edge in BAND)
+    spectrum = np.asarray(scipy.fft.rfft(frames * _window(), axis=1))[:, first : last + 1]
+    power: Float32 = (spectrum.real**2 + spectrum.imag**2).sum(axis=1)
+    return power
 
 
-def _tenths(samples: Float32) -> Float32:
-    return _powers(samples, TENTH)
-
-
-def _powers(samples: Float32, size: int) -> Float32:
-    """The power of each whole block of `size` samples, without the bass."""
-    high = samples[1:] - np.float32(BASS) * samples[:-1]
-    blocks = high[: len(high) // size * size].reshape(-1, size)
-    powers: Float32 = np.einsum("ij,ij->i", blocks, blocks) / np.float32(size)
-    return powers
+@cache
+def _window() -> Float32:
+    return np.hanning(FFT).astype(np.float32)

@@ -12,6 +12,7 @@ import numpy as np
 from witness import front, loudness
 from witness.errors import ModelError
 from witness.schema import (
+    FRAME_SAMPLES,
     FRAMES,
     LOCAL_SPEAKERS,
     SAMPLE_RATE,
@@ -151,16 +152,18 @@ def stream(
     starts = window_starts(len(samples), step_of(len(samples)) if step is None else step)
     done = 0
     progress("segmentation", done, len(starts))
-    limit = None if faint is None else loudness.limit(samples, faint, mapper=mapper)
+    audible = None if faint is None else loudness.heard(samples, faint, mapper=mapper)
 
     def look(starts: Int) -> Segmentation:
         heard = samples[int(starts[0]) : int(starts[-1]) + WINDOW_SAMPLES]
         sound = np.zeros(starts[-1] - starts[0] + WINDOW_SAMPLES, np.float32)
         sound[: len(heard)] = heard
         active = decode(model(sound, starts - starts[0]))
-        if limit is not None:
-            for window, start in zip(active, starts - starts[0], strict=True):
-                window &= loudness.above(sound[start : start + WINDOW_SAMPLES], limit)[:, None]
+        if audible is not None:
+            for window, frame in zip(active, np.rint(starts / FRAME_SAMPLES).astype(np.intp), strict=True):
+                here = audible[frame : frame + FRAMES]
+                window[: len(here)] &= here[:, None]
+                window[len(here) :] = False
         return Segmentation(active, starts)
 
     for piece in mapper(look, (starts[first : first + GROUP] for first in range(0, len(starts), GROUP))):
