@@ -32,24 +32,24 @@ def heard(samples: Samples, faint: float, *, mapper: Map = in_turn) -> Bool:
     samples begun, with its middle where the networks have it.
     """
     frames = -(-len(samples) // FRAME_SAMPLES)
+    if not frames:
+        return np.zeros(0, np.bool_)
 
     def look(first: int) -> Float32:
         last = min(first + MINUTE, frames)
-        sound = np.zeros((last - 1 - first) * FRAME_SAMPLES + FFT, np.float32)
         begin = first * FRAME_SAMPLES + LEAD
+        sound = np.zeros((last - 1 - first) * FRAME_SAMPLES + FFT, np.float32)
         there = samples[begin : begin + len(sound)]
         sound[: len(there)] = there
         return _powers(sound)
 
-    powers = np.concatenate([np.zeros(0, np.float32), *mapper(look, range(0, frames, MINUTE))])
-    if not frames:
-        return np.zeros(0, np.bool_)
-    whole = max(TENTH, frames // TENTH * TENTH)
-    tenths = np.pad(powers, (0, max(0, whole - frames)), "edge")[:whole].reshape(-1, TENTH).mean(axis=1)
+    powers = np.concatenate(list(mapper(look, range(0, frames, MINUTE))))
+    whole = frames // TENTH * TENTH
+    tenths = powers[:whole].reshape(-1, TENTH).mean(axis=1) if whole else powers
     limit = float(np.quantile(tenths, LOUD)) * 10 ** (-faint / 10)
     sides = np.pad(powers, (AROUND // 2, AROUND - 1 - AROUND // 2), "edge")
-    around: Bool = np.convolve(sides, np.full(AROUND, 1 / AROUND, np.float32), "valid") > limit
-    return around
+    loud: Bool = np.convolve(sides, np.full(AROUND, 1 / AROUND, np.float32), "valid") > limit
+    return loud
 
 
 def _powers(sound: Float32) -> Float32:
