@@ -42,37 +42,37 @@ BED = -50.0  # dB, of the noise under an interview
 Recording = tuple[str, torch.Tensor, np.ndarray]  # name, (samples,), (people, frames) who speaks
 
 
-def turns(corpus: Corpus, pool: Voices, count: int) -> Iterator[Recording]:
+def turns(corpus: Corpus, pool: Voices, count: int, more: int) -> Iterator[Recording]:
     for number in range(count):
         people, seconds = 1 + number % 5, 30 + 120 * number // (TURNS - 1)
-        dice = Dice.seeded("cpu", TURNS_SEED, number)
+        dice = Dice.seeded("cpu", TURNS_SEED + 1000 * more, number)
         samples, spoken = simulate.conversation(dice, corpus, pool, people, seconds)
         yield f"t{number:02d}_{people}spk", samples, spoken.numpy()
 
 
-def sessions(corpus: Corpus, pool: Voices, count: int) -> Iterator[Recording]:
+def sessions(corpus: Corpus, pool: Voices, count: int, more: int) -> Iterator[Recording]:
     clips = _longest(corpus, pool)
-    rng = np.random.default_rng(CUTS_SEED)
+    rng = np.random.default_rng(CUTS_SEED + 1000 * more)
     for number in range(count):
         people, same = PEOPLE[number % len(PEOPLE)], number // len(PEOPLE) % 2 == 0
         chosen = [int(clip) for clip in rng.choice(clips, people, replace=False)]
         source = _plan(rng, corpus, chosen)
         if same:
             source = torch.where(source >= 0, source + corpus.flat, source)
-        dice = Dice.seeded("cpu", SESSION_SEED, number)
+        dice = Dice.seeded("cpu", SESSION_SEED + 1000 * more, number)
         samples, spoken = simulate.recording(dice, corpus, pool, source, moving=0.0)
         name = f"single_{number:02d}_{people}spk_{'same' if same else 'own'}"
         yield name, samples, spoken.numpy()
 
 
-def interviews(corpus: Corpus, pool: Voices, count: int) -> Iterator[Recording]:
+def interviews(corpus: Corpus, pool: Voices, count: int, more: int) -> Iterator[Recording]:
     clips = _longest(corpus, pool)
-    rng = np.random.default_rng(INTERVIEW_SEED)
+    rng = np.random.default_rng(INTERVIEW_SEED + 1000 * more)
     for number in range(count):
         fainter = FAINTER[number % len(FAINTER)]
         chosen = [int(clip) for clip in rng.choice(clips, 2, replace=False)]
         source = _plan(rng, corpus, chosen, silence=SILENCE)
-        dice = Dice.seeded("cpu", INTERVIEW_SEED, number)
+        dice = Dice.seeded("cpu", INTERVIEW_SEED + 1000 * more, number)
         active = (source[0] >= 0).repeat_interleave(FRAME, -1)
         nobody = ~active.any(0)
         tracks = simulate.voices_only(corpus, source)[0]
@@ -169,14 +169,18 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cache", type=Path, required=True, help="folder written by data.py")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--more", type=int, default=0, help="1, 2, ...: other ones, as many again")
     parser.add_argument("--smoke", action="store_true", help="two of each kind")
     args = parser.parse_args(argv)
     corpus = Corpus.load(args.cache, "cpu")
     pool = voices(corpus, dev=True)
     corpus = with_rests(with_flat(corpus, pool.order), pool.order)
-    write(args.out / "turns", turns(corpus, pool, 2 if args.smoke else TURNS))
-    write(args.out / "session", sessions(corpus, pool, 2 if args.smoke else SESSIONS))
-    write(args.out / "interview", interviews(corpus, pool, 2 if args.smoke else INTERVIEWS))
+    for kind, make, count in (
+        ("turns", turns, TURNS),
+        ("session", sessions, SESSIONS),
+        ("interview", interviews, INTERVIEWS),
+    ):
+        write(args.out / kind, make(corpus, pool, 2 if args.smoke else count, args.more))
 
 
 if __name__ == "__main__":
