@@ -223,7 +223,7 @@ def reassigned(case: Case, rule: Rule) -> list[Turn]:
     means = np.array([(points * weights[:, :, None])[labels == one].sum(axis=0) for one in range(count)])
     means /= np.maximum(1e-9, np.linalg.norm(means, axis=1, keepdims=True)) if count else 1
     found = []
-    starts = reconstruction.frame_starts(case.windows)
+    starts = case.windows.frame_starts
     for turn in turns(case, labels):
         total = np.zeros(points.shape[2])
         if turn.duration >= 1:
@@ -357,7 +357,7 @@ def train(case: Case, rule: Rule) -> Bool:
 
 def chains(case: Case, lag: int = LAG) -> list[tuple[int, int, int]]:
     """(window, local speaker, local speaker `lag` windows later), followed by overlap all the way."""
-    active, starts = case.windows.active, reconstruction.frame_starts(case.windows)
+    active, starts = case.windows.active, case.windows.frame_starts
     known = np.isfinite(case.vectors).all(axis=2)
     following = np.full((len(active), LOCAL_SPEAKERS), -1)
     for window in range(len(active) - 1):
@@ -445,7 +445,7 @@ def spoken(case: Case, rule: Rule) -> Iterator[Float64]:
         truth[round(turn.start / FRAME_STEP) : round(turn.end / FRAME_STEP), names.index(turn.speaker)] = 1
     points, chosen = units(case), train(case, rule)
     owners = np.full(chosen.shape, -1)
-    for window, start in enumerate(reconstruction.frame_starts(case.windows)):
+    for window, start in enumerate(case.windows.frame_starts):
         part = truth[start : start + FRAMES]
         shared = case.windows.active[window, : len(part)].astype(int).T @ part
         pure = shared.max(axis=1) > 0.9 * case.windows.active[window].sum(axis=0)

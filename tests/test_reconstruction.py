@@ -4,7 +4,7 @@ import pytest
 from conftest import SHARED, strict_der
 from witness import models, rttm
 from witness.clustering import cluster
-from witness.reconstruction import fill_pauses, frame_count, frame_starts, reconstruct, speaker_count, turns
+from witness.reconstruction import fill_pauses, frame_count, reconstruct, speaker_count, turns
 from witness.schema import Segmentation, Turn
 
 RECORDINGS = {"pipeline": 26.0154, "single_speaker": 15.0486, "short": 3.2889}
@@ -72,7 +72,7 @@ def test_windows_at_irregular_places_vote_where_they_are():
         [1.0] * 296 + [2 / 3] * 293 + [1 / 2] * 10 + [0.0] * 291
     )
     assert np.flatnonzero(found.active[:, 0]).tolist() == list(range(589))  # a half is rounded to even
-    assert frame_starts(windows).tolist() == [0, 10, 296]
+    assert windows.frame_starts.tolist() == [0, 10, 296]
 
 
 def test_exclusive_keeps_the_better_supported_speaker():

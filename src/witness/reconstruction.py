@@ -82,7 +82,7 @@ def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = N
     if most is not None:
         count = np.minimum(count, most)
     votes = np.zeros((len(windows), speakers), windows.dtype)
-    for start, active, names in zip(frame_starts(segmentation), segmentation.active, labels, strict=True):
+    for start, active, names in zip(segmentation.frame_starts, segmentation.active, labels, strict=True):
         for speaker in np.unique(names[names >= 0]):
             votes[start : start + FRAMES, speaker] += active[:, names == speaker].any(axis=1)
     chosen = np.zeros(votes.shape, np.bool_)
@@ -115,7 +115,7 @@ def owners(segmentation: Segmentation, found: Diarization) -> Int:
     """
     owner = np.full((len(segmentation.active), segmentation.active.shape[2]), -1, np.intp)
     if found.active.shape[1]:
-        for row, start in enumerate(frame_starts(segmentation)):
+        for row, start in enumerate(segmentation.frame_starts):
             there = found.active[start : start + FRAMES].astype(np.float32)
             common = segmentation.active[row, : len(there)].astype(np.float32).T @ there
             owner[row] = np.where(common.any(axis=1), common.argmax(axis=1), -1)
@@ -126,7 +126,7 @@ def speaker_count(segmentation: Segmentation) -> Int:
     """(frames,): how many speak at once, the mean over the windows on a frame, rounded half to even."""
     windows = _windows(segmentation)
     speaking = np.zeros(len(windows), np.uint16)
-    for start, active in zip(frame_starts(segmentation), segmentation.active, strict=True):
+    for start, active in zip(segmentation.frame_starts, segmentation.active, strict=True):
         speaking[start : start + FRAMES] += active.sum(axis=1, dtype=np.uint16)
     count: Int = np.rint(speaking / np.maximum(windows, 1).astype(np.float64)).astype(np.intp)
     return count
@@ -135,15 +135,9 @@ def speaker_count(segmentation: Segmentation) -> Int:
 def _windows(segmentation: Segmentation) -> Counts:
     """(frames,): how many windows lie on each frame, in the smallest type that can count so far."""
     windows = np.zeros(frame_count(segmentation), np.uint16)
-    for start in frame_starts(segmentation):
+    for start in segmentation.frame_starts:
         windows[start : start + FRAMES] += 1
     return windows.astype(np.min_scalar_type(windows.max(initial=0)))
-
-
-def frame_starts(segmentation: Segmentation) -> Int:
-    """(windows,): the frame of the recording at which each window begins."""
-    frames: Int = np.rint(segmentation.starts / FRAME_SAMPLES).astype(np.intp)
-    return frames
 
 
 def frame_count(segmentation: Segmentation) -> int:

@@ -103,6 +103,12 @@ class Segmentation:
         """Seconds from one window to the next, as most of them lie; 1 if there are no two."""
         return float(np.median(np.diff(self.starts))) / SAMPLE_RATE if len(self.starts) > 1 else 1.0
 
+    @property
+    def frame_starts(self) -> Int:
+        """(windows,): the frame of the recording at which each window begins."""
+        frames: Int = np.rint(self.starts / FRAME_SAMPLES).astype(np.intp)
+        return frames
+
     @staticmethod
     def regular(active: Bool, step: float = 1.0) -> Segmentation:
         """With windows `step` seconds apart, the first at the beginning."""

@@ -12,7 +12,6 @@ import numpy as np
 from witness import front, loudness
 from witness.errors import ModelError
 from witness.schema import (
-    FRAME_SAMPLES,
     FRAMES,
     LOCAL_SPEAKERS,
     SAMPLE_RATE,
@@ -152,19 +151,18 @@ def stream(
     starts = window_starts(len(samples), step_of(len(samples)) if step is None else step)
     done = 0
     progress("segmentation", done, len(starts))
-    audible = None if faint is None else loudness.heard(samples, faint, mapper=mapper)
+    # The last window may stick out.
+    audible = None if faint is None else np.pad(loudness.heard(samples, faint, mapper=mapper), (0, FRAMES))
 
     def look(starts: Int) -> Segmentation:
         heard = samples[int(starts[0]) : int(starts[-1]) + WINDOW_SAMPLES]
         sound = np.zeros(starts[-1] - starts[0] + WINDOW_SAMPLES, np.float32)
         sound[: len(heard)] = heard
-        active = decode(model(sound, starts - starts[0]))
+        piece = Segmentation(decode(model(sound, starts - starts[0])), starts)
         if audible is not None:
-            for window, frame in zip(active, np.rint(starts / FRAME_SAMPLES).astype(np.intp), strict=True):
-                here = audible[frame : frame + FRAMES]
-                window[: len(here)] &= here[:, None]
-                window[len(here) :] = False
-        return Segmentation(active, starts)
+            for window, frame in zip(piece.active, piece.frame_starts, strict=True):
+                window &= audible[frame : frame + FRAMES, None]
+        return piece
 
     for piece in mapper(look, (starts[first : first + GROUP] for first in range(0, len(starts), GROUP))):
         done += len(piece.starts)
