@@ -19,7 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from witness import Options, __version__, diarize, rttm, scoring
+from witness import Options, __version__, diarize
+from witness.bench import scoring
+from witness.formats import rttm
 
 
 def score(path: Path, options: Options) -> tuple[list[float], int]:

@@ -33,7 +33,10 @@ import soundfile
 from pyannote.core import Annotation, Segment, Timeline
 from pyannote.metrics.diarization import DiarizationErrorRate
 
-from witness import clustering, embedding, machine, models, reconstruction, rttm, segmentation
+from witness.bench import machine
+from witness.diarization import clustering, embedding, reconstruction, segmentation
+from witness.formats import rttm
+from witness.models import store
 from witness.schema import Map, Segmentation, Turn
 from witness.sessions import workers
 
@@ -98,7 +101,7 @@ def sherpa(segmentation_path: str, embedding_path: str, threads: int) -> Program
     return run
 
 
-def witness(chosen: models.DiarizationModels, threads: int, *, fast: bool) -> Program:
+def witness(chosen: store.DiarizationModels, threads: int, *, fast: bool) -> Program:
     """The stages as the pipeline runs them."""
     segmenter = segmentation.load(chosen.segmentation)
     voice = embedding.load(chosen.embedding)
@@ -184,7 +187,7 @@ def main() -> None:
     args = parser.parse_args()
     warnings.filterwarnings("ignore", module="pyannote")
 
-    chosen = models.diarization_models(args.models, offline=True)
+    chosen = store.diarization_models(args.models, offline=True)
     with tempfile.TemporaryDirectory() as scratch:
         theirs = sherpa(
             with_metadata(chosen.segmentation.path, Path(scratch, "segmentation.onnx"), SEGMENTATION),

@@ -34,17 +34,11 @@ from scipy.linalg import eigh
 from scipy.ndimage import gaussian_filter1d
 from scipy.optimize import linear_sum_assignment
 
-from witness import (
-    __version__,
-    audio,
-    clustering,
-    embedding,
-    models,
-    reconstruction,
-    rttm,
-    segmentation,
-    vbx,
-)
+from witness import __version__
+from witness.audio import decode
+from witness.diarization import clustering, embedding, reconstruction, segmentation, vbx
+from witness.formats import rttm
+from witness.models import store
 from witness.schema import (
     FRAME_STEP,
     FRAMES,
@@ -74,7 +68,7 @@ class Case:
     reference: list[Turn]
 
 
-def cases(folder: Path, cache: Path, chosen: models.DiarizationModels, threads: int) -> list[Case]:
+def cases(folder: Path, cache: Path, chosen: store.DiarizationModels, threads: int) -> list[Case]:
     """Every recording with a reference, from the cache where it is there."""
     cache.mkdir(parents=True, exist_ok=True)
     paths = sorted(folder.glob("*.rttm"))
@@ -92,7 +86,7 @@ def cases(folder: Path, cache: Path, chosen: models.DiarizationModels, threads: 
         if not bits.exists() or not voice.exists():
             if not loaded:
                 loaded = [segmentation.load(chosen.segmentation), embedding.load(chosen.embedding)]
-            recording = audio.load(str(sound))
+            recording = decode.load(str(sound))
             (samples,) = recording.samples
             with workers(threads) as mapper:
                 if not bits.exists():
@@ -589,7 +583,7 @@ def main() -> None:
     parser.add_argument("--long", action="store_true", help="what condensing changes and costs")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    chosen = models.diarization_models(args.models, offline=True)
+    chosen = store.diarization_models(args.models, offline=True)
     if chosen.plda:
         sys.exit(f"{args.models}: its clustering is published with its PLDA; nothing here is to be decided")
     found = cases(args.folder, args.cache, chosen, args.threads)

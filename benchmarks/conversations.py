@@ -26,7 +26,7 @@ import soundfile
 from scipy.ndimage import gaussian_filter1d, maximum_filter1d, minimum_filter1d, uniform_filter1d
 from scipy.signal import fftconvolve, firwin2, resample_poly, welch
 
-from witness import rttm
+from witness.formats import rttm
 from witness.schema import Float32, Turn
 
 RATE = 16_000

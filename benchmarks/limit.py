@@ -26,7 +26,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from witness import audio, embedding, front, machine, models, segmentation, surgery, tracing
+from witness import tracing
+from witness.audio import decode
+from witness.bench import machine
+from witness.diarization import embedding, embedding_cut, segmentation, segmentation_cut
+from witness.models import store
 from witness.sessions import Model, cores, workers
 
 SIZES = (589, 256, 1024), (512, 512, 512), (1024, 1024, 1024)
@@ -103,17 +107,17 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
 
-    chosen = models.diarization_models(args.models, offline=True)
-    shared = front.cut(chosen.segmentation)
+    chosen = store.diarization_models(args.models, offline=True)
+    shared = segmentation_cut.cut(chosen.segmentation)
     if shared is None:
         sys.exit(f"{chosen.segmentation.path}: its windows share nothing; this counts models that do")
     parts = {
         "front of ": shared[0],
-        front.BACK: shared[1],
-        "trunk of ": surgery.open_cut(chosen.embedding)[0],
+        segmentation_cut.BACK: shared[1],
+        "trunk of ": embedding_cut.open_cut(chosen.embedding)[0],
     }
     count = cache(lambda kind, shape: macs(parts[kind], shape))
-    recording = audio.load(str(args.file), channels="mix")
+    recording = decode.load(str(args.file), channels="mix")
     (samples,) = recording.samples
     step = segmentation.step_of(len(samples), fast=args.fast)
     context = embedding.FAST_CONTEXT if args.fast else embedding.CONTEXT

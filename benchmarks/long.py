@@ -30,7 +30,8 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from witness import audio, machine, spool
+from witness.audio import decode, spool
+from witness.bench import machine
 from witness.schema import SAMPLE_RATE
 
 SEED = 24
@@ -47,7 +48,7 @@ def record(folder: Path, hours: float, target: Path) -> None:
     with soundfile.SoundFile(target, "w", SAMPLE_RATE, 1, "PCM_16") as file:
         while left:
             for place in rng.permutation(len(paths)):
-                sound = audio.load(str(paths[place])).samples[0][:left]
+                sound = decode.load(str(paths[place])).samples[0][:left]
                 file.write(sound * 10 ** (rng.uniform(*GAINS) / 20))
                 left -= len(sound)
 

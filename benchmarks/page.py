@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from playwright.sync_api import Page, sync_playwright
 
 import talks
-from witness import writers
+from witness.formats import writers
 from witness.schema import Sound
 
 FRAMES = """async ([step, count]) => {

@@ -23,7 +23,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from witness import bench_child, machine
+from witness.bench import child, machine
 from witness.pipeline import Options
 from witness.sessions import Runtime
 
@@ -32,9 +32,9 @@ SHAPES = {"tiny": (384, 4), "base": (512, 6), "small": (768, 12)}  # width, laye
 
 WORDS = """
 import sys, time
-from witness import audio
+from witness.audio import decode
 from witness.schema import ModelFile
-from witness.transcription import Recognizer
+from witness.recognition.recognizer import Recognizer
 
 with Recognizer(ModelFile("m", sys.argv[2], ""), language="en", threads=1) as recognizer:
     (samples,) = audio.load(sys.argv[1]).samples
@@ -58,7 +58,7 @@ def run(recording: Path, whisper: str, threads: int) -> dict[str, float]:
     """`witness` on the recording."""
     options = Options(models="builtin", whisper=whisper, language="en", offline=True, channels="mix")
     begun = time.perf_counter()
-    reply = bench_child.run(recording, options, Runtime(device="cpu", threads=threads))
+    reply = child.run(recording, options, Runtime(device="cpu", threads=threads))
     wall = time.perf_counter() - begun
     if problem := reply.get("crash") or reply.get("error") or reply["failure"]:
         sys.exit(f"{recording}: {problem}")

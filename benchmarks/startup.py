@@ -22,7 +22,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from witness import machine
+from witness.bench import machine
 
 CALL = Path(__file__).parents[1] / "tests" / "data" / "call.flac"
 
@@ -34,7 +34,7 @@ stations = {}
 
 class Popen(subprocess.Popen):
     def __init__(self, command, *args, **kwargs):
-        if "witness.whisper_child" in command:
+        if "witness.recognition.child" in command:
             heavy = {"numpy", "av", "onnx", "onnxruntime", "scipy", "soxr", "rich"} & set(sys.modules)
             stations["recogniser"] = [time.perf_counter(), time.process_time(), sorted(heavy)]
         super().__init__(command, *args, **kwargs)
@@ -47,7 +47,7 @@ def progress(stage, done, total):
 
 schema.no_progress = progress  # which --quiet takes
 with tracing.recording() as trace:
-    from witness.cli import main
+    from witness.cli.main import main
     try:
         main(sys.argv[2:])
     except SystemExit:

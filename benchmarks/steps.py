@@ -31,16 +31,10 @@ import soundfile
 from pyannote.core import Annotation, Segment, Timeline
 from pyannote.metrics.diarization import DiarizationErrorRate
 
-from witness import (
-    clustering,
-    embedding,
-    front,
-    machine,
-    models,
-    reconstruction,
-    rttm,
-    segmentation,
-)
+from witness.bench import machine
+from witness.diarization import clustering, embedding, reconstruction, segmentation, segmentation_cut
+from witness.formats import rttm
+from witness.models import store
 from witness.schema import FRAMES, LOCAL_SPEAKERS, Float32, ModelFile, Segmentation, Turn
 from witness.sessions import Model
 
@@ -96,7 +90,7 @@ def quantised(file: ModelFile) -> segmentation.SegmentationModel:
     """The segmentation model with its back in int8."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    shared, parts = front.open_front(file), front.cut(file)
+    shared, parts = segmentation_cut.open_front(file), segmentation_cut.cut(file)
     if shared is None or parts is None:
         sys.exit(f"{file.path}: does not begin as PyanNet")
     with tempfile.TemporaryDirectory() as scratch:
@@ -108,7 +102,7 @@ def quantised(file: ModelFile) -> segmentation.SegmentationModel:
 
 
 def find(
-    path: Path, ways: dict[str, Way], chosen: models.DiarizationModels, loaded: list[object], cache: Path
+    path: Path, ways: dict[str, Way], chosen: store.DiarizationModels, loaded: list[object], cache: Path
 ) -> dict[str, Found]:
     """By way; from the cache where it is there."""
     sound = path.with_suffix(".flac")
@@ -149,9 +143,7 @@ def _read(place: Path) -> Found:
     return Found(Segmentation(active, starts), vectors, trunk)
 
 
-def turns(
-    found: Found, chosen: models.DiarizationModels, duration: float, speakers: int | None
-) -> list[Turn]:
+def turns(found: Found, chosen: store.DiarizationModels, duration: float, speakers: int | None) -> list[Turn]:
     bounds = clustering.SpeakerBounds(speakers or 1, speakers)
     windows = found.windows
     clusters = clustering.cluster(
@@ -208,9 +200,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
 
-    chosen = models.diarization_models(args.models, offline=True)
+    chosen = store.diarization_models(args.models, offline=True)
     ways = dict(WAYS)
-    if front.open_front(chosen.segmentation) is None:
+    if segmentation_cut.open_front(chosen.segmentation) is None:
         ways = {name: way for name, way in ways.items() if not way.int8}  # no LSTM of PyanNet's in there
     args.cache.mkdir(parents=True, exist_ok=True)
     paths = sorted(args.folder.glob("*.rttm"))[:: args.every]

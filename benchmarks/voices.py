@@ -28,8 +28,10 @@ import numpy as np
 import soundfile
 from scipy.signal import butter, sosfilt
 
-from witness import embedding, models, outcome, segmentation, voices
+from witness.diarization import embedding, segmentation, voices
+from witness.models import store
 from witness.schema import Bounds, Source, Stages, Track
+from witness.transcript import assemble
 
 COMMON_VOICE, LIBRISPEECH = 60, 20  # DEV_COMMON_VOICE, DEV_LIBRISPEECH of training/data.py
 STRANGERS = 1000  # comparisons, of which one may reach the threshold
@@ -46,7 +48,7 @@ class Prints:
         meta = json.loads((folder / "index.json").read_text())
         self.rows, self.names = np.array(meta["index"]), meta["speakers"]
         self._folder = folder
-        self.chosen = models.diarization_models(choice, offline=True)
+        self.chosen = store.diarization_models(choice, offline=True)
         self._segmenter = segmentation.load(self.chosen.segmentation)
         self._voice = embedding.load(self.chosen.embedding)
         self._part = cache(self._read)
@@ -75,7 +77,7 @@ class Prints:
             channels="mix",
             tracks=(Track(windows, vectors),),
         )
-        found = outcome.voiceprints(stages, Bounds(speakers=1))
+        found = assemble.voiceprints(stages, Bounds(speakers=1))
         one = next(iter(found.values()), None)
         return one if one is not None and one.total.any() else None
 

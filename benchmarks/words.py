@@ -45,21 +45,16 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from witness import (
-    audio,
-    clustering,
-    embedding,
-    merging,
-    models,
-    reconstruction,
-    rttm,
-    scoring,
-    segmentation,
-    tokens,
-)
-from witness.reconstruction import Diarization
+from witness.audio import decode
+from witness.bench import scoring
+from witness.diarization import clustering, embedding, reconstruction, segmentation
+from witness.diarization.reconstruction import Diarization
+from witness.formats import rttm
+from witness.models import store
+from witness.recognition import tokens
 from witness.schema import FRAME_DURATION, FRAME_STEP, Evidence, Turn, Word
 from witness.sessions import workers
+from witness.transcript import merging
 
 HEARINGS = 10  # windows of 10 s, one a second, over each frame
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu", "va", "we")
@@ -400,13 +395,13 @@ def simulated(folder: Path, half: str, diarizer: str) -> Iterator[Heard]:
 
 def recorded(folder: Path, half: str) -> Iterator[Heard]:
     """The diarizer's own evidence; builtin models."""
-    chosen = models.diarization_models("builtin", offline=True)
+    chosen = store.diarization_models("builtin", offline=True)
     segmenter, voice = segmentation.load(chosen.segmentation), embedding.load(chosen.embedding)
     for place, path in enumerate(sorted(folder.glob("*.stm"))):
         if half != "all" and place % 2 != (half == "check"):
             continue
         rng = np.random.default_rng([8, place])
-        recording = audio.load(str(path.with_suffix(".flac")), channels="mix")
+        recording = decode.load(str(path.with_suffix(".flac")), channels="mix")
         (samples,), duration = recording.samples, recording.source.duration
         with workers(2) as both:
             windows = segmentation.segment(samples, segmenter, faint=chosen.rule.faint, mapper=both)

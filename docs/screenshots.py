@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from playwright.sync_api import sync_playwright
 
 import talks
-from witness import sound, writers
+from witness.audio import sound
+from witness.formats import writers
 
 HERE = Path(__file__).parent
 SHOTS = {

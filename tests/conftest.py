@@ -110,20 +110,20 @@ def a_card(**facts):
     """A Radeon RX 9070, or a card with other `facts`; what nobody asks for is None."""
     from dataclasses import fields
 
-    from witness import gpu
+    from witness.amd import cards
 
     known = {"index": 0, "name": "Radeon RX 9070", "gfx": "gfx1201", "integrated": False}
     known |= {"memory_total": 16 << 30, "supported": "listed", "node": Path("/nowhere"), **facts}
-    return gpu.Card(**{field.name: known.get(field.name) for field in fields(gpu.Card)})
+    return cards.Card(**{field.name: known.get(field.name) for field in fields(cards.Card)})
 
 
 def fake_card(monkeypatch, doubles: Path, **facts) -> None:
     """Make this process and its children believe in `a_card`."""
     import onnxruntime
 
-    from witness import gpu
+    from witness.amd import cards
 
-    monkeypatch.setattr(gpu, "cards", lambda: (a_card(**facts),))
+    monkeypatch.setattr(cards, "cards", lambda: (a_card(**facts),))
     (library,) = (Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*")
     monkeypatch.setenv("FAKE_ORT", str(library))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(doubles))

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from conftest import CALL, DATA
-from witness import merging
 from witness.schema import Source, Speaker, Transcript, Turn, Utterance, Word
+from witness.transcript import merging
 
 
 def transcript(words, turns, *, path="talk.wav", duration=60.0, sha256="0" * 64, **others) -> Transcript:

@@ -8,9 +8,11 @@ import pytest
 import soundfile
 
 from conftest import ROOT, SHARED, strict_der
-from witness import Options, diarize, rttm, segmentation
-from witness.fbank import fbank, frame_count
-from witness.models import BUILTIN_FOLDER
+from witness import Options, diarize
+from witness.diarization import segmentation
+from witness.diarization.fbank import fbank, frame_count
+from witness.formats import rttm
+from witness.models.store import BUILTIN_FOLDER
 from witness.schema import FRAME_DURATION, FRAME_STEP, FRAMES, ModelFile
 from witness.sessions import Model
 

@@ -20,7 +20,7 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from witness import audio
+from witness.audio import decode
 from witness.errors import InputError
 from witness.schema import SAMPLE_RATE
 
@@ -82,28 +82,28 @@ def pitch_and_level(track: Floats) -> tuple[float, float]:
     return float(np.argmax(spectrum)) * SAMPLE_RATE / len(middle), float(np.sqrt(2 * np.mean(middle**2)))
 
 
-def attempt(path: str | Path, channels: Literal["mix", "split"] = "mix") -> audio.Audio | str:
+def attempt(path: str | Path, channels: Literal["mix", "split"] = "mix") -> decode.Audio | str:
     """The recording, or the message that refuses it."""
     try:
-        return audio.load(str(path), channels=channels)
+        return decode.load(str(path), channels=channels)
     except InputError as error:
         return str(error)
 
 
 def refusal(path: str | Path) -> str:
     with pytest.raises(InputError) as caught:
-        audio.load(str(path))
+        decode.load(str(path))
     message = str(caught.value)
     assert "\n" not in message
     return message
 
 
-def tracks(loaded: audio.Audio) -> np.ndarray:
+def tracks(loaded: decode.Audio) -> np.ndarray:
     """(tracks, samples)"""
     return np.stack([track[:] for track in loaded.samples])
 
 
-def check_tone(loaded: audio.Audio, seconds: float, *, channels: int = 1, slack: float = 0.0) -> None:
+def check_tone(loaded: decode.Audio, seconds: float, *, channels: int = 1, slack: float = 0.0) -> None:
     assert tracks(loaded).dtype == np.float32
     assert loaded.source.duration == tracks(loaded).shape[1] / SAMPLE_RATE
     assert loaded.source.duration == pytest.approx(seconds, abs=slack + 2 / SAMPLE_RATE)
@@ -125,7 +125,7 @@ def check_tone(loaded: audio.Audio, seconds: float, *, channels: int = 1, slack:
 def test_wav_of_every_kind(tmp_path: Path, subtype: str, rate: int) -> None:
     path = tmp_path / "tone.wav"
     soundfile.write(path, tones(1.5, rate), rate, subtype=subtype)
-    check_tone(audio.load(str(path)), 1.5)
+    check_tone(decode.load(str(path)), 1.5)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_what_libsndfile_writes(tmp_path: Path, name: str, subtype: str, rate: i
     form = {".opus": "OGG"}.get(path.suffix)
     soundfile.write(path, tones(1.5, rate, channels), rate, subtype=subtype, format=form)
     slack = 0.03 if subtype == "VORBIS" else 0.0  # FFmpeg keeps the padding of a file of few pages
-    check_tone(audio.load(str(path), channels="split"), 1.5, channels=channels, slack=slack)
+    check_tone(decode.load(str(path), channels="split"), 1.5, channels=channels, slack=slack)
 
 
 @pytest.mark.parametrize(
@@ -171,12 +171,12 @@ def test_what_libsndfile_writes(tmp_path: Path, name: str, subtype: str, rate: i
 @pytest.mark.parametrize("channels", [1, 2])
 def test_what_ffmpeg_writes(tmp_path: Path, name: str, codec: str, rate: int, channels: int) -> None:
     path = write(tmp_path / name, tones(1.5, rate, channels), rate, codec)
-    check_tone(audio.load(path, channels="split"), 1.5, channels=channels, slack=3 * 1024 / rate)
+    check_tone(decode.load(path, channels="split"), 1.5, channels=channels, slack=3 * 1024 / rate)
 
 
 def test_sound_of_a_video(tmp_path: Path) -> None:
     path = write(tmp_path / "meeting.mp4", tones(1.0, 44100, 2), 44100, "aac", video=True)
-    check_tone(audio.load(path, channels="split"), 1.0, channels=2, slack=0.05)
+    check_tone(decode.load(path, channels="split"), 1.0, channels=2, slack=0.05)
 
 
 @pytest.mark.parametrize(
@@ -185,14 +185,14 @@ def test_sound_of_a_video(tmp_path: Path) -> None:
 @pytest.mark.parametrize("channels", [6, 8])  # 8 planar channels crash PyAV's own conversion
 def test_many_channels(tmp_path: Path, name: str, codec: str, channels: int) -> None:
     path = write(tmp_path / name, tones(1.0, 48000, channels), 48000, codec)
-    split = audio.load(path, channels="split")
+    split = decode.load(path, channels="split")
     assert tracks(split).shape[0] == channels
     # Encoders reorder channels and filter the low-frequency one; each tone must be somewhere.
     found = sorted(round(pitch_and_level(track)[0], -2) for track in tracks(split))
     kept = [pitch for pitch in found if pitch > 300]
     assert set(kept) <= {round(pitch, -2) for pitch in PITCHES}
     assert len(set(kept)) >= channels - 1
-    mixed = audio.load(path)
+    mixed = decode.load(path)
     assert tracks(mixed).shape[0] == 1
     assert mixed.source.channels == channels
     np.testing.assert_allclose(tracks(mixed)[0], tracks(split).mean(axis=0), atol=1e-5)
@@ -202,15 +202,15 @@ def test_more_channels_than_a_layout_has_names_for(tmp_path: Path) -> None:
     path = tmp_path / "array.wav"
     sound = np.tile(tones(0.5, 48000), (1, 24)) * np.arange(24, dtype=np.float32) / 24
     soundfile.write(path, sound, 48000, subtype="PCM_16")
-    assert tracks(audio.load(str(path), channels="split")).shape == (24, 8000)
+    assert tracks(decode.load(str(path), channels="split")).shape == (24, 8000)
 
 
 def test_mix_is_the_mean_and_split_the_channels(tmp_path: Path) -> None:
     path = tmp_path / "two.wav"
     sound = tones(1.0, SAMPLE_RATE, 2)
     soundfile.write(path, sound, SAMPLE_RATE, subtype="FLOAT")
-    np.testing.assert_array_equal(tracks(audio.load(str(path), channels="split")), sound.T)
-    mixed = audio.load(str(path))
+    np.testing.assert_array_equal(tracks(decode.load(str(path), channels="split")), sound.T)
+    mixed = decode.load(str(path))
     np.testing.assert_array_equal(tracks(mixed)[0], (sound[:, 0] + sound[:, 1]) / np.float32(2))
     assert mixed.source.channels == 2
 
@@ -219,7 +219,7 @@ def test_split_of_one_channel_is_mix(tmp_path: Path) -> None:
     path = tmp_path / "one.wav"
     soundfile.write(path, tones(1.0, 8000), 8000)
     np.testing.assert_array_equal(
-        tracks(audio.load(str(path), channels="split")), tracks(audio.load(str(path), channels="mix"))
+        tracks(decode.load(str(path), channels="split")), tracks(decode.load(str(path), channels="mix"))
     )
 
 
@@ -228,7 +228,7 @@ def test_resampling_keeps_time(tmp_path: Path, rate: int) -> None:
     path = tmp_path / "tone.wav"
     soundfile.write(path, tones(2.0, rate), rate, subtype="FLOAT")
     expected = tones(2.0, SAMPLE_RATE)[:, 0]
-    samples = tracks(audio.load(str(path)))[0]
+    samples = tracks(decode.load(str(path)))[0]
     np.testing.assert_allclose(samples[800:-800], expected[800:-800], atol=1e-4)
 
 
@@ -236,11 +236,11 @@ def test_resampling_keeps_time(tmp_path: Path, rate: int) -> None:
 def test_block_size_changes_nothing(tmp_path: Path, rate: int, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "call.flac"
     soundfile.write(path, np.repeat(noisy(3.0, rate), 2, axis=1), rate)
-    whole = tracks(audio.load(str(path), channels="mix"))
+    whole = tracks(decode.load(str(path), channels="mix"))
     for block in (1, 777, 1 << 30):
-        monkeypatch.setattr(audio, "_BLOCK", block)
-        assert tracks(audio.load(str(path), channels="mix")).tobytes() == whole.tobytes()
-        split = tracks(audio.load(str(path), channels="split"))
+        monkeypatch.setattr(decode, "_BLOCK", block)
+        assert tracks(decode.load(str(path), channels="mix")).tobytes() == whole.tobytes()
+        split = tracks(decode.load(str(path), channels="split"))
         np.testing.assert_array_equal(split[0], split[1])
         assert split.shape == (2, whole.shape[1])
         assert split.flags.c_contiguous
@@ -249,7 +249,7 @@ def test_block_size_changes_nothing(tmp_path: Path, rate: int, monkeypatch: pyte
 def test_source_tells_path_and_hash(tmp_path: Path) -> None:
     path = tmp_path / "call.wav"
     soundfile.write(path, tones(0.5, 8000), 8000)
-    source = audio.load(str(path)).source
+    source = decode.load(str(path)).source
     assert source.path == str(path)
     assert source.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -258,7 +258,7 @@ def test_progress_rises_to_the_end(tmp_path: Path) -> None:
     path = tmp_path / "long.wav"
     soundfile.write(path, np.zeros((8000 * 60, 1), np.float32), 8000)
     seen: list[tuple[str, float, float]] = []
-    audio.load(str(path), progress=lambda *call: seen.append(call))
+    decode.load(str(path), progress=lambda *call: seen.append(call))
     assert len(seen) > 3
     assert {stage for stage, _, _ in seen} == {"decode"}
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
@@ -272,7 +272,7 @@ def test_progress_rises_to_the_end(tmp_path: Path) -> None:
 def test_float_wav_is_not_silence(tmp_path: Path, subtype: str) -> None:
     path = tmp_path / "float.wav"
     soundfile.write(path, tones(1.0, SAMPLE_RATE), SAMPLE_RATE, subtype=subtype)
-    np.testing.assert_allclose(tracks(audio.load(str(path)))[0], tones(1.0, SAMPLE_RATE)[:, 0], atol=1e-7)
+    np.testing.assert_allclose(tracks(decode.load(str(path)))[0], tones(1.0, SAMPLE_RATE)[:, 0], atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_float_wav_is_not_silence(tmp_path: Path, subtype: str) -> None:
 def test_integers_stored_as_floats_are_scaled_down(tmp_path: Path, scale: float, bits: int) -> None:
     path = tmp_path / "loud.wav"
     soundfile.write(path, tones(1.0, SAMPLE_RATE) * scale, SAMPLE_RATE, subtype="FLOAT")
-    loaded = audio.load(str(path))
+    loaded = decode.load(str(path))
     assert np.abs(tracks(loaded)).max() == pytest.approx(LEVEL * scale / 2 ** (bits - 1), rel=1e-3)
     (warning,) = loaded.warnings
     assert f"{bits}-bit" in warning
@@ -292,7 +292,7 @@ def test_integers_stored_as_floats_are_scaled_down(tmp_path: Path, scale: float,
 def test_mild_overs_stay(tmp_path: Path, peak: float) -> None:
     path = tmp_path / "hot.wav"
     soundfile.write(path, tones(1.0, SAMPLE_RATE) / LEVEL * peak, SAMPLE_RATE, subtype="FLOAT")
-    loaded = audio.load(str(path))
+    loaded = decode.load(str(path))
     assert np.abs(tracks(loaded)).max() == pytest.approx(peak, rel=1e-3)
     assert loaded.warnings == ()
 
@@ -308,7 +308,7 @@ def test_not_a_number_is_refused_with_its_time(
     sound[8000 * 65 + 4000, 1] = bad
     soundfile.write(path, sound, 8000, subtype=subtype)
     with pytest.raises(InputError, match=r"broken\.wav.* 1:05\.5 is (nan|inf), .*export it again"):
-        audio.load(str(path), channels=channels)
+        decode.load(str(path), channels=channels)
 
 
 def test_absurd_levels_are_refused(tmp_path: Path) -> None:
@@ -323,11 +323,11 @@ def test_channels_that_cancel_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "inverted.flac"
     sound = tones(1.0, 8000)
     soundfile.write(path, np.hstack([sound, -sound]), 8000)
-    (warning,) = audio.load(str(path)).warnings
+    (warning,) = decode.load(str(path)).warnings
     assert "--channels split" in warning
-    assert audio.load(str(path), channels="split").warnings == ()
+    assert decode.load(str(path), channels="split").warnings == ()
     soundfile.write(path, np.hstack([sound, 0 * sound]), 8000)
-    assert audio.load(str(path)).warnings == ()
+    assert decode.load(str(path)).warnings == ()
 
 
 # --- names and standard input -------------------------------------------------------------------------------
@@ -352,9 +352,9 @@ def test_names_survive(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatc
         Path("plain.wav").rename(name)
     except OSError:
         pytest.skip(f"the file system takes no name like {name!r}")
-    assert audio.load(name).source.path == name
+    assert decode.load(name).source.path == name
     os.truncate(name, 1000)
-    (warning,) = audio.load(name).warnings
+    (warning,) = decode.load(name).warnings
     assert warning.isprintable()
     os.truncate(name, 10)
     assert refusal(name).isprintable()
@@ -377,10 +377,10 @@ def test_standard_input(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPat
     path = tmp_path / name
     write(path, tones(1.0, 16000), 16000, "aac" if path.suffix == ".m4a" else "pcm_s16le")
     monkeypatch.setattr("sys.stdin", stdin_of(path.read_bytes()))
-    loaded = audio.load("-")
+    loaded = decode.load("-")
     assert loaded.source.path == "-"
     assert loaded.source.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    np.testing.assert_array_equal(tracks(loaded), tracks(audio.load(str(path))))
+    np.testing.assert_array_equal(tracks(loaded), tracks(decode.load(str(path))))
 
 
 def test_standard_input_without_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,7 +403,7 @@ def test_named_pipe(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_bytes(path.read_bytes()))
     writer.start()
-    loaded = audio.load(str(pipe))
+    loaded = decode.load(str(pipe))
     writer.join()
     assert loaded.source.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     check_tone(loaded, 1.0)
@@ -530,7 +530,7 @@ def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
         content = bytearray(path.read_bytes())
         content[len(content) // 2 : len(content) // 2 + 500] = bytes(500)
         path.write_bytes(content[:-100])
-        audio.load(str(path))
+        decode.load(str(path))
     path = tmp_path / "text.mp3"
     path.write_bytes(b"no sound\n" * 1000)
     refusal(path)
@@ -574,7 +574,7 @@ SILENT = ["m4a", "bare-mp3"]
 
 @pytest.mark.parametrize("kind", [*TELLING, *SILENT])
 def test_whole_files_do_not_warn(tmp_path: Path, kind: str) -> None:
-    loaded = audio.load(str(make(tmp_path, kind)))
+    loaded = decode.load(str(make(tmp_path, kind)))
     assert loaded.warnings == ()
     assert loaded.source.duration == pytest.approx(SECONDS, abs=0.06)
 
@@ -583,7 +583,7 @@ def test_whole_files_do_not_warn(tmp_path: Path, kind: str) -> None:
 def test_cut_short(tmp_path: Path, kind: str) -> None:
     path = make(tmp_path, kind)
     content = path.read_bytes()
-    whole = tracks(audio.load(str(path)))[0]
+    whole = tracks(decode.load(str(path)))[0]
     held = 0
     for share in (0.0001, 0.001, 0.01, 0.03, 0.1, 0.25, 0.37, 0.5, 0.63, 0.75, 0.9, 0.97):
         path.write_bytes(content[: max(1, int(share * len(content)))])
@@ -612,7 +612,7 @@ def test_warning_says_what_was_promised(tmp_path: Path) -> None:
     path = tmp_path / "call.wav"
     soundfile.write(path, np.zeros((8000 * 700, 1), np.float32), 8000)
     os.truncate(path, 44 + 2 * 8000 * 312)
-    (warning,) = audio.load(str(path)).warnings
+    (warning,) = decode.load(str(path)).warnings
     assert warning == (
         f"{path} ends early: the header promises 11:40.0, the file holds 5:12.0; only what is there was used"
     )
@@ -628,7 +628,7 @@ def test_wav_written_to_a_pipe_is_whole(tmp_path: Path, riff: int, data: int) ->
     content = bytearray(path.read_bytes())
     content[4:8], content[40:44] = struct.pack("<I", riff), struct.pack("<I", data)
     path.write_bytes(content)
-    check_tone(audio.load(str(path)), 2.0)
+    check_tone(decode.load(str(path)), 2.0)
 
 
 def test_wav_from_ffmpegs_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -651,7 +651,7 @@ def test_wav_from_ffmpegs_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
         container.mux(stream.encode(frame))
     assert pipe.content[4:8] == b"\xff\xff\xff\xff"
     monkeypatch.setattr("sys.stdin", stdin_of(pipe.content))
-    check_tone(audio.load("-"), 2.0)
+    check_tone(decode.load("-"), 2.0)
 
 
 @pytest.mark.parametrize(
@@ -664,7 +664,7 @@ def test_damage_in_the_middle(tmp_path: Path, kind: str) -> None:
     middle = len(content) // 2
     content[middle : middle + length] = np.random.default_rng(5).bytes(length)
     path.write_bytes(content)
-    loaded = audio.load(str(path))
+    loaded = decode.load(str(path))
     assert loaded.warnings
     assert all(path.name in warning and "\n" not in warning for warning in loaded.warnings)
     assert np.isfinite(tracks(loaded)).all()
@@ -685,7 +685,7 @@ def test_gap_in_the_time_stamps_becomes_silence(tmp_path: Path) -> None:
             frame.sample_rate, frame.pts, frame.time_base = 48000, start, Fraction(1, 48000)
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
-    loaded = audio.load(str(path))
+    loaded = decode.load(str(path))
     assert loaded.source.duration == pytest.approx(3.0, abs=0.05)
     assert np.abs(tracks(loaded)[0, 17600:30400]).max() < 0.01
     for part in (tracks(loaded)[0, :16000], tracks(loaded)[0, 32000:48000]):
@@ -710,7 +710,7 @@ def test_later_start_than_the_pictures_is_kept(tmp_path: Path) -> None:
         frame.sample_rate, frame.pts, frame.time_base = 16000, 16000, Fraction(1, 16000)
         container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
-    loaded = audio.load(str(path))
+    loaded = decode.load(str(path))
     assert loaded.source.duration == pytest.approx(3.0, abs=0.01)
     assert not tracks(loaded)[0, :15900].any()
     assert pitch_and_level(tracks(loaded)[0, 16000:]) == pytest.approx((PITCHES[0], LEVEL), rel=0.01)
@@ -725,7 +725,7 @@ def test_only_one_of_several_tracks_is_used_and_that_is_said(tmp_path: Path) -> 
             frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(packed), format="s16", layout="mono")
             frame.sample_rate, frame.pts, frame.time_base = 16000, 0, Fraction(1, 16000)
             container.mux(stream.encode(frame))
-    (warning,) = audio.load(str(path)).warnings
+    (warning,) = decode.load(str(path)).warnings
     assert "two.mka has 2 sound tracks; only number 1 was used" in warning
 
 
@@ -733,14 +733,14 @@ def test_chained_ogg_is_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "radio.ogg"
     soundfile.write(path, tones(2.0, 16000), 16000)
     path.write_bytes(2 * path.read_bytes())
-    check_tone(audio.load(str(path)), 4.0, slack=0.05)
+    check_tone(decode.load(str(path)), 4.0, slack=0.05)
 
 
 def test_joined_mp3_is_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "joined.mp3"
     soundfile.write(path, tones(2.0, 16000), 16000)
     path.write_bytes(2 * path.read_bytes())
-    loaded = audio.load(str(path))
+    loaded = decode.load(str(path))
     assert loaded.source.duration == pytest.approx(4.0, abs=0.2)
     assert loaded.warnings == ()
 
@@ -750,7 +750,7 @@ def test_tags_in_any_encoding(tmp_path: Path) -> None:
     body = b"TIT2" + struct.pack(">I", 6) + b"\0\0" + b"\x03\xff\xfe\xe9\xe8\xe7"
     size = bytes([0, 0, len(body) >> 7, len(body) & 127])
     path.write_bytes(b"ID3\x03\0\0" + size + body + path.read_bytes())
-    assert audio.load(str(path)).source.duration == pytest.approx(1.0, abs=0.1)
+    assert decode.load(str(path)).source.duration == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -786,7 +786,7 @@ def test_any_damage_gives_sound_or_an_input_error(
 
 
 def test_the_call_sounds_where_its_reference_says() -> None:
-    loaded = audio.load(str(DATA / "call.flac"))
+    loaded = decode.load(str(DATA / "call.flac"))
     assert loaded.warnings == ()
     assert 60 < loaded.source.duration < 75
     frames = tracks(loaded)[0, : tracks(loaded).shape[1] // 160 * 160].reshape(-1, 160)  # of 10 ms
@@ -806,7 +806,7 @@ def test_the_call_sounds_where_its_reference_says() -> None:
 @pytest.mark.parametrize("path", sorted(AWKWARD.glob("*.flac")), ids=lambda path: path.stem)
 def test_awkward_recordings(path: Path) -> None:
     info = soundfile.info(path)
-    split = audio.load(str(path), channels="split")
+    split = decode.load(str(path), channels="split")
     assert tracks(split).shape[0] == split.source.channels == info.channels
     assert split.source.duration == pytest.approx(info.duration, abs=1e-3)
     expected, _ = soundfile.read(path, dtype="float32", always_2d=True)

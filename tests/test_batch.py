@@ -12,10 +12,10 @@ import pytest
 
 from conftest import CALL
 from recordings import OPTIONS, make, run, start
-from witness import batch
+from witness.batch import batch
+from witness.batch.manifest import Entry, Manifest
+from witness.batch.worker import Job, Outcome, Settings, job_from_json, job_to_json
 from witness.errors import UsageError, WitnessError
-from witness.manifest import Entry, Manifest
-from witness.worker import Job, Outcome, Settings, job_from_json, job_to_json
 
 
 def outputs(found, manifest) -> dict[str, str]:
@@ -298,12 +298,12 @@ def test_what_a_killed_worker_left_goes_with_the_batch(tmp_path):
 
 
 def test_progress_is_readable_in_a_log(monkeypatch):
-    from witness import cli
+    from witness.cli import main
 
     now = [0.0]
-    monkeypatch.setattr(cli.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(main.time, "monotonic", lambda: now[0])
     lines: list[str] = []
-    tell = cli._tell(lambda *_: None, lines.append)
+    tell = main._tell(lambda *_: None, lines.append)
     for second in range(0, 100, 5):
         now[0] = float(second)
         tell(batch.Status(second, 200, 1, second * 36.0, 7425.4 if second else None))

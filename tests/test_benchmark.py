@@ -13,8 +13,9 @@ import pytest
 import soundfile
 
 from conftest import CALL
-from witness import bench_child, bench_manifest, bench_report, benchmark, rttm, scoring
+from witness.bench import accuracy, accuracy_report, child, manifest, scoring
 from witness.errors import InputError, ModelError, PartlyFailedError, UsageError, WitnessError
+from witness.formats import rttm
 from witness.pipeline import Options
 from witness.schema import Turn, no_note, no_progress
 from witness.sessions import Runtime
@@ -89,7 +90,7 @@ def test_pictures_are_svg_and_show_every_recording(finished):
     circles = drawn.findall("{http://www.w3.org/2000/svg}circle")
     assert {circle[0].text.split(":")[0] for circle in circles} == set(NAMES)
     text = "".join(ElementTree.parse(out / "accuracy_by_speed.svg").getroot().itertext())  # noqa: S314
-    for other in bench_report.PUBLISHED:
+    for other in accuracy_report.PUBLISHED:
         assert other.name in text
     assert "Witness, here" in text
 
@@ -142,13 +143,13 @@ def bench(pair, tmp_path, monkeypatch):
     """`bench(**kwargs)` with children that do what `bench.script` says."""
 
     def run(folder="out", split=None, tuned_on=None, options=None, script=None):
-        cases, missing = benchmark.find(pair, pair)
-        made = bench_manifest.make({}, built, Runtime(), None, [], no_progress, no_note)
+        cases, missing = accuracy.find(pair, pair)
+        made = manifest.make({}, built, Runtime(), None, [], no_progress, no_note)
         models = repr(made["models"])
         lines = ["import json, os, pathlib, sys", "request = json.load(sys.stdin)", f"models = {models}"]
         lines += [f"reply = {{**{REPLY!r}, 'models': models}}", script or "", "print(json.dumps(reply))"]
-        monkeypatch.setattr(bench_child, "COMMAND", [sys.executable, "-c", "\n".join(lines)])
-        return benchmark.run(
+        monkeypatch.setattr(child, "COMMAND", [sys.executable, "-c", "\n".join(lines)])
+        return accuracy.run(
             cases,
             tmp_path / folder,
             options or built,
@@ -255,13 +256,13 @@ def test_nothing_is_tuned_on_test(bench, tmp_path):
 
 def test_recordings_are_paired_by_name(pair, tmp_path):
     (tmp_path / "many.rttm").write_text("".join(rttm.serialize(uri, [Turn(0, 1, "x")]) for uri in ("b", "z")))
-    cases, missing = benchmark.find(pair, tmp_path)
+    cases, missing = accuracy.find(pair, tmp_path)
     assert [case.name for case in cases] == ["b"]
     assert missing == ["z"]
     (tmp_path / "twice").mkdir()
     for ending in ("wav", "mp3"):
         (tmp_path / "twice" / f"b.{ending}").touch()
     with pytest.raises(InputError, match="same name"):
-        benchmark.find(tmp_path / "twice", tmp_path)
+        accuracy.find(tmp_path / "twice", tmp_path)
     with pytest.raises(InputError, match="has the name"):
-        benchmark.find(tmp_path / "many.rttm", pair)
+        accuracy.find(tmp_path / "many.rttm", pair)

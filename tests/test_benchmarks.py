@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from conftest import ROOT
-from witness import models, reconstruction
+from witness.diarization import reconstruction
+from witness.models import store
 from witness.schema import Segmentation, Turn
 
 
@@ -38,7 +39,7 @@ def union(turns: list[Turn]) -> list[Turn]:
 @pytest.mark.parametrize("seed", range(5))
 def test_errors_are_pyannotes(bench, seed):
     pytest.importorskip("pyannote.metrics")
-    from witness import scoring
+    from witness.bench import scoring
 
     rng = np.random.default_rng(seed)
     reference, hypothesis = union(random_turns(rng, "abc")), union(random_turns(rng, "vwxyz"))
@@ -65,7 +66,7 @@ def test_every_variant_runs(bench):
             if active[window, :, local].sum() >= 10:
                 vectors[window, local] = np.eye(40)[local] * 5 + rng.normal(0, 0.3, 40)
     found = [bench.Case(f"r_{n}", seconds, Segmentation.regular(active), vectors, said) for n in range(4)]
-    rule = models.SETS["builtin"].rule
+    rule = store.SETS["builtin"].rule
     for name, variant in bench.variants(rule, bench.folds(found, rule)).items():
         errors = bench.errors(said, variant(found[0]), seconds)
         assert errors[:3].sum() / errors[3] < 0.05, name

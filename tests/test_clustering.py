@@ -8,13 +8,14 @@ from scipy.cluster.hierarchy import fcluster
 from scipy.cluster.hierarchy import linkage as scipy_linkage
 from scipy.spatial.distance import cdist, pdist
 
-from witness import clustering, models
-from witness.clustering import NOBODY, SpeakerBounds, cluster
+from witness.diarization import clustering
+from witness.diarization.clustering import NOBODY, SpeakerBounds, cluster
 from witness.errors import UsageError
+from witness.models import store
 from witness.schema import Count, Rule
 
-PYANNOTE = models.SETS["standard"].rule
-BUILTIN = models.SETS["builtin"].rule
+PYANNOTE = store.SETS["standard"].rule
+BUILTIN = store.SETS["builtin"].rule
 
 
 def vectors_of(speakers: list[list[int]], noise: float = 0.1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -303,7 +304,7 @@ def test_variational_clustering_is_community_1s(golden):
             return features
 
     active = golden("pipeline_segmentation_data") > 0.5
-    rule = models.SETS["community-1"].rule
+    rule = store.SETS["community-1"].rule
     found = cluster(golden("pipeline_embeddings_data"), active, rule, plda=Projected())
     hard = golden("pipeline_hard_clusters").astype(int)
     assert np.array_equal(found.labels, np.maximum(hard, -1))

@@ -8,9 +8,10 @@ from click.testing import CliRunner
 
 import ggml
 from conftest import CALL, DATA
-from witness import contention, gpu
-from witness.cli import cli
-from witness.contention import Contention, Run
+from witness.amd import cards
+from witness.bench import contention
+from witness.bench.contention import Contention, Run
+from witness.cli.main import cli
 from witness.errors import UsageError
 from witness.pipeline import Options
 from witness.sessions import Runtime
@@ -25,8 +26,8 @@ def whisper(tmp_path_factory):
 
 def test_each_engine_alone_and_both(whisper, tmp_path, monkeypatch):
     shutil.copytree(DATA / "gpus" / "rx9070", tmp_path, dirs_exist_ok=True)
-    (card,) = gpu.cards(tmp_path, {})
-    monkeypatch.setattr(gpu, "cards", lambda: (card,))
+    (card,) = cards.cards(tmp_path, {})
+    monkeypatch.setattr(cards, "cards", lambda: (card,))
     device = tmp_path / "sys/class/drm/renderD128/device"
 
     def grow(_stage: str, done: float, _total: float) -> None:  # as another program would use the card

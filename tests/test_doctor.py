@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from conftest import DATA
-from witness import doctor, probes
-from witness.cli import cli
-from witness.doctor import Check, Machine
+from witness.cli.main import cli
+from witness.doctor import checks, probes
+from witness.doctor.checks import Check, Machine
 
 GPUS = DATA / "gpus"
 GOOD = {
@@ -80,23 +80,23 @@ ROCM7 = {
     ],
 )
 def test_what_is_broken_without_rocm(name, broken):
-    checks = doctor.examine(machine(GPUS / name))
-    assert {check.name for check in checks if check.ok is False} == broken
-    assert doctor.healthy(checks) == (not broken)
-    assert all(check.cure for check in checks if check.ok is False)
+    report = checks.examine(machine(GPUS / name))
+    assert {check.name for check in report if check.ok is False} == broken
+    assert checks.healthy(report) == (not broken)
+    assert all(check.cure for check in report if check.ok is False)
 
 
 @pytest.mark.parametrize("name", ["rx9070", "rx9070_igpu", "strix_halo", "two_cards"])
 def test_all_is_well_with_rocm_7(copy, name):
-    checks = doctor.examine(machine(copy(name, **ROCM7), ask=answers(GOOD)))
-    assert doctor.healthy(checks)
-    assert one(checks, "rocm").found == "ROCm 7 (libamdhip64.so.7.2.70204)"
-    assert one(checks, "migraphx").found == "MIGraphX 2.15.0"
-    assert "HIP sees 1 devices" in one(checks, "provider").found
+    report = checks.examine(machine(copy(name, **ROCM7), ask=answers(GOOD)))
+    assert checks.healthy(report)
+    assert one(report, "rocm").found == "ROCm 7 (libamdhip64.so.7.2.70204)"
+    assert one(report, "migraphx").found == "MIGraphX 2.15.0"
+    assert "HIP sees 1 devices" in one(report, "provider").found
 
 
 def test_each_card_is_described():
-    integrated, discrete = found(doctor.examine(machine(GPUS / "rx9070_igpu")), "card")
+    integrated, discrete = found(checks.examine(machine(GPUS / "rx9070_igpu")), "card")
     assert integrated.ok is None
     assert "Radeon Graphics (gfx1036)" in integrated.found
     assert "integrated, not on AMD's list" in integrated.found
@@ -108,9 +108,9 @@ def test_each_card_is_described():
 
 
 def test_a_hidden_card_is_said_to_be():
-    checks = doctor.examine(machine(GPUS / "two_cards", environment={"HIP_VISIBLE_DEVICES": "1"}))
-    assert [check.found.split(":")[0] for check in found(checks, "card")] == ["hidden", "0"]
-    assert one(checks, "variable").found == "HIP_VISIBLE_DEVICES=1"
+    report = checks.examine(machine(GPUS / "two_cards", environment={"HIP_VISIBLE_DEVICES": "1"}))
+    assert [check.found.split(":")[0] for check in found(report, "card")] == ["hidden", "0"]
+    assert one(report, "variable").found == "HIP_VISIBLE_DEVICES=1"
 
 
 @pytest.mark.parametrize(("shape", "ok"), [((1280, 4), True), ((1280, 4000), None)])
@@ -120,22 +120,22 @@ def test_room_for_both_engines(tmp_path, monkeypatch, shape, ok):
     path.write_bytes(
         struct.pack("<12i", 0x67676D6C, 51866, 1500, width, 20, 32, 448, width, 20, layers, 128, 8)
     )
-    entry = next(entry for entry in doctor.models.TABLE if entry.name == "large-v3-turbo-q5_0")
+    entry = next(entry for entry in checks.models.TABLE if entry.name == "large-v3-turbo-q5_0")
     monkeypatch.setattr(
-        doctor.models, "list_models", lambda **_: (doctor.models.ModelStatus(entry, str(path), "present"),)
+        checks.models, "list_models", lambda **_: (checks.models.ModelStatus(entry, str(path), "present"),)
     )
-    check = one(doctor.examine(machine(GPUS / "rx9070")), "memory")
+    check = one(checks.examine(machine(GPUS / "rx9070")), "memory")
     assert check.ok is ok
     assert "Radeon RX 9070 has" in check.found
 
 
 def test_a_card_that_is_hidden_is_not_needed():
-    assert doctor.healthy(doctor.examine(machine(GPUS / "rx9070", environment={"ROCR_VISIBLE_DEVICES": ""})))
+    assert checks.healthy(checks.examine(machine(GPUS / "rx9070", environment={"ROCR_VISIBLE_DEVICES": ""})))
 
 
 def test_rocm_6_is_not_enough(copy):
     root = copy("rx9070", **{"usr/lib64/libamdhip64.so.6.4.60402": "", "etc/os-release": "ID=fedora\n"})
-    check = one(doctor.examine(machine(root)), "rocm")
+    check = one(checks.examine(machine(root)), "rocm")
     assert check.ok is False
     assert check.found == "ROCm 6 (libamdhip64.so.6.4.60402)"
     assert "dnf install migraphx" in check.cure
@@ -155,7 +155,7 @@ def test_rocm_6_is_not_enough(copy):
 )
 def test_the_cure_names_the_package_of_the_distribution(copy, release, cure):
     root = copy("rx9070", **{"etc/os-release": release})
-    assert cure in one(doctor.examine(machine(root)), "provider").cure
+    assert cure in one(checks.examine(machine(root)), "provider").cure
 
 
 def test_rocm_6_is_enough_for_what_was_built_with_it(copy):
@@ -167,45 +167,45 @@ def test_rocm_6_is_enough_for_what_was_built_with_it(copy):
         "libmigraphx.so.2012000.0": f"{prefix}/migraphx/lib/libmigraphx.so.2012000.0",
     }
     root = copy("rx9070", **{"usr/lib64/libamdhip64.so.6.4.60402": ""})
-    checks = doctor.examine(machine(root, ask=answers({**GOOD, "files": files})))
-    assert doctor.healthy(checks)
-    assert one(checks, "rocm").found == "ROCm 6 (libamdhip64.so.6.4.60402)"
-    assert one(checks, "migraphx").found == "MIGraphX 2.12.0"
+    report = checks.examine(machine(root, ask=answers({**GOOD, "files": files})))
+    assert checks.healthy(report)
+    assert one(report, "rocm").found == "ROCm 6 (libamdhip64.so.6.4.60402)"
+    assert one(report, "migraphx").found == "MIGraphX 2.12.0"
 
 
 def test_a_slow_migraphx_is_known(copy):
     name = "opt/rocm/lib/migraphx/lib/libmigraphx.so.2017000.0"
     root = copy("rx9070", **{**ROCM7, name: ""})
     (root / "opt/rocm-7.2.4/lib/migraphx/lib/libmigraphx.so.2015000.0.70204").unlink()
-    check = one(doctor.examine(machine(root, ask=answers(GOOD))), "migraphx")
+    check = one(checks.examine(machine(root, ask=answers(GOOD))), "migraphx")
     assert (check.ok, check.found) == (None, "MIGraphX 2.17.0")
     assert "5234" in check.cure
 
 
 def test_rights_of_device_files(copy, monkeypatch):
     root = copy("rx9070", **ROCM7)
-    allowed = doctor.os.access
+    allowed = checks.os.access
     monkeypatch.setattr(
-        doctor.os, "access", lambda path, mode: Path(path).name != "kfd" and allowed(path, mode)
+        checks.os, "access", lambda path, mode: Path(path).name != "kfd" and allowed(path, mode)
     )
-    checks = doctor.examine(machine(root, ask=answers(GOOD)))
-    check = one(checks, "/dev/kfd")
+    report = checks.examine(machine(root, ask=answers(GOOD)))
+    check = one(report, "/dev/kfd")
     assert check.ok is False
     assert check.cure.startswith("sudo usermod -aG ")
-    assert one(checks, "/dev/dri/renderD128").ok
+    assert one(report, "/dev/dri/renderD128").ok
 
 
 def test_a_missing_device_file(copy):
     root = copy("rx9070", **ROCM7)
     (root / "dev/kfd").unlink()
-    check = one(doctor.examine(machine(root, ask=answers(GOOD))), "/dev/kfd")
+    check = one(checks.examine(machine(root, ask=answers(GOOD))), "/dev/kfd")
     assert check.ok is False
     assert "--device /dev/kfd" in check.cure
 
 
 def test_hip_without_devices(copy):
     none = {**GOOD, "devices": 0, "hip": 100}
-    check = one(doctor.examine(machine(copy("rx9070", **ROCM7), ask=answers(none))), "provider")
+    check = one(checks.examine(machine(copy("rx9070", **ROCM7), ask=answers(none))), "provider")
     assert check.ok is False
     assert "HIP sees no device (code 100)" in check.found
 
@@ -213,13 +213,13 @@ def test_hip_without_devices(copy):
 def test_a_card_without_the_compute_driver(copy):
     root = copy("rx9070")
     shutil.rmtree(root / "sys/class/kfd")
-    check = one(doctor.examine(machine(root)), "cards")
+    check = one(checks.examine(machine(root)), "cards")
     assert check.found == "1 AMD cards, but none that can compute (no KFD)"
 
 
 def test_libraries_in_the_current_folder_are_refused(tmp_path):
     (tmp_path / "libamdhip64.so.7").touch()
-    check = one(doctor.examine(machine(GPUS / "no_amd", here=tmp_path)), "current folder")
+    check = one(checks.examine(machine(GPUS / "no_amd", here=tmp_path)), "current folder")
     assert check.ok is False
     assert "libamdhip64.so.7" in check.found
 
@@ -231,21 +231,21 @@ def test_variables_that_change_what_runs_are_shown():
         "SECRET_TOKEN": "hunter2",
         "MIGRAPHX_TRACE_COMPILE": "1",
     }
-    checks = found(doctor.examine(machine(GPUS / "no_amd", environment=environment)), "variable")
-    assert [check.found.split("=")[0] for check in checks] == [
+    report = found(checks.examine(machine(GPUS / "no_amd", environment=environment)), "variable")
+    assert [check.found.split("=")[0] for check in report] == [
         "HSA_OVERRIDE_GFX_VERSION",
         "MIGRAPHX_TRACE_COMPILE",
         "ORT_MIGRAPHX_MODEL_CACHE_PATH",
     ]
-    assert "RDNA 2" in checks[0].cure
+    assert "RDNA 2" in report[0].cure
 
 
 def test_vulkan_devices_are_listed():
     card = {"name": "AMD Radeon RX 9070 (RADV GFX1201)", "type": "discrete", "driver": "radv Mesa 25.2.1"}
     software = {"name": "llvmpipe", "type": "cpu", "driver": "llvmpipe Mesa 25.2.1"}
     ask = answers(vulkan={"devices": [card, software]})
-    checks = found(doctor.examine(machine(GPUS / "rx9070", ask=ask)), "vulkan")
-    assert [(check.ok, check.found) for check in checks] == [
+    report = found(checks.examine(machine(GPUS / "rx9070", ask=ask)), "vulkan")
+    assert [(check.ok, check.found) for check in report] == [
         (True, "AMD Radeon RX 9070 (RADV GFX1201) (discrete), driver radv Mesa 25.2.1"),
         (None, "llvmpipe (cpu), driver llvmpipe Mesa 25.2.1"),
     ]
@@ -255,9 +255,9 @@ def test_a_part_that_fails_is_a_finding():
     def ask(*_):
         raise ZeroDivisionError("in a driver")
 
-    checks = doctor.examine(machine(GPUS / "rx9070", ask=ask))
-    assert one(checks, "vulkan").found == "ZeroDivisionError: in a driver"
-    assert one(checks, "python").ok
+    report = checks.examine(machine(GPUS / "rx9070", ask=ask))
+    assert one(report, "vulkan").found == "ZeroDivisionError: in a driver"
+    assert one(report, "python").ok
 
 
 # --- Windows ---
@@ -272,7 +272,7 @@ def windows(tmp_path):
             path.touch()
         base = {"SystemRoot": str(tmp_path / "Windows"), "ProgramFiles": str(tmp_path / "Programs")}
         environment = {key: value.format(root=tmp_path) for key, value in environment.items()}
-        return doctor.examine(machine(tmp_path, system="win32", environment={**base, **environment}))
+        return checks.examine(machine(tmp_path, system="win32", environment={**base, **environment}))
 
     return make
 
@@ -311,7 +311,7 @@ def test_windows_hip_path_is_not_trusted(windows):
 def test_windows_without_anything(windows):
     checks = windows()
     assert one(checks, "driver").ok is None
-    assert doctor.healthy(checks)
+    assert checks.healthy(checks)
 
 
 # --- this machine ---
@@ -335,14 +335,14 @@ def test_no_private_data(monkeypatch, tmp_path):
     monkeypatch.setattr(Path, "home", lambda: home)
     monkeypatch.setattr(getpass, "getuser", lambda: "ada")
     environment = {"LD_LIBRARY_PATH": f"{home}/rocm:/run/media/ada/disk", "WITNESS_CACHE": str(home)}
-    text = doctor.to_json(doctor.examine(machine(GPUS / "no_amd", environment=environment)))
+    text = checks.to_json(checks.examine(machine(GPUS / "no_amd", environment=environment)))
     assert "LD_LIBRARY_PATH=~/rocm:/run/media/USER/disk" in text
     assert "WITNESS_CACHE=~" in text
     assert not any(part in text for part in (str(home), "/ada"))
 
 
 def test_exit_code_and_one_line_where_something_is_broken(monkeypatch):
-    monkeypatch.setattr(doctor, "PARTS", (lambda _: [Check("rocm", False, "none", "install it")],))
+    monkeypatch.setattr(checks, "PARTS", (lambda _: [Check("rocm", False, "none", "install it")],))
     result = CliRunner().invoke(cli, ["doctor"])
     assert isinstance(result.exception, Exception)
     assert str(result.exception) == "broken: rocm; the cures are in the report"

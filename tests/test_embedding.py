@@ -9,10 +9,10 @@ import soundfile
 from onnx import TensorProto, helper, numpy_helper
 
 from conftest import CALL
-from witness import embedding, segmentation, surgery
+from witness.diarization import embedding, embedding_cut, segmentation
+from witness.diarization.fbank import fbank, frame_count
 from witness.errors import ModelError
-from witness.fbank import fbank, frame_count
-from witness.models import BUILTIN_FOLDER
+from witness.models.store import BUILTIN_FOLDER
 from witness.schema import ModelFile, Segmentation
 from witness.sessions import Model, workers
 
@@ -96,39 +96,39 @@ def voice_model(path: Path, *, pooling: str = "rank4", tail: str = "gemm", seed:
 @pytest.mark.parametrize("tail", ["gemm", "matmul-add-sub"])
 def test_cut_is_found_by_structure(tmp_path, pooling, tail):
     file = voice_model(tmp_path / "voice.onnx", pooling=pooling, tail=tail)
-    trunk, head = (Model(part, "part") for part in surgery.cut(file))
+    trunk, head = (Model(part, "part") for part in embedding_cut.cut(file))
     feats = np.random.default_rng(5).normal(0, 2, (1, 203, 80)).astype(np.float32)
-    frames = surgery.rows(trunk(feats))
+    frames = embedding_cut.rows(trunk(feats))
     assert frames.shape == (26, CHANNELS * BANDS)
     whole = Model(file.path, "whole")(feats)
-    assert np.allclose(head(surgery.pool(frames, np.ones((1, 26)))), whole, atol=1e-5)
+    assert np.allclose(head(embedding_cut.pool(frames, np.ones((1, 26)))), whole, atol=1e-5)
 
 
 def test_another_pooling_is_refused(tmp_path):
     with pytest.raises(ModelError, match=r"voice\.onnx.*cosine"):
-        surgery.cut(voice_model(tmp_path / "voice.onnx", pooling="max"))
+        embedding_cut.cut(voice_model(tmp_path / "voice.onnx", pooling="max"))
 
 
 def test_a_model_without_pooling_is_refused():
     with pytest.raises(ModelError, match=r"cannot be cut"):
-        surgery.cut(model_file(BUILTIN_FOLDER / "segmentation.onnx"))
+        embedding_cut.cut(model_file(BUILTIN_FOLDER / "segmentation.onnx"))
 
 
 def test_cut_is_kept_and_a_damaged_one_made_anew(tmp_path, monkeypatch):
     file = voice_model(tmp_path / "voice.onnx")
     cache = tmp_path / "cache"
-    trunk, head = surgery.open_cut(file, cache)
+    trunk, head = embedding_cut.open_cut(file, cache)
     (path,) = cache.rglob("trunk.onnx")
     assert path.read_bytes() == trunk
     sums = [hashlib.sha256(part).hexdigest() for part in (trunk, head)]
     assert json.loads((path.parent / "sha256.json").read_text()) == sums
     cuts = []
-    cut = surgery.cut
-    monkeypatch.setattr(surgery, "cut", lambda model: cuts.append(model) or cut(model))
-    assert surgery.open_cut(file, cache) == (trunk, head)
+    cut = embedding_cut.cut
+    monkeypatch.setattr(embedding_cut, "cut", lambda model: cuts.append(model) or cut(model))
+    assert embedding_cut.open_cut(file, cache) == (trunk, head)
     assert not cuts
     path.write_bytes(trunk[:-100] + bytes(100))
-    assert surgery.open_cut(file, cache) == (trunk, head)
+    assert embedding_cut.open_cut(file, cache) == (trunk, head)
     assert len(cuts) == 1
     assert path.read_bytes() == trunk
 
@@ -136,7 +136,7 @@ def test_cut_is_kept_and_a_damaged_one_made_anew(tmp_path, monkeypatch):
 def test_where_nothing_can_be_kept_it_is_cut_again(tmp_path):
     file = voice_model(tmp_path / "voice.onnx")
     (tmp_path / "cache").write_text("in the way")
-    assert surgery.open_cut(file, tmp_path / "cache") == surgery.cut(file)
+    assert embedding_cut.open_cut(file, tmp_path / "cache") == embedding_cut.cut(file)
 
 
 def test_pooling_is_mean_and_unbiased_deviation_under_the_mask():
@@ -144,7 +144,7 @@ def test_pooling_is_mean_and_unbiased_deviation_under_the_mask():
     weights = np.zeros((2, 50))
     weights[0, 3:20] = 1
     weights[1, ::2] = 1
-    for row, chosen in zip(surgery.pool(frames, weights), (frames[3:20], frames[::2]), strict=True):
+    for row, chosen in zip(embedding_cut.pool(frames, weights), (frames[3:20], frames[::2]), strict=True):
         expected = [*chosen.mean(0), *np.sqrt(chosen.var(0, ddof=1) + 1e-7)]
         assert np.allclose(row, expected, rtol=1e-6)
 
@@ -255,7 +255,7 @@ def test_a_fast_run_hears_speech_alone(builtin, call):
     assert sum(speech) < sum(all_of_it)
     known = np.isfinite(expected).all(axis=2)
     assert np.array_equal(np.isfinite(found).all(axis=2), known)
-    cosines = [surgery.cosine(*pair) for pair in zip(found[known], expected[known], strict=True)]
+    cosines = [embedding_cut.cosine(*pair) for pair in zip(found[known], expected[known], strict=True)]
     assert np.mean(cosines) > 0.97
 
 
@@ -292,11 +292,11 @@ def test_close_to_one_pass_per_window(builtin, call):
     cosines = []
     for number, start in enumerate(windows.starts[windows.starts < len(samples) - 160000]):
         feats = fbank(samples[start : start + 160000])
-        frames = surgery.rows(builtin.trunk((feats - feats.mean(axis=0))[None]))
+        frames = embedding_cut.rows(builtin.trunk((feats - feats.mean(axis=0))[None]))
         for speaker in np.flatnonzero(masks[number].sum(axis=0) >= embedding.MIN_ACTIVE):
             weights = masks[number, index, speaker][None].astype(float)
-            reference = builtin.head(surgery.pool(frames, weights))[0]
-            cosines.append(surgery.cosine(reference, vectors[number, speaker]))
+            reference = builtin.head(embedding_cut.pool(frames, weights))[0]
+            cosines.append(embedding_cut.cosine(reference, vectors[number, speaker]))
     assert len(cosines) > 20
     assert np.mean(cosines) > 0.97  # 0.970 to 0.998 over 30 recordings when the way was chosen
 

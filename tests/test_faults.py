@@ -19,9 +19,10 @@ import soundfile
 
 import ggml
 from recordings import children, gone, make, run, start
-from witness import output, stages
+from witness import files
+from witness.batch.manifest import Entry, Manifest
 from witness.errors import OutputError
-from witness.manifest import Entry, Manifest
+from witness.formats import findings
 
 KILLS = int(os.environ.get("WITNESS_KILLS", "6"))
 RECORDINGS = 20
@@ -37,9 +38,9 @@ def verify(out: Path, recordings: list[Path]) -> None:
     for path in recordings:
         content = (out / f"{path.stem}.stages.npz").read_bytes()
         document = json.loads((out / f"{path.stem}.json").read_text())
-        assert document["stages"]["sha256"] == stages.sha256(content)
-        stages.decode(content, path.stem)
-    assert not list(out.rglob(f"{output.SCRATCH}[0-9]*"))
+        assert document["stages"]["sha256"] == findings.sha256(content)
+        findings.decode(content, path.stem)
+    assert not list(out.rglob(f"{files.SCRATCH}[0-9]*"))
     assert not json.loads((out / "report.json").read_text())["failed"]
 
 
@@ -113,7 +114,7 @@ def test_ctrl_c_finishes_nothing_half_and_says_how_to_go_on(tmp_path):
 
 CRASH = """
 import os, signal, sys
-if "witness.worker" in sys.orig_argv:
+if "witness.batch.worker" in sys.orig_argv:
     import av
     opened = av.open
     def crash(file, *args, **kwargs):
@@ -179,7 +180,7 @@ def test_a_recording_that_changes_or_goes_while_it_is_read(tmp_path):
     recordings = make(tmp_path / "in", 3)
     meddle = (
         "import os, sys\n"
-        "if 'witness.worker' in sys.orig_argv:\n"
+        "if 'witness.batch.worker' in sys.orig_argv:\n"
         "    import av\n"
         "    opened = av.open\n"
         "    def open(file, *args, **kwargs):\n"

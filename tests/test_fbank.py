@@ -2,8 +2,8 @@ import kaldi_native_fbank as knf
 import numpy as np
 import pytest
 
-from witness import fbank as module
-from witness.fbank import fbank, frame_count
+from witness.diarization import fbank as module
+from witness.diarization.fbank import fbank, frame_count
 
 
 def kaldi(samples: np.ndarray) -> np.ndarray:

@@ -17,9 +17,10 @@ import pytest
 
 from conftest import fake_card
 from test_embedding import voice_model
-from witness import graphs, migraphx, surgery
+from witness.amd import graphs, migraphx
+from witness.amd.rocm import choose_card, machine
+from witness.diarization import embedding_cut
 from witness.errors import DeviceError, GraphError, InputError
-from witness.rocm import choose_card, machine
 from witness.sessions import Model
 
 SHAPE = (1, 64, 80)
@@ -31,7 +32,7 @@ def a_job(trunk: bytes, shape=SHAPE, **more) -> migraphx.Job:
 
 @pytest.fixture(scope="module")
 def trunk(tmp_path_factory) -> bytes:
-    return surgery.cut(voice_model(tmp_path_factory.mktemp("model") / "voice.onnx"))[0]
+    return embedding_cut.cut(voice_model(tmp_path_factory.mktemp("model") / "voice.onnx"))[0]
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +199,7 @@ def test_what_was_planted_is_refused_without_loading_it_and_rebuilt(job, warmed,
 def test_another_model_in_this_ones_folder_is_noticed_by_what_it_computes(job, tmp_path):
     """All that can be read says that it is right: forged key, same shape, same graph. The canary knows."""
     other = voice_model(tmp_path / "other.onnx", seed=8)
-    foreign = a_job(surgery.cut(other)[0])
+    foreign = a_job(embedding_cut.cut(other)[0])
     theirs = migraphx.warm(foreign, Model(foreign.source, "trunk"))
     mine = entry(job)
     assert theirs.file == mine.file  # the provider's own cache would take one for the other

@@ -1,7 +1,10 @@
-"""The file list is the pipeline, and arrows point one way: stages never import stages."""
+"""The folders are the pipeline, and arrows point one way."""
 
 import ast
+import importlib
+import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -10,112 +13,118 @@ import witness
 from conftest import CALL
 
 SOURCE = Path(witness.__file__).parent
-STAGES = {
-    *("audio", "segmentation", "embedding", "clustering", "reconstruction"),
-    *("transcription", "corrections", "merging", "voices", "writers"),
-}
-# What stages are made of.
-TOOLS = {
-    *(
-        "download",
-        "fbank",
-        "front",
-        "loudness",
-        "machine",
-        "manifest",
-        "models",
-        "output",
-        "page",
-        "pictures",
-        "probes",
-        "rttm",
-        "sessions",
-        "source",
-        "spool",
-    ),
-    *("stages", "stereo", "surgery", "tokens", "tracing", "vbx", "whisper_child"),
-}
-# What runs a model on an AMD GPU: the policy and what it stands on.
-GPU = {"gpu", "rocm", "migraphx_child", "gpu_worker", "graphs", "migraphx"}
-LAYERS = [
+
+# From the top down. A package (or a module beside the packages) may use its own modules and everything in the
+# rows below its own, and nothing else.
+LAYERS = (
     {"__main__"},
     {"cli"},
-    {"cli_bench", "cli_gpu", "cli_models"},
-    {"console"},
-    {"benchmark", "cluster", "contention", "speed"},
-    {"batch", "bench_child", "bench_manifest", "bench_report", "enroll", "pool", "redo"},
-    {"worker"},
-    {"doctor", "pipeline", "report", "sound", "warmup"},
-    {"outcome"},
-    STAGES | {"scoring"},
-    TOOLS | GPU,
+    {"bench", "batch", "doctor", "enroll"},
+    {"pipeline"},
+    {"transcript"},
+    {"diarization", "recognition", "amd", "formats"},
+    {"audio", "models"},
+    {"sessions", "files", "child"},
     {"schema"},
-    {"errors"},
-]
-# Within the tools, who may use whom.
-TOOL_ARROWS = {
-    "front": {"sessions", "surgery"},
-    "machine": {"sessions"},
-    "models": {"download"},
-    "sessions": {"tracing"},
-    "source": {"spool"},
-    "stereo": {"spool"},
-    "surgery": {"fbank", "output", "sessions"},
-    "whisper_child": set(),
-    "rocm": {"gpu", "sessions"},
-    "migraphx_child": {"sessions"},
-    "gpu_worker": {"rocm"},
-    "graphs": {"output", "surgery"},
-    "migraphx": {"gpu", "graphs", "rocm", "sessions", "gpu_worker"},
-}
+    {"errors", "text", "tracing", "_version"},
+)
+# The front door: it names what lies behind it, and imports none of it before it is asked to.
+FRONT_DOOR = {"_version"}
 
 
-def imports(module: Path) -> set[str]:
-    """The modules of ours that `module` imports when it is imported, types aside."""
-    tree = ast.parse(module.read_text())
+def name_of(path: Path) -> str:
+    """`witness.amd.graphs` of src/witness/amd/graphs.py; a package goes by its own name."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(("witness", *(part for part in parts if part != "__init__")))
+
+
+MODULES = {name_of(path): path for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def imports(path: Path) -> set[str]:
+    """Every module of ours that `path` imports, at the top or inside a function, types aside."""
+    tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             node.body = []
     found = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module == "witness":
+        if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("witness."):
-            found.add(node.module.split(".")[1])
-        elif isinstance(node, ast.Import):
-            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("witness.")}
-    return {name for name in found if (SOURCE / f"{name}.py").exists()}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            # `from witness import x` is the module x if there is one, and otherwise the front door itself.
+            whole = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else node.module for name in whole}
+    return {name for name in found if name in MODULES}
 
 
-MODULES = sorted(SOURCE.glob("*.py"))
+def package(module: str) -> str:
+    """The package of a module, or the module itself where it lies beside the packages."""
+    return module.split(".")[1] if "." in module else "witness"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_arrows_point_one_way(path):
-    if path.stem == "__init__":
-        assert not imports(path)
+@pytest.mark.parametrize("module", MODULES)
+def test_arrows_point_one_way(module):
+    used = {package(name) for name in imports(MODULES[module])}
+    if module == "witness":
+        assert used <= FRONT_DOOR
         return
-    (level,) = [number for number, layer in enumerate(LAYERS) if path.stem in layer]
-    below = set().union(*LAYERS[level + 1 :]) | TOOL_ARROWS.get(path.stem, set())
-    assert imports(path) <= below
+    (level,) = [number for number, layer in enumerate(LAYERS) if package(module) in layer]
+    assert used <= {package(module), *set().union(*LAYERS[level + 1 :])}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_only_sessions_knows_onnxruntime(path):
-    names = {
-        alias.name.split(".")[0]
+def test_no_module_imports_itself_in_a_circle():
+    arrows = {module: imports(path) - {module} for module, path in MODULES.items()}
+    TopologicalSorter(arrows).prepare()  # raises CycleError
+
+
+def test_only_sessions_knows_onnxruntime():
+    users = {
+        module
+        for module, path in MODULES.items()
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Import)
+        if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
+        if "onnxruntime" in (alias.name.split(".")[0], (getattr(node, "module", None) or "").split(".")[0])
     }
-    assert ("onnxruntime" in names) == (path.stem == "sessions")
+    assert users == {"witness.sessions"}
+
+
+def test_no_module_is_longer_than_400_lines_of_code():
+    def lines_of_code(path: Path) -> int:
+        tree = ast.parse(path.read_text())
+        documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        texts = {
+            line
+            for node in ast.walk(tree)
+            if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None
+            for line in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+        }
+        lines = path.read_text().splitlines()
+        return sum(
+            bool(line.strip()) and not line.lstrip().startswith("#") and number not in texts
+            for number, line in enumerate(lines, start=1)
+        )
+
+    assert {module: n for module, path in MODULES.items() if (n := lines_of_code(path)) > 400} == {}
+
+
+def test_every_package_can_be_imported_on_its_own():
+    packages = [module for module, path in MODULES.items() if path.name == "__init__.py"]
+    code = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
+    for name in packages:
+        subprocess.run([sys.executable, "-c", code, name], check=True)
+
+
+def test_every_module_can_be_imported_first():
+    for module in MODULES:
+        if module != "witness.__main__":
+            importlib.import_module(module)
 
 
 def test_help_imports_nothing_heavy():
-    import subprocess
-
     code = (
-        "import sys\nfrom witness.cli import main\n"
+        "import sys\nfrom witness.cli.main import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
         "print(sorted({name.split('.')[0] for name in sys.modules}), file=sys.stderr)"
     )
@@ -138,19 +147,17 @@ def test_help_imports_nothing_heavy():
 
 
 def test_the_recogniser_starts_before_anything_heavy_is_imported(tmp_path):
-    import subprocess
-
     (tmp_path / "model.bin").write_bytes(b"none")
     code = (
         "import subprocess, sys\n"
         "class Popen(subprocess.Popen):\n"
         "    def __init__(self, command, *args, **kwargs):\n"
-        "        assert 'witness.whisper_child' in command\n"
+        "        assert 'witness.recognition.child' in command\n"
         "        heavy = {'av', 'onnx', 'onnxruntime', 'scipy', 'soxr'} & set(sys.modules)\n"
         "        print('heavy:', sorted(heavy), file=sys.stderr)\n"
         "        raise SystemExit(0)\n"
         "subprocess.Popen = Popen\n"
-        "from witness.cli import main\n"
+        "from witness.cli.main import main\n"
         "main(sys.argv[1:])\n"
     )
     command = [sys.executable, "-c", code, "run", str(CALL), "--whisper", str(tmp_path / "model.bin")]

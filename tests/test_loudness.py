@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from witness import loudness, segmentation
+from witness.audio.spool import Spool
+from witness.diarization import loudness, segmentation
 from witness.schema import FRAMES, SAMPLE_RATE, WINDOW_SAMPLES
 from witness.sessions import workers
-from witness.spool import Spool
 
 
 def noise(seconds, level, seed=0):

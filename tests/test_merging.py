@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from witness.merging import inaudible, label, utterances
 from witness.schema import FRAME_STEP, Turn, Utterance, Word
+from witness.transcript.merging import inaudible, label, utterances
 
 NAMES = ["A", "B"]
 

@@ -20,9 +20,11 @@ import soundfile
 
 from conftest import CALL, a_card, fake_card
 from test_embedding import model_file, voice_model
-from witness import cli, embedding, gpu, graphs, migraphx, rocm, surgery
+from witness.amd import cards, graphs, migraphx, rocm
+from witness.amd.worker import Worker
+from witness.cli import main
+from witness.diarization import embedding, embedding_cut
 from witness.errors import DeviceError
-from witness.gpu_worker import Worker
 from witness.schema import Segmentation
 from witness.sessions import Model, Runtime, workers
 
@@ -67,7 +69,7 @@ def recording(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def trunk(models) -> bytes:
-    return surgery.cut(model_file(models / "embedding.onnx"))[0]
+    return embedding_cut.cut(model_file(models / "embedding.onnx"))[0]
 
 
 @pytest.fixture
@@ -83,7 +85,7 @@ def witness(capfd):
 
     def run(*args: str, code: int = 0) -> tuple[str, str]:
         with pytest.raises(SystemExit) as stop:
-            cli.main(list(args))
+            main.main(list(args))
         out, err = capfd.readouterr()
         assert stop.value.code == code, err
         return out, err
@@ -165,7 +167,7 @@ def test_auto_never_compiles_and_says_why(card, transcribe, warm, log):
 
 
 def test_no_card_and_nothing_asked_for_nothing_is_said(transcribe, monkeypatch):
-    monkeypatch.setattr(gpu, "cards", lambda: ())
+    monkeypatch.setattr(cards, "cards", lambda: ())
     monkeypatch.setenv("ORT_MIGRAPHX_FP16_ENABLE", "1")
     out, err = transcribe()
     assert json.loads(out)["device"]["embedding"] == "cpu"
@@ -182,7 +184,7 @@ def refused(result: tuple[str, str]) -> str:
 
 
 def test_no_card_is_exit_6(transcribe, monkeypatch):
-    monkeypatch.setattr(gpu, "cards", lambda: ())
+    monkeypatch.setattr(cards, "cards", lambda: ())
     line = refused(transcribe("--device", "migraphx", code=6))
     assert line.startswith("witness: no AMD GPU is visible")
 
@@ -306,7 +308,7 @@ def test_a_child_that_compiles_ends_with_its_parent(card, trunk, tmp_path, log):
     card.setenv("WITNESS_TEST", marker := f"orphan-{os.getpid()}")
     (tmp_path / "trunk.onnx").write_bytes(trunk)
     code = (
-        "import sys; from pathlib import Path; from witness.gpu_worker import Worker\n"
+        "import sys; from pathlib import Path; from witness.amd.worker import Worker\n"
         "source = Path(sys.argv[1]).read_bytes()\n"
         "from witness.sessions import provider_options\n"
         "options = provider_options(sys.argv[2], gpu=0, fp16=False, exhaustive=False)\n"
@@ -443,12 +445,12 @@ def test_several_cards(monkeypatch):
     small, large = a_card(index=1, name="small", memory_total=8 << 30), a_card(index=2)
     old = a_card(index=3, gfx="gfx1030", memory_total=24 << 30, supported="unlisted")
     hidden = a_card(index=-1, memory_total=24 << 30)
-    monkeypatch.setattr(gpu, "cards", lambda: (apu, small, large, old, hidden))
+    monkeypatch.setattr(cards, "cards", lambda: (apu, small, large, old, hidden))
     assert rocm.choose_card(None) == large
     assert rocm.choose_card(0) == apu
     with pytest.raises(DeviceError, match=r"no GPU 4; there is 0 \(APU\), 1 \(small\)"):
         rocm.choose_card(4)
-    monkeypatch.setattr(gpu, "cards", lambda: (hidden,))
+    monkeypatch.setattr(cards, "cards", lambda: (hidden,))
     with pytest.raises(DeviceError, match="no AMD GPU is visible"):
         rocm.choose_card(None)
     monkeypatch.setenv("HSA_OVERRIDE_GFX_VERSION", "10.3.0")
@@ -460,8 +462,9 @@ def test_interrupted_it_leaves_no_child(card, models):
     card.setenv("WITNESS_TEST", marker := f"interrupt-{os.getpid()}")
     # sysfs cannot be faked for a process of its own, so a line of Python stands in for `witness`.
     code = (
-        "import sys; from conftest import a_card; from witness import cli, gpu\n"
-        "gpu.cards = lambda: (a_card(),)\n"
+        "import sys; from conftest import a_card\n"
+        "from witness.amd import cards; from witness.cli import main as cli\n"
+        "cards.cards = lambda: (a_card(),)\n"
         "cli.main(sys.argv[1:])"
     )
     args = ["gpu", "warm", "--models", str(models)]

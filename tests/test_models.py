@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants, try_to_load_from_cache
 
-from witness import download, models
 from witness.errors import ModelError, UsageError
+from witness.models import download, store
 from witness.schema import Rule
 
 NOTICED = 5.0 + 3.0
@@ -131,9 +131,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         replace(e, size=len(CONTENTS[e.name]), sha256=hashlib.sha256(CONTENTS[e.name]).hexdigest())
         if e.name in CONTENTS
         else e
-        for e in models.TABLE
+        for e in store.TABLE
     )
-    monkeypatch.setattr(models, "TABLE", table)
+    monkeypatch.setattr(store, "TABLE", table)
     hub = Hub({f"/{e.repository}/resolve/{e.revision}/{e.file}": CONTENTS.get(e.name, b"") for e in table})
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -164,12 +164,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(models, "_unreachable", None)
+    monkeypatch.setattr(store, "_unreachable", None)
     builtin = tmp_path / "builtin"
     builtin.mkdir()
     for role in ("segmentation", "embedding"):
         (builtin / f"{role}.onnx").write_bytes(CONTENTS[f"builtin-{role}"])
-    monkeypatch.setattr(models, "BUILTIN_FOLDER", builtin)
+    monkeypatch.setattr(store, "BUILTIN_FOLDER", builtin)
     return folder
 
 
@@ -179,16 +179,16 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def fetch(*names: str, **settings: bool) -> tuple[models.ModelFile, ...]:
-    return models.fetch_models(names, gpu=False, **settings)
+def fetch(*names: str, **settings: bool) -> tuple[store.ModelFile, ...]:
+    return store.fetch_models(names, gpu=False, **settings)
 
 
-def entry(name: str) -> models.KnownFile:
-    return next(e for e in models.TABLE if e.name == name)
+def entry(name: str) -> store.KnownFile:
+    return next(e for e in store.TABLE if e.name == name)
 
 
 def place(name: str) -> Path:
-    return models._path(entry(name))
+    return store._path(entry(name))
 
 
 def parts(cache: Path) -> list[Path]:
@@ -200,9 +200,9 @@ def break_off(name: str, hub: Hub, monkeypatch: pytest.MonkeyPatch, after: int) 
     with monkeypatch.context() as patch:
         patch.setattr(download, "SILENCE", 0.5)
         hub.mode, hub.after = "stall", after
-        with pytest.raises(models.FetchError, match="stopped sending"):
+        with pytest.raises(store.FetchError, match="stopped sending"):
             fetch(name)
-    monkeypatch.setattr(models, "_unreachable", None)
+    monkeypatch.setattr(store, "_unreachable", None)
     hub.mode = "good"
 
 
@@ -225,10 +225,10 @@ def one_line(error: BaseException) -> str:
 
 
 def test_table_is_well_formed() -> None:
-    names = [e.name for e in models.TABLE]
+    names = [e.name for e in store.TABLE]
     assert len(names) == len(set(names)) == 25
-    assert len({e.sha256 for e in models.TABLE}) == len(names)
-    for e in models.TABLE:
+    assert len({e.sha256 for e in store.TABLE}) == len(names)
+    for e in store.TABLE:
         assert re.fullmatch("[0-9a-f]{64}", e.sha256), e
         assert e.role in ("segmentation", "embedding", "plda", "whisper")
         assert e.size > (500 if e.role == "plda" else 1_000_000)
@@ -241,13 +241,13 @@ def test_table_is_well_formed() -> None:
 
 
 def test_table_and_sets_agree() -> None:
-    roles = {e.name: e.role for e in models.TABLE}
-    for one in models.SETS.values():
+    roles = {e.name: e.role for e in store.TABLE}
+    for one in store.SETS.values():
         assert (roles[one.segmentation], roles[one.embedding]) == ("segmentation", "embedding")
         assert {roles[name] for name in one.plda} <= {"plda"}
         assert one.rule.linkage in ("average", "centroid")
         assert 0 < one.rule.threshold < 2
-    assert [roles[models.default_whisper(gpu=gpu)] for gpu in (True, False)] == ["whisper"] * 2
+    assert [roles[store.default_whisper(gpu=gpu)] for gpu in (True, False)] == ["whisper"] * 2
 
 
 # --- good networks ---
@@ -255,7 +255,7 @@ def test_table_and_sets_agree() -> None:
 
 def test_fetch_verifies_and_keeps(hub: Hub, cache: Path) -> None:
     seen: list[tuple[str, float, float]] = []
-    files = models.fetch_models((), gpu=False, progress=lambda *call: seen.append(call))
+    files = store.fetch_models((), gpu=False, progress=lambda *call: seen.append(call))
     assert [f.name for f in files] == ["segmentation-3.0", "wespeaker-resnet34-lm", "base-q5_1"]
     assert [Path(f.path).read_bytes() for f in files] == [SEGMENTATION, EMBEDDING, CPU_WHISPER]
     assert [f.sha256 for f in files] == [entry(f.name).sha256 for f in files]
@@ -271,7 +271,7 @@ def test_fetch_verifies_and_keeps(hub: Hub, cache: Path) -> None:
 
 @pytest.mark.usefixtures("hub")
 def test_fetch_default_whisper_depends_on_the_gpu() -> None:
-    assert models.fetch_models((), gpu=True)[-1].name == "large-v3-turbo-q5_0"
+    assert store.fetch_models((), gpu=True)[-1].name == "large-v3-turbo-q5_0"
 
 
 def test_cache_is_shared_with_huggingface_hub(hub: Hub) -> None:
@@ -345,7 +345,7 @@ def test_environment_and_anonymity(hub: Hub, tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from dataclasses import replace\n"
-        "from witness import models\n"
+        "from witness.models import store as models\n"
         "models.TABLE = tuple(replace(e, size=int(sys.argv[1]), sha256=sys.argv[2]) for e in models.TABLE)\n"
         "print(models.fetch_models(['segmentation-3.0'], gpu=False)[0].path)\n"
     )
@@ -368,7 +368,7 @@ def test_environment_and_anonymity(hub: Hub, tmp_path: Path) -> None:
 
 def child_environment(**changes: str) -> dict[str, str]:
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGINGFACE"))}
-    source = str(Path(models.__file__).parents[1])
+    source = str(Path(store.__file__).parents[1])
     return {**clean, "PYTHONPATH": source, "NO_PROXY": "127.0.0.1", **changes}
 
 
@@ -440,14 +440,14 @@ def test_dead_network(
     fault(hub, monkeypatch)
     notes: list[str] = []
     begun = time.monotonic()
-    chosen = models.diarization_models("auto", offline=False, note=notes.append)
-    whisper = models.whisper_model("auto", offline=False, gpu=False, note=notes.append)
-    with pytest.raises(models.FetchError, match=sign) as failure:
-        models.diarization_models("standard", offline=False)
+    chosen = store.diarization_models("auto", offline=False, note=notes.append)
+    whisper = store.whisper_model("auto", offline=False, gpu=False, note=notes.append)
+    with pytest.raises(store.FetchError, match=sign) as failure:
+        store.diarization_models("standard", offline=False)
     assert time.monotonic() - begun < NOTICED
     assert "witness models fetch standard" in one_line(failure.value)
     assert failure.value.exit_code == 5
-    assert (chosen.name, chosen.rule) == ("builtin", models.SETS["builtin"].rule)
+    assert (chosen.name, chosen.rule) == ("builtin", store.SETS["builtin"].rule)
     assert Path(chosen.segmentation.path).read_bytes() == CONTENTS["builtin-segmentation"]
     assert Path(chosen.embedding.path).read_bytes() == CONTENTS["builtin-embedding"]
     assert whisper is None
@@ -463,9 +463,9 @@ def test_wrong_answer(mode: str, sign: str, hub: Hub, cache: Path, monkeypatch: 
     break_off("segmentation-3.0", hub, monkeypatch, after=30)
     hub.mode = mode
     notes: list[str] = []
-    assert models.diarization_models("auto", offline=False, note=notes.append).name == "builtin"
+    assert store.diarization_models("auto", offline=False, note=notes.append).name == "builtin"
     assert sign in notes[0]
-    with pytest.raises(models.FetchError, match=sign) as failure:
+    with pytest.raises(store.FetchError, match=sign) as failure:
         fetch("segmentation-3.0")
     assert hub.url in one_line(failure.value)
     assert [part.read_bytes() for part in parts(cache)] == [SEGMENTATION[:30]]
@@ -473,7 +473,7 @@ def test_wrong_answer(mode: str, sign: str, hub: Hub, cache: Path, monkeypatch: 
 
 def test_no_such_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "ENDPOINT", "file:///etc")
-    with pytest.raises(models.FetchError, match="HF_ENDPOINT must begin"):
+    with pytest.raises(store.FetchError, match="HF_ENDPOINT must begin"):
         fetch("segmentation-3.0")
 
 
@@ -495,7 +495,7 @@ def test_stalled_download_is_resumed_by_the_next_run(
     assert not place("base-q5_1").exists()
     hub.resumes = resumes
     seen: list[float] = []
-    (file,) = models.fetch_models(["base-q5_1"], gpu=False, progress=lambda _, done, __: seen.append(done))
+    (file,) = store.fetch_models(["base-q5_1"], gpu=False, progress=lambda _, done, __: seen.append(done))
     assert seen[-1] == len(CPU_WHISPER)
     assert Path(file.path).read_bytes() == CPU_WHISPER
     assert hub.gets() == [None, "bytes=100000-"]
@@ -522,7 +522,7 @@ def test_spoilt_part_is_not_kept(hub: Hub, cache: Path, monkeypatch: pytest.Monk
 
 
 def test_two_at_once_download_once(hub: Hub) -> None:
-    results: list[models.ModelFile] = []
+    results: list[store.ModelFile] = []
     threads = [threading.Thread(target=lambda: results.extend(fetch("base-q5_1"))) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -541,7 +541,7 @@ def test_wrong_bytes_are_not_kept(hub: Hub, cache: Path) -> None:
     found = hashlib.sha256(SEGMENTATION[:-1] + bytes([SEGMENTATION[-1] ^ 1])).hexdigest()
     for choice in ("standard", "auto"):  # nobody may be brought to other models by a damaged mirror, unasked
         with pytest.raises(ModelError) as failure:
-            models.diarization_models(choice, offline=False)
+            store.diarization_models(choice, offline=False)
         text = one_line(failure.value)
         for part in ("segmentation-3.0", found, hashlib.sha256(SEGMENTATION).hexdigest(), hub.url):
             assert part in text
@@ -556,9 +556,9 @@ def test_damaged_cache_is_noticed_every_time() -> None:
     found = flip(place("wespeaker-resnet34-lm"))
     for choice in ("auto", "standard"):
         with pytest.raises(ModelError) as failure:
-            models.diarization_models(choice, offline=True)
+            store.diarization_models(choice, offline=True)
         text = one_line(failure.value)
-        assert not isinstance(failure.value, models.FetchError)
+        assert not isinstance(failure.value, store.FetchError)
         for part in (found, entry("wespeaker-resnet34-lm").sha256, str(place("wespeaker-resnet34-lm"))):
             assert part in text
         assert "witness models fetch wespeaker-resnet34-lm --force" in text
@@ -586,7 +586,7 @@ def test_force_starts_from_the_beginning(hub: Hub, monkeypatch: pytest.MonkeyPat
 def test_force_keeps_the_old_file_when_it_fails(hub: Hub) -> None:
     fetch("segmentation-3.0")
     hub.mode = "error"
-    with pytest.raises(models.FetchError):
+    with pytest.raises(store.FetchError):
         fetch("segmentation-3.0", force=True)
     assert fetch("segmentation-3.0")[0].sha256 == entry("segmentation-3.0").sha256
 
@@ -601,10 +601,10 @@ def test_truncated_file_names_both_sizes() -> None:
 
 @pytest.mark.parametrize("harm", ["flip", "remove"])
 def test_damaged_builtin_set(harm: str, hub: Hub) -> None:
-    file = models.BUILTIN_FOLDER / "embedding.onnx"
+    file = store.BUILTIN_FOLDER / "embedding.onnx"
     flip(file) if harm == "flip" else file.unlink()
     with pytest.raises(ModelError, match=r"builtin-embedding.*embedding\.onnx.*install witness again"):
-        models.diarization_models("builtin", offline=True)
+        store.diarization_models("builtin", offline=True)
     assert hub.requests == []
 
 
@@ -612,16 +612,16 @@ def test_damaged_builtin_set(harm: str, hub: Hub) -> None:
 def test_list_and_verify() -> None:
     fetch("standard", "tiny-q5_1")
     found = flip(place("tiny-q5_1"))
-    listed = {s.file.name: s for s in models.list_models()}
+    listed = {s.file.name: s for s in store.list_models()}
     assert listed["tiny-q5_1"].state == listed["builtin-embedding"].state == "present"
     assert listed["tiny-q5_1"].path == str(place("tiny-q5_1"))
     assert (listed["base"].path, listed["base"].state) == (None, "missing")
-    verified = {s.file.name: s for s in models.list_models(verify=True)}
-    assert list(verified) == list(listed) == [e.name for e in models.TABLE]
+    verified = {s.file.name: s for s in store.list_models(verify=True)}
+    assert list(verified) == list(listed) == [e.name for e in store.TABLE]
     assert (verified["tiny-q5_1"].state, verified["tiny-q5_1"].found) == ("damaged", found)
     assert (verified["base"].state, verified["base"].found) == ("missing", None)
     good = [s for s in verified.values() if s.state == "ok"]
-    assert [s.file.name for s in good] == [*models.SETS["standard"].files, *models.SETS["builtin"].files]
+    assert [s.file.name for s in good] == [*store.SETS["standard"].files, *store.SETS["builtin"].files]
     assert all(s.found == s.file.sha256 for s in good)
 
 
@@ -630,11 +630,11 @@ def test_list_and_verify() -> None:
 
 def test_cache_that_cannot_be_written(hub: Hub, cache: Path) -> None:
     cache.write_text("a file where the folder should be")
-    with pytest.raises(models.FetchError, match="HF_HOME") as failure:
+    with pytest.raises(store.FetchError, match="HF_HOME") as failure:
         fetch("segmentation-3.0")
     assert str(cache) in one_line(failure.value)
     notes: list[str] = []
-    assert models.diarization_models("auto", offline=False, note=notes.append).name == "builtin"
+    assert store.diarization_models("auto", offline=False, note=notes.append).name == "builtin"
     assert "HF_HOME" in notes[0]
     assert hub.requests == []
 
@@ -642,8 +642,8 @@ def test_cache_that_cannot_be_written(hub: Hub, cache: Path) -> None:
 def test_disk_that_is_too_small(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 7 << 20})())
     big = replace(entry("base-q5_1"), size=100 << 20)
-    monkeypatch.setattr(models, "TABLE", (big,))
-    with pytest.raises(models.FetchError, match=r"100 MiB more.*7 MiB are free.*HF_HOME"):
+    monkeypatch.setattr(store, "TABLE", (big,))
+    with pytest.raises(store.FetchError, match=r"100 MiB more.*7 MiB are free.*HF_HOME"):
         fetch("base-q5_1")
     assert hub.requests == []
 
@@ -654,7 +654,7 @@ def test_disk_that_fills_up(hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPat
     (part,) = parts(cache)
     part.unlink()
     part.symlink_to("/dev/full")
-    with pytest.raises(models.FetchError, match="No space left") as failure:
+    with pytest.raises(store.FetchError, match="No space left") as failure:
         fetch("segmentation-3.0")
     assert "free space there" in one_line(failure.value)
 
@@ -674,7 +674,7 @@ def watch(event, arguments):
         seen.append(event)
 sys.addaudithook(watch)
 from pathlib import Path
-from witness import models
+from witness.models import store
 sizes = dict(pair.split("=") for pair in sys.argv[2].split(","))
 hashes = dict(pair.split("=") for pair in sys.argv[3].split(","))
 models.TABLE = tuple(
@@ -698,13 +698,13 @@ print(len(models.list_models(verify=True)), len(notes), seen)
 @pytest.mark.parametrize("cached", [True, False])
 def test_offline_opens_no_socket_and_writes_nothing(how: str, cached: bool, hub: Hub, cache: Path) -> None:
     if cached:
-        models.fetch_models(["standard", "large-v3-turbo-q5_0"], gpu=True)
-    known = [e for e in models.TABLE if e.name in CONTENTS]
+        store.fetch_models(["standard", "large-v3-turbo-q5_0"], gpu=True)
+    known = [e for e in store.TABLE if e.name in CONTENTS]
     before = len(hub.requests)
     variable = {"HF_HUB_OFFLINE": "1"} if how == "variable" else {}
     child = subprocess.run(
         [
-            *(sys.executable, "-c", OFFLINE, str(models.BUILTIN_FOLDER)),
+            *(sys.executable, "-c", OFFLINE, str(store.BUILTIN_FOLDER)),
             ",".join(f"{e.name}={e.size}" for e in known),
             ",".join(f"{e.name}={e.sha256}" for e in known),
         ],
@@ -741,8 +741,8 @@ def test_import_is_light() -> None:
 @pytest.mark.usefixtures("hub")
 def test_auto_takes_the_standard_set() -> None:
     notes: list[str] = []
-    fetched = models.diarization_models("auto", offline=False, note=notes.append)
-    assert fetched == models.diarization_models("standard", offline=True)
+    fetched = store.diarization_models("auto", offline=False, note=notes.append)
+    assert fetched == store.diarization_models("standard", offline=True)
     assert (fetched.name, fetched.rule) == ("standard", Rule("centroid", 0.7045654963945799))
     assert notes == []
 
@@ -750,11 +750,11 @@ def test_auto_takes_the_standard_set() -> None:
 @pytest.mark.usefixtures("hub")
 def test_community_1_comes_with_its_plda() -> None:
     with pytest.raises(ModelError, match=r"fetch community-1$"):
-        models.diarization_models("community-1", offline=True)
-    chosen = models.diarization_models("community-1", offline=False)
+        store.diarization_models("community-1", offline=True)
+    chosen = store.diarization_models("community-1", offline=False)
     assert (chosen.name, chosen.rule) == ("community-1", Rule("centroid", 0.6, apart=True))
     assert Path(chosen.segmentation.path).read_bytes() == b"newer segmentation"
-    assert chosen.embedding == models.diarization_models("standard", offline=False).embedding
+    assert chosen.embedding == store.diarization_models("standard", offline=False).embedding
     assert set(chosen.plda) == {"lda", "tr", "mu", "psi", "mean1", "mean2"}
     for part, file in chosen.plda.items():
         assert Path(file.path).name == f"plda_{part}.npy"
@@ -765,7 +765,7 @@ def test_community_1_comes_with_its_plda() -> None:
 def test_half_a_standard_set_is_none() -> None:
     fetch("segmentation-3.0")
     notes: list[str] = []
-    chosen = models.diarization_models("auto", offline=True, note=notes.append)
+    chosen = store.diarization_models("auto", offline=True, note=notes.append)
     assert [chosen.segmentation.name, chosen.embedding.name] == ["builtin-segmentation", "builtin-embedding"]
     assert "wespeaker-resnet34-lm" in notes[0]
 
@@ -780,8 +780,8 @@ def folder_of(path: Path, clustering: str | None = None) -> str:
 
 
 def test_folder(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = models.diarization_models(folder_of(tmp_path / "mine"), offline=False)
-    assert (chosen.name, chosen.rule) == ("mine", models.SETS["standard"].rule)
+    chosen = store.diarization_models(folder_of(tmp_path / "mine"), offline=False)
+    assert (chosen.name, chosen.rule) == ("mine", store.SETS["standard"].rule)
     assert (chosen.segmentation.name, chosen.embedding.name) == (
         "mine/segmentation.onnx",
         "mine/embedding.onnx",
@@ -790,12 +790,12 @@ def test_folder(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert chosen.segmentation.sha256 == hashlib.sha256(b"any weights").hexdigest()
     assert chosen.embedding.sha256 == hashlib.sha256(EMBEDDING[::-1]).hexdigest()
     own = folder_of(tmp_path / "own", '{"linkage": "average", "threshold": 0.9}')
-    chosen = models.diarization_models(own, offline=False)
+    chosen = store.diarization_models(own, offline=False)
     assert chosen.rule == Rule("average", 0.9)
-    (tmp_path / "own" / "clustering.json").write_text(json.dumps(asdict(models.SETS["builtin"].rule)))
-    assert models.diarization_models(own, offline=False).rule == models.SETS["builtin"].rule
+    (tmp_path / "own" / "clustering.json").write_text(json.dumps(asdict(store.SETS["builtin"].rule)))
+    assert store.diarization_models(own, offline=False).rule == store.SETS["builtin"].rule
     monkeypatch.chdir(tmp_path)
-    relative = models.diarization_models("mine", offline=False)
+    relative = store.diarization_models("mine", offline=False)
     assert relative.segmentation.path == str(tmp_path / "mine" / "segmentation.onnx")
     assert hub.requests == []
 
@@ -806,9 +806,9 @@ def test_folder_with_known_files(tmp_path: Path) -> None:
     path = Path(folder_of(tmp_path / "copy"))
     (path / "segmentation.onnx").write_bytes(SEGMENTATION)
     (path / "embedding.onnx").write_bytes(CONTENTS["builtin-embedding"])
-    chosen = models.diarization_models(str(path), offline=False)
+    chosen = store.diarization_models(str(path), offline=False)
     assert (chosen.segmentation.name, chosen.embedding.name) == ("segmentation-3.0", "builtin-embedding")
-    assert chosen.rule == models.SETS["builtin"].rule
+    assert chosen.rule == store.SETS["builtin"].rule
 
 
 @pytest.mark.parametrize(
@@ -835,32 +835,32 @@ def test_folder_with_known_files(tmp_path: Path) -> None:
 )
 def test_folder_with_bad_clustering(clustering: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"clustering\.json must read") as failure:
-        models.diarization_models(folder_of(tmp_path / "mine", clustering), offline=True)
+        store.diarization_models(folder_of(tmp_path / "mine", clustering), offline=True)
     one_line(failure.value)
 
 
 def test_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no folder"):
-        models.diarization_models(str(tmp_path / "nowhere"), offline=True)
+        store.diarization_models(str(tmp_path / "nowhere"), offline=True)
     with pytest.raises(UsageError, match="auto, standard, community-1 or builtin"):
-        models.diarization_models("standrad", offline=True)
+        store.diarization_models("standrad", offline=True)
     path = Path(folder_of(tmp_path / "mine"))
     (path / "embedding.onnx").unlink()
     with pytest.raises(ModelError, match=r"embedding\.onnx"):
-        models.diarization_models(str(path), offline=True)
+        store.diarization_models(str(path), offline=True)
 
 
 @pytest.mark.usefixtures("hub")
 def test_whisper_by_name() -> None:
-    file = models.whisper_model("tiny-q5_1", offline=False, gpu=False)
+    file = store.whisper_model("tiny-q5_1", offline=False, gpu=False)
     assert file is not None
     assert Path(file.path).read_bytes() == CONTENTS["tiny-q5_1"]
-    with pytest.raises(models.FetchError, match="offline"):
-        models.whisper_model("base-q5_1", offline=True, gpu=False)
+    with pytest.raises(store.FetchError, match="offline"):
+        store.whisper_model("base-q5_1", offline=True, gpu=False)
     with pytest.raises(UsageError, match=r"tiny-q5_2.*large-v3-turbo-q5_0"):
-        models.whisper_model("tiny-q5_2", offline=False, gpu=False)
+        store.whisper_model("tiny-q5_2", offline=False, gpu=False)
     with pytest.raises(UsageError, match="segmentation"):  # a name of the table, but no whisper
-        models.whisper_model("segmentation-3.0", offline=False, gpu=False)
+        store.whisper_model("segmentation-3.0", offline=False, gpu=False)
     with pytest.raises(UsageError, match="standard"):
         fetch("tiny-q5_2")
 
@@ -869,9 +869,9 @@ def test_whisper_by_name() -> None:
 @pytest.mark.usefixtures("hub")
 def test_whisper_auto(gpu: bool, name: str) -> None:
     notes: list[str] = []
-    file = models.whisper_model("auto", offline=False, gpu=gpu, note=notes.append)
+    file = store.whisper_model("auto", offline=False, gpu=gpu, note=notes.append)
     assert (file and file.name, notes) == (name, [])
-    assert models.whisper_model("none", offline=False, gpu=gpu, note=notes.append) is None
+    assert store.whisper_model("none", offline=False, gpu=gpu, note=notes.append) is None
     assert notes == []
 
 
@@ -880,9 +880,9 @@ def test_whisper_auto_prefers_other_words_to_none() -> None:
     """Of the cached ones the nearest in size, but none that knows only English."""
     notes: list[str] = []
     fetch("base.en-q5_1")
-    assert models.whisper_model("auto", offline=True, gpu=False, note=notes.append) is None
+    assert store.whisper_model("auto", offline=True, gpu=False, note=notes.append) is None
     fetch("tiny-q5_1", "large-v3-turbo-q5_0")
-    file = models.whisper_model("auto", offline=True, gpu=False, note=notes.append)
+    file = store.whisper_model("auto", offline=True, gpu=False, note=notes.append)
     assert file is not None
     assert file.name == "large-v3-turbo-q5_0"  # of 240 kB wanted, 300 kB are nearer than 150 kB
     assert "no words" in notes[0]
@@ -893,17 +893,17 @@ def test_whisper_auto_prefers_other_words_to_none() -> None:
 def test_whisper_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "ggml-own.bin"
     own.write_bytes(b"own words")
-    file = models.whisper_model(str(own), offline=True, gpu=False)
-    assert file == models.ModelFile("ggml-own.bin", str(own), hashlib.sha256(b"own words").hexdigest())
+    file = store.whisper_model(str(own), offline=True, gpu=False)
+    assert file == store.ModelFile("ggml-own.bin", str(own), hashlib.sha256(b"own words").hexdigest())
     own.write_bytes(CPU_WHISPER)
-    known = models.whisper_model(str(own), offline=True, gpu=False)
+    known = store.whisper_model(str(own), offline=True, gpu=False)
     assert known is not None
     assert (known.name, known.path) == ("base-q5_1", str(own))
     monkeypatch.chdir(tmp_path)
-    assert models.whisper_model("ggml-own.bin", offline=True, gpu=False) == known
+    assert store.whisper_model("ggml-own.bin", offline=True, gpu=False) == known
     (tmp_path / "plain").write_bytes(b"own words")
-    assert models.whisper_model("plain", offline=True, gpu=False) is not None
+    assert store.whisper_model("plain", offline=True, gpu=False) is not None
     for missing in ("no.bin", "no/where", str(tmp_path)):
         with pytest.raises(ModelError, match=re.escape(missing)) as failure:
-            models.whisper_model(missing, offline=True, gpu=False)
+            store.whisper_model(missing, offline=True, gpu=False)
         one_line(failure.value)

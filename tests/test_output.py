@@ -4,14 +4,14 @@ import threading
 
 import pytest
 
-from witness import output
+from witness import files
 from witness.errors import OutputError, UsageError
 
 
 def test_write_replaces_whole_files_only(tmp_path):
     path = tmp_path / "out.txt"
     path.write_text("before")
-    output.write(b"after", path)
+    files.write(b"after", path)
     assert path.read_bytes() == b"after"
     umask = os.umask(0)
     os.umask(umask)
@@ -28,7 +28,7 @@ def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path, monkeyp
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OutputError, match=r"out\.txt.*No space left"):
-        output.write(b"after", path)
+        files.write(b"after", path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.txt"]
     assert path.read_text() == "before"
 
@@ -37,13 +37,13 @@ def test_several_files_take_their_places_together_or_not_at_all(tmp_path):
     good, bad = tmp_path / "good.txt", tmp_path / "none" / "bad.txt"
     good.write_text("before")
     with pytest.raises(OutputError, match=r"bad\.txt"):
-        output.write_all([(b"after", good), (b"after", bad)])
+        files.write_all([(b"after", good), (b"after", bad)])
     assert good.read_text() == "before"
     assert [entry.name for entry in tmp_path.iterdir()] == ["good.txt"]
     bad.parent.mkdir()
     umask = os.umask(0o027)
     try:
-        output.write_all([(b"%d" % number, tmp_path / f"{number}.txt") for number in range(20)])
+        files.write_all([(b"%d" % number, tmp_path / f"{number}.txt") for number in range(20)])
         assert os.umask(0o027) == 0o027
     finally:
         os.umask(umask)
@@ -55,7 +55,7 @@ def test_a_link_is_followed_and_a_pipe_is_written_into(tmp_path):
     target = tmp_path / "target.txt"
     target.write_text("before")
     (tmp_path / "link.txt").symlink_to(target)
-    output.write(b"after", tmp_path / "link.txt")
+    files.write(b"after", tmp_path / "link.txt")
     assert target.read_bytes() == b"after"
     assert (tmp_path / "link.txt").is_symlink()
 
@@ -64,14 +64,14 @@ def test_a_link_is_followed_and_a_pipe_is_written_into(tmp_path):
     read = []
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
-    output.write(b"{}", pipe)
+    files.write(b"{}", pipe)
     reader.join(5)
     assert read == [b"{}"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
 def test_a_plan_makes_its_folder_and_takes_it_back(tmp_path):
-    targets = output.plan("a/call.wav", ["srt", "srt", "json"], f"{tmp_path}/new/deep")
+    targets = files.plan("a/call.wav", ["srt", "srt", "json"], f"{tmp_path}/new/deep")
     folder = tmp_path / "new" / "deep"
     assert [name for name, _ in targets.files] == ["srt", "json"]
     assert [path for _, path in targets.files] == [folder / "call.srt", folder / "call.json"]
@@ -82,7 +82,7 @@ def test_a_plan_makes_its_folder_and_takes_it_back(tmp_path):
 
 def test_what_was_there_is_not_taken_back(tmp_path):
     (tmp_path / "kept").mkdir()
-    output.plan("call.wav", [], f"{tmp_path}/kept").give_up()
+    files.plan("call.wav", [], f"{tmp_path}/kept").give_up()
     assert (tmp_path / "kept").is_dir()
 
 
@@ -91,7 +91,7 @@ def test_the_recording_is_never_written_over(tmp_path, monkeypatch, name, to):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text("a recording, whatever it is called")
     with pytest.raises(UsageError, match="the recording itself"):
-        output.plan(name, [], to)
+        files.plan(name, [], to)
 
 
 @pytest.mark.parametrize(
@@ -108,13 +108,13 @@ def test_the_recording_is_never_written_over(tmp_path, monkeypatch, name, to):
 def test_requests_that_cannot_be_met(tmp_path, monkeypatch, formats, to, error):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error) as caught:
-        output.plan("call.wav", formats, to)
+        files.plan("call.wav", formats, to)
     assert "\n" not in str(caught.value)
 
 
 def test_one_format_twice_is_one_format(tmp_path):
-    assert len(output.plan("call.wav", ["json", "json"], f"{tmp_path}/x.json").files) == 1
+    assert len(files.plan("call.wav", ["json", "json"], f"{tmp_path}/x.json").files) == 1
 
 
 def test_a_special_file_takes_one_format():
-    assert [name for name, _ in output.plan("call.wav", ["srt"], os.devnull).files] == ["srt"]
+    assert [name for name, _ in files.plan("call.wav", ["srt"], os.devnull).files] == ["srt"]

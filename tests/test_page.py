@@ -19,9 +19,11 @@ from click.testing import CliRunner
 
 import talks
 from conftest import CALL
-from witness import audio, merging, page, sound, writers
-from witness.cli import cli
+from witness.audio import decode, sound
+from witness.cli.main import cli
+from witness.formats import page, writers
 from witness.schema import Source, Turn, Utterance, Word
+from witness.transcript import merging
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -134,7 +136,7 @@ def test_the_date_is_what_the_file_says(tmp_path):
     with soundfile.SoundFile(tmp_path / "a.wav", "w", 8000, 1) as file:
         file.date = "2026-03-09"
         file.write(np.zeros(8000))
-    source = Source(str(tmp_path / "a.wav"), 1.0, 1, audio.about(str(tmp_path / "a.wav"))[0])
+    source = Source(str(tmp_path / "a.wav"), 1.0, 1, decode.about(str(tmp_path / "a.wav"))[0])
     heard = sound.take(source, [("html", None)])
     assert heard.recorded == "2026-03-09"
     assert "recorded 2026-03-09" in writers.to_html(talks.call(), heard)

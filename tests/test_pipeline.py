@@ -17,26 +17,15 @@ import soundfile
 import ggml
 import witness
 from conftest import CALL, DATA, strict_der
-from witness import (
-    Options,
-    Runtime,
-    audio,
-    clustering,
-    diarize,
-    embedding,
-    gpu,
-    models,
-    outcome,
-    pipeline,
-    rttm,
-    segmentation,
-    stages,
-    transcribe,
-    vbx,
-    writers,
-)
+from witness import Options, Runtime, diarize, pipeline, transcribe
+from witness.amd import cards
+from witness.audio import decode
+from witness.diarization import clustering, embedding, segmentation, vbx
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
+from witness.formats import findings, rttm, writers
+from witness.models import store
 from witness.schema import ModelFile, Speaker, Turn
+from witness.transcript import assemble
 
 OFFLINE = {"models": "builtin", "offline": True}
 
@@ -124,21 +113,21 @@ def test_a_fast_run_does_less_says_so_and_does_not_depend_on_threads():
     one, three = (
         diarize(CALL, Options(fast=True, **OFFLINE), Runtime(threads=threads)) for threads in (1, 3)
     )
-    assert stages.encode(one.stages) == stages.encode(three.stages)
+    assert findings.encode(one.stages) == findings.encode(three.stages)
     assert one.turns == three.turns
     assert len(one.stages.tracks[0].vectors) < len(plain.stages.tracks[0].vectors)
     (reference,) = rttm.parse(CALL.with_suffix(".rttm").read_text()).values()
     assert strict_der([(reference, one.turns, one.audio.duration)]) < 0.12
     assert [json.loads(writers.to_json(found))["fast"] for found in (plain, one)] == [False, True]
-    kept = stages.decode(stages.encode(one.stages), "kept")
-    assert outcome.redo(kept).fast
-    assert outcome.redo(kept).turns == one.turns
+    kept = findings.decode(findings.encode(one.stages), "kept")
+    assert assemble.redo(kept).fast
+    assert assemble.redo(kept).turns == one.turns
 
 
 def test_a_long_call_has_the_speakers_of_a_short_one():
     """Over ten minutes of it once made one speaker of its two, 1.147 apart, by a step in the threshold."""
-    recording = audio.load(str(CALL))
-    chosen = models.diarization_models("builtin", offline=True)
+    recording = decode.load(str(CALL))
+    chosen = store.diarization_models("builtin", offline=True)
     windows = segmentation.segment(recording.samples[0], segmentation.load(chosen.segmentation))
     vectors = embedding.embed(recording.samples[0], [windows], embedding.load(chosen.embedding))
     times = 1 + int(600 / recording.source.duration)
@@ -161,10 +150,10 @@ def test_a_set_with_a_plda_goes_through_variational_clustering(tmp_path, monkeyp
     for name, array in parts.items():
         np.save(tmp_path / f"plda_{name}.npy", array)
         files[name] = ModelFile(f"plda-{name}", str(tmp_path / f"plda_{name}.npy"), "")
-    builtin = models.diarization_models("builtin", offline=True)
+    builtin = store.diarization_models("builtin", offline=True)
     rule = replace(builtin.rule, threshold=0.9, reach=0.0, apart=True)
     chosen = replace(builtin, rule=rule, plda=files)
-    monkeypatch.setattr(models, "diarization_models", lambda *_, **__: chosen)
+    monkeypatch.setattr(store, "diarization_models", lambda *_, **__: chosen)
     calls = []
     refine = vbx.refine
     monkeypatch.setattr(vbx, "refine", lambda *args, **kwargs: calls.append(1) or refine(*args, **kwargs))
@@ -196,7 +185,7 @@ def test_ghosts_are_rare_and_never_speak_for_long(seconds, longest, ghost):
     total = sum(turn.duration for turn in turns)
     spoken = {name: sum(t.duration for t in turns if t.speaker == name) for name in "AB"}
     speakers = [Speaker(name, seconds, seconds / total) for name, seconds in spoken.items()]
-    assert outcome.ghosts(speakers, turns) == (["B"] if ghost else [])
+    assert assemble.ghosts(speakers, turns) == (["B"] if ghost else [])
 
 
 def as_json(*args) -> dict:
@@ -244,8 +233,8 @@ def whisper_file(path: Path, shape: tuple[int, int, int], size: int) -> ModelFil
     ],
 )
 def test_too_little_memory_for_both_engines(tmp_path, monkeypatch, free, model, waits):
-    (card,) = gpu.cards(DATA / "gpus" / "rx9070", {})
-    monkeypatch.setattr(gpu, "cards", lambda: (replace(card, memory_free=free),))
+    (card,) = cards.cards(DATA / "gpus" / "rx9070", {})
+    monkeypatch.setattr(cards, "cards", lambda: (replace(card, memory_free=free),))
     monkeypatch.setattr(pipeline.transcription, "has_gpu_backend", lambda: True)
     whisper = whisper_file(tmp_path / "whisper.bin", *model)
     notes = []
@@ -260,7 +249,7 @@ def test_too_little_memory_for_both_engines(tmp_path, monkeypatch, free, model, 
     assert not decide(device="cpu")
     assert not decide(device="migraphx", parallel=True)
     assert not decide(device="migraphx", gpu=1)  # there is no such card, which others will say
-    monkeypatch.setattr(gpu, "cards", lambda: (replace(card, memory_free=free, supported="unlisted"),))
+    monkeypatch.setattr(cards, "cards", lambda: (replace(card, memory_free=free, supported="unlisted"),))
     assert not decide(device="auto")
 
 
@@ -397,7 +386,7 @@ def test_offline_opens_no_socket(tmp_path):
         "    if event in ('socket.connect', 'socket.getaddrinfo', 'socket.sendto'):\n"
         "        print('SOCKET', event, args, file=sys.stderr)\n"
         "sys.addaudithook(watch)\n"
-        "from witness.cli import main\n"
+        "from witness.cli.main import main\n"
         f"main([{str(CALL)!r}, '--offline', '-q', '-f', 'rttm'])\n"
     )
     environment = {**os.environ, "HF_HOME": str(tmp_path)}

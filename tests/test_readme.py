@@ -6,9 +6,9 @@ import click
 import pytest
 
 from conftest import ROOT
-from witness.cli import cli
-from witness.output import FORMATS
-from witness.writers import FORMATS as WRITERS
+from witness.cli.main import cli
+from witness.files import FORMATS
+from witness.formats.writers import FORMATS as WRITERS
 
 README = (ROOT / "README.md").read_text()
 

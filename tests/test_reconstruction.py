@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 
 from conftest import SHARED, strict_der
-from witness import models, rttm
-from witness.clustering import cluster
-from witness.reconstruction import fill_pauses, frame_count, reconstruct, speaker_count, turns
+from witness.diarization.clustering import cluster
+from witness.diarization.reconstruction import fill_pauses, frame_count, reconstruct, speaker_count, turns
+from witness.formats import rttm
+from witness.models import store
 from witness.schema import Segmentation, Turn
 
 RECORDINGS = {"pipeline": 26.0154, "single_speaker": 15.0486, "short": 3.2889}
@@ -34,7 +35,7 @@ def test_turns_from_golden_segmentation_and_vectors_match_the_golden_rttm(golden
     vectors = golden(f"{name}_embeddings_data").copy()
     vectors[windows.active.sum(axis=1) < 10] = np.nan  # pyannote gives inactive speakers values, too
     duration = RECORDINGS[name]
-    labels = cluster(vectors, windows.active, models.SETS["standard"].rule).labels
+    labels = cluster(vectors, windows.active, store.SETS["standard"].rule).labels
     found = reconstruct(windows, labels)
     hypothesis = turns(found.active.T, [f"S{n}" for n in range(found.active.shape[1])], duration)
     text = (SHARED / "data" / "golden" / f"{name}_expected.rttm").read_text()

@@ -9,10 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from conftest import CALL
-from witness import corrections, outcome, stages, voices, writers
-from witness.cli import cli
+from witness.cli.main import cli
+from witness.diarization import voices
 from witness.errors import InputError, UsageError
+from witness.formats import findings, writers
 from witness.schema import Bounds, Correction, Turn
+from witness.transcript import assemble, corrections
 
 
 @pytest.fixture
@@ -48,9 +50,9 @@ def test_redo_without_changes_changes_nothing(path):
 
 
 def test_the_stages_are_the_same_bytes_and_come_back_whole(transcript):
-    content = stages.encode(transcript.stages)
-    assert content == stages.encode(transcript.stages)
-    found = stages.decode(content, "x")
+    content = findings.encode(transcript.stages)
+    assert content == findings.encode(transcript.stages)
+    found = findings.decode(content, "x")
     (before,), (after,) = transcript.stages.tracks, found.tracks
     assert np.array_equal(before.windows.active, after.windows.active)
     assert np.array_equal(before.windows.starts, after.windows.starts)
@@ -66,7 +68,7 @@ def test_the_stages_are_the_same_bytes_and_come_back_whole(transcript):
 
 def test_another_number_of_speakers_is_what_a_fresh_run_finds(transcript, path):
     run(path, "--speakers", 3)
-    fresh = outcome.redo(transcript.stages, Bounds(speakers=3))
+    fresh = assemble.redo(transcript.stages, Bounds(speakers=3))
     assert len(fresh.speakers) == 3
     assert document(path)["turns"] == json.loads(writers.to_json(fresh))["turns"]
     assert document(path)["asked"]["speakers"] == 3
@@ -125,7 +127,7 @@ def test_words_are_moved(transcript):
     turns = transcript.turns
     first = next(word for word in transcript.words if word.speaker == "SPEAKER_00")
     moved = Correction("move", corrections.anchor("SPEAKER_01", turns), other=((first.start, first.end),))
-    found = outcome.redo(transcript.stages, transcript.asked, [moved])
+    found = assemble.redo(transcript.stages, transcript.asked, [moved])
     changed = [
         (before, after)
         for before, after in zip(transcript.words, found.words, strict=True)
@@ -175,7 +177,7 @@ def test_stages_that_are_missing_foreign_or_damaged(path, transcript):
     assert "copy it there" in run(path, code=4)
     for broken in (content[: len(content) // 2], b"", b"PK\3\4" + content[100:]):
         with pytest.raises(InputError, match="damaged"):
-            stages.decode(broken, "x")
+            findings.decode(broken, "x")
     path.write_text(writers.to_json(transcript))
     assert "without its stages" in run(path, code=4)
     path.write_text('{"schema": "witness/1"}')

@@ -1,7 +1,7 @@
 import pytest
 
-from witness import rttm
 from witness.errors import InputError
+from witness.formats import rttm
 from witness.schema import Turn
 
 TURNS = [Turn(0.5, 2.25, "SPEAKER_00"), Turn(2.0, 3.0, "Anna B")]

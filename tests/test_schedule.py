@@ -16,8 +16,9 @@ import pytest
 import soundfile
 
 from conftest import CALL
-from witness import Options, Runtime, diarize, embedding, pipeline, reconstruction, segmentation
-from witness.models import BUILTIN_FOLDER
+from witness import Options, Runtime, diarize, pipeline
+from witness.diarization import embedding, reconstruction, segmentation
+from witness.models.store import BUILTIN_FOLDER
 from witness.schema import Map, ModelFile, Segmentation, in_turn
 from witness.sessions import workers
 

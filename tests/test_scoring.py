@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from conftest import SHARED
-from witness import report, rttm, scoring
+from witness.bench import score_report, scoring
 from witness.errors import InputError
+from witness.formats import rttm
 from witness.schema import Turn
 
 STRICT = "strict"
@@ -190,7 +191,7 @@ def test_command_errors(folders, args, code, says):
 
 
 def test_text_of_one_recording_has_no_table_of_recordings():
-    text = report.to_text(one([(0, 10, "A")], [(0, 10, "x")]))
+    text = score_report.to_text(one([(0, 10, "A")], [(0, 10, "x")]))
     assert "recording" not in text.splitlines()[-1].split()[0]
     assert "JER 0.0 %" in text
 
@@ -211,9 +212,9 @@ def test_an_empty_hypothesis_misses_everything(folders):
 
 def test_a_convention_that_leaves_nothing_to_score_says_so():
     scores = one([(0, 10, "A"), (0, 10, "B")], [(0, 10, "x"), (0, 10, "y")])
-    text = report.to_text(scores)
+    text = score_report.to_text(scores)
     assert "strict" in text
-    document = json.loads(report.to_json(scores))
+    document = json.loads(score_report.to_json(scores))
     assert document["conventions"][0]["der"] == 0
     assert document["conventions"][2]["der"] is None
 
@@ -230,7 +231,7 @@ def test_a_page_of_the_scores(folders):
     assert "Content-Security-Policy" in html
     nasty = "<script>alert(1)</script>"
     scores = scoring.score({nasty: ([Turn(0, 1, "A")], []), "b": ([Turn(0, 1, "A")], [])})
-    html = report.to_html(scores)
+    html = score_report.to_html(scores)
     assert nasty not in html
     assert html.count("&lt;script&gt;") == 2  # in the table, and where the pointer rests on a point
 

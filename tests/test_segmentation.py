@@ -7,11 +7,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from conftest import ROOT
-from witness import front, segmentation
+from witness.diarization import segmentation, segmentation_cut
+from witness.diarization.segmentation import decode, powerset, segment, step_of, window_starts, windowed
 from witness.errors import ModelError
-from witness.models import BUILTIN_FOLDER
+from witness.models.store import BUILTIN_FOLDER
 from witness.schema import ModelFile
-from witness.segmentation import decode, powerset, segment, step_of, window_starts, windowed
 from witness.sessions import Model, workers
 
 
@@ -54,8 +54,8 @@ def test_windows_as_pyannote_counts_them(seconds, windows):
 def test_windows_lie_where_they_can_share():
     for step in (1.0, 2.0, 2.5, 0.3):
         starts = window_starts(16000 * 3600, step)
-        assert not (starts % front.GRID).any()
-        assert np.abs(starts - np.arange(len(starts)) * step * 16000).max() <= front.GRID / 2
+        assert not (starts % segmentation_cut.GRID).any()
+        assert np.abs(starts - np.arange(len(starts)) * step * 16000).max() <= segmentation_cut.GRID / 2
 
 
 def test_windows_lie_closer_in_short_recordings():
@@ -166,7 +166,7 @@ STARTS = np.array([0, 1, 60, 200]) * 270
 @pytest.mark.parametrize(("weight", "bias"), [(0.7, True), (-0.7, True), (1.0, False)])
 def test_windows_share_the_first_convolution(tmp_path, weight, bias):
     file = save_pyannet(tmp_path / "m.onnx", weight=weight, bias=bias)
-    shared = front.open_front(file)
+    shared = segmentation_cut.open_front(file)
     assert shared is not None
     assert shared.hop == 30
     expected = windowed(Model(file.path, "whole"))(SOUND, STARTS)
@@ -179,7 +179,7 @@ def test_a_trained_pyannet_shares_it_and_finds_the_same():
         pytest.skip(f"{path} is not here")
     file = model_file(path)
     shared, whole = segmentation.load(file), windowed(Model(file.path, "whole"))
-    assert isinstance(shared, front.Front)
+    assert isinstance(shared, segmentation_cut.Front)
     sound = SOUND * np.linspace(0, 1, len(SOUND), dtype=np.float32) ** 2
     for starts in (STARTS, STARTS[:1]):
         assert np.allclose(shared(sound, starts), whole(sound, starts), atol=1e-3)
@@ -187,21 +187,22 @@ def test_a_trained_pyannet_shares_it_and_finds_the_same():
 
 
 def test_a_model_of_another_structure_stays_whole(tmp_path):
-    assert front.open_front(save(tmp_path / "m.onnx", ["N", 1, "T"], [1, 589, 7])) is None
-    assert front.open_front(save_pyannet(tmp_path / "p.onnx", weight=1.0, bias=True, pads=5)) is None
+    assert segmentation_cut.open_front(save(tmp_path / "m.onnx", ["N", 1, "T"], [1, 589, 7])) is None
+    padded = save_pyannet(tmp_path / "p.onnx", weight=1.0, bias=True, pads=5)
+    assert segmentation_cut.open_front(padded) is None
 
 
 def test_the_cut_is_kept_by_the_models_sha256_and_made_anew_if_damaged(tmp_path, monkeypatch):
     file = replace(save_pyannet(tmp_path / "m.onnx", weight=1.0, bias=True), sha256="abc")
-    expected = front.open_front(file, tmp_path / "cache")(SOUND, STARTS)
+    expected = segmentation_cut.open_front(file, tmp_path / "cache")(SOUND, STARTS)
     (back,) = (tmp_path / "cache").rglob("back.onnx")
-    cut = front.cut
-    monkeypatch.setattr(front, "cut", lambda _: pytest.fail("was kept"))
-    assert np.array_equal(front.open_front(file, tmp_path / "cache")(SOUND, STARTS), expected)
-    monkeypatch.setattr(front, "cut", cut)
+    cut = segmentation_cut.cut
+    monkeypatch.setattr(segmentation_cut, "cut", lambda _: pytest.fail("was kept"))
+    assert np.array_equal(segmentation_cut.open_front(file, tmp_path / "cache")(SOUND, STARTS), expected)
+    monkeypatch.setattr(segmentation_cut, "cut", cut)
     back.write_bytes(back.read_bytes()[:-1])
-    assert np.array_equal(front.open_front(file, tmp_path / "cache")(SOUND, STARTS), expected)
-    assert front.open_front(replace(file, sha256="abd"), tmp_path / "cache") is not None
+    assert np.array_equal(segmentation_cut.open_front(file, tmp_path / "cache")(SOUND, STARTS), expected)
+    assert segmentation_cut.open_front(replace(file, sha256="abd"), tmp_path / "cache") is not None
     assert len(list((tmp_path / "cache").rglob("back.onnx"))) == 2
 
 

@@ -10,7 +10,9 @@ import pytest
 import soundfile
 
 from conftest import CALL
-from witness import embedding, fbank, segmentation, speed, tracing
+from witness import tracing
+from witness.bench import speed
+from witness.diarization import embedding, fbank, segmentation
 from witness.sessions import Model
 
 SECONDS = 15
@@ -115,6 +117,6 @@ def test_nothing_is_noted_unless_somebody_asks():
 
 
 def segmentation_file():
-    from witness.models import diarization_models
+    from witness.models.store import diarization_models
 
     return diarization_models("builtin", offline=True).segmentation.path

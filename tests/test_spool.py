@@ -11,10 +11,10 @@ import pytest
 import soundfile
 
 from conftest import CALL
-from witness import audio, spool
+from witness.audio import decode, spool
+from witness.audio.spool import Spool
 from witness.errors import OutputError
-from witness.spool import Spool
-from witness.transcription import Loudness
+from witness.recognition.recognizer import Loudness
 
 FILES = Path("/proc/self/fd")  # that are open
 
@@ -103,7 +103,7 @@ def test_whisper_hears_the_same_from_a_file(noise):
 def test_each_channel_is_a_track_of_its_own(tmp_path):
     sound = np.random.default_rng(1).integers(-9000, 9000, (16_001, 6)).astype(np.int16)
     soundfile.write(tmp_path / "5.1.wav", sound, 16_000)
-    loaded = audio.load(str(tmp_path / "5.1.wav"), channels="split")
+    loaded = decode.load(str(tmp_path / "5.1.wav"), channels="split")
     assert [len(track) for track in loaded.samples] == [16_001] * 6
     assert loaded.source.duration == 16_001 / 16_000
     for track, expected in zip(loaded.samples, sound.T, strict=True):
@@ -153,7 +153,7 @@ def test_a_disk_that_fills_while_decoding_is_one_line():
     code = (
         "import resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
-        "from witness.cli import main\n"
+        "from witness.cli.main import main\n"
         "main(sys.argv[1:])\n"
     )
     command = [sys.executable, "-c", code, "run", str(CALL), "--models", "builtin", "--offline"]

@@ -7,8 +7,11 @@ import pytest
 import soundfile
 
 from conftest import CALL, SHARED, strict_der
-from witness import Options, audio, diarize, outcome, rttm, stereo
+from witness import Options, diarize
+from witness.audio import decode, stereo
+from witness.formats import rttm
 from witness.schema import Bounds
+from witness.transcript import assemble
 
 RATE = 8000
 
@@ -137,11 +140,11 @@ def test_auto_takes_a_call_apart_and_says_so(call, sides):
     # The number of speakers is that of the whole call.
     counts = {}
     for wanted in (1, 2, 3, 4):
-        again = outcome.redo(found.stages, Bounds(speakers=wanted))
+        again = assemble.redo(found.stages, Bounds(speakers=wanted))
         counts[wanted] = len(again.speakers), len({name[:3] for name in (s.id for s in again.speakers)})
     assert counts == {1: (1, 1), 2: (2, 2), 3: (3, 2), 4: (4, 2)}
-    assert len(outcome.redo(found.stages, Bounds(min_speakers=3)).speakers) == 3
-    assert len(outcome.redo(found.stages, Bounds(max_speakers=2)).speakers) == 2
+    assert len(assemble.redo(found.stages, Bounds(min_speakers=3)).speakers) == 3
+    assert len(assemble.redo(found.stages, Bounds(max_speakers=2)).speakers) == 2
 
 
 def test_auto_is_mix_where_there_is_no_call(tmp_path, sides):
@@ -150,7 +153,7 @@ def test_auto_is_mix_where_there_is_no_call(tmp_path, sides):
     soundfile.write(tmp_path / "three.wav", np.stack([*sides[0], mono]).T, RATE)
     soundfile.write(tmp_path / "one.wav", mono, RATE)
     for name in ("one.wav", "two.wav", "three.wav"):
-        auto, mixed = (audio.load(str(tmp_path / name), channels=how) for how in ("auto", "mix"))
+        auto, mixed = (decode.load(str(tmp_path / name), channels=how) for how in ("auto", "mix"))
         assert auto.channels == "mix"
         assert np.array_equal(auto.samples[0][:], mixed.samples[0][:])
         assert auto.warnings == mixed.warnings
@@ -160,7 +163,7 @@ def test_split_and_a_call_from_standard_input(call):
     import subprocess
     import sys
 
-    split = audio.load(str(call), channels="split")
+    split = decode.load(str(call), channels="split")
     assert (split.channels, split.warnings) == ("split", ())
     command = [sys.executable, "-m", "witness", "-", "-f", "json", "--models", "builtin", "--offline", "-q"]
     with call.open("rb") as file:
@@ -175,4 +178,4 @@ def test_a_room_with_two_microphones():
     path = SHARED / "data" / "eval" / "awkward" / "google_multi.flac"
     if not path.exists():
         pytest.skip("the awkward recordings are not here (shared/data/eval)")
-    assert audio.load(str(path), channels="auto").channels == "mix"
+    assert decode.load(str(path), channels="auto").channels == "mix"

@@ -242,7 +242,7 @@ def test_pruning_takes_what_the_rest_can_say(monkeypatch):
 def test_conversations_have_sound_where_somebody_speaks(cache, tmp_path, monkeypatch):
     import conversations
 
-    from witness import rttm
+    from witness.formats import rttm
 
     monkeypatch.setattr(conversations, "LONG", 100)  # the clips of the made-up corpus have two seconds
     conversations.main(["--cache", str(cache), "--out", str(tmp_path), "--smoke"])

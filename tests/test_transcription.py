@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ggml
-from witness import tokens, transcription, whisper_child
 from witness.errors import TranscriptionError, UsageError
+from witness.recognition import child, recognizer, tokens
+from witness.recognition.recognizer import FRAME, SAMPLE_RATE, WINDOW, Loudness, Recognizer
+from witness.recognition.tokens import Token
 from witness.schema import ModelFile, Word, no_progress
-from witness.tokens import Token
-from witness.transcription import FRAME, SAMPLE_RATE, WINDOW, Loudness, Recognizer
 
 L, H = ggml.LOW, ggml.HIGH
 
@@ -49,13 +49,13 @@ def endless(folder):
     return ggml.write(folder / "endless.bin", endless=True)
 
 
-def recognizer(path, *, language=None, threads=1, progress=no_progress):
+def started(path, *, language=None, threads=1, progress=no_progress):
     model = ModelFile("synthetic", str(path), "")
     return Recognizer(model, language=language, threads=threads, progress=progress)
 
 
 def recognise(path, *tracks, **options):
-    with recognizer(path, **options) as running:
+    with started(path, **options) as running:
         for track in tracks:
             running.send(track)
         return [running.result() for _ in tracks]
@@ -99,7 +99,7 @@ def test_words_and_times(model):
     starts = [word.start for word in found.words]
     assert all(number <= start < number + 0.6 for number, start in enumerate(starts))
     assert (found.language, found.warnings) == ("en", ())
-    assert found.device == "cpu" or transcription.has_gpu_backend()
+    assert found.device == "cpu" or recognizer.has_gpu_backend()
 
 
 def test_a_character_split_over_two_tokens(folder):
@@ -170,7 +170,7 @@ def test_the_number_of_threads_changes_nothing(model):
     audio = ggml.tones(*[L, H, H] * 9, None, *[H, L] * 6)
     one, two, four = (recognise(model, audio, threads=threads) for threads in (1, 2, 4))
     assert one == two == four
-    with recognizer(model) as running:
+    with started(model) as running:
         running.send(audio)
         running.set_threads(2)
         assert [running.result()] == one
@@ -212,7 +212,7 @@ def test_modules_of_the_current_folder_are_not_run(model, tmp_path, monkeypatch)
 
 
 def test_the_child_imports_little():
-    code = "import sys, witness.whisper_child; print(*{name.split('.')[0] for name in sys.modules})"
+    code = "import sys, witness.recognition.child; print(*{name.split('.')[0] for name in sys.modules})"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"onnxruntime", "onnx", "scipy", "requests", "tqdm", "av"} & set(result.stdout.split())
 
@@ -239,7 +239,7 @@ def working(monkeypatch):
 
 
 def test_leaving_ends_the_child_at_once(endless, working):
-    with recognizer(endless) as running:
+    with started(endless) as running:
         running.send(ggml.tones(*[L] * 29))
         working()
         pid = running._child.pid
@@ -251,7 +251,7 @@ def test_leaving_ends_the_child_at_once(endless, working):
 
 
 def test_an_exception_ends_the_child(model):
-    running = recognizer(model)
+    running = started(model)
     with pytest.raises(KeyboardInterrupt), running:
         raise KeyboardInterrupt
     assert not alive(running._child.pid)
@@ -259,7 +259,7 @@ def test_an_exception_ends_the_child(model):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_killed_child_is_an_error_of_one_line(endless, working):
-    with recognizer(endless) as running:
+    with started(endless) as running:
         running.send(ggml.tones(*[L] * 29))
         working()
         running._child.kill()
@@ -274,7 +274,7 @@ def test_a_killed_child_is_an_error_of_one_line(endless, working):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_the_child_leaves_ctrl_c_to_its_parent(model):
-    with recognizer(model) as running:
+    with started(model) as running:
         running.send(ggml.tones(L))
         running.result()
         os.kill(running._child.pid, signal.SIGINT)
@@ -334,14 +334,14 @@ def test_a_flipped_byte_in_the_header(model, tmp_path, place):
 
 def test_a_crash_while_loading(model, monkeypatch):
     """As a damaged file that passes every check would do it: the child dies before its first answer."""
-    start = transcription._start
+    start = recognizer._start
 
     def start_and_crash(*, gpu):
         child = start(gpu=gpu)
         os.kill(child.pid, signal.SIGSEGV)
         return child
 
-    monkeypatch.setattr(transcription, "_start", start_and_crash)
+    monkeypatch.setattr(recognizer, "_start", start_and_crash)
     message = failure(model)
     assert "SIGSEGV while loading" in message
     assert "witness models verify" in message
@@ -369,7 +369,7 @@ os.abort()
 
 def on_gpu(monkeypatch, *arguments):
     """The first child is one that fails on its GPU; what each was started with."""
-    start, started = transcription._start, []
+    start, started = recognizer._start, []
 
     def fail_first(*, gpu):
         started.append(gpu)
@@ -379,8 +379,8 @@ def on_gpu(monkeypatch, *arguments):
         command = [sys.executable, "-c", GPU_CHILD, *arguments]
         return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
 
-    monkeypatch.setattr(transcription, "_start", fail_first)
-    monkeypatch.setattr(transcription, "has_gpu_backend", lambda: True)
+    monkeypatch.setattr(recognizer, "_start", fail_first)
+    monkeypatch.setattr(recognizer, "has_gpu_backend", lambda: True)
     return started
 
 
@@ -420,7 +420,7 @@ def test_what_fails_on_the_cpu_too_is_an_error(folder, monkeypatch):
 
 def test_leaving_while_the_gpu_fails_starts_no_other_child(endless, monkeypatch):
     started = on_gpu(monkeypatch, "crash", "1000000")
-    with recognizer(endless) as running:
+    with started(endless) as running:
         running.send(ggml.tones(*[L] * 60))
     assert started == [True]
 
@@ -428,10 +428,10 @@ def test_leaving_while_the_gpu_fails_starts_no_other_child(endless, monkeypatch)
 def test_the_first_discrete_card_is_chosen():
     own = "ggml_vulkan: 0 = AMD Radeon Graphics (RADV RAPHAEL) (radv) | uma: 1 | fp16: 1 | bf16: 0"
     card = "ggml_vulkan: 1 = AMD Radeon RX 9070 (RADV GFX1201) (radv) | uma: 0 | fp16: 1 | bf16: 1"
-    assert whisper_child.best_device([own, card]) == 1
-    assert whisper_child.best_device([card.replace("1 =", "0 ="), own.replace("0 =", "1 =")]) == 0
-    assert whisper_child.best_device([own]) == 0
-    assert whisper_child.best_device([]) == 0
+    assert child.best_device([own, card]) == 1
+    assert child.best_device([card.replace("1 =", "0 ="), own.replace("0 =", "1 =")]) == 0
+    assert child.best_device([own]) == 0
+    assert child.best_device([]) == 0
 
 
 @pytest.mark.parametrize(
@@ -450,20 +450,20 @@ def test_the_first_discrete_card_is_chosen():
 def test_memory_on_a_gpu(tmp_path, width, layers, printed):
     path = tmp_path / "model.bin"
     sizes = (51866, 1500, width, width // 64, 32, 448, width, width // 64, layers, 128, 8)
-    path.write_bytes(struct.pack("<12i", transcription.MAGIC, *sizes) + bytes(1_000_000))
+    path.write_bytes(struct.pack("<12i", recognizer.MAGIC, *sizes) + bytes(1_000_000))
     retries = 6 * 4 * width * layers * 512 / 1e6
-    needed = transcription.gpu_memory(ModelFile("m", str(path), "")) / 1e6
+    needed = recognizer.gpu_memory(ModelFile("m", str(path), "")) / 1e6
     assert needed == pytest.approx(1 + printed + retries, rel=0.1)
 
 
 def test_memory_of_what_is_no_model(tmp_path):
     for content in (b"", b"lmgg", bytes(100)):
         (tmp_path / "no-model.bin").write_bytes(content)
-        assert transcription.gpu_memory(ModelFile("m", str(tmp_path / "no-model.bin"), "")) is None
-    assert transcription.gpu_memory(ModelFile("m", str(tmp_path / "missing.bin"), "")) is None
+        assert recognizer.gpu_memory(ModelFile("m", str(tmp_path / "no-model.bin"), "")) is None
+    assert recognizer.gpu_memory(ModelFile("m", str(tmp_path / "missing.bin"), "")) is None
 
 
-@pytest.mark.skipif(not transcription.has_gpu_backend(), reason="this whisper.cpp was built for the CPU")
+@pytest.mark.skipif(not recognizer.has_gpu_backend(), reason="this whisper.cpp was built for the CPU")
 def test_words_on_the_gpu_of_this_machine(model):
     (found,) = recognise(model, ggml.tones(L, H, L))
     if found.device == "cpu":
@@ -474,9 +474,9 @@ def test_words_on_the_gpu_of_this_machine(model):
 
 def test_languages_are_those_of_whisper(model, multilingual):
     known = tuple(pw.whisper_lang_str(number) for number in range(pw.whisper_lang_max_id() + 1))
-    assert known == transcription.LANGUAGES
+    assert known == recognizer.LANGUAGES
     with pytest.raises(UsageError, match=r"'xx'.*en, zh, de"):
-        recognizer(model, language="xx")
+        started(model, language="xx")
     with pytest.raises(UsageError, match="only English"):
         recognise(model, ggml.tones(L), language="de")
     with pytest.raises(UsageError, match="'yue'"):  # came with the 100th language, in large-v3
@@ -498,7 +498,7 @@ def test_languages_are_those_of_whisper(model, multilingual):
     ],
 )
 def test_what_a_header_says(shape, heads, languages):
-    header = whisper_child.Header(*shape, 1)
+    header = child.Header(*shape, 1)
     assert header.plausible
     assert (header.alignment_heads, header.languages) == (heads, languages)
     assert hasattr(pw, f"WHISPER_AHEADS_{heads}")
@@ -527,18 +527,18 @@ def test_what_a_header_says(shape, heads, languages):
     ],
 )
 def test_device_name(lines, device):
-    assert whisper_child.device_name(lines) == device
+    assert child.device_name(lines) == device
 
 
 def test_gpu_backend_is_seen_by_its_library(tmp_path, monkeypatch):
-    monkeypatch.setattr(transcription.sys, "platform", "linux")
+    monkeypatch.setattr(recognizer.sys, "platform", "linux")
     origin = type("Spec", (), {"origin": str(tmp_path / "_pywhispercpp.so")})
-    monkeypatch.setattr(transcription, "find_spec", lambda _: origin)
+    monkeypatch.setattr(recognizer, "find_spec", lambda _: origin)
     (tmp_path / "libggml-cpu.so").touch()
-    assert not transcription.has_gpu_backend()
+    assert not recognizer.has_gpu_backend()
     (tmp_path / "pywhispercpp.libs").mkdir()
     (tmp_path / "pywhispercpp.libs" / "libggml-vulkan-0123.so.0").touch()
-    assert transcription.has_gpu_backend()
+    assert recognizer.has_gpu_backend()
 
 
 @settings(deadline=None)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from witness import vbx
+from witness.diarization import vbx
 from witness.errors import ModelError
 from witness.schema import ModelFile
 

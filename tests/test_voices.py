@@ -10,13 +10,16 @@ from click.testing import CliRunner
 
 from conftest import CALL
 from recordings import run
-from witness import Options, models, rttm, transcribe, voices
-from witness.cli import cli
+from witness import Options, transcribe
+from witness.cli.main import cli
+from witness.diarization import voices
+from witness.diarization.voices import Known, Print, Voice
 from witness.enroll import enroll
 from witness.errors import InputError, ModelError, UsageError
+from witness.formats import rttm
+from witness.models import store
 from witness.pipeline import Engine
 from witness.schema import ModelFile
-from witness.voices import Known, Print, Voice
 
 OPTIONS = Options(models="builtin", offline=True, whisper="none")
 
@@ -78,9 +81,9 @@ def test_files_that_hold_no_voice(tmp_path, text):
 
 def test_models_that_were_never_measured_recognise_nobody():
     with pytest.raises(ModelError, match="never measured"):
-        models.stranger_threshold(ModelFile("other", "", "0" * 64))
-    builtin = models.diarization_models("builtin", offline=True).embedding
-    assert 0.2 < models.stranger_threshold(builtin) < 0.95
+        store.stranger_threshold(ModelFile("other", "", "0" * 64))
+    builtin = store.diarization_models("builtin", offline=True).embedding
+    assert 0.2 < store.stranger_threshold(builtin) < 0.95
 
 
 # --- with the builtin models ---

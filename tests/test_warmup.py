@@ -11,7 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from conftest import fake_card
 from test_embedding import voice_model
-from witness import cli, gpu, graphs, warmup
+from witness.amd import cards, graphs, warmup
+from witness.cli import main
 from witness.errors import UsageError
 
 SHAPE = ("--shape", "q=1x64x80")
@@ -35,7 +36,7 @@ def model(tmp_path_factory) -> Path:
 def witness(capfd):
     def run(*args: str | Path, code: int = 0) -> tuple[str, str]:
         with pytest.raises(SystemExit) as stop:
-            cli.main([str(arg) for arg in args])
+            main.main([str(arg) for arg in args])
         out, err = capfd.readouterr()
         assert stop.value.code == code, err
         return out, err
@@ -70,7 +71,7 @@ def test_status_says_why_a_graph_is_not_used(card, witness, model, doubles):
     witness("gpu", "warm", "--model", model, *SHAPE)
     fake_card(card, doubles, gfx="gfx1100")
     assert "it is for gfx gfx1201, here it is gfx1100" in witness("gpu", "status")[0]
-    card.setattr(gpu, "cards", lambda: ())
+    card.setattr(cards, "cards", lambda: ())
     assert "no AMD GPU is visible" in witness("gpu", "status")[0]
     fake_card(card, doubles)
     if not Path("/opt/rocm").exists():
@@ -242,7 +243,7 @@ def test_probe_refuses(card, witness, model, tmp_path):
     assert "no.onnx: " in witness("probe", tmp_path / "no.onnx", code=5)[1]
     card.setenv("FAKE_COMPILE_MS", "600000")
     assert "no answer within 2 s" in witness("probe", model, *SHAPE, "--limit", "2", code=6)[1]
-    card.setattr(gpu, "cards", lambda: ())
+    card.setattr(cards, "cards", lambda: ())
     out, err = witness("probe", model, *SHAPE, code=6)
     assert out == ""
     assert "no AMD GPU is visible" in err

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conftest import ROOT, SHARED
-from witness.reconstruction import Diarization
+from witness.diarization.reconstruction import Diarization
 from witness.schema import Evidence, Turn, Word
 
 sys.path.insert(0, str(ROOT / "benchmarks"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from witness import rttm, writers
+from witness.formats import rttm, writers
 from witness.schema import ModelFile, Source, Speaker, Transcript, Turn, Utterance, Word
 
 

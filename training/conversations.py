@@ -26,7 +26,7 @@ from augment import Dice, coloured_noise, rests
 from channels import with_flat
 
 from data import FRAME, SAMPLE_RATE, Corpus, Voices, voices, with_rests
-from witness import rttm
+from witness.formats import rttm
 from witness.schema import Turn
 
 TURNS, SESSIONS, INTERVIEWS = 36, 48, 48  # recordings of each kind

@@ -29,9 +29,11 @@ from scipy.optimize import linear_sum_assignment
 from train_embedding import pieces
 
 from data import HELD_OUT, SAMPLE_RATE, Corpus, voices
-from witness import Options, clustering, diarize, embedding, reconstruction, rttm, segmentation
-from witness import models as models_table
-from witness.fbank import fbank, frame_count
+from witness import Options, diarize
+from witness.diarization import clustering, embedding, reconstruction, segmentation
+from witness.diarization.fbank import fbank, frame_count
+from witness.formats import rttm
+from witness.models import store as models_table
 from witness.schema import FRAME_DURATION, FRAME_STEP, FRAMES, ModelFile
 
 GROUPS = {"simulated": "sim_*", "pyannote_sample": "pyannote_sample", "AMI": "ami_*"}

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from witness._version import __version__
+
 if TYPE_CHECKING:
     from witness.pipeline import Options as Options
     from witness.pipeline import diarize as diarize
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from witness.schema import Transcript as Transcript
     from witness.sessions import Runtime as Runtime
 
-__version__ = "0.1.0"
 __all__ = ["Options", "Runtime", "Transcript", "__version__", "diarize", "transcribe"]
 
 _HOMES = {

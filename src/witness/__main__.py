@@ -1,3 +1,3 @@
-from witness.cli import main
+from witness.cli.main import main
 
 main()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from witness import outcome, pipeline, voices
+from witness import pipeline
+from witness.diarization import voices
 from witness.errors import InputError, UsageError
-from witness.models import stranger_threshold
+from witness.models.store import stranger_threshold
+from witness.transcript import assemble
 
 OTHERS = 0.05  # share of the speech that others may have: the diarizer's slips
 OTHERS_SECONDS = 2.0  # and no more than this
@@ -49,7 +51,7 @@ def _alone(path: str, engine: pipeline.Engine) -> voices.Print:
             f"{path}: {len(speakers)} speakers, {others:.1f} s of it not the main one's; "
             "cut out where the person speaks alone"
         )
-    one = outcome.voiceprints(transcript.stages, transcript.asked)[speakers[0].id]
+    one = assemble.voiceprints(transcript.stages, transcript.asked)[speakers[0].id]
     if not one.total.any():
         raise InputError(f"{path}: no stretch of clean speech of a second or more; record the person again")
     return one

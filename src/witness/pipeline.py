@@ -15,19 +15,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from witness import (
-    embedding,
-    gpu,
-    migraphx,
-    models,
-    outcome,
-    segmentation,
-    source,
-    transcription,
-    vbx,
-    voices,
-)
+from witness.amd import cards, migraphx
+from witness.audio import source
+from witness.diarization import embedding, segmentation, vbx, voices
 from witness.errors import ModelError, UsageError, WitnessError
+from witness.models import store
+from witness.recognition import recognizer as recognition
 from witness.schema import (
     Bounds,
     Float64,
@@ -45,9 +38,10 @@ from witness.schema import (
     no_progress,
 )
 from witness.sessions import Runtime, workers
+from witness.transcript import assemble
 
 if TYPE_CHECKING:
-    from witness import audio
+    from witness.audio import decode
 
 LONG = 3 * 3600.0
 """Seconds of a recording whose results need the memory that the models keep, 0.3 GB; a day's are 0.9 GB."""
@@ -149,9 +143,9 @@ class Engine:
         return run.transcribe(self, os.fspath(path))
 
     @cached_property
-    def chosen(self) -> models.DiarizationModels:
+    def chosen(self) -> store.DiarizationModels:
         """Raises ModelError."""
-        return models.diarization_models(
+        return store.diarization_models(
             self.options.models, offline=self.options.offline, progress=self.progress, note=self._warn
         )
 
@@ -159,10 +153,10 @@ class Engine:
     def whisper(self) -> tuple[ModelFile | None, WitnessError | None]:
         """The recogniser's model, or why there is none although it was asked for by name."""
         try:
-            return models.whisper_model(
+            return store.whisper_model(
                 self.options.whisper,
                 offline=self.options.offline,
-                gpu=transcription.has_gpu_backend(),
+                gpu=recognition.has_gpu_backend(),
                 progress=self.progress,
                 note=self._warn,
             ), None
@@ -190,7 +184,7 @@ class Engine:
         if self.options.known is None:
             return None
         embedding = self.chosen.embedding
-        threshold = models.stranger_threshold(embedding)
+        threshold = store.stranger_threshold(embedding)
         return voices.Known(voices.read(Path(self.options.known), embedding.sha256, self._warn), threshold)
 
     def open(self) -> None:
@@ -218,7 +212,7 @@ class Engine:
 
 
 @dataclass(kw_only=True)
-class _Run(outcome.Work):
+class _Run(assemble.Work):
     """One recording on its way through the stages."""
 
     options: Options
@@ -228,11 +222,11 @@ class _Run(outcome.Work):
 
     def transcribe(self, engine: Engine, path: str) -> Transcript:
         begun = time.perf_counter()
-        outcome.bounds(self.asked)
+        assemble.bounds(self.asked)
         if self.runtime.serial and self.runtime.parallel:
             raise UsageError("--serial or --parallel, not both")
         if self.options.language is not None:
-            transcription.check_language(self.options.language)
+            recognition.check_language(self.options.language)
         source.check(path)  # before any model is fetched for it
         with ExitStack() as stack:
             whisper, failure = engine.whisper
@@ -278,14 +272,16 @@ class _Run(outcome.Work):
         stages = replace(stages, warnings=(*engine.warnings, *self.warnings))
         return replace(self.transcript(stages, diarized, begun), failure=failure)
 
-    def _decode(self, path: str, engine: Engine) -> audio.Audio:
+    def _decode(self, path: str, engine: Engine) -> decode.Audio:
         """The recording, while the models are opened."""
         with ThreadPoolExecutor(1) as opener:
             opened = opener.submit(engine.open)
-            from witness import audio  # here, because the recogniser's process starts before any heavy import
+            from witness.audio import (
+                decode,  # here, because the recogniser's process starts before any heavy import
+            )
 
             with self.timed("decode"):
-                recording = audio.load(path, channels=self.options.channels, progress=self.progress)
+                recording = decode.load(path, channels=self.options.channels, progress=self.progress)
             opened.result()
         return recording
 
@@ -293,20 +289,20 @@ class _Run(outcome.Work):
         """Whether both engines may use the card, and it has no room for both."""
         if whisper is None or self.runtime.device == "cpu" or self.runtime.parallel:
             return False
-        if not transcription.has_gpu_backend():
+        if not recognition.has_gpu_backend():
             return False
         # "auto" never puts the voice model on a card that AMD does not list.
-        able = [card for card in gpu.cards() if self.runtime.device != "auto" or card.supported == "listed"]
-        card = gpu.pick(able, self.runtime.gpu)
-        needed = transcription.gpu_memory(whisper)
+        able = [card for card in cards.cards() if self.runtime.device != "auto" or card.supported == "listed"]
+        card = cards.pick(able, self.runtime.gpu)
+        needed = recognition.gpu_memory(whisper)
         if card is None or needed is None or (lack := card.lack_for_both(needed)) is None:
             return False
         cure = "a smaller --whisper, or --parallel, runs them side by side"
         self.note(f"one engine after the other: {lack}; {cure}")
         return True
 
-    def _recognizer(self, whisper: ModelFile) -> transcription.Recognizer:
-        return transcription.Recognizer(
+    def _recognizer(self, whisper: ModelFile) -> recognition.Recognizer:
+        return recognition.Recognizer(
             whisper,
             language=self.options.language,
             threads=self._whisper_threads(),
@@ -318,7 +314,7 @@ class _Run(outcome.Work):
         workers = self.runtime.worker_count
         return workers if self.serial else max(1, workers - max(1, workers // 4))
 
-    def _hear(self, recording: audio.Audio, engine: Engine) -> tuple[Track, ...]:
+    def _hear(self, recording: decode.Audio, engine: Engine) -> tuple[Track, ...]:
         """What the diarizer's models find in each track: voices of what is segmented already, meanwhile."""
         tracks = []
         with (
@@ -361,7 +357,7 @@ class _Run(outcome.Work):
 
     @contextmanager
     def _voice(
-        self, engine: Engine, recording: audio.Audio, cores: Map
+        self, engine: Engine, recording: decode.Audio, cores: Map
     ) -> Iterator[tuple[embedding.VoiceModel, Map]]:
         """The voice model, on the GPU too if that is wanted and pays, and what runs its blocks."""
         voice = engine.voice
@@ -385,13 +381,13 @@ class _Run(outcome.Work):
         if gpu is not None:
             self.device = gpu.device
 
-    def _recognise(self, recognizer: transcription.Recognizer, recording: audio.Audio) -> list[Recognition]:
+    def _recognise(self, recognizer: recognition.Recognizer, recording: decode.Audio) -> list[Recognition]:
         if not self.serial:
             recognizer.set_threads(self.runtime.worker_count)  # the diarizer is done
         found = [recognizer.result() for _ in recording.samples]
-        self.timing["transcription"] = sum(recognition.seconds for recognition in found)
-        for recognition in found:
-            for warning in recognition.warnings:
+        self.timing["transcription"] = sum(heard.seconds for heard in found)
+        for heard in found:
+            for warning in heard.warnings:
                 self.warn(warning)
         return found
 

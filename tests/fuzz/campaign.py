@@ -37,7 +37,7 @@ def attempt(path: Path, folder: Path) -> tuple[int, float, int, str]:
         streams = os.open(folder / "stderr", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(streams, 2)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        from witness.cli import main
+        from witness.cli.main import main
 
         code = 1
         try:
@@ -83,7 +83,8 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=3000)
     arguments = parser.parse_args()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    from witness import pipeline, writers  # noqa: F401 - so that no child has to
+    from witness import pipeline
+    from witness.formats import writers  # noqa: F401 - so that no child has to
 
     engine = pipeline.Engine(pipeline.Options(models="builtin", offline=True))
     for name in ("chosen", "segmenter", "voice"):  # opened once; the recordings are what is tried here

@@ -1,0 +1,357 @@
+"""The compiled-graph cache: a folder a program, and nothing is loaded that is not what the key says.
+
+The provider's own cache files say neither which model, which precision nor which shape they were made for,
+and it loads whatever bears the name; so every key has a folder to itself, which holds
+
+    manifest.json   the key's parts, sizes, sha256, what was measured when it was made
+    *.mxr           MIGraphX's program, under the name that the provider gave it
+    canary.npy      what the CPU makes of `signal`, float32
+
+A folder is built under another name, and renamed when the GPU's answer to `signal` agrees with the CPU's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+import filelock
+import mmh3
+import msgpack
+import numpy as np
+
+from witness.diarization.embedding_cut import cache_folder
+from witness.errors import GraphError, InputError
+from witness.files import replace
+from witness.schema import Float32
+
+FORMAT = "witness-graph/1"
+MANIFEST, CANARY = "manifest.json", "canary.npy"
+MXR_VERSION = 7  # of the file format, from MIGraphX 6.4 to 7.2.4
+LEAST_COSINE = {"fp32": 0.9999, "fp16": 0.99}
+MOST_DIFFERENCE = {"fp32": 0.02, "fp16": 0.2}
+"""Length of (GPU - CPU) over length of CPU; a cosine does not see a factor. cos 0.9999 is 0.014 at least."""
+LARGEST = 4 << 30  # bytes of an imported file
+
+Precision = Literal["fp32", "fp16"]
+Tuning = Literal["default", "exhaustive"]
+
+
+@dataclass(frozen=True)
+class Key:
+    """Everything that makes a compiled program the wrong one."""
+
+    model: str
+    """sha256 of the ONNX file."""
+    runtime: str
+    """onnxruntime's version and the sha256 of its MIGraphX provider."""
+    migraphx: str
+    """Names and one sha256 of MIGraphX's libraries."""
+    gfx: str
+    precision: Precision
+    tuning: Tuning
+    shape: tuple[int, ...]
+
+    @property
+    def digest(self) -> str:
+        """The name of the folder."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:32]
+
+    def difference(self, other: Key) -> str | None:
+        """The first part that differs, in words; None: they are the same."""
+        for field in fields(self):
+            mine, others = getattr(self, field.name), getattr(other, field.name)
+            if mine != others:
+                return f"it is for {field.name} {_words(others)}, here it is {_words(mine)}"
+        return None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a warm-up found out."""
+
+    compile_s: float | None
+    """None: it was imported."""
+    load_s: float
+    """From starting the process to the first result."""
+    gpu_ms: float
+    """Median of a run."""
+    cpu_ms: float
+    """A run on the CPU with all cores at work: wall time over runs."""
+    cpu_cores: int
+    cosine: float
+    """Between the GPU's answer to `signal` and the CPU's."""
+    difference: float
+    """Length of the difference of the two over the length of the CPU's."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One compiled program that was verified."""
+
+    folder: Path
+    key: Key
+    name: str
+    """What people call the model."""
+    file: str
+    size: int
+    sha256: str
+    version: str
+    """MIGraphX's, from the file."""
+    canary: str
+    """sha256 of the file."""
+    measured: Measured
+
+    @property
+    def path(self) -> Path:
+        return self.folder / self.file
+
+    def reference(self) -> Float32:
+        """The CPU's answer to `signal`."""
+        return np.load(self.folder / CANARY, allow_pickle=False)  # type: ignore[no-any-return]
+
+    def manifest(self) -> bytes:
+        """The content of manifest.json."""
+        document = {"format": FORMAT, **asdict(self)}
+        del document["folder"]
+        return json.dumps(document, indent=1).encode() + b"\n"
+
+
+def root() -> Path:
+    """Where the folders are."""
+    return cache_folder() / "graphs"
+
+
+def signal(shape: tuple[int, ...]) -> Float32:
+    """The canary: noise of the size of features. RandomState, because its numbers are fixed for all time."""
+    return np.random.RandomState(0).normal(0.0, 3.0, shape).astype(np.float32)
+
+
+def compare(answer: Float32, reference: Float32) -> tuple[float, float]:
+    """Cosine and relative difference of the GPU's answer to the CPU's; NaN where there are none.
+
+    Raises GraphError if they have different shapes: the program is for another one.
+    """
+    if answer.shape != reference.shape:
+        raise GraphError(f"it answers with {list(answer.shape)}, not {list(reference.shape)}")
+    one, other = answer.ravel().astype(np.float64), reference.ravel().astype(np.float64)
+    length = float(np.sqrt(other @ other))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cosine = float((one @ other) / (np.sqrt(one @ one) * length))
+    return cosine, float(np.linalg.norm(one - other) / length)
+
+
+def check_canary(cosine: float, difference: float, precision: Precision) -> None:
+    """Raise GraphError unless the two answers agree as well as that precision allows."""
+    # Written so that not-a-number fails.
+    if not (cosine >= LEAST_COSINE[precision] and difference <= MOST_DIFFERENCE[precision]):
+        raise GraphError(
+            f"the GPU gives other numbers than the CPU (cosine {cosine:.6f}, difference {difference:.4f})"
+        )
+
+
+def find(key: Key) -> Graph | None:
+    """The verified program for `key`. Raises GraphError if there is one that must not be used."""
+    folder = root() / key.digest
+    return read(folder, key) if folder.is_dir() else None
+
+
+def read(folder: Path, key: Key | None = None) -> Graph:
+    """The program in `folder`, every byte of it verified without loading it.
+
+    Raises GraphError: half-written, damaged, or not for `key` (given: the folder's own word is not enough).
+    """
+    try:
+        graph = _parse((folder / MANIFEST).read_bytes(), folder)
+        contents = {path.name: path for path in folder.iterdir()}
+        if key is not None and (difference := key.difference(graph.key)):
+            raise GraphError(difference)
+        if set(contents) != {MANIFEST, CANARY, graph.file}:
+            raise GraphError(f"its folder holds {', '.join(sorted(contents))}")
+        program = graph.path.read_bytes()
+        if len(program) != graph.size or hashlib.sha256(program).hexdigest() != graph.sha256:
+            raise GraphError("the program is damaged or not the one that was checked (sha256)")
+        if hashlib.sha256((folder / CANARY).read_bytes()).hexdigest() != graph.canary:
+            raise GraphError("the canary is damaged (sha256)")
+    except OSError as error:
+        raise GraphError(f"it is half-written ({error.strerror})") from error
+    found = check_program(program, graph.file, graph.key)
+    if found.version != graph.version:
+        raise GraphError(f"it was compiled by MIGraphX {found.version}, not {graph.version}")
+    return graph
+
+
+def _parse(content: bytes, folder: Path) -> Graph:
+    try:
+        document = json.loads(content)
+        if document.pop("format") != FORMAT:
+            raise ValueError("format")
+        key = document.pop("key")
+        measured = Measured(**document.pop("measured"))
+        graph = Graph(folder, key=Key(**{**key, "shape": tuple(key["shape"])}), measured=measured, **document)
+        if Path(graph.file).name != graph.file or not graph.file.endswith(".mxr"):
+            raise ValueError("file")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise GraphError(f"its {MANIFEST} is damaged ({error})") from error
+    return graph
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What an .mxr file says about itself."""
+
+    version: str
+    inputs: dict[str, tuple[int, ...]]
+    """Shapes of its parameters, outputs among them."""
+    precision: Precision
+
+
+def facts(program: bytes) -> Facts:
+    """Read an .mxr file, which is msgpack, without MIGraphX. Raises GraphError if it is none."""
+    try:
+        document = msgpack.unpackb(program, strict_map_key=False, unicode_errors="replace")
+        if document["version"] != MXR_VERSION:
+            raise GraphError(f"its file format is {document['version']}, not {MXR_VERSION}")
+        nodes = [node for module in document["modules"].values() for node in module["nodes"]]
+        inputs, numbers = {}, {"float_type": 0, "half_type": 0}
+        for node in nodes:
+            shape = node["shape"]
+            lens = tuple(shape["lens"] or ())
+            if node["name"] == "@param":
+                inputs[node["operator"]["parameter"]] = lens
+            elif shape["type"] in numbers:
+                numbers[shape["type"]] += int(np.prod(lens))
+    except (ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException) as error:
+        raise GraphError(f"the program is truncated or no .mxr file ({error})") from error
+    half = numbers["half_type"] > numbers["float_type"]
+    return Facts(str(document["migraphx_version"]), inputs, "fp16" if half else "fp32")
+
+
+def check_program(program: bytes, file: str, key: Key) -> Facts:
+    """Raise GraphError unless the program and its name are for the key's shape, precision and GPU."""
+    found = facts(program)
+    if key.shape not in found.inputs.values():
+        shapes = ", ".join("x".join(map(str, shape)) for shape in found.inputs.values())
+        raise GraphError(f"it was compiled for the shapes {shapes}, not {_words(key.shape)}")
+    if found.precision != key.precision:
+        raise GraphError(f"it is a program in {found.precision}, not {key.precision}")
+    # <version>-<graph>-<architecture>-<shapes>.mxr; the third is Murmur3 of the name that the GPU's driver
+    # gives, so it tells which card really compiled.
+    if (file.split("-") + [""] * 3)[2] != f"{mmh3.hash64(key.gfx, 0, False, signed=False)[0]:x}":
+        raise GraphError(f"it was compiled for another GPU than {key.gfx}")
+    return found
+
+
+@contextmanager
+def building(key: Key, limit: float) -> Iterator[Path]:
+    """A folder to build `key`'s program in, while no other process does.
+
+    Waits at most `limit` seconds for another one that is at it. Raises GraphError.
+    """
+    root().mkdir(parents=True, exist_ok=True)
+    try:
+        with _lock(key.digest, timeout=limit):
+            for left in root().glob(f".{key.digest}-*"):  # by a process that was killed
+                shutil.rmtree(left, ignore_errors=True)
+            scratch = Path(tempfile.mkdtemp(dir=root(), prefix=f".{key.digest}-"))
+            try:
+                yield scratch
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+    except filelock.Timeout as error:
+        raise GraphError(f"another process has been compiling it for {limit:.0f} s") from error
+
+
+def keep(graph: Graph, canary: Float32) -> Graph:
+    """Put what was built in `graph.folder` into its place, whole. Raises GraphError if it is not sound."""
+    scratch = graph.folder
+    content = io.BytesIO()
+    np.save(content, canary, allow_pickle=False)
+    replace(content.getvalue(), scratch / CANARY)
+    graph = dataclasses.replace(graph, canary=hashlib.sha256(content.getvalue()).hexdigest())
+    replace(graph.manifest(), scratch / MANIFEST)
+    read(scratch, graph.key)
+    graph.path.chmod(0o444)  # should the provider want to write its own over it, it fails
+    place = root() / graph.key.digest
+    shutil.rmtree(place, ignore_errors=True)
+    scratch.rename(place)
+    return dataclasses.replace(graph, folder=place)
+
+
+def describe(folder: Path, file: str, key: Key, name: str, measured: Measured) -> Graph:
+    """What was just built. Raises GraphError if the program is not what the key says."""
+    program = (folder / file).read_bytes()
+    found = check_program(program, file, key)
+    sha256 = hashlib.sha256(program).hexdigest()
+    return Graph(folder, key, name, file, len(program), sha256, found.version, "", measured)
+
+
+def folders() -> list[Path]:
+    """Of all programs in the cache, sound or not."""
+    return sorted(path for path in root().glob("[0-9a-f]*") if path.is_dir())
+
+
+def look(folder: Path) -> Graph | GraphError:
+    """The program in a folder of the cache, or what is wrong with it."""
+    try:
+        return read(folder)
+    except GraphError as error:
+        return error
+
+
+def clear() -> int:
+    """Remove everything but what another process is building; how many bytes that frees."""
+    freed = 0
+    for path in [path for path in root().glob("*") if path.is_dir()]:
+        size = sum(file.stat().st_size for file in path.iterdir())
+        try:
+            with _lock(path.name.lstrip(".").partition("-")[0], timeout=0):
+                shutil.rmtree(path)
+        except filelock.Timeout:
+            continue
+        freed += size
+    return freed
+
+
+def pack(graph: Graph) -> bytes:
+    """One program as a zip file; the same program gives the same bytes."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name in (MANIFEST, graph.file, CANARY):
+            info = zipfile.ZipInfo(name)  # dated 1980
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, (graph.folder / name).read_bytes())  # weights do not compress
+    return content.getvalue()
+
+
+def unpack(file: Path, folder: Path) -> Graph:
+    """Verify what `pack` made, in `folder`. Raises InputError, or GraphError if its content is damaged."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            graph = _parse(archive.read(MANIFEST), folder)
+            names = {info.filename: info.file_size for info in archive.infolist()}
+            if set(names) != {MANIFEST, CANARY, graph.file} or sum(names.values()) > LARGEST:
+                raise GraphError(f"holds {', '.join(sorted(names))}")
+            for name in names:
+                replace(archive.read(name), folder / name)
+    except (OSError, zipfile.BadZipFile, KeyError, RuntimeError, EOFError, NotImplementedError) as error:
+        raise InputError(f"{file}: no file of `witness gpu export` ({error}); export it anew") from error
+    return read(folder)
+
+
+def _lock(digest: str, timeout: float) -> filelock.BaseFileLock:
+    return filelock.FileLock(root() / f"{digest}.lock", timeout=timeout)
+
+
+def _words(value: object) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,145 @@
+"""A recording -> what a page needs of it: its outline, and the sound itself as Opus or as a link."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+import av
+import av.container
+import numpy as np
+
+from witness.audio import decode
+from witness.errors import InputError
+from witness.schema import SAMPLE_RATE, Float32, Note, Progress, Sound, Source, no_note, no_progress
+
+How = Literal["auto", "embed", "link", "none"]
+
+EMBEDDED = 20 * 60.0
+"""Seconds of a recording up to which "auto" embeds it: 3.6 MB of Opus, 4.8 MB in the page."""
+BITS = 24_000
+"""Per second: speech of 8 kHz bandwidth is clear then."""
+PEAKS = 20
+"""A second, in short recordings: a pixel of a timeline that shows a minute."""
+MOST_PEAKS = 40_000
+"""In long ones; one a second over eleven hours."""
+
+
+def take(
+    source: Source,
+    files: Iterable[tuple[str, Path | None]],
+    how: How = "auto",
+    *,
+    beside: Path | None = None,
+    progress: Progress = no_progress,
+    note: Note = no_note,
+) -> Sound | None:
+    """The sound for the page among `files` (formats, and their files or None for stdout).
+
+    `beside` is the folder of its JSON. None if there is no page, no sound is wanted, or the recording is no
+    longer there, which `note` is told.
+    """
+    pages = [path for form, path in files if form == "html"]
+    if how == "none" or not pages:
+        return None
+    page = pages[0]
+    try:
+        path, recorded = _found(source, beside)
+        embed = how == "embed" or (how == "auto" and source.duration < EMBEDDED)
+        # Read once for its outline and, slower, once more for its sound.
+        total = source.duration * (2 if embed else 1)
+
+        def tell(seconds: float) -> None:
+            progress("sound", seconds, total)
+
+        loudest, peaks = _peaks(path, source.duration, tell)
+        return Sound(
+            peaks,
+            _opus(path, loudest, lambda seconds: tell(source.duration + seconds)) if embed else None,
+            None if embed else _link(path, page),
+            recorded,
+        )
+    except (InputError, av.FFmpegError, OSError, ValueError) as error:  # the transcript is good without
+        note(f"the page is without sound: {error}")
+        return None
+
+
+def _found(source: Source, beside: Path | None) -> tuple[str, str | None]:
+    """Where the recording is now, and when it was made. Raises InputError if it is not there."""
+    if source.path == "-":
+        raise InputError("the recording came through standard input; name a file")
+    places = [source.path]
+    if beside is not None:  # made from a folder above, or moved together with the JSON
+        near = beside.absolute()
+        places += [str(folder / source.path) for folder in (near, *near.parents)]
+        places.append(str(near / Path(source.path).name))
+    there = [place for place in dict.fromkeys(places) if Path(place).is_file()]  # a pipe is empty by now
+    if not there:
+        raise InputError(f"{source.path} is not there; put it back, or beside the JSON")
+    for place in there:
+        sha256, recorded = decode.about(place)
+        if sha256 == source.sha256:
+            return place, recorded
+    raise InputError(f"{there[0]} is another recording by now (its sha256 differs); put the first one back")
+
+
+def _peaks(path: str, duration: float, tell: Callable[[float], None]) -> tuple[float, bytes]:
+    """The loudest sample, and `Sound.peaks`."""
+    total = max(1, round(duration * SAMPLE_RATE))
+    parts = max(1, min(MOST_PEAKS, round(duration * PEAKS)))
+    heights = np.zeros(parts, np.float32)
+    done = 0
+    for block in decode.blocks(path):
+        places = np.minimum(np.arange(done, done + len(block), dtype=np.int64) * parts // total, parts - 1)
+        firsts = np.flatnonzero(np.diff(places, prepend=-1))
+        if len(firsts):
+            here = places[firsts]
+            heights[here] = np.maximum(heights[here], np.maximum.reduceat(np.abs(block), firsts))
+        done += len(block)
+        tell(done / SAMPLE_RATE)
+    loudest = float(heights.max())
+    return loudest, np.rint(heights / (loudest or 1.0) * 255).astype(np.uint8).tobytes()
+
+
+def _opus(path: str, loudest: float, tell: Callable[[float], None]) -> bytes:
+    """The recording as WebM, which Safari plays before it plays Ogg; the same bytes for the same samples."""
+    file = io.BytesIO()
+    # Without "bitexact" there would be a random number in it, and the version of the library.
+    with av.open(file, "w", format="webm", options={"fflags": "+bitexact"}) as container:
+        options = {"application": "voip", "flags": "+bitexact"}
+        stream = container.add_stream("libopus", rate=SAMPLE_RATE, layout="mono", options=options)
+        stream.bit_rate = BITS
+        done = 0
+        for frame in _frames(path, 1.0 / max(1.0, loudest)):
+            container.mux(stream.encode(frame))
+            done += frame.samples
+            tell(done / SAMPLE_RATE)
+        container.mux(stream.encode(None))
+    return file.getvalue()
+
+
+def _frames(path: str, gain: float) -> Iterator[av.AudioFrame]:
+    done = 0
+    for block in decode.blocks(path):
+        samples: Float32 = np.ascontiguousarray(block[None] * np.float32(gain))
+        if samples.size:
+            frame = av.AudioFrame.from_ndarray(samples, format="flt", layout="mono")
+            frame.sample_rate, frame.pts = SAMPLE_RATE, done
+            yield frame
+            done += samples.size
+
+
+def _link(path: str, page: Path | None) -> str:
+    """A relative URL, which still holds after both were moved together."""
+    there = os.path.abspath(path)  # noqa: PTH100 - as it is named, links not followed
+    folder = os.path.abspath(page.parent if page is not None else ".")  # noqa: PTH100
+    try:
+        relative = os.path.relpath(there, folder)
+    except ValueError:  # another drive
+        return Path(there).as_uri()
+    url = quote(os.fsencode(relative.replace(os.sep, "/")))
+    return url if "/" in url else f"./{url}"  # "a:b.wav" would be a scheme

@@ -1,0 +1,63 @@
+"""The jobs of a batch on a Dask cluster: the same futures as `pool`, from other machines.
+
+Each Dask worker has a `pool` of its own, so that a recording that ends its process ends no Dask worker and
+a time limit holds. Models are fetched and verified on each machine; the folders of the recordings and of the
+results are the same paths on all of them. What a lost worker had in hand, Dask gives to another.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import replace
+
+from witness.batch import batch
+from witness.batch.pool import Pool
+from witness.batch.worker import Job, Outcome, job_from_json, job_to_json
+from witness.errors import WitnessError
+from witness.schema import Note, no_note
+
+PATIENCE = 10  # seconds until a scheduler that does not answer is given up
+
+_lock = threading.Lock()
+_pools: list[Pool] = []
+
+
+@contextmanager
+def connect(address: str, note: Note = no_note) -> Iterator[Callable[[Job], Future[Outcome]]]:
+    """What submits a job to the cluster whose scheduler is at `address`. Raises WitnessError."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise WitnessError("--scheduler needs Dask; cure: pip install 'witness[cluster]'") from error
+    try:
+        client = Client(address, timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise WitnessError(
+            f"no Dask scheduler answers at {address} ({text}); start one: dask scheduler"
+        ) from error
+    with client:
+        workers = len(client.scheduler_info(n_workers=-1)["workers"])
+        note(f"{workers} Dask workers" if workers else "no Dask workers yet; waiting for one")
+        executor = client.get_executor(pure=False)  # type: ignore[no-untyped-call]
+        yield lambda job: executor.submit(work, job_to_json(job))
+
+
+def work(line: str) -> Outcome:
+    """Do a job, on a Dask worker."""
+    from distributed import get_worker
+
+    job = job_from_json(line)
+    threads = get_worker().state.nthreads
+    with _lock:
+        if not _pools:
+            pool = Pool([{}] * threads)
+            pool.__enter__()
+            atexit.register(pool.__exit__, None, None, None)
+            _pools.append(pool)
+    own = batch.runtime(threads, job.settings.runtime["device"], None)
+    return _pools[0].submit(replace(job, settings=replace(job.settings, runtime=own))).result()

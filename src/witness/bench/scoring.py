@@ -1,0 +1,276 @@
+"""Turns against reference turns: DER under every named convention, JER, speaker counts, intervals.
+
+pyannote.metrics computes; here its numbers get names. "Collar 0.25" means two things in the field: 0.25 s in
+all (pyannote.metrics: ±0.125 s around each reference boundary) and 0.25 s on each side (md-eval, dscore,
+VoxSRC). The same turns score 8.03 and 5.99 % of VoxConverse's test part, so no figure goes without its name.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from witness.errors import InputError, WitnessError
+from witness.formats import rttm
+from witness.schema import Float64, Progress, Turn, no_progress
+
+DRAWS = 10_000  # of the bootstrap over files
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Convention:
+    """What is left out of scoring."""
+
+    name: str
+    collar: float
+    """Seconds around each reference boundary, both sides together, as pyannote.metrics counts them."""
+    skip_overlap: bool
+    meaning: str
+
+
+CONVENTIONS = (
+    Convention("strict", 0.0, False, "no collar, overlap counted"),
+    Convention("collar-0.25-total", 0.25, False, "±0.125 s, overlap counted"),
+    Convention("collar-0.25-total-no-overlap", 0.25, True, "±0.125 s, overlap skipped"),
+    Convention("collar-0.25-each-side", 0.5, False, "±0.25 s (NIST, VoxSRC), overlap counted"),
+    Convention("collar-0.25-each-side-no-overlap", 0.5, True, "±0.25 s (NIST), overlap skipped"),
+)
+PARTS = ("false alarm", "missed detection", "confusion", "total")
+
+
+@dataclass(frozen=True)
+class FileScore:
+    """One recording under every convention."""
+
+    uri: str
+    seconds: Mapping[str, tuple[float, float, float, float]]
+    """Convention -> false alarm, missed detection, confusion and reference speech."""
+    jaccard: tuple[float, float]
+    """Sum of the reference speakers' Jaccard errors, and their number."""
+    reference_speakers: int
+    hypothesis_speakers: int
+
+    def der(self, convention: str) -> float | None:
+        """Per cent; None without reference speech."""
+        *errors, speech = self.seconds[convention]
+        return 100 * sum(errors) / speech if speech else None
+
+    @property
+    def jer(self) -> float | None:
+        """Per cent; None without reference speakers."""
+        return 100 * self.jaccard[0] / self.jaccard[1] if self.jaccard[1] else None
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """One convention over all files: errors are summed, the rate is taken once. Per cent of the speech."""
+
+    convention: str
+    der: float
+    """Not a number if the convention leaves no reference speech to score."""
+    interval: tuple[float, float]
+    """95 %, by a bootstrap over files."""
+    false_alarm: float
+    missed_detection: float
+    confusion: float
+
+
+def read(path: Path) -> dict[str, list[Turn]]:
+    """The turns of an RTTM file, or of every .rttm below a folder, by uri. Raises InputError."""
+    files = sorted(path.rglob("*.rttm")) if path.is_dir() else [path]
+    if not files:
+        raise InputError(f"{path}: no .rttm file in this folder")
+    found: dict[str, list[Turn]] = {}
+    for file in files:
+        for uri, turns in rttm.parse(_text(file), str(file)).items():
+            if uri in found:
+                raise InputError(f"{file}: {uri} is in another file, too; give each recording once")
+            found[uri] = turns
+    return found
+
+
+def read_uem(path: Path) -> dict[str, list[tuple[float, float]]]:
+    """The parts of each recording to be scored: lines of uri, channel, start and end. Raises InputError."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for number, line in enumerate(_text(path).splitlines(), start=1):
+        fields = line.split()
+        if not fields or fields[0].startswith(";;"):
+            continue
+        try:
+            start, end = float(fields[2]), float(fields[3])
+            if not 0 <= start < end <= rttm.LONGEST:  # nor is not-a-number
+                raise ValueError
+            found.setdefault(fields[0], []).append((start, end))
+        except (IndexError, ValueError) as error:
+            raise InputError(f"{path}, line {number}: not a UEM line: {line.strip()[:80]}") from error
+    return found
+
+
+def pair(
+    reference: Mapping[str, list[Turn]], hypothesis: Mapping[str, list[Turn]]
+) -> dict[str, tuple[list[Turn], list[Turn]]]:
+    """Reference and hypothesis turns of each uri of the reference; one alone goes with one alone.
+
+    A recording that the hypothesis lacks counts as all missed, all of them if it is empty. Raises InputError
+    if there is no reference or nothing goes together.
+    """
+    if not reference:
+        raise InputError("the reference holds no SPEAKER line; check that it is RTTM")
+    if len(reference) == len(hypothesis) == 1:
+        ((uri, turns), (found,)) = next(iter(reference.items())), hypothesis.values()
+        return {uri: (turns, found)}
+    if hypothesis and not set(reference) & set(hypothesis):
+        raise InputError(
+            f"reference ({', '.join(sorted(reference)[:3])}, ...) and hypothesis "
+            f"({', '.join(sorted(hypothesis)[:3])}, ...) have no uri in common"
+        )
+    return {uri: (turns, hypothesis.get(uri, [])) for uri, turns in sorted(reference.items())}
+
+
+def score(
+    pairs: Mapping[str, tuple[list[Turn], list[Turn]]],
+    uem: Mapping[str, list[tuple[float, float]]] | None = None,
+    *,
+    progress: Progress = no_progress,
+) -> list[FileScore]:
+    """Every recording under every convention.
+
+    Without `uem` a recording is scored from its first to its last turn, in reference or hypothesis. Raises
+    WitnessError if pyannote.metrics is not installed, InputError if the UEM lacks a recording.
+    """
+    core, metrics = _pyannote()
+    scores = []
+    for done, (uri, (reference, hypothesis)) in enumerate(pairs.items(), start=1):
+        if uem is not None and uri not in uem:
+            raise InputError(f"the UEM has no line for {uri}; add one, or score without a UEM")
+        parts = None if uem is None else core.Timeline([core.Segment(*part) for part in uem[uri]])
+        there, found = _annotation(core, reference), _annotation(core, hypothesis)
+        seconds = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there is no UEM: the docstring says what is done then
+            for convention in CONVENTIONS:
+                rate = metrics.DiarizationErrorRate(
+                    collar=convention.collar, skip_overlap=convention.skip_overlap
+                )
+                detail = rate(there, found, uem=parts, detailed=True)
+                false_alarm, missed, confusion, total = (float(detail[part]) for part in PARTS)
+                seconds[convention.name] = false_alarm, missed, confusion, total
+            jaccard = metrics.JaccardErrorRate()(there, found, uem=parts, detailed=True)
+        scores.append(
+            FileScore(
+                uri,
+                seconds,
+                (float(jaccard["speaker error"]), float(jaccard["speaker count"])),
+                len({turn.speaker for turn in reference}),
+                len({turn.speaker for turn in hypothesis}),
+            )
+        )
+        progress("scoring", done, len(pairs))
+    return scores
+
+
+def pool(scores: Sequence[FileScore]) -> list[Pooled]:
+    """Every convention over all files. Raises InputError if there is no reference speech at all."""
+    pooled = []
+    for convention in CONVENTIONS:
+        seconds = _seconds(scores, convention.name)
+        if not seconds[:, 3].sum():
+            if not convention.collar:
+                raise InputError("the reference has no speech to score against; check it, and the UEM")
+            nothing = float("nan")
+            pooled.append(Pooled(convention.name, nothing, (nothing, nothing), nothing, nothing, nothing))
+            continue
+        false_alarm, missed, confusion = (100 * seconds[:, :3].sum(axis=0) / seconds[:, 3].sum()).tolist()
+        der = false_alarm + missed + confusion
+        interval = _interval(_rates(seconds))
+        pooled.append(Pooled(convention.name, der, interval, false_alarm, missed, confusion))
+    return pooled
+
+
+def compare(
+    scores: Sequence[FileScore], others: Sequence[FileScore]
+) -> dict[str, tuple[float, float, float]]:
+    """Convention -> DER of `scores` less that of `others` on the same files, and its 95 % interval.
+
+    Both are drawn together, so what makes a file hard for either drops out.
+    """
+    result = {}
+    for convention in CONVENTIONS:
+        one, other = _seconds(scores, convention.name), _seconds(others, convention.name)
+        difference = _rate(one) - _rate(other)
+        low, high = _interval(_rates(one) - _rates(other))
+        result[convention.name] = difference, low, high
+    return result
+
+
+def jer(scores: Sequence[FileScore]) -> float:
+    """Per cent, the mean over all speakers of all files."""
+    return 100 * sum(file.jaccard[0] for file in scores) / max(1.0, sum(file.jaccard[1] for file in scores))
+
+
+def speaker_counts(scores: Sequence[FileScore]) -> dict[str, float]:
+    """ "exact" and "within_one" in files, "bias" in speakers a file (below zero: too few are found)."""
+    extra = np.array([file.hypothesis_speakers - file.reference_speakers for file in scores])
+    return {
+        "exact": int((extra == 0).sum()),
+        "within_one": int((np.abs(extra) <= 1).sum()),
+        "bias": float(extra.mean()),
+    }
+
+
+def _seconds(scores: Sequence[FileScore], convention: str) -> Float64:
+    return np.array([file.seconds[convention] for file in scores])
+
+
+def _rate(seconds: Float64) -> float:
+    speech = float(seconds[:, 3].sum())
+    return float(100 * seconds[:, :3].sum() / speech) if speech else float("nan")
+
+
+def _rates(seconds: Float64) -> Float64:
+    """(draws,): the pooled rate of files drawn with replacement; always the same draws of so many files."""
+    draws = np.random.default_rng(SEED).integers(len(seconds), size=(DRAWS, len(seconds)))
+    # How often each file is drawn, so that memory does not hold every draw's seconds.
+    weights = np.stack([np.bincount(draw, minlength=len(seconds)) for draw in draws])
+    sums = weights @ seconds
+    rates: Float64 = 100 * sums[:, :3].sum(axis=1) / np.maximum(sums[:, 3], 1e-9)
+    return rates
+
+
+def _interval(values: Float64) -> tuple[float, float]:
+    low, high = np.percentile(values, [2.5, 97.5]).tolist()
+    return low, high
+
+
+def _annotation(core: Any, turns: Sequence[Turn]) -> Any:
+    """pyannote's form of the turns; a line that is there twice counts once."""
+    result = core.Annotation()
+    for number, turn in enumerate(dict.fromkeys(turns)):
+        if turn.end > turn.start:
+            result[core.Segment(turn.start, turn.end), number] = turn.speaker
+    return result
+
+
+def _pyannote() -> tuple[Any, Any]:
+    try:
+        import pyannote.core
+        import pyannote.metrics.diarization
+    except ImportError as error:
+        raise WitnessError("scoring needs pyannote.metrics; cure: pip install 'witness[bench]'") from error
+    return pyannote.core, pyannote.metrics.diarization
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")  # some editors begin a file with a mark
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise InputError(
+            f"{path}: cannot be read ({reason}); give an RTTM file or a folder of them"
+        ) from error

@@ -1,0 +1,4 @@
+"""Samples -> who speaks when.
+
+segmentation ─ embedding ─ clustering ─ reconstruction
+"""

@@ -1,0 +1,171 @@
+"""Audio -> who is active in each 10 s window, by a powerset segmentation model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from typing import Protocol
+
+import numpy as np
+
+from witness.diarization import loudness, segmentation_cut
+from witness.errors import ModelError
+from witness.schema import (
+    FRAMES,
+    LOCAL_SPEAKERS,
+    SAMPLE_RATE,
+    WINDOW_SAMPLES,
+    Bool,
+    Float32,
+    Int,
+    Map,
+    ModelFile,
+    Progress,
+    Samples,
+    Segmentation,
+    in_turn,
+    no_progress,
+)
+from witness.sessions import Model
+
+SHORT = 300 * SAMPLE_RATE
+"""Samples, 5 minutes. In less, every vector decides on the number of speakers: 2 s between windows cost 1 to
+2 points of DER there, and nothing in more (docs/decisions/2026-11-21-speed.md)."""
+GROUP = 8  # windows that are worked on together: with fewer they share less, more are too much for a core
+
+
+class SegmentationModel(Protocol):
+    """Samples in [-1, 1], and where windows of them begin -> (windows, 589, 7) scores of powerset classes.
+
+    Windows begin at multiples of front.GRID, and all of them lie inside.
+    """
+
+    def __call__(self, sound: Float32, starts: Int, /) -> Float32: ...
+
+
+def powerset(speakers: int, at_once: int) -> Bool:
+    """(classes, speakers): who is active in each class, at most `at_once` of them; the empty set first."""
+    sets = [group for size in range(at_once + 1) for group in combinations(range(speakers), size)]
+    table = np.zeros((len(sets), speakers), np.bool_)
+    for row, group in enumerate(sets):
+        table[row, list(group)] = True
+    return table
+
+
+POWERSET = powerset(LOCAL_SPEAKERS, 2)  # {} 0 1 2 01 02 12
+
+
+def decode(scores: Float32) -> Bool:
+    """(..., 589, 7) scores -> (..., 589, 3) activity: the best class of each frame."""
+    active: Bool = POWERSET[scores.argmax(axis=-1)]
+    return active
+
+
+def load(file: ModelFile) -> SegmentationModel:
+    """Open a segmentation model and hold it to its contract. Raises ModelError."""
+    model = segmentation_cut.open_front(file) or _whole(file)
+    found = model(np.zeros(WINDOW_SAMPLES, np.float32), np.zeros(1, np.intp)).shape
+    if found[1:] != (FRAMES, len(POWERSET)):
+        raise ModelError(
+            f"{file.path}: gives {list(found)}, not [N, 589, 7]; use a powerset model of 3 speakers"
+        )
+    return model
+
+
+def _whole(file: ModelFile) -> SegmentationModel:
+    model = Model(file.path, file.path)
+    wanted = (None, 1), (None, 1), (None, WINDOW_SAMPLES)
+    shape = model.input_shape
+    if len(shape) != 3 or any(size not in sizes for size, sizes in zip(shape, wanted, strict=True)):
+        raise ModelError(
+            f"{file.path}: takes {list(shape)}, not [N, 1, 160000]; "
+            "use a segmentation model for windows of 10 s"
+        )
+    return windowed(model, batch=shape[0] or segmentation_cut.BATCH)  # one at a time, as speakrs exports it
+
+
+def windowed(model: Callable[[Float32], Float32], batch: int = segmentation_cut.BATCH) -> SegmentationModel:
+    """A `SegmentationModel` of one that takes (windows, 1, 160000) samples."""
+
+    def look(sound: Float32, starts: Int) -> Float32:
+        windows = np.stack([sound[None, start : start + WINDOW_SAMPLES] for start in starts])
+        return np.concatenate(
+            [model(windows[first : first + batch]) for first in range(0, len(starts), batch)]
+        )
+
+    return look
+
+
+def step_of(samples: int, *, fast: bool = False) -> float:
+    """Seconds from one window to the next in a recording of so many samples."""
+    short = samples < SHORT
+    if fast:
+        return 2.0 if short else 3.0
+    return 1.0 if short else 2.0
+
+
+def window_starts(samples: int, step: float) -> Int:
+    """(windows,) samples at which the windows begin that cover so many samples; none for no samples.
+
+    `step` seconds apart, to the nearest multiple of GRID; the last one may stick out.
+    """
+    hop = step * SAMPLE_RATE
+    beyond = max(0, samples - WINDOW_SAMPLES)
+    count = 0 if samples == 0 else 1 + math.ceil(beyond / hop)
+    grid = segmentation_cut.GRID
+    starts: Int = np.rint(np.arange(count) * (hop / grid)).astype(np.intp) * grid
+    return starts
+
+
+def segment(
+    samples: Samples,
+    model: SegmentationModel,
+    *,
+    step: float | None = None,
+    faint: float | None = None,
+    mapper: Map = in_turn,
+    progress: Progress = no_progress,
+) -> Segmentation:
+    """All of `stream`."""
+    return Segmentation.joined(
+        stream(samples, model, step=step, faint=faint, mapper=mapper, progress=progress)
+    )
+
+
+def stream(
+    samples: Samples,
+    model: SegmentationModel,
+    *,
+    step: float | None = None,
+    faint: float | None = None,
+    mapper: Map = in_turn,
+    progress: Progress = no_progress,
+) -> Iterator[Segmentation]:
+    """Find who is active in every window of `samples`, some windows after the other, in order.
+
+    The last window is padded with silence, and so is a recording shorter than one window. Groups hold the
+    same windows whatever `mapper` does at the same time, so the result does not depend on it. `step` is that
+    of `step_of` unless it is given. With `faint`, nobody is active where the recording is so many dB below
+    its own loud parts (loudness.py).
+    """
+    starts = window_starts(len(samples), step_of(len(samples)) if step is None else step)
+    done = 0
+    progress("segmentation", done, len(starts))
+    # The last window may stick out.
+    audible = None if faint is None else np.pad(loudness.heard(samples, faint, mapper=mapper), (0, FRAMES))
+
+    def look(starts: Int) -> Segmentation:
+        heard = samples[int(starts[0]) : int(starts[-1]) + WINDOW_SAMPLES]
+        sound = np.zeros(starts[-1] - starts[0] + WINDOW_SAMPLES, np.float32)
+        sound[: len(heard)] = heard
+        piece = Segmentation(decode(model(sound, starts - starts[0])), starts)
+        if audible is not None:
+            for window, frame in zip(piece.active, piece.frame_starts, strict=True):
+                window &= audible[frame : frame + FRAMES, None]
+        return piece
+
+    for piece in mapper(look, (starts[first : first + GROUP] for first in range(0, len(starts), GROUP))):
+        done += len(piece.starts)
+        progress("segmentation", done, len(starts))
+        yield piece

@@ -1,0 +1,1 @@
+"""What this machine has of all that Witness can use."""

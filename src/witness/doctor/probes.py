@@ -1,0 +1,162 @@
+"""Loads libraries that belong to drivers, in a child process: they may be missing, hang, or end the process.
+
+    ... probes vulkan         ->  {"devices": [{"name", "type", "driver"}, ...]}
+    ... probes provider FILE  ->  {"files": {name: path}, "missing": [...], "devices", "hip"}
+    ... probes whisper        ->  {"log": [lines], "system": line}
+
+The answer is one JSON line on stdout; {"error": line} if it cannot be had. Only the standard library and
+whisper.cpp's own module are imported.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TYPES = ("other", "integrated", "discrete", "virtual", "cpu")
+"""VkPhysicalDeviceType, in order."""
+LOADER = "/lib64/ld-linux-x86-64.so.2"  # the provider exists for Linux on x86-64 only
+LIMIT = 20.0  # seconds; a first use of HIP takes about one
+
+
+def ask(*arguments: str, timeout: float = LIMIT) -> dict[str, Any]:
+    """The answer of `python -m witness.doctor.probes ARGUMENTS`; {"error": line} whatever goes wrong."""
+    # In a folder that holds nothing: the provider's library looks for others in the current one.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as nowhere:
+        command = [sys.executable, "-m", "witness.doctor.probes", *arguments]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *_path()]),
+        }
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                timeout=timeout,
+                cwd=nowhere,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+            )
+        except subprocess.TimeoutExpired:
+            return {"error": f"no answer within {timeout:.0f} s"}
+        except OSError as error:
+            return {"error": str(error)}
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return {"error": f"the process ended with code {done.returncode} {last}".strip()}
+    return answer
+
+
+def _path() -> list[str]:
+    # An empty element would be the current folder.
+    return [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+
+
+def vulkan() -> dict[str, Any]:
+    """The devices of the Vulkan loader and their drivers, by the C interface (vulkan_core.h)."""
+    names = {"win32": "vulkan-1.dll", "darwin": "libvulkan.1.dylib"}
+    library = ctypes.CDLL(names.get(sys.platform, "libvulkan.so.1"))
+    # VkApplicationInfo {type 0, next, name, version, engine, version, api 1.1}, VkInstanceCreateInfo {type 1}
+    application = _Words(0, 0, 0, 0, 0, 0x401000 << 32)
+    instance = ctypes.c_void_p()
+    wish = _Words(1, 0, 0, ctypes.addressof(application))
+    code = library.vkCreateInstance(ctypes.byref(wish), None, ctypes.byref(instance))
+    if code != 0:
+        return {"error": f"vkCreateInstance returned {code}"}
+    count = ctypes.c_uint32()
+    library.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), None)
+    handles = (ctypes.c_void_p * count.value)()
+    library.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), handles)
+    devices = []
+    for handle in handles:
+        # VkPhysicalDeviceDriverProperties {type, next, id, name[256], info[256], version}, chained to
+        # VkPhysicalDeviceProperties2 {type, next, {api, driver, vendor, device, type, name[256], ...}}
+        driver = ctypes.create_string_buffer((1000196000).to_bytes(8, "little"), 1024)
+        head = (1000059001).to_bytes(8, "little") + ctypes.addressof(driver).to_bytes(8, "little")
+        found = ctypes.create_string_buffer(head, 4096)
+        library.vkGetPhysicalDeviceProperties2(ctypes.c_void_p(handle), found)
+        kind = int.from_bytes(found.raw[32:36], "little")
+        devices.append(
+            {
+                "name": _string(found.raw[36:292]),
+                "type": TYPES[kind] if kind < len(TYPES) else "other",
+                "driver": f"{_string(driver.raw[20:276])} {_string(driver.raw[276:532])}".strip(),
+            }
+        )
+    return {"devices": devices}
+
+
+def provider(path: str) -> dict[str, Any]:
+    """Where the loader finds what onnxruntime's MIGraphX provider at `path` needs, and HIP's devices.
+
+    Only the loader's list: outside onnxruntime the provider itself crashes as soon as it is loaded.
+    """
+    only_list = {**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"}
+    listed = subprocess.run([LOADER, path], env=only_list, capture_output=True, text=True, check=False)
+    found = dict(re.findall(r"^\s*(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$", listed.stdout, re.M))
+    missing = sorted(name for name, place in found.items() if place == "not found")
+    if listed.returncode != 0 and not found:
+        return {"error": listed.stderr.strip()}
+    files = {name: place for name, place in found.items() if re.match(r"lib(migraphx|amdhip64|hsa-)", name)}
+    if missing or not files:
+        return {"files": files, "missing": missing, "devices": None, "hip": None}
+    for name, place in files.items():
+        if name.startswith("libmigraphx_c"):
+            ctypes.CDLL(place)
+    hip = ctypes.CDLL(next(place for name, place in files.items() if name.startswith("libamdhip64")))
+    count = ctypes.c_int()
+    code = hip.hipGetDeviceCount(ctypes.byref(count))
+    return {"files": files, "missing": [], "devices": count.value, "hip": code}
+
+
+def whisper() -> dict[str, Any]:
+    """What whisper.cpp prints when it looks for devices."""
+    import _pywhispercpp as pw
+
+    lines: list[str] = []
+    pw.whisper_log_set(lambda _level, text: lines.append(text))
+    system = pw.whisper_print_system_info()
+    pw.whisper_log_set(None)
+    text = system.decode() if isinstance(system, bytes) else str(system)
+    return {"log": "".join(lines).splitlines(), "system": text}
+
+
+class _Words(ctypes.Structure):
+    """Up to eight machine words; a C structure of small numbers and pointers, with its padding."""
+
+    _fields_ = [("words", ctypes.c_uint64 * 8)]
+
+    def __init__(self, *words: int) -> None:
+        super().__init__((ctypes.c_uint64 * 8)(*words))
+
+
+def _string(data: bytes) -> str:
+    return data.split(b"\0")[0].decode("utf-8", "replace")
+
+
+def main(arguments: list[str]) -> None:
+    table: dict[str, Callable[..., dict[str, Any]]]
+    table = {"vulkan": vulkan, "provider": provider, "whisper": whisper}
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a driver prints must not get into the answer
+    try:
+        answer = table[arguments[0]](*arguments[1:])
+    except Exception as error:
+        answer = {"error": " ".join(str(error).split()) or type(error).__name__}
+    answers.write(json.dumps(answer))
+    answers.flush()
+    os._exit(0)  # drivers may crash while they are torn down
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""A transcript <-> the files that people and programs read."""

@@ -1,0 +1,220 @@
+"""Templates -> one HTML file that needs nothing else, and lets nothing in or out.
+
+What people said and how files are called is data here: it goes through Jinja's escaping or, as JSON, into a
+script block that the browser does not run. The policy in the file names the hashes of its own script and
+style, so that nothing else runs even if the escaping had a hole.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from witness.schema import (
+    BREATH,
+    CLOSING,
+    PARAGRAPH,
+    PARAGRAPH_PAUSE,
+    SENTENCE_ENDS,
+    Sound,
+    Transcript,
+    Utterance,
+)
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+CORRECTIONS = "witness-corrections/1"
+"""The schema of the file in which a page saves what a person corrected."""
+
+SCRIPTS = (
+    *("state.js", "list.js", "sound.js", "choose.js"),
+    *("correct.js", "search.js", "timeline.js", "keys.js"),
+)
+"""One script in this order; what a file uses of a later one it uses when all are there."""
+
+OVERLAP, UNSUPPORTED = 1, 2
+"""Flags of a word."""
+
+
+def transcript(found: Transcript, title: str, sound: Sound | None) -> str:
+    """The page of a transcript, with everything that its script shows."""
+    data = {
+        "title": title,
+        "schema": CORRECTIONS,
+        "sha256": found.audio.sha256,
+        "duration": _ms(found.audio.duration),
+        "language": found.language,
+        "listened": found.device["whisper"] is not None,
+        "speakers": [[speaker.id, speaker.name] for speaker in found.speakers],
+        "grouping": {
+            "pause": _ms(PARAGRAPH_PAUSE),
+            "long": _ms(PARAGRAPH),
+            "breath": _ms(BREATH),
+            "ends": SENTENCE_ENDS,
+            "closing": CLOSING,
+        },
+        **_columns(found),
+        "peaks": None if sound is None else base64.b64encode(sound.peaks).decode(),
+        "link": None if sound is None else sound.link,
+    }
+    return render(
+        "page.html.j2",
+        styles=("look.css", "page.css"),
+        scripts=SCRIPTS,
+        data=data,
+        sound=None if sound is None or sound.opus is None else base64.b64encode(sound.opus).decode(),
+        title=title,
+        facts=list(_facts(found, sound)),
+        models=_models(found),
+        warnings=found.warnings,
+    )
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text, the first row being the head; the columns in `left` are text, the others figures."""
+
+    heading: str
+    rows: Sequence[Sequence[str]]
+    left: Collection[int] = (0,)
+
+
+def report(title: str, lead: Sequence[str], parts: Sequence[Table | str], notices: Sequence[str] = ()) -> str:
+    """The page of a measurement: paragraphs, what is wrong with it, then tables and pictures (SVG)."""
+    return render(
+        "report.html.j2",
+        styles=("look.css", "report.css"),
+        title=title,
+        lead=lead,
+        notices=notices,
+        parts=[(part, None) if isinstance(part, Table) else (None, _picture(part)) for part in parts],
+    )
+
+
+def _picture(svg: str) -> Markup:
+    from markupsafe import Markup
+
+    return Markup(svg)  # noqa: S704 - `pictures` escapes every text in it
+
+
+def render(
+    template: str, *, styles: Iterable[str], scripts: Iterable[str] = (), data: Any = None, **values: Any
+) -> str:
+    """A template with its styles and script inside, and `data` as JSON."""
+    from markupsafe import Markup
+
+    style = "\n".join(_text(name) for name in styles)
+    code = "".join(map(_text, scripts))
+    policy = {
+        "default-src": "'none'",
+        "style-src": f"'sha256-{_hash(style)}'",
+        "script-src": f"'sha256-{_hash(code)}'" if code else "'none'",
+        "img-src": "data:",
+        "media-src": "'self' file: blob:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            policy="; ".join(f"{name} {value}" for name, value in policy.items()),
+            style=Markup(style),  # noqa: S704 - our own files
+            code=Markup(code),  # noqa: S704
+            data=Markup(harmless(data)),  # noqa: S704 - escaped for where it stands
+            **values,
+        )
+    )
+
+
+def harmless(data: Any) -> str:
+    """JSON in which nothing can end the script block that it stands in."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("witness.formats"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+@cache
+def _text(name: str) -> str:
+    return resources.files("witness.formats").joinpath("templates", name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _columns(found: Transcript) -> dict[str, Any]:
+    """Turns, words and wordless utterances as lists of numbers, in milliseconds: a tenth of JSON objects."""
+    place: Mapping[str | None, int] = {speaker.id: n for n, speaker in enumerate(found.speakers)}
+    words = sorted(
+        ((word, utterance.track) for utterance in found.utterances for word in utterance.words),
+        key=lambda item: item[0].start,
+    )
+    silent: list[Utterance] = [utterance for utterance in found.utterances if not utterance.words]
+    return {
+        "turns": {
+            "start": [_ms(turn.start) for turn in found.turns],
+            "end": [_ms(turn.end) for turn in found.turns],
+            "speaker": [place[turn.speaker] for turn in found.turns],
+        },
+        "words": {
+            "text": [word.text for word, _ in words],
+            "start": [_ms(word.start) for word, _ in words],
+            "end": [_ms(word.end) for word, _ in words],
+            "speaker": [place.get(word.speaker, -1) for word, _ in words],
+            "sure": [
+                -1 if word.speaker_confidence is None else round(100 * word.speaker_confidence)
+                for word, _ in words
+            ],
+            "flags": [OVERLAP * word.overlap + UNSUPPORTED * (not word.supported) for word, _ in words],
+            "track": [track for _, track in words],
+        },
+        "silent": {
+            "start": [_ms(utterance.start) for utterance in silent],
+            "end": [_ms(utterance.end) for utterance in silent],
+            "speaker": [place.get(utterance.speaker, -1) for utterance in silent],
+            "track": [utterance.track for utterance in silent],
+        },
+    }
+
+
+def _facts(found: Transcript, sound: Sound | None) -> Iterable[str]:
+    """What the head of the page says of the recording."""
+    if sound is not None and sound.recorded:
+        yield f"recorded {sound.recorded}"
+    whole = int(found.audio.duration)
+    hours, minutes, seconds = whole // 3600, whole // 60 % 60, whole % 60
+    yield f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    if found.language:
+        yield f"language {found.language}"
+
+
+def _models(found: Transcript) -> str:
+    return ", ".join(f"{role} {model.name}" for role, model in found.models.items() if model)
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,300 @@
+"""Transcript -> txt, md, json, srt, vtt, rttm, csv, html. Each format is a function `Transcript -> str`.
+
+The text formats leave out words where the diarizer heard nobody, and mark speech in which the recogniser
+heard no words; JSON has both as they are, and the page marks them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path, PurePath
+from typing import Any
+
+from witness import files
+from witness.formats import findings, page, rttm
+from witness.schema import ModelFile, Sound, Transcript, Utterance, Word
+
+SCHEMA = "witness/1"
+UNKNOWN = "UNKNOWN"  # a speaker that is not known
+INAUDIBLE = "[inaudible]"  # words that are not known, though a recogniser listened
+
+LINE = 42  # characters of a subtitle line, two of them a cue: common broadcasters' practice
+CUE = 7.0  # seconds
+CUE_PAUSE = 0.8  # seconds of silence that end a cue
+
+
+def to_txt(transcript: Transcript) -> str:
+    """`[00:09:32] SPEAKER_01: words`, a line an utterance."""
+    return "".join(
+        _text_line(transcript, utterance, text) + "\n" for utterance, text in _lines_of_text(transcript)
+    )
+
+
+def to_md(transcript: Transcript) -> str:
+    """A title, who spoke how much, warnings, and a paragraph an utterance."""
+    parts = [f"# {_markdown(title(transcript))}", f"{clock(transcript.audio.duration)} long"]
+    if transcript.speakers:
+        parts[1] += ", " + ", ".join(
+            f"{_markdown(speaker.name or speaker.id)} {speaker.share:.0%}" for speaker in transcript.speakers
+        )
+    parts += [f"> {_markdown(warning)}" for warning in transcript.warnings]
+    for utterance, text in _lines_of_text(transcript):
+        head = f"**{_markdown(_speaker(transcript, utterance))}** [{clock(utterance.start)}]"
+        parts.append(head if text is None else f"{head} {_markdown(text)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def to_json(transcript: Transcript, kept: dict[str, str] | None = None) -> str:
+    """`"schema": "witness/1"`; seconds are rounded to the millisecond, what is unknown is null.
+
+    `kept` is the file with the stages, beside this one, and its sha256.
+    """
+    document = {
+        "schema": SCHEMA,
+        "audio": {
+            "path": transcript.audio.path,
+            "duration": _ms(transcript.audio.duration),
+            "channels": transcript.audio.channels,
+            "sha256": transcript.audio.sha256,
+        },
+        "models": {role: _model(model) for role, model in transcript.models.items()},
+        "device": transcript.device,
+        "timing": {
+            stage: _ms(value) if isinstance(value, float) else value
+            for stage, value in transcript.timing.items()
+        },
+        "language": transcript.language,
+        "speakers": [
+            {
+                "id": speaker.id,
+                "name": speaker.name,
+                "seconds": _ms(speaker.seconds),
+                "share": _ms(speaker.share),
+            }
+            for speaker in transcript.speakers
+        ],
+        "speaker_counts": [
+            {
+                "found": count.found,
+                "runner_up": count.runner_up,
+                "margin": None if count.margin is None else _ms(count.margin),
+            }
+            for count in transcript.counts
+        ],
+        "turns": [
+            {"start": _ms(turn.start), "end": _ms(turn.end), "speaker": turn.speaker}
+            for turn in transcript.turns
+        ],
+        "utterances": [
+            {
+                "start": _ms(utterance.start),
+                "end": _ms(utterance.end),
+                "speaker": utterance.speaker,
+                "text": utterance.text,
+            }
+            for utterance in transcript.utterances
+        ],
+        "words": [_word(word) for word in transcript.words],
+        "warnings": list(transcript.warnings),
+        "fast": transcript.fast,
+        "asked": asdict(transcript.asked),
+        "corrections": [asdict(correction) for correction in transcript.corrections],
+        "stages": kept,
+    }
+    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+
+
+def to_srt(transcript: Transcript) -> str:
+    """SubRip. The speaker is named whenever it is another one than in the cue before."""
+    return "\n".join(
+        f"{number}\n{clock(start, ',')} --> {clock(end, ',')}\n{text}\n"
+        for number, (start, end, _, text) in enumerate(_cues(transcript), start=1)
+    )
+
+
+def to_vtt(transcript: Transcript) -> str:
+    """WebVTT, with a voice tag on each cue beside the name in the text."""
+    cues = "".join(
+        f"\n{clock(start, '.')} --> {clock(end, '.')}\n<v {_vtt(speaker)}>{_vtt(text)}\n"
+        for start, end, speaker, text in _cues(transcript)
+    )
+    return "WEBVTT\n" + cues
+
+
+def to_rttm(transcript: Transcript) -> str:
+    """The turns, for diarization scorers."""
+    return rttm.serialize(title(transcript), transcript.turns)
+
+
+def to_csv(transcript: Transcript) -> str:
+    """start, end, speaker, text: a row an utterance, RFC 4180."""
+    out = io.StringIO(newline="")
+    rows = csv.writer(out)
+    rows.writerow(["start", "end", "speaker", "text"])
+    for utterance, text in _lines_of_text(transcript):
+        rows.writerow(
+            [f"{utterance.start:.3f}", f"{utterance.end:.3f}", transcript.name(utterance.speaker), text]
+        )
+    return out.getvalue()
+
+
+def to_html(transcript: Transcript, sound: Sound | None = None) -> str:
+    """The page for reading, listening and correcting, one file; without `sound` it is silent."""
+    return page.transcript(transcript, title(transcript), sound)
+
+
+FORMATS: dict[str, Callable[[Transcript], str]] = {
+    "txt": to_txt,
+    "md": to_md,
+    "json": to_json,
+    "srt": to_srt,
+    "vtt": to_vtt,
+    "rttm": to_rttm,
+    "csv": to_csv,
+    "html": to_html,
+}
+
+
+def save(
+    transcript: Transcript,
+    targets: Iterable[tuple[str, Path | None]],
+    *,
+    keep: bool = True,
+    sound: Sound | None = None,
+) -> None:
+    """Write each format to its file, None for stdout; beside a JSON file, unless not `keep`, the stages.
+
+    `sound` is for a page.
+
+    Raises OutputError, BrokenPipeError.
+    """
+    contents: list[tuple[bytes, Path | None]] = []
+    for form, path in targets:
+        text = to_html(transcript, sound) if form == "html" else FORMATS[form](transcript)
+        into_file = path is not None and (path.is_file() or not path.exists())  # and not into a pipe
+        if form == "json" and keep and into_file and path and transcript.stages:
+            content = findings.encode(transcript.stages)
+            contents.append((content, beside(path)))
+            text = to_json(transcript, {"file": beside(path).name, "sha256": findings.sha256(content)})
+        contents.append((encode(text), path))
+    files.write_all(contents)
+
+
+def beside(path: Path) -> Path:
+    """Where the stages of a JSON file lie."""
+    return path.with_name(f"{path.stem if path.suffix == '.json' else path.name}.stages.npz")
+
+
+def encode(text: str) -> bytes:
+    """UTF-8; the bytes of a file name that is no UTF-8 come back as U+FFFD instead of stopping the result."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode("utf-8")
+
+
+def title(transcript: Transcript) -> str:
+    """The recording's name without folder and ending."""
+    return "stdin" if transcript.audio.path == "-" else PurePath(transcript.audio.path).stem
+
+
+def clock(seconds: float, point: str = "", digits: int = 3) -> str:
+    """00:09:32, or with `point` as the decimal sign and so many digits 00:09:32,125."""
+    if not point:
+        whole, rest = int(seconds), ""
+    else:
+        whole, parts = divmod(round(seconds * 10**digits), 10**digits)
+        rest = f"{point}{parts:0{digits}d}"
+    return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}{rest}"
+
+
+def _lines_of_text(transcript: Transcript) -> Iterator[tuple[Utterance, str | None]]:
+    """What people read, with its text; None: nobody listened for words."""
+    recognised = transcript.device["whisper"] is not None
+    for utterance in transcript.utterances:
+        if not utterance.words:
+            yield utterance, INAUDIBLE if recognised else None
+        elif any(word.supported for word in utterance.words):  # all words of an utterance are, or none is
+            yield utterance, utterance.text
+
+
+def _speaker(transcript: Transcript, utterance: Utterance) -> str:
+    return transcript.name(utterance.speaker) or UNKNOWN
+
+
+def _text_line(transcript: Transcript, utterance: Utterance, text: str | None) -> str:
+    speaker = _speaker(transcript, utterance)
+    if text is None:
+        return f"[{clock(utterance.start, '.', 1)} - {clock(utterance.end, '.', 1)}] {speaker}"
+    return f"[{clock(utterance.start)}] {speaker}: {text}"
+
+
+def _cues(transcript: Transcript) -> Iterator[tuple[float, float, str, str]]:
+    """(start, end, speaker, text of one or two lines)"""
+    named = None
+    for utterance, text in _lines_of_text(transcript):
+        speaker = _speaker(transcript, utterance)
+        if not utterance.words:
+            yield utterance.start, utterance.end, speaker, f"{speaker}: {text}" if text else speaker
+            named = speaker
+            continue
+        words = list(utterance.words)
+        while words:
+            prefix = "" if speaker == named else f"{speaker}:"
+            taken = _cue_length(words, prefix)
+            text = "\n".join(_lines(prefix, words[:taken]))
+            yield words[0].start, max(words[taken - 1].end, words[0].start + 0.001), speaker, text
+            named, words = speaker, words[taken:]
+
+
+def _cue_length(words: list[Word], prefix: str) -> int:
+    """How many of `words` make a readable cue; at least one."""
+    for taken in range(1, len(words)):
+        before, word = words[taken - 1], words[taken]
+        full = len(_lines(prefix, words[:taken])) == 2 and before.text.endswith((".", "?", "!"))
+        pause = word.start - before.end > CUE_PAUSE
+        if full or pause or word.end - words[0].start > CUE or len(_lines(prefix, words[: taken + 1])) > 2:
+            return taken
+    return len(words)
+
+
+def _lines(prefix: str, words: list[Word]) -> list[str]:
+    lines = [prefix]
+    for word in words:
+        text = word.text if lines != [prefix] or word.text.startswith(" ") else f" {word.text}"
+        if lines[-1] and len(lines[-1]) + len(text) > LINE:
+            lines.append(text.strip())
+        else:
+            lines[-1] = (lines[-1] + text).lstrip()
+    return lines
+
+
+def _word(word: Word) -> dict[str, Any]:
+    confidence = word.speaker_confidence
+    return {
+        "start": _ms(word.start),
+        "end": _ms(word.end),
+        "text": word.text.strip(),
+        "speaker": word.speaker,
+        "speaker_confidence": None if confidence is None else _ms(confidence),
+        "overlap": word.overlap,
+        "supported": word.supported,
+    }
+
+
+def _model(model: ModelFile | None) -> dict[str, str] | None:
+    return None if model is None else {"name": model.name, "sha256": model.sha256}
+
+
+def _ms(value: float) -> float:
+    return round(float(value), 3)
+
+
+def _markdown(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", text)
+
+
+def _vtt(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,1 @@
+"""Which model files there are, and how they get onto this disk."""

@@ -1,0 +1,1 @@
+"""Samples -> words with times, in a child process."""
