@@ -38,7 +38,7 @@ from witness.diarization import clustering, embedding, reconstruction, segmentat
 from witness.formats import rttm
 from witness.models import store
 from witness.schema import Map, Segmentation, Turn
-from witness.sessions import workers
+from witness.sessions import on_cores
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def witness(chosen: store.DiarizationModels, threads: int, *, fast: bool) -> Pro
                 pieces.append(piece)
                 yield piece
 
-        with workers(threads) as mapper:
+        with on_cores(threads) as mapper:
             vectors = embedding.embed(samples, segmented(mapper), voice, context=context, mapper=mapper)
         windows = Segmentation.joined(pieces)
         clusters = clustering.cluster(vectors, windows.active, chosen.rule, step=windows.step, bounds=bounds)

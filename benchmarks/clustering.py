@@ -51,7 +51,7 @@ from witness.schema import (
     Segmentation,
     Turn,
 )
-from witness.sessions import workers
+from witness.sessions import on_cores
 
 DRAWS = 10_000
 LAG = 10  # windows of 10 s, 1 s apart: so far apart they share no sound
@@ -88,7 +88,7 @@ def cases(folder: Path, cache: Path, chosen: store.DiarizationModels, threads: i
                 loaded = [segmentation.load(chosen.segmentation), embedding.load(chosen.embedding)]
             recording = decode.load(str(sound))
             (samples,) = recording.samples
-            with workers(threads) as mapper:
+            with on_cores(threads) as mapper:
                 if not bits.exists():
                     windows = segmentation.segment(
                         samples,

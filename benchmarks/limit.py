@@ -31,7 +31,8 @@ from witness.audio import decode
 from witness.bench import machine
 from witness.diarization import embedding, embedding_cut, segmentation, segmentation_cut
 from witness.models import store
-from witness.sessions import Model, cores, workers
+from witness.options import available_cores
+from witness.sessions import Model, on_cores
 
 SIZES = (589, 256, 1024), (512, 512, 512), (1024, 1024, 1024)
 """Rows, inner size, columns: the inputs of a layer of the LSTM, and what products are at their best with."""
@@ -102,7 +103,7 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--models", default="builtin", help="builtin, standard or a folder")
     parser.add_argument("--fast", action="store_true")
-    parser.add_argument("--threads", type=int, default=cores())
+    parser.add_argument("--threads", type=int, default=available_cores())
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -131,7 +132,7 @@ def main() -> None:
             trace.calls.clear()
             before = product_rate(args.threads)
             begun = time.perf_counter()
-            with workers(args.threads) as mapper:
+            with on_cores(args.threads) as mapper:
                 windows = segmentation.stream(samples, segmenter, step=step, mapper=mapper)
                 embedding.embed(samples, windows, voice, context=context, mapper=mapper)
             wall = time.perf_counter() - begun

@@ -24,8 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from witness.bench import child, machine
-from witness.pipeline import Options
-from witness.sessions import Runtime
+from witness.options import Options, Runtime
 
 TESTS = Path(__file__).parents[1] / "tests"
 SHAPES = {"tiny": (384, 4), "base": (512, 6), "small": (768, 12)}  # width, layers of encoder and decoder

@@ -30,7 +30,8 @@ from scipy.signal import butter, sosfilt
 
 from witness.diarization import embedding, segmentation, voices
 from witness.models import store
-from witness.schema import Bounds, Source, Stages, Track
+from witness.options import Bounds
+from witness.schema import Source, Stages, Track
 from witness.transcript import assemble
 
 COMMON_VOICE, LIBRISPEECH = 60, 20  # DEV_COMMON_VOICE, DEV_LIBRISPEECH of training/data.py

@@ -53,7 +53,7 @@ from witness.formats import rttm
 from witness.models import store
 from witness.recognition import tokens
 from witness.schema import FRAME_DURATION, FRAME_STEP, Evidence, Turn, Word
-from witness.sessions import workers
+from witness.sessions import on_cores
 from witness.transcript import merging
 
 HEARINGS = 10  # windows of 10 s, one a second, over each frame
@@ -403,7 +403,7 @@ def recorded(folder: Path, half: str) -> Iterator[Heard]:
         rng = np.random.default_rng([8, place])
         recording = decode.load(str(path.with_suffix(".flac")), channels="mix")
         (samples,), duration = recording.samples, recording.source.duration
-        with workers(2) as both:
+        with on_cores(2) as both:
             windows = segmentation.segment(samples, segmenter, faint=chosen.rule.faint, mapper=both)
             vectors = embedding.embed(samples, [windows], voice, mapper=both)
         labels = clustering.cluster(vectors, windows.active, chosen.rule, step=windows.step).labels

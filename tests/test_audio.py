@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from witness.audio import decode
 from witness.errors import InputError
+from witness.reporter import Reporter
 from witness.schema import SAMPLE_RATE
 
 DATA = Path(__file__).parent / "data"
@@ -258,7 +259,7 @@ def test_progress_rises_to_the_end(tmp_path: Path) -> None:
     path = tmp_path / "long.wav"
     soundfile.write(path, np.zeros((8000 * 60, 1), np.float32), 8000)
     seen: list[tuple[str, float, float]] = []
-    decode.load(str(path), progress=lambda *call: seen.append(call))
+    decode.load(str(path), reporter=Reporter(lambda *call: seen.append(call)))
     assert len(seen) > 3
     assert {stage for stage, _, _ in seen} == {"decode"}
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
@@ -307,7 +308,7 @@ def test_not_a_number_is_refused_with_its_time(
     sound = np.zeros((8000 * 75, 2))
     sound[8000 * 65 + 4000, 1] = bad
     soundfile.write(path, sound, 8000, subtype=subtype)
-    with pytest.raises(InputError, match=r"broken\.wav.* 1:05\.5 is (nan|inf), .*export it again"):
+    with pytest.raises(InputError, match=r"broken\.wav.* 00:01:05\.5 is (nan|inf), .*export it again"):
         decode.load(str(path), channels=channels)
 
 
@@ -613,9 +614,8 @@ def test_warning_says_what_was_promised(tmp_path: Path) -> None:
     soundfile.write(path, np.zeros((8000 * 700, 1), np.float32), 8000)
     os.truncate(path, 44 + 2 * 8000 * 312)
     (warning,) = decode.load(str(path)).warnings
-    assert warning == (
-        f"{path} ends early: the header promises 11:40.0, the file holds 5:12.0; only what is there was used"
-    )
+    promised = "the header promises 00:11:40.0, the file holds 00:05:12.0"
+    assert warning == f"{path} ends early: {promised}; only what is there was used"
 
 
 @pytest.mark.parametrize(
@@ -691,7 +691,7 @@ def test_gap_in_the_time_stamps_becomes_silence(tmp_path: Path) -> None:
     for part in (tracks(loaded)[0, :16000], tracks(loaded)[0, 32000:48000]):
         assert pitch_and_level(part)[1] == pytest.approx(LEVEL, rel=0.05)
     (warning,) = loaded.warnings
-    assert "call.webm lacks sound for 1.0 s, first at 0:01.0" in warning
+    assert "call.webm lacks sound for 1.0 s, first at 00:00:01.0" in warning
 
 
 def test_later_start_than_the_pictures_is_kept(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from conftest import CALL
 from witness.bench import accuracy, accuracy_report, child, manifest, scoring
 from witness.errors import InputError, ModelError, PartlyFailedError, UsageError, WitnessError
 from witness.formats import rttm
-from witness.pipeline import Options
-from witness.schema import Turn, no_note, no_progress
-from witness.sessions import Runtime
+from witness.options import Options, Runtime
+from witness.reporter import SILENT
+from witness.schema import Turn
 
 NAMES = ("a first", "b", "c")
 BUILTIN = ("--models", "builtin", "--offline")
@@ -144,7 +144,7 @@ def bench(pair, tmp_path, monkeypatch):
 
     def run(folder="out", split=None, tuned_on=None, options=None, script=None):
         cases, missing = accuracy.find(pair, pair)
-        made = manifest.make({}, built, Runtime(), None, [], no_progress, no_note)
+        made = manifest.make({}, built, Runtime(), None, [], SILENT)
         models = repr(made["models"])
         lines = ["import json, os, pathlib, sys", "request = json.load(sys.stdin)", f"models = {models}"]
         lines += [f"reply = {{**{REPLY!r}, 'models': models}}", script or "", "print(json.dumps(reply))"]
@@ -157,8 +157,7 @@ def bench(pair, tmp_path, monkeypatch):
             split=split,
             tuned_on=tuned_on,
             missing=missing,
-            progress=no_progress,
-            note=no_note,
+            reporter=SILENT,
         )
 
     built = Options(models="builtin", offline=True)

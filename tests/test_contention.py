@@ -13,8 +13,8 @@ from witness.bench import contention
 from witness.bench.contention import Contention, Run
 from witness.cli.main import cli
 from witness.errors import UsageError
-from witness.pipeline import Options
-from witness.sessions import Runtime
+from witness.options import Options, Runtime
+from witness.reporter import Reporter
 
 MIB = 1 << 20
 
@@ -35,7 +35,7 @@ def test_each_engine_alone_and_both(whisper, tmp_path, monkeypatch):
         (device / "mem_info_vram_used").write_text(f"{int(done + 1) * 100 * MIB}")
 
     options = Options(models="builtin", whisper=str(whisper), language="en", offline=True)
-    found = contention.measure(str(CALL), options, Runtime(device="cpu"), 1, progress=grow)
+    found = contention.measure(str(CALL), options, Runtime(device="cpu"), 1, reporter=Reporter(grow))
     diarizer, words, both = found.runs
     assert [run.name for run in found.runs] == list(contention.RUNS)
     assert (diarizer.whisper, words.diarizer) == (None, None)

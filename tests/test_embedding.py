@@ -14,7 +14,7 @@ from witness.diarization.fbank import fbank, frame_count
 from witness.errors import ModelError
 from witness.models.store import BUILTIN_FOLDER
 from witness.schema import ModelFile, Segmentation
-from witness.sessions import Model, workers
+from witness.sessions import Model, on_cores
 
 CHANNELS, BANDS, SIZE = 6, 10, 16
 
@@ -202,7 +202,7 @@ def call():
     samples, rate = soundfile.read(CALL, dtype="float32")
     samples = np.repeat(samples, 16000 // rate)  # crude, but both ways under test get the same
     model = segmentation.load(model_file(BUILTIN_FOLDER / "segmentation.onnx"))
-    with workers(2) as two:
+    with on_cores(2) as two:
         return samples, segmentation.segment(samples, model, mapper=two)
 
 
@@ -267,7 +267,7 @@ def test_any_number_of_threads_and_pieces_gives_the_same_bytes(builtin, call, co
         Segmentation(windows.active[first : first + 3], windows.starts[first : first + 3])
         for first in range(0, len(windows.starts), 3)
     ]
-    with workers(3) as three:
+    with on_cores(3) as three:
         found = embedding.embed(samples, pieces, builtin, context=context, mapper=three)
     assert found.tobytes() == expected.tobytes()
 

@@ -26,6 +26,7 @@ LAYERS = (
     {"audio", "models"},
     {"sessions", "files", "child"},
     {"schema"},
+    {"options", "reporter"},
     {"errors", "text", "tracing", "_version"},
 )
 # The front door: it names what lies behind it, and imports none of it before it is asked to.

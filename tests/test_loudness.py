@@ -6,7 +6,7 @@ import pytest
 from witness.audio.spool import Spool
 from witness.diarization import loudness, segmentation
 from witness.schema import FRAMES, SAMPLE_RATE, WINDOW_SAMPLES
-from witness.sessions import workers
+from witness.sessions import on_cores
 
 
 def noise(seconds, level, seed=0):
@@ -46,7 +46,7 @@ def test_it_is_the_same_however_it_is_computed(conversation):
     long = np.tile(conversation, 3)  # more than one piece
     spool = Spool()
     spool.append(long)
-    with workers(2) as mapper:
+    with on_cores(2) as mapper:
         found = loudness.heard(spool, 40.0, mapper=mapper)
     np.testing.assert_array_equal(found, loudness.heard(long, 40.0))
     # Minutes are worked on by themselves, and yet no frame at their ends differs.

@@ -25,8 +25,10 @@ from witness.amd.worker import Worker
 from witness.cli import main
 from witness.diarization import embedding, embedding_cut
 from witness.errors import DeviceError
+from witness.options import Runtime
+from witness.reporter import Reporter
 from witness.schema import Segmentation
-from witness.sessions import Model, Runtime, workers
+from witness.sessions import Model, on_cores
 
 SHAPE = (1, 64, 80)
 
@@ -485,9 +487,9 @@ def test_interrupted_it_leaves_no_child(card, models):
 @pytest.mark.usefixtures("card")
 def test_the_same_on_the_gpu_from_many_threads(trunk):
     job, cpu = a_job(trunk), Model(trunk, "trunk")
-    fast = migraphx.Accelerated(job, migraphx.warm(job, cpu), cpu, strict=True, warn=print)
+    fast = migraphx.Accelerated(job, migraphx.warm(job, cpu), cpu, strict=True, reporter=Reporter(warn=print))
     inputs = [np.random.default_rng(n).normal(0, 1, SHAPE).astype(np.float32) for n in range(20)]
-    with workers(4) as mapped:
+    with on_cores(4) as mapped:
         for feats, answer in zip(inputs, mapped(fast, inputs), strict=True):
             assert np.allclose(answer, cpu(feats), rtol=1e-5, atol=1e-6)
     assert fast.finish() is None

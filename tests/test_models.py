@@ -21,6 +21,7 @@ from huggingface_hub import constants, try_to_load_from_cache
 
 from witness.errors import ModelError, UsageError
 from witness.models import download, store
+from witness.reporter import Reporter
 from witness.schema import Rule
 
 NOTICED = 5.0 + 3.0
@@ -255,7 +256,7 @@ def test_table_and_sets_agree() -> None:
 
 def test_fetch_verifies_and_keeps(hub: Hub, cache: Path) -> None:
     seen: list[tuple[str, float, float]] = []
-    files = store.fetch_models((), gpu=False, progress=lambda *call: seen.append(call))
+    files = store.fetch_models((), gpu=False, reporter=Reporter(lambda *call: seen.append(call)))
     assert [f.name for f in files] == ["segmentation-3.0", "wespeaker-resnet34-lm", "base-q5_1"]
     assert [Path(f.path).read_bytes() for f in files] == [SEGMENTATION, EMBEDDING, CPU_WHISPER]
     assert [f.sha256 for f in files] == [entry(f.name).sha256 for f in files]
@@ -440,8 +441,8 @@ def test_dead_network(
     fault(hub, monkeypatch)
     notes: list[str] = []
     begun = time.monotonic()
-    chosen = store.diarization_models("auto", offline=False, note=notes.append)
-    whisper = store.whisper_model("auto", offline=False, gpu=False, note=notes.append)
+    chosen = store.diarization_models("auto", offline=False, reporter=Reporter(note=notes.append))
+    whisper = store.whisper_model("auto", offline=False, gpu=False, reporter=Reporter(note=notes.append))
     with pytest.raises(store.FetchError, match=sign) as failure:
         store.diarization_models("standard", offline=False)
     assert time.monotonic() - begun < NOTICED
@@ -463,7 +464,10 @@ def test_wrong_answer(mode: str, sign: str, hub: Hub, cache: Path, monkeypatch: 
     break_off("segmentation-3.0", hub, monkeypatch, after=30)
     hub.mode = mode
     notes: list[str] = []
-    assert store.diarization_models("auto", offline=False, note=notes.append).name == "builtin"
+    assert (
+        store.diarization_models("auto", offline=False, reporter=Reporter(note=notes.append)).name
+        == "builtin"
+    )
     assert sign in notes[0]
     with pytest.raises(store.FetchError, match=sign) as failure:
         fetch("segmentation-3.0")
@@ -495,7 +499,9 @@ def test_stalled_download_is_resumed_by_the_next_run(
     assert not place("base-q5_1").exists()
     hub.resumes = resumes
     seen: list[float] = []
-    (file,) = store.fetch_models(["base-q5_1"], gpu=False, progress=lambda _, done, __: seen.append(done))
+    (file,) = store.fetch_models(
+        ["base-q5_1"], gpu=False, reporter=Reporter(lambda _, done, __: seen.append(done))
+    )
     assert seen[-1] == len(CPU_WHISPER)
     assert Path(file.path).read_bytes() == CPU_WHISPER
     assert hub.gets() == [None, "bytes=100000-"]
@@ -634,7 +640,10 @@ def test_cache_that_cannot_be_written(hub: Hub, cache: Path) -> None:
         fetch("segmentation-3.0")
     assert str(cache) in one_line(failure.value)
     notes: list[str] = []
-    assert store.diarization_models("auto", offline=False, note=notes.append).name == "builtin"
+    assert (
+        store.diarization_models("auto", offline=False, reporter=Reporter(note=notes.append)).name
+        == "builtin"
+    )
     assert "HF_HOME" in notes[0]
     assert hub.requests == []
 
@@ -683,8 +692,9 @@ models.TABLE = tuple(
 models.BUILTIN_FOLDER = Path(sys.argv[1])
 offline = "HF_HUB_OFFLINE" not in os.environ
 notes = []
-print(models.diarization_models("auto", offline=offline, note=notes.append).name)
-print(getattr(models.whisper_model("auto", offline=offline, gpu=True, note=notes.append), "name", None))
+print(models.diarization_models("auto", offline=offline, reporter=Reporter(note=notes.append)).name)
+reporter = Reporter(note=notes.append)
+print(getattr(models.whisper_model("auto", offline=offline, gpu=True, reporter=reporter), "name", None))
 for name in ("large-v3-turbo-q5_0", "tiny-q5_1"):
     try:
         print(models.fetch_models([name], gpu=True, offline=offline)[0].name)
@@ -741,7 +751,7 @@ def test_import_is_light() -> None:
 @pytest.mark.usefixtures("hub")
 def test_auto_takes_the_standard_set() -> None:
     notes: list[str] = []
-    fetched = store.diarization_models("auto", offline=False, note=notes.append)
+    fetched = store.diarization_models("auto", offline=False, reporter=Reporter(note=notes.append))
     assert fetched == store.diarization_models("standard", offline=True)
     assert (fetched.name, fetched.rule) == ("standard", Rule("centroid", 0.7045654963945799))
     assert notes == []
@@ -765,7 +775,7 @@ def test_community_1_comes_with_its_plda() -> None:
 def test_half_a_standard_set_is_none() -> None:
     fetch("segmentation-3.0")
     notes: list[str] = []
-    chosen = store.diarization_models("auto", offline=True, note=notes.append)
+    chosen = store.diarization_models("auto", offline=True, reporter=Reporter(note=notes.append))
     assert [chosen.segmentation.name, chosen.embedding.name] == ["builtin-segmentation", "builtin-embedding"]
     assert "wespeaker-resnet34-lm" in notes[0]
 
@@ -869,9 +879,9 @@ def test_whisper_by_name() -> None:
 @pytest.mark.usefixtures("hub")
 def test_whisper_auto(gpu: bool, name: str) -> None:
     notes: list[str] = []
-    file = store.whisper_model("auto", offline=False, gpu=gpu, note=notes.append)
+    file = store.whisper_model("auto", offline=False, gpu=gpu, reporter=Reporter(note=notes.append))
     assert (file and file.name, notes) == (name, [])
-    assert store.whisper_model("none", offline=False, gpu=gpu, note=notes.append) is None
+    assert store.whisper_model("none", offline=False, gpu=gpu, reporter=Reporter(note=notes.append)) is None
     assert notes == []
 
 
@@ -880,9 +890,9 @@ def test_whisper_auto_prefers_other_words_to_none() -> None:
     """Of the cached ones the nearest in size, but none that knows only English."""
     notes: list[str] = []
     fetch("base.en-q5_1")
-    assert store.whisper_model("auto", offline=True, gpu=False, note=notes.append) is None
+    assert store.whisper_model("auto", offline=True, gpu=False, reporter=Reporter(note=notes.append)) is None
     fetch("tiny-q5_1", "large-v3-turbo-q5_0")
-    file = store.whisper_model("auto", offline=True, gpu=False, note=notes.append)
+    file = store.whisper_model("auto", offline=True, gpu=False, reporter=Reporter(note=notes.append))
     assert file is not None
     assert file.name == "large-v3-turbo-q5_0"  # of 240 kB wanted, 300 kB are nearer than 150 kB
     assert "no words" in notes[0]

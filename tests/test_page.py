@@ -22,6 +22,7 @@ from conftest import CALL
 from witness.audio import decode, sound
 from witness.cli.main import cli
 from witness.formats import page, writers
+from witness.reporter import Reporter
 from witness.schema import Source, Turn, Utterance, Word
 from witness.transcript import merging
 
@@ -97,12 +98,14 @@ def test_sound_that_is_linked_missing_or_another(tmp_path):
     assert sound.take(found.audio, [("html", None)], "none") is None
     assert sound.take(found.audio, [("txt", None)]) is None
     gone = Source("nowhere/call.flac", 1.0, 1, found.audio.sha256)
-    assert sound.take(gone, [("html", None)], note=notes.append) is None
+    assert sound.take(gone, [("html", None)], reporter=Reporter(note=notes.append)) is None
     shutil.copy(CALL, tmp_path)
-    assert sound.take(gone, [("html", None)], beside=tmp_path, note=notes.append) is not None
+    assert (
+        sound.take(gone, [("html", None)], beside=tmp_path, reporter=Reporter(note=notes.append)) is not None
+    )
     other = replace(found.audio, sha256="0" * 64)
-    assert sound.take(other, [("html", None)], note=notes.append) is None
-    assert sound.take(replace(gone, path="-"), [("html", None)], note=notes.append) is None
+    assert sound.take(other, [("html", None)], reporter=Reporter(note=notes.append)) is None
+    assert sound.take(replace(gone, path="-"), [("html", None)], reporter=Reporter(note=notes.append)) is None
     assert ["nowhere" in notes[0], "another" in notes[1], "standard input" in notes[2]] == [True] * 3
 
 
@@ -111,9 +114,9 @@ def test_trouble_with_the_sound_costs_no_transcript(tmp_path, monkeypatch):
     notes: list[str] = []
     os.mkfifo(tmp_path / "pipe")
     piped = replace(found.audio, path=str(tmp_path / "pipe"))
-    assert sound.take(piped, [("html", None)], note=notes.append) is None
+    assert sound.take(piped, [("html", None)], reporter=Reporter(note=notes.append)) is None
     monkeypatch.setattr(sound, "BITS", -1)
-    assert sound.take(found.audio, [("html", None)], note=notes.append) is None
+    assert sound.take(found.audio, [("html", None)], reporter=Reporter(note=notes.append)) is None
     assert all(note.startswith("the page is without sound: ") for note in notes)
     assert len(notes) == 2
 
@@ -222,7 +225,7 @@ def case(toned, heard, tmp_path):
     """toned.json, toned.html and the recording in a folder of their own."""
     shutil.copy(toned.audio.path, tmp_path)
     source = replace(toned.audio, path=str(tmp_path / "toned.wav"))
-    found = replace(toned, audio=source, stages=replace(toned.stages, audio=source))
+    found = replace(toned, audio=source, stages=replace(toned.findings, audio=source))
     files = [("json", tmp_path / "toned.json"), ("html", tmp_path / "toned.html")]
     writers.save(found, files, sound=heard)
     return tmp_path

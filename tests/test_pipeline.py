@@ -17,13 +17,14 @@ import soundfile
 import ggml
 import witness
 from conftest import CALL, DATA, strict_der
-from witness import Options, Runtime, diarize, pipeline, transcribe
+from witness import Engine, Options, Runtime, diarize, pipeline, transcribe
 from witness.amd import cards
 from witness.audio import decode
 from witness.diarization import clustering, embedding, segmentation, vbx
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
 from witness.formats import findings, rttm, writers
 from witness.models import store
+from witness.reporter import Reporter
 from witness.schema import ModelFile, Speaker, Turn
 from witness.transcript import assemble
 
@@ -113,13 +114,13 @@ def test_a_fast_run_does_less_says_so_and_does_not_depend_on_threads():
     one, three = (
         diarize(CALL, Options(fast=True, **OFFLINE), Runtime(threads=threads)) for threads in (1, 3)
     )
-    assert findings.encode(one.stages) == findings.encode(three.stages)
+    assert findings.encode(one.findings) == findings.encode(three.findings)
     assert one.turns == three.turns
-    assert len(one.stages.tracks[0].vectors) < len(plain.stages.tracks[0].vectors)
+    assert len(one.findings.tracks[0].vectors) < len(plain.findings.tracks[0].vectors)
     (reference,) = rttm.parse(CALL.with_suffix(".rttm").read_text()).values()
     assert strict_der([(reference, one.turns, one.audio.duration)]) < 0.12
     assert [json.loads(writers.to_json(found))["fast"] for found in (plain, one)] == [False, True]
-    kept = findings.decode(findings.encode(one.stages), "kept")
+    kept = findings.decode(findings.encode(one.findings), "kept")
     assert assemble.redo(kept).fast
     assert assemble.redo(kept).turns == one.turns
 
@@ -235,12 +236,13 @@ def whisper_file(path: Path, shape: tuple[int, int, int], size: int) -> ModelFil
 def test_too_little_memory_for_both_engines(tmp_path, monkeypatch, free, model, waits):
     (card,) = cards.cards(DATA / "gpus" / "rx9070", {})
     monkeypatch.setattr(cards, "cards", lambda: (replace(card, memory_free=free),))
-    monkeypatch.setattr(pipeline.transcription, "has_gpu_backend", lambda: True)
+    monkeypatch.setattr(pipeline.recognition, "has_gpu_backend", lambda: True)
     whisper = whisper_file(tmp_path / "whisper.bin", *model)
     notes = []
 
     def decide(**runtime) -> bool:
-        run = pipeline._Run(options=Options(), runtime=Runtime(**runtime), note=notes.append)
+        engine = Engine(Options(), Runtime(**runtime))
+        run = pipeline._Run(engine, Reporter(note=notes.append), [])
         return run._too_little_memory(whisper)
 
     assert decide(device="auto") == decide(device="migraphx") == waits
@@ -254,7 +256,7 @@ def test_too_little_memory_for_both_engines(tmp_path, monkeypatch, free, model, 
 
 
 def test_serial_or_parallel():
-    with pytest.raises(UsageError, match="not both"):
+    with pytest.raises(UsageError, match="exclude each other"):
         transcribe(str(CALL), Options(**OFFLINE), Runtime(serial=True, parallel=True))
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from conftest import ROOT
 from witness.cli.main import cli
-from witness.files import FORMATS
-from witness.formats.writers import FORMATS as WRITERS
+from witness.formats.writers import WRITERS
+from witness.options import Format
 
 README = (ROOT / "README.md").read_text()
 
@@ -34,8 +34,8 @@ def test_every_command_is_in_the_readme_and_has_help(path, command):
 
 
 def test_every_format_is_in_the_readme_and_can_be_written():
-    assert set(FORMATS) == set(WRITERS)
-    for name in FORMATS:
+    assert set(Format) == set(WRITERS)
+    for name in Format:
         assert re.search(rf"\b{name}\b", README)
 
 

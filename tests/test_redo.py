@@ -13,7 +13,8 @@ from witness.cli.main import cli
 from witness.diarization import voices
 from witness.errors import InputError, UsageError
 from witness.formats import findings, writers
-from witness.schema import Bounds, Correction, Turn
+from witness.options import Bounds
+from witness.schema import Correction, Turn
 from witness.transcript import assemble, corrections
 
 
@@ -50,15 +51,15 @@ def test_redo_without_changes_changes_nothing(path):
 
 
 def test_the_stages_are_the_same_bytes_and_come_back_whole(transcript):
-    content = findings.encode(transcript.stages)
-    assert content == findings.encode(transcript.stages)
+    content = findings.encode(transcript.findings)
+    assert content == findings.encode(transcript.findings)
     found = findings.decode(content, "x")
-    (before,), (after,) = transcript.stages.tracks, found.tracks
+    (before,), (after,) = transcript.findings.tracks, found.tracks
     assert np.array_equal(before.windows.active, after.windows.active)
     assert np.array_equal(before.windows.starts, after.windows.starts)
     assert np.array_equal(before.vectors, after.vectors, equal_nan=True)
     assert before.recognition == after.recognition
-    assert replace(found, tracks=(), models={}) == replace(transcript.stages, tracks=(), models={})
+    assert replace(found, tracks=(), models={}) == replace(transcript.findings, tracks=(), models={})
     assert {role: model.sha256 for role, model in found.models.items()} == {
         role: model.sha256 for role, model in transcript.stages.models.items()
     }
@@ -68,7 +69,7 @@ def test_the_stages_are_the_same_bytes_and_come_back_whole(transcript):
 
 def test_another_number_of_speakers_is_what_a_fresh_run_finds(transcript, path):
     run(path, "--speakers", 3)
-    fresh = assemble.redo(transcript.stages, Bounds(speakers=3))
+    fresh = assemble.redo(transcript.findings, Bounds(speakers=3))
     assert len(fresh.speakers) == 3
     assert document(path)["turns"] == json.loads(writers.to_json(fresh))["turns"]
     assert document(path)["asked"]["speakers"] == 3
@@ -127,7 +128,7 @@ def test_words_are_moved(transcript):
     turns = transcript.turns
     first = next(word for word in transcript.words if word.speaker == "SPEAKER_00")
     moved = Correction("move", corrections.anchor("SPEAKER_01", turns), other=((first.start, first.end),))
-    found = assemble.redo(transcript.stages, transcript.asked, [moved])
+    found = assemble.redo(transcript.findings, transcript.asked, [moved])
     changed = [
         (before, after)
         for before, after in zip(transcript.words, found.words, strict=True)

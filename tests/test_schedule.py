@@ -20,7 +20,7 @@ from witness import Options, Runtime, diarize, pipeline
 from witness.diarization import embedding, reconstruction, segmentation
 from witness.models.store import BUILTIN_FOLDER
 from witness.schema import Map, ModelFile, Segmentation, in_turn
-from witness.sessions import workers
+from witness.sessions import on_cores
 
 RATE = 16_000
 
@@ -103,12 +103,12 @@ def same(found: Heard, expected: Heard) -> bool:
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_one_pool_for_both_of_any_size(samples, models, expected, threads):
-    with workers(threads) as both:
+    with on_cores(threads) as both:
         assert same(heard(samples, models, segmenting=both, voicing=both), expected)
 
 
 def test_the_voices_elsewhere_as_on_a_gpu(samples, models, expected):
-    with workers(2) as cores, workers(1) as waiting:
+    with on_cores(2) as cores, on_cores(1) as waiting:
         assert same(heard(samples, models, segmenting=cores, voicing=waiting), expected)
 
 
@@ -147,7 +147,7 @@ def test_the_command_gives_the_same_with_any_number_of_threads():
     options = Options(models="builtin", whisper="none", offline=True)
     one, many = (diarize(str(CALL), options, Runtime(device="cpu", threads=n)) for n in (1, 3))
     assert one.turns == many.turns
-    (track,), (other,) = one.stages.tracks, many.stages.tracks
+    (track,), (other,) = one.findings.tracks, many.findings.tracks
     assert np.array_equal(track.windows.active, other.windows.active)
     assert track.vectors.tobytes() == other.vectors.tobytes()
 
@@ -190,7 +190,7 @@ def test_six_hours_are_never_in_memory():
         return np.ascontiguousarray(feats[:, ::8].transpose(0, 2, 1))
 
     voice = embedding.VoiceModel(trunk, lambda pooled: pooled[:, :20].astype(np.float32), trunk)
-    with workers(2) as both:
+    with on_cores(2) as both:
         vectors, held = peak(lambda: embedding.embed(hum, windows(), voice, mapper=both))
     spoken = np.isfinite(vectors[:, 0]).all(axis=1)
     assert spoken.sum() == 6 * 60

@@ -12,7 +12,7 @@ from witness.diarization.segmentation import decode, powerset, segment, step_of,
 from witness.errors import ModelError
 from witness.models.store import BUILTIN_FOLDER
 from witness.schema import ModelFile
-from witness.sessions import Model, workers
+from witness.sessions import Model, on_cores
 
 
 def model_file(path: Path) -> ModelFile:
@@ -94,7 +94,7 @@ def test_result_is_the_same_bytes_for_any_number_of_threads():
     model = segmentation.load(model_file(BUILTIN_FOLDER / "segmentation.onnx"))
     one = segment(samples, model).active
     for threads in (2, 4):
-        with workers(threads) as mapped:
+        with on_cores(threads) as mapped:
             assert np.array_equal(segment(samples, model, mapper=mapped).active, one)
 
 

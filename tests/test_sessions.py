@@ -6,7 +6,8 @@ import time
 import pytest
 
 from witness.errors import DeviceError
-from witness.sessions import Runtime, cores, pins, workers
+from witness.options import Runtime, available_cores
+from witness.sessions import on_cores, pins
 
 
 def test_results_come_in_order_whatever_finishes_first():
@@ -14,7 +15,7 @@ def test_results_come_in_order_whatever_finishes_first():
         time.sleep(0.02 if number == 0 else 0)
         return number * 10
 
-    with workers(4) as mapped:
+    with on_cores(4) as mapped:
         assert list(mapped(slow_first, range(20))) == [number * 10 for number in range(20)]
         assert list(mapped(slow_first, [])) == []
 
@@ -27,7 +28,7 @@ def test_items_are_made_as_they_are_needed():
             made.append(number)
             yield number
 
-    with workers(3) as mapped:
+    with on_cores(3) as mapped:
         next(mapped(lambda number: number, items()))
         assert len(made) <= 5
 
@@ -41,15 +42,15 @@ def test_an_error_stops_the_rest():
             raise ValueError("five")
         return number
 
-    with pytest.raises(ValueError, match="five"), workers(2) as mapped:
+    with pytest.raises(ValueError, match="five"), on_cores(2) as mapped:
         list(mapped(fail_at_five, range(1000)))
     assert max(ran) < 20
     assert threading.active_count() < 10
 
 
 def test_cores():
-    assert Runtime(threads=3).worker_count == 3
-    assert Runtime().worker_count == cores() >= 1
+    assert Runtime(threads=3).cores == 3
+    assert Runtime().cores == available_cores() >= 1
 
 
 def test_pins():

@@ -10,7 +10,7 @@ from conftest import CALL, SHARED, strict_der
 from witness import Options, diarize
 from witness.audio import decode, stereo
 from witness.formats import rttm
-from witness.schema import Bounds
+from witness.options import Bounds
 from witness.transcript import assemble
 
 RATE = 8000
@@ -140,11 +140,11 @@ def test_auto_takes_a_call_apart_and_says_so(call, sides):
     # The number of speakers is that of the whole call.
     counts = {}
     for wanted in (1, 2, 3, 4):
-        again = assemble.redo(found.stages, Bounds(speakers=wanted))
+        again = assemble.redo(found.findings, Bounds(speakers=wanted))
         counts[wanted] = len(again.speakers), len({name[:3] for name in (s.id for s in again.speakers)})
     assert counts == {1: (1, 1), 2: (2, 2), 3: (3, 2), 4: (4, 2)}
-    assert len(assemble.redo(found.stages, Bounds(min_speakers=3)).speakers) == 3
-    assert len(assemble.redo(found.stages, Bounds(max_speakers=2)).speakers) == 2
+    assert len(assemble.redo(found.findings, Bounds(min_speakers=3)).speakers) == 3
+    assert len(assemble.redo(found.findings, Bounds(max_speakers=2)).speakers) == 2
 
 
 def test_auto_is_mix_where_there_is_no_call(tmp_path, sides):

@@ -23,7 +23,8 @@ from witness.errors import TranscriptionError, UsageError
 from witness.recognition import child, recognizer, tokens
 from witness.recognition.recognizer import FRAME, SAMPLE_RATE, WINDOW, Loudness, Recognizer
 from witness.recognition.tokens import Token
-from witness.schema import ModelFile, Word, no_progress
+from witness.reporter import Reporter, no_progress
+from witness.schema import ModelFile, Word
 
 L, H = ggml.LOW, ggml.HIGH
 
@@ -51,7 +52,7 @@ def endless(folder):
 
 def started(path, *, language=None, threads=1, progress=no_progress):
     model = ModelFile("synthetic", str(path), "")
-    return Recognizer(model, language=language, threads=threads, progress=progress)
+    return Recognizer(model, language=language, threads=threads, reporter=Reporter(progress))
 
 
 def recognise(path, *tracks, **options):

@@ -19,6 +19,7 @@ from witness.errors import InputError, ModelError, UsageError
 from witness.formats import rttm
 from witness.models import store
 from witness.pipeline import Engine
+from witness.reporter import Reporter
 from witness.schema import ModelFile
 
 OPTIONS = Options(models="builtin", offline=True, whisper="none")
@@ -59,7 +60,7 @@ def test_a_voice_is_a_plain_file(tmp_path):
     assert found.vector == pytest.approx(unit(*range(1, 257)), abs=1e-6)
     before = voices.fingerprint(tmp_path / "known")
     notes: list[str] = []
-    assert voices.read(tmp_path / "known", "another model", notes.append) == ()
+    assert voices.read(tmp_path / "known", "another model", Reporter(note=notes.append)) == ()
     assert "enroll again" in notes[0]
     with pytest.raises(UsageError, match="choose another name"):
         voices.write(voice("Zoë ? 'Z'", unit(1, 0)), tmp_path / "known")

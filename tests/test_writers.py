@@ -8,6 +8,7 @@ import numpy as np
 
 from witness.formats import rttm, writers
 from witness.schema import ModelFile, Source, Speaker, Transcript, Turn, Utterance, Word
+from witness.text import clock
 
 
 def transcript(utterances=(), turns=(), path="calls/my call.wav", words=None, warnings=()) -> Transcript:
@@ -66,7 +67,7 @@ def listened(*utterances, **kwargs) -> Transcript:
 
 def test_words_without_speech_and_speech_without_words():
     found = listened(REPLY, GHOST, UNHEARD)
-    for name, write in writers.FORMATS.items():
+    for name, write in writers.WRITERS.items():
         text = write(found)
         assert ("Thank" in text) == (name in ("json", "html")), name
         assert ("[inaudible]" in text.replace("\\", "")) == (name not in ("json", "rttm")), name
@@ -86,7 +87,7 @@ def test_txt_without_words():
 
 
 def test_empty_transcript_in_every_format():
-    for name, write in writers.FORMATS.items():
+    for name, write in writers.WRITERS.items():
         text = write(transcript())
         assert "SPEAKER_0" not in text or name in ("json", "md", "html")
     assert writers.to_txt(transcript()) == ""
@@ -205,11 +206,11 @@ def test_md_escapes_and_shows_warnings():
 
 def test_names_that_are_no_utf8_do_not_stop_the_result():
     path = os.fsdecode(b"caf\xe9.wav")
-    for write in writers.FORMATS.values():
+    for write in writers.WRITERS.values():
         writers.encode(write(transcript([REPLY], [Turn(0, 1, "SPEAKER_00")], path=path))).decode("utf-8")
 
 
 def test_clock():
-    assert writers.clock(59.9999) == "00:00:59"
-    assert writers.clock(59.9999, ",") == "00:01:00,000"
-    assert writers.clock(360000.0) == "100:00:00"
+    assert clock(59.9999) == "00:00:59"
+    assert clock(59.9999, 3, ",") == "00:01:00,000"
+    assert clock(360000.0) == "100:00:00"

@@ -1,7 +1,8 @@
 """Witness: a transcript that says who spoke.
 
-    recording ─ audio ─┬─ segmentation ─ embedding ─ clustering ─ reconstruction ─┐
-                       └─ transcription (whisper.cpp, in a child process) ────────┴─ merging ─ writers
+    recording ─ audio ─┬─ diarization ─────────────────────────────────────────────────┬─ transcript ─ formats
+                       │  (segmentation ─ embedding ─ clustering ─ reconstruction)     │
+                       └─ recognition (whisper.cpp, in a child process) ───────────────┘
 
 `diarize` finds the speakers of a recording, `transcribe` their words as well; both give a `Transcript`.
 Nothing heavy is imported before one of them is asked for.
@@ -14,21 +15,44 @@ from typing import TYPE_CHECKING, Any
 from witness._version import __version__
 
 if TYPE_CHECKING:
-    from witness.pipeline import Options as Options
+    from witness.errors import CancelledError as CancelledError
+    from witness.errors import DeviceError as DeviceError
+    from witness.errors import InputError as InputError
+    from witness.errors import ModelError as ModelError
+    from witness.errors import UsageError as UsageError
+    from witness.errors import WitnessError as WitnessError
+    from witness.options import Options as Options
+    from witness.options import Runtime as Runtime
+    from witness.pipeline import Engine as Engine
     from witness.pipeline import diarize as diarize
     from witness.pipeline import transcribe as transcribe
     from witness.schema import Transcript as Transcript
-    from witness.sessions import Runtime as Runtime
-
-__all__ = ["Options", "Runtime", "Transcript", "__version__", "diarize", "transcribe"]
 
 _HOMES = {
-    "Options": "witness.pipeline",
-    "Runtime": "witness.sessions",
+    **dict.fromkeys(("diarize", "transcribe", "Engine"), "witness.pipeline"),
+    **dict.fromkeys(("Options", "Runtime"), "witness.options"),
     "Transcript": "witness.schema",
-    "diarize": "witness.pipeline",
-    "transcribe": "witness.pipeline",
+    **dict.fromkeys(
+        ("CancelledError", "DeviceError", "InputError", "ModelError", "UsageError", "WitnessError"),
+        "witness.errors",
+    ),
 }
+
+__all__ = [
+    "CancelledError",
+    "DeviceError",
+    "Engine",
+    "InputError",
+    "ModelError",
+    "Options",
+    "Runtime",
+    "Transcript",
+    "UsageError",
+    "WitnessError",
+    "__version__",
+    "diarize",
+    "transcribe",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -37,3 +61,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'witness' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -44,14 +44,14 @@ def _alone(path: str, engine: pipeline.Engine) -> voices.Print:
     transcript = engine.transcribe(path)
     speakers = sorted(transcript.speakers, key=lambda speaker: -speaker.seconds)
     others = sum(speaker.seconds for speaker in speakers[1:])
-    if not speakers or transcript.stages is None:
+    if not speakers or transcript.findings is None:
         raise InputError(f"{path}: no speech was found; record the person again")
     if others > OTHERS_SECONDS or others > OTHERS * (others + speakers[0].seconds):
         raise InputError(
             f"{path}: {len(speakers)} speakers, {others:.1f} s of it not the main one's; "
             "cut out where the person speaks alone"
         )
-    one = assemble.voiceprints(transcript.stages, transcript.asked)[speakers[0].id]
+    one = assemble.voiceprints(transcript.findings, transcript.asked)[speakers[0].id]
     if not one.total.any():
         raise InputError(f"{path}: no stretch of clean speech of a second or more; record the person again")
     return one

@@ -44,9 +44,13 @@ class GraphError(DeviceError):
     """A compiled graph is damaged, or for another machine, model or shape."""
 
 
+class CancelledError(WitnessError):
+    """The caller of a Python function set its `cancel`."""
+
+
 class OutputError(WitnessError):
     """A result cannot be written."""
 
 
 class TranscriptionError(WitnessError):
-    """The speech recogniser failed; the speakers may still be known."""
+    """The speech recognizer failed; the speakers may still be known."""

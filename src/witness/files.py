@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import secrets
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from witness.errors import OutputError, UsageError
+from witness.options import Format
 
 T = TypeVar("T")
 
 SCRATCH = ".witness-"
 """What files that are not whole yet begin with; the id of the process that writes them follows."""
-FORMATS = ("txt", "md", "json", "srt", "vtt", "rttm", "csv", "html")
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,10 @@ def _plan_files(recording: str, formats: tuple[str, ...], output: str) -> Target
     path = Path(output)
     ending = path.suffix[1:].lower()
     is_folder = path.is_dir() or output.endswith(("/", os.sep))
-    if not is_folder and (ending in FORMATS or path.exists()):
-        if len(formats) > 1 or (formats and ending in FORMATS and formats != (ending,)):
+    if not is_folder and (ending in set(Format) or path.exists()):
+        if len(formats) > 1 or (formats and ending in set(Format) and formats != (ending,)):
             raise UsageError(f"-o {output} is one file, -f says {', '.join(formats)}; give a folder to -o")
-        name = formats[0] if formats else ending if ending in FORMATS else "txt"
+        name = formats[0] if formats else ending if ending in set(Format) else "txt"
         files: tuple[tuple[str, Path], ...] = ((name, path),)
     else:
         stem = "stdin" if recording == "-" else Path(recording).stem
@@ -109,7 +111,7 @@ def write_all(files: Sequence[tuple[bytes, Path | None]]) -> None:
         ready = [(path, _told(path, future.result)) for path, future in waiting]
         for path, scratch in ready:
             if scratch is not None:
-                _told(path, partial(_place, scratch, path))
+                _told(path, partial(scratch.replace, path))
     finally:
         for _, future in waiting:
             if future.exception() is None and (left := future.result()) is not None:
@@ -139,20 +141,16 @@ def replace(content: bytes, path: Path) -> None:
     """Put `content` at `path` so that no reader ever meets half of it. Raises OSError."""
     scratch = _scratch(content, path)
     try:
-        _place(scratch, path)
+        scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)
 
 
-def _place(scratch: Path, path: Path) -> None:
-    scratch.chmod(0o666 & ~_umask())  # mkstemp's own mode shuts everybody else out
-    scratch.replace(path)
-
-
 def _scratch(content: bytes, path: Path) -> Path:
     """A synced file with the content, in the folder of `path`. Raises OSError."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{SCRATCH}{os.getpid()}-")
-    scratch = Path(name)
+    scratch = path.with_name(f"{SCRATCH}{os.getpid()}-{secrets.token_hex(8)}")
+    # Made with the mode that any new file gets, which only the system knows without a race.
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -176,7 +174,55 @@ def _to_stdout(content: bytes) -> None:
         raise OutputError(f"stdout: cannot be written ({error.strerror}); cure: -o elsewhere") from error
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+# --- hashes ---
+
+
+def sha256(content: bytes) -> str:
+    """Of bytes, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def sha256_of(file: BinaryIO) -> str:
+    """Of a whole file, which need not fit into memory. Raises OSError."""
+    digest = hashlib.sha256()
+    file.seek(0)
+    while piece := file.read(1 << 20):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def sha256_at(path: str | os.PathLike[str]) -> str:
+    """Of the file at `path`. Raises OSError."""
+    with Path(path).open("rb") as file:
+        return sha256_of(file)
+
+
+# --- what can be made again ---
+
+
+def cache_folder() -> Path:
+    """Where Witness keeps what it can make again; WITNESS_CACHE beats the platform's own place."""
+    import platformdirs
+
+    return Path(os.environ.get("WITNESS_CACHE") or platformdirs.user_cache_dir("witness", appauthor=False))
+
+
+def cached(folder: Path, names: Sequence[str], make: Callable[[], Sequence[bytes]]) -> Sequence[bytes]:
+    """What `make` makes, from files of these names in `folder` if they are whole; else made, and kept there.
+
+    Their sha256 lie beside them. Where nothing can be kept, it is made every time.
+    """
+    manifest = folder / "sha256.json"
+    try:
+        contents = [(folder / name).read_bytes() for name in names]
+        if json.loads(manifest.read_text()) == [sha256(content) for content in contents]:
+            return contents
+    except (OSError, ValueError):
+        pass  # not made yet, or damaged: all are made again
+    made = make()
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in zip(names, made, strict=True):
+            replace(content, folder / name)
+        replace(json.dumps([sha256(content) for content in made]).encode(), manifest)
+    return made

@@ -1,119 +1,82 @@
-"""A recording -> a transcript: the only file that knows the order of the stages.
-
-What runs a model is here; what is made of the results, outcome.py does.
-"""
+"""A recording -> a transcript: the only module that knows the order of the stages."""
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from witness.amd import cards, migraphx
 from witness.audio import source
 from witness.diarization import embedding, segmentation, vbx, voices
-from witness.errors import ModelError, UsageError, WitnessError
+from witness.diarization.stream import Networks, stream
+from witness.errors import CancelledError, ModelError, UsageError, WitnessError
 from witness.models import store
+from witness.options import Device, Options, Runtime
 from witness.recognition import recognizer as recognition
-from witness.schema import (
-    Bounds,
-    Float64,
-    Map,
-    ModelFile,
-    Note,
-    Progress,
-    Recognition,
-    Samples,
-    Segmentation,
-    Stages,
-    Track,
-    Transcript,
-    no_note,
-    no_progress,
-)
-from witness.sessions import Runtime, workers
+from witness.reporter import Note, Progress, Reporter, no_note, no_progress
+from witness.schema import Findings, Float64, ModelFile, Recognition, Track, Transcript
+from witness.sessions import on_cores
+from witness.tracing import Stopwatch
 from witness.transcript import assemble
 
 if TYPE_CHECKING:
     from witness.audio import decode
+    from witness.audio.decode import Recording
 
 LONG = 3 * 3600.0
 """Seconds of a recording whose results need the memory that the models keep, 0.3 GB; a day's are 0.9 GB."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """What changes the result; the counterpart of `sessions.Runtime`, which changes the speed."""
-
-    models: str = "auto"
-    """"auto", a name of `models.SETS` or a folder with segmentation.onnx and embedding.onnx."""
-    whisper: str = "auto"
-    """"auto", "none", the name of a model or the path of a ggml file."""
-    language: str | None = None
-    """ISO 639-1 code; None: found out."""
-    speakers: int | None = None
-    """Exactly so many; with channels="split", in each channel; of a call that "auto" found, in all."""
-    min_speakers: int | None = None
-    max_speakers: int | None = None
-    channels: Literal["auto", "mix", "split"] = "auto"
-    """"auto": split if they are the two sides of a call."""
-    precision: Literal["fp32", "fp16"] = "fp32"
-    """Of the voice model on a GPU; the CPU's is always fp32."""
-    fast: bool = False
-    """Windows further apart, and voices from speech without the pauses around it: a little less accurate."""
-    offline: bool = False
-    """Open no socket: use the model files that are here."""
-    known: str | None = None
-    """A folder of voices to recognise; None: nobody is."""
-
-    @property
-    def asked(self) -> Bounds:
-        return Bounds(self.speakers, self.min_speakers, self.max_speakers)
-
-
 def diarize(
-    path: str | os.PathLike[str],
+    recording: Recording,
     options: Options = Options(),
     runtime: Runtime = Runtime(),
     *,
     progress: Progress = no_progress,
     note: Note = no_note,
+    cancel: threading.Event | None = None,
 ) -> Transcript:
-    """Who spoke when in the recording at `path` ("-": standard input). The transcript has no words.
-
-    Raises InputError, ModelError, DeviceError or UsageError.
-    """
-    return transcribe(path, replace(options, whisper="none"), runtime, progress=progress, note=note)
+    """Who spoke when. As `transcribe`, without words."""
+    options = replace(options, whisper="none")
+    return transcribe(recording, options, runtime, progress=progress, note=note, cancel=cancel)
 
 
 def transcribe(
-    path: str | os.PathLike[str],
+    recording: Recording,
     options: Options = Options(),
     runtime: Runtime = Runtime(),
     *,
     progress: Progress = no_progress,
     note: Note = no_note,
+    cancel: threading.Event | None = None,
 ) -> Transcript:
-    """Who spoke when and what they said in the recording at `path` ("-": standard input).
+    """Who spoke when and what they said.
 
-    Without a speech recogniser there are no words, and a warning says why; if it was asked for by name or
+    `recording` is the path of any audio or video file, "-" for standard input, or samples and their rate:
+    ((samples,) or (samples, channels), rate), as soundfile.read returns them, floats within [-1, 1] or
+    integers. `progress(stage, done, total)` is called from any thread, `note(line)` with what a person should
+    know at once. Setting `cancel` ends the work soon, with CancelledError.
+
+    Without a speech recognizer there are no words, and a warning says why; if it was asked for by name or
     failed on the way, `Transcript.failure` holds the error, and the speakers are delivered all the same.
     Raises InputError, ModelError (of the diarizer's models), DeviceError or UsageError.
     """
-    return Engine(options, runtime, progress=progress, note=note).transcribe(path)
+    return Engine(options, runtime, progress=progress, note=note, cancel=cancel).transcribe(recording)
 
 
 class Engine:
     """The models that some options ask for: chosen, verified and opened once, for any number of recordings.
 
-    Only whisper.cpp starts anew for each recording, beside the decoding: what it makes of an unclear passage
-    depends on the random numbers it drew before, and so would depend on the recordings before.
+    Only the speech recognizer starts again for each recording, beside the decoding: what whisper.cpp makes of
+    an unclear passage depends on the random numbers it drew before, and so on the recordings before.
     """
 
     def __init__(
@@ -123,42 +86,38 @@ class Engine:
         *,
         progress: Progress = no_progress,
         note: Note = no_note,
+        cancel: threading.Event | None = None,
     ) -> None:
+        """Nothing is opened yet. The arguments are those of `transcribe`."""
         self.options = options
         self.runtime = runtime
-        self.progress = progress
-        self.note = note
         self.warnings: list[str] = []
         """What there was to say about the choice of models; it holds for every transcript."""
+        self._reporter = _reporter(self.warnings, progress, note, cancel)
+        self._callbacks = progress, note, cancel
 
-    def transcribe(self, path: str | os.PathLike[str]) -> Transcript:
-        """As the function of that name."""
-        run = _Run(
-            options=self.options,
-            runtime=self.runtime,
-            progress=self.progress,
-            note=self.note,
-            asked=self.options.asked,
-        )
-        return run.transcribe(self, os.fspath(path))
+    def transcribe(self, recording: Recording) -> Transcript:
+        """Who spoke when and what they said, as the function `transcribe`."""
+        warnings: list[str] = []
+        run = _Run(self, _reporter(warnings, *self._callbacks), warnings)
+        return run.transcribe(recording)
 
     @cached_property
     def chosen(self) -> store.DiarizationModels:
-        """Raises ModelError."""
+        """The files of the diarizer's models. Raises ModelError."""
         return store.diarization_models(
-            self.options.models, offline=self.options.offline, progress=self.progress, note=self._warn
+            self.options.models, offline=self.options.offline, reporter=self._choosing
         )
 
     @cached_property
     def whisper(self) -> tuple[ModelFile | None, WitnessError | None]:
-        """The recogniser's model, or why there is none although it was asked for by name."""
+        """The recognizer's model, or why there is none although it was asked for by name."""
         try:
             return store.whisper_model(
                 self.options.whisper,
                 offline=self.options.offline,
                 gpu=recognition.has_gpu_backend(),
-                progress=self.progress,
-                note=self._warn,
+                reporter=self._choosing,
             ), None
         except ModelError as error:
             return None, error
@@ -175,20 +134,20 @@ class Engine:
 
     @cached_property
     def plda(self) -> dict[str, Float64]:
-        """As in `Stages`. Raises ModelError."""
+        """As in `Findings`. Raises ModelError."""
         return vbx.read(self.chosen.plda)
 
     @cached_property
     def known(self) -> voices.Known | None:
-        """Raises InputError, ModelError."""
+        """The people to recognize. Raises InputError, ModelError."""
         if self.options.known is None:
             return None
-        embedding = self.chosen.embedding
-        threshold = store.stranger_threshold(embedding)
-        return voices.Known(voices.read(Path(self.options.known), embedding.sha256, self._warn), threshold)
+        file = self.chosen.embedding
+        people = voices.read(Path(self.options.known), file.sha256, self._choosing)
+        return voices.Known(people, store.stranger_threshold(file))
 
     def open(self) -> None:
-        """Open the diarizer's models, as they are needed otherwise. Raises ModelError."""
+        """Open the diarizer's models now; otherwise the first recording does. Raises ModelError."""
         _ = self.segmenter, self.voice
 
     def release(self) -> None:
@@ -198,203 +157,212 @@ class Engine:
 
     @property
     def files(self) -> dict[str, ModelFile | None]:
-        """As in `Transcript.models`."""
-        chosen = self.chosen
+        """As in `Transcript.models`. Raises ModelError."""
         return {
-            "segmentation": chosen.segmentation,
-            "embedding": chosen.embedding,
+            "segmentation": self.chosen.segmentation,
+            "embedding": self.chosen.embedding,
             "whisper": self.whisper[0],
         }
 
-    def _warn(self, line: str) -> None:
-        self.warnings.append(line)
-        self.note(line)
+    @property
+    def _choosing(self) -> Reporter:
+        """What is said while models are chosen concerns every transcript."""
+        return replace(self._reporter, note=self._reporter.warn)
 
 
-@dataclass(kw_only=True)
-class _Run(assemble.Work):
+def _reporter(
+    warnings: list[str], progress: Progress, note: Note, cancel: threading.Event | None
+) -> Reporter:
+    """One that collects warnings, and raises CancelledError in whatever reports once `cancel` is set."""
+
+    def check() -> None:
+        if cancel is not None and cancel.is_set():
+            raise CancelledError("cancelled")
+
+    def checked(stage: str, done: float, total: float) -> None:
+        check()
+        progress(stage, done, total)
+
+    def warn(line: str) -> None:
+        warnings.append(line)
+        note(line)
+
+    return Reporter(checked, note, warn, check)
+
+
+class _Run:
     """One recording on its way through the stages."""
 
-    options: Options
-    runtime: Runtime
-    device: str = "cpu"
-    """What ran the voice model."""
+    def __init__(self, engine: Engine, reporter: Reporter, warnings: list[str]) -> None:
+        self.engine = engine
+        self.options, self.runtime = engine.options, engine.runtime
+        self.reporter = reporter
+        self.warnings = warnings
+        self.watch = Stopwatch()
+        self.serial = engine.runtime.serial
+        self.device = "cpu"
+        """What ran the voice model."""
 
-    def transcribe(self, engine: Engine, path: str) -> Transcript:
+    def transcribe(self, recording: Recording) -> Transcript:
         begun = time.perf_counter()
-        assemble.bounds(self.asked)
-        if self.runtime.serial and self.runtime.parallel:
-            raise UsageError("--serial or --parallel, not both")
-        if self.options.language is not None:
-            recognition.check_language(self.options.language)
-        source.check(path)  # before any model is fetched for it
+        self._check(recording)
         with ExitStack() as stack:
-            whisper, failure = engine.whisper
-            self.serial = self.runtime.serial or self._too_little_memory(whisper)
+            whisper, failure = self.engine.whisper
+            self.serial = self.serial or self._too_little_memory(whisper)
             recognizer = None
             if whisper is not None and not self.serial:
                 # Started before anything else: it loads its model while the audio is decoded.
                 recognizer = stack.enter_context(self._recognizer(whisper))
-            chosen = engine.chosen
-            self.known = engine.known
-            recording = self._decode(path, engine)
-            for warning in recording.warnings:
-                self.warn(warning)
+            chosen, known = self.engine.chosen, self.engine.known
+            audio = self._decode(recording)
             if recognizer is not None:
-                for samples in recording.samples:
-                    recognizer.send(samples)
-            tracks = self._hear(recording, engine)
-            if recording.source.duration > LONG:
-                engine.release()
+                _send(audio, recognizer)
+            tracks = self._tracks(audio)
+            if audio.source.duration > LONG:
+                self.engine.release()
             if whisper is not None and self.serial:
                 # Not before: its model would fill the GPU's memory.
                 recognizer = stack.enter_context(self._recognizer(whisper))
-                for samples in recording.samples:
-                    recognizer.send(samples)
-            stages = Stages(
-                audio=recording.source,
-                models=engine.files,
+                _send(audio, recognizer)
+            findings = Findings(
+                audio=audio.source,
+                models=self.engine.files,
                 device={"embedding": self.device, "whisper": None},
                 rule=chosen.rule,
-                plda=engine.plda,
-                channels=recording.channels,
+                plda=self.engine.plda,
+                channels=audio.channels,
                 tracks=tracks,
                 fast=self.options.fast,
             )
-            diarized = self.diarize(stages)  # beside the recogniser
+            with self.watch.stage("clustering"):  # beside the recognizer
+                who = assemble.who(findings, self.options.asked, self.reporter)
             if recognizer is not None:
                 try:
-                    stages = self._with_words(stages, self._recognise(recognizer, recording))
+                    findings = _with_words(findings, self._recognized(recognizer, audio))
+                except CancelledError:
+                    raise
                 except WitnessError as error:
                     failure = error
         if failure is not None:
             self.warnings.append(f"no words: {failure}")  # said aloud by whoever gets `failure`
-        stages = replace(stages, warnings=(*engine.warnings, *self.warnings))
-        return replace(self.transcript(stages, diarized, begun), failure=failure)
+        findings = replace(findings, warnings=(*self.engine.warnings, *self.warnings))
+        with self.watch.stage("merging"):
+            heard = [track.recognition for track in findings.tracks]
+            draft = assemble.words(replace(who, findings=findings), heard)
+            transcript = assemble.corrected(draft, known=known, reporter=self.reporter)
+        mode = ("serial" if self.serial else "parallel") if any(heard) else None
+        times = assemble.timing(self.watch, time.perf_counter() - begun, mode)
+        return replace(transcript, timing=times, failure=failure)
 
-    def _decode(self, path: str, engine: Engine) -> decode.Audio:
+    def _check(self, recording: Recording) -> None:
+        """Raise what can be said before any model is fetched for it: InputError, UsageError."""
+        assemble.bounds(self.options.asked)
+        if self.runtime.serial and self.runtime.parallel:
+            raise UsageError("--serial and --parallel exclude each other")
+        if self.options.language is not None:
+            recognition.check_language(self.options.language)
+        if not isinstance(recording, tuple):
+            source.check(os.fspath(recording))
+
+    def _decode(self, recording: Recording) -> decode.Audio:
         """The recording, while the models are opened."""
         with ThreadPoolExecutor(1) as opener:
-            opened = opener.submit(engine.open)
-            from witness.audio import (
-                decode,  # here, because the recogniser's process starts before any heavy import
-            )
+            opened = opener.submit(self.engine.open)
+            from witness.audio import decode  # here: the recognizer starts before any heavy import
 
-            with self.timed("decode"):
-                recording = decode.load(path, channels=self.options.channels, progress=self.progress)
+            with self.watch.stage("decode"):
+                audio = decode.load(recording, channels=self.options.channels, reporter=self.reporter)
             opened.result()
-        return recording
+        for warning in audio.warnings:
+            self.reporter.warn(warning)
+        return audio
 
     def _too_little_memory(self, whisper: ModelFile | None) -> bool:
         """Whether both engines may use the card, and it has no room for both."""
-        if whisper is None or self.runtime.device == "cpu" or self.runtime.parallel:
+        if whisper is None or self.runtime.device == Device.CPU or self.runtime.parallel:
             return False
         if not recognition.has_gpu_backend():
             return False
         # "auto" never puts the voice model on a card that AMD does not list.
-        able = [card for card in cards.cards() if self.runtime.device != "auto" or card.supported == "listed"]
+        auto = self.runtime.device == Device.AUTO
+        able = [card for card in cards.cards() if not auto or card.supported == "listed"]
         card = cards.pick(able, self.runtime.gpu)
         needed = recognition.gpu_memory(whisper)
         if card is None or needed is None or (lack := card.lack_for_both(needed)) is None:
             return False
         cure = "a smaller --whisper, or --parallel, runs them side by side"
-        self.note(f"one engine after the other: {lack}; {cure}")
+        self.reporter.note(f"one engine after the other: {lack}; {cure}")
         return True
 
     def _recognizer(self, whisper: ModelFile) -> recognition.Recognizer:
+        cores = self.runtime.cores
+        # On the CPU, beside the diarizer: most of the cores, for it has most of the work.
+        threads = cores if self.serial else max(1, cores - max(1, cores // 4))
         return recognition.Recognizer(
-            whisper,
-            language=self.options.language,
-            threads=self._whisper_threads(),
-            progress=self.progress,
+            whisper, language=self.options.language, threads=threads, reporter=self.reporter
         )
 
-    def _whisper_threads(self) -> int:
-        """On the CPU, beside the diarizer: most of the cores, for it has most of the work."""
-        workers = self.runtime.worker_count
-        return workers if self.serial else max(1, workers - max(1, workers // 4))
-
-    def _hear(self, recording: decode.Audio, engine: Engine) -> tuple[Track, ...]:
-        """What the diarizer's models find in each track: voices of what is segmented already, meanwhile."""
-        tracks = []
-        with (
-            workers(self.runtime.worker_count) as cores,
-            self._voice(engine, recording, cores) as (voice, voices_on),
-        ):
-            for samples in recording.samples:
-                pieces: list[Segmentation] = []
-                with self.timed("embedding"):
-                    vectors = embedding.embed(
-                        samples,
-                        self._segmented(samples, engine, cores, pieces),
-                        voice,
-                        context=embedding.FAST_CONTEXT if self.options.fast else embedding.CONTEXT,
-                        mapper=voices_on,
-                        progress=self.progress,
-                    )
-                tracks.append(Track(Segmentation.joined(pieces), vectors))
-        return tuple(tracks)
-
-    def _segmented(
-        self,
-        samples: Samples,
-        engine: Engine,
-        cores: Map,
-        pieces: list[Segmentation],
-    ) -> Iterator[Segmentation]:
-        """The windows as they are found; they are left in `pieces`, too."""
-        with self.timed("segmentation"):
-            for piece in segmentation.stream(
-                samples,
-                engine.segmenter,
-                step=segmentation.step_of(len(samples), fast=self.options.fast),
-                faint=engine.chosen.rule.faint,
-                mapper=cores,
-                progress=self.progress,
-            ):
-                pieces.append(piece)
-                yield piece
+    def _tracks(self, audio: decode.Audio) -> tuple[Track, ...]:
+        """What the diarizer's models find in each track."""
+        with on_cores(self.runtime.cores) as mapper, self._networks(audio) as networks:
+            return tuple(
+                stream(
+                    samples,
+                    networks,
+                    fast=self.options.fast,
+                    mapper=mapper,
+                    watch=self.watch,
+                    reporter=self.reporter,
+                )
+                for samples in audio.samples
+            )
 
     @contextmanager
-    def _voice(
-        self, engine: Engine, recording: decode.Audio, cores: Map
-    ) -> Iterator[tuple[embedding.VoiceModel, Map]]:
-        """The voice model, on the GPU too if that is wanted and pays, and what runs its blocks."""
-        voice = engine.voice
+    def _networks(self, audio: decode.Audio) -> Iterator[Networks]:
+        """The diarizer's models, the voice model on the GPU if that is wanted and pays."""
+        voice, chosen = self.engine.voice, self.engine.chosen
         with migraphx.accelerate(
             voice.trunk_part,
-            f"trunk of {engine.chosen.embedding.name}",
+            f"trunk of {chosen.embedding.name}",
             embedding.BLOCK_SHAPE,
             voice.trunk,
             self.runtime,
-            calls=sum(embedding.full_blocks(len(samples)) for samples in recording.samples),
+            calls=sum(embedding.full_blocks(len(samples)) for samples in audio.samples),
             precision=self.options.precision,
-            progress=self.progress,
-            note=self.note,
-            warn=self.warn,
+            reporter=self.reporter,
         ) as gpu:
             if gpu is None:
-                yield voice, cores
+                yield Networks(self.engine.segmenter, voice, chosen.rule.faint)
             else:
-                with workers(1) as waiting:  # for the GPU, which does one block after the other; no core does
-                    yield replace(voice, block_trunk=gpu), waiting
+                with on_cores(
+                    1
+                ) as waiting:  # for the GPU, which does one block after the other; no core does
+                    on_gpu = replace(voice, block_trunk=gpu)
+                    yield Networks(self.engine.segmenter, on_gpu, chosen.rule.faint, waiting)
         if gpu is not None:
             self.device = gpu.device
 
-    def _recognise(self, recognizer: recognition.Recognizer, recording: decode.Audio) -> list[Recognition]:
+    def _recognized(self, recognizer: recognition.Recognizer, audio: decode.Audio) -> list[Recognition]:
+        """What the recognizer heard in each track."""
         if not self.serial:
-            recognizer.set_threads(self.runtime.worker_count)  # the diarizer is done
-        found = [recognizer.result() for _ in recording.samples]
-        self.timing["transcription"] = sum(heard.seconds for heard in found)
-        for heard in found:
-            for warning in heard.warnings:
-                self.warn(warning)
-        return found
+            recognizer.set_threads(self.runtime.cores)  # the diarizer is done
+        heard = [recognizer.result() for _ in audio.samples]
+        self.watch.seconds["transcription"] = sum(one.seconds for one in heard)
+        for one in heard:
+            for warning in one.warnings:
+                self.reporter.warn(warning)
+        return heard
 
-    def _with_words(self, stages: Stages, recognitions: list[Recognition]) -> Stages:
-        tracks = zip(stages.tracks, recognitions, strict=True)
-        return replace(
-            stages,
-            device={**stages.device, "whisper": recognitions[0].device if recognitions else None},
-            tracks=tuple(replace(track, recognition=found) for track, found in tracks),
-        )
+
+def _send(audio: decode.Audio, recognizer: recognition.Recognizer) -> None:
+    for samples in audio.samples:
+        recognizer.send(samples)
+
+
+def _with_words(findings: Findings, heard: list[Recognition]) -> Findings:
+    tracks = zip(findings.tracks, heard, strict=True)
+    return replace(
+        findings,
+        device={**findings.device, "whisper": heard[0].device if heard else None},
+        tracks=tuple(replace(track, recognition=one) for track, one in tracks),
+    )

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from witness.errors import WitnessError
+from witness.options import Bounds
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -58,22 +59,6 @@ class Map(Protocol):
 def in_turn(function: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]:
     """The `Map` that does nothing at the same time."""
     return map(function, items)
-
-
-Progress = Callable[[str, float, float], None]
-"""Called as `progress(stage, done, total)` from any thread; units are the stage's own."""
-
-
-Note = Callable[[str], None]
-"""Called at once with each line that a person should read."""
-
-
-def no_note(line: str) -> None:
-    """The `Note` of a caller who reads `Transcript.warnings` afterwards."""
-
-
-def no_progress(stage: str, done: float, total: float) -> None:
-    """The `Progress` of a caller who does not want to know."""
 
 
 @dataclass(frozen=True, order=True)
@@ -125,6 +110,12 @@ class Segmentation:
         )
 
 
+def alone(active: Bool) -> Bool:
+    """(..., frames, speakers) activity -> where a speaker is active and no other is: clean speech."""
+    clean: Bool = active & (active.sum(axis=-1, keepdims=True, dtype=np.uint8) == 1)
+    return clean
+
+
 @dataclass(frozen=True)
 class Evidence:
     """How sure it is that a speaker speaks, by frames. In bytes: floats would fill the memory in a day."""
@@ -167,7 +158,7 @@ class Utterance:
     speaker: str | None
     words: tuple[Word, ...] = ()
     track: int = 0
-    """Which of the `Stages.tracks` it was heard in."""
+    """Which of the `Findings.tracks` it was heard in."""
 
     @property
     def text(self) -> str | None:
@@ -231,7 +222,7 @@ BREATH = 0.5
 SENTENCE_ENDS = ".?!…。？！؟।"
 """What a sentence ends with, closing quotes and brackets aside."""
 CLOSING = "\"'»”’)」』 "
-"""These."""
+"""What may stand between the end of a sentence and the next one: closing quotes, brackets, spaces."""
 
 Linkage = Literal["average", "centroid"]
 
@@ -294,7 +285,7 @@ class Track:
 
 
 @dataclass(frozen=True)
-class Stages:
+class Findings:
     """Everything that took a model: from here a transcript is made in seconds, and made anew."""
 
     audio: Source
@@ -310,7 +301,7 @@ class Stages:
     """"mix": one track. "split": one a channel. "call": so too, and they are the two sides of a call."""
     tracks: tuple[Track, ...]
     fast: bool = False
-    """Found with less work, as `pipeline.Options.fast` says."""
+    """Found with less work, as `Options.fast` says."""
     warnings: tuple[str, ...] = ()
 
 
@@ -331,15 +322,6 @@ class Correction:
     """"merge": speech of the speaker who is the same one. "move", "text": the words."""
     text: str | None = None
     """"text": what was said instead of them; empty: nothing was."""
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """What was asked for about the number of speakers; `pipeline.Options` says what it means."""
-
-    speakers: int | None = None
-    min_speakers: int | None = None
-    max_speakers: int | None = None
 
 
 @dataclass(frozen=True)
@@ -373,11 +355,11 @@ class Transcript:
     """How sure the number of speakers is, for each track."""
     failure: WitnessError | None = None
     """Why there are no words although they were asked for; everything else in here is good."""
-    stages: Stages | None = field(default=None, repr=False, compare=False)
-    """What it was made from, for `outcome.redo`."""
+    findings: Findings | None = field(default=None, repr=False, compare=False)
+    """What it was made from, for `assemble.redo`."""
     fast: bool = False
-    """As in `Stages`."""
-    asked: Bounds = Bounds()
+    """As in `Findings`."""
+    asked: Bounds = field(default_factory=Bounds)
     corrections: tuple[Correction, ...] = ()
     """Those that were applied, and those that found nothing to apply to."""
 

@@ -7,7 +7,6 @@ one by one), and it makes the result independent of the number of threads: no su
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections import deque
@@ -17,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,33 +38,6 @@ def _onnxruntime() -> Any:
     # The MIGraphX provider chats on it; what goes wrong is raised all the same.
     onnxruntime.set_default_logger_severity(4)
     return onnxruntime
-
-
-def cores() -> int:
-    """Cores that this process may use; less than the machine's inside a container or under taskset."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on macOS and Windows
-        return os.cpu_count() or 1
-
-
-@dataclass(frozen=True)
-class Runtime:
-    """What changes the speed of a run and nothing else; the counterpart of `pipeline.Options`."""
-
-    device: Literal["auto", "cpu", "migraphx"] = "auto"
-    gpu: int | None = None
-    """HIP's ordinal of the card; None: the best one."""
-    threads: int = 0
-    """Cores for the diarizer; 0 means all that this process may use."""
-    serial: bool = False
-    """Run the speech recogniser after the diarizer instead of beside it."""
-    parallel: bool = False
-    """Beside it even if one GPU seems to have too little memory for both."""
-
-    @property
-    def worker_count(self) -> int:
-        return self.threads or cores()
 
 
 class Model:
@@ -292,7 +264,7 @@ def _assignment(session: Any) -> list[tuple[str, str]]:
 
 
 @contextmanager
-def workers(threads: int) -> Iterator[Map]:
+def on_cores(threads: int) -> Iterator[Map]:
     """A `map` on `threads` threads, which all maps that are made of it share.
 
     Each has at most one item a thread in hand beside the one that it waits for, so memory stays bounded.

@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,3 +123,18 @@ def recording(folder: Path | None = None) -> Iterator[Trace]:
         yield trace
     finally:
         _current = None
+
+
+class Stopwatch:
+    """Seconds of wall time that each stage of one recording took; a trace that is recorded hears of them."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count what is done inside as that stage's, in addition to what it took before."""
+        begun, trace = time.perf_counter(), current()
+        with nullcontext() if trace is None else trace.stage(name):
+            yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun

@@ -30,20 +30,19 @@ import mmh3
 import msgpack
 import numpy as np
 
-from witness.diarization.embedding_cut import cache_folder
 from witness.errors import GraphError, InputError
-from witness.files import replace
+from witness.files import cache_folder, replace
+from witness.options import Precision
 from witness.schema import Float32
 
 FORMAT = "witness-graph/1"
 MANIFEST, CANARY = "manifest.json", "canary.npy"
 MXR_VERSION = 7  # of the file format, from MIGraphX 6.4 to 7.2.4
-LEAST_COSINE = {"fp32": 0.9999, "fp16": 0.99}
-MOST_DIFFERENCE = {"fp32": 0.02, "fp16": 0.2}
+LEAST_COSINE = {Precision.FP32: 0.9999, Precision.FP16: 0.99}
+MOST_DIFFERENCE = {Precision.FP32: 0.02, Precision.FP16: 0.2}
 """Length of (GPU - CPU) over length of CPU; a cosine does not see a factor. cos 0.9999 is 0.014 at least."""
 LARGEST = 4 << 30  # bytes of an imported file
 
-Precision = Literal["fp32", "fp16"]
 Tuning = Literal["default", "exhaustive"]
 
 
@@ -198,7 +197,12 @@ def _parse(content: bytes, folder: Path) -> Graph:
             raise ValueError("format")
         key = document.pop("key")
         measured = Measured(**document.pop("measured"))
-        graph = Graph(folder, key=Key(**{**key, "shape": tuple(key["shape"])}), measured=measured, **document)
+        graph = Graph(
+            folder,
+            key=Key(**{**key, "precision": Precision(key["precision"]), "shape": tuple(key["shape"])}),
+            measured=measured,
+            **document,
+        )
         if Path(graph.file).name != graph.file or not graph.file.endswith(".mxr"):
             raise ValueError("file")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -234,7 +238,7 @@ def facts(program: bytes) -> Facts:
     except (ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException) as error:
         raise GraphError(f"the program is truncated or no .mxr file ({error})") from error
     half = numbers["half_type"] > numbers["float_type"]
-    return Facts(str(document["migraphx_version"]), inputs, "fp16" if half else "fp32")
+    return Facts(str(document["migraphx_version"]), inputs, Precision.FP16 if half else Precision.FP32)
 
 
 def check_program(program: bytes, file: str, key: Key) -> Facts:

@@ -20,12 +20,14 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from witness.amd import cards, graphs
-from witness.amd.graphs import Graph, Key, Measured, Precision, Tuning
+from witness.amd.graphs import Graph, Key, Measured, Tuning
 from witness.amd.rocm import CURE, Machine, choose_card, ignored_variables, machine
 from witness.amd.worker import DiedError, Worker
 from witness.errors import DeviceError, GraphError
-from witness.schema import Float32, Note, Progress, no_note, no_progress
-from witness.sessions import Runtime, cores, provider_options, workers
+from witness.options import Precision, Runtime, available_cores
+from witness.reporter import SILENT, Reporter
+from witness.schema import Float32
+from witness.sessions import on_cores, provider_options
 
 T = TypeVar("T")
 
@@ -43,7 +45,7 @@ class Job:
     source: bytes
     name: str
     shape: tuple[int, ...]
-    precision: Precision = "fp32"
+    precision: Precision = Precision.FP32
     tuning: Tuning = "default"
 
     @cached_property
@@ -67,7 +69,7 @@ class Job:
             "provider": provider_options(
                 str(folder),
                 gpu=self.machine.card.index,
-                fp16=self.precision == "fp16",
+                fp16=self.precision == Precision.FP16,
                 exhaustive=self.tuning == "exhaustive",
             ),
         }
@@ -124,22 +126,21 @@ def warm(
     cpu: Callable[[Float32], Float32],
     *,
     limit: float = COMPILE_LIMIT,
-    progress: Progress = no_progress,
-    note: Note = no_note,
+    reporter: Reporter = SILENT,
 ) -> Graph:
     """Compile, prove and measure; what is there already and sound is left alone.
 
     `cpu` is the same model on the CPU. Raises DeviceError: refused, or no end within `limit` seconds.
     """
-    if (found := _find(job, note)) is not None:
+    if (found := _find(job, reporter)) is not None:
         return found
     try:
         with graphs.building(job.key, limit) as folder:
-            if (found := _find(job, no_note)) is not None:  # another process was quicker
+            if (found := _find(job, SILENT)) is not None:  # another process was quicker
                 return found
-            note(f"compiling {job.name} for {job.machine.title}, for {limit:.0f} s at most")
+            reporter.note(f"compiling {job.name} for {job.machine.title}, for {limit:.0f} s at most")
             begun = time.perf_counter()
-            _twice(lambda: _compile(job, folder, limit, progress))
+            _twice(lambda: _compile(job, folder, limit, reporter))
             compile_s = time.perf_counter() - begun
             made = [path.name for path in folder.glob("*.mxr")]
             if len(made) != 1:
@@ -154,20 +155,20 @@ def refused(name: str, where: Machine, error: DeviceError) -> DeviceError:
     return DeviceError(f"MIGraphX cannot run {name} on {where.title}: {error}; {CURE}")
 
 
-def _find(job: Job, note: Note) -> Graph | None:
+def _find(job: Job, reporter: Reporter) -> Graph | None:
     try:
         return graphs.find(job.key)
     except GraphError as error:
-        note(f"the compiled graph for {job.machine.title} is made anew: {error}")
+        reporter.note(f"the compiled graph for {job.machine.title} is made anew: {error}")
         return None
 
 
-def _compile(job: Job, folder: Path, limit: float, progress: Progress) -> None:
+def _compile(job: Job, folder: Path, limit: float, reporter: Reporter) -> None:
     for half in folder.glob("*.mxr"):  # of the try before
         half.unlink()
     worker = Worker()
     try:
-        worker.ask(job.request(folder), job.source, limit=limit, progress=progress)
+        worker.ask(job.request(folder), job.source, limit=limit, reporter=reporter)
     finally:
         worker.kill()  # it holds nothing: the graph is on the disk
 
@@ -191,8 +192,8 @@ def _keep(
     answer, load_s, gpu_ms = _twice(lambda: _first_runs(job, folder, file, feats))
     cosine, difference = graphs.compare(answer, reference)
     graphs.check_canary(cosine, difference, job.precision)
-    together = cores()
-    with workers(together) as mapped:
+    together = available_cores()
+    with on_cores(together) as mapped:
         cpu_ms = _milliseconds(lambda: list(mapped(cpu, [feats] * together))) / together
     measured = Measured(compile_s, load_s, gpu_ms, cpu_ms, together, cosine, difference)
     return graphs.keep(graphs.describe(folder, file, job.key, job.name, measured), reference)
@@ -224,10 +225,10 @@ class Accelerated:
     """
 
     def __init__(
-        self, job: Job, graph: Graph, cpu: Callable[[Float32], Float32], *, strict: bool, warn: Note
+        self, job: Job, graph: Graph, cpu: Callable[[Float32], Float32], *, strict: bool, reporter: Reporter
     ) -> None:
         self._job, self._graph, self._cpu = job, graph, cpu
-        self._strict, self._warn = strict, warn
+        self._strict, self._reporter = strict, reporter
         self._lock = threading.Lock()
         self._worker: Worker | None = open_graph(job, graph)
         self.on_gpu = 0
@@ -257,7 +258,7 @@ class Accelerated:
             failed = f"MIGraphX failed on {self._job.machine.title}"
             if self._strict:
                 raise DeviceError(f"{failed}: {error}; {CURE}") from error
-            self._warn(f"{failed}, so the CPU did the rest of the voices: {error}")
+            self._reporter.warn(f"{failed}, so the CPU did the rest of the voices: {error}")
             return None
 
     @property
@@ -283,10 +284,8 @@ def accelerate(
     runtime: Runtime,
     *,
     calls: int,
-    precision: Precision = "fp32",
-    progress: Progress = no_progress,
-    note: Note = no_note,
-    warn: Note = no_note,
+    precision: Precision = Precision.FP32,
+    reporter: Reporter = SILENT,
 ) -> Iterator[Accelerated | None]:
     """The model for `shape` on the GPU, as `runtime.device` says; None: on the CPU.
 
@@ -298,7 +297,7 @@ def accelerate(
         return
     strict = runtime.device == "migraphx"
     if ignored := ignored_variables():
-        note(f"ignored, because they change what MIGraphX runs: {', '.join(ignored)}")
+        reporter.note(f"ignored, because they change what MIGraphX runs: {', '.join(ignored)}")
     chosen: Accelerated | None = None
     try:
         card = choose_card(runtime.gpu)
@@ -306,15 +305,15 @@ def accelerate(
             _check_card(card)
         job = Job(machine(card), source, name, shape, precision)
         if strict:
-            graph, reason = warm(job, cpu, progress=progress, note=note), f"{calls} blocks"
+            graph, reason = warm(job, cpu, reporter=reporter), f"{calls} blocks"
         else:
             graph, reason = _worth_it(job, runtime, calls)
     except DeviceError as error:
         if strict:
             raise
-        note(f"voices on the CPU: {error}")
+        reporter.note(f"voices on the CPU: {error}")
     else:
-        chosen = _start(job, graph, reason, cpu, strict=strict, note=note, warn=warn)
+        chosen = _start(job, graph, reason, cpu, strict=strict, reporter=reporter)
     try:
         yield chosen
     except BaseException:
@@ -322,7 +321,7 @@ def accelerate(
             chosen.kill()
         raise
     if chosen is not None and (line := chosen.finish()):
-        note(line)
+        reporter.note(line)
 
 
 def _start(
@@ -332,18 +331,19 @@ def _start(
     cpu: Callable[[Float32], Float32],
     *,
     strict: bool,
-    note: Note,
-    warn: Note,
+    reporter: Reporter,
 ) -> Accelerated | None:
     try:
-        chosen = Accelerated(job, graph, cpu, strict=strict, warn=warn)
+        chosen = Accelerated(job, graph, cpu, strict=strict, reporter=reporter)
     except DeviceError as error:
         if strict:
             raise refused(job.name, job.machine, error) from error
-        warn(f"voices on the CPU, because MIGraphX failed on {job.machine.title}: {error}")
+        reporter.warn(f"voices on the CPU, because MIGraphX failed on {job.machine.title}: {error}")
         return None
-    how = "" if job.precision == "fp32" else f" in {job.precision} (cosine {graph.measured.cosine:.6f})"
-    note(f"voices on {job.machine.title} through MIGraphX{how}: {reason}")
+    how = (
+        "" if job.precision == Precision.FP32 else f" in {job.precision} (cosine {graph.measured.cosine:.6f})"
+    )
+    reporter.note(f"voices on {job.machine.title} through MIGraphX{how}: {reason}")
     return chosen
 
 
@@ -367,7 +367,7 @@ def _worth_it(job: Job, runtime: Runtime, calls: int) -> tuple[Graph, str]:
         raise DeviceError(f"none of the compiled graphs is for this model on {job.machine.title}; {WARM}")
     measured = graph.measured
     # All cores were at work when it was measured; with fewer, the CPU is so much slower.
-    cpu_ms = measured.cpu_ms * measured.cpu_cores / min(runtime.worker_count, measured.cpu_cores)
+    cpu_ms = measured.cpu_ms * measured.cpu_cores / min(runtime.cores, measured.cpu_cores)
     saved = calls * (cpu_ms - measured.gpu_ms) / 1e3
     times = f"{measured.gpu_ms:.0f} ms, on the CPU {cpu_ms:.0f} ms, {measured.load_s:.1f} s to load"
     sums = f"{calls} blocks at {times}"

@@ -11,14 +11,16 @@ from typing import Any
 
 from witness import files
 from witness.amd import cards, graphs, migraphx
-from witness.amd.graphs import Graph, Precision, Tuning
+from witness.amd.graphs import Graph, Tuning
 from witness.amd.migraphx import Job
 from witness.amd.rocm import Machine, choose_card, ignored_variables, machine
 from witness.amd.worker import Worker
 from witness.diarization import embedding
 from witness.errors import DeviceError, GraphError, ModelError, UsageError
 from witness.models import store
-from witness.schema import Float32, Note, Progress, no_note, no_progress
+from witness.options import Precision
+from witness.reporter import SILENT, Reporter
+from witness.schema import Float32
 from witness.sessions import MIGRAPHX, Model, provider_options, try_model
 
 Shapes = dict[str, tuple[int, ...]]
@@ -33,28 +35,24 @@ class Wanted:
     """An ONNX file with one input, instead of the voice model of `models`."""
     shapes: tuple[str, ...] = ()
     gpu: int | None = None
-    precision: Precision = "fp32"
+    precision: Precision = Precision.FP32
     tuning: Tuning = "default"
     offline: bool = False
 
 
-def warm(wanted: Wanted, limit: float, *, progress: Progress = no_progress, note: Note = no_note) -> Graph:
+def warm(wanted: Wanted, limit: float, *, reporter: Reporter = SILENT) -> Graph:
     """Compile, unless that is done already. Raises DeviceError, ModelError or UsageError."""
-    job, cpu = _job(wanted, machine(choose_card(wanted.gpu)), progress, note)
-    _note_ignored(note)
-    return migraphx.warm(job, cpu, limit=limit, progress=progress, note=note)
+    job, cpu = _job(wanted, machine(choose_card(wanted.gpu)), reporter)
+    _note_ignored(reporter)
+    return migraphx.warm(job, cpu, limit=limit, reporter=reporter)
 
 
-def _job(
-    wanted: Wanted, where: Machine, progress: Progress, note: Note
-) -> tuple[Job, Callable[[Float32], Float32]]:
+def _job(wanted: Wanted, where: Machine, reporter: Reporter) -> tuple[Job, Callable[[Float32], Float32]]:
     """The model that is meant, and the same on the CPU."""
     if wanted.model is None:
         if wanted.shapes:
             raise UsageError("--shape is for --model; the voice model has a shape of its own")
-        file = store.diarization_models(
-            wanted.models, offline=wanted.offline, progress=progress, note=note
-        ).embedding
+        file = store.diarization_models(wanted.models, offline=wanted.offline, reporter=reporter).embedding
         voice = embedding.load(file)
         source, name = voice.trunk_part, f"trunk of {file.name}"
         shape: tuple[int, ...] = embedding.BLOCK_SHAPE
@@ -97,9 +95,9 @@ def parse_shapes(texts: Sequence[str]) -> Shapes:
     return shapes
 
 
-def _note_ignored(note: Note) -> None:
+def _note_ignored(reporter: Reporter) -> None:
     if ignored := ignored_variables():
-        note(f"ignored, because they change what MIGraphX runs: {', '.join(ignored)}")
+        reporter.note(f"ignored, because they change what MIGraphX runs: {', '.join(ignored)}")
 
 
 @dataclass(frozen=True)
@@ -159,7 +157,7 @@ def export(file: Path, which: str | None) -> Graph:
     return graph
 
 
-def import_(file: Path, wanted: Wanted, *, progress: Progress = no_progress, note: Note = no_note) -> Graph:
+def import_(file: Path, wanted: Wanted, *, reporter: Reporter = SILENT) -> Graph:
     """Take a compiled graph from `file` if it is for this machine and computes what the CPU does.
 
     Raises InputError if the file is no good, GraphError naming the part that does not match.
@@ -172,8 +170,8 @@ def import_(file: Path, wanted: Wanted, *, progress: Progress = no_progress, not
             name = Model(_read(wanted.model), str(wanted.model)).input_name
             wanted = replace(wanted, shapes=(f"{name}={'x'.join(map(str, graph.key.shape))}",))
         where = machine(choose_card(wanted.gpu))
-        job, cpu = _job(wanted, where, progress, note)
-        _note_ignored(note)
+        job, cpu = _job(wanted, where, reporter)
+        _note_ignored(reporter)
         try:
             return migraphx.adopt(job, graph, cpu)
         except DeviceError as error:
@@ -237,14 +235,13 @@ def probe(
     card: int | None,
     limit: float,
     *,
-    progress: Progress = no_progress,
-    note: Note = no_note,
+    reporter: Reporter = SILENT,
 ) -> Probe:
     """Try an ONNX model with any inputs on MIGraphX, in child processes. Raises ModelError or DeviceError."""
     source = _read(path)
     cpu = try_model(source, path.name, shapes, None)
     where = machine(choose_card(card))
-    _note_ignored(note)
+    _note_ignored(reporter)
     with tempfile.TemporaryDirectory(prefix="witness-probe-") as folder:
         request = {
             "do": "try",
@@ -253,8 +250,8 @@ def probe(
             "libraries": [str(library) for library in where.libraries],
             "provider": provider_options(folder, gpu=where.card.index, fp16=False, exhaustive=False),
         }
-        first, _ = _try(request, source, where, limit, progress)
-        second, answers = _try(request, source, where, limit, progress)
+        first, _ = _try(request, source, where, limit, reporter)
+        second, answers = _try(request, source, where, limit, reporter)
     nodes: dict[str, dict[str, int]] = first["nodes"]
     taken = sum(nodes.pop(MIGRAPHX, {}).values())
     left: dict[str, int] = {}
@@ -278,11 +275,11 @@ def probe(
 
 
 def _try(
-    request: dict[str, Any], source: bytes, where: Machine, limit: float, progress: Progress
+    request: dict[str, Any], source: bytes, where: Machine, limit: float, reporter: Reporter
 ) -> tuple[dict[str, Any], list[Float32]]:
     worker = Worker()
     try:
-        return worker.ask(request, source, limit=limit, progress=progress)
+        return worker.ask(request, source, limit=limit, reporter=reporter)
     except DeviceError as error:
         raise migraphx.refused(request["name"], where, error) from error
     finally:

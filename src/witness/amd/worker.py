@@ -18,7 +18,8 @@ import numpy as np
 
 from witness.amd.rocm import OVERRIDES
 from witness.errors import DeviceError
-from witness.schema import Float32, Progress, no_progress
+from witness.reporter import SILENT, Reporter
+from witness.schema import Float32
 
 RUN_LIMIT = 60.0  # seconds for one block
 END_LIMIT = 5.0  # seconds to end after the work is done
@@ -55,7 +56,7 @@ class Worker:
         payload: bytes | memoryview = b"",
         *,
         limit: float,
-        progress: Progress = no_progress,
+        reporter: Reporter = SILENT,
     ) -> tuple[dict[str, Any], list[Float32]]:
         """The reply and its arrays. Raises DeviceError if it is a refusal, DiedError if there is none."""
         with suppress(OSError):  # it is dead, and the reply that does not come says so
@@ -65,7 +66,7 @@ class Worker:
         begun = time.monotonic()
         while not select.select([self._stdout], [], [], 0.5)[0]:
             waited = time.monotonic() - begun
-            progress("compiling", min(waited, limit), limit)
+            reporter.progress("compiling", min(waited, limit), limit)
             if waited > limit:
                 self.kill()
                 raise DeviceError(f"no answer within {limit:.0f} s")  # no race, so not worth a retry

@@ -10,9 +10,7 @@ FFmpeg decodes what is there, but for most formats does not say that something i
 
 from __future__ import annotations
 
-import hashlib
 import os
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Literal
@@ -20,11 +18,16 @@ from typing import Any, BinaryIO, Literal
 import av
 import av.container
 import numpy as np
+import numpy.typing as npt
 import soxr
 
-from witness.audio import source, spool, stereo
+from witness.audio import headers, source, spool, stereo
 from witness.errors import InputError
-from witness.schema import SAMPLE_RATE, Float32, Progress, Source, no_progress
+from witness.files import sha256, sha256_of
+from witness.options import Channels
+from witness.reporter import SILENT, Reporter
+from witness.schema import SAMPLE_RATE, Float32, Source
+from witness.text import clock, printable
 
 _BLOCK = 1 << 16
 """Source frames mixed and resampled at a time: Python's share is small then, and memory 0.25 MB a channel."""
@@ -60,6 +63,10 @@ _TAGS_IN_ANY_ENCODING: dict[str, Any] = (
 )
 
 
+Recording = str | os.PathLike[str] | tuple[npt.NDArray[Any], int]
+"""A path ("-" is standard input), or samples and how many of them make a second."""
+
+
 @dataclass(frozen=True)
 class Audio:
     """A decoded recording."""
@@ -90,32 +97,67 @@ class _Findings:
     levels: stereo.Levels | None = None  # of two channels that may be the sides of a call
 
 
-def load(
-    path: str, *, channels: Literal["auto", "mix", "split"] = "mix", progress: Progress = no_progress
-) -> Audio:
-    """Decode `path` ("-" is standard input) of any format, sample rate and number of channels.
+def load(recording: Recording, *, channels: Channels = Channels.MIX, reporter: Reporter = SILENT) -> Audio:
+    """Decode a file of any format, sample rate and number of channels ("-" is standard input), or samples.
 
     `mix` averages the channels into one track, `split` makes each a track; `auto` does so with the two sides
-    of a call, and says it in a warning, and mixes all others. Calls `progress("decode", seconds,
-    seconds in all)`, the second being a guess in formats that do not state it. Of a file that is damaged or
-    cut short, what is there is used, with a warning. The same bytes always give the same samples.
+    of a call, and says it in a warning, and mixes all others. Reports ("decode", seconds, seconds in all),
+    the latter being a guess in formats that do not state it. Of a file that is damaged or cut short, what is
+    there is used, with a warning. The same bytes always give the same samples.
 
     Raises InputError if the file cannot be opened, nothing in it can be decoded, or its samples are nonsense.
     """
-    name = "standard input" if path == "-" else source.printable(path)
+    if isinstance(recording, tuple):
+        array, rate = recording
+        return _as_asked(_Samples(array, rate), channels, reporter)
+    path = os.fspath(recording)
+    name = "standard input" if path == "-" else printable(path)
     with source.opened(path, name) as file:
-        if channels != "auto":
-            return _load(path, name, file, channels, _Findings(), progress)
-        found = _Findings(levels=stereo.Levels())
-        mixed = _load(path, name, file, "mix", found, progress)
-        if found.channels != 2 or found.levels is None or not stereo.is_call(found.levels.powers):
-            return mixed
-        del mixed
-        file.seek(0)
-        call = _load(path, name, file, "split", _Findings(), progress)
+        return _as_asked(_File(path, name, file), channels, reporter)
+
+
+def _as_asked(origin: _File | _Samples, channels: Channels, reporter: Reporter) -> Audio:
+    if channels != Channels.AUTO:
+        return origin.decode("split" if channels == Channels.SPLIT else "mix", _Findings(), reporter)
+    found = _Findings(levels=stereo.Levels())
+    mixed = origin.decode("mix", found, reporter)
+    if found.channels != 2 or found.levels is None or not stereo.is_call(found.levels.powers):
+        return mixed
+    del mixed
+    call = origin.decode("split", _Findings(), reporter)
     stereo.silence_bleed(call.samples)
-    line = f"{name}: its channels are the two sides of a call, each taken by itself; --channels mix undoes it"
+    line = (
+        f"{origin.name}: its channels are the two sides of a call, each taken by itself; "
+        "--channels mix undoes it"
+    )
     return replace(call, channels="call", warnings=(line, *call.warnings))
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """A recording that is in memory already."""
+
+    array: npt.NDArray[Any]
+    """(samples,) or (samples, channels), floats or integers of full scale."""
+    rate: int
+    name: str = "<samples>"
+
+    def decode(self, channels: Literal["mix", "split"], found: _Findings, reporter: Reporter) -> Audio:
+        array = np.asarray(self.array)
+        if array.ndim not in (1, 2) or array.dtype.kind not in "fi" or not array.size:
+            raise InputError(
+                f"{self.name}: {list(array.shape)} of {array.dtype} is not a recording; "
+                "give floats within [-1, 1], or integers, shaped (samples,) or (samples, channels)"
+            )
+        scale = 1.0 if array.dtype.kind == "f" else float(np.iinfo(array.dtype).max) + 1.0
+        frames = (array / scale).astype(np.float32).reshape(len(array), -1)
+        pieces = ((self.rate, frames[start : start + _BLOCK]) for start in range(0, len(frames), _BLOCK))
+        parts = _resampled(_tracks(pieces, channels, found, self.name), self.name)
+        total = len(frames) / self.rate
+        samples = _collected(parts, lambda: reporter.progress("decode", total, total))
+        digest = sha256(np.ascontiguousarray(array).tobytes())
+        origin = Source(self.name, len(samples[0]) / SAMPLE_RATE, found.channels, digest)
+        return Audio(samples, origin, tuple(_level(samples, found, self.name)), channels)
 
 
 def blocks(path: str) -> Iterator[Float32]:
@@ -123,11 +165,9 @@ def blocks(path: str) -> Iterator[Float32]:
 
     Raises InputError.
     """
-    name = source.printable(path)
+    name = printable(path)
     with source.opened(path, name) as file, _container(file, name) as container:
-        stream = container.streams.best("audio")
-        if not isinstance(stream, av.AudioStream) or stream.codec_context is None:
-            raise InputError(f"{name} has no sound track that FFmpeg can decode; choose a file with sound")
+        stream = _sound_track(container, name)
         found = _Findings()
         for part in _resampled(_tracks(_frames(container, stream, found), "mix", found, name), name):
             yield part[:, 0]
@@ -135,35 +175,47 @@ def blocks(path: str) -> Iterator[Float32]:
 
 def about(path: str) -> tuple[str, str | None]:
     """The sha256 of the file, and when it was recorded as its tags have it. Raises InputError."""
-    name = source.printable(path)
+    name = printable(path)
     with source.opened(path, name) as file, _container(file, name) as container:
         tags = {key.lower(): value for key, value in container.metadata.items()}
         for stream in container.streams.audio:
             tags |= {key.lower(): value for key, value in stream.metadata.items()}
-        return _sha256(file), tags.get("creation_time") or tags.get("date") or None
+        return sha256_of(file), tags.get("creation_time") or tags.get("date") or None
 
 
-def _load(
-    path: str,
-    name: str,
-    file: BinaryIO,
-    channels: Literal["mix", "split"],
-    found: _Findings,
-    progress: Progress,
-) -> Audio:
-    with _container(file, name) as container:
-        stream = container.streams.best("audio")
-        if not isinstance(stream, av.AudioStream) or stream.codec_context is None:
-            raise InputError(f"{name} has no sound track that FFmpeg can decode; choose a file with sound")
-        stated = container.duration / av.time_base if container.duration else 0.0
-        parts = _resampled(_tracks(_frames(container, stream, found), channels, found, name), name)
-        samples = _collected(parts, lambda: progress("decode", found.seconds, max(stated, found.seconds)))
-        if not samples or not len(samples[0]):
-            trouble = "none of its sound can be decoded" if found.failed else "it holds no sound (0 samples)"
-            raise InputError(f"{name}: {trouble}; copy or export it again")
-        warnings = (*_level(samples, found, name), *_gone(file, container, stream, found, name))
-        source = Source(path, len(samples[0]) / SAMPLE_RATE, found.channels, _sha256(file))
-    return Audio(samples, source, warnings, channels)
+@dataclass(frozen=True)
+class _File:
+    """A recording in a file, or what came through a pipe."""
+
+    path: str
+    name: str
+    file: BinaryIO
+
+    def decode(self, channels: Literal["mix", "split"], found: _Findings, reporter: Reporter) -> Audio:
+        file, name = self.file, self.name
+        file.seek(0)
+        with _container(file, name) as container:
+            stream = _sound_track(container, name)
+            stated = container.duration / av.time_base if container.duration else 0.0
+            parts = _resampled(_tracks(_frames(container, stream, found), channels, found, name), name)
+            samples = _collected(
+                parts, lambda: reporter.progress("decode", found.seconds, max(stated, found.seconds))
+            )
+            if not samples or not len(samples[0]):
+                trouble = (
+                    "none of its sound can be decoded" if found.failed else "it holds no sound (0 samples)"
+                )
+                raise InputError(f"{name}: {trouble}; copy or export it again")
+            warnings = (*_level(samples, found, name), *_gone(file, container, stream, found, name))
+            origin = Source(self.path, len(samples[0]) / SAMPLE_RATE, found.channels, sha256_of(file))
+        return Audio(samples, origin, warnings, channels)
+
+
+def _sound_track(container: av.container.InputContainer, name: str) -> av.AudioStream:
+    stream = container.streams.best("audio")
+    if not isinstance(stream, av.AudioStream) or stream.codec_context is None:
+        raise InputError(f"{name} has no sound track that FFmpeg can decode; choose a file with sound")
+    return stream
 
 
 class _Patient:
@@ -284,7 +336,7 @@ def _tracks(
         peak = float(np.abs(block).max())
         if not peak <= _LARGEST:  # nor is not-a-number
             row = int(np.argmin(np.abs(block).max(axis=1) <= _LARGEST))
-            at, value = _clock(done + row / rate), np.abs(block[row]).max()
+            at, value = clock(done + row / rate, 1), np.abs(block[row]).max()
             raise InputError(
                 f"{name}: a sample at {at} is {value:.3g}, by a fault of the program that wrote it; "
                 "export it again as 16-bit WAV or FLAC"
@@ -292,7 +344,7 @@ def _tracks(
         found.peak = max(found.peak, peak)
         found.channels = found.channels or n_channels
         if channels == "split" and n_channels != found.channels:
-            change = f"from {found.channels} to {n_channels} channels at {_clock(done)}"
+            change = f"from {found.channels} to {n_channels} channels at {clock(done, 1)}"
             raise InputError(f"{name} changes {change}; use --channels mix")
         if found.levels is not None and n_channels == 2:
             found.levels.add(rate, block)
@@ -365,85 +417,16 @@ def _gone(
             f"{name} has {len(tracks)} sound tracks; only number {tracks.index(stream) + 1} was used; "
             "export the others to files of their own"
         )
-    promised = _promised(file, container, stream, found.seconds)
-    held = _clock(found.seconds)
+    promised = headers.promised_seconds(file, container, stream, found.seconds)
+    held = clock(found.seconds, 1)
     if promised is not None and promised > found.seconds + _SLACK:
-        header = f"the header promises {_clock(promised)}, the file holds {held}"
+        header = f"the header promises {clock(promised, 1)}, the file holds {held}"
         yield f"{name} ends early: {header}; only what is there was used"
-    elif found.failed or (container.format.name == "ogg" and _ends_within_page(file)):
+    elif found.failed or (container.format.name == "ogg" and headers.ends_within_page(file)):
         yield f"{name} ends early, within a piece of sound, at {held}; only what is there was used"
     if found.damaged:
         places = f"{len(found.damaged)} place{'s' if len(found.damaged) > 1 else ''}"
-        yield f"{name} is damaged in {places}, first at {_clock(found.damaged[0])}; the rest was used"
+        yield f"{name} is damaged in {places}, first at {clock(found.damaged[0], 1)}; the rest was used"
     if found.gaps:
-        lost = f"{found.silent:.1f} s, first at {_clock(found.gaps[0])}"
+        lost = f"{found.silent:.1f} s, first at {clock(found.gaps[0], 1)}"
         yield f"{name} lacks sound for {lost}; silence stands there, so that times agree with a player's"
-
-
-def _promised(
-    file: BinaryIO, container: av.container.InputContainer, stream: av.AudioStream, seconds: float
-) -> float | None:
-    """Seconds that the header states; None where FFmpeg only estimates them, from the bit rate say."""
-    kind = container.format.name.split(",")[0]
-    if kind in ("wav", "aiff"):  # FFmpeg puts what the file holds in place of what the header says
-        return _riff_seconds(file, seconds)
-    if kind == "matroska" and not container.streams.video:
-        return container.duration / av.time_base if container.duration else None
-    if kind not in ("mov", "flac", "mp3") or not stream.duration or not stream.time_base:
-        return None
-    stated = float(stream.duration * stream.time_base)
-    if kind == "mp3":
-        # Up to three hold the encoder's delay and padding, which FFmpeg 7 cuts off but does not subtract.
-        frames = max(_mp3_frames(file) - 3, 0)
-        return min(stated, frames * (1152 if stream.rate >= 32_000 else 576) / stream.rate)
-    return stated
-
-
-def _riff_seconds(file: BinaryIO, seconds: float) -> float | None:
-    """Seconds that the header of a WAV or AIFF file promises, given those decoded from what is there."""
-    end = file.seek(0, os.SEEK_END)
-    file.seek(0)
-    order = {b"RIFF": "<", b"RIFX": ">", b"FORM": ">"}.get(file.read(12)[:4])
-    while order and len(header := file.read(8)) == 8:
-        kind, size = struct.unpack(f"{order}4sI", header)
-        if kind in (b"data", b"SSND"):
-            # Who writes to a pipe cannot know the size, and puts about 2 or 4 GiB.
-            unknown = min(abs(size - 2**31), abs(size - 2**32)) <= 1 << 16
-            return None if unknown else seconds * size / max(min(size, end - file.tell()), 1)
-        file.seek(size + size % 2, os.SEEK_CUR)
-    return None
-
-
-def _mp3_frames(file: BinaryIO) -> int:
-    """The number of frames by the Xing header, with which most MP3 files begin; 0 without one."""
-    file.seek(0)
-    start = file.read(10)
-    tag = sum(byte << shift for byte, shift in zip(start[6:], (21, 14, 7, 0), strict=False)) + 10
-    file.seek(tag if start[:3] == b"ID3" else 0)
-    head = file.read(4096)
-    at = max(head.find(b"Xing"), head.find(b"Info"))
-    flags, frames = struct.unpack(">II", head[at + 4 : at + 12].ljust(8, b"\0"))
-    return int(frames) if at >= 0 and flags & 1 else 0
-
-
-def _ends_within_page(file: BinaryIO) -> bool:
-    """Whether the last page of an Ogg file (27 bytes, sizes of segments, segments) is incomplete."""
-    end = file.seek(0, os.SEEK_END)
-    file.seek(max(end - 65_307, 0))  # the largest page
-    tail = file.read()
-    page = tail[max(tail.rfind(b"OggS\0"), 0) :]
-    return len(page) < 27 or len(page) < 27 + page[26] + sum(page[27 : 27 + page[26]])
-
-
-def _sha256(file: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    file.seek(0)
-    while piece := file.read(1 << 20):
-        digest.update(piece)
-    return digest.hexdigest()
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds, 1), 60)
-    hours, minutes = divmod(int(minutes), 60)
-    return f"{hours}:{minutes:02}:{rest:04.1f}" if hours else f"{minutes}:{rest:04.1f}"

@@ -15,7 +15,8 @@ import numpy as np
 
 from witness.audio import decode
 from witness.errors import InputError
-from witness.schema import SAMPLE_RATE, Float32, Note, Progress, Sound, Source, no_note, no_progress
+from witness.reporter import SILENT, Reporter
+from witness.schema import SAMPLE_RATE, Float32, Sound, Source
 
 How = Literal["auto", "embed", "link", "none"]
 
@@ -35,8 +36,7 @@ def take(
     how: How = "auto",
     *,
     beside: Path | None = None,
-    progress: Progress = no_progress,
-    note: Note = no_note,
+    reporter: Reporter = SILENT,
 ) -> Sound | None:
     """The sound for the page among `files` (formats, and their files or None for stdout).
 
@@ -54,7 +54,7 @@ def take(
         total = source.duration * (2 if embed else 1)
 
         def tell(seconds: float) -> None:
-            progress("sound", seconds, total)
+            reporter.progress("sound", seconds, total)
 
         loudest, peaks = _peaks(path, source.duration, tell)
         return Sound(
@@ -64,7 +64,7 @@ def take(
             recorded,
         )
     except (InputError, av.FFmpegError, OSError, ValueError) as error:  # the transcript is good without
-        note(f"the page is without sound: {error}")
+        reporter.note(f"the page is without sound: {error}")
         return None
 
 

@@ -14,6 +14,7 @@ from typing import BinaryIO, cast
 
 from witness.audio import spool
 from witness.errors import InputError
+from witness.text import printable
 
 
 def check(path: str) -> None:
@@ -63,8 +64,3 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
             reason = getattr(error, "strerror", None) or error
             raise InputError(f"{name} cannot be read ({reason}); copy it to a disk with room") from error
         yield file
-
-
-def printable(path: str) -> str:
-    """The name for a message of one line: line breaks, and bytes that are not UTF-8, as escapes."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in path)

@@ -27,9 +27,9 @@ from witness.batch.manifest import Entry, Manifest
 from witness.batch.worker import Job, Outcome, Settings
 from witness.diarization import voices
 from witness.errors import OutputError, UsageError, WitnessError
-from witness.pipeline import Engine, Options
-from witness.schema import Note, Progress, no_note, no_progress
-from witness.sessions import Runtime, cores
+from witness.options import Options, Runtime, available_cores
+from witness.pipeline import Engine
+from witness.reporter import SILENT, Reporter
 
 SCHEMA = "witness-batch/1"
 MANIFEST, REPORT, LOCK = "manifest.jsonl", "report.json", ".witness-batch.lock"
@@ -99,11 +99,10 @@ def settle(
     *,
     keep: bool = True,
     html_audio: sound.How = "auto",
-    progress: Progress = no_progress,
-    note: Note = no_note,
+    reporter: Reporter = SILENT,
 ) -> Settings:
     """The options with all choices made, its models here and verified. Raises ModelError, UsageError."""
-    engine = Engine(options, progress=progress, note=note)
+    engine = Engine(options, progress=reporter.progress, note=reporter.note)
     models = engine.files
     whisper, failure = engine.whisper
     if failure is not None:
@@ -139,14 +138,14 @@ def slots(jobs: int | None, gpus: Sequence[int], files: int, memory: int | None)
 
     `jobs` None: one a core. `memory` is in bytes.
     """
-    room = max(1, memory // PEAK) if memory is not None else cores()
-    count = max(1, min(jobs or cores(), room, files))
+    room = max(1, memory // PEAK) if memory is not None else available_cores()
+    count = max(1, min(jobs or available_cores(), room, files))
     return [{"gpu": gpu} for gpu in gpus] or [{}] * count
 
 
 def runtime(workers: int, device: str, threads: int | None) -> dict[str, Any]:
     """The fields of `Runtime` for one of several workers."""
-    own = threads or max(1, cores() // workers)
+    own = threads or max(1, available_cores() // workers)
     # With a core each, words beside the diarizer would be two threads on it.
     return asdict(Runtime(device=device, threads=own, serial=own == 1))  # type: ignore[arg-type]
 
@@ -269,7 +268,7 @@ class Batch:
         runtime: dict[str, Any],
         *,
         tell: Tell = lambda _: None,
-        note: Note = no_note,
+        reporter: Reporter = SILENT,
     ) -> None:
         """Do what is to be done; a batch that watches goes on with what comes, until interrupted.
 
@@ -290,7 +289,7 @@ class Batch:
                 with suppress(queue.Empty):
                     item, future = finished.get(timeout=0.5)  # or Ctrl-C would not get through on Windows
                     owed -= 1
-                    self._record(item, _outcome(item, future), clock, note)
+                    self._record(item, _outcome(item, future), clock, reporter)
                 tell(self._status(clock))
                 if self._watch and time.monotonic() - looked > LOOK:
                     self.todo, looked = self._scan(), time.monotonic()
@@ -303,7 +302,7 @@ class Batch:
         targets = tuple((form, f"{self.out / item.output}.{form}") for form in self._formats)
         return Job(item.source, targets, settings, self._limit)
 
-    def _record(self, item: Item, outcome: Outcome, clock: _Clock, note: Note) -> None:
+    def _record(self, item: Item, outcome: Outcome, clock: _Clock, reporter: Reporter) -> None:
         if outcome.full:
             raise OutputError(f"{outcome.error}; then the same command goes on from here")
         entry = Entry(
@@ -324,7 +323,7 @@ class Batch:
         self._result(entry, entry.state)
         clock.done(item, outcome.duration or 0.0)
         if outcome.error is not None:
-            note(f"failed: {outcome.error}")
+            reporter.note(f"failed: {outcome.error}")
 
     def _result(self, entry: Entry, state: str) -> None:
         names = [f"{entry.output}.{form}" for form in self._formats] if entry.code == 0 else []

@@ -18,7 +18,7 @@ from witness.batch import batch
 from witness.batch.pool import Pool
 from witness.batch.worker import Job, Outcome, job_from_json, job_to_json
 from witness.errors import WitnessError
-from witness.schema import Note, no_note
+from witness.reporter import SILENT, Reporter
 
 PATIENCE = 10  # seconds until a scheduler that does not answer is given up
 
@@ -27,7 +27,7 @@ _pools: list[Pool] = []
 
 
 @contextmanager
-def connect(address: str, note: Note = no_note) -> Iterator[Callable[[Job], Future[Outcome]]]:
+def connect(address: str, reporter: Reporter = SILENT) -> Iterator[Callable[[Job], Future[Outcome]]]:
     """What submits a job to the cluster whose scheduler is at `address`. Raises WitnessError."""
     try:
         from distributed import Client
@@ -42,7 +42,7 @@ def connect(address: str, note: Note = no_note) -> Iterator[Callable[[Job], Futu
         ) from error
     with client:
         workers = len(client.scheduler_info(n_workers=-1)["workers"])
-        note(f"{workers} Dask workers" if workers else "no Dask workers yet; waiting for one")
+        reporter.note(f"{workers} Dask workers" if workers else "no Dask workers yet; waiting for one")
         executor = client.get_executor(pure=False)  # type: ignore[no-untyped-call]
         yield lambda job: executor.submit(work, job_to_json(job))
 

@@ -134,8 +134,8 @@ def _perform(job: Job) -> Outcome:
 def _engine(settings: Settings) -> Engine:
     """With its models open, and found to be those of the batch."""
     from witness.diarization import voices
-    from witness.pipeline import Engine, Options
-    from witness.sessions import Runtime
+    from witness.options import Options, Runtime
+    from witness.pipeline import Engine
 
     key = json.dumps(asdict(settings), sort_keys=True)
     if key not in _engines:

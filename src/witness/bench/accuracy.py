@@ -25,9 +25,10 @@ from witness.bench.scoring import FileScore
 from witness.errors import InputError, PartlyFailedError, UsageError, WitnessError
 from witness.formats import rttm, writers
 from witness.models import store
-from witness.pipeline import Options
-from witness.schema import Note, Progress, Turn
-from witness.sessions import Runtime
+from witness.options import Options, Runtime
+from witness.reporter import Reporter
+from witness.schema import Turn
+from witness.text import clock
 
 NO_AUDIO = {".rttm", ".uem", ".stm", ".txt", ".json", ".md", ".csv", ".srt", ".vtt", ".lab"}
 HOPELESS = {2, 5, 6}  # exit codes of faults that every recording would meet
@@ -90,8 +91,7 @@ def run(
     split: str | None = None,
     tuned_on: Path | None = None,
     missing: Sequence[str] = (),
-    progress: Progress,
-    note: Note,
+    reporter: Reporter,
 ) -> list[FileScore]:
     """Run what is not done yet, score everything, write the report. `note` gets a line a recording.
 
@@ -103,7 +103,7 @@ def run(
     """
     scoring.score({})  # it says now what it needs
     references = {case.name: case.reference for case in cases}
-    begun = manifest.make(references, options, runtime, split, missing, progress, note)
+    begun = manifest.make(references, options, runtime, split, missing, reporter)
     if split == "test":
         begun["tuned_on"] = manifest.permission(begun, tuned_on)
     begun = manifest.begin(out, begun)
@@ -114,11 +114,11 @@ def run(
     lengths = [max((turn.end for turn in case.reference), default=0.0) for case in cases]
     done = {case.name: record for case in cases if (record := _done(out, case.name)) is not None}
     if done:
-        note(f"{out}: {len(done)} of {len(cases)} recordings are done already")
+        reporter.note(f"{out}: {len(done)} of {len(cases)} recordings are done already")
     left = _TimeLeft([length for case, length in zip(cases, lengths, strict=True) if case.name not in done])
     scores: list[FileScore] = []
     records: list[dict[str, Any]] = []
-    progress("recordings", 0, sum(lengths))
+    reporter.progress("recordings", 0, sum(lengths))
     for number, (case, length) in enumerate(zip(cases, lengths, strict=True), start=1):
         record = done.get(case.name)
         new = record is None
@@ -128,8 +128,8 @@ def run(
         records.append(record)
         scores += scoring.score({case.name: (list(case.reference), _hypothesis(out, case.name, record))})
         if new:
-            note(f"{number} of {len(cases)}  {_line(record, scores[-1])}  {left}")
-        progress("recordings", sum(lengths[:number]), sum(lengths))
+            reporter.note(f"{number} of {len(cases)}  {_line(record, scores[-1])}  {left}")
+        reporter.progress("recordings", sum(lengths[:number]), sum(lengths))
     failed = [record["name"] for record in records if record["error"]]
     _write_report(out, begun, records, scores)
     if failed:
@@ -201,7 +201,7 @@ def _line(record: dict[str, Any], score: FileScore) -> str:
         return f"{record['name']}  FAILED: {record['error']}"
     der = score.der("strict")
     return (
-        f"{record['name']}  {writers.clock(record['duration'])}  "
+        f"{record['name']}  {clock(record['duration'])}  "
         f"{record['duration'] / record['wall']:.1f} times real time  "
         f"DER {'-' if der is None else f'{der:.1f}'}"
     )
@@ -221,7 +221,7 @@ class _TimeLeft:
 
     def __str__(self) -> str:
         pace = (time.monotonic() - self._begun) / max(self._past, 1e-9)
-        return f"{writers.clock(math.ceil(max(0.0, self._left) * pace))} left"
+        return f"{clock(math.ceil(max(0.0, self._left) * pace))} left"
 
 
 def _write_report(

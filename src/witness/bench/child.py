@@ -21,9 +21,9 @@ from typing import Any
 from witness import tracing
 from witness.bench import machine
 from witness.errors import WitnessError
-from witness.pipeline import Options, transcribe
+from witness.options import Options, Runtime
+from witness.pipeline import transcribe
 from witness.schema import Transcript
-from witness.sessions import Runtime
 
 COMMAND = [sys.executable, "-m", "witness.bench.child"]
 

@@ -18,10 +18,10 @@ from witness.amd import cards
 from witness.audio import decode
 from witness.errors import UsageError
 from witness.models import store
-from witness.pipeline import Options
+from witness.options import Options, Runtime
 from witness.recognition import recognizer
-from witness.schema import Note, Progress, Transcript, no_note, no_progress
-from witness.sessions import Runtime
+from witness.reporter import SILENT, Reporter
+from witness.schema import Transcript
 
 RUNS = ("diarizer", "whisper", "both")
 INTERVAL = 0.1  # seconds between two looks at the card; the driver averages over about as much
@@ -74,8 +74,7 @@ def measure(
     runtime: Runtime,
     rounds: int,
     *,
-    progress: Progress = no_progress,
-    note: Note = no_note,
+    reporter: Reporter = SILENT,
 ) -> Contention:
     """Run each engine alone and both at once, `rounds` times in turn.
 
@@ -85,8 +84,7 @@ def measure(
         options.whisper,
         offline=options.offline,
         gpu=recognizer.has_gpu_backend(),
-        progress=progress,
-        note=note,
+        reporter=reporter,
     )
     if model is None:
         raise UsageError(
@@ -98,27 +96,27 @@ def measure(
     runs: list[Run] = []
     devices: dict[str, str | None] = {}
     for number in range(rounds):
-        progress("contention", 3 * number, 3 * rounds)
+        reporter.progress("contention", 3 * number, 3 * rounds)
         with _Watch(card) as watch:
             alone = pipeline.diarize(path, options, runtime)
         runs.append(watch.run("diarizer", _diarizer(alone), None))
-        progress("contention", 3 * number + 1, 3 * rounds)
+        reporter.progress("contention", 3 * number + 1, 3 * rounds)
         with _Watch(card) as watch:
-            threads = runtime.worker_count
+            threads = runtime.cores
             language = options.language
             with recognizer.Recognizer(model, language=language, threads=threads) as engine:
                 for samples in recording.samples:
                     engine.send(samples)
                 seconds = sum(engine.result().seconds for _ in recording.samples)
         runs.append(watch.run("whisper", None, seconds))
-        progress("contention", 3 * number + 2, 3 * rounds)
+        reporter.progress("contention", 3 * number + 2, 3 * rounds)
         with _Watch(card) as watch:
             both = pipeline.transcribe(path, options, runtime)
         if both.failure is not None:
             raise both.failure
         runs.append(watch.run("both", _diarizer(both), _spent(both, "transcription")))
         devices = dict(both.device)
-    progress("contention", 3 * rounds, 3 * rounds)
+    reporter.progress("contention", 3 * rounds, 3 * rounds)
     name = None if card is None else f"{card.name} ({card.gfx})"
     return Contention(recording.source.duration, devices, name, tuple(runs))
 

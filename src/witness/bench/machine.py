@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from witness._version import __version__
-from witness.sessions import cores
+from witness.options import available_cores
 
 DISTRIBUTIONS = (
     *("onnxruntime", "onnxruntime-migraphx", "numpy", "scipy", "av", "soxr", "pywhispercpp"),
@@ -24,7 +24,7 @@ def hardware() -> dict[str, Any]:
     """Processor, cores that this process may use, memory and system."""
     return {
         "processor": _processor(),
-        "cores": cores(),
+        "cores": available_cores(),
         "memory_gb": _memory(),
         "system": platform.platform(),
     }

@@ -19,9 +19,9 @@ from witness.bench import machine
 from witness.errors import InputError, OutputError, UsageError
 from witness.formats import rttm
 from witness.models import store
-from witness.pipeline import Options
-from witness.schema import Note, Progress, Turn
-from witness.sessions import Runtime
+from witness.options import Options, Runtime
+from witness.reporter import Reporter
+from witness.schema import Turn
 
 SCHEMA = "witness-bench/1"
 DECIDED = (
@@ -43,11 +43,10 @@ def make(
     runtime: Runtime,
     split: str | None,
     missing: Sequence[str],
-    progress: Progress,
-    note: Note,
+    reporter: Reporter,
 ) -> dict[str, Any]:
     """run.json of a run of these recordings, from now on; nothing is written."""
-    chosen = store.diarization_models(options.models, offline=options.offline, progress=progress, note=note)
+    chosen = store.diarization_models(options.models, offline=options.offline, reporter=reporter)
     settings = {
         name: value
         for name, value in asdict(options).items()

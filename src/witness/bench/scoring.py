@@ -17,7 +17,8 @@ import numpy as np
 
 from witness.errors import InputError, WitnessError
 from witness.formats import rttm
-from witness.schema import Float64, Progress, Turn, no_progress
+from witness.reporter import SILENT, Reporter
+from witness.schema import Float64, Turn
 
 DRAWS = 10_000  # of the bootstrap over files
 SEED = 0
@@ -137,7 +138,7 @@ def score(
     pairs: Mapping[str, tuple[list[Turn], list[Turn]]],
     uem: Mapping[str, list[tuple[float, float]]] | None = None,
     *,
-    progress: Progress = no_progress,
+    reporter: Reporter = SILENT,
 ) -> list[FileScore]:
     """Every recording under every convention.
 
@@ -171,7 +172,7 @@ def score(
                 len({turn.speaker for turn in hypothesis}),
             )
         )
-        progress("scoring", done, len(pairs))
+        reporter.progress("scoring", done, len(pairs))
     return scores
 
 

@@ -13,10 +13,10 @@ from witness.bench import child, machine
 from witness.diarization.fbank import HOP, N_MELS
 from witness.diarization.segmentation_cut import BACK
 from witness.errors import WitnessError
-from witness.formats import writers
-from witness.pipeline import Options
-from witness.schema import SAMPLE_RATE, WINDOW_SAMPLES, Note, Progress
-from witness.sessions import Runtime
+from witness.options import Options, Runtime
+from witness.reporter import Reporter
+from witness.schema import SAMPLE_RATE, WINDOW_SAMPLES
+from witness.text import clock
 from witness.transcript.assemble import STAGES
 
 SCHEMA = "witness-speed/1"
@@ -30,8 +30,7 @@ def measure(
     repeat: int,
     vs_serial: bool,
     vs_profile: bool,
-    progress: Progress,
-    note: Note,
+    reporter: Reporter,
 ) -> dict[str, Any]:
     """Run every recording `repeat` times in each way that is asked for. Raises WitnessError if one fails."""
     ways: dict[str, Callable[[Path], dict[str, Any]]] = {"run": lambda path: _run(path, options, runtime)}
@@ -49,9 +48,9 @@ def measure(
             for way in list(ways)[:: 1 if turn % 2 == 0 else -1]:
                 replies[way].append(ways[way](path))
                 done = number * repeat * len(ways) + sum(map(len, replies.values()))
-                progress("runs", done, total)
+                reporter.progress("runs", done, total)
         if vs_serial and replies["run"][0]["timing"]["mode"] is None:
-            note(f"{path}: without a recogniser there is nothing to run beside the speakers")
+            reporter.note(f"{path}: without a recogniser there is nothing to run beside the speakers")
         files.append(_summary(path, replies))
     return {
         "schema": SCHEMA,
@@ -194,7 +193,7 @@ def to_text(result: Mapping[str, Any]) -> str:
         f"load before it {_number(result['load_before'], '.1f')}"
     ]
     for file in result["files"]:
-        lines += ["", f"{file['name']}  {writers.clock(file['duration'])}", *_table(file)]
+        lines += ["", f"{file['name']}  {clock(file['duration'])}", *_table(file)]
         lines.append(
             f"{_number(file['times_real_time'], '.1f')} times real time (factor "
             f"{_number(file['real_time_factor'], '.4f')})"

@@ -42,13 +42,12 @@ def bench_voxconverse(
     recording cost, report.html, report.md, report.json and two pictures. Needs the extra `bench`.
     """
     from witness.bench import accuracy, score_report
-    from witness.pipeline import Options
-    from witness.sessions import Runtime
+    from witness.options import Options, Runtime
 
     runtime = Runtime(device=settings.pop("device"), threads=settings.pop("threads") or 0)
     cases, missing = accuracy.find(audio, rttm)
-    with options.progress(quiet=False) as (progress, note):
-        options.note_unpaired(note, set(missing), "have no audio and are not scored")
+    with options.progress(quiet=False) as reporter:
+        options.note_unpaired(reporter, set(missing), "have no audio and are not scored")
         scores = accuracy.run(
             cases,
             out,
@@ -57,8 +56,7 @@ def bench_voxconverse(
             split=split,
             tuned_on=tuned_on,
             missing=missing,
-            progress=progress,
-            note=note,
+            reporter=reporter,
         )
     files.write(score_report.to_text(scores).encode(), None)
 
@@ -93,14 +91,13 @@ def bench_speed(
 ) -> None:
     """Time each FILE stage by stage, in a process of its own each time. The table is on stderr."""
     from witness.bench import speed
-    from witness.pipeline import Options
-    from witness.sessions import Runtime
+    from witness.options import Options, Runtime
 
     # Paths of models, as of a --whisper FILE: the processes work elsewhere.
     for name in ("models", "whisper"):
         if Path(settings[name]).exists():
             settings[name] = str(Path(settings[name]).absolute())
-    with options.progress(quiet=False) as (progress, note):
+    with options.progress(quiet=False) as reporter:
         result = speed.measure(
             recordings,
             Options(**settings),
@@ -108,8 +105,7 @@ def bench_speed(
             repeat=repeat,
             vs_serial=vs_serial,
             vs_profile=vs_profile,
-            progress=progress,
-            note=note,
+            reporter=reporter,
         )
     click.echo(speed.to_text(result), err=True, nl=False)
     if as_json:
@@ -135,8 +131,7 @@ def bench_contention(recording: str, rounds: int, as_json: bool, **settings: Any
     With the time of each, and how busy an AMD card was and what memory it had in use.
     """
     from witness.bench import contention
-    from witness.pipeline import Options
-    from witness.sessions import Runtime
+    from witness.options import Options, Runtime
 
     wanted = Options(
         models=settings["models"],
@@ -145,6 +140,6 @@ def bench_contention(recording: str, rounds: int, as_json: bool, **settings: Any
         offline=settings["offline"],
     )
     runtime = Runtime(device=settings["device"], gpu=settings["gpu"], threads=settings["threads"] or 0)
-    with options.progress(quiet=False) as (progress, note):
-        found = contention.measure(recording, wanted, runtime, rounds, progress=progress, note=note)
+    with options.progress(quiet=False) as reporter:
+        found = contention.measure(recording, wanted, runtime, rounds, reporter=reporter)
     files.write((contention.to_json if as_json else contention.to_text)(found).encode(), None)

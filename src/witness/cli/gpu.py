@@ -59,8 +59,8 @@ def gpu_warm(limit: float, exhaustive: bool, **settings: Any) -> None:
     from witness.amd import warmup
 
     wanted = warmup.Wanted(**settings, tuning="exhaustive" if exhaustive else "default")
-    with options.progress(quiet=False) as (progress, note):
-        graph = warmup.warm(wanted, limit, progress=progress, note=note)
+    with options.progress(quiet=False) as reporter:
+        graph = warmup.warm(wanted, limit, reporter=reporter)
     click.echo(f"{graph.folder.name}  ready\n    {_measured(graph)}")
 
 
@@ -93,8 +93,8 @@ def gpu_import(file: Path, **settings: Any) -> None:
     """Take a compiled graph from FILE, if it is for this very machine and passes the check on it."""
     from witness.amd import warmup
 
-    with options.progress(quiet=False) as (progress, note):
-        graph = warmup.import_(file, warmup.Wanted(**settings), progress=progress, note=note)
+    with options.progress(quiet=False) as reporter:
+        graph = warmup.import_(file, warmup.Wanted(**settings), reporter=reporter)
     click.echo(f"{graph.folder.name}  ready\n    {_measured(graph)}")
 
 
@@ -122,6 +122,6 @@ def probe(model: Path, shapes: tuple[str, ...], gpu: int | None, limit: float) -
     """
     from witness.amd import warmup
 
-    with options.progress(quiet=False) as (progress, note):
-        found = warmup.probe(model, warmup.parse_shapes(shapes), gpu, limit, progress=progress, note=note)
+    with options.progress(quiet=False) as reporter:
+        found = warmup.probe(model, warmup.parse_shapes(shapes), gpu, limit, reporter=reporter)
     click.echo(found.markdown(), nl=False)

@@ -21,12 +21,13 @@ from witness import files
 from witness._version import __version__
 from witness.cli import bench, gpu, models, options
 from witness.errors import UsageError, WitnessError
+from witness.reporter import Reporter
 
 if TYPE_CHECKING:
     from witness.audio import sound
     from witness.batch.batch import Status
-    from witness.pipeline import Options
-    from witness.schema import Progress, Transcript
+    from witness.options import Options
+    from witness.schema import Transcript
 
 INTERRUPTED = 130
 SOME_FAILED = 3
@@ -68,7 +69,7 @@ def cli(ctx: click.Context) -> None:
     "--format",
     "formats",
     multiple=True,
-    type=click.Choice(files.FORMATS),
+    type=click.Choice(options.FORMATS),
     help="Repeatable. [default: txt]",
 )
 @click.option(
@@ -136,18 +137,16 @@ def run(
     targets = files.plan(recording, formats, to)
     with _profile(profile):
         try:
-            with options.progress(quiet) as (progress, note):
-                transcript = _transcribe(recording, settings, progress, note)
+            with options.progress(quiet) as reporter:
+                transcript = _transcribe(recording, settings, reporter)
                 if verbose:
                     for count in transcript.counts:
-                        note(f"number of speakers: {count}")
+                        reporter.note(f"number of speakers: {count}")
                 from witness.audio import (
                     sound,  # not before: it imports what decodes, and whisper starts first
                 )
 
-                heard = sound.take(
-                    transcript.audio, targets.files, html_audio or "auto", progress=progress, note=note
-                )
+                heard = sound.take(transcript.audio, targets.files, html_audio or "auto", reporter=reporter)
         except BaseException:
             targets.give_up()
             raise
@@ -173,11 +172,9 @@ def _profile(path: Path | None) -> Iterator[None]:
         files.write(trace.document().encode(), path)
 
 
-def _transcribe(
-    recording: str, settings: dict[str, Any], progress: Progress, note: Callable[[str], None]
-) -> Transcript:
+def _transcribe(recording: str, settings: dict[str, Any], reporter: Reporter) -> Transcript:
+    from witness.options import Runtime
     from witness.pipeline import transcribe
-    from witness.sessions import Runtime
 
     runtime = Runtime(
         device=settings["device"],
@@ -186,11 +183,11 @@ def _transcribe(
         serial=settings["serial"],
         parallel=settings["parallel"],
     )
-    return transcribe(recording, _options(settings), runtime, progress=progress, note=note)
+    return transcribe(recording, _options(settings), runtime, progress=reporter.progress, note=reporter.note)
 
 
 def _options(settings: dict[str, Any]) -> Options:
-    from witness.pipeline import Options
+    from witness.options import Options
 
     return Options(
         models=settings["models"],
@@ -217,7 +214,7 @@ def _options(settings: dict[str, Any]) -> Options:
     multiple=True,
     default=("json", "txt"),
     show_default=True,
-    type=click.Choice(files.FORMATS),
+    type=click.Choice(options.FORMATS),
     help="Repeatable.",
 )
 @click.option(
@@ -253,13 +250,12 @@ def batch_command(
     from witness.batch import batch, pool
 
     cards = _numbers(gpus) if settings["device"] == "migraphx" else []
-    with batch.locked(to), options.progress(quiet) as (progress, note):
+    with batch.locked(to), options.progress(quiet) as reporter:
         settled = batch.settle(
             _options(settings),
             keep=not no_stages,
             html_audio=html_audio or "auto",
-            progress=progress,
-            note=note,
+            reporter=reporter,
         )
         work = batch.Batch(
             inputs,
@@ -271,22 +267,22 @@ def batch_command(
             limit=limit_time,
             watch=watch,
         )
-        tell = _tell(progress, note)
+        tell = _tell(reporter)
         try:
             if scheduler is not None:
                 from witness.batch import cluster
 
-                with cluster.connect(scheduler, note) as submit:
-                    work.run(submit, {"device": settings["device"]}, tell=tell, note=note)
+                with cluster.connect(scheduler, reporter) as submit:
+                    work.run(submit, {"device": settings["device"]}, tell=tell, reporter=reporter)
             else:
                 slots = batch.slots(jobs, cards, options.MOST if watch else len(work.todo), pool.memory())
                 if jobs is not None and len(slots) < min(jobs, len(work.todo)):
-                    note(f"{len(slots)} at a time: there is memory for no more")
+                    reporter.note(f"{len(slots)} at a time: there is memory for no more")
                 runtime = batch.runtime(len(slots), settings["device"], settings["threads"])
                 with pool.Pool(slots) as workers:
-                    work.run(workers.submit, runtime, tell=tell, note=note)
+                    work.run(workers.submit, runtime, tell=tell, reporter=reporter)
         except (KeyboardInterrupt, SystemExit):
-            note(f"{work.summary()['left']} recordings are left; the same command goes on with them")
+            reporter.note(f"{work.summary()['left']} recordings are left; the same command goes on with them")
             raise
     files.write(work.table().encode("utf-8", "replace"), None)
     if work.summary()["failed"]:
@@ -299,18 +295,19 @@ def _numbers(given: str) -> list[int]:
     return [int(part) for part in given.split(",")]
 
 
-def _tell(progress: Progress, note: Callable[[str], None]) -> Callable[[Status], None]:
+def _tell(reporter: Reporter) -> Callable[[Status], None]:
     """How far a batch is: a bar on a terminal, and a line every half minute everywhere."""
     said = time.monotonic()
 
     def tell(status: Status) -> None:
         nonlocal said
-        progress("recordings", status.files, status.total)
+        reporter.progress("recordings", status.files, status.total)
         if time.monotonic() - said > SILENCE:
             said = time.monotonic()
             hours = f"{status.audio / 3600:.2f} h of audio"
             left = "" if status.left is None else f", about {timedelta(seconds=round(status.left))} left"
-            note(f"{status.files} of {status.total} recordings, {hours}, {status.failed} failed{left}")
+            line = f"{status.files} of {status.total} recordings, {hours}, {status.failed} failed{left}"
+            reporter.note(line)
 
     return tell
 
@@ -336,11 +333,12 @@ def enroll_command(
     """
     from witness.diarization import voices
     from witness.enroll import enroll
-    from witness.pipeline import Engine, Options
+    from witness.options import Channels, Options
+    from witness.pipeline import Engine
 
-    wanted = Options(models=models, whisper="none", channels="mix", offline=offline)
-    with options.progress(quiet) as (progress, note):
-        voice = enroll(name, recordings, Engine(wanted, progress=progress, note=note))
+    wanted = Options(models=models, whisper="none", channels=Channels.MIX, offline=offline)
+    with options.progress(quiet) as reporter:
+        voice = enroll(name, recordings, Engine(wanted, progress=reporter.progress, note=reporter.note))
     click.echo(voices.write(voice, Path(known)))
 
 
@@ -358,7 +356,7 @@ def enroll_command(
 )
 @click.option("--forget", is_flag=True, help="Drop all corrections of earlier redos.")
 @click.option(
-    "-f", "--format", "formats", multiple=True, type=click.Choice(files.FORMATS), help="Also write these."
+    "-f", "--format", "formats", multiple=True, type=click.Choice(options.FORMATS), help="Also write these."
 )
 @click.option("-o", "--output", "to", metavar="PATH", help="Where. [default: beside TRANSCRIPT]")
 @options.HTML_AUDIO
@@ -382,7 +380,7 @@ def redo_command(
     """
     from witness.audio import sound
     from witness.formats import writers
-    from witness.schema import Bounds
+    from witness.options import Bounds
     from witness.transcript import redo
 
     kept = redo.read(transcript)
@@ -393,15 +391,14 @@ def redo_command(
     if others and to is None:
         to = f"{transcript.parent}{os.sep}"
     targets = files.plan(str(transcript), others, to)
-    with options.progress(quiet) as (progress, note):
-        found = redo.redo(kept, Bounds(**asked), corrections, forget=forget, note=note)
+    with options.progress(quiet) as reporter:
+        found = redo.redo(kept, Bounds(**asked), corrections, forget=forget, reporter=reporter)
         heard = sound.take(
             found.audio,
             targets.files,
             html_audio or "auto",
             beside=transcript.parent,
-            progress=progress,
-            note=note,
+            reporter=reporter,
         )
     redo.replace(kept, found)
     if others or not formats:
@@ -436,14 +433,14 @@ def score(
         raise UsageError("--json or --csv, not both")
     there, found = scoring.read(reference), scoring.read(hypothesis)
     parts = None if uem is None else scoring.read_uem(uem)
-    with options.progress(quiet=False) as (progress, note):
-        scores = scoring.score(scoring.pair(there, found), parts, progress=progress)
+    with options.progress(quiet=False) as reporter:
+        scores = scoring.score(scoring.pair(there, found), parts, reporter=reporter)
         others = None
         if against is not None:
-            others = scoring.score(scoring.pair(there, scoring.read(against)), parts, progress=progress)
+            others = scoring.score(scoring.pair(there, scoring.read(against)), parts, reporter=reporter)
         if len(there) > 1 or len(found) > 1:
-            options.note_unpaired(note, set(there) - set(found), "are not in the hypothesis: all missed")
-            options.note_unpaired(note, set(found) - set(there), "are not in the reference: not scored")
+            options.note_unpaired(reporter, set(there) - set(found), "are not in the hypothesis: all missed")
+            options.note_unpaired(reporter, set(found) - set(there), "are not in the reference: not scored")
     form = score_report.to_json if as_json else score_report.to_csv if as_csv else score_report.to_text
     if html is not None:
         files.write(score_report.to_html(scores, others).encode("utf-8", "replace"), html)

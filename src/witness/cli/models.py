@@ -41,8 +41,8 @@ def models_fetch(names: tuple[str, ...], force: bool, offline: bool) -> None:
     from witness.recognition import recognizer
 
     gpu = recognizer.has_gpu_backend()
-    with options.progress(quiet=False) as (progress, _):
-        found = store.fetch_models(names, gpu=gpu, offline=offline, force=force, progress=progress)
+    with options.progress(quiet=False) as reporter:
+        found = store.fetch_models(names, gpu=gpu, offline=offline, force=force, reporter=reporter)
     for file in found:
         click.echo(f"{file.name}\t{file.path}")
 

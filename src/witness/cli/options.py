@@ -6,15 +6,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-if TYPE_CHECKING:
-    from witness.schema import Progress
+from witness.options import Format
+from witness.reporter import SILENT, Reporter
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+FORMATS = [form.value for form in Format]
 MOST = 10_000  # speakers, threads: beyond it is a slip of the finger
 
 GPU = click.option(
@@ -87,19 +88,17 @@ def help_alone(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-def note_unpaired(note: Callable[[str], None], uris: set[str], what: str) -> None:
+def note_unpaired(reporter: Reporter, uris: set[str], what: str) -> None:
     if uris:
         some = ", ".join(sorted(uris)[:5]) + (", ..." if len(uris) > 5 else "")
-        note(f"{len(uris)} recordings {what} ({some})")
+        reporter.note(f"{len(uris)} recordings {what} ({some})")
 
 
 @contextmanager
-def progress(quiet: bool) -> Iterator[tuple[Progress, Callable[[str], None]]]:
+def progress(quiet: bool) -> Iterator[Reporter]:
     """A progress bar a stage and the notes, on stderr; the bars on a terminal only."""
-    from witness.schema import no_note, no_progress
-
     if quiet:
-        yield no_progress, no_note
+        yield SILENT
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -122,4 +121,4 @@ def progress(quiet: bool) -> Iterator[tuple[Progress, Callable[[str], None]]]:
                     note(f"fetching {total / 1e6:,.0f} MB of models")
             bars.update(tasks[stage], completed=done, total=total)
 
-        yield show, note
+        yield Reporter(show, note)

@@ -19,6 +19,7 @@ import numpy as np
 from witness.diarization import embedding_cut
 from witness.diarization.fbank import HOP, N_MELS, fbank, frame_count
 from witness.errors import ModelError
+from witness.reporter import SILENT, Reporter
 from witness.schema import (
     FRAMES,
     LOCAL_SPEAKERS,
@@ -28,12 +29,10 @@ from witness.schema import (
     Int,
     Map,
     ModelFile,
-    Progress,
     Samples,
     Segmentation,
     T,
     in_turn,
-    no_progress,
 )
 from witness.sessions import Model
 
@@ -148,7 +147,7 @@ def embed(
     *,
     context: int = CONTEXT,
     mapper: Map = in_turn,
-    progress: Progress = no_progress,
+    reporter: Reporter = SILENT,
 ) -> Float32:
     """A voice vector for every window and local speaker: (windows, 3, 256) float32, not normalised.
 
@@ -167,7 +166,7 @@ def embed(
         full = len(feats) == BLOCK * STRIDE
         return block, embedding_cut.rows((model.block_trunk if full else model.trunk)(feats[None]))
 
-    progress("embedding", 0, total)
+    reporter.progress("embedding", 0, total)
     found: list[tuple[Int, Int, Float32]] = []
     outputs = mapper(run, features(samples, plan(_heard(total, iter(windows), voices, context))))
     # Of the trunk, kept as long as a window may still need them, and their numbers.
@@ -189,8 +188,8 @@ def embed(
         voices.keep(~complete)
         needed = numbers >= voices.starts.min(initial=reached)
         frames, numbers = frames[needed], numbers[needed]
-        progress("embedding", reached, total)
-    progress("embedding", total, total)
+        reporter.progress("embedding", reached, total)
+    reporter.progress("embedding", total, total)
     size = found[0][2].shape[1] if found else 1
     vectors = np.full((voices.seen, LOCAL_SPEAKERS, size), np.nan, np.float32)
     for rows, speakers, result in found:

@@ -7,20 +7,14 @@ the names an exporter happened to give, and the cut is proved on a test signal b
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import platformdirs
 
+from witness import files
 from witness.diarization.fbank import N_MELS
 from witness.errors import ModelError
-from witness.files import replace
 from witness.schema import Float32, Float64, ModelFile
 from witness.sessions import Model
 
@@ -61,38 +55,16 @@ def open_cut(model: ModelFile, cache: Path | None = None) -> tuple[bytes, bytes]
     parts beside them; where nothing can be kept, it is cut again every time, which takes half a second.
     Raises ModelError if the model has no such structure or the cut does not give the same vectors.
     """
-    trunk, head = kept(model, cache, _VERSION, ("trunk.onnx", "head.onnx"), lambda: cut(model))
+    if not model.sha256:
+        return cut(model)
+    folder = folder_of(model, cache, _VERSION)
+    trunk, head = files.cached(folder, ("trunk.onnx", "head.onnx"), lambda: cut(model))
     return trunk, head
 
 
-def kept(
-    model: ModelFile,
-    cache: Path | None,
-    version: int,
-    names: Sequence[str],
-    make: Callable[[], Sequence[bytes]],
-) -> Sequence[bytes]:
-    """What `make` makes of `model`, from files of these names under the cache folder if they are whole.
-
-    They are told by the model's sha256; of a model without one nothing is kept.
-    """
-    if not model.sha256:
-        return make()
-    folder = (cache or cache_folder()) / "cuts" / f"{model.sha256}-{version}"
-    manifest = folder / "sha256.json"
-    try:
-        contents = [(folder / name).read_bytes() for name in names]
-        if json.loads(manifest.read_text()) == [_sha256(content) for content in contents]:
-            return contents
-    except (OSError, ValueError):
-        pass  # not made yet, or damaged: all are made anew
-    made = make()
-    with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in zip(names, made, strict=True):
-            replace(content, folder / name)
-        replace(json.dumps([_sha256(content) for content in made]).encode(), manifest)
-    return made
+def folder_of(model: ModelFile, cache: Path | None, version: int) -> Path:
+    """Where the parts of a model are kept, told by its sha256."""
+    return (cache or files.cache_folder()) / "cuts" / f"{model.sha256}-{version}"
 
 
 def cut(model: ModelFile) -> tuple[bytes, bytes]:
@@ -115,11 +87,6 @@ def cut(model: ModelFile) -> tuple[bytes, bytes]:
     result = trunk.SerializeToString(), head.SerializeToString()
     _prove(model, *result)
     return result
-
-
-def cache_folder() -> Path:
-    """Where Witness keeps what it can make again; WITNESS_CACHE beats the platform's own place."""
-    return Path(os.environ.get("WITNESS_CACHE") or platformdirs.user_cache_dir("witness", appauthor=False))
 
 
 def _seams(graph: onnx.GraphProto) -> tuple[str, str]:
@@ -167,7 +134,3 @@ def _prove(model: ModelFile, trunk: bytes, head: bytes) -> None:
             f"{model.path}: cut at its pooling it gives other vectors (cosine {found:.6f}); "
             "only mean and standard deviation pooling is understood, use another voice model"
         )
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -11,6 +11,7 @@ import numpy as np
 
 from witness.diarization import loudness, segmentation_cut
 from witness.errors import ModelError
+from witness.reporter import SILENT, Reporter
 from witness.schema import (
     FRAMES,
     LOCAL_SPEAKERS,
@@ -21,11 +22,9 @@ from witness.schema import (
     Int,
     Map,
     ModelFile,
-    Progress,
     Samples,
     Segmentation,
     in_turn,
-    no_progress,
 )
 from witness.sessions import Model
 
@@ -125,11 +124,11 @@ def segment(
     step: float | None = None,
     faint: float | None = None,
     mapper: Map = in_turn,
-    progress: Progress = no_progress,
+    reporter: Reporter = SILENT,
 ) -> Segmentation:
     """All of `stream`."""
     return Segmentation.joined(
-        stream(samples, model, step=step, faint=faint, mapper=mapper, progress=progress)
+        stream(samples, model, step=step, faint=faint, mapper=mapper, reporter=reporter)
     )
 
 
@@ -140,7 +139,7 @@ def stream(
     step: float | None = None,
     faint: float | None = None,
     mapper: Map = in_turn,
-    progress: Progress = no_progress,
+    reporter: Reporter = SILENT,
 ) -> Iterator[Segmentation]:
     """Find who is active in every window of `samples`, some windows after the other, in order.
 
@@ -151,7 +150,7 @@ def stream(
     """
     starts = window_starts(len(samples), step_of(len(samples)) if step is None else step)
     done = 0
-    progress("segmentation", done, len(starts))
+    reporter.progress("segmentation", done, len(starts))
     # The last window may stick out.
     audible = None if faint is None else np.pad(loudness.heard(samples, faint, mapper=mapper), (0, FRAMES))
 
@@ -167,5 +166,5 @@ def stream(
 
     for piece in mapper(look, (starts[first : first + GROUP] for first in range(0, len(starts), GROUP))):
         done += len(piece.starts)
-        progress("segmentation", done, len(starts))
+        reporter.progress("segmentation", done, len(starts))
         yield piece

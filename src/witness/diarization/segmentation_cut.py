@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from witness.diarization.embedding_cut import kept
+from witness import files
+from witness.diarization.embedding_cut import folder_of
 from witness.schema import WINDOW_SAMPLES, Float32, Int, ModelFile
 from witness.sessions import Model, folded
 
@@ -87,7 +88,11 @@ def open_front(model: ModelFile, cache: Path | None = None) -> Front | None:
 
     Cut on first use and kept under the user's cache folder by the model's sha256.
     """
-    parts = kept(model, cache, _VERSION, FILES, lambda: cut(model) or (b"", b"", b""))
+
+    def make() -> tuple[bytes, bytes, bytes]:
+        return cut(model) or (b"", b"", b"")
+
+    parts = files.cached(folder_of(model, cache, _VERSION), FILES, make) if model.sha256 else make()
     return _join(model, *parts) if parts[0] else None
 
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from witness import files
 from witness.errors import InputError, OutputError, UsageError
-from witness.schema import FRAME_STEP, Float64, Int, Note, Track, no_note
+from witness.reporter import SILENT, Reporter
+from witness.schema import FRAME_STEP, Float64, Int, Track
 
 SCHEMA = "witness-voice/1"
 LONGEST_NAME = 100
@@ -115,7 +116,7 @@ def check_name(name: str) -> str:
     return name
 
 
-def read(folder: Path, embedding: str, note: Note = no_note) -> tuple[Voice, ...]:
+def read(folder: Path, embedding: str, reporter: Reporter = SILENT) -> tuple[Voice, ...]:
     """The voices in `folder` that were made with this voice model, by name; `note` is told of others.
 
     Raises InputError if the folder or a file in it cannot be used.
@@ -125,7 +126,9 @@ def read(folder: Path, embedding: str, note: Note = no_note) -> tuple[Voice, ...
     voices = [_read(path) for path in sorted(folder.glob("*.json"))]
     for voice in voices:
         if voice.embedding != embedding:
-            note(f"{voice.name} was enrolled with another voice model and is not recognised; enroll again")
+            reporter.note(
+                f"{voice.name} was enrolled with another voice model and is not recognised; enroll again"
+            )
     return tuple(voice for voice in voices if voice.embedding == embedding)
 
 

@@ -25,9 +25,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from witness import files
 from witness._version import __version__
 from witness.amd import cards, graphs
-from witness.diarization import embedding_cut
 from witness.doctor import probes
 from witness.errors import GraphError, WitnessError
 from witness.models import store
@@ -283,7 +283,7 @@ def _models(_machine: Machine) -> Iterator[Check]:
 def _disk(_machine: Machine) -> Iterator[Check]:
     from huggingface_hub import constants
 
-    for name, folder in (("models", Path(constants.HF_HUB_CACHE)), ("cache", embedding_cut.cache_folder())):
+    for name, folder in (("models", Path(constants.HF_HUB_CACHE)), ("cache", files.cache_folder())):
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         free = shutil.disk_usage(there).free
         writable = os.access(there, os.W_OK)

@@ -12,7 +12,6 @@ An hour takes 4 to 7 MB, nearly all of it vectors.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import zipfile
@@ -25,12 +24,12 @@ from witness.errors import InputError
 from witness.schema import (
     FRAMES,
     LOCAL_SPEAKERS,
+    Findings,
     ModelFile,
     Recognition,
     Rule,
     Segmentation,
     Source,
-    Stages,
     Track,
     Word,
 )
@@ -38,30 +37,30 @@ from witness.schema import (
 VERSION = 2
 
 
-def encode(stages: Stages) -> bytes:
+def encode(findings: Findings) -> bytes:
     """The whole file."""
     header = {
         "version": VERSION,
-        "audio": asdict(stages.audio),
+        "audio": asdict(findings.audio),
         # Without the path, which is this machine's.
-        "models": {role: model and [model.name, model.sha256] for role, model in stages.models.items()},
-        "device": stages.device,
-        "rule": asdict(stages.rule),
-        "channels": stages.channels,
-        "fast": stages.fast,
-        "warnings": stages.warnings,
+        "models": {role: model and [model.name, model.sha256] for role, model in findings.models.items()},
+        "device": findings.device,
+        "rule": asdict(findings.rule),
+        "channels": findings.channels,
+        "fast": findings.fast,
+        "warnings": findings.warnings,
         "tracks": [
             {
                 "windows": len(track.windows.active),
                 "vector": track.vectors.shape[2],
                 "recognition": track.recognition and _recognition(track.recognition),
             }
-            for track in stages.tracks
+            for track in findings.tracks
         ],
     }
     arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
-    arrays |= {f"plda_{name}": array for name, array in sorted(stages.plda.items())}
-    for number, track in enumerate(stages.tracks):
+    arrays |= {f"plda_{name}": array for name, array in sorted(findings.plda.items())}
+    for number, track in enumerate(findings.tracks):
         known = np.isfinite(track.vectors).all(axis=2)
         arrays[f"starts_{number}"] = track.windows.starts.astype(np.int64)
         arrays[f"active_{number}"] = np.packbits(track.windows.active)
@@ -72,7 +71,7 @@ def encode(stages: Stages) -> bytes:
     return file.getvalue()
 
 
-def decode(content: bytes, name: str) -> Stages:
+def decode(content: bytes, name: str) -> Findings:
     """The findings in a file called `name`. Raises InputError if they are damaged or of another version."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
@@ -80,7 +79,7 @@ def decode(content: bytes, name: str) -> Stages:
             if header["version"] != VERSION:
                 raise InputError(f"{name} was written by another version of witness; transcribe again")
             tracks = tuple(_track(file, number, head) for number, head in enumerate(header["tracks"]))
-            return Stages(
+            return Findings(
                 audio=Source(**header["audio"]),
                 models={role: m and ModelFile(m[0], "", m[1]) for role, m in header["models"].items()},
                 device=header["device"],
@@ -95,11 +94,6 @@ def decode(content: bytes, name: str) -> Stages:
         raise InputError(
             f"{name} holds no stages of a transcript, or is damaged; transcribe again"
         ) from error
-
-
-def sha256(content: bytes) -> str:
-    """The hash that ties a JSON to its stages."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def _recognition(found: Recognition) -> dict[str, Any]:

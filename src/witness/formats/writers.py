@@ -17,7 +17,9 @@ from typing import Any
 
 from witness import files
 from witness.formats import findings, page, rttm
+from witness.options import Format
 from witness.schema import ModelFile, Sound, Transcript, Utterance, Word
+from witness.text import clock
 
 SCHEMA = "witness/1"
 UNKNOWN = "UNKNOWN"  # a speaker that is not known
@@ -112,7 +114,7 @@ def to_json(transcript: Transcript, kept: dict[str, str] | None = None) -> str:
 def to_srt(transcript: Transcript) -> str:
     """SubRip. The speaker is named whenever it is another one than in the cue before."""
     return "\n".join(
-        f"{number}\n{clock(start, ',')} --> {clock(end, ',')}\n{text}\n"
+        f"{number}\n{clock(start, 3, ',')} --> {clock(end, 3, ',')}\n{text}\n"
         for number, (start, end, _, text) in enumerate(_cues(transcript), start=1)
     )
 
@@ -120,7 +122,7 @@ def to_srt(transcript: Transcript) -> str:
 def to_vtt(transcript: Transcript) -> str:
     """WebVTT, with a voice tag on each cue beside the name in the text."""
     cues = "".join(
-        f"\n{clock(start, '.')} --> {clock(end, '.')}\n<v {_vtt(speaker)}>{_vtt(text)}\n"
+        f"\n{clock(start, 3)} --> {clock(end, 3)}\n<v {_vtt(speaker)}>{_vtt(text)}\n"
         for start, end, speaker, text in _cues(transcript)
     )
     return "WEBVTT\n" + cues
@@ -148,15 +150,15 @@ def to_html(transcript: Transcript, sound: Sound | None = None) -> str:
     return page.transcript(transcript, title(transcript), sound)
 
 
-FORMATS: dict[str, Callable[[Transcript], str]] = {
-    "txt": to_txt,
-    "md": to_md,
-    "json": to_json,
-    "srt": to_srt,
-    "vtt": to_vtt,
-    "rttm": to_rttm,
-    "csv": to_csv,
-    "html": to_html,
+WRITERS: dict[Format, Callable[[Transcript], str]] = {
+    Format.TXT: to_txt,
+    Format.MD: to_md,
+    Format.JSON: to_json,
+    Format.SRT: to_srt,
+    Format.VTT: to_vtt,
+    Format.RTTM: to_rttm,
+    Format.CSV: to_csv,
+    Format.HTML: to_html,
 }
 
 
@@ -175,12 +177,12 @@ def save(
     """
     contents: list[tuple[bytes, Path | None]] = []
     for form, path in targets:
-        text = to_html(transcript, sound) if form == "html" else FORMATS[form](transcript)
+        text = to_html(transcript, sound) if form == "html" else WRITERS[Format(form)](transcript)
         into_file = path is not None and (path.is_file() or not path.exists())  # and not into a pipe
-        if form == "json" and keep and into_file and path and transcript.stages:
-            content = findings.encode(transcript.stages)
+        if form == "json" and keep and into_file and path and transcript.findings:
+            content = findings.encode(transcript.findings)
             contents.append((content, beside(path)))
-            text = to_json(transcript, {"file": beside(path).name, "sha256": findings.sha256(content)})
+            text = to_json(transcript, {"file": beside(path).name, "sha256": files.sha256(content)})
         contents.append((encode(text), path))
     files.write_all(contents)
 
@@ -200,16 +202,6 @@ def title(transcript: Transcript) -> str:
     return "stdin" if transcript.audio.path == "-" else PurePath(transcript.audio.path).stem
 
 
-def clock(seconds: float, point: str = "", digits: int = 3) -> str:
-    """00:09:32, or with `point` as the decimal sign and so many digits 00:09:32,125."""
-    if not point:
-        whole, rest = int(seconds), ""
-    else:
-        whole, parts = divmod(round(seconds * 10**digits), 10**digits)
-        rest = f"{point}{parts:0{digits}d}"
-    return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}{rest}"
-
-
 def _lines_of_text(transcript: Transcript) -> Iterator[tuple[Utterance, str | None]]:
     """What people read, with its text; None: nobody listened for words."""
     recognised = transcript.device["whisper"] is not None
@@ -227,7 +219,7 @@ def _speaker(transcript: Transcript, utterance: Utterance) -> str:
 def _text_line(transcript: Transcript, utterance: Utterance, text: str | None) -> str:
     speaker = _speaker(transcript, utterance)
     if text is None:
-        return f"[{clock(utterance.start, '.', 1)} - {clock(utterance.end, '.', 1)}] {speaker}"
+        return f"[{clock(utterance.start, 1)} - {clock(utterance.end, 1)}] {speaker}"
     return f"[{clock(utterance.start)}] {speaker}: {text}"
 
 

@@ -17,7 +17,8 @@ from urllib.parse import quote
 
 from witness.errors import ModelError, UsageError
 from witness.models.download import FetchError, NetworkError, download
-from witness.schema import Linkage, ModelFile, Note, Progress, Rule, no_note, no_progress
+from witness.reporter import SILENT, Reporter
+from witness.schema import Linkage, ModelFile, Rule
 
 ROLES = ("segmentation", "embedding", "plda", "whisper")
 
@@ -197,9 +198,7 @@ def default_whisper(*, gpu: bool) -> str:
     return "large-v3-turbo-q5_0" if gpu else "base-q5_1"
 
 
-def diarization_models(
-    choice: str, *, offline: bool, progress: Progress = no_progress, note: Note = no_note
-) -> DiarizationModels:
+def diarization_models(choice: str, *, offline: bool, reporter: Reporter = SILENT) -> DiarizationModels:
     """The set of that choice, verified. A choice that had to be made for the user is told to `note`.
 
     `choice` is a name of `SETS`, "auto" (standard if it is cached or can be fetched, else builtin with a
@@ -217,13 +216,13 @@ def diarization_models(
         return _folder(choice)
     name = "standard" if choice == "auto" else choice
     try:
-        files = _obtain(_named(SETS[name].files), offline=offline, progress=progress)
+        files = _obtain(_named(SETS[name].files), offline=offline, reporter=reporter)
     except FetchError as error:
         if choice != "auto":
             raise
-        note(f"using the builtin speaker models, less accurate than the standard ones: {error}")
+        reporter.note(f"using the builtin speaker models, less accurate than the standard ones: {error}")
         name = "builtin"
-        files = _obtain(_named(SETS[name].files), offline=True, progress=progress)
+        files = _obtain(_named(SETS[name].files), offline=True, reporter=reporter)
     segmentation, embedding, *plda = files
     arrays = {file.name.removeprefix("plda-"): file for file in plda}
     return DiarizationModels(name, segmentation, embedding, SETS[name].rule, arrays)
@@ -244,9 +243,7 @@ def stranger_threshold(embedding: ModelFile) -> float:
     return STRANGERS[embedding.sha256]
 
 
-def whisper_model(
-    choice: str, *, offline: bool, gpu: bool, progress: Progress = no_progress, note: Note = no_note
-) -> ModelFile | None:
+def whisper_model(choice: str, *, offline: bool, gpu: bool, reporter: Reporter = SILENT) -> ModelFile | None:
     """The speech recognition model of that choice, verified; None: there will be no words.
 
     `choice` is "none", a name of the table, a file, or "auto": the default of this machine; if that can be
@@ -265,17 +262,19 @@ def whisper_model(
         raise UsageError(f"no whisper model {choice!r}: give a file, auto, none or one of {', '.join(table)}")
     wanted = table[default_whisper(gpu=gpu) if choice == "auto" else choice]
     try:
-        return _obtain([wanted], offline=offline, progress=progress)[0]
+        return _obtain([wanted], offline=offline, reporter=reporter)[0]
     except FetchError as error:
         if choice != "auto":
             raise
         # An English-only model is no substitute: it makes English nonsense of any other language.
         others = [e for e in table.values() if ".en" not in e.name and _is_there(e)]
         if not others:
-            note(f"no words, only speakers and turns: {error}; or give a model with --whisper FILE")
+            reporter.note(f"no words, only speakers and turns: {error}; or give a model with --whisper FILE")
             return None
         near = min(others, key=lambda e: max(e.size / wanted.size, wanted.size / e.size))
-        note(f"recognising words with {near.name}, which is cached, instead of {wanted.name}: {error}")
+        reporter.note(
+            f"recognising words with {near.name}, which is cached, instead of {wanted.name}: {error}"
+        )
         return _verified(near)
 
 
@@ -302,7 +301,7 @@ def fetch_models(
     gpu: bool,
     offline: bool = False,
     force: bool = False,
-    progress: Progress = no_progress,
+    reporter: Reporter = SILENT,
 ) -> tuple[ModelFile, ...]:
     """Bring the named files (names of `TABLE` or `SETS`) into the cache, and verify them.
 
@@ -315,7 +314,7 @@ def fetch_models(
     """
     wanted = [part for name in names for part in (SETS[name].files if name in SETS else (name,))]
     entries = _named(wanted or [*SETS["standard"].files, default_whisper(gpu=gpu)])
-    return tuple(_obtain(entries, offline=offline, force=force, progress=progress))
+    return tuple(_obtain(entries, offline=offline, force=force, reporter=reporter))
 
 
 def _named(names: Sequence[str]) -> list[KnownFile]:
@@ -327,7 +326,7 @@ def _named(names: Sequence[str]) -> list[KnownFile]:
 
 
 def _obtain(
-    entries: Sequence[KnownFile], *, offline: bool, progress: Progress, force: bool = False
+    entries: Sequence[KnownFile], *, offline: bool, reporter: Reporter, force: bool = False
 ) -> list[ModelFile]:
     """Every file, verified; the missing ones (`force`: all) are fetched, with one progress for all."""
     missing = {e for e in entries if e.repository and (force or not _is_there(e))}
@@ -338,7 +337,7 @@ def _obtain(
         if entry in missing:
 
             def report(received: int, before: int = before) -> None:
-                progress("download", before + received, total)
+                reporter.progress("download", before + received, total)
 
             files.append(_fetch(entry, offline=offline, force=force, report=report))
             before += entry.size

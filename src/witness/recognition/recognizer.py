@@ -34,7 +34,8 @@ import numpy as np
 from witness.audio import spool
 from witness.errors import TranscriptionError, UsageError
 from witness.recognition.tokens import Token, piece_tokens, repair, to_words
-from witness.schema import SAMPLE_RATE, Bool, Float32, ModelFile, Progress, Recognition, Samples, no_progress
+from witness.reporter import SILENT, Reporter
+from witness.schema import SAMPLE_RATE, Bool, Float32, ModelFile, Recognition, Samples
 
 FRAME_RATE = 50  # per second; whisper's encoder has a frame every 20 ms
 FRAME = SAMPLE_RATE // FRAME_RATE  # samples
@@ -87,7 +88,7 @@ class Recognizer:
         language: str | None,
         threads: int,
         gpu: bool = True,
-        progress: Progress = no_progress,
+        reporter: Reporter = SILENT,
     ) -> None:
         """Start the child, which begins to load `model`, and return at once.
 
@@ -102,7 +103,7 @@ class Recognizer:
         self._language = language
         self._threads = threads
         self._gpu = gpu and has_gpu_backend()
-        self._progress = progress
+        self._reporter = reporter
         self._tracks: queue.SimpleQueue[Samples | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[Recognition | Exception] = queue.SimpleQueue()
         self._seconds = 0.0  # of all tracks that were sent
@@ -244,9 +245,9 @@ class Recognizer:
             else:
                 self._warnings.append(UNFINISHED.format(_clock(piece.start), _clock(piece.end)))
             place = piece.last
-            self._progress("transcription", self._done + min(piece.end, duration), self._seconds)
+            self._reporter.progress("transcription", self._done + min(piece.end, duration), self._seconds)
         self._done += duration
-        self._progress("transcription", self._done, self._seconds)
+        self._reporter.progress("transcription", self._done, self._seconds)
         words = repair(to_words(tokens), duration)
         seconds = time.perf_counter() - begun
         warnings, self._warnings = tuple(self._warnings), []

@@ -1,34 +1,35 @@
-"""What the models found -> a transcript; `witness redo` is this alone."""
+"""What the models found -> a transcript: who speaks, who said each word, what people corrected.
+
+`witness redo` is these three alone.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from witness import tracing
 from witness.diarization import clustering, reconstruction, vbx, voices
 from witness.errors import UsageError
-from witness.formats import writers
+from witness.options import Bounds
+from witness.reporter import SILENT, Reporter
 from witness.schema import (
     FRAME_STEP,
     Bool,
-    Bounds,
     Correction,
     Count,
-    Note,
-    Progress,
+    Findings,
     Recognition,
     Speaker,
-    Stages,
     Transcript,
     Turn,
     Utterance,
     Word,
-    no_note,
-    no_progress,
+    alone,
 )
+from witness.text import clock
+from witness.tracing import Stopwatch
 from witness.transcript import corrections, merging
 
 STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
@@ -38,246 +39,308 @@ GHOST_SHARE = 0.02  # of all speech; with GHOST_TURN noScribe's rule, right for 
 GHOST_TURN = 2.0  # seconds
 
 
+@dataclass(frozen=True)
+class Diarized:
+    """Who speaks in one track, by the columns of `diarization`; two columns of one name are one speaker."""
+
+    names: list[str]
+    diarization: reconstruction.Diarization
+    count: Count
+
+    def turns(self, duration: float, *, exclusive: bool = False) -> list[Turn]:
+        """In a recording of `duration` seconds; `exclusive`: only one speaker at a time."""
+        active: Iterable[Bool] = self.diarization.active.T
+        if exclusive:
+            only = self.diarization.exclusive()
+            active = (only == speaker for speaker in range(len(self.names)))
+        return reconstruction.turns(active, self.names, duration)
+
+    def renamed(self, names: Mapping[str, str]) -> Diarized:
+        """With other names; speakers who get the same one become one."""
+        merged = [names.get(name, name) for name in self.names]
+        unique = list(dict.fromkeys(merged))
+        return Diarized(unique, self.diarization.merged([unique.index(name) for name in merged]), self.count)
+
+
+@dataclass(frozen=True)
+class Who:
+    """Who speaks when, before anybody corrected it."""
+
+    findings: Findings
+    asked: Bounds
+    tracks: tuple[Diarized, ...]
+    """One for each of `findings.tracks`."""
+
+    @cached_property
+    def turns(self) -> list[Turn]:
+        """Of all tracks, sorted."""
+        return sorted(turn for track in self.tracks for turn in track.turns(self.findings.audio.duration))
+
+    @property
+    def counts(self) -> list[int]:
+        """How many speakers there are: in each track, or on both sides of a call together."""
+        if self.findings.channels == "call":
+            return [len({name for track in self.tracks for name in track.names})]
+        return [len(track.names) for track in self.tracks]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Who said what, before anybody corrected it."""
+
+    who: Who
+    words: tuple[list[Word] | None, ...]
+    """Of each track, with their speakers; None: nobody listened for words there."""
+    recognitions: tuple[Recognition, ...]
+    """Of the tracks in which somebody did."""
+
+
 def redo(
-    stages: Stages,
+    findings: Findings,
     asked: Bounds = Bounds(),
     known: Sequence[Correction] = (),
-    *,
-    note: Note = no_note,
+    reporter: Reporter = SILENT,
 ) -> Transcript:
     """A transcript from what the models found earlier, with another number of speakers and corrections.
 
     No model runs and no file is read. Raises UsageError if nothing can satisfy `asked`.
     """
-    begun = time.perf_counter()
-    work = Work(note=note, asked=asked, corrections=tuple(known))
-    return work.transcript(stages, work.diarize(stages), begun)
+    begun, watch = time.perf_counter(), Stopwatch()
+    with watch.stage("clustering"):
+        speakers = who(findings, asked, reporter)
+    with watch.stage("merging"):
+        draft = words(speakers, [track.recognition for track in findings.tracks])
+        transcript = corrected(draft, known, reporter=reporter)
+    return replace(transcript, timing=timing(watch, time.perf_counter() - begun, None))
 
 
-def voiceprints(stages: Stages, asked: Bounds = Bounds()) -> dict[str, voices.Print]:
+def voiceprints(findings: Findings, asked: Bounds = Bounds()) -> dict[str, voices.Print]:
     """Speaker -> print, of the speakers that `redo` would find."""
-    return _prints(stages, Work(asked=asked).diarize(stages))
+    return _prints(findings, who(findings, asked).tracks)
 
 
 def bounds(asked: Bounds) -> clustering.SpeakerBounds:
     """How many speakers there may be. Raises UsageError if nothing can satisfy it."""
     if asked.speakers is not None and (asked.min_speakers, asked.max_speakers) != (None, None):
-        raise UsageError("--speakers says all; leave out --min-speakers and --max-speakers")
+        raise UsageError("--speakers is an exact number; leave out --min-speakers and --max-speakers")
     least = asked.min_speakers if asked.speakers is None else asked.speakers
     most = asked.max_speakers if asked.speakers is None else asked.speakers
     return clustering.SpeakerBounds(1 if least is None else least, most)
 
 
+def timing(watch: Stopwatch, wall: float, mode: str | None) -> dict[str, float | str | None]:
+    """`Transcript.timing`. `mode` is "parallel" or "serial", None if no words were recognized."""
+    return {**{stage: watch.seconds.get(stage) for stage in STAGES}, "wall": wall, "mode": mode}
+
+
+# --- who speaks ---
+
+
+def who(findings: Findings, asked: Bounds = Bounds(), reporter: Reporter = SILENT) -> Who:
+    """Cluster the voices of each track and put its windows together. Raises UsageError."""
+    reporter.progress("clustering", 0, 1)
+    wanted = bounds(asked)
+    if findings.channels == "call":
+        tracks = _sides(findings, wanted)
+    else:
+        tracks = [_diarize(findings, number, wanted) for number in range(len(findings.tracks))]
+    reconstruction.fill_pauses([track.diarization.active for track in tracks], findings.rule.pause)
+    reporter.progress("clustering", 1, 1)
+    return Who(findings, asked, tuple(tracks))
+
+
+def _sides(findings: Findings, wanted: clustering.SpeakerBounds) -> list[Diarized]:
+    """Who speaks on each side of a call: two sides never share a speaker, and `wanted` is for both."""
+    most = None if wanted.most is None else max(1, wanted.most - 1)
+    free = [_diarize(findings, side, clustering.SpeakerBounds(1, most)) for side in (0, 1)]
+    counts = [len(side.names) for side in free]
+    if wanted.most == 1:
+        return [side.renamed(dict.fromkeys(side.names, "SPEAKER_00")) for side in free]
+    least, total = wanted.least, sum(counts)
+    target = max(least, total if wanted.most is None else min(wanted.most, total))
+    if total == target or not all(counts):
+        return free
+    # The split that changes what was found the least; where two are as good, the first side has more.
+    first = min(range(target - 1, 0, -1), key=lambda n: abs(n - counts[0]) + abs(target - n - counts[1]))
+    shares = (first, target - first)
+    return [
+        _diarize(findings, side, clustering.SpeakerBounds(share, share)) for side, share in enumerate(shares)
+    ]
+
+
+def _diarize(findings: Findings, number: int, wanted: clustering.SpeakerBounds) -> Diarized:
+    track = findings.tracks[number]
+    prefix = "" if findings.channels == "mix" else f"CH{number + 1}_"
+    clusters = clustering.cluster(
+        track.vectors,
+        track.windows.active,
+        findings.rule,
+        step=track.windows.step,
+        bounds=wanted,
+        plda=vbx.from_parameters(findings.plda) if findings.plda else None,
+    )
+    diarization = reconstruction.reconstruct(track.windows, clusters.labels, most=wanted.most)
+    names = [f"{prefix}SPEAKER_{number:02d}" for number in range(diarization.active.shape[1])]
+    return Diarized(names, diarization, clusters.count)
+
+
+# --- who said each word ---
+
+
+def words(who: Who, recognitions: Sequence[Recognition | None]) -> Draft:
+    """Give each word of each track its speaker."""
+    labelled = tuple(
+        None
+        if heard is None
+        else merging.label(heard.words, track.diarization.evidence, track.diarization.active, track.names)
+        for track, heard in zip(who.tracks, recognitions, strict=True)
+    )
+    return Draft(who, labelled, tuple(heard for heard in recognitions if heard is not None))
+
+
+# --- what people corrected ---
+
+
+def corrected(
+    draft: Draft,
+    given: Sequence[Correction] = (),
+    *,
+    known: voices.Known | None = None,
+    reporter: Reporter = SILENT,
+) -> Transcript:
+    """The transcript, with the corrections applied and the names of those whose voices are `known`.
+
+    Its timing is empty. It holds the warnings of the findings and its own, which `reporter` is told.
+    """
+    who, findings = draft.who, draft.who.findings
+    warnings = list(findings.warnings)
+    for line in _about_speakers(who):
+        warnings.append(line)
+        reporter.note(line)
+    merged = corrections.merges(given, who.turns)
+    turns = _united(sorted(_renamed(turn, merged) for turn in who.turns))
+    if known is not None:
+        # What somebody corrected comes later, and so counts more.
+        given = (*_recognized(who, merged, turns, known, reporter), *given)
+    spoken: list[Word] = []
+    utterances: list[Utterance] = []
+    lines: list[str] = []
+    for number in range(len(who.tracks)):
+        said = _said(draft, number, merged, given, turns)
+        spoken += said.words
+        utterances += [replace(utterance, track=number) for utterance in said.utterances]
+        lines += said.warnings
+    names = corrections.names(given, turns)
+    speakers = _speakers(turns, {speaker: all_names[-1] for speaker, all_names in names.items()})
+    lines += _several_names(names)
+    lines += [
+        f"{name} may be nobody: little speech in all, and never {GHOST_TURN:.0f} s at a time"
+        for name in ghosts(speakers, turns)
+    ]
+    for line in lines:
+        warnings.append(line)
+        reporter.note(line)
+    return Transcript(
+        audio=findings.audio,
+        models=findings.models,
+        device=findings.device,
+        timing={},
+        language=next((heard.language for heard in draft.recognitions if heard.language), None),
+        speakers=speakers,
+        turns=tuple(turns),
+        utterances=tuple(sorted(utterances, key=_when)),
+        words=tuple(sorted(spoken, key=_when)),
+        warnings=tuple(warnings),
+        counts=tuple(track.count for track in who.tracks),
+        findings=findings,
+        fast=findings.fast,
+        asked=who.asked,
+        corrections=tuple(given),
+    )
+
+
 @dataclass(frozen=True)
-class Diarized:
-    """Who speaks in one track, by the columns of `found`; two columns of one name are one speaker."""
+class _Said:
+    """What one track adds to the transcript."""
 
-    names: list[str]
-    found: reconstruction.Diarization
-    count: Count
-
-    def turns(self, duration: float, *, exclusive: bool = False) -> list[Turn]:
-        active: Iterable[Bool] = self.found.active.T
-        if exclusive:
-            alone = self.found.exclusive()
-            active = (alone == speaker for speaker in range(len(self.names)))
-        return reconstruction.turns(active, self.names, duration)
-
-    def renamed(self, names: dict[str, str]) -> Diarized:
-        merged = [names.get(name, name) for name in self.names]
-        kept = list(dict.fromkeys(merged))
-        return Diarized(kept, self.found.merged([kept.index(name) for name in merged]), self.count)
+    words: Sequence[Word] = ()
+    utterances: Sequence[Utterance] = ()
+    warnings: Sequence[str] = ()
 
 
-@dataclass(kw_only=True)
-class Work:
-    """One recording on its way from what the models found to a transcript."""
-
-    progress: Progress = no_progress
-    note: Note = no_note
-    asked: Bounds = Bounds()
-    corrections: tuple[Correction, ...] = ()
-    known: voices.Known | None = None
-    timing: dict[str, float] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    serial: bool = False
-    """The words wait for the speakers."""
-
-    def diarize(self, stages: Stages) -> list[Diarized]:
-        """Who speaks in each track."""
-        with self.timed("clustering"):
-            self.progress("clustering", 0, 1)
-            wanted = bounds(self.asked)
-            if stages.channels == "call":
-                found = self._sides(stages, wanted)
-            else:
-                found = [self._diarize(stages, number, wanted) for number in range(len(stages.tracks))]
-            reconstruction.fill_pauses([track.found.active for track in found], stages.rule.pause)
-            self.progress("clustering", 1, 1)
-        return found
-
-    def _sides(self, stages: Stages, wanted: clustering.SpeakerBounds) -> list[Diarized]:
-        """Who speaks on each side of a call: two sides never share a speaker, and `wanted` is for both."""
-        most = None if wanted.most is None else max(1, wanted.most - 1)
-        found = [self._diarize(stages, side, clustering.SpeakerBounds(1, most)) for side in (0, 1)]
-        counts = [len(side.names) for side in found]
-        if wanted.most == 1:
-            return [side.renamed(dict.fromkeys(side.names, "SPEAKER_00")) for side in found]
-        least, total = wanted.least, sum(counts)
-        target = max(least, total if wanted.most is None else min(wanted.most, total))
-        if total == target or not all(counts):
-            return found
-        # The split that changes what was found the least; where two are as good, the first side has more.
-        first = min(range(target - 1, 0, -1), key=lambda n: abs(n - counts[0]) + abs(target - n - counts[1]))
-        shares = (first, target - first)
-        return [
-            self._diarize(stages, side, clustering.SpeakerBounds(share, share))
-            for side, share in enumerate(shares)
-        ]
-
-    def _diarize(self, stages: Stages, number: int, wanted: clustering.SpeakerBounds) -> Diarized:
-        track = stages.tracks[number]
-        prefix = "" if stages.channels == "mix" else f"CH{number + 1}_"
-        active = track.windows.active
-        plda = vbx.from_parameters(stages.plda) if stages.plda else None
-        clusters = clustering.cluster(
-            track.vectors, active, stages.rule, step=track.windows.step, bounds=wanted, plda=plda
-        )
-        found = reconstruction.reconstruct(track.windows, clusters.labels, most=wanted.most)
-        names = [f"{prefix}SPEAKER_{number:02d}" for number in range(found.active.shape[1])]
-        return Diarized(names, found, clusters.count)
-
-    def transcript(self, stages: Stages, diarized: list[Diarized], begun: float) -> Transcript:
-        """The result, corrected. What the stages already warned of is not said again."""
-        self.warnings[:] = stages.warnings
-        duration = stages.audio.duration
-        counts = [len(track.names) for track in diarized]
-        if stages.channels == "call":
-            counts = [len({name for track in diarized for name in track.names})]
-        for count in counts:
-            if count and count not in bounds(self.asked):
-                self.warn(f"{bounds(self.asked)} asked for, but only {count} could be told apart")
-        heard = sorted(turn for track in diarized for turn in track.turns(duration))
-        if not heard:
-            self.warn("no speech was found in this recording")
-        merged = corrections.merges(self.corrections, heard)
-        named = [track.renamed(merged) for track in diarized]
-        turns = _united(sorted(turn for track in named for turn in track.turns(duration)))
-        self._recognise_voices(stages, named, turns)
-        with self.timed("merging"):
-            words, utterances = self._merge(stages, diarized, merged, turns)
-        recognitions = [track.recognition for track in stages.tracks if track.recognition]
-        speakers = _speakers(turns, self._names(turns))
-        for name in ghosts(speakers, turns):
-            self.warn(f"{name} may be nobody: little speech in all, and never {GHOST_TURN:.0f} s at a time")
-        return Transcript(
-            audio=stages.audio,
-            models=stages.models,
-            device=stages.device,
-            timing=self._times(time.perf_counter() - begun, recognitions),
-            language=next((found.language for found in recognitions if found.language), None),
-            speakers=speakers,
-            turns=tuple(turns),
-            utterances=tuple(utterances),
-            words=tuple(words),
-            warnings=tuple(self.warnings),
-            counts=tuple(track.count for track in diarized),
-            stages=stages,
-            fast=stages.fast,
-            asked=self.asked,
-            corrections=self.corrections,
-        )
-
-    def _recognise_voices(self, stages: Stages, diarized: list[Diarized], turns: list[Turn]) -> None:
-        """Name the speakers that are known; what somebody corrected comes later, and so counts more."""
-        if self.known is None:
-            return
-        for speaker, (voice, alike) in voices.recognise(_prints(stages, diarized), self.known).items():
-            self.note(
-                f"{speaker} sounds like {voice.name} (cosine {alike:.2f}, {self.known.threshold} needed)"
-            )
-            found = Correction("name", corrections.anchor(speaker, turns), voice.name)
-            self.corrections = (found, *self.corrections)
-
-    def _names(self, turns: list[Turn]) -> dict[str, str]:
-        found = corrections.names(self.corrections, turns)
-        for speaker, given in found.items():
-            if len(given) > 1:
-                self.warn(f"{' and '.join(given)} are one speaker here; {speaker} is called {given[-1]}")
-        return {speaker: given[-1] for speaker, given in found.items()}
-
-    def _times(self, wall: float, recognitions: list[Recognition]) -> dict[str, float | str | None]:
-        mode = None
-        if recognitions and "transcription" in self.timing:  # or it was an earlier run that heard them
-            mode = "serial" if self.serial else "parallel"
-        return {**{stage: self.timing.get(stage) for stage in STAGES}, "wall": wall, "mode": mode}
-
-    def warn(self, line: str) -> None:
-        self.warnings.append(line)
-        self.note(line)
-
-    def _merge(
-        self, stages: Stages, diarized: list[Diarized], merged: dict[str, str], turns: list[Turn]
-    ) -> tuple[list[Word], list[Utterance]]:
-        """Words and utterances. A merge gives what two speakers said to one, and moves no other word: what
-        a person sees in a page is what this makes of it."""
-        words: list[Word] = []
-        utterances: list[Utterance] = []
-        for number, (track, who) in enumerate(zip(stages.tracks, diarized, strict=True)):
-            alone = _united(
-                [
-                    replace(turn, speaker=merged.get(turn.speaker, turn.speaker))
-                    for turn in who.turns(stages.audio.duration, exclusive=True)
-                ]
-            )
-            if track.recognition is None:
-                utterances += [Utterance(turn.start, turn.end, turn.speaker, track=number) for turn in alone]
-                continue
-            labelled = merging.label(track.recognition.words, who.found.evidence, who.found.active, who.names)
-            labelled = [
-                replace(word, speaker=merged[word.speaker]) if word.speaker in merged else word
-                for word in labelled
-            ]
-            labelled = corrections.move(labelled, self.corrections, turns)
-            unheard = merging.inaudible(alone, labelled)
-            labelled = corrections.spell(labelled, self.corrections)
-            words += labelled
-            found = merging.utterances(labelled) + unheard
-            utterances += [replace(utterance, track=number) for utterance in found]
-            self._cross_check(labelled, unheard)
-        return sorted(words, key=_when), sorted(utterances, key=_when)
-
-    def _cross_check(self, words: list[Word], unheard: list[Utterance]) -> None:
-        """Say where one engine heard something and the other did not."""
-        if invented := sum(not word.supported for word in words):
-            self.warn(f"{invented} words where no speech was heard are in JSON and page only")
-        if unheard:
-            seconds = sum(utterance.end - utterance.start for utterance in unheard)
-            places = ", ".join(writers.clock(utterance.start) for utterance in unheard[:5])
-            more = ", ..." if len(unheard) > 5 else ""
-            self.warn(f"[inaudible]: {seconds:.0f} s of speech without words, at {places}{more}")
-
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        begun, trace = time.perf_counter(), tracing.current()
-        with nullcontext() if trace is None else trace.stage(stage):
-            yield
-        self.timing[stage] = self.timing.get(stage, 0.0) + time.perf_counter() - begun
+def _said(
+    draft: Draft,
+    number: int,
+    merged: Mapping[str, str],
+    given: Sequence[Correction],
+    turns: Sequence[Turn],
+) -> _Said:
+    """A merge gives what two speakers said to one, and moves no other word: what a person sees in a page is
+    what this makes of it."""
+    duration = draft.who.findings.audio.duration
+    only = _united(
+        [_renamed(turn, merged) for turn in draft.who.tracks[number].turns(duration, exclusive=True)]
+    )
+    labelled = draft.words[number]
+    if labelled is None:
+        return _Said(utterances=[Utterance(turn.start, turn.end, turn.speaker) for turn in only])
+    renamed = [
+        replace(word, speaker=merged.get(word.speaker, word.speaker)) if word.speaker else word
+        for word in labelled
+    ]
+    moved = corrections.move(renamed, given, turns)
+    unheard = merging.inaudible(only, moved)
+    spelled = corrections.spell(moved, given)
+    return _Said(spelled, merging.utterances(spelled) + unheard, tuple(_cross_check(spelled, unheard)))
 
 
-def _prints(stages: Stages, diarized: list[Diarized]) -> dict[str, voices.Print]:
-    found: dict[str, voices.Print] = {}
-    for track, who in zip(stages.tracks, diarized, strict=True):
-        alone = who.found.active & (who.found.active.sum(axis=1, keepdims=True) == 1)
-        seconds = [float(count) * FRAME_STEP for count in alone.sum(axis=0)]
-        owners = reconstruction.owners(track.windows, who.found)
+def _about_speakers(who: Who) -> Iterator[str]:
+    """Where the number of speakers is not what was asked for, and where there are none."""
+    wanted = bounds(who.asked)
+    for count in who.counts:
+        if count and count not in wanted:
+            yield f"{wanted} asked for, but only {count} could be told apart"
+    if not who.turns:
+        yield "no speech was found in this recording"
+
+
+def _recognized(
+    who: Who, merged: Mapping[str, str], turns: Sequence[Turn], known: voices.Known, reporter: Reporter
+) -> Iterator[Correction]:
+    """The names of the speakers whose voices are known."""
+    prints = _prints(who.findings, [track.renamed(merged) for track in who.tracks])
+    named = []
+    for speaker, (voice, alike) in voices.recognise(prints, known).items():
+        reporter.note(f"{speaker} sounds like {voice.name} (cosine {alike:.2f}, {known.threshold} needed)")
+        named.append(Correction("name", corrections.anchor(speaker, turns), voice.name))
+    return reversed(named)
+
+
+def _several_names(names: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for speaker, given in names.items():
+        if len(given) > 1:
+            yield f"{' and '.join(given)} are one speaker here; {speaker} is called {given[-1]}"
+
+
+def _cross_check(words: Sequence[Word], unheard: Sequence[Utterance]) -> Iterator[str]:
+    """Where one engine heard something and the other did not."""
+    if invented := sum(not word.supported for word in words):
+        yield f"{invented} words where no speech was heard are in JSON and page only"
+    if unheard:
+        seconds = sum(utterance.end - utterance.start for utterance in unheard)
+        places = ", ".join(clock(utterance.start) for utterance in unheard[:5])
+        more = ", ..." if len(unheard) > 5 else ""
+        yield f"[inaudible]: {seconds:.0f} s of speech without words, at {places}{more}"
+
+
+def _prints(findings: Findings, tracks: Sequence[Diarized]) -> dict[str, voices.Print]:
+    prints: dict[str, voices.Print] = {}
+    for track, who in zip(findings.tracks, tracks, strict=True):
+        seconds = [float(count) * FRAME_STEP for count in alone(who.diarization.active).sum(axis=0)]
+        owners = reconstruction.owners(track.windows, who.diarization)
         for name, one in zip(who.names, voices.prints(track, owners, seconds), strict=True):
-            found[name] = found[name] + one if name in found else one
-    return found
-
-
-def _when(item: Word | Utterance) -> tuple[float, float]:
-    return item.start, item.end
+            prints[name] = prints[name] + one if name in prints else one
+    return prints
 
 
 def ghosts(speakers: Sequence[Speaker], turns: Sequence[Turn]) -> list[str]:
@@ -288,7 +351,15 @@ def ghosts(speakers: Sequence[Speaker], turns: Sequence[Turn]) -> list[str]:
     return [one.id for one in speakers if one.share < GHOST_SHARE and longest[one.id] <= GHOST_TURN]
 
 
-def _united(turns: list[Turn]) -> list[Turn]:
+def _when(item: Word | Utterance) -> tuple[float, float]:
+    return item.start, item.end
+
+
+def _renamed(turn: Turn, names: Mapping[str, str]) -> Turn:
+    return replace(turn, speaker=names.get(turn.speaker, turn.speaker))
+
+
+def _united(turns: Sequence[Turn]) -> list[Turn]:
     """The same turns, those of one speaker that overlap (merged from two tracks) as one."""
     last: dict[str, int] = {}
     united: list[Turn] = []
@@ -302,7 +373,7 @@ def _united(turns: list[Turn]) -> list[Turn]:
     return united
 
 
-def _speakers(turns: list[Turn], names: dict[str, str]) -> tuple[Speaker, ...]:
+def _speakers(turns: Sequence[Turn], names: Mapping[str, str]) -> tuple[Speaker, ...]:
     seconds: dict[str, float] = {}
     for turn in turns:
         seconds[turn.speaker] = seconds.get(turn.speaker, 0.0) + turn.duration

@@ -18,7 +18,9 @@ from witness import files
 from witness.diarization import voices
 from witness.errors import InputError, UsageError
 from witness.formats import findings, page, writers
-from witness.schema import Bounds, Correction, Note, Spans, Stages, Transcript, Turn, no_note
+from witness.options import Bounds
+from witness.reporter import SILENT, Reporter
+from witness.schema import Correction, Findings, Spans, Transcript, Turn
 from witness.transcript import assemble, corrections
 
 LONGEST_TEXT = 10_000
@@ -33,7 +35,7 @@ class Kept:
 
     path: Path
     link: dict[str, str]
-    stages: Stages
+    findings: Findings
     asked: Bounds
     corrections: tuple[Correction, ...]
     turns: tuple[Turn, ...]
@@ -103,7 +105,7 @@ def from_file(kept: Kept, path: Path) -> list[Correction]:
     except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise InputError(f"{path} holds no corrections of a page ({why}); save them again there") from error
-    if sha256 != kept.stages.audio.sha256:
+    if sha256 != kept.findings.audio.sha256:
         raise InputError(f"{path} is for another recording than {kept.path}; name the file of its own page")
     return found
 
@@ -114,7 +116,7 @@ def redo(
     more: Sequence[Correction] = (),
     *,
     forget: bool = False,
-    note: Note = no_note,
+    reporter: Reporter = SILENT,
 ) -> Transcript:
     """The transcript with `more` corrections, and another number of speakers if any is asked for.
 
@@ -130,7 +132,7 @@ def redo(
         ]
     )
     bounds = asked if any(value is not None for value in astuple(asked)) else kept.asked
-    return assemble.redo(kept.stages, bounds, (*earlier, *more), note=note)
+    return assemble.redo(kept.findings, bounds, (*earlier, *more), reporter=reporter)
 
 
 def replace(kept: Kept, transcript: Transcript) -> None:
@@ -188,13 +190,13 @@ def _string(value: Any) -> str:
     return value
 
 
-def _no_stages(path: Path) -> Stages:
+def _no_stages(path: Path) -> Findings:
     raise InputError(
         f"{path} was written without its stages (--no-stages, or not into a file); transcribe again with -o"
     )
 
 
-def _stages(path: Path, link: dict[str, str]) -> Stages:
+def _stages(path: Path, link: dict[str, str]) -> Findings:
     name = link["file"]
     if Path(name).name != name:
         raise ValueError(name)
@@ -202,7 +204,7 @@ def _stages(path: Path, link: dict[str, str]) -> Stages:
     if not file.exists():  # renamed together with the JSON, or the name is no UTF-8
         file = writers.beside(path)
     content = _bytes(file, f"{path.name} needs it beside itself: copy it there, or transcribe again")
-    if findings.sha256(content) != link["sha256"]:
+    if files.sha256(content) != link["sha256"]:
         raise InputError(f"{file} does not belong to {path} (its sha256 differs); transcribe again")
     return findings.decode(content, str(file))
 

@@ -1,0 +1,152 @@
+"""What a person can choose: `Options` change the result, `Runtime` changes the speed and nothing else.
+
+Only the standard library is imported here, so that `--help` answers in a blink.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from witness.errors import UsageError
+
+
+class Choice(str, Enum):
+    """One of a few words; equal to the word itself, and written as it."""
+
+    __str__ = str.__str__
+
+
+class Device(Choice):
+    """What runs the voice model."""
+
+    AUTO = "auto"
+    """The GPU if a compiled graph is there and saves time."""
+    CPU = "cpu"
+    MIGRAPHX = "migraphx"
+    """The GPU or an error."""
+
+
+class Channels(Choice):
+    """What becomes of several channels."""
+
+    AUTO = "auto"
+    """Split if they are the two sides of a call, else mixed."""
+    MIX = "mix"
+    SPLIT = "split"
+
+
+class Precision(Choice):
+    """Of the voice model on a GPU; the CPU's is always fp32."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+
+
+class Format(Choice):
+    """Of a transcript; the word is the ending of its file, too."""
+
+    TXT = "txt"
+    MD = "md"
+    JSON = "json"
+    SRT = "srt"
+    VTT = "vtt"
+    RTTM = "rttm"
+    CSV = "csv"
+    HTML = "html"
+
+
+class PageAudio(Choice):
+    """The sound of an HTML page."""
+
+    AUTO = "auto"
+    """Embedded in short recordings, linked in long ones."""
+    EMBED = "embed"
+    LINK = "link"
+    NONE = "none"
+
+
+C = TypeVar("C", bound=Choice)
+
+
+def chosen(kind: type[C], value: str) -> C:
+    """The choice that a word stands for. Raises UsageError naming those that there are."""
+    try:
+        return kind(value)
+    except ValueError:
+        words = ", ".join(kind)
+        raise UsageError(f"{value!r} is not a {kind.__name__.lower()}; choose one of {words}") from None
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How many speakers were asked for."""
+
+    speakers: int | None = None
+    """Exactly this many; excludes the other two."""
+    min_speakers: int | None = None
+    max_speakers: int | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """What changes the result."""
+
+    models: str = "auto"
+    """"auto", a name of `models.catalogue.SETS`, or a folder with segmentation.onnx and embedding.onnx."""
+    whisper: str = "auto"
+    """"auto", "none", the name of a model, or the path of a ggml file."""
+    language: str | None = None
+    """ISO 639-1 code; None: detected."""
+    speakers: int | None = None
+    """Exactly this many; in each channel with channels="split", in both sides of a call together."""
+    min_speakers: int | None = None
+    max_speakers: int | None = None
+    channels: Channels = Channels.AUTO
+    precision: Precision = Precision.FP32
+    fast: bool = False
+    """Windows further apart, and voices from speech without the pauses around it: a little less accurate."""
+    offline: bool = False
+    """Open no socket: use the model files that are here."""
+    known: str | None = None
+    """A folder of voiceprints to recognize; None: nobody is recognized."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "channels", chosen(Channels, self.channels))
+        object.__setattr__(self, "precision", chosen(Precision, self.precision))
+
+    @property
+    def asked(self) -> Bounds:
+        return Bounds(self.speakers, self.min_speakers, self.max_speakers)
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What changes the speed of a run and nothing else."""
+
+    device: Device = Device.AUTO
+    gpu: int | None = None
+    """HIP's ordinal of the card; None: the best one."""
+    threads: int = 0
+    """Cores for the diarizer; 0 means all that this process may use."""
+    serial: bool = False
+    """Run the speech recognizer after the diarizer instead of beside it."""
+    parallel: bool = False
+    """Beside it even if one GPU seems to have too little memory for both."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "device", chosen(Device, self.device))
+
+    @property
+    def cores(self) -> int:
+        return self.threads or available_cores()
+
+
+def available_cores() -> int:
+    """Cores that this process may use; fewer than the machine's inside a container or under taskset."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS and Windows
+        return os.cpu_count() or 1

@@ -1,0 +1,40 @@
+"""What a stage says while it works, and to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Progress = Callable[[str, float, float], None]
+"""Called as `progress(stage, done, total)` from any thread; units are the stage's own."""
+
+Note = Callable[[str], None]
+"""Called with one line that a person should read, at once."""
+
+
+def no_progress(stage: str, done: float, total: float) -> None:
+    """For a caller who does not watch."""
+
+
+def no_note(line: str) -> None:
+    """For a caller who does not read along."""
+
+
+def no_check() -> None:
+    """For a caller who never changes their mind."""
+
+
+@dataclass(frozen=True)
+class Reporter:
+    """Where a stage's progress, notes and warnings go. Whatever a callback raises ends the work."""
+
+    progress: Progress = no_progress
+    note: Note = no_note
+    """What a person should know now, and need not find in the result."""
+    warn: Note = no_note
+    """What belongs into the result, too."""
+    check: Callable[[], None] = no_check
+    """Raises CancelledError if the work is not wanted anymore; for loops that wait and report nothing."""
+
+
+SILENT = Reporter()
