@@ -61,7 +61,7 @@ def test_the_stages_are_the_same_bytes_and_come_back_whole(transcript):
     assert before.recognition == after.recognition
     assert replace(found, tracks=(), models={}) == replace(transcript.findings, tracks=(), models={})
     assert {role: model.sha256 for role, model in found.models.items()} == {
-        role: model.sha256 for role, model in transcript.stages.models.items()
+        role: model.sha256 for role, model in transcript.findings.models.items()
     }
     # Mostly vectors: about 1.5 speakers a window, a window a second, 1 KiB each.
     assert len(content) / transcript.audio.duration < 6e6 / 3600
@@ -100,7 +100,7 @@ def test_renaming_and_two_names_on_one_voice(path):
     assert [speaker["name"] for speaker in document(path)["speakers"]] == ["Anna", "Bo"]
     assert len(document(path)["corrections"]) == 2
     run(path, "--speakers", 1)
-    assert any("Bo and Anna are one speaker" in warning for warning in document(path)["warnings"])
+    assert any("Bo and Anna are the same speaker" in warning for warning in document(path)["warnings"])
     run(path, "--speakers", 2)
     assert [speaker["name"] for speaker in document(path)["speakers"]] == ["Anna", "Bo"]
     assert not any("one speaker" in warning for warning in document(path)["warnings"])
@@ -180,9 +180,9 @@ def test_stages_that_are_missing_foreign_or_damaged(path, transcript):
         with pytest.raises(InputError, match="damaged"):
             findings.decode(broken, "x")
     path.write_text(writers.to_json(transcript))
-    assert "without its stages" in run(path, code=4)
+    assert "without its findings" in run(path, code=4)
     path.write_text('{"schema": "witness/1"}')
-    assert "no JSON transcript" in run(path, code=4)
+    assert "not a JSON transcript" in run(path, code=4)
     assert "no such file" in run(path.with_name("none.json"), code=4).lower()
 
 

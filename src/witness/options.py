@@ -38,6 +38,26 @@ class Channels(Choice):
     SPLIT = "split"
 
 
+class Layout(Choice):
+    """What the tracks of a recording are."""
+
+    MIX = "mix"
+    """One track: all channels, mixed."""
+    SPLIT = "split"
+    """One track per channel."""
+    CALL = "call"
+    """One track per channel, and they are the two sides of a call."""
+
+
+class Mode(Choice):
+    """How the speech recognizer ran."""
+
+    PARALLEL = "parallel"
+    """Beside the diarizer."""
+    SERIAL = "serial"
+    """After it."""
+
+
 class Precision(Choice):
     """Of the voice model on a GPU; the CPU's is always fp32."""
 

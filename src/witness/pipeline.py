@@ -19,7 +19,7 @@ from witness.diarization import embedding, segmentation, vbx, voices
 from witness.diarization.stream import Networks, stream
 from witness.errors import CancelledError, ModelError, UsageError, WitnessError
 from witness.models import store
-from witness.options import Device, Options, Runtime
+from witness.options import Device, Layout, Mode, Options, Runtime
 from witness.recognition import recognizer as recognition
 from witness.reporter import Note, Progress, Reporter, no_note, no_progress
 from witness.schema import Findings, Float64, ModelFile, Recognition, Track, Transcript
@@ -230,7 +230,7 @@ class _Run:
                 device={"embedding": self.device, "whisper": None},
                 rule=chosen.rule,
                 plda=self.engine.plda,
-                channels=audio.channels,
+                channels=Layout(audio.channels),
                 tracks=tracks,
                 fast=self.options.fast,
             )
@@ -250,7 +250,7 @@ class _Run:
             heard = [track.recognition for track in findings.tracks]
             draft = assemble.words(replace(who, findings=findings), heard)
             transcript = assemble.corrected(draft, known=known, reporter=self.reporter)
-        mode = ("serial" if self.serial else "parallel") if any(heard) else None
+        mode = (Mode.SERIAL if self.serial else Mode.PARALLEL) if any(heard) else None
         times = assemble.timing(self.watch, time.perf_counter() - begun, mode)
         return replace(transcript, timing=times, failure=failure)
 

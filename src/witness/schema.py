@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeVar
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from witness.errors import WitnessError
-from witness.options import Bounds
+from witness.options import Bounds, Layout
+
+if TYPE_CHECKING:
+    from pyannote.core import Annotation
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
-T = TypeVar("T")
-R = TypeVar("R")
-
 Bool = npt.NDArray[np.bool_]
 Int = npt.NDArray[np.intp]
 Counts = npt.NDArray[np.unsignedinteger]
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 SAMPLE_RATE = 16_000
-"""Samples per second of everything after `audio`; both model contracts are fixed to it."""
+"""Samples per second of everything after `audio`; the contracts of both models require it."""
 
 WINDOW_SAMPLES = 160_000
-"""What the segmentation model looks at in one go: 10 s."""
+"""Samples in a window, 10 s: what the segmentation model looks at in one call."""
 FRAMES = 589
 """Segmentation frames in a window."""
 FRAME_STEP = 0.016875
@@ -33,13 +37,13 @@ FRAME_STEP = 0.016875
 FRAME_SAMPLES = 270
 """Samples between segmentation frames."""
 FRAME_DURATION = 0.0619375
-"""Seconds that one segmentation frame sees: 991 samples, so its middle lies 0.03096875 s after its start."""
+"""Seconds that one segmentation frame sees: 991 samples, so its middle is 0.03096875 s after its start."""
 LOCAL_SPEAKERS = 3
-"""Speakers that the segmentation model can tell apart within one window."""
+"""Speakers that the segmentation model can tell apart in one window."""
 
 
 class Samples(Protocol):
-    """(samples,) float32 at SAMPLE_RATE, nominally within [-1, 1]: an array, or `spool.Spool` on the disk."""
+    """(samples,) float32 at SAMPLE_RATE, nominally within [-1, 1]: an array, or a `spool.Spool` on disk."""
 
     def __len__(self) -> int: ...
 
@@ -47,9 +51,9 @@ class Samples(Protocol):
 
 
 class Map(Protocol):
-    """The builtin `map`, or one that does the same on several cores: results in the order of the items.
+    """The builtin `map`, or one that uses several cores and gives results in the same order.
 
-    Items are drawn in the caller's thread and not long before they are needed, so they may be made of the
+    Items are drawn in the caller's thread and not long before they are needed, so they may depend on the
     results of another map.
     """
 
@@ -57,7 +61,7 @@ class Map(Protocol):
 
 
 def in_turn(function: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]:
-    """The `Map` that does nothing at the same time."""
+    """The `Map` that works on one item after the other."""
     return map(function, items)
 
 
@@ -76,16 +80,16 @@ class Turn:
 
 @dataclass(frozen=True)
 class Segmentation:
-    """Who is active when, window by window; local speaker 0 of one window is nobody's 0 in the next."""
+    """Who is active when, window by window. Local speaker 0 of one window is not speaker 0 of the next."""
 
     active: Bool
     """(windows, 589, 3)"""
     starts: Int
-    """(windows,), rising: the sample of the recording, at SAMPLE_RATE, at which each window begins."""
+    """(windows,) increasing: the sample, at SAMPLE_RATE, at which each window begins."""
 
     @property
     def step(self) -> float:
-        """Seconds from one window to the next, as most of them lie; 1 if there are no two."""
+        """Median number of seconds from one window to the next; 1 if there are fewer than two windows."""
         return float(np.median(np.diff(self.starts))) / SAMPLE_RATE if len(self.starts) > 1 else 1.0
 
     @property
@@ -96,12 +100,12 @@ class Segmentation:
 
     @staticmethod
     def regular(active: Bool, step: float = 1.0) -> Segmentation:
-        """With windows `step` seconds apart, the first at the beginning."""
+        """Windows `step` seconds apart, the first at the beginning of the recording."""
         return Segmentation(active, np.arange(len(active)) * round(step * SAMPLE_RATE))
 
     @staticmethod
     def joined(pieces: Iterable[Segmentation]) -> Segmentation:
-        """All windows of the pieces."""
+        """The windows of all pieces, in order."""
         parts = list(pieces)
         none = np.zeros((0, FRAMES, LOCAL_SPEAKERS), np.bool_)
         return Segmentation(
@@ -111,78 +115,78 @@ class Segmentation:
 
 
 def alone(active: Bool) -> Bool:
-    """(..., frames, speakers) activity -> where a speaker is active and no other is: clean speech."""
+    """Clean speech: (..., frames, speakers) activity -> where a speaker is active and nobody else is."""
     clean: Bool = active & (active.sum(axis=-1, keepdims=True, dtype=np.uint8) == 1)
     return clean
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """How sure it is that a speaker speaks, by frames. In bytes: floats would fill the memory in a day."""
+    """How sure it is that a speaker is active, by frame. Integers: a day of floats would fill the memory."""
 
     votes: Counts
-    """(frames, speakers): in how many windows over a frame the speaker is active."""
+    """(frames, speakers): the number of windows over a frame in which the speaker is active."""
     windows: Counts
-    """(frames,): how many there are."""
+    """(frames,): the number of windows over a frame."""
 
     def __getitem__(self, frames: slice) -> Float32:
-        """(frames, speakers): the share of the windows, 0 to 1."""
+        """(frames, speakers): the share of windows in which the speaker is active, 0 to 1."""
         windows = np.maximum(self.windows[frames], 1)[:, None]
         return np.divide(self.votes[frames], windows, dtype=np.float32)
 
 
 @dataclass(frozen=True)
 class Word:
-    """A recognised word, and who said it once `merging` has looked at it."""
+    """A recognized word, and once `merging` has labeled it, who said it."""
 
     start: float
     end: float
     text: str
-    """As the recogniser spells it, with a leading space where the script puts one."""
+    """As the recognizer spells it, with a leading space where the script uses spaces."""
     speaker: str | None = None
-    """None: nobody was heard speaking then, or the speakers are not known yet."""
+    """None: nobody was heard speaking at that time, or words have not been labeled yet."""
     speaker_confidence: float | None = None
-    """Share of the evidence around the word that is this speaker's, 0 to 1."""
+    """This speaker's share of the evidence around the word, 0 to 1."""
     overlap: bool = False
-    """Another speaker talks during most of the word."""
+    """Another speaker is active during most of the word."""
     supported: bool = True
-    """False: the diarizer hears no speech here, so the word may be invented by the recogniser."""
+    """False: the diarizer hears no speech here, so the recognizer may have invented the word."""
 
 
 @dataclass(frozen=True)
 class Utterance:
-    """Consecutive words of one speaker; or speech whose words are not known, for want of a recogniser too."""
+    """Consecutive words of one speaker; or speech whose words are unknown or were not asked for."""
 
     start: float
     end: float
     speaker: str | None
     words: tuple[Word, ...] = ()
     track: int = 0
-    """Which of the `Findings.tracks` it was heard in."""
+    """Index into `Findings.tracks`: where it was heard."""
 
     @property
     def text(self) -> str | None:
-        """The words as they are written; None if they are not known."""
+        """The words as they are written; None if they are unknown."""
         return "".join(word.text for word in self.words).strip() if self.words else None
 
 
 @dataclass(frozen=True)
 class Recognition:
-    """What the speech recogniser heard in one track."""
+    """What the speech recognizer heard in one track."""
 
     words: tuple[Word, ...]
     language: str | None
-    """ISO 639-1 code, given or detected; None if there was nothing to detect it from."""
+    """ISO 639-1 code, given or detected; None if there was no speech to detect it from."""
     device: str
-    """What ran it: "cpu", or the GPU's name as the backend reports it."""
+    """What ran the model: "cpu", or the GPU's name as the backend reports it."""
     warnings: tuple[str, ...] = ()
     seconds: float = field(default=0.0, compare=False)
-    """Wall time that this took."""
+    """Wall time, in seconds."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The recording a transcript was made from."""
+    """The recording that a transcript was made from."""
 
     path: str
     duration: float
@@ -192,7 +196,7 @@ class Source:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """One weights file, verified."""
+    """A file of weights whose sha256 was checked."""
 
     name: str
     path: str
@@ -201,26 +205,26 @@ class ModelFile:
 
 @dataclass(frozen=True)
 class Sound:
-    """What a page needs of the recording, for people to see and hear."""
+    """What an HTML page shows and plays of the recording."""
 
     peaks: bytes
-    """The loudest of each of as many equal parts of the recording, 0 to 255 of the loudest of all."""
+    """The outline: the peaks of equally long parts of the recording, relative to the largest, 0 to 255."""
     opus: bytes | None = None
-    """All of it, as a WebM file."""
+    """The whole recording as a WebM file; None: it is not embedded."""
     link: str | None = None
-    """Where the page finds the recording itself, as a URL relative to the page."""
+    """URL of the recording, relative to the page; None: the page is not linked to it."""
     recorded: str | None = None
-    """When it was made, as the file itself says."""
+    """When it was recorded, as its tags say."""
 
 
 PARAGRAPH_PAUSE = 2.0
 """Seconds of silence that end an utterance."""
 PARAGRAPH = 60.0
-"""Seconds after which the next sentence end does."""
+"""Seconds after which an utterance ends at the next end of a sentence."""
 BREATH = 0.5
-"""Seconds of silence that a stretch of speech without words goes on over."""
+"""Seconds of silence that do not interrupt a stretch of speech without words."""
 SENTENCE_ENDS = ".?!…。？！؟।"
-"""What a sentence ends with, closing quotes and brackets aside."""
+"""What a sentence ends with, apart from closing quotes and brackets."""
 CLOSING = "\"'»”’)」』 "
 """What may stand between the end of a sentence and the next one: closing quotes, brackets, spaces."""
 
@@ -229,31 +233,31 @@ Linkage = Literal["average", "centroid"]
 
 @dataclass(frozen=True)
 class Rule:
-    """How windows and voice vectors are made into speakers and turns; the numbers belong to the models."""
+    """How windows and voice vectors become speakers and turns. The numbers belong to a set of models."""
 
     linkage: Linkage
     """"average" (of the squared distances between two clusters) or "centroid"."""
     threshold: float
-    """Euclidean distance of unit vectors, above 0 to 2: clusters nearer than this are one speaker."""
+    """Euclidean distance of unit vectors, greater than 0 and up to 2: closer clusters are one speaker."""
     reach: float = 0.0
-    """How far the threshold goes from there to the top of the recording's own tree, 0 to 1."""
+    """How far the threshold moves from there toward the top of the recording's own tree, 0 to 1."""
     smallest: int = 12
-    """Vectors of windows 1 s apart (half as many of those 2 s apart), or a tenth of all if that is less: a
-    smaller cluster is no speaker of its own."""
+    """Vectors of windows 1 s apart (half as many if they are 2 s apart), or a tenth of all vectors if that
+    is less: a smaller cluster is not a speaker, and its vectors join other clusters."""
     shortest: float = 0.2
-    """Share of a window that must be clean speech for its vector to have a say."""
+    """Share of a window that must be clean speech for its vector to take part in clustering."""
     apart: bool = False
-    """Two local speakers of one window are two people, whatever they sound like."""
+    """Two local speakers of one window are two people, no matter how similar they sound."""
     balanced: bool = False
-    """That linkage gives the number of speakers only; who is who, a tree does that minds how much there is of
-    each voice."""
+    """`linkage` decides the number of speakers only; who is who is decided by a second tree that takes into
+    account how much there is of each voice."""
     distinct: float = 0.0
-    """Squared distance by which two clusters are further apart if every vector of the smaller one shares its
-    window with one of the other that is beyond the threshold; less if fewer do. 0: windows do not matter."""
+    """Added to the squared distance of two clusters if every vector of the smaller one shares its window with
+    a vector of the other that is beyond the threshold; proportionally less if fewer do. 0: never."""
     pause: float = 0.0
-    """Seconds: so long a silence within what one speaker says still belongs to the turn."""
+    """Seconds of silence within a speaker's speech that still belong to the turn."""
     faint: float | None = None
-    """dB below the loud parts of the recording: nobody speaks who is fainter. None: nobody is too faint."""
+    """dB below the loud parts of the recording; what is fainter is not speech. None: no limit."""
 
 
 @dataclass(frozen=True)
@@ -262,9 +266,9 @@ class Count:
 
     found: int
     runner_up: int | None = None
-    """The number that the least other threshold would give; None: nothing but `found` was considered."""
+    """The number that the smallest change of the threshold would give; None: there was no other candidate."""
     margin: float | None = None
-    """By how much the threshold (of about 1) would have to be another for `runner_up`."""
+    """By how much the threshold (about 1) would have to change for `runner_up`."""
 
     def __str__(self) -> str:
         if self.runner_up is None or self.margin is None:
@@ -279,14 +283,14 @@ class Track:
 
     windows: Segmentation
     vectors: Float32
-    """(windows, 3, 256): a voice each, NaN where there is too little speech."""
+    """(windows, 3, 256): a voice vector per local speaker, NaN where there is too little speech."""
     recognition: Recognition | None = None
-    """None: there was no recogniser, or it failed."""
+    """None: there was no recognizer, or it failed."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything that took a model: from here a transcript is made in seconds, and made anew."""
+    """What the models found. From here a transcript is made in seconds, as often as needed, without them."""
 
     audio: Source
     models: dict[str, ModelFile | None]
@@ -294,39 +298,39 @@ class Findings:
     device: dict[str, str | None]
     """"embedding", "whisper": what ran them."""
     rule: Rule
-    """The clustering that belongs to the voice model."""
+    """The clustering rule that belongs to the models."""
     plda: dict[str, Float64]
-    """Arrays of that clustering, as `vbx.from_parameters` takes them; empty for one without."""
-    channels: str
-    """"mix": one track. "split": one a channel. "call": so too, and they are the two sides of a call."""
+    """Arrays of the PLDA, as `vbx.from_parameters` takes them; empty for a clustering without one."""
+    channels: Layout
+    """What the tracks are."""
     tracks: tuple[Track, ...]
     fast: bool = False
-    """Found with less work, as `Options.fast` says."""
+    """Whether `Options.fast` was set."""
     warnings: tuple[str, ...] = ()
 
 
 Spans = tuple[tuple[float, float], ...]
-"""Pieces of a recording, (start, end) each."""
+"""Parts of a recording, each (start, end) in seconds."""
 
 
 @dataclass(frozen=True)
 class Correction:
-    """What somebody knows better. It outlives another clustering: speakers are told by where they speak."""
+    """What a person knows better. It survives another clustering: a speaker is named by where they speak."""
 
     kind: Literal["name", "merge", "move", "text"]
     speaker: Spans
-    """Speech of the speaker who is named, stays, or gets the words; nothing for "text"."""
+    """Speech of the speaker who is named, who stays, or who gets the words; empty for "text"."""
     name: str | None = None
-    """"name": what the speaker is called."""
+    """For "name": what the speaker is called."""
     other: Spans = ()
-    """"merge": speech of the speaker who is the same one. "move", "text": the words."""
+    """For "merge": speech of the speaker who is the same person. For "move" and "text": the words."""
     text: str | None = None
-    """"text": what was said instead of them; empty: nothing was."""
+    """For "text": what was said instead; empty: nothing."""
 
 
 @dataclass(frozen=True)
 class Speaker:
-    """One voice: `seconds` of speech, `share` of all speech (the shares of all speakers sum to 1)."""
+    """One voice: `seconds` of speech, and its `share` of all speech (the shares sum to 1)."""
 
     id: str
     seconds: float
@@ -336,7 +340,7 @@ class Speaker:
 
 @dataclass(frozen=True)
 class Transcript:
-    """The result: everything that the writers print."""
+    """The result: everything that the writers write."""
 
     audio: Source
     models: dict[str, ModelFile | None]
@@ -344,7 +348,7 @@ class Transcript:
     device: dict[str, str | None]
     """"embedding", "whisper": what ran them."""
     timing: dict[str, float | str | None]
-    """Seconds of each stage and of the whole ("wall"), and "mode": "parallel" or "serial"."""
+    """Seconds of each stage and of the whole run ("wall"), and "mode": "parallel" or "serial"."""
     language: str | None
     speakers: tuple[Speaker, ...]
     turns: tuple[Turn, ...]
@@ -354,15 +358,28 @@ class Transcript:
     counts: tuple[Count, ...] = ()
     """How sure the number of speakers is, for each track."""
     failure: WitnessError | None = None
-    """Why there are no words although they were asked for; everything else in here is good."""
+    """Why there are no words although they were asked for; the speakers are complete all the same."""
     findings: Findings | None = field(default=None, repr=False, compare=False)
     """What it was made from, for `assemble.redo`."""
     fast: bool = False
     """As in `Findings`."""
     asked: Bounds = field(default_factory=Bounds)
     corrections: tuple[Correction, ...] = ()
-    """Those that were applied, and those that found nothing to apply to."""
+    """All that were given, including those that no longer apply to anything."""
 
     def name(self, speaker: str | None) -> str | None:
-        """What to call a speaker: the name, or the id while there is none."""
-        return next((known.name for known in self.speakers if known.id == speaker and known.name), speaker)
+        """What to call the speaker with this id: the name if there is one, else the id."""
+        return next((one.name for one in self.speakers if one.id == speaker and one.name), speaker)
+
+    def to_annotation(self) -> Annotation:
+        """The turns as a `pyannote.core.Annotation`, labeled with names or ids. Needs pyannote.core."""
+        try:
+            from pyannote.core import Annotation, Segment
+        except ImportError as error:
+            raise WitnessError(
+                "to_annotation() needs pyannote.core; fix: pip install pyannote.core"
+            ) from error
+        annotation = Annotation(uri=PurePath(self.audio.path).stem)
+        for number, turn in enumerate(self.turns):
+            annotation[Segment(turn.start, turn.end), number] = self.name(turn.speaker)
+        return annotation

@@ -1,9 +1,9 @@
-"""Where the time of a run goes: stages and calls of models, noted while somebody wants to know.
+"""Where the time of a run goes: stages and model calls, recorded on request.
 
     with tracing.recording() as trace:
         transcribe(...)
 
-One trace at a time in a process. Without one, what notes times does nothing.
+A process records one trace at a time. Without one, nothing is recorded but the seconds of each stage.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Span:
-    """A stage at work."""
+    """One run of a stage."""
 
     stage: str
     begin: float
     """Seconds, by time.perf_counter."""
     wall: float
     cpu: float
-    """Seconds of processor time of this whole process meanwhile."""
+    """Seconds of processor time that the whole process took meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -40,29 +40,29 @@ class Call:
     begin: float
     wall: float
     cpu: float
-    """Seconds of processor time of its thread."""
+    """Seconds of processor time of the calling thread."""
     thread: int
 
 
 @dataclass
 class Trace:
-    """Everything noted so far; safe to add to from any thread."""
+    """Everything recorded so far. Any thread may add to it."""
 
     folder: Path | None = None
-    """Where onnxruntime may write its own traces meanwhile; None: it makes none."""
+    """Where onnxruntime writes traces of its own; None: it writes none."""
     spans: list[Span] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     sessions: list[tuple[str, float, Callable[[], str]]] = field(default_factory=list)
-    """With a trace of their own: the model, when it was opened, what ends the trace and names its file."""
+    """Models that onnxruntime traces: name, time of opening, what ends the trace and returns its path."""
 
     def call(self, model: str, shape: tuple[int, ...], begin: float, cpu: float) -> None:
-        """Note a call of `model` that began at `begin` (`cpu`: by time.thread_time) and has just ended."""
+        """Record a call of `model` that began at `begin` (`cpu`: by time.thread_time) and has just ended."""
         wall, cpu = time.perf_counter() - begin, time.thread_time() - cpu
         self.calls.append(Call(model, shape, begin, wall, cpu, threading.get_ident()))
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Note what is done inside as that stage."""
+        """Record what is done inside as that stage."""
         begin, cpu = time.perf_counter(), time.process_time()
         yield
         self.spans.append(Span(name, begin, time.perf_counter() - begin, time.process_time() - cpu))
@@ -70,8 +70,8 @@ class Trace:
     def document(self) -> str:
         """Everything as one JSON document in Chrome's trace format, for chrome://tracing or ui.perfetto.dev.
 
-        Process 0 is Witness: its stages, and the calls of models by thread. The others are onnxruntime's
-        sessions, operator by operator. Ends onnxruntime's traces.
+        Process 0 is Witness: its stages, and its model calls by thread. The others are onnxruntime sessions,
+        operator by operator. This ends onnxruntime's traces.
         """
         events = [_process(0, "witness")]
         for span in self.spans:
@@ -84,13 +84,13 @@ class Trace:
         ]
         for number, (model, opened, end) in enumerate(self.sessions, start=1):
             events.append(_process(number, f"onnxruntime: {_short(model)}"))
-            found = json.loads(Path(end()).read_bytes())
-            events += [{**event, "pid": number, "ts": event["ts"] + opened * 1e6} for event in found]
+            own = json.loads(Path(end()).read_bytes())
+            events += [{**event, "pid": number, "ts": event["ts"] + opened * 1e6} for event in own]
         return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n"
 
 
 def _short(model: str) -> str:
-    """Its name without the folders: "trunk of embedding.onnx"."""
+    """A model's name without folders: "trunk of embedding.onnx"."""
     return re.sub(r"\S*[/\\]", "", model)
 
 
@@ -109,13 +109,13 @@ _current: Trace | None = None
 
 
 def current() -> Trace | None:
-    """The trace that is being recorded, if one is."""
+    """The trace that is being recorded, if any."""
     return _current
 
 
 @contextmanager
 def recording(folder: Path | None = None) -> Iterator[Trace]:
-    """Record a trace; with `folder`, onnxruntime's own traces into it as well."""
+    """Record a trace; with `folder`, onnxruntime writes its own traces there as well."""
     global _current
     trace = Trace(folder)
     _current = trace
@@ -126,14 +126,14 @@ def recording(folder: Path | None = None) -> Iterator[Trace]:
 
 
 class Stopwatch:
-    """Seconds of wall time that each stage of one recording took; a trace that is recorded hears of them."""
+    """Seconds of wall time of each stage of one recording. A trace that is being recorded gets them, too."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Count what is done inside as that stage's, in addition to what it took before."""
+        """Add the time of what is done inside to that stage."""
         begun, trace = time.perf_counter(), current()
         with nullcontext() if trace is None else trace.stage(name):
             yield

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from witness.errors import InputError
+from witness.options import Layout
 from witness.schema import (
     FRAMES,
     LOCAL_SPEAKERS,
@@ -85,7 +86,7 @@ def decode(content: bytes, name: str) -> Findings:
                 device=header["device"],
                 rule=Rule(**header["rule"]),
                 plda={name.removeprefix("plda_"): file[name] for name in file if name.startswith("plda_")},
-                channels=header["channels"],
+                channels=Layout(header["channels"]),
                 fast=header["fast"],
                 tracks=tracks,
                 warnings=tuple(header["warnings"]),

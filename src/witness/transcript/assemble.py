@@ -12,7 +12,7 @@ from functools import cached_property
 
 from witness.diarization import clustering, reconstruction, vbx, voices
 from witness.errors import UsageError
-from witness.options import Bounds
+from witness.options import Bounds, Layout, Mode
 from witness.reporter import SILENT, Reporter
 from witness.schema import (
     FRAME_STEP,
@@ -35,7 +35,7 @@ from witness.transcript import corrections, merging
 STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
 """In this order in `Transcript.timing`; a stage that did not run is None there."""
 
-GHOST_SHARE = 0.02  # of all speech; with GHOST_TURN noScribe's rule, right for 69 % of what it names
+GHOST_SHARE = 0.02  # of all speech; this and GHOST_TURN are noScribe's rule, right for 69 % of what it names
 GHOST_TURN = 2.0  # seconds
 
 
@@ -79,7 +79,7 @@ class Who:
     @property
     def counts(self) -> list[int]:
         """How many speakers there are: in each track, or on both sides of a call together."""
-        if self.findings.channels == "call":
+        if self.findings.channels == Layout.CALL:
             return [len({name for track in self.tracks for name in track.names})]
         return [len(track.names) for track in self.tracks]
 
@@ -98,7 +98,7 @@ class Draft:
 def redo(
     findings: Findings,
     asked: Bounds = Bounds(),
-    known: Sequence[Correction] = (),
+    given: Sequence[Correction] = (),
     reporter: Reporter = SILENT,
 ) -> Transcript:
     """A transcript from what the models found earlier, with another number of speakers and corrections.
@@ -110,7 +110,7 @@ def redo(
         speakers = who(findings, asked, reporter)
     with watch.stage("merging"):
         draft = words(speakers, [track.recognition for track in findings.tracks])
-        transcript = corrected(draft, known, reporter=reporter)
+        transcript = corrected(draft, given, reporter=reporter)
     return replace(transcript, timing=timing(watch, time.perf_counter() - begun, None))
 
 
@@ -128,8 +128,8 @@ def bounds(asked: Bounds) -> clustering.SpeakerBounds:
     return clustering.SpeakerBounds(1 if least is None else least, most)
 
 
-def timing(watch: Stopwatch, wall: float, mode: str | None) -> dict[str, float | str | None]:
-    """`Transcript.timing`. `mode` is "parallel" or "serial", None if no words were recognized."""
+def timing(watch: Stopwatch, wall: float, mode: Mode | None) -> dict[str, float | str | None]:
+    """`Transcript.timing`; `mode` is None if no words were recognized."""
     return {**{stage: watch.seconds.get(stage) for stage in STAGES}, "wall": wall, "mode": mode}
 
 
@@ -140,7 +140,7 @@ def who(findings: Findings, asked: Bounds = Bounds(), reporter: Reporter = SILEN
     """Cluster the voices of each track and put its windows together. Raises UsageError."""
     reporter.progress("clustering", 0, 1)
     wanted = bounds(asked)
-    if findings.channels == "call":
+    if findings.channels == Layout.CALL:
         tracks = _sides(findings, wanted)
     else:
         tracks = [_diarize(findings, number, wanted) for number in range(len(findings.tracks))]
@@ -170,7 +170,7 @@ def _sides(findings: Findings, wanted: clustering.SpeakerBounds) -> list[Diarize
 
 def _diarize(findings: Findings, number: int, wanted: clustering.SpeakerBounds) -> Diarized:
     track = findings.tracks[number]
-    prefix = "" if findings.channels == "mix" else f"CH{number + 1}_"
+    prefix = "" if findings.channels == Layout.MIX else f"CH{number + 1}_"
     clusters = clustering.cluster(
         track.vectors,
         track.windows.active,
@@ -234,7 +234,7 @@ def corrected(
     speakers = _speakers(turns, {speaker: all_names[-1] for speaker, all_names in names.items()})
     lines += _several_names(names)
     lines += [
-        f"{name} may be nobody: little speech in all, and never {GHOST_TURN:.0f} s at a time"
+        f"{name} may be spurious: little speech in total, and never more than {GHOST_TURN:.0f} s at a time"
         for name in ghosts(speakers, turns)
     ]
     for line in lines:
@@ -299,7 +299,7 @@ def _about_speakers(who: Who) -> Iterator[str]:
     wanted = bounds(who.asked)
     for count in who.counts:
         if count and count not in wanted:
-            yield f"{wanted} asked for, but only {count} could be told apart"
+            yield f"{wanted} were asked for, but only {count} could be told apart"
     if not who.turns:
         yield "no speech was found in this recording"
 
@@ -319,13 +319,13 @@ def _recognized(
 def _several_names(names: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for speaker, given in names.items():
         if len(given) > 1:
-            yield f"{' and '.join(given)} are one speaker here; {speaker} is called {given[-1]}"
+            yield f"{' and '.join(given)} are the same speaker; {speaker} is now called {given[-1]}"
 
 
 def _cross_check(words: Sequence[Word], unheard: Sequence[Utterance]) -> Iterator[str]:
     """Where one engine heard something and the other did not."""
     if invented := sum(not word.supported for word in words):
-        yield f"{invented} words where no speech was heard are in JSON and page only"
+        yield f"{invented} words where no speech was heard are only in the JSON and the page"
     if unheard:
         seconds = sum(utterance.end - utterance.start for utterance in unheard)
         places = ", ".join(clock(utterance.start) for utterance in unheard[:5])

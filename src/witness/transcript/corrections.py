@@ -1,8 +1,8 @@
-"""What a person knows better than the machine, applied to what the stages found.
+"""What a person knows better than the machine, applied to a draft.
 
-A speaker's number means nothing once the clustering has run again, so a correction holds places where the
-speaker talks, and is for whoever talks there most. Names, merges and moved words are all of this one kind;
-a corrected text is for the words of a place.
+A speaker's number means nothing once clustering has run again, so a correction holds places where the speaker
+talks, and applies to whoever talks there most. Names, merges and moved words all work this way; a corrected
+text applies to the words in a place.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dataclasses import replace
 from witness.schema import Correction, Spans, Turn, Word
 
 ANCHORS = 10
-"""Turns that a speaker is remembered by: the longest, which another clustering is least likely to split."""
+"""Turns that identify a speaker: the longest, which another clustering is least likely to split."""
 
 
 def anchor(speaker: str, turns: Iterable[Turn]) -> Spans:
-    """Where to find `speaker` again: the longest turns, in order, to the millisecond."""
+    """Where to find `speaker` again: the longest turns, in order, rounded to milliseconds."""
     own = sorted((turn for turn in turns if turn.speaker == speaker), key=lambda turn: -turn.duration)
     return tuple(sorted((round(turn.start, 3), round(turn.end, 3)) for turn in own[:ANCHORS]))
 
 
 def whose(spans: Spans, turns: Iterable[Turn]) -> str | None:
-    """Who talks most within `spans`; None: nobody."""
+    """The speaker who talks most within `spans`; None: nobody does."""
     seconds: dict[str, float] = {}
     for turn in turns:
         for start, end in spans:
@@ -34,7 +34,7 @@ def whose(spans: Spans, turns: Iterable[Turn]) -> str | None:
 
 
 def merges(corrections: Iterable[Correction], turns: Sequence[Turn]) -> dict[str, str]:
-    """Speaker -> the speaker who it is, for those who are somebody else."""
+    """Speaker -> the speaker they were merged into, for all who were merged."""
     same: dict[str, str] = {}
 
     def last(speaker: str) -> str:
@@ -42,27 +42,27 @@ def merges(corrections: Iterable[Correction], turns: Sequence[Turn]) -> dict[str
 
     for correction in corrections:
         if correction.kind == "merge":
-            kept, gone = whose(correction.speaker, turns), whose(correction.other, turns)
-            if kept is not None and gone is not None and last(kept) != last(gone):
-                same[last(gone)] = last(kept)
+            stays, goes = whose(correction.speaker, turns), whose(correction.other, turns)
+            if stays is not None and goes is not None and last(stays) != last(goes):
+                same[last(goes)] = last(stays)
     return {speaker: last(speaker) for speaker in same}
 
 
 def names(corrections: Iterable[Correction], turns: Sequence[Turn]) -> dict[str, list[str]]:
-    """Speaker -> the names given, the latest last; more than one where two named speakers became one."""
-    found: dict[str, list[str]] = {}
+    """Speaker -> the names given, the latest last; several where two named speakers became one."""
+    given: dict[str, list[str]] = {}
     for correction in corrections:
         speaker = whose(correction.speaker, turns) if correction.kind == "name" else None
         if speaker is not None and correction.name is not None:
-            given = [name for name in found.get(speaker, []) if name != correction.name]
-            found[speaker] = [*given, correction.name]
-    return found
+            others = [name for name in given.get(speaker, []) if name != correction.name]
+            given[speaker] = [*others, correction.name]
+    return given
 
 
 def move(words: Sequence[Word], corrections: Iterable[Correction], turns: Sequence[Turn]) -> list[Word]:
-    """The same words, those with their middle in a moved piece said by whom the correction says.
+    """The same words; those whose middle lies in a moved part now belong to the speaker of the correction.
 
-    A word that somebody gave to a speaker was said, whether the diarizer heard it or not.
+    A word that a person assigned was said, whether the diarizer heard it or not.
     """
     moved = list(words)
     for correction, places in _places(words, corrections, "move"):
@@ -73,9 +73,9 @@ def move(words: Sequence[Word], corrections: Iterable[Correction], turns: Sequen
 
 
 def spell(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word]:
-    """The words as somebody heard them: the first of a corrected piece has its text, the others are gone.
+    """The words as a person heard them: the first word of a corrected part gets its text, the others go.
 
-    So is the first if the text is empty.
+    So does the first if the text is empty.
     """
     texts = [word.text for word in words]
     for correction, places in _places(words, corrections, "text"):
@@ -95,14 +95,14 @@ def spell(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word
 def _places(
     words: Sequence[Word], corrections: Iterable[Correction], kind: str
 ) -> Iterator[tuple[Correction, list[int]]]:
-    """The corrections of a kind, and which words have their middle in the piece that each is for."""
+    """Each correction of a kind, and the indexes of the words whose middle lies in its part."""
     middles = sorted(((word.start + word.end) / 2, place) for place, word in enumerate(words))
     times = [middle for middle, _ in middles]
     for correction in corrections:
         if correction.kind == kind:
-            found = {
+            inside = {
                 place
                 for start, end in correction.other
                 for _, place in middles[bisect_left(times, start) : bisect_right(times, end)]
             }
-            yield correction, sorted(found)
+            yield correction, sorted(inside)

@@ -1,8 +1,8 @@
-"""Turns + words -> who said each word, utterances, and what each engine heard that the other did not.
+"""Turns + words -> who said each word, utterances, and where one engine heard what the other did not.
 
-Each word is weighed by the speakers' activity around it, and a Viterbi pass decides for all words at
-once: a change of speaker costs something, less where a sentence ends or somebody pauses. A short reply
-inside another's sentence survives if its evidence is strong; a word on the edge of a turn does not flip.
+Each word is weighed by the speakers' activity around it, and a Viterbi pass decides for all words together: a
+change of speaker has a cost, a smaller one where a sentence ends or somebody pauses. A short reply within
+another speaker's sentence survives if its evidence is strong; a word at the edge of a turn does not flip.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from witness.schema import (
     Word,
 )
 
-REACH = 0.25  # seconds around a word that still count, less and less: whisper's times are that inexact
-LEAST_SUPPORT = 0.05  # of full activity; below it nobody is heard speaking there
-FLOOR = 0.02  # share of the evidence left to speakers who show none: words may be mistimed altogether
-CHANGE_COST = 1.0  # nats: with less than e^2 to 1 of evidence a word does not change sides and back
+REACH = 0.25  # seconds around a word that count, less and less: the recognizer's times are that inexact
+LEAST_SUPPORT = 0.05  # of full activity; below it nobody is heard speaking
+FLOOR = 0.02  # share of the evidence left to speakers who show none: a word's time may be quite wrong
+CHANGE_COST = 1.0  # nats: evidence below e^2 to 1 does not change the speaker of a single word
 CHANGE_COST_AT_BREAK = 0.3  # nats
-PAUSE = 0.4  # seconds: where the speaker may as well change
+PAUSE = 0.4  # seconds of silence at which the speaker may as well change
 OVERLAP_SHARE = 0.5  # of a word's frames
-INAUDIBLE = 2.0  # seconds of speech without a word that are worth a mark
+INAUDIBLE = 2.0  # seconds of speech without a word that are worth marking
 
 
 def label(words: Sequence[Word], evidence: Evidence, active: Bool, names: Sequence[str]) -> list[Word]:
     """The same words with speaker, confidence, overlap and support filled in.
 
-    `evidence` and `active` are over the same frames and speakers, `active` is who speaks in the end; `names`
-    are the speakers' ids. A word where nobody is heard gets no speaker.
+    `evidence` and `active` cover the same frames and speakers; `active`, (frames, speakers), is the final
+    decision. `names` are the speakers' ids. A word where nobody is heard gets no speaker.
     """
     if not words or not names:
         return [replace(word, speaker=None, supported=False) for word in words]
@@ -67,7 +67,7 @@ def label(words: Sequence[Word], evidence: Evidence, active: Bool, names: Sequen
 
 
 def utterances(words: Sequence[Word]) -> list[Utterance]:
-    """Labelled words of one track, in order -> what each speaker says in one go."""
+    """Labeled words of one track, in order -> utterances: what a speaker says without interruption."""
     groups: list[list[Word]] = []
     for word in words:
         if groups and _goes_on(groups[-1], word):
@@ -78,10 +78,10 @@ def utterances(words: Sequence[Word]) -> list[Utterance]:
 
 
 def inaudible(turns: Sequence[Turn], words: Sequence[Word]) -> list[Utterance]:
-    """Two seconds and more of speech in which no word was recognised: utterances without words.
+    """Utterances without words: INAUDIBLE seconds or more of speech in which no word was recognized.
 
-    `turns` do not overlap and `words` are in order, both of one track. A stretch in which several speak gives
-    an utterance for each part of it that is one speaker's.
+    `turns` do not overlap, and `words` are in order; both are of one track. A stretch with several speakers
+    becomes one utterance per consecutive part of one speaker.
     """
     stretches: list[list[Turn]] = []
     for part in _without_words(turns, words):
@@ -101,7 +101,7 @@ def inaudible(turns: Sequence[Turn], words: Sequence[Word]) -> list[Utterance]:
 
 
 def _without_words(turns: Sequence[Turn], words: Sequence[Word]) -> Iterator[Turn]:
-    """What is left of the turns beside the words, in order."""
+    """The parts of the turns in which there is no word, in order."""
     for turn in sorted(turns):
         first = bisect_right(words, turn.start, key=lambda word: word.end)
         place = turn.start
@@ -124,7 +124,7 @@ def _ends_sentence(word: Word) -> bool:
 
 
 def _around(word: Word, evidence: Evidence) -> Float64:
-    """(speakers,): mean activity of each speaker, frames beyond the word's edges fading out over REACH."""
+    """(speakers,): mean activity of each speaker; frames outside the word fade out over REACH."""
     first = max(0, int((word.start - REACH - FRAME_DURATION / 2) / FRAME_STEP))
     last = int((word.end + REACH - FRAME_DURATION / 2) / FRAME_STEP) + 2
     near = evidence[first:last]
@@ -142,13 +142,13 @@ def _overlapped(word: Word, active: Bool) -> bool:
 
 
 def _change_costs(words: Sequence[Word]) -> Float64:
-    """(words,): what a change of speaker before each word costs."""
+    """(words,): the cost of a change of speaker before each word."""
     breaks = [_ends_sentence(before) or word.start - before.end >= PAUSE for before, word in pairwise(words)]
     return np.where([True, *breaks], CHANGE_COST_AT_BREAK, CHANGE_COST)
 
 
 def _viterbi(scores: Float64, change_costs: Float64) -> Int:
-    """(words,): the path through (words, speakers) log scores that is best after paying for its changes."""
+    """(words,): the path through (words, speakers) log scores with the largest sum, changes paid for."""
     best = scores[0].copy()
     came_from = np.empty(scores.shape, np.intp)
     everyone = np.arange(scores.shape[1])

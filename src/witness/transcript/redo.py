@@ -1,6 +1,6 @@
-"""A transcript made anew from its JSON and the stages beside it: no recording, no model, seconds.
+"""A transcript made again, in seconds, from its JSON and the findings beside it: no recording and no model.
 
-What a person corrected is kept in the JSON and applied again by every later redo.
+Corrections are saved in the JSON and applied again by every later redo.
 """
 
 from __future__ import annotations
@@ -24,127 +24,129 @@ from witness.schema import Correction, Findings, Spans, Transcript, Turn
 from witness.transcript import assemble, corrections
 
 LONGEST_TEXT = 10_000
-"""Characters that a correction may put in the place of words."""
+"""Maximum number of characters in a corrected text."""
 UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")
-"""Kinds of characters that would break a line. Joiners, which some scripts and emoji need, do not."""
+"""Unicode categories that would break a line. Joiners, which some scripts and emoji need, would not."""
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A JSON transcript as it lies on the disk."""
+class Saved:
+    """A JSON transcript on disk, and the findings that belong to it."""
 
     path: Path
     link: dict[str, str]
+    """The name and sha256 of the file with the findings."""
     findings: Findings
     asked: Bounds
     corrections: tuple[Correction, ...]
     turns: tuple[Turn, ...]
     names: dict[str, str | None]
-    """Of every speaker by id."""
+    """Speaker id -> name."""
 
     def find(self, speaker: str) -> str:
         """The id of a speaker given by id or by name. Raises UsageError."""
-        found = [key for key, name in self.names.items() if speaker in (key, name)]
-        if len(found) != 1:
-            whom = ", ".join(f"{key} ({name})" if name else key for key, name in self.names.items())
-            several = "is not a speaker" if not found else "are several speakers"
-            raise UsageError(f"{speaker!r} {several} in {self.path}; there: {whom or 'nobody'}")
-        return found[0]
+        ids = [key for key, name in self.names.items() if speaker in (key, name)]
+        if len(ids) != 1:
+            everybody = ", ".join(f"{key} ({name})" if name else key for key, name in self.names.items())
+            problem = "does not name a speaker" if not ids else "names several speakers"
+            raise UsageError(f"{speaker!r} {problem} in {self.path}; its speakers: {everybody or 'none'}")
+        return ids[0]
 
     def anchor(self, speaker: str) -> Spans:
-        """Where a speaker given by id or by name talks."""
+        """Where a speaker, given by id or by name, talks. Raises UsageError."""
         return corrections.anchor(self.find(speaker), self.turns)
 
 
-def read(path: Path) -> Kept:
-    """The JSON at `path` and its stages. Raises InputError if either cannot be used."""
-    content = _bytes(path, "name a JSON transcript of witness")
+def read(path: Path) -> Saved:
+    """The JSON at `path` and its findings. Raises InputError if either cannot be used."""
+    content = _bytes(path, "give a JSON transcript that Witness wrote")
     try:
         document = json.loads(content)
         link = document["stages"]
-        kept = Kept(
+        saved = Saved(
             path,
             link,
-            _stages(path, link) if link else _no_stages(path),
+            _findings(path, link) if link else _no_findings(path),
             Bounds(**document["asked"]),
             tuple(_correction(entry) for entry in document["corrections"]),
             tuple(Turn(turn["start"], turn["end"], turn["speaker"]) for turn in document["turns"]),
             {speaker["id"]: speaker["name"] for speaker in document["speakers"]},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is no JSON transcript of this witness; transcribe again") from error
-    return kept
+        raise InputError(
+            f"{path} is not a JSON transcript of this version of Witness; transcribe the recording again"
+        ) from error
+    return saved
 
 
-def naming(kept: Kept, given: str) -> Correction:
-    """`SPEAKER_00=Anna`, the left side an id or a name. Raises UsageError."""
+def naming(saved: Saved, given: str) -> Correction:
+    """The correction for `SPEAKER_00=Anna`; the left side is an id or a name. Raises UsageError."""
     speaker, sign, name = given.partition("=")
     if not sign:
         raise UsageError(f"--name {given}: write it as SPEAKER_00=Anna")
-    return Correction("name", kept.anchor(speaker.strip()), voices.check_name(name))
+    return Correction("name", saved.anchor(speaker.strip()), voices.check_name(name))
 
 
-def merging(kept: Kept, given: str) -> list[Correction]:
-    """`SPEAKER_00,SPEAKER_02`, ids or names, two or more; the first stays. Raises UsageError."""
+def merging(saved: Saved, given: str) -> list[Correction]:
+    """The corrections for `A,B,...`: two or more ids or names; the first one stays. Raises UsageError."""
     speakers = [part.strip() for part in given.split(",")]
     if len(set(speakers)) < 2:
         raise UsageError(f"--merge {given}: write it as SPEAKER_00,SPEAKER_02")
-    first = kept.anchor(speakers[0])
-    return [Correction("merge", first, other=kept.anchor(other)) for other in speakers[1:]]
+    first = saved.anchor(speakers[0])
+    return [Correction("merge", first, other=saved.anchor(other)) for other in speakers[1:]]
 
 
-def from_file(kept: Kept, path: Path) -> list[Correction]:
-    """What was corrected in a page of this recording and saved there. Raises InputError."""
-    content = _bytes(path, "name a file that a page of witness saved")
+def from_file(saved: Saved, path: Path) -> list[Correction]:
+    """The corrections that a page of this recording saved to a file. Raises InputError."""
+    content = _bytes(path, "give a file of corrections that a Witness page saved")
     try:
         document = json.loads(content)
         if document["schema"] != page.CORRECTIONS:
             raise ValueError(document["schema"])
         sha256 = document["sha256"]
-        found = [_checked(_correction(entry)) for entry in document["corrections"]]
+        corrected = [_checked(_correction(entry)) for entry in document["corrections"]]
     except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise InputError(f"{path} holds no corrections of a page ({why}); save them again there") from error
-    if sha256 != kept.findings.audio.sha256:
-        raise InputError(f"{path} is for another recording than {kept.path}; name the file of its own page")
-    return found
+        raise InputError(
+            f"{path} does not hold corrections from a page ({why}); save them in the page again"
+        ) from error
+    if sha256 != saved.findings.audio.sha256:
+        raise InputError(
+            f"{path} belongs to a different recording than {saved.path}; give the file from its own page"
+        )
+    return corrected
 
 
 def redo(
-    kept: Kept,
+    saved: Saved,
     asked: Bounds = Bounds(),
     more: Sequence[Correction] = (),
     *,
     forget: bool = False,
     reporter: Reporter = SILENT,
 ) -> Transcript:
-    """The transcript with `more` corrections, and another number of speakers if any is asked for.
+    """The transcript with `more` corrections, and with another number of speakers if one is asked for.
 
-    `forget` drops the earlier corrections. Raises UsageError if nothing can satisfy `asked`.
+    `forget` drops earlier corrections. Raises UsageError if nothing can satisfy `asked`.
     """
-    earlier = (
-        []
-        if forget
-        else [
-            known
-            for known in kept.corrections
-            if known not in more and not _replaced(known, more, kept.turns)
-        ]
-    )
-    bounds = asked if any(value is not None for value in astuple(asked)) else kept.asked
-    return assemble.redo(kept.findings, bounds, (*earlier, *more), reporter=reporter)
+    earlier = [
+        old
+        for old in saved.corrections
+        if not forget and old not in more and not _replaced(old, more, saved.turns)
+    ]
+    bounds = asked if any(value is not None for value in astuple(asked)) else saved.asked
+    return assemble.redo(saved.findings, bounds, (*earlier, *more), reporter=reporter)
 
 
-def replace(kept: Kept, transcript: Transcript) -> None:
-    """Put `transcript` in the place of the JSON; its stages stay as they are. Raises OutputError."""
-    files.write(writers.encode(writers.to_json(transcript, kept.link)), kept.path)
+def replace(saved: Saved, transcript: Transcript) -> None:
+    """Write `transcript` over the JSON; the file with the findings stays as it is. Raises OutputError."""
+    files.write(writers.encode(writers.to_json(transcript, saved.link)), saved.path)
 
 
-def _replaced(known: Correction, more: Sequence[Correction], turns: Sequence[Turn]) -> bool:
-    """Whether a name was given to somebody who now gets another."""
-    return known.kind == "name" and any(
-        new.kind == "name"
-        and corrections.whose(new.speaker, turns) == corrections.whose(known.speaker, turns)
+def _replaced(old: Correction, more: Sequence[Correction], turns: Sequence[Turn]) -> bool:
+    """Whether it named somebody who now gets another name."""
+    return old.kind == "name" and any(
+        new.kind == "name" and corrections.whose(new.speaker, turns) == corrections.whose(old.speaker, turns)
         for new in more
     )
 
@@ -162,55 +164,55 @@ def _spans(pairs: Any) -> Spans:
 
 
 def _checked(correction: Correction) -> Correction:
-    """The correction, if it has all that its kind needs and nothing else. Raises ValueError, UsageError."""
+    """The correction itself, if it has exactly what its kind needs. Raises ValueError, UsageError."""
     kind, name, text = correction.kind, correction.name, correction.text
     for spans, needed in (
         (correction.speaker, kind != "text"),
         (correction.other, kind != "name"),
     ):
         if bool(spans) != needed:
-            raise ValueError(f"places of a {kind!r}")
+            raise ValueError(f"the places of a {kind!r} correction")
         for start, end in spans:
             if not -1 <= start <= end < math.inf:
-                raise ValueError(f"{start} to {end} is no time")
+                raise ValueError(f"{start} to {end} is not a time span")
     if (kind == "name") != (name is not None) or (kind == "text") != (text is not None):
-        raise ValueError(f"words of a {kind!r}")
+        raise ValueError(f"the name or text of a {kind!r} correction")
     if name is not None:
         name = voices.check_name(_string(name))
     if text is not None:
         text = _string(text).strip()
         if len(text) > LONGEST_TEXT or any(unicodedata.category(c) in UNPRINTABLE for c in text):
-            raise ValueError(f"{text[:40]!r} is no text of a line")
+            raise ValueError(f"{text[:40]!r} is not one line of text")
     return replaced(correction, name=name, text=text)
 
 
 def _string(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not text")
     return value
 
 
-def _no_stages(path: Path) -> Findings:
+def _no_findings(path: Path) -> Findings:
     raise InputError(
-        f"{path} was written without its stages (--no-stages, or not into a file); transcribe again with -o"
+        f"{path} was written without its findings (--no-stages, or not to a file); transcribe again with -o"
     )
 
 
-def _stages(path: Path, link: dict[str, str]) -> Findings:
+def _findings(path: Path, link: dict[str, str]) -> Findings:
     name = link["file"]
     if Path(name).name != name:
         raise ValueError(name)
     file = path.with_name(name)
-    if not file.exists():  # renamed together with the JSON, or the name is no UTF-8
+    if not file.exists():  # renamed together with the JSON, or the name is not UTF-8
         file = writers.beside(path)
-    content = _bytes(file, f"{path.name} needs it beside itself: copy it there, or transcribe again")
+    content = _bytes(file, f"{path.name} needs it in the same folder: copy it there, or transcribe again")
     if files.sha256(content) != link["sha256"]:
         raise InputError(f"{file} does not belong to {path} (its sha256 differs); transcribe again")
     return findings.decode(content, str(file))
 
 
-def _bytes(path: Path, cure: str) -> bytes:
+def _bytes(path: Path, fix: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); {cure}") from error
+        raise InputError(f"{path} cannot be read ({error.strerror}); {fix}") from error

@@ -1,0 +1,147 @@
+"""The Python interface, as docs/python.md has it."""
+
+import re
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import soundfile
+
+import ggml
+import witness
+from conftest import CALL, ROOT
+from witness import CancelledError, Engine, Options, Runtime, UsageError, WitnessError, diarize, transcribe
+
+PAGE = (ROOT / "docs" / "python.md").read_text()
+OPTIONS = Options(models="builtin", whisper="none", offline=True)
+
+
+@pytest.fixture(scope="module")
+def transcript():
+    return diarize(CALL, OPTIONS)
+
+
+def test_every_name_is_there_and_documented():
+    for name in witness.__all__:
+        assert getattr(witness, name) is not None
+        assert name in dir(witness)
+        assert name.startswith("__") or name in PAGE or name == "Transcript"
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = witness.nothing
+
+
+def test_importing_witness_imports_nothing_heavy():
+    code = "import sys, witness; sys.exit(bool({'numpy', 'onnxruntime', 'av'} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
+    """In one place, in order, as a reader would; with a model of tones in the place of a Whisper model."""
+    samples, rate = soundfile.read(CALL, dtype="float32")
+    for name in ("call", "monday", "tuesday"):
+        soundfile.write(tmp_path / f"{name}.wav", samples[: 12 * rate], rate)
+    monkeypatch.chdir(tmp_path)
+    whisper = ggml.write(tmp_path / "tones.bin")
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    assert len(blocks) == 5
+    standing_in = {
+        "Options(speakers=2)": f"Options(models='builtin', whisper={str(whisper)!r}, offline=True)",
+        'diarize(soundfile.read("call.wav"))': (
+            "diarize(soundfile.read('call.wav'), Options(models='builtin', offline=True))"
+        ),
+        'transcribe("call.wav", progress': (
+            "transcribe('call.wav', Options(models='builtin', whisper='none', offline=True), progress"
+        ),
+        "(reference, ": "(transcript.to_annotation(), ",
+    }
+    code = "import warnings\nwarnings.simplefilter('ignore')\n" + "\n".join(blocks)
+    for theirs, ours in standing_in.items():
+        assert theirs in code
+        code = code.replace(theirs, ours)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "monday.wav ['SPEAKER_00', 'SPEAKER_01']" in done.stdout
+    assert "segmentation: " in done.stdout
+    assert done.stdout.strip().endswith("0.0")  # of a transcript against itself
+
+
+def test_samples_give_what_the_file_gives(transcript):
+    samples, rate = soundfile.read(CALL, dtype="float32")
+    whole = diarize((samples, rate), OPTIONS)
+    assert whole.turns == transcript.turns
+    assert np.array_equal(
+        whole.findings.tracks[0].vectors, transcript.findings.tracks[0].vectors, equal_nan=True
+    )
+    assert whole.audio.path == "<samples>"
+    assert whole.audio.duration == transcript.audio.duration
+
+
+def test_integers_are_samples_too(transcript):
+    samples, rate = soundfile.read(CALL, dtype="int16")
+    assert diarize((samples, rate), OPTIONS).turns == transcript.turns
+
+
+def test_an_engine_takes_one_recording_after_the_other(transcript):
+    engine = Engine(OPTIONS, Runtime(threads=1))
+    assert [engine.transcribe(CALL).turns for _ in range(2)] == [transcript.turns] * 2
+
+
+@pytest.mark.parametrize("stage", ["decode", "segmentation", "embedding", "clustering"])
+def test_cancelled_in_any_stage(stage):
+    cancel = threading.Event()
+    seen = []
+
+    def progress(name: str, _done: float, _total: float) -> None:
+        seen.append(name)
+        if name == stage:
+            cancel.set()
+
+    with pytest.raises(CancelledError):
+        transcribe(CALL, OPTIONS, progress=progress, cancel=cancel)
+    assert seen[-1] == stage or stage in seen[-3:]  # two stages report at the same time
+
+
+def test_cancelled_while_words_are_recognized(tmp_path):
+    """With a recognizer that never comes to the end of its text, so that only cancelling ends it soon."""
+    whisper = ggml.write(tmp_path / "endless.bin", endless=True)
+    tones = 0.2 * ggml.tones(*[ggml.LOW] * 40)
+    soundfile.write(tmp_path / "tones.wav", tones, 16_000)
+    cancel = threading.Event()
+    options = Options(models="builtin", whisper=str(whisper), offline=True)
+
+    def progress(name: str, _done: float, _total: float) -> None:
+        if name == "clustering":
+            cancel.set()
+
+    with pytest.raises(CancelledError):
+        transcribe(tmp_path / "tones.wav", options, progress=progress, cancel=cancel)
+
+
+def test_what_a_callback_raises_reaches_the_caller():
+    def progress(name: str, _done: float, _total: float) -> None:
+        raise LookupError(name)
+
+    with pytest.raises(LookupError):
+        diarize(CALL, OPTIONS, progress=progress)
+
+
+def test_words_for_choices_are_checked():
+    assert Options(channels="split") == Options(channels=witness.options.Channels.SPLIT)
+    for make in (lambda: Options(channels="both"), lambda: Runtime(device="gpu")):
+        with pytest.raises(UsageError, match="choose one of auto, "):
+            make()
+
+
+def test_an_annotation_of_pyannote(transcript):
+    annotation = transcript.to_annotation()
+    assert annotation.uri == "call"
+    tracks = [(part.start, part.end, label) for part, _, label in annotation.itertracks(yield_label=True)]
+    assert tracks == [(turn.start, turn.end, turn.speaker) for turn in sorted(transcript.turns)]
+
+
+def test_an_annotation_without_pyannote(transcript, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyannote.core", None)
+    with pytest.raises(WitnessError, match=r"pip install pyannote\.core"):
+        transcript.to_annotation()
