@@ -5,17 +5,17 @@
 #
 #   packages  ROCm 7 or newer: installs the onnxruntime-migraphx wheel and checks that its libraries are found.
 #   source    ROCm 6.4 (Fedora 43): builds MIGraphX rocm-6.4.2 and ONNX Runtime v1.24.2 with patches/, 1 to 2 hours.
-#   Without either it takes the one that fits the HIP library found here.
+#   Without either it chooses the one that matches the installed HIP library.
 #
 # Variables:
-#   PYTHON          interpreter of the environment   (default: .venv/bin/python here)
+#   PYTHON          interpreter of the environment   (default: .venv/bin/python in this folder)
 #   BUILD_DIR       sources and objects, about 25 GB (default: ~/.cache/witness-build)
 #   INSTALL_PREFIX  where MIGraphX goes              (default: ~/.local/share/witness-rocm)
-#   JOBS            compilers at once, 2 GB each     (default: all cores)
-#   GFX_TARGET      architecture, e.g. gfx1201       (default: that of the best card here)
-#   ROCM_PREFIX     where ROCm is                    (default: /opt/rocm if it is there, else /usr)
+#   JOBS            parallel compilers, 2 GB each    (default: all cores)
+#   GFX_TARGET      architecture, e.g. gfx1201       (default: that of the best card)
+#   ROCM_PREFIX     where ROCm is                    (default: /opt/rocm if it exists, else /usr)
 #
-# A run that was stopped goes on where it was. Nothing is installed as root.
+# After an interruption, run it again to continue. Nothing is installed as root.
 # Exit codes: 0 done, 1 something is missing (and named), 2 wrong usage, 3 a step failed.
 set -euo pipefail
 
@@ -44,7 +44,7 @@ die() {
     printf 'build.sh: %s\n' "$2" >&2
     exit "$1"
 }
-# What must be there: the end, or in a plan a line of its own.
+# Something required is missing: stop, or in a plan print one line.
 missing() {
     [ -n "$dry" ] || die 1 "$1"
     printf '# missing: %s\n' "$1"
@@ -68,24 +68,24 @@ main() {
                 sed -n '2,21s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
                 exit 0
                 ;;
-            *) die 2 "no option $argument; --help shows them" ;;
+            *) die 2 "unknown option $argument; --help lists the options" ;;
         esac
     done
-    [ "$(uname -sm)" = "Linux x86_64" ] || die 1 "MIGraphX for ONNX Runtime exists for Linux on x86-64 only"
+    [ "$(uname -sm)" = "Linux x86_64" ] || die 1 "MIGraphX for ONNX Runtime is available for Linux on x86-64 only"
     command -v "$PYTHON" > /dev/null ||
-        die 1 "no $PYTHON; cure: python3 -m venv .venv && .venv/bin/pip install . (or PYTHON=...)"
+        die 1 "$PYTHON does not exist; fix: python3 -m venv .venv && .venv/bin/pip install . (or PYTHON=...)"
     family=$(read_family)
     hip=$(hip_major)
     if [ -z "$route" ]; then
         case $hip in
-            0) die 1 "no HIP library (libamdhip64.so) below $root$ROCM_PREFIX; cure: $(install_rocm)" ;;
+            0) die 1 "no HIP library (libamdhip64.so) below $root$ROCM_PREFIX; fix: $(install_rocm)" ;;
             [1-6]) route=source ;;
             *) route=packages ;;
         esac
     fi
     say "route: $route; ROCm $hip below $ROCM_PREFIX"
     "install_from_$route"
-    say "checking"
+    say "checking the installation"
     run "$PYTHON" -m witness doctor
 }
 
@@ -98,7 +98,7 @@ read_family() {
     fi
 }
 
-# The name of a package here, from its names in Debian's, Fedora's and Arch's collections.
+# The command that installs a package, from its names in Debian, Fedora and Arch.
 package() {
     case " $family " in
         *" debian "* | *" ubuntu "*) printf 'sudo apt install %s' "$1" ;;
@@ -110,7 +110,7 @@ package() {
 
 install_rocm() {
     case " $family " in
-        *" debian "* | *" ubuntu "*) printf "add AMD's package source (README, AMD GPUs), then: sudo apt install migraphx" ;;
+        *" debian "* | *" ubuntu "*) printf "add AMD's package repository (docs/amd-gpu.md), then: sudo apt install migraphx" ;;
         *" fedora "* | *" rhel "*) printf 'sudo dnf install migraphx (Fedora 44 or newer; on 43 the packages that "build.sh source" names)' ;;
         *) package migraphx migraphx migraphx ;;
     esac
@@ -159,20 +159,20 @@ has_header() {
     [ -e "$root/usr/include/$1" ] || [ -e "$root$ROCM_PREFIX/include/$1" ] || [ -e "$root/usr/local/include/$1" ]
 }
 
-need_command() { command -v "$1" > /dev/null || missing "no $1; cure: $(package "$2" "$3" "$4")"; }
+need_command() { command -v "$1" > /dev/null || missing "no $1; fix: $(package "$2" "$3" "$4")"; }
 need_cmake() {
     local cure
     cure=$(package "$2" "$3" "$4")
     # shellcheck disable=SC2086 # several names in one word
-    has_cmake $1 || missing "no cmake files of ${1%% *}; cure: $cure"
+    has_cmake $1 || missing "no cmake files of ${1%% *}; fix: $cure"
 }
-need_header() { has_header "$1" || missing "no header $1; cure: $(package "$2" "$3" "$4")"; }
+need_header() { has_header "$1" || missing "no header $1; fix: $(package "$2" "$3" "$4")"; }
 
 # --- ROCm 7: the wheel ---
 
 install_from_packages() {
-    has_library libamdhip64.so.7 || missing "no libamdhip64.so.7, which the wheel needs (found: ROCm $hip); cure: $(install_rocm)"
-    has_library libmigraphx_c.so.3 || missing "no MIGraphX (libmigraphx_c.so.3); cure: $(install_rocm)"
+    has_library libamdhip64.so.7 || missing "no libamdhip64.so.7, which the wheel needs (found: ROCm $hip); fix: $(install_rocm)"
+    has_library libmigraphx_c.so.3 || missing "no MIGraphX (libmigraphx_c.so.3); fix: $(install_rocm)"
     # Both have the same files: pip must not leave the one without MIGraphX.
     run "$PYTHON" -m pip uninstall --yes onnxruntime onnxruntime-migraphx
     run "$PYTHON" -m pip install --no-deps "onnxruntime-migraphx>=1.24.2"
@@ -183,7 +183,7 @@ install_from_packages() {
 install_from_source() {
     check_tools
     local gfx=${GFX_TARGET:-$(best_gfx)}
-    [ -n "$gfx" ] || missing "no AMD card to be seen; cure: GFX_TARGET=gfx1201 (or another) names the one to build for"
+    [ -n "$gfx" ] || missing "no AMD card to be seen; fix: GFX_TARGET=gfx1201 (or another) names the one to build for"
     say "for ${gfx:=GFX_TARGET}, in $BUILD_DIR, $JOBS jobs"
     run mkdir -p "$BUILD_DIR" "$INSTALL_PREFIX"
     clone migraphx "$MIGRAPHX_URL" "$MIGRAPHX_TAG" "$MIGRAPHX_PIN"
@@ -206,9 +206,9 @@ check_tools() {
     local version
     version=$(cmake --version 2> /dev/null | sed -n '1s/[^0-9]*//p') || true
     [ "$(printf '3.28\n%s\n' "$version" | sort -V | head -n 1)" = 3.28 ] ||
-        missing "cmake $version is too old for ONNX Runtime; cure: $PYTHON -m pip install 'cmake>=3.28', with its folder first in PATH"
+        missing "cmake $version is too old for ONNX Runtime; fix: $PYTHON -m pip install 'cmake>=3.28', with its folder first in PATH"
     clang=$(find_clang)
-    [ -n "$clang" ] || missing "no clang++ of ROCm; cure: $(package rocm-llvm-dev rocm-clang-devel rocm-llvm)"
+    [ -n "$clang" ] || missing "no clang++ of ROCm; fix: $(package rocm-llvm-dev rocm-clang-devel rocm-llvm)"
     need_cmake "ROCM ROCm rocm-cmake rocm" rocm-cmake rocm-cmake rocm-cmake
     need_cmake "hip" hip-dev rocm-hip-devel hip-runtime-amd
     need_cmake "hiprtc" hip-dev rocm-hip-devel hip-runtime-amd
@@ -222,7 +222,7 @@ check_tools() {
     need_header google/protobuf/message.h "libprotobuf-dev protobuf-compiler" "protobuf-devel protobuf-compiler" protobuf
     has_header half.hpp || need_header half/half.hpp half half-devel half
     "$PYTHON" -c 'import sysconfig, pathlib, sys; sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())' ||
-        missing "no Python.h for $PYTHON; cure: $(package python3-dev python3-devel python)"
+        missing "no Python.h for $PYTHON; fix: $(package python3-dev python3-devel python)"
 }
 
 find_clang() {
@@ -243,7 +243,7 @@ best_gfx() {
 clone() {
     local folder=$BUILD_DIR/$1
     if [ ! -d "$folder/.git" ]; then
-        # Another name first: what is there is complete.
+        # Under another name first, so that whatever has the final name is complete.
         run rm -rf "$folder.part"
         run git clone --quiet --depth 1 --recurse-submodules --shallow-submodules --branch "$3" "$2" "$folder.part"
         run mv "$folder.part" "$folder"
@@ -251,7 +251,7 @@ clone() {
     [ -n "$dry" ] && return
     local found
     found=$(git -C "$folder" rev-parse HEAD)
-    [ "$found" = "$4" ] || die 3 "$folder is at $found, not at the pinned $4; cure: rm -r $folder"
+    [ "$found" = "$4" ] || die 3 "$folder is at $found, not at the pinned $4; fix: rm -r $folder"
 }
 
 patch_tree() {
@@ -259,20 +259,20 @@ patch_tree() {
     if [ -n "$dry" ]; then
         run git -C "$folder" apply "$patch"
     elif git -C "$folder" apply --reverse --check "$patch" 2> /dev/null; then
-        say "$2 is applied"
+        say "$2 is already applied"
     else
-        git -C "$folder" apply "$patch" || die 3 "$2 does not apply; cure: rm -r $folder"
+        git -C "$folder" apply "$patch" || die 3 "$2 does not apply; fix: rm -r $folder"
         say "applied $2"
     fi
 }
 
-# A step that is not done again if it was, with the same settings: its first argument.
+# A step that is skipped if it was done with the same settings; its first argument names it.
 once() {
     local settings=$1 step=$2
     shift 2
     local stamp=$BUILD_DIR/$step.done
     if [ -z "$dry" ] && [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$settings" ]; then
-        say "$step is done"
+        say "$step: already done"
         return
     fi
     "$step" "$@"
@@ -287,8 +287,8 @@ build_migraphx() {
         "-DCMAKE_PREFIX_PATH=$ROCM_PREFIX" "-DCMAKE_INSTALL_PREFIX=$INSTALL_PREFIX" \
         "-DCMAKE_INSTALL_LIBDIR=lib" "-DCMAKE_INSTALL_RPATH=$INSTALL_PREFIX/lib;$INSTALL_PREFIX/lib/migraphx/lib" \
         "-DGPU_TARGETS=$1" "-DMIGRAPHX_ENABLE_MLIR=$2" -DMIGRAPHX_ENABLE_PYTHON=OFF \
-        -DMIGRAPHX_USE_COMPOSABLEKERNEL=OFF -DBUILD_TESTING=OFF || die 3 "cmake refuses MIGraphX; its first error is above"
-    run cmake --build "$BUILD_DIR/migraphx-build" --parallel "$JOBS" || die 3 "MIGraphX does not compile; run again to go on"
+        -DMIGRAPHX_USE_COMPOSABLEKERNEL=OFF -DBUILD_TESTING=OFF || die 3 "cmake failed for MIGraphX; its first error is above"
+    run cmake --build "$BUILD_DIR/migraphx-build" --parallel "$JOBS" || die 3 "MIGraphX does not compile; run this again to continue"
     run cmake --install "$BUILD_DIR/migraphx-build" || die 3 "MIGraphX cannot be installed in $INSTALL_PREFIX"
 }
 
@@ -303,7 +303,7 @@ build_onnxruntime() {
     run "$PYTHON" "$BUILD_DIR/onnxruntime/tools/ci_build/build.py" --build_dir "$BUILD_DIR/onnxruntime-build" \
         --config Release --update --build --build_wheel --skip_tests --parallel "$JOBS" --allow_running_as_root \
         --use_migraphx --migraphx_home "$INSTALL_PREFIX" --cmake_extra_defines "${extra[@]}" ||
-        die 3 "ONNX Runtime does not compile; run again to go on"
+        die 3 "ONNX Runtime does not compile; run this again to continue"
 }
 
 install_wheel() {

@@ -4,9 +4,9 @@
 #
 #   scripts/install-vulkan.sh [--dry-run] [PYTHON]
 #
-# PYTHON is the interpreter of the environment; default: .venv/bin/python here, else that of $VIRTUAL_ENV.
+# PYTHON is the interpreter of the environment; default: .venv/bin/python in this folder, else that of $VIRTUAL_ENV.
 # VULKAN_HEADERS=DIR: a folder with vulkan/vulkan.hpp, where the distribution's is too old.
-# JOBS=N: how many compilers run at once; each may take 2 GB (default: all cores).
+# JOBS=N: how many compilers run in parallel; each may need 2 GB (default: all cores).
 # Exit codes: 0 done, 1 something is missing (and named), 2 wrong usage, 3 the build failed.
 set -euo pipefail
 
@@ -19,7 +19,7 @@ for argument in "$@"; do
     case $argument in
         --dry-run) dry=1 ;;
         -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
-        -*) die 2 "no option $argument; --help shows them" ;;
+        -*) die 2 "unknown option $argument; --help lists the options" ;;
         *) python=$argument ;;
     esac
 done
@@ -30,14 +30,14 @@ if [ -z "$python" ]; then
     elif [ -n "${VIRTUAL_ENV:-}" ]; then
         python=$VIRTUAL_ENV/bin/python
     else
-        die 2 "no .venv here and none is active; give the environment's python"
+        die 2 "there is no .venv in this folder and no active environment; give the path of the environment's python"
     fi
 fi
-python=$(command -v "$python") || die 2 "no $python"
+python=$(command -v "$python") || die 2 "$python was not found"
 python=$(cd "$(dirname "$python")" && pwd)/$(basename "$python")  # not resolved: the link is the environment
-"$python" -m pip --version > /dev/null 2>&1 || die 1 "$python has no pip; cure: $python -m ensurepip"
+"$python" -m pip --version > /dev/null 2>&1 || die 1 "$python has no pip; fix: $python -m ensurepip"
 
-# --- what must be there, by the package that has it ---
+# --- requirements, and the packages that provide them ---
 
 family=other
 if [ -r "${OS_RELEASE:-/etc/os-release}" ]; then
@@ -54,8 +54,8 @@ package() {
     esac
 }
 
-command -v g++ > /dev/null || command -v clang++ > /dev/null || die 1 "no C++ compiler; cure: $(package g++ gcc-c++ gcc)"
-command -v glslc > /dev/null || die 1 "no glslc, the shader compiler; cure: $(package glslc glslc shaderc)"
+command -v g++ > /dev/null || command -v clang++ > /dev/null || die 1 "no C++ compiler; fix: $(package g++ gcc-c++ gcc)"
+command -v glslc > /dev/null || die 1 "no glslc, the shader compiler; fix: $(package glslc glslc shaderc)"
 
 headers=${VULKAN_HEADERS:-}
 if [ -z "$headers" ]; then
@@ -64,14 +64,14 @@ if [ -z "$headers" ]; then
     done
 fi
 [ -e "$headers/vulkan/vulkan.hpp" ] ||
-    die 1 "no vulkan/vulkan.hpp${headers:+ in $headers}; cure: $(package libvulkan-dev vulkan-headers vulkan-headers)"
+    die 1 "no vulkan/vulkan.hpp${headers:+ in $headers}; fix: $(package libvulkan-dev vulkan-headers vulkan-headers)"
 # ggml-vulkan.cpp uses it; without it the compiler stops only after minutes.
 grep -qs LayerSettingEXT "$headers"/vulkan/vulkan*.hpp ||
-    die 1 "the Vulkan headers in $headers are too old (no LayerSettingEXT); cure: newer ones of github.com/KhronosGroup/Vulkan-Headers, and VULKAN_HEADERS=DIR/include"
+    die 1 "the Vulkan headers in $headers are too old (no LayerSettingEXT); fix: newer ones of github.com/KhronosGroup/Vulkan-Headers, and VULKAN_HEADERS=DIR/include"
 printf '#include <spirv/unified1/spirv.hpp>\n' | "$(command -v g++ || command -v clang++)" -fsyntax-only -x c++ - 2> /dev/null ||
-    die 1 "no SPIR-V headers; cure: $(package spirv-headers spirv-headers-devel spirv-headers)"
+    die 1 "no SPIR-V headers; fix: $(package spirv-headers spirv-headers-devel spirv-headers)"
 loader=$("$python" -c 'import ctypes.util as u; print(u.find_library("vulkan") or "")')
-[ -n "$loader" ] || die 1 "no Vulkan loader; cure: $(package libvulkan-dev vulkan-loader-devel vulkan-icd-loader)"
+[ -n "$loader" ] || die 1 "no Vulkan loader; fix: $(package libvulkan-dev vulkan-loader-devel vulkan-icd-loader)"
 
 # --- the build ---
 
@@ -110,6 +110,6 @@ home = pathlib.Path(_pywhispercpp.__file__).parent
 _pywhispercpp.whisper_print_system_info()  # what it prints names the devices
 print(*home.glob("libggml-vulkan.so*"), sep="\n")
 END
-) || die 3 "it was built and cannot be imported"
-[ -n "$found" ] || die 3 "it was built without Vulkan"
+) || die 3 "the module was built but cannot be imported"
+[ -n "$found" ] || die 3 "the module was built without Vulkan"
 say "done: witness doctor shows what whisper.cpp runs on"
