@@ -118,12 +118,12 @@ def test_guessed_speakers_who_sound_like_one_are_joined(cache):
     pool = data.voices(corpus)
     twins = train_embedding.Twins(pool)
     place = {int(speaker): i for i, speaker in enumerate(twins.speakers)}
-    labelled = next(s for s in place if s < 20)
+    labeled = next(s for s in place if s < 20)
     vectors = torch.eye(len(place))
-    vectors[place[21]] = vectors[place[labelled]]  # a run and somebody labelled
+    vectors[place[21]] = vectors[place[labeled]]  # a run and somebody labeled
     vectors[place[23]] = vectors[place[22]]
     groups = twins.groups(vectors)
-    assert sorted(groups) == sorted([[labelled, 21], [22, 23]])
+    assert sorted(groups) == sorted([[labeled, 21], [22, 23]])
     together = data.joined(corpus, groups)
     fewer = data.voices(together)
     assert set(pool.speaker.tolist()) - set(fewer.speaker.tolist()) == {21, 23}
@@ -134,7 +134,7 @@ def test_guessed_speakers_who_sound_like_one_are_joined(cache):
     after = twins.joined(fewer, groups)
     now = {int(speaker): i for i, speaker in enumerate(after.speakers)}
     assert after.pairs[now[20], now[22]]
-    assert not after.pairs[now[20], now[labelled]]
+    assert not after.pairs[now[20], now[labeled]]
 
 
 def test_two_clips_of_a_voice_are_different_ones(cache):

@@ -5,7 +5,7 @@ hear.
 It tells strangers apart on short pieces better than what is trained does, and errs on other pairs. But most
 speakers have one microphone, and an analysis of their clips as they are takes the line for the voice: of two
 people on one telephone line and one person on two it cannot say which is which (equal error rate 22 %, the
-trained parts 7 %). So some pieces are passed through lines, equalisers and codecs, and how far that moves
+trained parts 7 %). So some pieces are passed through lines, equalizers and codecs, and how far that moves
 their statistics counts as variation within a speaker.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from augment import Dice, damage, equalise, loudness
+from augment import Dice, damage, equalize, loudness
 from features import Fbank
 from models import EmbeddingNet
 from numpy.typing import NDArray
@@ -96,7 +96,7 @@ def main(argv: list[str] | None = None) -> Path:
 
     def line(samples: torch.Tensor, some: list[int]) -> torch.Tensor:
         dice = Dice.seeded(args.device, 3, some[0])
-        return damage(dice, equalise(dice, samples / (loudness(samples) + 1e-4) * 0.05, probability=1.0))
+        return damage(dice, equalize(dice, samples / (loudness(samples) + 1e-4) * 0.05, probability=1.0))
 
     def early(net: EmbeddingNet, pooled: torch.Tensor) -> torch.Tensor:
         return pooled[:, net.early_place]

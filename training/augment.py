@@ -1,4 +1,4 @@
-"""Rooms, distances, noise, equalisers and codecs, for whole batches on the GPU.
+"""Rooms, distances, noise, equalizers and codecs, for whole batches on the GPU.
 
 Why so much of it: most training speakers have one clip, made with one microphone in one room. A network
 that sees each voice in its own condition only learns the condition. So every crop gets its own, and crops
@@ -69,7 +69,7 @@ def convolve(samples: torch.Tensor, response: torch.Tensor) -> torch.Tensor:
 
 def room_responses(dice: Dice, rooms: int, sources: int) -> torch.Tensor:
     """(rooms, sources, ROOM_LENGTH): sources at different distances in the same room share its decay and
-    colour.
+    color.
 
     A statistical room: a direct sound, then reflections that grow denser and decay, high frequencies faster
     than low ones. The ratio of direct to reverberant sound stands for the distance: -4 dB (across the room)
@@ -107,7 +107,7 @@ def noise_clips(dice: Dice, corpus: Corpus, count: int, frames: int) -> torch.Te
     return (corpus.audio[corpus.start[clip][:, None] + at % length].float() / 32768).view(count, -1)
 
 
-def coloured_noise(dice: Dice, count: int, samples: int) -> torch.Tensor:
+def colored_noise(dice: Dice, count: int, samples: int) -> torch.Tensor:
     """White to brown, with a random slope."""
     spectrum = torch.fft.rfft(dice.normal(count, samples))
     frequency = torch.linspace(1, SAMPLE_RATE / 2, spectrum.shape[-1], device=spectrum.device)
@@ -144,7 +144,7 @@ def add_noise(
     frames = length // FRAME
     kind = dice.uniform(groups, 1)
     noise = noise_clips(dice, corpus, groups, frames)
-    noise = torch.where(kind < 0.45, coloured_noise(dice, groups, length), noise)
+    noise = torch.where(kind < 0.45, colored_noise(dice, groups, length), noise)
     some = max(1, groups // 8)
     noise[:some] = babble(dice, corpus, voices, some, frames)
     noise = noise / (loudness(noise) + 1e-3)
@@ -193,7 +193,7 @@ def applause(dice: Dice, count: int, samples: int) -> torch.Tensor:
     claps = (dice.uniform(count, samples) < rate) * dice.uniform(count, samples, low=0.2, high=1.0)
     time = torch.arange(2048, device=claps.device) / SAMPLE_RATE
     decay = torch.exp(-time * dice.uniform(count, 1, low=150, high=600))
-    return convolve(claps, decay) * coloured_noise(dice, count, samples)
+    return convolve(claps, decay) * colored_noise(dice, count, samples)
 
 
 def add_music(dice: Dice, samples: torch.Tensor, *, probability: float) -> torch.Tensor:
@@ -208,8 +208,8 @@ def add_music(dice: Dice, samples: torch.Tensor, *, probability: float) -> torch
     sound[: len(hands)] = hands
     sound = sound / (loudness(sound) + 1e-4)
     time = torch.linspace(0, 1, length, device=samples.device)
-    centre, width = dice.uniform(count, 1), dice.uniform(count, 1, low=0.05, high=0.6)
-    swell = torch.sigmoid((width - (time - centre).abs()) / dice.uniform(count, 1, low=0.005, high=0.1))
+    center, width = dice.uniform(count, 1), dice.uniform(count, 1, low=0.05, high=0.6)
+    swell = torch.sigmoid((width - (time - center).abs()) / dice.uniform(count, 1, low=0.005, high=0.1))
     swell = torch.where(dice.chance(0.4, count, 1), torch.ones_like(swell), swell)
     level = loudness(samples[chosen])
     level = torch.where(level > 1e-5, level.clamp(min=0.005), torch.full_like(level, 0.05))
@@ -282,7 +282,7 @@ def add_gusts(
 def rests(dice: Dice, corpus: Corpus, count: int, frames: int) -> torch.Tensor:
     """(count, samples): pieces of what microphones heard while nobody spoke, one after another, each faded.
 
-    In a third of the rows they are of neighbouring clips, mostly one microphone; their levels differ.
+    In a third of the rows they are of neighboring clips, mostly one microphone; their levels differ.
     """
     slots = max(4, frames // 40)
     number = dice.below(len(corpus.rests), count, slots)
@@ -328,7 +328,7 @@ def add_events(dice: Dice, corpus: Corpus, samples: torch.Tensor, *, probability
     """
     rows, length = samples.shape
     frames, device = length // FRAME, samples.device
-    sound = coloured_noise(dice, rows, length)
+    sound = colored_noise(dice, rows, length)
     recorded = noise_clips(dice, corpus, rows, frames)
     spectrum = torch.fft.rfft(dice.normal(rows, length))
     frequency = torch.linspace(0, SAMPLE_RATE / 2, spectrum.shape[-1], device=device)
@@ -339,10 +339,10 @@ def add_events(dice: Dice, corpus: Corpus, samples: torch.Tensor, *, probability
     sound = torch.where(kind < 0.3, rumble, sound)
     sound = sound / (loudness(sound) + 1e-3)
     time = torch.arange(frames, device=device)
-    centre = dice.uniform(rows, 8, 1) * frames
+    center = dice.uniform(rows, 8, 1) * frames
     width = 2 * 40 ** dice.uniform(rows, 8, 1)  # 20 ms to 0.8 s
     used = torch.arange(8, device=device)[None, :, None] < dice.below(9, rows, 1, 1)
-    envelope = (torch.exp(-((time - centre) / width).abs()) * used * dice.uniform(rows, 8, 1)).sum(1)
+    envelope = (torch.exp(-((time - center) / width).abs()) * used * dice.uniform(rows, 8, 1)).sum(1)
     steady = dice.chance(0.25, rows, 1)
     envelope = torch.where(steady, torch.ones_like(envelope), envelope)
     envelope = torch.nn.functional.interpolate(envelope[:, None], size=length, mode="linear")[:, 0]
@@ -354,8 +354,8 @@ def add_events(dice: Dice, corpus: Corpus, samples: torch.Tensor, *, probability
     return samples + sound * envelope * level * gain
 
 
-def equalise(dice: Dice, samples: torch.Tensor, *, probability: float, share: int = 1) -> torch.Tensor:
-    """A random smooth equaliser, then for some rows a telephone band or a low-pass."""
+def equalize(dice: Dice, samples: torch.Tensor, *, probability: float, share: int = 1) -> torch.Tensor:
+    """A random smooth equalizer, then for some rows a telephone band or a low-pass."""
     rows, length = samples.shape
     groups = -(-rows // share)
     size = -(-length // 4096) * 4096

@@ -14,9 +14,9 @@ import torch
 from data import FRAME, SAMPLE_RATE, Corpus
 
 FFT = 512
-BANDS = 14  # centres half an octave apart, 100 Hz to 9 kHz: coarse, so that formants stay the speaker's
+BANDS = 14  # centers half an octave apart, 100 Hz to 9 kHz: coarse, so that formants stay the speaker's
 STRENGTH = 0.85  # of the difference between a clip's spectrum and the mean one that is taken away
-LARGEST = 12.0  # dB that the equaliser may give or take
+LARGEST = 12.0  # dB that the equalizer may give or take
 QUIETEST = 0.25  # gain: the background is lowered by at most 12 dB, for more would leave musical tones
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import simulate
 import soundfile
 import torch
-from augment import Dice, coloured_noise, rests
+from augment import Dice, colored_noise, rests
 from channels import with_flat
 
 from data import FRAME, SAMPLE_RATE, Corpus, Voices, voices, with_rests
@@ -76,7 +76,7 @@ def interviews(corpus: Corpus, pool: Voices, count: int, more: int) -> Iterator[
         active = (source[0] >= 0).repeat_interleave(FRAME, -1)
         nobody = ~active.any(0)
         tracks = simulate.voices_only(corpus, source)[0]
-        bed = coloured_noise(dice, 1, len(nobody))[0]
+        bed = colored_noise(dice, 1, len(nobody))[0]
         mix = _at(tracks[0], active[0], 0.0) + _at(tracks[1], active[1], -fainter) + _at(bed, ..., BED)
         if len(corpus.rests):
             around = rests(dice, corpus, 1, source.shape[-1])[0] * nobody

@@ -18,10 +18,10 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
 OPSET = 17
-SMALLEST = 256  # values: shorter tensors (normalisation) stay in fp32
+SMALLEST = 256  # values: shorter tensors (normalization) stay in fp32
 EXACT = "taps"  # in the name of others that do: many of these numbers make one
 SILENCE = 0.4
-"""Nats in favour of nobody: there are more kinds of noise in the world than in the simulations, where so
+"""Nats in favor of nobody: there are more kinds of noise in the world than in the simulations, where so
 much costs nothing (RUNS.md)."""
 TOLERANCE = 1e-4  # largest difference between ONNX Runtime and torch, relative to the largest output
 
@@ -52,7 +52,7 @@ def round_weights(net: nn.Module) -> None:
 
 
 def halve(model: onnx.ModelProto) -> None:
-    """Large fp32 initialisers become fp16 with a Cast behind them."""
+    """Large fp32 initializers become fp16 with a Cast behind them."""
     casts, kept = [], []
     for tensor in model.graph.initializer:
         array = numpy_helper.to_array(tensor)

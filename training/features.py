@@ -21,9 +21,9 @@ def mel_weights(mels: int, bins: int, fft: int, low: float = 20.0, high: float =
 
     edges = np.linspace(mel(low), mel(high), mels + 2)
     at = mel(np.arange(bins) * SAMPLE_RATE / fft)
-    left, centre, right = edges[:-2], edges[1:-1], edges[2:]
-    rising = (at[:, None] - left) / (centre - left)
-    falling = (right - at[:, None]) / (right - centre)
+    left, center, right = edges[:-2], edges[1:-1], edges[2:]
+    rising = (at[:, None] - left) / (center - left)
+    falling = (right - at[:, None]) / (right - center)
     return torch.from_numpy(np.maximum(0, np.minimum(rising, falling)).astype(np.float32))
 
 

@@ -37,7 +37,7 @@ class Block(nn.Module):
 
 
 def fold(module: nn.Module, conv: str, norm: str) -> None:
-    """Moves a normalisation by batch statistics into the convolution before it; the result is the same."""
+    """Moves a normalization by batch statistics into the convolution before it; the result is the same."""
     setattr(module, conv, fuse_conv_bn_eval(getattr(module, conv), getattr(module, norm)))
     setattr(module, norm, nn.Identity())
 
@@ -200,7 +200,7 @@ POWERSET = torch.tensor([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], 
 
 
 class LogMel(nn.Module):
-    """(N, samples) -> (N, mels, 1 + (samples - 451) // 135), loudness and the channel's colour removed per
+    """(N, samples) -> (N, mels, 1 + (samples - 451) // 135), loudness and the channel's color removed per
     window.
 
     The discrete Fourier transform is two matrix products, which ONNX Runtime runs fast everywhere. 451 and
@@ -217,10 +217,10 @@ class LogMel(nn.Module):
         angle = 2 * torch.pi * torch.arange(bins)[:, None] * time[None] / self.LENGTH
         window = torch.hann_window(self.LENGTH + 2, periodic=False)[1:-1]
         half = self.LENGTH // 2
-        centred = angle - angle[:, half : half + 1]
+        centered = angle - angle[:, half : half + 1]
         # About the window's middle the cosines are even and the sines odd, so that half of the products do.
-        even = (torch.cos(centred) * window / window.norm())[:, : half + 1]
-        odd = (torch.sin(centred) * window / window.norm())[:, :half]
+        even = (torch.cos(centered) * window / window.norm())[:, : half + 1]
+        odd = (torch.sin(centered) * window / window.norm())[:, :half]
         self.register_buffer("even", even.t().contiguous(), persistent=False)
         self.register_buffer("odd", odd.t().contiguous(), persistent=False)
         weights = mel_weights(mels, bins, self.LENGTH, low=60.0, high=7000.0)
@@ -254,7 +254,7 @@ class LogMel(nn.Module):
 
 
 class Norm(nn.LayerNorm):
-    """Layer normalisation, in the exported graph as two small products: ONNX Runtime's own operator takes
+    """Layer normalization, in the exported graph as two small products: ONNX Runtime's own operator takes
     three times as long on a CPU, a tenth of the whole network. Its scale and offset can be moved into what
     follows.
     """
@@ -264,8 +264,8 @@ class Norm(nn.LayerNorm):
             return super().forward(x)
         size = x.shape[-1]
         mean = torch.full((size, 1), 1 / size)
-        centred = x - x @ mean
-        unit = centred * (1 / torch.sqrt((centred * centred) @ mean + self.eps))
+        centered = x - x @ mean
+        unit = centered * (1 / torch.sqrt((centered * centered) @ mean + self.eps))
         return unit if self.weight is None else unit * self.weight + self.bias
 
     def move_into(self, after: nn.Linear) -> None:
@@ -276,7 +276,7 @@ class Norm(nn.LayerNorm):
 
 
 class Conformer(nn.Module):
-    """Attention over the whole window, convolution over its neighbourhood, a feed-forward layer; all
+    """Attention over the whole window, convolution over its neighborhood, a feed-forward layer; all
     residual.
     """
 

@@ -18,7 +18,7 @@ from augment import (
     convolve,
     damage,
     decibels,
-    equalise,
+    equalize,
     room_responses,
 )
 
@@ -170,7 +170,7 @@ def render(
     if calm:
         fainter = decibels(-dice.uniform(rows, 1, low=10, high=30))
         mix = clean + (mix - clean) * torch.where(dice.chance(calm, rows, 1), fainter, 1.0)
-    mix = equalise(dice, mix, probability=0.7)
+    mix = equalize(dice, mix, probability=0.7)
     return damage(dice, mix)
 
 

@@ -63,7 +63,7 @@ def store(path: Path, state: dict[str, torch.Tensor]) -> None:
 
 
 class Training:
-    """Network, optimiser, averaged weights, step counter; saved and resumed as one."""
+    """Network, optimizer, averaged weights, step counter; saved and resumed as one."""
 
     def __init__(
         self, net: nn.Module, args: argparse.Namespace, *, decay: float, extra: nn.Module | None = None
@@ -77,14 +77,14 @@ class Training:
         groups = [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
         if extra:
             groups.append({"params": list(extra.parameters()), "weight_decay": 0.0})
-        self.optimiser = torch.optim.AdamW(groups, lr=args.rate, betas=(0.9, 0.98))
+        self.optimizer = torch.optim.AdamW(groups, lr=args.rate, betas=(0.9, 0.98))
         self.average = {k: v.detach().clone() for k, v in net.state_dict().items()}
         if args.checkpoint and args.checkpoint.exists():
             state = torch.load(args.checkpoint, map_location=args.device, weights_only=True)
             net.load_state_dict(state["net"])
             if extra:
                 extra.load_state_dict(state["extra"])
-            self.optimiser.load_state_dict(state["optimiser"])
+            self.optimizer.load_state_dict(state["optimizer"])
             self.average, self.step = state["average"], state["step"]
         self.started = time.time()
 
@@ -102,12 +102,12 @@ class Training:
         """One step: warm-up, cosine to 1 % of the peak, clipped gradient, average."""
         warm = min(1.0, (self.step + 1) / min(1000, self.args.steps / 10))
         rate = self.args.rate * warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress))))
-        for group in self.optimiser.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.parameters, clip)
-        self.optimiser.step()
+        self.optimizer.step()
         self.step += 1
         keep = min(0.999, (1 + self.step) / (10 + self.step))
         with torch.no_grad():
@@ -123,7 +123,7 @@ class Training:
         path = self.args.out / name
         store(path, self.average)
         if self.args.checkpoint:
-            state = {"net": self.net.state_dict(), "optimiser": self.optimiser.state_dict()}
+            state = {"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict()}
             state |= {
                 "average": self.average,
                 "step": self.step,

@@ -3,7 +3,7 @@
 
 Every training window is a small piece of conversation: two voices in turns, in one channel. The trunk runs
 over the window once and each voice is pooled over its own frames, as the pipeline does. A voice appears in
-two windows of a batch, each with its own room, distance, equaliser, level and codec, while the other voice
+two windows of a batch, each with its own room, distance, equalizer, level and codec, while the other voice
 of the window shares the channel. So the contrastive loss says: same voice through different channels is
 near, different voices through the same channel are far. A classifier with an angular margin over all voices
 does the rest. Both halves of the network have losses of their own.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from augment import Dice, add_noise, convolve, damage, decibels, equalise, room_responses
+from augment import Dice, add_noise, convolve, damage, decibels, equalize, room_responses
 from features import Fbank
 from metrics import equal_error_rate, pair_scores
 from models import EmbeddingNet, parameters, statistics
@@ -33,9 +33,9 @@ SCALE, TEMPERATURE = 32.0, 0.1
 MARGIN = 0.25  # angle, radians
 FRAMES = 360  # of a window, 10 ms each
 SPEEDS = 3  # of data.SPEEDS: with a fifth slower and faster, too, short pieces were told apart less well
-SHARE = 2  # windows in turn that share room, noise, equaliser and codec
+SHARE = 2  # windows in turn that share room, noise, equalizer and codec
 NEAR_RUNS = 50  # guessed speakers whose clip numbers are this close may be one person
-# Who is more alike than all but one in so many pairs of labelled speakers, who are two people, may be one
+# Who is more alike than all but one in so many pairs of labeled speakers, who are two people, may be one
 # person; where clip numbers are near, as most such pairs are one, the second number will do.
 ONE_IN, ONE_IN_NEAR = 100_000, 1_000
 
@@ -104,7 +104,7 @@ def windows(
     wet = dice.chance(0.65, groups, 1, 1).repeat_interleave(SHARE, 0)[:count]
     tracks = torch.where(wet, convolve(tracks, response), tracks)
     mix = add_noise(dice, corpus, pool, tracks.sum(1), probability=0.7, low=3.0, high=30.0, share=SHARE)
-    mix = equalise(dice, mix, probability=0.75, share=SHARE)
+    mix = equalize(dice, mix, probability=0.75, share=SHARE)
     mix = damage(dice, mix, share=SHARE)
     feats = fbank(mix)
     feats = feats - feats.mean(1, keepdim=True)
@@ -185,7 +185,7 @@ class Twins:
         return self.pairs[self.owner[one]][:, self.owner[other]]
 
     def find(self, vectors: torch.Tensor) -> int:
-        """Adds pairs with a guessed speaker that are more alike than all but 1 in `ONE_IN` pairs of labelled
+        """Adds pairs with a guessed speaker that are more alike than all but 1 in `ONE_IN` pairs of labeled
         ones; how many pairs are so alike.
         """
         new = self._alike(vectors)[0]
@@ -194,7 +194,7 @@ class Twins:
 
     def groups(self, vectors: torch.Tensor) -> list[list[int]]:
         """Speakers, as the corpus numbers them, who are one person by their voices: all pairs of a group are
-        so alike as `find` wants it. Of labelled ones there is one in a group at most, and it comes first.
+        so alike as `find` wants it. Of labeled ones there is one in a group at most, and it comes first.
         """
         alike, likeness = self._alike(vectors)
         if len(likeness) < 2:
@@ -212,8 +212,8 @@ class Twins:
         """(speakers, speakers): who may be one person, and how alike they are."""
         likeness = vectors @ vectors.t()
         guessed = torch.from_numpy(self.guessed).to(likeness.device)
-        labelled = torch.triu(~guessed[:, None] & ~guessed[None], 1)
-        scores = likeness[labelled]
+        labeled = torch.triu(~guessed[:, None] & ~guessed[None], 1)
+        scores = likeness[labeled]
         if len(scores) < 2:
             return torch.zeros_like(likeness, dtype=torch.bool), likeness
         far, close = (torch.topk(scores, max(1, len(scores) // n)).values[-1] for n in (ONE_IN, ONE_IN_NEAR))
