@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from witness.child import SINGLE_THREADED
+
 # As the command line sets it; before numpy starts its threads it counts for the tests' own process too.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ |= {**SINGLE_THREADED, **os.environ}
 # Ignored in whatever a shell runs in the background, and inherited: tests that interrupt would wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

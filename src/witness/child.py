@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,8 +51,9 @@ class Limits:
     """What a request may take; None: no limit."""
 
     seconds: float | None = None
+    """From the request, sending it included, to the reply."""
     memory: int | None = None
-    """Bytes in the memory of the child and its own children; looked at where the system says (Linux)."""
+    """Bytes in the memory of the child and its own children. Enforced on Linux, where they can be read."""
 
 
 class ChildError(Exception):
@@ -64,6 +66,14 @@ class RefusedError(ChildError):
 
 class LimitError(ChildError):
     """The child was ended because the request took more than its limit."""
+
+
+class TooSlowError(LimitError):
+    """It took too long."""
+
+
+class TooLargeError(LimitError):
+    """It took too much memory."""
 
 
 class DiedError(ChildError):
@@ -85,13 +95,21 @@ def no_waiting(seconds: float) -> None:
 
 
 class Child:
-    """A process that runs `serve`, from the parent's side. Not safe to `ask` from two threads at once."""
+    """A process that runs `serve`, from the parent's side.
+
+    Only one thread may `ask`; any may `kill` meanwhile, and then the one that asked gets DiedError.
+    """
 
     def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start `python -m MODULE`, with `environment` in the place of this process's if it is given."""
+        """Start `python -m MODULE`, with `environment` in the place of this process's if it is given.
+
+        Returns at once; a module that cannot be imported is the DiedError of the first request. Raises
+        OSError if the system cannot start a process.
+        """
         self._log = cast("IO[bytes]", tempfile.TemporaryFile())  # noqa: SIM115 - closed by kill()
-        self._ended = threading.Lock()
+        self._ending = threading.Lock()
         self._code: int | None = None
+        self._lines: list[str] = []
         self._lifeline: int | None = None
         command = [sys.executable, "-m", module]
         inherited: list[int] = []
@@ -121,9 +139,15 @@ class Child:
         self._stdin, self._stdout = cast(
             "tuple[IO[bytes], IO[bytes]]", (self._process.stdin, self._process.stdout)
         )
+        self._requests: queue.SimpleQueue[tuple[bytes, Buffer] | None] = queue.SimpleQueue()
         self._replies: queue.SimpleQueue[tuple[Message, bytes] | None] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read, name=f"reads {module}", daemon=True)
-        self._reader.start()
+        self._talker = threading.Thread(target=self._talk, name=f"talks to {module}", daemon=True)
+        self._talker.start()
+
+    @property
+    def pid(self) -> int:
+        """The system's number of the process."""
+        return self._process.pid
 
     def ask(
         self,
@@ -135,35 +159,27 @@ class Child:
     ) -> tuple[Message, bytes]:
         """The reply and its bytes. `waiting` is called with the seconds so far, twice a second.
 
-        Raises RefusedError, and LimitError or DiedError, after which the child is gone.
+        Raises RefusedError, and LimitError or DiedError, after which the child is gone; so it is if `waiting`
+        raises, because its reply would be taken for that to the next request.
         """
-        with suppress(OSError, ValueError):  # it is dead, and the reply that does not come says so
-            self._stdin.write(json.dumps({**request, "size": len(payload)}).encode() + b"\n")
-            self._stdin.write(payload)
-            self._stdin.flush()
-        begun = time.monotonic()
-        while True:
-            try:
-                answer = self._replies.get(timeout=TICK)
-                break
-            except queue.Empty:
-                pass
-            waited = time.monotonic() - begun
-            waiting(waited)
-            if exceeded := self._exceeded(waited, limits):
-                self.kill()
-                raise LimitError(exceeded)
-        if answer is None:
-            self._replies.put(None)  # for whoever asks a dead child once more
-            raise self._obituary()
-        if "error" in answer[0]:
-            raise RefusedError(str(answer[0]["error"]))
-        return answer
+        if self._code is not None:
+            raise self._death()
+        head = json.dumps({**request, "size": memoryview(payload).nbytes}).encode() + b"\n"
+        self._requests.put((head, payload))
+        try:
+            reply = self._wait(limits, waiting)
+        except BaseException:
+            self.kill()
+            raise
+        if reply is None:
+            raise self._death()
+        if "error" in reply[0]:
+            raise RefusedError(str(reply[0]["error"]))
+        return reply
 
     def finish(self, seconds: float = 5.0) -> str | None:
         """Let the child end by itself; the cause of its death if that went wrong."""
-        with suppress(OSError):
-            self._stdin.close()
+        self._requests.put(None)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         code = self.kill()
@@ -173,17 +189,16 @@ class Child:
         """End the child now, if it has not ended; its exit code. May be called from any thread, and again."""
         self._process.kill()
         code = self._process.wait()
-        with self._ended:
+        with self._ending:
             if self._code is None:
-                self._code = code
-                self._reader.join()
+                self._requests.put(None)
+                self._talker.join()
                 if self._lifeline is not None:
                     os.close(self._lifeline)
-                for pipe in (self._stdin, self._stdout):
-                    with suppress(OSError):  # about a request that was never read
-                        pipe.close()
+                self._stdout.close()
                 self._lines = self._last_lines()
                 self._log.close()
+                self._code = code
         return code
 
     def __enter__(self) -> Child:
@@ -192,29 +207,56 @@ class Child:
     def __exit__(self, *_: object) -> None:
         self.kill()
 
-    def _read(self) -> None:
-        """Hand on replies until there are no more; then None."""
-        with suppress(OSError, ValueError):  # half a message is none
-            while (line := self._stdout.readline()).endswith(b"\n"):
+    def _talk(self) -> None:
+        """Send each request and hand on its reply; None once there will be no more.
+
+        In a thread of its own: a child that hangs before it reads would hold up whoever sends it more than
+        fits into the pipe, and no limit would end that.
+        """
+        with suppress(OSError, ValueError, KeyError):  # the child is dead, or what it sent is no reply
+            while (request := self._requests.get()) is not None:
+                for part in request:
+                    self._stdin.write(part)
+                self._stdin.flush()
+                line = self._stdout.readline()
+                if not line.endswith(b"\n"):
+                    break
                 reply: Message = json.loads(line)
-                content = self._stdout.read(reply["size"])
-                if len(content) < reply["size"]:
+                size = reply.pop("size")
+                content = self._stdout.read(size)
+                if len(content) < size:
                     break
                 self._replies.put((reply, content))
         self._replies.put(None)
+        with suppress(OSError):  # about a request that was never read
+            self._stdin.close()
 
-    def _exceeded(self, waited: float, limits: Limits) -> str | None:
-        if limits.seconds is not None and waited > limits.seconds:
-            return f"no answer within {limits.seconds:g} s"
-        if limits.memory is not None and (taken := resident(self._process.pid)) > limits.memory:
-            return f"it took {taken / 1e9:.1f} GB of memory, and {limits.memory / 1e9:.1f} GB are allowed"
-        return None
+    def _wait(self, limits: Limits, waiting: Callable[[float], None]) -> tuple[Message, bytes] | None:
+        """The reply; None: there is none. Raises LimitError."""
+        begun = time.monotonic()
+        waited = 0.0
+        while True:
+            left = TICK if limits.seconds is None else min(TICK, max(0.0, limits.seconds - waited))
+            with suppress(queue.Empty):
+                return self._replies.get(timeout=left)
+            waited = time.monotonic() - begun
+            waiting(waited)
+            if limits.seconds is not None and waited >= limits.seconds:
+                raise TooSlowError(f"no answer within {limits.seconds:g} s")
+            if limits.memory is not None and (taken := resident(self.pid)) > limits.memory:
+                raise TooLargeError(
+                    f"it took {taken / 1e9:.1f} GB of memory, and {limits.memory / 1e9:.1f} GB are allowed"
+                )
 
-    def _obituary(self) -> DiedError:
+    def _death(self) -> DiedError:
+        """Why there is no reply. The child is gone afterwards."""
         # Its end of the pipe is closed, so it is ending; what hangs on its way out is not waited for.
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(5.0)
-        return DiedError(cause_of_death(self.kill()), self._lines)
+        try:
+            cause = cause_of_death(self._process.wait(5.0))
+        except subprocess.TimeoutExpired:
+            cause = "half a reply"
+        self.kill()
+        return DiedError(cause, self._lines)
 
     def _last_lines(self) -> list[str]:
         size = self._log.seek(0, os.SEEK_END)
@@ -246,8 +288,11 @@ def resident(pid: int) -> int:
 
 # --- the child's side ---
 
+Answer = Callable[[Message, bytes], tuple[Message, Sequence[Buffer]]]
+"""A request and its payload -> the reply and the parts of its payload."""
 
-def serve(answer: Callable[[Message, bytes], tuple[Message, Sequence[Buffer]]]) -> NoReturn:
+
+def serve(answer: Answer) -> NoReturn:
     """Answer requests until the parent is gone, and end the process without tearing anything down.
 
     What `answer` raises is told to the parent in one line. Drivers may abort when they are torn down.
@@ -263,18 +308,28 @@ def serve(answer: Callable[[Message, bytes], tuple[Message, Sequence[Buffer]]]) 
     requests: queue.SimpleQueue[tuple[Message, bytes]] = queue.SimpleQueue()
     # A thread of its own, because the main one is inside C code for most of the time.
     threading.Thread(target=_read_requests, args=(sys.stdin.buffer, requests), daemon=True).start()
-    while True:
-        request, payload = requests.get()
-        parts: Sequence[Buffer] = ()
-        try:
-            reply, parts = answer(request, payload)
-        except Exception as error:  # C++ exceptions arrive as RuntimeError, MemoryError and others
-            reply, parts = {"error": one_line(error)}, ()
-        head = {**reply, "size": sum(map(len, parts))}
-        replies.write(json.dumps(head).encode() + b"\n")
-        for part in parts:
-            replies.write(part)
-        replies.flush()
+    try:
+        while True:
+            head, parts = _reply(answer, *requests.get())
+            replies.write(head)
+            for part in parts:
+                replies.write(part)
+            replies.flush()
+    except BaseException:  # the parent is gone, or what was raised is no error of the work
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _reply(answer: Answer, request: Message, payload: bytes) -> tuple[bytes, Sequence[Buffer]]:
+    """The JSON line and the parts of what follows it."""
+    parts: Sequence[Buffer] = ()
+    try:
+        reply, parts = answer(request, payload)
+        head = json.dumps({**reply, "size": sum(memoryview(part).nbytes for part in parts)})
+    except Exception as error:  # C++ exceptions arrive as RuntimeError, MemoryError and others
+        head, parts = json.dumps({"error": one_line(error), "size": 0}), ()
+    return head.encode() + b"\n", parts
 
 
 def one_line(error: BaseException) -> str:
@@ -284,10 +339,11 @@ def one_line(error: BaseException) -> str:
 
 def _read_requests(stdin: IO[bytes], requests: queue.SimpleQueue[tuple[Message, bytes]]) -> None:
     """Put requests in the queue until the parent is gone, and then end the process."""
-    while line := stdin.readline():
+    while (line := stdin.readline()).endswith(b"\n"):
         request = json.loads(line)
-        payload = stdin.read(request["size"])
-        if len(payload) < request["size"]:
+        size = request.pop("size")
+        payload = stdin.read(size)
+        if len(payload) < size:
             break
         requests.put((request, payload))
     # Not sys.exit: it would wait for the main thread, or pull its memory from under a running computation.
@@ -301,7 +357,11 @@ def _die_with(pipe: int) -> None:
     minutes, and nobody should find a process that goes on compiling for half an hour.
     """
     import fcntl
+    import select
 
     with suppress(OSError):  # where it does not work, the thread that reads requests has to do
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
         fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
+        if select.select([pipe], [], [], 0)[0]:  # closed before: no signal will tell
+            os._exit(0)

@@ -19,6 +19,7 @@ import click
 
 from witness import files
 from witness._version import __version__
+from witness.child import SINGLE_THREADED
 from witness.cli import bench, gpu, models, options
 from witness.errors import UsageError, WitnessError
 from witness.reporter import Reporter
@@ -472,10 +473,8 @@ for _command in (bench.bench, models.models_group, gpu.gpu_group, gpu.probe):
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and end the process. The one place where errors become exit codes."""
-    # Before numpy is imported: sums must not depend on the number of cores, and the stages bring their own
-    # threads. Not OMP_NUM_THREADS, which whisper.cpp's child would inherit.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    os.environ.setdefault("MKL_NUM_THREADS", "1")
+    for name, value in SINGLE_THREADED.items():
+        os.environ.setdefault(name, value)
     code = 0
     try:
         for name in ("SIGTERM", "SIGHUP"):
