@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from xml.etree import ElementTree
@@ -146,9 +147,15 @@ def bench(pair, tmp_path, monkeypatch):
         cases, missing = accuracy.find(pair, pair)
         made = manifest.make({}, built, Runtime(), None, [], SILENT)
         models = repr(made["models"])
-        lines = ["import json, os, pathlib, sys", "request = json.load(sys.stdin)", f"models = {models}"]
-        lines += [f"reply = {{**{REPLY!r}, 'models': models}}", script or "", "print(json.dumps(reply))"]
-        monkeypatch.setattr(child, "COMMAND", [sys.executable, "-c", "\n".join(lines)])
+        lines = [
+            f"reply = {{**{REPLY!r}, 'models': {models}}}",
+            script or "",
+            "return {'measured': reply}, ()",
+        ]
+        body = textwrap.indent("\n".join(lines), "    ")
+        code = f"import os, pathlib, sys\nfrom witness.child import serve\ndef answer(request, _):\n{body}\n"
+        (tmp_path / "scripted.py").write_text(f"{code}serve(answer)\n")
+        monkeypatch.setattr(child, "MODULE", "scripted")
         return accuracy.run(
             cases,
             tmp_path / folder,
@@ -161,6 +168,7 @@ def bench(pair, tmp_path, monkeypatch):
         )
 
     built = Options(models="builtin", offline=True)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     return run
 
 

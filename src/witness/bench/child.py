@@ -1,17 +1,17 @@
 """One recording in a process of its own, for the benchmarks.
 
-A crash costs one recording, and memory and processor time are this recording's alone. The child gets a JSON
-document with "path", "options", "runtime" and "profile" on stdin, and gives one with what was found and what
-it cost, or with "error" and its "exit_code", on stdout.
+A crash costs one recording, and memory and processor time are this recording's alone. The child's request and
+reply, as `witness.child` carries them:
+
+    {"path", "options", "runtime", "profile"}  ->  {"measured": what was found and what it cost}
+                                                   {"measured": {"error": line, "exit_code": n}}
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -20,12 +20,14 @@ from typing import Any
 
 from witness import tracing
 from witness.bench import machine
+from witness.child import Buffer, Child, DiedError, Message, RefusedError, serve
 from witness.errors import WitnessError
 from witness.options import Options, Runtime
 from witness.pipeline import transcribe
 from witness.schema import Transcript
 
-COMMAND = [sys.executable, "-m", "witness.bench.child"]
+MODULE = "witness.bench.child"
+"""What the child runs."""
 
 
 def run(path: Path, options: Options, runtime: Runtime, *, profile: bool = False) -> dict[str, Any]:
@@ -39,23 +41,14 @@ def run(path: Path, options: Options, runtime: Runtime, *, profile: bool = False
         "runtime": asdict(runtime),
         "profile": profile,
     }
-    pipe = subprocess.PIPE
-    # As in cli.main, which this child does not go through.
-    environment = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **os.environ}
-    # `python -m` looks for modules in the current folder first: not in the user's, who may have a queue.py.
-    home = Path(__file__).parents[2]
-    with subprocess.Popen(COMMAND, stdin=pipe, stdout=pipe, stderr=pipe, cwd=home, env=environment) as child:
+    with Child(MODULE) as child:
         try:
-            out, err = child.communicate(json.dumps(request).encode())
-        except BaseException:
-            child.kill()
-            raise
-    try:
-        reply: dict[str, Any] = json.loads(out)
-    except ValueError:
-        last = err.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it printed nothing"]
-        return {"crash": f"the process ended with code {child.returncode} ({last[0][:200]})"}
-    return reply  # whatever its exit code: a driver may abort after all is done
+            measured: dict[str, Any] = child.ask(request)[0]["measured"]
+        except DiedError as error:
+            return {"crash": f"the process ended with {error}{error.last_words}"}
+        except RefusedError as error:
+            return {"crash": f"the process failed ({error})"}
+    return measured  # however the process ends: a driver may abort after all is done
 
 
 def _measure(path: str, options: Options, runtime: Runtime, profile: bool) -> dict[str, Any]:
@@ -92,17 +85,15 @@ def _found(transcript: Transcript) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    request = json.load(sys.stdin)
+def _answer(request: Message, _: bytes) -> tuple[Message, Sequence[Buffer]]:
     try:
-        reply = _measure(
+        measured = _measure(
             request["path"], Options(**request["options"]), Runtime(**request["runtime"]), request["profile"]
         )
     except WitnessError as error:
-        reply = {"error": str(error), "exit_code": error.exit_code}
-    json.dump(reply, sys.stdout)
-    sys.stdout.flush()  # a driver may abort while it is torn down
+        measured = {"error": str(error), "exit_code": error.exit_code}
+    return {"measured": measured}, ()
 
 
 if __name__ == "__main__":
-    main()
+    serve(_answer)
