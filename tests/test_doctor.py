@@ -120,9 +120,9 @@ def test_room_for_both_engines(tmp_path, monkeypatch, shape, ok):
     path.write_bytes(
         struct.pack("<12i", 0x67676D6C, 51866, 1500, width, 20, 32, 448, width, 20, layers, 128, 8)
     )
-    entry = next(entry for entry in checks.models.TABLE if entry.name == "large-v3-turbo-q5_0")
+    entry = next(entry for entry in checks.store.TABLE if entry.name == "large-v3-turbo-q5_0")
     monkeypatch.setattr(
-        checks.models, "list_models", lambda **_: (checks.models.ModelStatus(entry, str(path), "present"),)
+        checks.store, "list_models", lambda **_: (checks.store.ModelStatus(entry, str(path), "present"),)
     )
     check = one(checks.examine(machine(GPUS / "rx9070")), "memory")
     assert check.ok is ok
@@ -309,9 +309,9 @@ def test_windows_hip_path_is_not_trusted(windows):
 
 
 def test_windows_without_anything(windows):
-    checks = windows()
-    assert one(checks, "driver").ok is None
-    assert checks.healthy(checks)
+    report = windows()
+    assert one(report, "driver").ok is None
+    assert checks.healthy(report)
 
 
 # --- this machine ---
@@ -373,4 +373,4 @@ def test_the_loader_names_what_is_missing():
 def test_a_probe_that_cannot_answer_says_so():
     assert "error" in probes.ask("provider", "/dev/null")
     assert probes.ask("nonsense")["error"] == "'nonsense'"
-    assert probes.ask("vulkan", timeout=0.001)["error"] == "no answer within 0 s"
+    assert probes.ask("vulkan", timeout=0.001)["error"] == "no answer within 0.001 s"

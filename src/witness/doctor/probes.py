@@ -1,25 +1,25 @@
 """Loads libraries that belong to drivers, in a child process: they may be missing, hang, or end the process.
 
-    ... probes vulkan         ->  {"devices": [{"name", "type", "driver"}, ...]}
-    ... probes provider FILE  ->  {"files": {name: path}, "missing": [...], "devices", "hip"}
-    ... probes whisper        ->  {"log": [lines], "system": line}
+Requests and replies, as `witness.child` carries them:
 
-The answer is one JSON line on stdout; {"error": line} if it cannot be had. Only the standard library and
-whisper.cpp's own module are imported.
+    {"probe": "vulkan", "arguments": []}      ->  {"devices": [{"name", "type", "driver"}, ...]}
+    {"probe": "provider", "arguments": [..]}  ->  {"files": {name: path}, "missing": [...], "devices", "hip"}
+    {"probe": "whisper", "arguments": []}     ->  {"log": [lines], "system": line}
+
+Only the standard library and whisper.cpp's own module are imported.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import re
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from witness.child import Buffer, Child, ChildError, DiedError, Limits, Message, serve
 
 TYPES = ("other", "integrated", "discrete", "virtual", "cpu")
 """VkPhysicalDeviceType, in order."""
@@ -27,39 +27,16 @@ LOADER = "/lib64/ld-linux-x86-64.so.2"  # the provider exists for Linux on x86-6
 LIMIT = 20.0  # seconds; a first use of HIP takes about one
 
 
-def ask(*arguments: str, timeout: float = LIMIT) -> dict[str, Any]:
-    """The answer of `python -m witness.doctor.probes ARGUMENTS`; {"error": line} whatever goes wrong."""
-    # In a folder that holds nothing: the provider's library looks for others in the current one.
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as nowhere:
-        command = [sys.executable, "-m", "witness.doctor.probes", *arguments]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *_path()]),
-        }
-        try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                timeout=timeout,
-                cwd=nowhere,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-            )
-        except subprocess.TimeoutExpired:
-            return {"error": f"no answer within {timeout:.0f} s"}
-        except OSError as error:
-            return {"error": str(error)}
+def ask(probe: str, *arguments: str, timeout: float = LIMIT) -> dict[str, Any]:
+    """The answer of a probe, from a child; {"error": line} whatever goes wrong."""
     try:
-        answer: dict[str, Any] = json.loads(done.stdout)
-    except ValueError:
-        last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        return {"error": f"the process ended with code {done.returncode} {last}".strip()}
-    return answer
-
-
-def _path() -> list[str]:
-    # An empty element would be the current folder.
-    return [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+        with Child("witness.doctor.probes") as child:
+            request = {"probe": probe, "arguments": arguments}
+            return child.ask(request, limits=Limits(timeout))[0]
+    except DiedError as error:
+        return {"error": f"the process ended with {error}{error.last_words}"}
+    except (ChildError, OSError) as error:
+        return {"error": str(error)}
 
 
 def vulkan() -> dict[str, Any]:
@@ -144,19 +121,16 @@ def _string(data: bytes) -> str:
     return data.split(b"\0")[0].decode("utf-8", "replace")
 
 
-def main(arguments: list[str]) -> None:
-    table: dict[str, Callable[..., dict[str, Any]]]
-    table = {"vulkan": vulkan, "provider": provider, "whisper": whisper}
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a driver prints must not get into the answer
-    try:
-        answer = table[arguments[0]](*arguments[1:])
-    except Exception as error:
-        answer = {"error": " ".join(str(error).split()) or type(error).__name__}
-    answers.write(json.dumps(answer))
-    answers.flush()
-    os._exit(0)  # drivers may crash while they are torn down
+PROBES: dict[str, Callable[..., dict[str, Any]]] = {
+    "vulkan": vulkan,
+    "provider": provider,
+    "whisper": whisper,
+}
+
+
+def _answer(request: Message, _: bytes) -> tuple[Message, Sequence[Buffer]]:
+    return PROBES[request["probe"]](*request["arguments"]), ()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    serve(_answer)
