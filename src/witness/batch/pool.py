@@ -6,12 +6,7 @@ after a time, its workers outlive a parent that is killed, and Dask's processes 
 
 from __future__ import annotations
 
-import os
 import queue
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -19,9 +14,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, cast
+from typing import Any
 
 from witness.batch.worker import Job, Outcome, job_to_json, outcome_from_json
+from witness.child import Child, ChildError, DiedError, Limits, TooLargeError, TooSlowError
 
 TRIES = 2
 """A recording whose worker dies gets another one, once: the fault may have been the worker's."""
@@ -73,23 +69,19 @@ class _Slot(threading.Thread):
         self._jobs = jobs
         self._closing = closing
         self._lock = threading.Lock()
-        self._child: subprocess.Popen[bytes] | None = None
-        self._log = cast("IO[bytes]", tempfile.TemporaryFile())  # noqa: SIM115 - closed when the thread ends
-        self._late = False
+        self._child: Child | None = None
 
     def run(self) -> None:
-        with self._log:
-            while (item := self._jobs.get()) is not None and not self._closing.is_set():
-                job, future = item
-                if not future.set_running_or_notify_cancel():
-                    continue
-                settings = replace(job.settings, runtime={**job.settings.runtime, **self._own})
-                try:
-                    future.set_result(self._perform(replace(job, settings=settings)))
-                except Exception as error:  # no process can be started, say
-                    future.set_exception(error)
-            if self._child is not None:
-                self._clear(self._child)
+        while (item := self._jobs.get()) is not None and not self._closing.is_set():
+            job, future = item
+            if not future.set_running_or_notify_cancel():
+                continue
+            settings = replace(job.settings, runtime={**job.settings.runtime, **self._own})
+            try:
+                future.set_result(self._perform(replace(job, settings=settings)))
+            except Exception as error:  # no process can be started, say
+                future.set_exception(error)
+        self.kill()
 
     def kill(self) -> None:
         """End the process at once; it holds nothing worth saving."""
@@ -109,70 +101,27 @@ class _Slot(threading.Thread):
         with self._lock:
             if self._closing.is_set():
                 return Outcome(f"{job.source}: interrupted; the same command takes it up again", 1)
-            child = self._child = self._child or self._start()
-        stdin, stdout = cast("tuple[IO[bytes], IO[bytes]]", (child.stdin, child.stdout))
-        self._late = False
-        timer = threading.Timer(job.limit, self._stop) if job.limit is not None else None
-        if timer is not None:
-            timer.start()
+            child = self._child = self._child or Child("witness.batch.worker")
+        limits = Limits(job.limit, job.limit_memory)
         try:
-            with suppress(OSError):  # it is dead, and the reply that does not come says so
-                stdin.write(job_to_json(job).encode() + b"\n")
-                stdin.flush()
-            line = stdout.readline()
-        finally:
-            if timer is not None:
-                timer.cancel()
-        if line.endswith(b"\n") and not self._late:
-            return outcome_from_json(line)
-        return self._bury(child, job)
+            return outcome_from_json(child.ask({"job": job_to_json(job)}, limits=limits)[0]["outcome"])
+        except ChildError as error:
+            with self._lock:
+                child.kill()
+                self._child = None
+            return _failed(job, error)
 
-    def _stop(self) -> None:
-        self._late = True
-        self.kill()
 
-    def _bury(self, child: subprocess.Popen[bytes], job: Job) -> Outcome:
-        """What to say of a job whose worker is dead or was stopped."""
-        code = self._clear(child)
-        if self._late:
-            return Outcome(f"{job.source}: took longer than --limit-time {job.limit:g} s; raise it", 1)
-        self._log.seek(0)
-        lines = [" ".join(line.split()) for line in self._log.read().decode("utf-8", "replace").splitlines()]
-        last = next((f" ({line[-200:]})" for line in reversed(lines) if line), "")
-        try:
-            cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        except ValueError:
-            cause = f"signal {-code}"
-        cure = "export it again as WAV or FLAC; if it was memory, use fewer --jobs"
-        return Outcome(
-            f"{job.source}: the process that worked on it ended with {cause}{last}; {cure}", 1, again=True
-        )
-
-    def _clear(self, child: subprocess.Popen[bytes]) -> int:
-        """End a process and leave nothing of it; its exit code."""
-        child.kill()
-        code = child.wait()
-        for pipe in (child.stdin, child.stdout):
-            with suppress(OSError):  # about a job that was never read
-                cast("IO[bytes]", pipe).close()
-        with self._lock:
-            self._child = None
-        return code
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        self._log.seek(0)
-        self._log.truncate()
-        pipe = subprocess.PIPE
-        # `python -m` looks for modules in the current folder first: not in the user's, with a queue.py say.
-        return subprocess.Popen(
-            [sys.executable, "-m", "witness.batch.worker"],
-            stdin=pipe,
-            stdout=pipe,
-            stderr=self._log,
-            cwd=Path(__file__).parents[2],
-            # As the command line does it for itself: the stages bring their own threads.
-            env={"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **os.environ},
-        )
+def _failed(job: Job, error: ChildError) -> Outcome:
+    """What to say of a job whose worker gave no outcome."""
+    if isinstance(error, TooSlowError):
+        return Outcome(f"{job.source}: took longer than --limit-time {job.limit:g} s; raise it", 1)
+    if isinstance(error, TooLargeError):
+        allowed = f"{(job.limit_memory or 0) / 1e9:g} GB"
+        return Outcome(f"{job.source}: took more memory than --limit-memory {allowed}; raise it", 1)
+    fix = "export it again as WAV or FLAC; if it was memory, use fewer --jobs"
+    cause = f"ended with {error}{error.last_words}" if isinstance(error, DiedError) else f"failed ({error})"
+    return Outcome(f"{job.source}: the process that worked on it {cause}; {fix}", 1, again=True)
 
 
 def memory() -> int | None:

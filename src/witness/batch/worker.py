@@ -1,10 +1,10 @@
 """One recording of a batch -> its files. Also the process that does it: `python -m witness.batch.worker`.
 
 A damaged recording can end a process without warning, and one that hangs can only be killed; so a batch
-works in child processes (`pool`), whose models stay open from one recording to the next. Messages are JSON
-lines: jobs on stdin, and one outcome to each on the stdout that this process was started with.
+works in child processes (`pool`), whose models stay open from one recording to the next. Their request and
+reply, as `witness.child` carries them:
 
-When stdin ends, so does this process, at once and whatever it is doing: the parent is gone.
+    {"job": line}  ->  {"outcome": line}
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from __future__ import annotations
 import errno
 import json
 import os
-import queue
-import signal
-import sys
-import threading
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
+from witness.child import Buffer, Message, serve
 from witness.errors import InputError, ModelError, TranscriptionError, WitnessError
 
 if TYPE_CHECKING:
@@ -60,6 +58,8 @@ class Job:
     settings: Settings
     limit: float | None = None
     """Seconds that it may take."""
+    limit_memory: int | None = None
+    """Bytes of memory that its process, with the speech recognizer's, may take. Enforced on Linux."""
 
 
 @dataclass(frozen=True)
@@ -189,25 +189,9 @@ def outcome_from_json(line: str | bytes) -> Outcome:
     return Outcome(**{**fields, "warnings": tuple(fields["warnings"])})
 
 
-def main() -> None:
-    """Serve until stdin ends."""
-    # Ctrl-C goes to every process of the terminal; what becomes of this one is the parent's to decide.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    replies = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)  # whatever C code prints must not get between the replies
-    jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(sys.stdin.buffer, jobs), daemon=True).start()
-    while True:
-        replies.write(json.dumps(asdict(perform(job_from_json(jobs.get())))) + "\n")
-        replies.flush()
-
-
-def _read(stdin: IO[bytes], jobs: queue.SimpleQueue[bytes]) -> None:
-    while line := stdin.readline():
-        jobs.put(line)
-    # Not sys.exit: it would wait for the recording. What is being written is not in its place yet.
-    os._exit(0)
+def _answer(request: Message, _: bytes) -> tuple[Message, Sequence[Buffer]]:
+    return {"outcome": json.dumps(asdict(perform(job_from_json(request["job"]))))}, ()
 
 
 if __name__ == "__main__":
-    main()
+    serve(_answer)
