@@ -11,7 +11,7 @@ GPUS = DATA / "gpus"
 MIB, GIB = 1 << 20, 1 << 30
 
 
-def cards(machine: str, **environment: str) -> tuple[cards.Card, ...]:
+def cards_of(machine: str, **environment: str) -> tuple[cards.Card, ...]:
     return cards.cards(GPUS / machine, environment)
 
 
@@ -39,19 +39,19 @@ def cards(machine: str, **environment: str) -> tuple[cards.Card, ...]:
     ],
 )
 def test_the_cards_of_a_machine(machine, found):
-    assert [(card.name, card.gfx, card.integrated, card.supported) for card in cards(machine)] == found
-    assert [card.index for card in cards(machine)] == list(range(len(found)))
+    assert [(card.name, card.gfx, card.integrated, card.supported) for card in cards_of(machine)] == found
+    assert [card.index for card in cards_of(machine)] == list(range(len(found)))
 
 
 def test_memory_of_a_card_is_its_own():
-    (card,) = cards("rx9070")
+    (card,) = cards_of("rx9070")
     assert (card.memory_total, card.memory_used) == (17_095_983_104, 1_200 * MIB)
     assert card.memory_free == 17_095_983_104 - 1_200 * MIB
     assert card.busy == 3
 
 
 def test_memory_of_an_apu_is_what_it_may_map_and_the_machine_has():
-    (card,) = cards("strix_halo")
+    (card,) = cards_of("strix_halo")
     assert card.memory_total == 512 * MIB + 62 * GIB
     # 61.5 GiB of GTT are unused, but only 50 GiB of the machine's memory are.
     assert card.memory_free == 212 * MIB + 50 * GIB
@@ -68,14 +68,14 @@ def test_memory_of_an_apu_is_what_it_may_map_and_the_machine_has():
     ],
 )
 def test_the_best_card(machine, name):
-    card = cards.best(cards(machine))
+    card = cards.best(cards_of(machine))
     assert card is not None
     assert card.name == name
 
 
 def test_there_is_no_best_of_none():
-    assert cards.best(cards("no_amd")) is None
-    assert cards.best(cards("two_cards", ROCR_VISIBLE_DEVICES="")) is None
+    assert cards.best(cards_of("no_amd")) is None
+    assert cards.best(cards_of("two_cards", ROCR_VISIBLE_DEVICES="")) is None
 
 
 @pytest.mark.parametrize(
@@ -98,11 +98,11 @@ def test_there_is_no_best_of_none():
     ],
 )
 def test_variables_hide_and_reorder_cards_as_they_do_for_hip(environment, indices):
-    assert [card.index for card in cards("two_cards", **environment)] == indices
+    assert [card.index for card in cards_of("two_cards", **environment)] == indices
 
 
 def test_a_card_is_picked_by_its_ordinal_or_the_best():
-    found = cards("rx9070_igpu")
+    found = cards_of("rx9070_igpu")
     assert cards.pick(found, None) is cards.pick(found, 1) is found[1]
     assert cards.pick(found, 0) is found[0]
     assert cards.pick(found, 2) is None
@@ -110,7 +110,7 @@ def test_a_card_is_picked_by_its_ordinal_or_the_best():
 
 
 def test_a_hidden_card_is_not_the_best():
-    card = cards.best(cards("two_cards", HIP_VISIBLE_DEVICES="1"))
+    card = cards.best(cards_of("two_cards", HIP_VISIBLE_DEVICES="1"))
     assert card is not None
     assert (card.name, card.index) == ("Radeon RX 9070 XT", 0)
 

@@ -228,10 +228,10 @@ def test_two_shapes_two_precisions_four_programs(trunk):
         for shape in (SHAPE, (1, 80, 80)):
             for precision in ("fp32", "fp16"):
                 one = a_job(trunk, shape, precision=precision)
-                worker = migraphx.open_graph(one, migraphx.warm(one, cpu))
+                process = migraphx.open_graph(one, migraphx.warm(one, cpu))
                 feats = np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)
-                answer, expected = worker.run(feats), cpu(feats)
-                worker.kill()
+                answer, expected = process.run(feats), cpu(feats)
+                process.kill()
                 worst = np.abs(answer - expected).max() / expected.max()
                 assert worst < 1e-5 if precision == "fp32" else 1e-4 < worst < 2e-3
     kept = [graphs.read(folder) for folder in graphs.folders()]

@@ -21,7 +21,7 @@ import soundfile
 from conftest import CALL, a_card, fake_card
 from test_embedding import model_file, voice_model
 from witness.amd import cards, graphs, migraphx, rocm
-from witness.amd.worker import Worker
+from witness.amd.process import GpuProcess
 from witness.cli import main
 from witness.diarization import embedding, embedding_cut
 from witness.errors import DeviceError
@@ -310,12 +310,12 @@ def test_a_child_that_compiles_ends_with_its_parent(card, trunk, tmp_path, log):
     card.setenv("WITNESS_TEST", marker := f"orphan-{os.getpid()}")
     (tmp_path / "trunk.onnx").write_bytes(trunk)
     code = (
-        "import sys; from pathlib import Path; from witness.amd.worker import Worker\n"
+        "import sys; from pathlib import Path; from witness.amd.process import GpuProcess\n"
         "source = Path(sys.argv[1]).read_bytes()\n"
         "from witness.sessions import provider_options\n"
         "options = provider_options(sys.argv[2], gpu=0, fp16=False, exhaustive=False)\n"
         "request = {'do': 'open', 'name': 'x', 'shape': [1, 64, 80], 'libraries': [], 'provider': options}\n"
-        "Worker().ask(request, source, limit=600)"
+        "GpuProcess().ask(request, source, limit=600)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "trunk.onnx"), str(tmp_path)]
     parent = subprocess.Popen(command)
@@ -357,10 +357,10 @@ def test_a_library_from_elsewhere_is_refused(trunk, tmp_path):
     nameless = tmp_path / "libmigraphx_c.so.3"  # so the provider does not take it for the one it needs
     library(nameless, source)
     job = a_job(trunk)
-    worker = Worker()
+    process = GpuProcess()
     with pytest.raises(DeviceError, match="which is not this ROCm's"):
-        worker.ask({**job.request(tmp_path), "libraries": [str(nameless)]}, job.source, limit=60)
-    worker.kill()
+        process.ask({**job.request(tmp_path), "libraries": [str(nameless)]}, job.source, limit=60)
+    process.kill()
 
 
 def test_variables_that_would_change_the_program_do_not(card, transcribe, tmp_path):

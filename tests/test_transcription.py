@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ggml
-from witness.errors import TranscriptionError, UsageError
+from witness.child import Child
+from witness.errors import CancelledError, TranscriptionError, UsageError
 from witness.recognition import child, recognizer, tokens
 from witness.recognition.recognizer import FRAME, SAMPLE_RATE, WINDOW, Loudness, Recognizer
 from witness.recognition.tokens import Token
@@ -251,6 +252,21 @@ def test_leaving_ends_the_child_at_once(endless, working):
         os.kill(pid, 0)  # not even a zombie
 
 
+def test_whoever_waits_for_words_can_change_their_mind(endless):
+    """Nothing is reported while a long piece is heard, so whoever waits has to look."""
+
+    def check():
+        raise CancelledError("cancelled")
+
+    model = ModelFile("synthetic", str(endless), "")
+    with Recognizer(model, language=None, threads=1, reporter=Reporter(check=check)) as running:
+        running.send(ggml.tones(*[L] * 29))
+        with pytest.raises(CancelledError):
+            running.result()
+        pid = running._child.pid
+    assert not alive(pid)
+
+
 def test_an_exception_ends_the_child(model):
     running = started(model)
     with pytest.raises(KeyboardInterrupt), running:
@@ -286,7 +302,7 @@ def test_the_child_leaves_ctrl_c_to_its_parent(model):
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_a_killed_parent_leaves_no_orphan(endless):
     code = (
-        "import sys, time, ggml\nfrom witness.transcription import Recognizer\n"
+        "import sys, time, ggml\nfrom witness.recognition.recognizer import Recognizer\n"
         "from witness.schema import ModelFile\n"
         "running = Recognizer(ModelFile('m', sys.argv[1], ''), language=None, threads=1)\n"
         "running.send(ggml.tones(*[300.0] * 29))\n"
@@ -349,52 +365,54 @@ def test_a_crash_while_loading(model, monkeypatch):
 
 
 GPU_CHILD = """
-import json, os, sys
-requests = sys.stdin.buffer
-requests.readline()
-if sys.argv[1] == "load":
+import os
+from witness.child import serve
+how, pieces = {!r}, {!r}
+def answer(request, _):
+    global pieces
+    if "model" in request and how != "load":
+        return {{"device": "vulkan: A Card", "languages": 1}}, ()
+    if pieces:
+        pieces -= 1
+        return {{"ended": True, "tokens": []}}, ()
+    if how == "error":
+        raise RuntimeError("the encoder failed (whisper_full returned -6)")
     os.abort()
-print(json.dumps({"device": "vulkan: A Card", "languages": 1}), flush=True)
-for _ in range(int(sys.argv[2])):
-    samples = json.loads(requests.readline())["samples"]
-    requests.read(4 * samples)
-    print(json.dumps({"ended": True, "tokens": []}), flush=True)
-if sys.argv[1] == "error":
-    requests.readline()
-    print(json.dumps({"error": "the encoder failed (whisper_full returned -6)"}), flush=True)
-    requests.readline()
-os.abort()
+serve(answer)
 """
 """Answers like a child on a GPU, which fails while loading, or after so many pieces."""
 
 
-def on_gpu(monkeypatch, *arguments):
-    """The first child is one that fails on its GPU; what each was started with."""
+@pytest.fixture
+def on_gpu(monkeypatch, tmp_path):
+    """`on_gpu(how, pieces)`: the first child is one that fails on its GPU; what each was started with."""
     start, started = recognizer._start, []
 
-    def fail_first(*, gpu):
-        started.append(gpu)
-        if len(started) > 1:
-            return start(gpu=gpu)
-        pipe = subprocess.PIPE
-        command = [sys.executable, "-c", GPU_CHILD, *arguments]
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+    def prepare(how, pieces):
+        (tmp_path / "gpu_child.py").write_text(GPU_CHILD.format(how, pieces))
+        path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
 
-    monkeypatch.setattr(recognizer, "_start", fail_first)
+        def fail_first(*, gpu):
+            started.append(gpu)
+            return Child("gpu_child", {**os.environ, "PYTHONPATH": path}) if gpu else start(gpu=gpu)
+
+        monkeypatch.setattr(recognizer, "_start", fail_first)
+        return started
+
     monkeypatch.setattr(recognizer, "has_gpu_backend", lambda: True)
-    return started
+    return prepare
 
 
 @pytest.mark.parametrize(
     ("arguments", "cause"),
     [
-        (("load", "0"), "SIGABRT while loading"),
-        (("crash", "0"), "SIGABRT at 0:00 of the recording"),
-        (("error", "0"), "the encoder failed"),
+        (("load", 0), "SIGABRT while loading"),
+        (("crash", 0), "SIGABRT at 0:00 of the recording"),
+        (("error", 0), "the encoder failed"),
     ],
 )
-def test_what_fails_on_the_gpu_is_done_on_the_cpu(model, monkeypatch, arguments, cause):
-    started = on_gpu(monkeypatch, *arguments)
+def test_what_fails_on_the_gpu_is_done_on_the_cpu(model, on_gpu, arguments, cause):
+    started = on_gpu(*arguments)
     (found,) = recognise(model, ggml.tones(L, L, L))
     assert started == [True, False]
     assert texts(found.words) == [" one", " two", " three"]
@@ -404,26 +422,26 @@ def test_what_fails_on_the_gpu_is_done_on_the_cpu(model, monkeypatch, arguments,
     assert cause in warning
 
 
-def test_what_the_gpu_did_before_it_failed_is_kept(model, monkeypatch):
-    on_gpu(monkeypatch, "crash", "1")
+def test_what_the_gpu_did_before_it_failed_is_kept(model, on_gpu):
+    on_gpu("crash", 1)
     first, second = recognise(model, ggml.tones(L), ggml.tones(L, H))
     assert (first.words, first.device, first.warnings) == ((), "vulkan: A Card", ())  # as the fake said
     assert (texts(second.words), second.device, len(second.warnings)) == ([" one", " zwei"], "cpu", 1)
 
 
-def test_what_fails_on_the_cpu_too_is_an_error(folder, monkeypatch):
-    started = on_gpu(monkeypatch, "load", "0")
+def test_what_fails_on_the_cpu_too_is_an_error(folder, on_gpu):
+    started = on_gpu("load", 0)
     broken = folder / "no-model.bin"
     broken.write_bytes(b"no model at all")
     assert "not a whisper model" in failure(broken)
     assert started == [True, False]
 
 
-def test_leaving_while_the_gpu_fails_starts_no_other_child(endless, monkeypatch):
-    started = on_gpu(monkeypatch, "crash", "1000000")
+def test_leaving_while_the_gpu_fails_starts_no_other_child(endless, on_gpu):
+    starts = on_gpu("crash", 1000000)
     with started(endless) as running:
         running.send(ggml.tones(*[L] * 60))
-    assert started == [True]
+    assert starts == [True]
 
 
 def test_the_first_discrete_card_is_chosen():

@@ -1,41 +1,35 @@
-"""The child process that runs whisper.cpp: `python -m witness.recognition.child`, started by `transcription`.
+"""The child process that runs whisper.cpp: `python -m witness.recognition.child`, started by `recognizer`.
 
-A damaged model or a GPU driver can end a process without warning, so whisper.cpp lives alone in one. Messages
-are JSON lines: requests on stdin, and one reply to each on the stdout that this process was started with.
+A damaged model or a GPU driver can end a process without warning, so whisper.cpp lives alone in one. Its
+requests and replies, as `witness.child` carries them:
 
-    {"model": path, "gpu": bool}                                ->  {"device": name, "languages": n}
-    {"samples": n, "threads": n, "language": null} + n float32  ->  {"language": code}
-    {"samples": n, "threads": n, "language": code} + n float32  ->  {"ended": bool, "tokens": [...]}
+    {"model": path, "gpu": bool}                      ->  {"device": name, "languages": n}
+    {"threads": n, "language": null} + float32        ->  {"language": code}
+    {"threads": n, "language": code} + float32        ->  {"ended": bool, "tokens": [...]}
 
-Samples are mono at 16 kHz, 1 to 30 seconds of them. A token is [its bytes as Latin-1, its end in 1/100 s
-from the first sample]; `ended` is false if whisper never came to the end of the text. A failure is
-{"error": line}. `languages` is how many of whisper's the model knows, English alone or nearly all.
-stderr belongs to whisper.cpp, and the parent keeps its last lines.
-
-When stdin ends, so does this process, at once and whatever it is doing: the parent is gone.
+The payload is 1 to 30 seconds of samples, mono at 16 kHz. A token is [its bytes as Latin-1, its end in
+1/100 s from the first sample]; `ended` is false if whisper never came to the end of the text. `languages` is
+how many of whisper's the model knows, English alone or nearly all.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import mmap
 import os
-import queue
 import re
-import signal
 import struct
 import sys
-import threading
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import _pywhispercpp as pw
 import numpy as np
 import numpy.typing as npt
+
+from witness.child import Buffer, Message, serve
 
 LOG_LEVEL_ERROR = 4  # ggml.h
 
@@ -72,47 +66,20 @@ BLOCKS = dict(
 
 DISCRETE = re.compile(r"ggml_vulkan: (\d+) = .*\| uma: 0 \|")
 
-Requests = queue.SimpleQueue[tuple[dict[str, Any], bytes]]
 
+class _Server:
+    """Loads the model of the first request, and then answers with it."""
 
-def main() -> None:
-    """Serve until stdin ends."""
-    # Ctrl-C goes to every process of the terminal; what becomes of this one is the parent's to decide.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    replies = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)  # whatever C code prints must not get between the replies
-    requests: Requests = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
-    engine: _Engine | None = None
-    while True:
-        request, audio = requests.get()
-        try:
-            if engine is None:
-                engine = _Engine(request)
-                reply: dict[str, Any] = {"device": engine.device, "languages": engine.languages}
-            else:
-                samples = np.frombuffer(audio, np.float32)
-                reply = engine.answer(samples, request["threads"], request["language"])
-        except Exception as error:  # C++ exceptions arrive as RuntimeError, MemoryError and others
-            reply = {"error": " ".join(str(error).split()) or type(error).__name__}
-        replies.write(json.dumps(reply) + "\n")
-        replies.flush()
+    def __init__(self) -> None:
+        self._engine: _Engine | None = None
 
-
-def _read(stdin: IO[bytes], requests: Requests) -> None:
-    """Put requests in the queue until the parent is gone, and then end the process.
-
-    A thread of its own, because the main one is inside whisper.cpp for most of the time.
-    """
-    while line := stdin.readline():
-        request = json.loads(line)
-        size = request.get("samples", 0) * np.dtype(np.float32).itemsize
-        audio = stdin.read(size)
-        if len(audio) < size:
-            break
-        requests.put((request, audio))
-    # Not sys.exit: it would wait for whisper.cpp, or pull its memory from under a running computation.
-    os._exit(0)
+    def answer(self, request: Message, payload: bytes) -> tuple[Message, Sequence[Buffer]]:
+        """As the module's docstring says. Raises RuntimeError."""
+        if self._engine is None:
+            self._engine = _Engine(request)
+            return {"device": self._engine.device, "languages": self._engine.languages}, ()
+        samples = np.frombuffer(payload, np.float32)
+        return self._engine.answer(samples, request["threads"], request["language"]), ()
 
 
 class _Engine:
@@ -314,8 +281,4 @@ def _end(data: mmap.mmap) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BaseException:
-        traceback.print_exc()
-    os._exit(1)
+    serve(_Server().answer)

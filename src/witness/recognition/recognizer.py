@@ -1,4 +1,4 @@
-"""Audio -> words, by whisper.cpp in a child process (`whisper_child`).
+"""Audio -> words, by whisper.cpp in a child process (`recognition.child`).
 
 The audio is cut where it is quietest into pieces that fit whisper's window, and each is recognised on its
 own: that bounds memory, shows progress, and a text that goes wrong goes wrong for one piece only.
@@ -10,28 +10,24 @@ another place in all segments but the first. Who said a word depends on its time
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import re
-import signal
 import struct
-import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 
 from witness.audio import spool
+from witness.child import Child, DiedError, RefusedError
 from witness.errors import TranscriptionError, UsageError
 from witness.recognition.tokens import Token, piece_tokens, repair, to_words
 from witness.reporter import SILENT, Reporter
@@ -114,7 +110,7 @@ class Recognizer:
         self._warnings: list[str] = []  # for the next recognition
         self._starting = threading.Lock()
         self._leaving = False
-        self._begin()
+        self._child = _start(gpu=self._gpu)
         self._server = threading.Thread(target=self._serve, daemon=True)
         self._server.start()
 
@@ -141,6 +137,7 @@ class Recognizer:
                 # Without a limit of time, Ctrl-C would not get through on Windows.
                 found = self._results.get(timeout=0.5)
             except queue.Empty:
+                self._reporter.check()
                 continue
             if isinstance(found, Recognition):
                 self._owed -= 1
@@ -159,27 +156,6 @@ class Recognizer:
             self._child.kill()  # it holds nothing worth saving, and may be deep inside whisper.cpp
         self._tracks.put(None)
         self._server.join()
-        self._end()
-
-    def _begin(self) -> None:
-        """Start a child and listen to what it prints."""
-        self._child = _start(gpu=self._gpu)
-        # Never None: _start asks for all three.
-        self._stdin, self._stdout, self._stderr = cast(
-            "tuple[IO[bytes], IO[bytes], IO[bytes]]",
-            (self._child.stdin, self._child.stdout, self._child.stderr),
-        )
-        self._last_lines: deque[str] = deque(maxlen=20)  # that whisper.cpp printed
-        self._logger = threading.Thread(target=_keep, args=(self._stderr, self._last_lines), daemon=True)
-        self._logger.start()
-
-    def _end(self) -> None:
-        self._child.kill()
-        self._child.wait()
-        self._logger.join()
-        for pipe in (self._stdin, self._stdout, self._stderr):
-            with suppress(OSError):  # about a request that was never read
-                pipe.close()
 
     # The rest runs in the helper thread.
 
@@ -217,8 +193,8 @@ class Recognizer:
                 if not self._gpu or self._leaving:
                     raise
                 self._gpu = False
-                self._end()
-                self._begin()
+                self._child.kill()
+                self._child = _start(gpu=False)
             self._warnings.append(f"whisper.cpp failed on the GPU, so the CPU went on: {error}")
         if work == self._load:
             return work()
@@ -260,46 +236,32 @@ class Recognizer:
         when = f"at {_clock(piece.start)} of the recording, with"
 
         def work() -> dict[str, Any]:
-            return self._ask(
-                {"samples": len(part), "threads": self._threads, "language": language}, when, part
-            )
+            return self._ask({"threads": self._threads, "language": language}, when, part)
 
         return self._insist(work)
 
     def _ask(self, request: dict[str, Any], when: str, samples: Float32 | None = None) -> dict[str, Any]:
-        with suppress(OSError):  # it is dead, and the reply that does not come says so
-            self._stdin.write(json.dumps(request).encode() + b"\n")
-            if samples is not None:
-                self._stdin.write(samples.data)
-            self._stdin.flush()
-        line = self._stdout.readline()
-        if not line.endswith(b"\n"):
-            raise TranscriptionError(self._obituary(when))
-        reply: dict[str, Any] = json.loads(line)
-        if "error" in reply:
+        try:
+            return self._child.ask(request, b"" if samples is None else samples.data)[0]
+        except RefusedError as error:
             raise TranscriptionError(
-                f"{self._path}: {reply['error']}; {RELOAD}"
+                f"{self._path}: {error}; {RELOAD}"
                 if samples is None
-                else f"whisper.cpp failed {when} {self._path}: {reply['error']}; {self._cure()}"
-            )
-        return reply
+                else f"whisper.cpp failed {when} {self._path}: {error}; {self._cure()}"
+            ) from error
+        except DiedError as error:
+            raise TranscriptionError(self._death(error, when)) from error
 
     def _cure(self) -> str:
         return SMALLER if self._device == "cpu" else f"{SMALLER}, and {NO_GPU}"
 
-    def _obituary(self, when: str) -> str:
-        code = self._child.wait()
-        self._logger.join()
-        try:
-            cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code:#x}"
-        except ValueError:
-            cause = f"signal {-code}"
-        telling = [line for line in self._last_lines if re.search(r"error|fail|assert|terminate", line, re.I)]
+    def _death(self, error: DiedError, when: str) -> str:
+        telling = [line for line in error.log[-20:] if re.search(r"error|fail|assert|terminate", line, re.I)]
         last = f" ({telling[-1]})" if telling else ""
         if last.startswith((" (ImportError", " (ModuleNotFoundError")):
             return f"whisper.cpp does not start{last}; cure: pip install --force-reinstall pywhispercpp"
         cure = f"{RELOAD}; {SMALLER}" if "load" in when else self._cure()
-        return f"whisper.cpp stopped with {cause} {when} {self._path}{last}; {cure}"
+        return f"whisper.cpp stopped with {error} {when} {self._path}{last}; {cure}"
 
 
 def gpu_memory(model: ModelFile) -> int | None:
@@ -340,13 +302,7 @@ def has_gpu_backend() -> bool:
     return any(re.search(r"ggml-(vulkan|cuda|hip|sycl|metal)", path.name) for path in libraries)
 
 
-def _keep(log: IO[bytes], lines: deque[str]) -> None:
-    for line in log:
-        if text := " ".join(line.decode("utf-8", "replace").split()):
-            lines.append(text)
-
-
-def _start(*, gpu: bool) -> subprocess.Popen[bytes]:
+def _start(*, gpu: bool) -> Child:
     environment = {
         # Threads that wait without sleeping take the cores from the diarizer, and then from each other: on
         # two cores beside two busy programs, random weights of the size of base took 8 s to over a minute
@@ -357,11 +313,7 @@ def _start(*, gpu: bool) -> subprocess.Popen[bytes]:
     }
     if not gpu:  # a driver that crashes does so when it is asked for its devices
         environment["GGML_VK_VISIBLE_DEVICES"] = ""
-    pipe = subprocess.PIPE
-    # `python -m` looks for modules in the current folder first: not in the user's, who may have a queue.py.
-    home = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "witness.recognition.child"]
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=home, env=environment)
+    return Child("witness.recognition.child", environment)
 
 
 def _clock(seconds: float) -> str:
