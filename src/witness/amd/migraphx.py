@@ -21,8 +21,8 @@ import numpy as np
 
 from witness.amd import cards, graphs
 from witness.amd.graphs import Graph, Key, Measured, Tuning
+from witness.amd.process import DiedError, GpuProcess
 from witness.amd.rocm import CURE, Machine, choose_card, ignored_variables, machine
-from witness.amd.worker import DiedError, Worker
 from witness.errors import DeviceError, GraphError
 from witness.options import Precision, Runtime, available_cores
 from witness.reporter import SILENT, Reporter
@@ -83,21 +83,21 @@ def _twice(action: Callable[[], T]) -> T:
         return action()
 
 
-def _load(job: Job, folder: Path, file: str) -> Worker:
-    """A worker with the compiled graph in `folder`.
+def _load(job: Job, folder: Path, file: str) -> GpuProcess:
+    """A process with the compiled graph in `folder`.
 
     Raises GraphError if the provider did not take it: then it has compiled another one, or tried to.
     """
     before = _state(folder)
-    worker = Worker()
+    process = GpuProcess()
     try:
-        worker.ask(job.request(folder), job.source, limit=LOAD_LIMIT)
+        process.ask(job.request(folder), job.source, limit=LOAD_LIMIT)
         if _state(folder) != before:
             raise GraphError(f"MIGraphX did not take {file} and compiled anew")
     except BaseException:
-        worker.kill()
+        process.kill()
         raise
-    return worker
+    return process
 
 
 def _state(folder: Path) -> dict[str, tuple[int, int, int]]:
@@ -105,18 +105,18 @@ def _state(folder: Path) -> dict[str, tuple[int, int, int]]:
     return {name: (state.st_ino, state.st_size, state.st_mtime_ns) for name, state in states.items()}
 
 
-def open_graph(job: Job, graph: Graph) -> Worker:
-    """A worker with `graph`, which has just answered the canary as the CPU did. Raises DeviceError."""
+def open_graph(job: Job, graph: Graph) -> GpuProcess:
+    """A process with `graph`, which has just answered the canary as the CPU did. Raises DeviceError."""
 
-    def once() -> Worker:
-        worker = _load(job, graph.folder, graph.file)
+    def once() -> GpuProcess:
+        process = _load(job, graph.folder, graph.file)
         try:
-            answer = worker.run(graphs.signal(job.shape))
+            answer = process.run(graphs.signal(job.shape))
             graphs.check_canary(*graphs.compare(answer, graph.reference()), job.precision)
         except BaseException:
-            worker.kill()
+            process.kill()
             raise
-        return worker
+        return process
 
     return _twice(once)
 
@@ -166,11 +166,11 @@ def _find(job: Job, reporter: Reporter) -> Graph | None:
 def _compile(job: Job, folder: Path, limit: float, reporter: Reporter) -> None:
     for half in folder.glob("*.mxr"):  # of the try before
         half.unlink()
-    worker = Worker()
+    process = GpuProcess()
     try:
-        worker.ask(job.request(folder), job.source, limit=limit, reporter=reporter)
+        process.ask(job.request(folder), job.source, limit=limit, reporter=reporter)
     finally:
-        worker.kill()  # it holds nothing: the graph is on the disk
+        process.kill()  # it holds nothing: the graph is on the disk
 
 
 def adopt(job: Job, graph: Graph, cpu: Callable[[Float32], Float32]) -> Graph:
@@ -202,13 +202,13 @@ def _keep(
 def _first_runs(job: Job, folder: Path, file: str, feats: Float32) -> tuple[Float32, float, float]:
     """The graph's answer to `feats`, seconds until it was there, milliseconds of a run after that."""
     begun = time.perf_counter()
-    worker = _load(job, folder, file)
+    process = _load(job, folder, file)
     try:
-        answer = worker.run(feats)
+        answer = process.run(feats)
         load_s = time.perf_counter() - begun
-        return answer, load_s, float(np.median([_milliseconds(lambda: worker.run(feats)) for _ in range(5)]))
+        return answer, load_s, float(np.median([_milliseconds(lambda: process.run(feats)) for _ in range(5)]))
     finally:
-        worker.kill()
+        process.kill()
 
 
 def _milliseconds(action: Callable[[], object]) -> float:
@@ -230,7 +230,7 @@ class Accelerated:
         self._job, self._graph, self._cpu = job, graph, cpu
         self._strict, self._reporter = strict, reporter
         self._lock = threading.Lock()
-        self._worker: Worker | None = open_graph(job, graph)
+        self._process: GpuProcess | None = open_graph(job, graph)
         self.on_gpu = 0
         """Calls that the GPU answered."""
         self.on_cpu = 0
@@ -238,23 +238,23 @@ class Accelerated:
 
     def __call__(self, array: Float32) -> Float32:
         with self._lock:
-            if self._worker is not None and (result := self._try(array)) is not None:
+            if self._process is not None and (result := self._try(array)) is not None:
                 self.on_gpu += 1
                 return result
             self.on_cpu += 1
         return self._cpu(array)
 
     def _try(self, array: Float32) -> Float32 | None:
-        worker = cast(Worker, self._worker)
+        process = cast(GpuProcess, self._process)
         try:
             try:
-                return worker.run(array)
+                return process.run(array)
             except DiedError:
-                worker = self._worker = open_graph(self._job, self._graph)
-                return worker.run(array)
+                process = self._process = open_graph(self._job, self._graph)
+                return process.run(array)
         except DeviceError as error:
-            worker.kill()
-            self._worker = None
+            process.kill()
+            self._process = None
             failed = f"MIGraphX failed on {self._job.machine.title}"
             if self._strict:
                 raise DeviceError(f"{failed}: {error}; {CURE}") from error
@@ -268,11 +268,11 @@ class Accelerated:
 
     def finish(self) -> str | None:
         """End the process; all results are here. What is to be said about its end, if anything."""
-        return None if self._worker is None else self._worker.finish()
+        return None if self._process is None else self._process.finish()
 
     def kill(self) -> None:
-        if self._worker is not None:
-            self._worker.kill()
+        if self._process is not None:
+            self._process.kill()
 
 
 @contextmanager

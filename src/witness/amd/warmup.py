@@ -13,8 +13,8 @@ from witness import files
 from witness.amd import cards, graphs, migraphx
 from witness.amd.graphs import Graph, Tuning
 from witness.amd.migraphx import Job
+from witness.amd.process import GpuProcess
 from witness.amd.rocm import Machine, choose_card, ignored_variables, machine
-from witness.amd.worker import Worker
 from witness.diarization import embedding
 from witness.errors import DeviceError, GraphError, ModelError, UsageError
 from witness.models import store
@@ -277,10 +277,10 @@ def probe(
 def _try(
     request: dict[str, Any], source: bytes, where: Machine, limit: float, reporter: Reporter
 ) -> tuple[dict[str, Any], list[Float32]]:
-    worker = Worker()
+    process = GpuProcess()
     try:
-        return worker.ask(request, source, limit=limit, reporter=reporter)
+        return process.ask(request, source, limit=limit, reporter=reporter)
     except DeviceError as error:
         raise migraphx.refused(request["name"], where, error) from error
     finally:
-        worker.kill()
+        process.kill()
