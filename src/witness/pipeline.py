@@ -20,6 +20,7 @@ from witness.diarization.stream import Networks, stream
 from witness.errors import CancelledError, ModelError, UsageError, WitnessError
 from witness.models import store
 from witness.options import Device, Layout, Mode, Options, Runtime
+from witness.recognition import ggml
 from witness.recognition import recognizer as recognition
 from witness.reporter import Note, Progress, Reporter, no_note, no_progress
 from witness.schema import Findings, Float64, ModelFile, Recognition, Track, Transcript
@@ -287,7 +288,7 @@ class _Run:
         auto = self.runtime.device == Device.AUTO
         able = [card for card in cards.cards() if not auto or card.supported == "listed"]
         card = cards.pick(able, self.runtime.gpu)
-        needed = recognition.gpu_memory(whisper)
+        needed = ggml.gpu_memory(whisper)
         if card is None or needed is None or (lack := card.lack_for_both(needed)) is None:
             return False
         cure = "a smaller --whisper, or --parallel, runs them side by side"

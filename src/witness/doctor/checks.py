@@ -31,7 +31,7 @@ from witness.amd import cards, graphs
 from witness.doctor import probes
 from witness.errors import GraphError, WitnessError
 from witness.models import store
-from witness.recognition import recognizer
+from witness.recognition import ggml, recognizer
 from witness.schema import ModelFile
 
 GIB = 1 << 30
@@ -341,7 +341,7 @@ def _memory(machine: Machine) -> Iterator[Check]:
     for status in store.list_models(roles={"whisper"}):
         if card is None or status.file.name != usual or status.path is None:
             continue
-        needed = recognizer.gpu_memory(ModelFile(usual, status.path, ""))
+        needed = ggml.gpu_memory(ModelFile(usual, status.path, ""))
         lack = None if needed is None else card.lack_for_both(needed)
         if lack is None:
             yield Check("memory", True, f"the {card.name} has room for both engines with {usual}")

@@ -1,4 +1,4 @@
-"""whisper's tokens -> words with times that can be believed.
+"""Whisper's tokens -> words with believable times.
 
 A token is a part of the text and may begin or end inside a character; a word is what a person would call one.
 """
@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 from witness.schema import Word
 
-WORD_SECONDS = 0.4  # the longest that a word is believed to take,
-LETTER_SECONDS = 0.12  # and so much more for each of its letters
+WORD_SECONDS = 0.4
+"""The longest that a word without letters is believed to take."""
+LETTER_SECONDS = 0.12
+"""How much longer a word may take for each of its letters."""
 UNSPACED = (  # from Thai to Burmese, Khmer, kana, Han and its extensions
     *(("\u0e00", "\u109f"), ("\u1780", "\u17ff"), ("\u3040", "\u312f"), ("\u3400", "\u9fff")),
     *(("\uf900", "\ufaff"), ("\uff66", "\uff9f"), ("\U00020000", "\U0003ffff")),
@@ -22,18 +24,18 @@ UNSPACED = (  # from Thai to Burmese, Khmer, kana, Han and its extensions
 
 @dataclass(frozen=True)
 class Token:
-    """A part of the text as whisper writes it, which can begin or end inside a character."""
+    """A part of the text as Whisper writes it, which can begin or end inside a character."""
 
     data: bytes
     start: float
     end: float
 
 
-def piece_tokens(found: Sequence[tuple[str, int]], start: float, end: float) -> list[Token]:
+def piece_tokens(reply: Sequence[tuple[str, int]], start: float, end: float) -> list[Token]:
     """The child's tokens of a piece from `start` to `end`; each begins where the one before it ends."""
     tokens = []
     before = start
-    for text, hundredths in found:
+    for text, hundredths in reply:
         after = min(max(before, start + hundredths / 100), end)
         tokens.append(Token(text.encode("latin-1"), before, after))
         before = after
@@ -53,12 +55,12 @@ def characters(parts: Sequence[bytes]) -> list[str]:
             pending = decoder.getstate()[0]
             if not pending:
                 owner = place
-            found = decoder.decode(bytes([number]))
-            if pending and found:  # now complete, or given up because this byte does not go on with it
-                texts[owner] += found[0]
-                found = found[1:]
+            text = decoder.decode(bytes([number]))
+            if pending and text:  # now complete, or given up because this byte does not go on with it
+                texts[owner] += text[0]
+                text = text[1:]
                 owner = place
-            texts[place] += found
+            texts[place] += text
     if parts:
         texts[owner] += decoder.decode(b"", final=True)
     return texts
@@ -121,8 +123,8 @@ def _unspaced(letter: str) -> bool:
 def repair(words: Sequence[Word], duration: float) -> list[Word]:
     """The same words with times in order: inside 0 to `duration`, none before the end of the last.
 
-    A word after a pause can contain the pause, for whisper tells when a word ends and not when it begins; so
-    one that takes longer than its letters can explain begins later.
+    A word after a pause can contain the pause, because Whisper tells when a word ends and not when it begins;
+    so one that takes longer than its letters can explain begins later.
     """
     repaired = []
     before = 0.0

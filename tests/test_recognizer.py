@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -22,10 +21,12 @@ import ggml
 from witness.child import Child
 from witness.errors import CancelledError, TranscriptionError, UsageError
 from witness.recognition import child, recognizer, tokens
-from witness.recognition.recognizer import FRAME, SAMPLE_RATE, WINDOW, Loudness, Recognizer
+from witness.recognition.ggml import FIELDS, MAGIC, Header, gpu_memory
+from witness.recognition.pieces import FRAME, WINDOW, Loudness
+from witness.recognition.recognizer import Recognizer
 from witness.recognition.tokens import Token
 from witness.reporter import Reporter, no_progress
-from witness.schema import ModelFile, Word
+from witness.schema import SAMPLE_RATE, ModelFile, Word
 
 L, H = ggml.LOW, ggml.HIGH
 
@@ -56,7 +57,7 @@ def started(path, *, language=None, threads=1, progress=no_progress):
     return Recognizer(model, language=language, threads=threads, reporter=Reporter(progress))
 
 
-def recognise(path, *tracks, **options):
+def recognize(path, *tracks, **options):
     with started(path, **options) as running:
         for track in tracks:
             running.send(track)
@@ -65,7 +66,7 @@ def recognise(path, *tracks, **options):
 
 def failure(path, samples=None, **options) -> str:
     with pytest.raises(TranscriptionError) as caught:
-        recognise(path, ggml.tones(L) if samples is None else samples, **options)
+        recognize(path, ggml.tones(L) if samples is None else samples, **options)
     message = str(caught.value)
     assert "\n" not in message
     assert str(path) in message
@@ -95,7 +96,7 @@ def wait_until(condition, seconds):
 
 
 def test_words_and_times(model):
-    (found,) = recognise(model, ggml.tones(L, L, H, L, H))
+    (found,) = recognize(model, ggml.tones(L, L, H, L, H))
     assert texts(found.words) == [" one", " two", " drei", " four", " fünf"]
     np.testing.assert_allclose([word.end for word in found.words], [1, 2, 3, 4, 5], atol=0.08)
     starts = [word.start for word in found.words]
@@ -106,7 +107,7 @@ def test_words_and_times(model):
 
 def test_a_character_split_over_two_tokens(folder):
     low = [b" caf", b"\xc3", b"\xa9", b" au", b" \xe6\x97", b"\xa5\xe6", b"\x9c\xac"]
-    (found,) = recognise(ggml.write(folder / "split.bin", low=low), ggml.tones(*[L] * 7))
+    (found,) = recognize(ggml.write(folder / "split.bin", low=low), ggml.tones(*[L] * 7))
     assert "".join(texts(found.words)) == " café au 日本"
     assert found.words[0].text == " café"
     assert found.words[0].end == pytest.approx(3, abs=0.08)
@@ -116,28 +117,28 @@ def test_a_character_split_over_two_pieces(folder):
     """The first piece ends inside a character, and the second begins with the rest of it."""
     path = ggml.write(folder / "torn.bin", low=[b"\xa9", *ggml.LOW_SCRIPT[1:24], b" caf\xc3"])
     audio = ggml.tones(*[L] * 25, None, None, *[L] * 4)
-    (found,) = recognise(path, audio)
+    (found,) = recognize(path, audio)
     assert texts(found.words)[0] == "\ufffd two"  # the very first has nothing to go on from
     assert texts(found.words)[22:26] == [" d", " café", " two", " three"]
 
 
 def test_the_language_is_heard_where_most_is_said(multilingual):
     quiet = 0.01 * ggml.tones(L, None, None, None)
-    (found,) = recognise(
+    (found,) = recognize(
         multilingual, np.concatenate([quiet, np.zeros(28 * 16_000, np.float32), ggml.tones(*[H] * 9)])
     )
     assert found.language == "de"
-    (found,) = recognise(multilingual, ggml.tones(L, H))
+    (found,) = recognize(multilingual, ggml.tones(L, H))
     assert found.language == "en"
     assert texts(found.words) == [" one", " zwei"]
-    (found,) = recognise(multilingual, ggml.tones(L, H), language="fr")
+    (found,) = recognize(multilingual, ggml.tones(L, H), language="fr")
     assert found.language == "fr"
 
 
 def test_long_audio_is_cut_and_put_together(model):
     spoken = [*[L] * 24, None, *[H] * 23, None, *[L] * 24, None, *[H] * 21]
     steps = []
-    (found,) = recognise(model, ggml.tones(*spoken), progress=lambda *step: steps.append(step))
+    (found,) = recognize(model, ggml.tones(*spoken), progress=lambda *step: steps.append(step))
     assert len(spoken) == 95
     expected = []
     for script, first, count in (
@@ -158,7 +159,7 @@ def test_long_audio_is_cut_and_put_together(model):
 
 def test_two_tracks_one_child(model):
     steps = []
-    first, second = recognise(
+    first, second = recognize(
         model, ggml.tones(L, L), ggml.tones(H, H, H), progress=lambda *step: steps.append(step)
     )
     assert texts(first.words) == [" one", " two"]
@@ -170,7 +171,7 @@ def test_two_tracks_one_child(model):
 
 def test_the_number_of_threads_changes_nothing(model):
     audio = ggml.tones(*[L, H, H] * 9, None, *[H, L] * 6)
-    one, two, four = (recognise(model, audio, threads=threads) for threads in (1, 2, 4))
+    one, two, four = (recognize(model, audio, threads=threads) for threads in (1, 2, 4))
     assert one == two == four
     with started(model) as running:
         running.send(audio)
@@ -182,25 +183,25 @@ def test_the_number_of_threads_changes_nothing(model):
 def test_silence_has_no_words(endless, samples):
     """Never sent to whisper: this model would talk."""
     noise = np.random.default_rng(0).uniform(-1e-4, 1e-4, samples).astype(np.float32)
-    (found,) = recognise(endless, noise)
+    (found,) = recognize(endless, noise)
     assert found.words == ()
 
 
 def test_a_third_of_a_second(model):
-    (found,) = recognise(model, ggml.tones(L)[:4800])
+    (found,) = recognize(model, ggml.tones(L)[:4800])
     assert texts(found.words) == [" one"]
     assert 0 <= found.words[0].start <= found.words[0].end <= 0.3
 
 
 def test_text_without_end_is_left_out_and_said_so(endless):
-    (found,) = recognise(endless, ggml.tones(L, H), threads=2)
+    (found,) = recognize(endless, ggml.tones(L, H), threads=2)
     assert found.words == ()
     (warning,) = found.warnings
     assert "0:00 to 0:02" in warning
 
 
 def test_nothing_is_printed(model, capfd):
-    recognise(model, ggml.tones(L))
+    recognize(model, ggml.tones(L))
     assert capfd.readouterr() == ("", "")
 
 
@@ -209,7 +210,7 @@ def test_modules_of_the_current_folder_are_not_run(model, tmp_path, monkeypatch)
     (tmp_path / "witness").mkdir()
     (tmp_path / "witness" / "__init__.py").write_text("")
     monkeypatch.chdir(tmp_path)
-    (found,) = recognise(os.path.relpath(model), ggml.tones(L))
+    (found,) = recognize(os.path.relpath(model), ggml.tones(L))
     assert texts(found.words) == [" one"]
 
 
@@ -413,7 +414,7 @@ def on_gpu(monkeypatch, tmp_path):
 )
 def test_what_fails_on_the_gpu_is_done_on_the_cpu(model, on_gpu, arguments, cause):
     started = on_gpu(*arguments)
-    (found,) = recognise(model, ggml.tones(L, L, L))
+    (found,) = recognize(model, ggml.tones(L, L, L))
     assert started == [True, False]
     assert texts(found.words) == [" one", " two", " three"]
     assert found.device == "cpu"
@@ -424,7 +425,7 @@ def test_what_fails_on_the_gpu_is_done_on_the_cpu(model, on_gpu, arguments, caus
 
 def test_what_the_gpu_did_before_it_failed_is_kept(model, on_gpu):
     on_gpu("crash", 1)
-    first, second = recognise(model, ggml.tones(L), ggml.tones(L, H))
+    first, second = recognize(model, ggml.tones(L), ggml.tones(L, H))
     assert (first.words, first.device, first.warnings) == ((), "vulkan: A Card", ())  # as the fake said
     assert (texts(second.words), second.device, len(second.warnings)) == ([" one", " zwei"], "cpu", 1)
 
@@ -433,7 +434,7 @@ def test_what_fails_on_the_cpu_too_is_an_error(folder, on_gpu):
     started = on_gpu("load", 0)
     broken = folder / "no-model.bin"
     broken.write_bytes(b"no model at all")
-    assert "not a whisper model" in failure(broken)
+    assert "not a Whisper model" in failure(broken)
     assert started == [True, False]
 
 
@@ -469,22 +470,22 @@ def test_the_first_discrete_card_is_chosen():
 def test_memory_on_a_gpu(tmp_path, width, layers, printed):
     path = tmp_path / "model.bin"
     sizes = (51866, 1500, width, width // 64, 32, 448, width, width // 64, layers, 128, 8)
-    path.write_bytes(struct.pack("<12i", recognizer.MAGIC, *sizes) + bytes(1_000_000))
+    path.write_bytes(MAGIC + FIELDS.pack(*sizes) + bytes(1_000_000))
     retries = 6 * 4 * width * layers * 512 / 1e6
-    needed = recognizer.gpu_memory(ModelFile("m", str(path), "")) / 1e6
+    needed = gpu_memory(ModelFile("m", str(path), "")) / 1e6
     assert needed == pytest.approx(1 + printed + retries, rel=0.1)
 
 
 def test_memory_of_what_is_no_model(tmp_path):
     for content in (b"", b"lmgg", bytes(100)):
         (tmp_path / "no-model.bin").write_bytes(content)
-        assert recognizer.gpu_memory(ModelFile("m", str(tmp_path / "no-model.bin"), "")) is None
-    assert recognizer.gpu_memory(ModelFile("m", str(tmp_path / "missing.bin"), "")) is None
+        assert gpu_memory(ModelFile("m", str(tmp_path / "no-model.bin"), "")) is None
+    assert gpu_memory(ModelFile("m", str(tmp_path / "missing.bin"), "")) is None
 
 
 @pytest.mark.skipif(not recognizer.has_gpu_backend(), reason="this whisper.cpp was built for the CPU")
 def test_words_on_the_gpu_of_this_machine(model):
-    (found,) = recognise(model, ggml.tones(L, H, L))
+    (found,) = recognize(model, ggml.tones(L, H, L))
     if found.device == "cpu":
         pytest.skip(f"no GPU was used: {found.warnings}")
     assert texts(found.words) == [" one", " zwei", " three"]
@@ -497,9 +498,9 @@ def test_languages_are_those_of_whisper(model, multilingual):
     with pytest.raises(UsageError, match=r"'xx'.*en, zh, de"):
         started(model, language="xx")
     with pytest.raises(UsageError, match="only English"):
-        recognise(model, ggml.tones(L), language="de")
+        recognize(model, ggml.tones(L), language="de")
     with pytest.raises(UsageError, match="'yue'"):  # came with the 100th language, in large-v3
-        recognise(multilingual, ggml.tones(L), language="yue")
+        recognize(multilingual, ggml.tones(L), language="yue")
 
 
 # ── Without a child ──
@@ -517,7 +518,7 @@ def test_languages_are_those_of_whisper(model, multilingual):
     ],
 )
 def test_what_a_header_says(shape, heads, languages):
-    header = child.Header(*shape, 1)
+    header = Header(*shape, 1)
     assert header.plausible
     assert (header.alignment_heads, header.languages) == (heads, languages)
     assert hasattr(pw, f"WHISPER_AHEADS_{heads}")

@@ -1,0 +1,142 @@
+"""What a Whisper model in ggml format says about itself, read without whisper.cpp."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from witness.schema import ModelFile
+
+MAGIC = b"lmgg"
+"""The first four bytes of a file: 0x67676d6c ("ggml") in little-endian order."""
+FIELDS = struct.Struct("<11i")
+"""What follows the magic number; see `Header`."""
+ENGLISH_ONLY, MULTILINGUAL = 51864, 51865
+"""Sizes of the vocabulary. whisper.cpp derives the ids of the special tokens from them."""
+ALIGNMENT_HEADS = {
+    (4, 4, 6): "TINY",
+    (6, 6, 8): "BASE",
+    (12, 12, 12): "SMALL",
+    (24, 24, 16): "MEDIUM",
+    (32, 32, 20): "LARGE_V2",
+    (32, 4, 20): "LARGE_V3_TURBO",
+}
+"""Encoder layers, decoder layers and decoder heads -> whisper.cpp's name of the set of alignment heads.
+large-v1 cannot be told from large-v2, and is rare."""
+BLOCKS = {
+    0: (4, 1),
+    1: (2, 1),
+    **{kind: (size, 32) for kind, size in ((2, 18), (3, 20), (6, 22), (7, 24), (8, 34))},
+    **{kind: (size, 256) for kind, size in ((10, 84), (11, 110), (12, 144), (13, 176), (14, 210))},
+}
+"""ggml's number of a tensor type -> bytes of a block, and how many weights are in it."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """The sizes of a Whisper model, in the order in which its ggml file has them."""
+
+    vocabulary: int
+    audio_context: int
+    audio_state: int
+    audio_heads: int
+    audio_layers: int
+    text_context: int
+    text_state: int
+    text_heads: int
+    text_layers: int
+    bands: int
+    weights: int
+
+    @property
+    def plausible(self) -> bool:
+        """Whether a Whisper model can have these sizes."""
+        heads, layers = (self.audio_heads, self.text_heads), (self.audio_layers, self.text_layers)
+        return (
+            ENGLISH_ONLY <= self.vocabulary < 60_000
+            and self.audio_context == 1500
+            and 8 <= self.text_context <= 4096
+            and 0 < self.audio_state == self.text_state <= 8192
+            and all(0 < number <= 128 and self.audio_state % number == 0 for number in heads)
+            and all(0 < number <= 128 for number in layers)
+            and self.bands in (80, 128)
+        )
+
+    @property
+    def languages(self) -> int:
+        """How many of Whisper's languages the model knows; 1: English only."""
+        return 1 if self.vocabulary == ENGLISH_ONLY else 99 + self.vocabulary - MULTILINGUAL
+
+    @property
+    def alignment_heads(self) -> str:
+        """whisper.cpp's name for the set of attention heads that follow the words."""
+        shape = self.audio_layers, self.text_layers, self.text_heads
+        name = ALIGNMENT_HEADS.get(shape, "N_TOP_MOST")
+        if name == "LARGE_V2" and self.vocabulary > MULTILINGUAL:
+            return "LARGE_V3"
+        return f"{name}_EN" if self.vocabulary == ENGLISH_ONLY and shape in ALIGNMENT_HEADS else name
+
+
+def inspect(path: str) -> Header:
+    """The header of a Whisper model in ggml format, after a walk through the structure of the whole file.
+
+    whisper.cpp trusts what it reads: a wrong number can crash it, and a truncated file may load. Raises
+    RuntimeError if the file cannot be read, is of another kind, or is damaged.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise RuntimeError("it is not a Whisper model in ggml format")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                header = Header(*FIELDS.unpack_from(data, len(MAGIC)))
+                if header.plausible and _end(data) == len(data):
+                    return header
+    except OSError as error:
+        raise RuntimeError(f"it cannot be read: {error.strerror}") from error
+    except struct.error:
+        pass
+    raise RuntimeError("the file is damaged or incomplete")
+
+
+def _end(data: mmap.mmap) -> int:
+    """Where the last tensor should end; -1 if the file contradicts itself. Raises struct.error."""
+    place = len(MAGIC) + FIELDS.size
+    bands, bins = struct.unpack_from("<2I", data, place)
+    place += 8 + 4 * bands * bins
+    (tokens,) = struct.unpack_from("<I", data, place)
+    place += 4
+    for _ in range(tokens):
+        place += 4 + struct.unpack_from("<I", data, place)[0]
+    tensors = 0
+    while place < len(data):
+        dimensions, name, kind = struct.unpack_from("<3I", data, place)
+        if not 1 <= dimensions <= 4 or not 0 < name < 256 or kind not in BLOCKS:
+            return -1
+        weights = math.prod(struct.unpack_from(f"<{dimensions}I", data, place + 12))
+        size, per_block = BLOCKS[kind]
+        place += 12 + 4 * dimensions + name + weights // per_block * size
+        tensors += 1
+    return place if tensors else -1
+
+
+def gpu_memory(model: ModelFile) -> int | None:
+    """Bytes that whisper.cpp takes on a GPU with this model; None if the file is not such a model.
+
+    Follows the sizes that whisper.cpp 1.8.5 prints while it loads models of the six published shapes: keys
+    and values (16 bits; 1536 positions of audio, and 512 of text, times 7 once a text must be tried again
+    with five candidates), and buffers that grow with the width.
+    """
+    try:
+        with Path(model.path).open("rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                return None
+            header = Header(*FIELDS.unpack(file.read(FIELDS.size)))
+            size = file.seek(0, os.SEEK_END)
+    except (OSError, struct.error):
+        return None
+    width, layers = header.text_state, header.text_layers
+    return int(size + 4 * width * layers * (1536 + 7 * 512) + 100_000_000 + 340_000 * width)
