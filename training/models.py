@@ -91,7 +91,7 @@ class EmbeddingNet(nn.Module):
             inside = outside
             rows = rows if number == 0 else (rows + 1) // 2
             features.append(inside * rows)
-        self.findings = nn.ModuleList(stages)
+        self.stages = nn.ModuleList(stages)
         self.offsets = nn.ParameterList(offsets)
         self.taps = nn.ParameterList()
         late, early = features[3], features[1] + features[2]
@@ -122,7 +122,7 @@ class EmbeddingNet(nn.Module):
         for number, taps in enumerate(self.taps):
             offsets[number] = functional.conv2d(bands.clamp(1, 1), taps, stride=(2, 1), padding=(39, 0))
         outputs = []
-        for stage, offset in zip(self.findings, offsets, strict=True):
+        for stage, offset in zip(self.stages, offsets, strict=True):
             y = stage(y + offset)
             outputs.append(y)
         _, second, third, last = outputs
