@@ -1,4 +1,4 @@
-"""Sound in a temporary file: the same samples as in an array, and one clear line where a disk gives up."""
+"""Sound in a temporary file: the same samples as in an array, and one clear line if the disk fails."""
 
 import os
 import subprocess
@@ -25,47 +25,57 @@ def noise():
 
 
 def spooled(samples: np.ndarray, *sizes: int) -> Spool:
-    """In parts of those sizes, and the rest."""
-    found = Spool()
+    """The samples, appended in parts of those sizes and the rest."""
+    sound = Spool()
     for part in np.split(samples, np.cumsum(sizes)):
-        found.append(part)
-    return found
+        sound.append(part)
+    return sound
 
 
 def test_slices_are_those_of_an_array(noise):
-    found = spooled(noise, 1, 0, 4095, 77_777)
-    assert len(found) == len(noise)
+    sound = spooled(noise, 1, 0, 4095, 77_777)
+    assert len(sound) == len(noise)
     edges = (None, 0, 1, 4095, 4096, 99_999, len(noise), len(noise) + 5, 10**12, -1, -4097)
     for start in edges:
         for stop in edges:
-            part = found[start:stop]
+            part = sound[start:stop]
             assert part.dtype == np.float32
             assert np.array_equal(part, noise[start:stop])
 
 
 def test_what_is_written_over_is_what_is_read(noise):
-    found = spooled(noise, 50_000)
-    found[49_990:50_011] = -noise[49_990:50_011]
-    found[0:0] = noise[:0]
+    sound = spooled(noise, 50_000)
+    sound[49_990:50_011] = -noise[49_990:50_011]
+    sound[0:0] = noise[:0]
     expected = noise.copy()
     expected[49_990:50_011] *= -1
-    assert np.array_equal(found[:], expected)
+    assert np.array_equal(sound[:], expected)
     with pytest.raises(ValueError, match="fit"):
-        found[0:3] = noise[:2]
+        sound[0:3] = noise[:2]
+
+
+@pytest.mark.parametrize("step", [2, -1, -2])
+def test_a_step_is_refused(noise, step):
+    sound = spooled(noise)
+    with pytest.raises(ValueError, match=f"a step of {step}"):
+        sound[::step]
+    with pytest.raises(ValueError, match=f"a step of {step}"):
+        sound[::step] = noise[::step]
+    assert np.array_equal(sound[::1], noise)
 
 
 def test_what_is_not_contiguous_is_taken_too(noise):
-    found = Spool()
-    found.append(noise[::2])
-    found.append(noise.reshape(-1, 1)[:, 0][::-1])
-    assert np.array_equal(found[:], np.concatenate([noise[::2], noise[::-1]]))
+    sound = Spool()
+    sound.append(noise[::2])
+    sound.append(noise.reshape(-1, 1)[:, 0][::-1])
+    assert np.array_equal(sound[:], np.concatenate([noise[::2], noise[::-1]]))
 
 
 def test_nothing_at_all():
-    found = Spool()
-    assert len(found) == 0
-    assert found[:].shape == found[3:9].shape == (0,)
-    assert list(spool.pieces(found)) == []
+    sound = Spool()
+    assert len(sound) == 0
+    assert sound[:].shape == sound[3:9].shape == (0,)
+    assert list(spool.pieces(sound)) == []
 
 
 def test_pieces_of_an_array_and_of_a_file(noise):
@@ -76,13 +86,13 @@ def test_pieces_of_an_array_and_of_a_file(noise):
 
 
 def test_many_threads_read_what_they_asked_for(noise):
-    found, wrong = spooled(noise), []
+    sound, wrong = spooled(noise), []
 
     def read(seed: int) -> None:
         dice = np.random.default_rng(seed)
         for _ in range(300):
             start, stop = np.sort(dice.integers(0, len(noise), 2))
-            if not np.array_equal(found[start:stop], noise[start:stop]):
+            if not np.array_equal(sound[start:stop], noise[start:stop]):
                 wrong.append((start, stop))
 
     threads = [threading.Thread(target=read, args=(seed,)) for seed in range(8)]
@@ -95,12 +105,12 @@ def test_many_threads_read_what_they_asked_for(noise):
 
 def test_whisper_hears_the_same_from_a_file(noise):
     noise[20_000:60_000] = 0
-    one, other = Loudness.of(noise), Loudness.of(spooled(noise, 12_345))
-    assert np.array_equal(one.sounding, other.sounding)
-    assert one.energy.tobytes() == other.energy.tobytes()
+    array, file = Loudness.of(noise), Loudness.of(spooled(noise, 12_345))
+    assert np.array_equal(array.sounding, file.sounding)
+    assert array.energy.tobytes() == file.energy.tobytes()
 
 
-def test_each_channel_is_a_track_of_its_own(tmp_path):
+def test_each_channel_is_a_separate_track(tmp_path):
     sound = np.random.default_rng(1).integers(-9000, 9000, (16_001, 6)).astype(np.int16)
     soundfile.write(tmp_path / "5.1.wav", sound, 16_000)
     loaded = decode.load(str(tmp_path / "5.1.wav"), channels="split")
@@ -115,9 +125,9 @@ def test_the_file_has_no_name_and_goes_with_its_samples(tmp_path, monkeypatch, n
     monkeypatch.setattr("tempfile.tempdir", None)
     assert spool.folder() == str(tmp_path)
     open_before = len(list(FILES.iterdir())) if FILES.exists() else None
-    found = spooled(noise)
+    sound = spooled(noise)
     assert list(tmp_path.iterdir()) == []
-    del found
+    del sound
     if open_before is not None:
         assert len(list(FILES.iterdir())) == open_before
 
@@ -134,18 +144,18 @@ def test_where_it_is_unless_somebody_says(monkeypatch):
 
 def test_no_folder_at_all(monkeypatch):
     monkeypatch.setattr(spool, "folder", lambda: "/there/is/no/such/folder")
-    with pytest.raises(OutputError, match=r"such/folder cannot hold the decoded sound \(No such file"):
+    with pytest.raises(OutputError, match=r"such/folder: cannot hold the decoded sound \(No such file"):
         Spool()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk(noise, monkeypatch):
-    found = spooled(noise)
+    sound = spooled(noise)
     with Path("/dev/full").open("r+b", buffering=0) as full:
-        monkeypatch.setattr(found, "_file", full)
-        with pytest.raises(OutputError, match=r"No space left on device.*230 MB an hour.*TMPDIR"):
-            found.append(noise)
-    assert len(found) == len(noise)
+        monkeypatch.setattr(sound, "_file", full)
+        with pytest.raises(OutputError, match=r"No space left on device.*230 MB per hour.*TMPDIR"):
+            sound.append(noise)
+    assert len(sound) == len(noise)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs resource")
@@ -161,4 +171,4 @@ def test_a_disk_that_fills_while_decoding_is_one_line():
     assert done.returncode == 1
     assert done.stdout == ""
     (line,) = done.stderr.strip().splitlines()
-    assert "cannot hold the decoded sound (File too large)" in line
+    assert ": cannot hold the decoded sound (File too large)" in line

@@ -1,6 +1,7 @@
-"""Sound that may be too long for memory: in a temporary file, read a piece at a time.
+"""Decoded sound in a temporary file, read and written a piece at a time.
 
-A day of one track is 5.5 GB. The file has no name, so nothing stays behind however the process ends.
+A recording may last a day, and a day of one track is 5.5 GB. The file has no name, so nothing is left behind
+however the process ends.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from witness.errors import OutputError
 from witness.schema import SAMPLE_RATE, Float32, Samples
 
 PIECE = 1 << 20
-"""Samples worked through at a time: 66 s, 4 MiB."""
+"""Samples in a piece of `pieces`: 66 s, 4 MiB."""
 
 LARGE = "/var/tmp"  # noqa: S108  only a folder to make nameless files in
 
@@ -25,9 +26,10 @@ _SIZE = np.dtype(np.float32).itemsize
 
 
 class Spool:
-    """(samples,) float32 in a file: `len`, slices of step 1 to read and to write, `append`.
+    """(samples,) float32 in a temporary file: `len`, slices to read and to write, `append`.
 
-    Safe to use from several threads. Raises OutputError if the disk is full or fails.
+    Slices are those of an array, except that they copy and take no step (ValueError). Safe to use from
+    several threads. Raises OutputError if the disk is full or fails.
     """
 
     def __init__(self) -> None:
@@ -49,25 +51,32 @@ class Spool:
         self._count += len(samples)
 
     def __getitem__(self, part: slice) -> Float32:
-        start, stop, _ = part.indices(self._count)
+        start, stop = self._range(part)
         samples = np.empty(max(0, stop - start), np.float32)
         rest = samples.view(np.uint8).data
         with self._lock:
             try:
                 self._file.seek(start * _SIZE)
                 while rest:
-                    if not (done := self._file.readinto(rest)):
-                        raise OSError(0, "it has become shorter")
-                    rest = rest[done:]
+                    if not (read := self._file.readinto(rest)):
+                        raise OSError(0, "the file became shorter")
+                    rest = rest[read:]
             except OSError as error:
                 raise self._trouble(error) from error
         return samples
 
     def __setitem__(self, part: slice, samples: Float32) -> None:
-        start, stop, _ = part.indices(self._count)
+        start, stop = self._range(part)
         if stop - start != len(samples):
             raise ValueError(f"{len(samples)} samples do not fit into {stop - start}")
         self._write(start, samples)
+
+    def _range(self, part: slice) -> tuple[int, int]:
+        """The first sample of a slice and the one after its last. Raises ValueError for a step."""
+        start, stop, step = part.indices(self._count)
+        if step != 1:
+            raise ValueError(f"a spool has no slices with a step of {step}; read without a step first")
+        return start, stop
 
     def _write(self, start: int, samples: Float32) -> None:
         if not len(samples):
@@ -76,27 +85,27 @@ class Spool:
         with self._lock:
             try:
                 self._file.seek(start * _SIZE)
-                while rest:  # the last bytes of a disk are given without an error
+                while rest:  # a disk that is nearly full takes what fits and reports no error
                     rest = rest[self._file.write(rest) :]
             except OSError as error:
                 raise self._trouble(error) from error
 
     def _trouble(self, error: OSError) -> OutputError:
         return OutputError(
-            f"{self._folder} cannot hold the decoded sound ({error.strerror}), "
-            f"{SAMPLE_RATE * 3600 * _SIZE / 1e6:.0f} MB an hour and track; "
-            "make room there, or set TMPDIR to a folder with more"
+            f"{self._folder}: cannot hold the decoded sound ({error.strerror}), "
+            f"{SAMPLE_RATE * 3600 * _SIZE / 1e6:.0f} MB per hour and track; "
+            "fix: free disk space there, or set TMPDIR to a folder with more"
         )
 
 
 def pieces(samples: Samples, size: int = PIECE) -> Iterator[tuple[int, Float32]]:
-    """(start, part) of at most `size` samples each."""
+    """All samples in pieces of at most `size`: (first sample, (n,) samples) each."""
     for start in range(0, len(samples), size):
         yield start, samples[start : start + size]
 
 
 def folder() -> str:
-    """Where temporary files are that may be large: as asked for, else not /tmp, which often is memory."""
+    """The folder for large temporary files: TMPDIR, TEMP or TMP if set; else not /tmp, often memory."""
     asked = any(os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
     if not asked and os.access(LARGE, os.W_OK | os.X_OK):
         return LARGE
