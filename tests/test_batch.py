@@ -156,7 +156,7 @@ def test_a_batch_resumes_and_tells_the_truth(tmp_path):
         *("sub/call00.json", "sub/call00.stages.npz", "sub/call01.json", "sub/call01.stages.npz"),
     ]
     assert "3 recordings: 2 done, 1 failed" in stdout
-    assert "bad.mp3 is in no format" in stdout
+    assert "bad.mp3: is not in a format" in stdout
     assert "failed: " in stderr
     found = report(tmp_path / "out")
     assert {name: entry["state"] for name, entry in found.items()} == {

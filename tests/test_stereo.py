@@ -1,4 +1,4 @@
-"""Calls recorded with a side a channel: found, taken apart, and everything else left alone."""
+"""Calls recorded with one side per channel: recognized, taken apart, and everything else left alone."""
 
 import json
 

@@ -1,1 +1,4 @@
-"""A path -> samples at 16 kHz, in a file that may be larger than memory; and the sound that a page plays."""
+"""A recording -> samples at 16 kHz, in a file that may be larger than memory; and the sound of a page.
+
+source ─ ffmpeg ─ mixing ─ resampling (decode) ─ spool
+"""

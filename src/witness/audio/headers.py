@@ -9,13 +9,21 @@ from typing import BinaryIO
 import av
 import av.container
 
+_LARGEST_PAGE = 65_307
+"""Bytes of the largest Ogg page (RFC 3533)."""
+_PAGE_HEADER = 27
+"""Bytes of an Ogg page before its table of segment sizes; the last of them is the length of the table."""
+
 
 def promised_seconds(
     file: BinaryIO, container: av.container.InputContainer, stream: av.AudioStream, seconds: float
 ) -> float | None:
-    """Seconds that the header states; None where FFmpeg only estimates them, from the bit rate say."""
+    """Seconds that the header states, given those decoded; None where FFmpeg only estimates them.
+
+    FFmpeg estimates, from the bit rate for instance, where a format states no length.
+    """
     kind = container.format.name.split(",")[0]
-    if kind in ("wav", "aiff"):  # FFmpeg puts what the file holds in place of what the header says
+    if kind in ("wav", "aiff"):  # FFmpeg replaces what the header says by what the file holds
         return _riff_seconds(file, seconds)
     if kind == "matroska" and not container.streams.video:
         return container.duration / av.time_base if container.duration else None
@@ -29,6 +37,18 @@ def promised_seconds(
     return stated
 
 
+def ends_within_page(file: BinaryIO) -> bool:
+    """Whether the last page of an Ogg file is incomplete."""
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(end - _LARGEST_PAGE, 0))
+    tail = file.read()
+    page = tail[max(tail.rfind(b"OggS\0"), 0) :]
+    if len(page) < _PAGE_HEADER:
+        return True
+    segments = page[_PAGE_HEADER - 1]
+    return len(page) < _PAGE_HEADER + segments + sum(page[_PAGE_HEADER : _PAGE_HEADER + segments])
+
+
 def _riff_seconds(file: BinaryIO, seconds: float) -> float | None:
     """Seconds that the header of a WAV or AIFF file promises, given those decoded from what is there."""
     end = file.seek(0, os.SEEK_END)
@@ -37,7 +57,7 @@ def _riff_seconds(file: BinaryIO, seconds: float) -> float | None:
     while order and len(header := file.read(8)) == 8:
         kind, size = struct.unpack(f"{order}4sI", header)
         if kind in (b"data", b"SSND"):
-            # Who writes to a pipe cannot know the size, and puts about 2 or 4 GiB.
+            # A program that writes to a pipe cannot know the size, and states about 2 or 4 GiB.
             unknown = min(abs(size - 2**31), abs(size - 2**32)) <= 1 << 16
             return None if unknown else seconds * size / max(min(size, end - file.tell()), 1)
         file.seek(size + size % 2, os.SEEK_CUR)
@@ -45,21 +65,12 @@ def _riff_seconds(file: BinaryIO, seconds: float) -> float | None:
 
 
 def _mp3_frames(file: BinaryIO) -> int:
-    """The number of frames by the Xing header, with which most MP3 files begin; 0 without one."""
+    """The number of frames according to the Xing header that most MP3 files begin with; 0 without one."""
     file.seek(0)
     start = file.read(10)
-    tag = sum(byte << shift for byte, shift in zip(start[6:], (21, 14, 7, 0), strict=False)) + 10
-    file.seek(tag if start[:3] == b"ID3" else 0)
+    tag_size = sum(byte << shift for byte, shift in zip(start[6:], (21, 14, 7, 0), strict=False)) + 10
+    file.seek(tag_size if start[:3] == b"ID3" else 0)
     head = file.read(4096)
-    at = max(head.find(b"Xing"), head.find(b"Info"))
-    flags, frames = struct.unpack(">II", head[at + 4 : at + 12].ljust(8, b"\0"))
-    return int(frames) if at >= 0 and flags & 1 else 0
-
-
-def ends_within_page(file: BinaryIO) -> bool:
-    """Whether the last page of an Ogg file (27 bytes, sizes of segments, segments) is incomplete."""
-    end = file.seek(0, os.SEEK_END)
-    file.seek(max(end - 65_307, 0))  # the largest page
-    tail = file.read()
-    page = tail[max(tail.rfind(b"OggS\0"), 0) :]
-    return len(page) < 27 or len(page) < 27 + page[26] + sum(page[27 : 27 + page[26]])
+    place = max(head.find(b"Xing"), head.find(b"Info"))
+    flags, frames = struct.unpack(">II", head[place + 4 : place + 12].ljust(8, b"\0"))
+    return int(frames) if place >= 0 and flags & 1 else 0

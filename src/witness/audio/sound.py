@@ -1,4 +1,4 @@
-"""A recording -> what a page needs of it: its outline, and the sound itself as Opus or as a link."""
+"""A recording -> what a page needs of it: its outline, and its sound as Opus or as a link."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from witness.schema import SAMPLE_RATE, Float32, Sound, Source
 How = Literal["auto", "embed", "link", "none"]
 
 EMBEDDED = 20 * 60.0
-"""Seconds of a recording up to which "auto" embeds it: 3.6 MB of Opus, 4.8 MB in the page."""
+"""Seconds of the longest recording that "auto" embeds: 3.6 MB of Opus, 4.8 MB in the page."""
 BITS = 24_000
-"""Per second: speech of 8 kHz bandwidth is clear then."""
+"""Bits per second of Opus, with which speech of 8 kHz bandwidth is clear."""
 PEAKS = 20
-"""A second, in short recordings: a pixel of a timeline that shows a minute."""
+"""Peaks per second of a short recording: one per pixel of a timeline that shows a minute."""
 MOST_PEAKS = 40_000
-"""In long ones; one a second over eleven hours."""
+"""Peaks of a long recording; one per second of eleven hours."""
 
 
 def take(
@@ -38,19 +38,19 @@ def take(
     beside: Path | None = None,
     reporter: Reporter = SILENT,
 ) -> Sound | None:
-    """The sound for the page among `files` (formats, and their files or None for stdout).
+    """The sound for the page among `files`, which are formats and their paths, None for stdout.
 
-    `beside` is the folder of its JSON. None if there is no page, no sound is wanted, or the recording is no
-    longer there, which `note` is told.
+    `beside` is the folder of the JSON that the page is made from. None if there is no page, if no sound is
+    wanted, or if the recording cannot be used, which is a note and no error.
     """
     pages = [path for form, path in files if form == "html"]
     if how == "none" or not pages:
         return None
     page = pages[0]
     try:
-        path, recorded = _found(source, beside)
+        path, recorded = _located(source, beside)
         embed = how == "embed" or (how == "auto" and source.duration < EMBEDDED)
-        # Read once for its outline and, slower, once more for its sound.
+        # It is read once for its outline and, more slowly, once more for its sound.
         total = source.duration * (2 if embed else 1)
 
         def tell(seconds: float) -> None:
@@ -63,32 +63,33 @@ def take(
             None if embed else _link(path, page),
             recorded,
         )
-    except (InputError, av.FFmpegError, OSError, ValueError) as error:  # the transcript is good without
-        reporter.note(f"the page is without sound: {error}")
+    except (InputError, av.FFmpegError, OSError, ValueError) as error:  # the transcript is good without it
+        reporter.note(f"the page has no sound: {error}")
         return None
 
 
-def _found(source: Source, beside: Path | None) -> tuple[str, str | None]:
-    """Where the recording is now, and when it was made. Raises InputError if it is not there."""
-    if source.path == "-":
-        raise InputError("the recording came through standard input; name a file")
+def _located(source: Source, beside: Path | None) -> tuple[str, str | None]:
+    """Where the recording is now, and when it was made. Raises InputError if it cannot be found."""
+    if source.path in ("-", decode.SAMPLES):
+        origin = "standard input" if source.path == "-" else "an array"
+        raise InputError(f"the recording came from {origin}; fix: transcribe a file")
     places = [source.path]
     if beside is not None:  # made from a folder above, or moved together with the JSON
         near = beside.absolute()
         places += [str(folder / source.path) for folder in (near, *near.parents)]
         places.append(str(near / Path(source.path).name))
-    there = [place for place in dict.fromkeys(places) if Path(place).is_file()]  # a pipe is empty by now
-    if not there:
-        raise InputError(f"{source.path} is not there; put it back, or beside the JSON")
-    for place in there:
-        sha256, recorded = decode.about(place)
+    files = [place for place in dict.fromkeys(places) if Path(place).is_file()]  # a pipe is empty by now
+    if not files:
+        raise InputError(f"{source.path}: no such file; fix: put it back, or beside the JSON")
+    for file in files:
+        sha256, recorded = decode.about(file)
         if sha256 == source.sha256:
-            return place, recorded
-    raise InputError(f"{there[0]} is another recording by now (its sha256 differs); put the first one back")
+            return file, recorded
+    raise InputError(f"{files[0]}: differs from what was transcribed (sha256); fix: put the original back")
 
 
 def _peaks(path: str, duration: float, tell: Callable[[float], None]) -> tuple[float, bytes]:
-    """The loudest sample, and `Sound.peaks`."""
+    """The largest magnitude of a sample, and `Sound.peaks`."""
     total = max(1, round(duration * SAMPLE_RATE))
     parts = max(1, min(MOST_PEAKS, round(duration * PEAKS)))
     heights = np.zeros(parts, np.float32)
@@ -97,8 +98,8 @@ def _peaks(path: str, duration: float, tell: Callable[[float], None]) -> tuple[f
         places = np.minimum(np.arange(done, done + len(block), dtype=np.int64) * parts // total, parts - 1)
         firsts = np.flatnonzero(np.diff(places, prepend=-1))
         if len(firsts):
-            here = places[firsts]
-            heights[here] = np.maximum(heights[here], np.maximum.reduceat(np.abs(block), firsts))
+            touched = places[firsts]
+            heights[touched] = np.maximum(heights[touched], np.maximum.reduceat(np.abs(block), firsts))
         done += len(block)
         tell(done / SAMPLE_RATE)
     loudest = float(heights.max())
@@ -106,9 +107,9 @@ def _peaks(path: str, duration: float, tell: Callable[[float], None]) -> tuple[f
 
 
 def _opus(path: str, loudest: float, tell: Callable[[float], None]) -> bytes:
-    """The recording as WebM, which Safari plays before it plays Ogg; the same bytes for the same samples."""
+    """The recording as WebM, which more versions of Safari play than Ogg; same samples, same bytes."""
     file = io.BytesIO()
-    # Without "bitexact" there would be a random number in it, and the version of the library.
+    # Without "bitexact" the file would hold a random number and the version of the library.
     with av.open(file, "w", format="webm", options={"fflags": "+bitexact"}) as container:
         options = {"application": "voip", "flags": "+bitexact"}
         stream = container.add_stream("libopus", rate=SAMPLE_RATE, layout="mono", options=options)
@@ -123,6 +124,7 @@ def _opus(path: str, loudest: float, tell: Callable[[float], None]) -> bytes:
 
 
 def _frames(path: str, gain: float) -> Iterator[av.AudioFrame]:
+    """The recording in frames for an encoder, times `gain`."""
     done = 0
     for block in decode.blocks(path):
         samples: Float32 = np.ascontiguousarray(block[None] * np.float32(gain))
@@ -134,12 +136,12 @@ def _frames(path: str, gain: float) -> Iterator[av.AudioFrame]:
 
 
 def _link(path: str, page: Path | None) -> str:
-    """A relative URL, which still holds after both were moved together."""
-    there = os.path.abspath(path)  # noqa: PTH100 - as it is named, links not followed
+    """A URL relative to the page, which still holds after both were moved together."""
+    target = os.path.abspath(path)  # noqa: PTH100 - links are not followed
     folder = os.path.abspath(page.parent if page is not None else ".")  # noqa: PTH100
     try:
-        relative = os.path.relpath(there, folder)
+        relative = os.path.relpath(target, folder)
     except ValueError:  # another drive
-        return Path(there).as_uri()
+        return Path(target).as_uri()
     url = quote(os.fsencode(relative.replace(os.sep, "/")))
     return url if "/" in url else f"./{url}"  # "a:b.wav" would be a scheme

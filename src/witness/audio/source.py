@@ -18,32 +18,32 @@ from witness.text import printable
 
 
 def check(path: str) -> None:
-    """Raise InputError if `path` cannot be opened at all. Cheap, and says nothing of what is in the file."""
-    if path != "-" and not Path(path).is_fifo():  # which can be read only once
+    """Raise InputError if `path` cannot be opened. Reads nothing, so a pipe is not checked."""
+    if path != "-" and not Path(path).is_fifo():
         with opened(path, printable(path)):
             pass
 
 
-def _endless(mode: int, file: BinaryIO) -> bool:
-    """Whether it is a device like /dev/zero, which a spool would never hold; /dev/null ends at once."""
-    return stat.S_ISCHR(mode) and os.fstat(file.fileno()).st_rdev != Path(os.devnull).stat().st_rdev
-
-
 @contextlib.contextmanager
 def opened(path: str, name: str) -> Iterator[BinaryIO]:
-    """The bytes of `path`, seekable; what comes through a pipe is kept in a temporary file."""
+    """The bytes of `path` ("-" is standard input) from the beginning, seekable; a pipe is copied to a file.
+
+    `name` is what messages call it. Raises InputError if it is no recording that can be read.
+    """
     with contextlib.ExitStack() as stack:
         try:
             if path == "-":
                 if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
-                    raise InputError(f"{name} is closed or a terminal; pipe a recording in, or name a file")
+                    raise InputError(
+                        f"{name}: is closed or a terminal; fix: pipe a recording in, or name a file"
+                    )
                 file: BinaryIO = sys.stdin.buffer
-                mode = stat.S_IFIFO  # also a file given by `<`, which need not stand at its beginning
-                with contextlib.suppress(OSError):  # it may be no file of the system's at all
+                mode = stat.S_IFIFO  # for a file given by `<` as well, which may not be at its beginning
+                with contextlib.suppress(OSError):  # stdin may have no file descriptor
                     if stat.S_ISBLK(kind := os.fstat(file.fileno()).st_mode) or _endless(kind, file):
                         mode = kind
             elif Path(path).is_dir():
-                raise InputError(f"{name} is a folder; name a recording in it")
+                raise InputError(f"{name}: is a folder; fix: name a recording in it")
             else:
                 file = stack.enter_context(Path(path).open("rb"))
                 mode = os.fstat(file.fileno()).st_mode
@@ -52,15 +52,24 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
                 shutil.copyfileobj(file, copy, 1 << 20)
                 file = cast(BinaryIO, copy)
             elif not stat.S_ISREG(mode):
-                raise InputError(f"{name} is a device; name a recording")
+                raise InputError(f"{name}: is a device; fix: name a recording")
             if file.seek(0, os.SEEK_END) == 0:
-                raise InputError(f"{name} is empty (0 bytes); record or copy it again")
+                raise InputError(f"{name}: is empty (0 bytes); fix: record or copy it again")
             file.seek(0)
         except FileNotFoundError:
-            raise InputError(f"{name}: there is no such file; check the path") from None
+            raise InputError(f"{name}: no such file; fix: check the path") from None
         except PermissionError:
-            raise InputError(f"{name}: no permission to read it; change its mode or owner") from None
+            raise InputError(
+                f"{name}: could not be read (permission denied); fix: change its permissions or owner"
+            ) from None
         except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
             reason = getattr(error, "strerror", None) or error
-            raise InputError(f"{name} cannot be read ({reason}); copy it to a disk with room") from error
+            raise InputError(
+                f"{name}: could not be read ({reason}); fix: check the path, or copy it to a disk with room"
+            ) from error
         yield file
+
+
+def _endless(mode: int, file: BinaryIO) -> bool:
+    """Whether it is a device such as /dev/zero, which never ends; /dev/null ends immediately."""
+    return stat.S_ISCHR(mode) and os.fstat(file.fileno()).st_rdev != Path(os.devnull).stat().st_rdev

@@ -1,9 +1,9 @@
-"""Two channels -> whether they are the two sides of a call, and each side without the other's voice in it.
+"""Two channels -> whether they are the two sides of a call, and each side without the other's voice.
 
-A telephone system that records a side a channel gives the best evidence for speakers that there is. Such a
-recording has speech that comes and goes in both channels, mostly in one of them at a time. A mono recording
-in two channels is equal in both, a room or music is in both at once, and a channel that only hums has no
-pauses. Levels are compared each to the channel's own, since the far side is often quieter by 20 dB.
+A telephone system that records each side in its own channel gives the best evidence for speakers there is. In
+such a recording speech comes and goes in both channels, mostly in one of them at a time. A mono recording in
+two channels is equal in both, a room or music is in both at the same time, and a channel that only hums has
+no pauses. Levels are relative to each channel's own level, since the far side is often 20 dB quieter.
 """
 
 from __future__ import annotations
@@ -18,29 +18,31 @@ from witness.schema import SAMPLE_RATE, Float32, Float64
 
 FRAMES_PER_SECOND = 25
 SMOOTH = 11  # frames, 0.44 s: turns last longer, the notes and beats of music mostly do not
-LEVEL = 99.0  # percentile of a channel's frames that is its level: who speaks for a minute in an hour counts
-PAUSES = 5.0  # percentile that is a pause, if the channel has any
-DYNAMICS = 15.0  # dB between the two; hum and noise have less than 6
-ACTIVE = 25.0  # dB below its level that a channel still counts as sounding
-ONE_SIDED = 10.0  # dB between the channels, each against its own level
-MOSTLY = 0.6  # share of the sounding time that is one-sided; double talk is a tenth to a third of calls
-EACH = 0.05  # share of the sounding time that belongs to either side
-LEAST = 1.0  # seconds of either side, for the same reason
+LEVEL = 99.0  # percentile of a channel's frames that is its level: a minute of speech in an hour is enough
+PAUSES = 5.0  # percentile of a channel's frames that is a pause, if it has any
+DYNAMICS = 15.0  # least dB between level and pauses; hum and noise have less than 6
+ACTIVE = 25.0  # dB below its level down to which a channel sounds
+ONE_SIDED = 10.0  # least dB between the channels, each relative to its own level
+MOSTLY = 0.6  # least share of the sounding time that is one-sided; double talk is a tenth to a third of calls
+EACH = 0.05  # least share of the sounding time of either side
+LEAST = 1.0  # least seconds of either side
 ALIKE = 0.5  # correlation of the waveforms above which the channels hold the same sound
-DEAD = 1e-6  # power, -60 dBFS; a channel whose level is lower holds nothing
+DEAD = 1e-6  # power, -60 dBFS, below which a channel's level is that of an empty channel
 HELD = 3  # frames for which a voice may still be heard as bleed: echoes come up to 0.1 s late
 
 
 @dataclass
 class Levels:
-    """The power of two channels and their product in each 40 ms, gathered from blocks of any length."""
+    """The powers of two channels, and the mean of their product, in frames of 40 ms."""
 
-    _left: list[Float64] = field(default_factory=list)
+    _frames: list[Float64] = field(default_factory=list)
+    """(3, frames) each: the power of the first channel, of the second, and the mean product."""
     _rest: Float32 = field(default_factory=lambda: np.empty((0, 2), np.float32))
+    """Samples that do not fill a frame yet."""
     _rate: int = 0
 
     def add(self, rate: int, block: Float32) -> None:
-        """Take (frames, 2) samples."""
+        """Take the next (n, 2) samples at `rate` Hz; any n."""
         size = max(1, rate // FRAMES_PER_SECOND)
         if rate != self._rate:
             self._rate, self._rest = rate, self._rest[:0]
@@ -48,20 +50,18 @@ class Levels:
         whole = len(block) // size * size
         parts = block[:whole].reshape(-1, size, 2).astype(np.float64)
         self._rest = block[whole:]
-        one, other = parts[:, :, 0], parts[:, :, 1]
-        products = [
-            (first * second).mean(axis=1) for first, second in ((one, one), (other, other), (one, other))
-        ]
-        self._left.append(np.stack(products))
+        left, right = parts[:, :, 0], parts[:, :, 1]
+        pairs = (left, left), (right, right), (left, right)
+        self._frames.append(np.stack([(first * second).mean(axis=1) for first, second in pairs]))
 
     @property
     def powers(self) -> Float64:
-        """(3, frames): of the first channel, of the second, and the product of both."""
-        return np.concatenate([np.zeros((3, 0)), *self._left], axis=1)
+        """(3, frames): the power of the first channel, of the second, and the mean of their product."""
+        return np.concatenate([np.zeros((3, 0)), *self._frames], axis=1)
 
 
 def is_call(powers: Float64) -> bool:
-    """Whether (3, frames) of `Levels.powers` are those of a call with a side a channel."""
+    """Whether (3, frames) `Levels.powers` are those of a call with one side per channel."""
     if powers.shape[1] < SMOOTH:
         return False
     total = powers.sum(axis=1)
@@ -82,7 +82,7 @@ def is_call(powers: Float64) -> bool:
 
 
 def silence_bleed(sides: Sequence[spool.Spool]) -> None:
-    """Silence each of two tracks at 16 kHz, in place, where only the other one's speaker is heard."""
+    """Silence each of two tracks at 16 kHz, in place, where only the speaker of the other is heard."""
     from scipy.ndimage import maximum_filter1d
 
     levels = Levels()
@@ -95,23 +95,24 @@ def silence_bleed(sides: Sequence[spool.Spool]) -> None:
         return
     relative = _relative(_smooth(powers, HELD))
     for track, side in enumerate(sides):
-        # Bleed comes late and goes on when its speaker pauses, so the other side counts for a while.
-        other = maximum_filter1d(relative[1 - track], 2 * HELD + 1)
-        kept = (other - relative[track] < ONE_SIDED) | (other < -ACTIVE)
-        gains = maximum_filter1d(kept, 3).astype(np.float32)  # so that no word loses its edges
+        # Bleed comes late and continues when its speaker pauses, so the other side counts for a while.
+        far = maximum_filter1d(relative[1 - track], 2 * HELD + 1)
+        audible = (far - relative[track] < ONE_SIDED) | (far < -ACTIVE)
+        gains = maximum_filter1d(audible, 3).astype(np.float32)  # so that no word loses its edges
         for start, part in spool.pieces(side, step):
-            # From the middle of a frame to the middle of the next in a straight line, so that nothing clicks.
-            at = (np.arange(start, start + len(part)) + 0.5) / size - 0.5
-            gain = np.interp(at, np.arange(len(gains)), gains).astype(np.float32)
+            # A straight line from the middle of a frame to the middle of the next, so that nothing clicks.
+            places = (np.arange(start, start + len(part)) + 0.5) / size - 0.5
+            gain = np.interp(places, np.arange(len(gains)), gains).astype(np.float32)
             side[start : start + len(part)] = part * gain
 
 
 def _relative(power: Float64) -> Float64:
-    """(2, frames) dB against each channel's own level."""
+    """(2, frames) powers -> dB relative to each channel's own level."""
     level = np.maximum(np.percentile(power, LEVEL, axis=1, keepdims=True), DEAD)
     return 10 * np.log10(np.maximum(power, 1e-12) / level)
 
 
 def _smooth(powers: Float64, frames: int) -> Float64:
+    """(2, n) means over so many frames around each."""
     kernel = np.ones(frames) / frames
     return np.stack([np.convolve(row, kernel, "same") for row in powers])
