@@ -13,7 +13,7 @@ import numpy as np
 
 from witness.diarization import vbx
 from witness.errors import UsageError
-from witness.schema import FRAMES, LOCAL_SPEAKERS, Bool, Count, Float32, Float64, Int, Linkage, Rule
+from witness.schema import FRAMES, LOCAL_SPEAKERS, Bool, Count, Float32, Float64, Int, Linkage, Rule, alone
 
 NOBODY = -1
 SMALLEST_SHARE = 0.1  # of all vectors: a cluster of so many is a speaker in a recording however short
@@ -159,9 +159,7 @@ def _clean(active: Bool) -> Int:
     """(windows, 3): frames in which a local speaker is active alone."""
     clean = np.empty((len(active), active.shape[2]), np.intp)
     for first in range(0, len(active), ROWS):
-        part = active[first : first + ROWS]
-        alone = part.sum(axis=2, keepdims=True, dtype=np.uint8) == 1
-        clean[first : first + ROWS] = (part & alone).sum(axis=1)
+        clean[first : first + ROWS] = alone(active[first : first + ROWS]).sum(axis=1)
     return clean
 
 

@@ -32,6 +32,7 @@ from witness.schema import (
     Samples,
     Segmentation,
     T,
+    alone,
     in_turn,
 )
 from witness.sessions import Model
@@ -232,7 +233,7 @@ def _heard(total: int, windows: Iterator[Segmentation], voices: _Open, context: 
 
 def clean_masks(active: Bool) -> Bool:
     """(windows, frames, speakers) activity without overlap, for each speaker with enough of it, else with."""
-    clean = active & (active.sum(axis=2, keepdims=True) == 1)
+    clean = alone(active)
     return np.where(clean.sum(axis=1, keepdims=True) >= MIN_CLEAN, clean, active)
 
 

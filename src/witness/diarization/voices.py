@@ -19,7 +19,7 @@ import numpy as np
 from witness import files
 from witness.errors import InputError, OutputError, UsageError
 from witness.reporter import SILENT, Reporter
-from witness.schema import FRAME_STEP, Float64, Int, Track
+from witness.schema import FRAME_STEP, Float64, Int, Track, alone
 
 SCHEMA = "witness-voice/1"
 LONGEST_NAME = 100
@@ -75,15 +75,14 @@ def prints(track: Track, owners: Int, seconds: Sequence[float]) -> list[Print]:
 
     `seconds` are how long each speaks alone.
     """
-    active = track.windows.active
-    clean = (active & (active.sum(axis=2, keepdims=True) == 1)).sum(axis=1)
+    clean = alone(track.windows.active).sum(axis=1)
     usable = np.isfinite(track.vectors).all(axis=2) & (clean >= CLEAN)
     found = []
-    for speaker, alone in enumerate(seconds):
+    for speaker, spoken in enumerate(seconds):
         rows = usable & (owners == speaker)
         vectors = track.vectors[rows].astype(np.float64)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        found.append(Print((vectors * (clean[rows] * FRAME_STEP)[:, None]).sum(axis=0), alone))
+        found.append(Print((vectors * (clean[rows] * FRAME_STEP)[:, None]).sum(axis=0), spoken))
     return found
 
 
