@@ -201,7 +201,7 @@ def variational(
     points, plda = units(case)[chosen], others(case)
     tree = clustering._tree(clustering._Groups.single(points), rule.linkage)
     labels = tree.cut(int(np.searchsorted(tree.heights, rule.threshold, side="right")))
-    gamma = vbx.refine(plda.project(points), plda.phi, labels, np.ones(len(points)), fa=fa, fb=fb)
+    gamma = vbx.refine(plda.project(points), plda.phi, labels, np.ones(len(points)), vbx.Strength(fa, fb))
     centroids = gamma.T @ points / gamma.sum(axis=0)[:, None]
     result = np.full(chosen.shape, clustering.NOBODY)
     known = np.isfinite(case.vectors).all(axis=2)

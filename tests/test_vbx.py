@@ -39,7 +39,7 @@ def test_speakers_that_are_not_needed_go():
     assert len(set(gamma.argmax(axis=1)[:60])) == len(set(gamma.argmax(axis=1)[60:])) == 1
 
 
-def test_a_weight_is_so_many_vectors():
+def test_a_weight_is_a_number_of_vectors():
     rng = np.random.default_rng(1)
     phi = np.linspace(10, 1, 8)
     features = rng.normal(size=(30, 8)) * np.sqrt(1 + phi)
@@ -49,6 +49,18 @@ def test_a_weight_is_so_many_vectors():
     once = vbx.refine(features, phi, labels, weights.astype(float))
     many = vbx.refine(features[repeated], phi, labels[repeated], np.ones(len(repeated)))
     assert np.allclose(once[repeated], many)
+
+
+def test_strength_is_the_weight_of_a_vector_and_the_cost_of_a_speaker():
+    rng = np.random.default_rng(7)
+    phi = np.linspace(20, 1, 16)
+    features = np.repeat(rng.normal(size=(2, 16)) * np.sqrt(phi), 40, axis=0) + rng.normal(size=(80, 16))
+    labels, ones = np.repeat(np.arange(2), 40), np.ones(80)
+    usual = vbx.refine(features, phi, labels, ones)
+    assert np.array_equal(vbx.refine(features, phi, labels, ones, vbx.Strength(fa=0.07, fb=0.8)), usual)
+    assert usual.max(axis=1).min() > 0.99
+    for weak in (vbx.Strength(fa=1e-6), vbx.Strength(fb=1e6)):
+        assert vbx.refine(features, phi, labels, ones, weak).max() < 0.6
 
 
 def test_projection_makes_both_covariances_diagonal():
@@ -66,27 +78,27 @@ def test_projection_step_by_step():
     parts = random_parameters(np.random.default_rng(3))
     plda = vbx.from_parameters(parts)
     vector = np.random.default_rng(4).normal(size=12)
-    centred = vector - parts["mean1"]
-    centred *= np.sqrt(12) / np.linalg.norm(centred)
-    small = parts["lda"].T @ centred - parts["mean2"]
+    centered = vector - parts["mean1"]
+    centered *= np.sqrt(12) / np.linalg.norm(centered)
+    small = parts["lda"].T @ centered - parts["mean2"]
     small *= np.sqrt(6) / np.linalg.norm(small)
     wanted = plda.transform @ (small - parts["mu"])
     assert np.allclose(plda.project(vector[None].astype(np.float64))[0], wanted)
 
 
-def files(folder, parts) -> dict[str, ModelFile]:
-    found = {}
+def write_all(folder, parts) -> dict[str, ModelFile]:
+    files = {}
     for name, array in parts.items():
         np.save(
             folder / f"plda_{name}.npy", array.astype(np.float32 if name in ("lda", "mean2") else np.float64)
         )
-        found[name] = ModelFile(f"plda-{name}", str(folder / f"plda_{name}.npy"), "")
-    return found
+        files[name] = ModelFile(f"plda-{name}", str(folder / f"plda_{name}.npy"), "")
+    return files
 
 
 def test_six_files_make_a_plda(tmp_path):
     parts = random_parameters(np.random.default_rng(5))
-    plda = vbx.from_parameters(vbx.read(files(tmp_path, parts)))
+    plda = vbx.from_parameters(vbx.read(write_all(tmp_path, parts)))
     assert np.allclose(plda.lda, parts["lda"], atol=1e-6)
     assert plda.lda.dtype == np.float64  # two of the published six are stored in half of that
     assert np.allclose(plda.phi, np.sort(parts["psi"])[::-1])
@@ -95,7 +107,7 @@ def test_six_files_make_a_plda(tmp_path):
 @pytest.mark.parametrize("fault", ["no array", "pickle", "another size", "gone"])
 def test_files_that_are_no_plda_are_refused_in_one_line(tmp_path, fault):
     parts = random_parameters(np.random.default_rng(6))
-    found = files(tmp_path, parts)
+    files = write_all(tmp_path, parts)
     path = tmp_path / "plda_tr.npy"
     if fault == "no array":
         path.write_bytes(b"no array")
@@ -106,5 +118,5 @@ def test_files_that_are_no_plda_are_refused_in_one_line(tmp_path, fault):
     else:
         path.unlink()
     with pytest.raises(ModelError, match=r"plda_tr\.npy") as caught:
-        vbx.read(found)
+        vbx.read(files)
     assert "\n" not in str(caught.value)

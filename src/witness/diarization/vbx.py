@@ -1,8 +1,8 @@
-"""Variational Bayes over PLDA features: which speakers of a first clustering are needed, and who is whose.
+"""Variational Bayes over PLDA features: which speakers of a first clustering are needed, and who is who.
 
 The Gaussian mixture of pyannote community-1 (no speaker transitions; arXiv 2510.19572, section 3.1), a
 simplification of VBx. Equation numbers are those of Landini, Profant, Diez, Burget: "Bayesian HMM clustering
-of x-vector sequences (VBx)". In float64: in float32 speakrs lost a speaker of one recording.
+of x-vector sequences (VBx)". In float64, because in float32 speakrs lost a speaker of one recording.
 """
 
 from __future__ import annotations
@@ -15,43 +15,61 @@ import numpy as np
 from witness.errors import ModelError
 from witness.schema import Float32, Float64, Int, ModelFile
 
-# Of community-1: its config.yaml and the defaults of pyannote's `cluster_vbx`.
-FA = 0.07  # how much a vector counts: neighbouring windows share most of their speech
-FB = 0.8  # how much a speaker costs
+# These and the defaults of `Strength` are community-1's: its config.yaml, and pyannote's `cluster_vbx`.
 ROUNDS = 20
-LEAST_GAIN = 1e-4  # of the objective in a round
-SHARPNESS = 7.0  # of the first clustering as a softmax
-LEAST_PRIOR = 1e-7  # a speaker with less of the vectors is not needed
+LEAST_GAIN = 1e-4  # of the objective in one round; with less the iteration ends
+SHARPNESS = 7.0  # of the first clustering, made soft by a softmax
+LEAST_PRIOR = 1e-7  # share of the vectors; a speaker with less is not needed
+
+
+@dataclass(frozen=True)
+class Strength:
+    """How much the vectors and the number of speakers count: Fa and Fb of VBx."""
+
+    fa: float = 0.07
+    """Weight of a vector; below 1 because neighboring windows share most of their speech."""
+    fb: float = 0.8
+    """Cost of a speaker."""
+
+
+COMMUNITY_1 = Strength()
 
 
 @dataclass(frozen=True)
 class Plda:
-    """A model of voice vectors: once projected, those of one speaker spread as a unit Gaussian."""
+    """A model of voice vectors: once projected, those of one speaker spread as a unit Gaussian.
+
+    The sizes are those of community-1.
+    """
 
     mean1: Float64
-    """(256,) of raw vectors."""
+    """(256,) mean of raw vectors."""
     lda: Float64
-    """(256, 128)"""
+    """(256, 128) reduction of centered, normalized vectors."""
     mean2: Float64
-    """(128,) after `lda`."""
+    """(128,) mean after `lda`."""
     mu: Float64
-    """(128,) of what is centred, normalised and reduced."""
+    """(128,) mean of centered, normalized and reduced vectors."""
     transform: Float64
-    """(128, 128), rows by falling `phi`."""
+    """(128, 128) projection; rows by falling `phi`."""
     phi: Float64
     """(128,) variance between speakers in each direction."""
 
     def project(self, vectors: Float32 | Float64) -> Float64:
         """(n, 256) raw voice vectors -> (n, 128) in which the variance within a speaker is 1."""
         dims, reduced = self.lda.shape
-        centred = np.sqrt(dims) * _unit(vectors.astype(np.float64) - self.mean1)
-        small = np.sqrt(reduced) * _unit(centred @ self.lda - self.mean2)
+        centered = np.sqrt(dims) * _unit(vectors.astype(np.float64) - self.mean1)
+        small = np.sqrt(reduced) * _unit(centered @ self.lda - self.mean2)
         features: Float64 = (small - self.mu) @ self.transform.T
         return features
 
 
 def from_parameters(parts: Mapping[str, Float64]) -> Plda:
-    """A `Plda` from the published arrays mean1, mean2, lda, mu, tr and psi, its transform made canonical."""
+    """A `Plda` from the published arrays mean1, mean2, lda, mu, tr and psi.
+
+    `tr` and `psi` are diagonalized again, since published ones may be scaled differently and in any order.
+    Raises KeyError, ValueError or LinAlgError if the arrays do not fit together.
+    """
     from scipy.linalg import eigh
 
     tr, psi = parts["tr"], parts["psi"]
@@ -70,7 +88,10 @@ def from_parameters(parts: Mapping[str, Float64]) -> Plda:
 
 
 def read(files: Mapping[str, ModelFile]) -> dict[str, Float64]:
-    """The arrays in six .npy files, as `from_parameters` takes them; none of no files. Raises ModelError."""
+    """The arrays of a PLDA from six .npy files, for `from_parameters`; empty without files.
+
+    Raises ModelError if a file cannot be read or they do not fit together.
+    """
     parts = {name: _array(file.path) for name, file in files.items()}
     if not parts:
         return {}
@@ -79,7 +100,9 @@ def read(files: Mapping[str, ModelFile]) -> dict[str, Float64]:
         plda.project(np.ones((1, len(plda.mean1))))
     except (ValueError, KeyError, np.linalg.LinAlgError) as error:
         places = ", ".join(file.path for file in files.values())
-        raise ModelError(f"{places}: do not fit together ({error}); give the six of one PLDA") from error
+        raise ModelError(
+            f"{places}: do not fit together ({error}); fix: give the six files of one PLDA"
+        ) from error
     return parts
 
 
@@ -87,31 +110,36 @@ def _array(path: str) -> Float64:
     try:
         array: Float64 = np.load(path, allow_pickle=False).astype(np.float64)
     except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: is no array of numbers ({error}); fetch it again") from error
+        raise ModelError(f"{path}: is not an array of numbers ({error}); fix: fetch it again") from error
     return array
 
 
 def refine(
-    features: Float64, phi: Float64, labels: Int, weights: Float64, *, fa: float = FA, fb: float = FB
+    features: Float64, phi: Float64, labels: Int, weights: Float64, strength: Strength = COMMUNITY_1
 ) -> Float64:
-    """(n, speakers): how much each vector is each needed speaker's, from first `labels` 0, 1, ... of all n.
+    """(n, speakers): the probability that each vector is of each speaker that is needed.
 
-    `features` is (n, dims) with unit variance within a speaker and `phi` (dims,) between them; each counts as
-    often as `weights` (n,) says.
+    `features` is (n, dims), with unit variance within a speaker and variance `phi` (dims,) between speakers;
+    `labels` (n,) is the first clustering, 0, 1, ... without a gap; a vector counts `weights` (n,) times.
     """
     from scipy.special import softmax
 
     gamma = softmax(SHARPNESS * np.eye(int(labels.max()) + 1)[labels], axis=1)
-    gamma, prior = iterate(features, phi, gamma, weights, fa=fa, fb=fb)
+    gamma, prior = iterate(features, phi, gamma, weights, strength)
     needed: Float64 = gamma[:, prior > LEAST_PRIOR]
     return needed
 
 
 def iterate(
-    features: Float64, phi: Float64, gamma: Float64, weights: Float64, *, fa: float = FA, fb: float = FB
+    features: Float64, phi: Float64, gamma: Float64, weights: Float64, strength: Strength = COMMUNITY_1
 ) -> tuple[Float64, Float64]:
-    """Responsibilities (n, speakers) and priors (speakers,), from responsibilities to begin with."""
+    """Responsibilities (n, speakers) and priors (speakers,), from first responsibilities `gamma`.
+
+    The other arguments are those of `refine`. Ends after ROUNDS, or when the objective stops rising.
+    """
     from scipy.special import log_softmax, logsumexp
+
+    fa, fb = strength.fa, strength.fb
 
     constant = -0.5 * ((features**2).sum(axis=1, keepdims=True) + features.shape[1] * np.log(2 * np.pi))
     rho = features * np.sqrt(phi)  # (18)
