@@ -1,4 +1,4 @@
-"""Known people: who is enrolled, who is recognised, who stays a stranger."""
+"""Known people: who is enrolled, who is recognized, who stays a stranger."""
 
 import json
 from pathlib import Path
@@ -36,28 +36,28 @@ def voice(name: str, vector: np.ndarray) -> Voice:
 # --- by hand ---
 
 
-def test_who_is_recognised_and_who_is_not():
+def test_who_is_recognized_and_who_is_not():
     anna, bo = voice("Anna", unit(1, 0, 0)), voice("Bo", unit(0, 1, 0))
     known = Known((anna, bo), 0.8)
-    found = {
+    heard = {
         "S0": Print(unit(1, 0.1, 0) * 30, 30.0),
         "S1": Print(unit(1, 0.3, 0) * 30, 30.0),  # like Anna, but S0 is more so
         "S2": Print(unit(0, 1, 1) * 30, 30.0),  # 0.71 from Bo: a stranger
         "S3": Print(unit(0, 1, 0) * 2, 2.0),  # Bo to the dot, but too short to say
         "S4": Print(np.zeros(3), 0.0),
     }
-    assert {s: v.name for s, (v, _) in voices.recognise(found, known).items()} == {"S0": "Anna"}
-    assert voices.recognise(found, Known((), 0.8)) == {}
-    assert voices.recognise({}, known) == {}
+    assert {s: v.name for s, (v, _) in voices.recognize(heard, known).items()} == {"S0": "Anna"}
+    assert voices.recognize(heard, Known((), 0.8)) == {}
+    assert voices.recognize({}, known) == {}
 
 
 def test_a_voice_is_a_plain_file(tmp_path):
     path = voices.write(voice('Zoë / "Z"', unit(*range(1, 257))), tmp_path / "known")
     assert path.name == "Zoë _ _Z_.json"
     assert json.loads(path.read_text())["name"] == 'Zoë / "Z"'
-    (found,) = voices.read(tmp_path / "known", "m")
-    assert found.name == 'Zoë / "Z"'
-    assert found.vector == pytest.approx(unit(*range(1, 257)), abs=1e-6)
+    (read,) = voices.read(tmp_path / "known", "m")
+    assert read.name == 'Zoë / "Z"'
+    assert read.vector == pytest.approx(unit(*range(1, 257)), abs=1e-6)
     before = voices.fingerprint(tmp_path / "known")
     notes: list[str] = []
     assert voices.read(tmp_path / "known", "another model", Reporter(note=notes.append)) == ()
@@ -80,7 +80,7 @@ def test_files_that_hold_no_voice(tmp_path, text):
         voices.read(tmp_path / "none", "m")
 
 
-def test_models_that_were_never_measured_recognise_nobody():
+def test_models_that_were_never_measured_recognize_nobody():
     with pytest.raises(ModelError, match="never measured"):
         store.stranger_threshold(ModelFile("other", "", "0" * 64))
     builtin = store.diarization_models("builtin", offline=True).embedding
@@ -92,11 +92,11 @@ def test_models_that_were_never_measured_recognise_nobody():
 
 @pytest.fixture(scope="module")
 def speech(tmp_path_factory) -> dict[str, list[Path]]:
-    """Speaker -> two recordings of what he says alone, from the two halves of the call."""
+    """Speaker -> two recordings of what they say alone, from the two halves of the call."""
     folder = tmp_path_factory.mktemp("speech")
     samples, rate = soundfile.read(CALL, dtype="float32")
     (turns,) = rttm.parse(CALL.with_suffix(".rttm").read_text()).values()
-    found: dict[str, list[Path]] = {}
+    recordings: dict[str, list[Path]] = {}
     for speaker in ("agent", "caller"):
         own = [t for t in turns if t.speaker == speaker]
         others = [t for t in turns if t.speaker != speaker]
@@ -106,10 +106,10 @@ def speech(tmp_path_factory) -> dict[str, list[Path]]:
         for turn in alone:
             parts[seconds >= half].append(samples[int(turn.start * rate) : int(turn.end * rate)])
             seconds += turn.duration
-        found[speaker] = [folder / f"{speaker}{n}.wav" for n in (0, 1)]
-        for path, pieces in zip(found[speaker], parts, strict=True):
+        recordings[speaker] = [folder / f"{speaker}{n}.wav" for n in (0, 1)]
+        for path, pieces in zip(recordings[speaker], parts, strict=True):
             soundfile.write(path, np.concatenate(pieces), rate)
-    return found
+    return recordings
 
 
 @pytest.fixture(scope="module")
@@ -125,12 +125,12 @@ def test_the_enrolled_is_named_and_the_stranger_is_not(known):
     plain = transcribe(CALL, OPTIONS)
     assert [speaker.name for speaker in plain.speakers] == [None, None]  # off unless asked for
     notes: list[str] = []
-    found = transcribe(CALL, replace(OPTIONS, known=str(known)), note=notes.append)
-    assert found.turns == plain.turns
-    assert [speaker.name for speaker in found.speakers] == ["Agnes", None]
+    named = transcribe(CALL, replace(OPTIONS, known=str(known)), note=notes.append)
+    assert named.turns == plain.turns
+    assert [speaker.name for speaker in named.speakers] == ["Agnes", None]
     assert any("SPEAKER_00 sounds like Agnes" in note for note in notes)
     # It is a correction like any other, so later redos keep it.
-    assert [correction.name for correction in found.corrections] == ["Agnes"]
+    assert [correction.name for correction in named.corrections] == ["Agnes"]
 
 
 def test_what_is_not_one_voice_is_refused(speech):
@@ -163,7 +163,7 @@ def test_the_command_and_a_batch(speech, tmp_path):
     assert [speaker["name"] for speaker in document["speakers"]] == ["Agnes", None]
     stdout, _ = run(*options, "--known", "people", cwd=tmp_path)
     assert "1 done before" in stdout
-    (folder / "Agnes.json").unlink()  # forgotten: the batch is made anew
+    (folder / "Agnes.json").unlink()  # forgotten: the batch is made again
     run(*options, "--known", "people", cwd=tmp_path)
     document = json.loads((tmp_path / "out" / "call.json").read_text())
     assert [speaker["name"] for speaker in document["speakers"]] == [None, None]

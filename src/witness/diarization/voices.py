@@ -1,7 +1,7 @@
-"""Known people: a voiceprint each, in plain files that a person can read, copy and delete.
+"""Known people: one voiceprint each, in plain files that a person can read, copy and delete.
 
-A voiceprint is the mean of the voice vectors of what one person says alone. Whoever is no nearer to any of
-the known than strangers are to each other stays without a name.
+A voiceprint is the mean of the voice vectors of what one person says while nobody else speaks. A speaker who
+is no closer to a known person than strangers are to each other stays without a name.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from witness.schema import FRAME_STEP, Float64, Int, Track, alone
 
 SCHEMA = "witness-voice/1"
 LONGEST_NAME = 100
-CLEAN = 60  # segmentation frames, 1 s: the vector of a window with less speech of a speaker alone is left out
-LEAST_TO_NAME = 3.0  # seconds alone; with less, a speaker is not compared with the known
-LEAST_TO_ENROLL = 10.0  # seconds alone
+CLEAN = 60  # segmentation frames, 1 s: a vector from less clean speech is left out
+LEAST_TO_NAME = 3.0  # seconds of clean speech; with less, a speaker is not compared with known people
+LEAST_TO_ENROLL = 10.0  # seconds of clean speech
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Print:
     """What a speaker sounds like in one recording."""
 
     total: Float64
-    """(256,): the sum of unit vectors, weighted by speech; None of it if nothing is clean enough."""
+    """(256,): the sum of unit vectors times their seconds of clean speech; zeros if there is none."""
     seconds: float
-    """Of speech alone."""
+    """Of clean speech."""
 
     @property
     def vector(self) -> Float64:
@@ -54,7 +54,7 @@ class Voice:
 
     name: str
     embedding: str
-    """The sha256 of the voice model; the vectors of another one mean nothing to it."""
+    """The sha256 of the voice model; vectors of different models cannot be compared."""
     vector: Float64
     """(256,), of length 1."""
     seconds: float
@@ -63,40 +63,43 @@ class Voice:
 
 @dataclass(frozen=True)
 class Known:
-    """Those to be recognised."""
+    """The people to recognize."""
 
     voices: tuple[Voice, ...]
     threshold: float
-    """Cosine that a stranger hardly ever reaches; belongs to the voice model."""
+    """Cosine that strangers hardly ever reach; belongs to the voice model."""
 
 
 def prints(track: Track, owners: Int, seconds: Sequence[float]) -> list[Print]:
-    """A print of each speaker; `owners` (windows, 3) says whose a window's speakers are, -1 nobody's.
+    """A print of each speaker of a track.
 
-    `seconds` are how long each speaks alone.
+    `owners` (windows, 3) is the speaker that each local speaker is, -1 for nobody; `seconds` is how long each
+    speaker speaks while nobody else does.
     """
     clean = alone(track.windows.active).sum(axis=1)
     usable = np.isfinite(track.vectors).all(axis=2) & (clean >= CLEAN)
-    found = []
+    speakers = []
     for speaker, spoken in enumerate(seconds):
         rows = usable & (owners == speaker)
         vectors = track.vectors[rows].astype(np.float64)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        found.append(Print((vectors * (clean[rows] * FRAME_STEP)[:, None]).sum(axis=0), spoken))
-    return found
+        speakers.append(Print((vectors * (clean[rows] * FRAME_STEP)[:, None]).sum(axis=0), spoken))
+    return speakers
 
 
-def recognise(found: Mapping[str, Print], known: Known) -> dict[str, tuple[Voice, float]]:
-    """Speaker -> who it is and how alike they are (cosine); nobody twice, strangers not at all."""
+def recognize(heard: Mapping[str, Print], known: Known) -> dict[str, tuple[Voice, float]]:
+    """Speaker -> the known person and their cosine; strangers are left out, and no person appears twice."""
     from scipy.optimize import linear_sum_assignment
 
     speakers = [
-        name for name, one in found.items() if one.seconds >= LEAST_TO_NAME and np.isfinite(one.vector).all()
+        name
+        for name, voice in heard.items()
+        if voice.seconds >= LEAST_TO_NAME and np.isfinite(voice.vector).all()
     ]
     if not speakers or not known.voices:
         return {}
     alike = (
-        np.stack([found[name].vector for name in speakers])
+        np.stack([heard[name].vector for name in speakers])
         @ np.stack([voice.vector for voice in known.voices]).T
     )
     pairs = zip(*linear_sum_assignment(-alike), strict=True)
@@ -108,46 +111,53 @@ def recognise(found: Mapping[str, Print], known: Known) -> dict[str, tuple[Voice
 
 
 def check_name(name: str) -> str:
-    """The name as it will be printed. Raises UsageError if it would break a line of text or is empty."""
+    """The name as it will be printed. Raises UsageError if it is empty, too long or not printable."""
     name = unicodedata.normalize("NFC", name).strip()
     if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        raise UsageError(f"{name[:LONGEST_NAME]!r} is no name: 1 to {LONGEST_NAME} printable characters")
+        raise UsageError(
+            f"{name[:LONGEST_NAME]!r} is not a name; fix: use 1 to {LONGEST_NAME} printable characters"
+        )
     return name
 
 
 def read(folder: Path, embedding: str, reporter: Reporter = SILENT) -> tuple[Voice, ...]:
-    """The voices in `folder` that were made with this voice model, by name; `note` is told of others.
+    """The voices in `folder` made with the voice model of sha256 `embedding`, in the order of their files.
 
-    Raises InputError if the folder or a file in it cannot be used.
+    A note tells of those made with another. Raises InputError if the folder or a file in it cannot be used.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: there is no such folder; witness enroll makes one")
+        raise InputError(f"{folder}: no such folder; fix: make it with witness enroll")
     voices = [_read(path) for path in sorted(folder.glob("*.json"))]
     for voice in voices:
         if voice.embedding != embedding:
             reporter.note(
-                f"{voice.name} was enrolled with another voice model and is not recognised; enroll again"
+                f"{voice.name} was enrolled with another voice model and is not recognized; fix: enroll again"
             )
     return tuple(voice for voice in voices if voice.embedding == embedding)
 
 
 def fingerprint(folder: Path) -> str:
-    """A hash of all that `folder` holds. Raises InputError if it cannot be read."""
+    """A hash of all voices in `folder`. Raises InputError if they cannot be read."""
     digest = hashlib.sha256()
     try:
         for path in sorted(folder.glob("*.json")):
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     except OSError as error:
-        raise InputError(f"{folder} cannot be read ({error.strerror}); change its mode or owner") from error
+        raise InputError(
+            f"{folder}: could not be read ({error.strerror}); fix: change its permissions or owner"
+        ) from error
     return digest.hexdigest()
 
 
 def write(voice: Voice, folder: Path) -> Path:
-    """Store a voice, in the place of an earlier one of that name. Raises OutputError, UsageError."""
+    """Store a voice in `folder`, replacing an earlier one of the same name, and return its file.
+
+    Raises OutputError if it cannot be written, UsageError if the file holds a person of another name.
+    """
     stem = re.sub(r"[^\w .-]", "_", voice.name).strip(". ") or "_"
     path = folder / f"{stem}.json"
-    if path.exists() and (there := _read(path).name) != voice.name:
-        raise UsageError(f"{path} is {there}; choose another name")
+    if path.exists() and (holder := _read(path).name) != voice.name:
+        raise UsageError(f"{path}: holds the voice of {holder}; fix: choose another name")
     document = {
         "schema": SCHEMA,
         "name": voice.name,
@@ -158,7 +168,7 @@ def write(voice: Voice, folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{folder} cannot be made ({error.strerror}); change --known") from error
+        raise OutputError(f"{folder}: cannot be created ({error.strerror}); fix: change --known") from error
     files.write((json.dumps(document, ensure_ascii=False) + "\n").encode(), path)
     return path
 
@@ -175,4 +185,6 @@ def _read(path: Path) -> Voice:
             check_name(document["name"]), str(document["embedding"]), vector, float(document["seconds"])
         )
     except (OSError, ValueError, KeyError, TypeError, UsageError) as error:
-        raise InputError(f"{path} holds no voice of witness enroll; delete it, or enroll again") from error
+        raise InputError(
+            f"{path}: is not a voiceprint of witness enroll; fix: delete it, or enroll again"
+        ) from error
