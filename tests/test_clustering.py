@@ -187,7 +187,7 @@ def test_the_tree_is_the_plain_search(linkage, distinct):
 
 
 @pytest.mark.parametrize("balanced", [False, True])
-def test_a_few_odd_vectors_of_a_voice_are_no_reason_to_make_one_of_two_others(balanced):
+def test_a_few_odd_vectors_of_a_voice_are_no_reason_to_merge_two_others(balanced):
     """Two voices 40 degrees apart; ten vectors of the second are another 45 degrees off."""
     vectors, active = directions(*[0] * 10, *[40] * 10, 85)
     rule = Rule("average", 0.6, smallest=5, balanced=balanced)
@@ -197,7 +197,7 @@ def test_a_few_odd_vectors_of_a_voice_are_no_reason_to_make_one_of_two_others(ba
 
 
 def test_what_is_heard_side_by_side_is_two_people_unless_it_sounds_alike():
-    """Two voices 70 degrees apart, 1.15, and now and then each nearer to the other."""
+    """Two voices 70 degrees apart, 1.15, and now and then each closer to the other."""
     degrees = np.tile([0, 70, 0, 70], 10), np.tile([70, 0, 50, 20], 10)
     vectors, active = directions(*np.zeros(4))
     for local, angles in enumerate(degrees):
@@ -305,10 +305,10 @@ def test_variational_clustering_is_community_1s(golden):
 
     active = golden("pipeline_segmentation_data") > 0.5
     rule = store.SETS["community-1"].rule
-    found = cluster(golden("pipeline_embeddings_data"), active, rule, plda=Projected())
+    clusters = cluster(golden("pipeline_embeddings_data"), active, rule, plda=Projected())
     hard = golden("pipeline_hard_clusters").astype(int)
-    assert np.array_equal(found.labels, np.maximum(hard, -1))
-    assert found.count == Count(2)
+    assert np.array_equal(clusters.labels, np.maximum(hard, -1))
+    assert clusters.count == Count(2)
     three = cluster(
         golden("pipeline_embeddings_data"), active, rule, plda=Projected(), bounds=SpeakerBounds(3, 3)
     )
@@ -318,7 +318,7 @@ def test_variational_clustering_is_community_1s(golden):
 
 @pytest.mark.parametrize("bounds", [(3, 2), (0, None), (1, 0)])
 def test_impossible_bounds(bounds):
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="; fix: "):
         SpeakerBounds(*bounds)
 
 
@@ -334,9 +334,9 @@ def test_labels_are_always_well_formed(truth, least, more, rule):
     bounds = SpeakerBounds(least, least + more)
     clusters = cluster(vectors, active, rule, bounds=bounds)
     labels = clusters.labels
-    known = np.isfinite(vectors).all(axis=2)
-    assert np.array_equal(labels >= 0, known)
-    found = len(set(labels[known]))
-    assert set(labels[known]) == set(range(found))
-    assert found in bounds or known.sum() < least
-    assert found == clusters.count.found
+    valid = np.isfinite(vectors).all(axis=2)
+    assert np.array_equal(labels >= 0, valid)
+    speakers = len(set(labels[valid]))
+    assert set(labels[valid]) == set(range(speakers))
+    assert speakers in bounds or valid.sum() < least
+    assert speakers == clusters.count.found
