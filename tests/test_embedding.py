@@ -114,7 +114,7 @@ def test_a_model_without_pooling_is_refused():
         embedding_cut.cut(model_file(BUILTIN_FOLDER / "segmentation.onnx"))
 
 
-def test_cut_is_kept_and_a_damaged_one_made_anew(tmp_path, monkeypatch):
+def test_cut_is_kept_and_a_damaged_one_made_again(tmp_path, monkeypatch):
     file = voice_model(tmp_path / "voice.onnx")
     cache = tmp_path / "cache"
     trunk, head = embedding_cut.open_cut(file, cache)
@@ -181,7 +181,7 @@ def test_ten_minutes_take_few_calls_of_one_shape():
     full = [block for block in blocks if len(block.frames) == embedding.BLOCK]
     assert len(full) == embedding.full_blocks(600 * 16000) == 24
     assert len(blocks) == 25
-    # The issue's limit for what a GPU is called: 45.
+    # The limit on calls of a GPU is 45.
     for seconds in (0.01, 1, 26, 26.5, 51):
         samples = int(seconds * 16000)
         blocks = whole(-(-frame_count(samples) // embedding.STRIDE))
@@ -235,15 +235,15 @@ def test_pauses_are_not_run_and_change_nothing(builtin, monkeypatch):
         active[window, rng.integers(0, 300) : rng.integers(330, 589), window % 3] = True
     windows = Segmentation.regular(active, 2.0)
     model, lengths = counted(builtin)
-    found = embedding.embed(samples, [windows], model)
+    vectors = embedding.embed(samples, [windows], model)
     assert 0.2 < sum(lengths) / frame_count(len(samples)) < 0.6
     lengths.clear()
     monkeypatch.setattr(embedding, "CONTEXT", 10**6)  # around speech, that is everything
     monkeypatch.setattr(embedding, "BLOCK", 10**6)
     expected = embedding.embed(samples, [windows], model, context=2000)
     assert sum(lengths) == frame_count(len(samples))
-    assert np.isfinite(found).any(axis=2).sum() == 8
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    assert np.isfinite(vectors).any(axis=2).sum() == 8
+    np.testing.assert_allclose(vectors, expected, rtol=1e-3, atol=1e-3)
 
 
 def test_a_fast_run_hears_speech_alone(builtin, call):
@@ -251,11 +251,11 @@ def test_a_fast_run_hears_speech_alone(builtin, call):
     exact, all_of_it = counted(builtin)
     model, speech = counted(builtin)
     expected = embedding.embed(samples, [windows], exact)
-    found = embedding.embed(samples, [windows], model, context=embedding.FAST_CONTEXT)
+    vectors = embedding.embed(samples, [windows], model, context=embedding.FAST_CONTEXT)
     assert sum(speech) < sum(all_of_it)
-    known = np.isfinite(expected).all(axis=2)
-    assert np.array_equal(np.isfinite(found).all(axis=2), known)
-    cosines = [embedding_cut.cosine(*pair) for pair in zip(found[known], expected[known], strict=True)]
+    valid = np.isfinite(expected).all(axis=2)
+    assert np.array_equal(np.isfinite(vectors).all(axis=2), valid)
+    cosines = [embedding_cut.cosine(*pair) for pair in zip(vectors[valid], expected[valid], strict=True)]
     assert np.mean(cosines) > 0.97
 
 
@@ -268,19 +268,19 @@ def test_any_number_of_threads_and_pieces_gives_the_same_bytes(builtin, call, co
         for first in range(0, len(windows.starts), 3)
     ]
     with on_cores(3) as three:
-        found = embedding.embed(samples, pieces, builtin, context=context, mapper=three)
-    assert found.tobytes() == expected.tobytes()
+        vectors = embedding.embed(samples, pieces, builtin, context=context, mapper=three)
+    assert vectors.tobytes() == expected.tobytes()
 
 
 def test_windows_may_lie_anywhere(builtin, call):
     """Those at irregular places give what they give among the regular ones."""
     samples, windows = call
-    kept = np.array([0, 1, 4, 5, 11, len(windows.active) - 1])
-    some = Segmentation(windows.active[kept], windows.starts[kept])
-    all_of_them = embedding.embed(samples, [windows], builtin)
-    few = embedding.embed(samples, [some], builtin)
-    assert np.isfinite(few).any()
-    np.testing.assert_allclose(few, all_of_them[kept], rtol=1e-4, atol=1e-4)
+    places = np.array([0, 1, 4, 5, 11, len(windows.active) - 1])
+    few = Segmentation(windows.active[places], windows.starts[places])
+    regular = embedding.embed(samples, [windows], builtin)
+    irregular = embedding.embed(samples, [few], builtin)
+    assert np.isfinite(irregular).any()
+    np.testing.assert_allclose(irregular, regular[places], rtol=1e-4, atol=1e-4)
 
 
 def test_close_to_one_pass_per_window(builtin, call):
@@ -312,8 +312,10 @@ def test_too_little_speech_gives_nan_and_silence_costs_nothing(builtin):
     assert not runs
     active[2, 100:109, 0] = True  # nine frames
     active[2, 100:150, 1] = True
-    some = embedding.embed(np.zeros(14 * 16000, np.float32), [Segmentation.regular(active)], counting)
-    assert np.isfinite(some).all(axis=2).tolist() == [[i == 2 and s == 1 for s in range(3)] for i in range(5)]
+    vectors = embedding.embed(np.zeros(14 * 16000, np.float32), [Segmentation.regular(active)], counting)
+    assert np.isfinite(vectors).all(axis=2).tolist() == [
+        [i == 2 and s == 1 for s in range(3)] for i in range(5)
+    ]
     assert runs
 
 
@@ -321,7 +323,7 @@ def test_overlap_is_left_out_where_enough_else_remains():
     active = np.zeros((1, 589, 3), np.bool_)
     active[0, 0:100, 0] = True
     active[0, 70:200, 1] = True
-    active[0, 180:215, 2] = True  # 15 frames of its own: too few
+    active[0, 180:215, 2] = True  # 15 clean frames: too few
     masks = embedding.clean_masks(active)
     assert np.flatnonzero(masks[0, :, 0]).tolist() == list(range(70))
     assert np.flatnonzero(masks[0, :, 1]).tolist() == list(range(100, 180))

@@ -20,7 +20,7 @@ def kaldi(samples: np.ndarray) -> np.ndarray:
 
 @pytest.fixture
 def speech_like() -> np.ndarray:
-    """Noise whose level and colour change, with silence in between."""
+    """Noise whose level and color change, with silence in between."""
     rng = np.random.default_rng(1)
     t = np.arange(5 * 16000) / 16000
     noise = np.cumsum(rng.normal(0, 0.01, t.size)) * 0.05 + rng.normal(0, 0.1, t.size)

@@ -1,8 +1,8 @@
 """A voice model file -> its trunk and its head, cut at the statistics pooling.
 
-The mask of a speaker enters only in the pooling, so with the trunk on its own the ResNet runs once over
-a recording and any number of masks is pooled from its frames. The place is found by structure, never by
-the names an exporter happened to give, and the cut is proved on a test signal before it is used.
+The mask of a speaker matters only in the pooling. With the trunk cut off, the ResNet runs once over a
+recording, and any number of masks is pooled from its frames. The place to cut is found by structure, never by
+the names that an exporter happened to give, and the cut is tried on a test signal before it is used.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from witness.sessions import Model
 if TYPE_CHECKING:
     import onnx
 
-EPSILON = 1e-7  # WeSpeaker's, under the square root of the standard deviation
-LEAST_COSINE = 0.9999  # between the uncut model and head(pool(trunk))
-_VERSION = 1  # of the cutting below: a change makes older cuts unusable
+EPSILON = 1e-7  # WeSpeaker's (TSTP), added to the variance before the square root
+LEAST_COSINE = 0.9999  # between the vectors of the uncut model and those of head(pool(trunk))
+_VERSION = 1  # of `cut`; older cuts in the cache are not used
 
 
 def pool(frames: Float64, weights: Float64) -> Float32:
-    """Mean and standard deviation of trunk frames under each mask: (masks, 2 x features).
+    """(masks, 2 x features): mean and standard deviation of the trunk frames under each mask.
 
-    `frames` is (frames, features), `weights` is (masks, frames) of 0 and 1 with at least two ones a row.
-    sqrt(unbiased variance + 1e-7), as in WeSpeaker's TSTP. Float64: the variance is a difference of sums.
+    `frames` is (frames, features); `weights` is (masks, frames) of 0 and 1 with two ones or more per row. The
+    deviation is sqrt(unbiased variance + EPSILON). Float64, because the variance is a difference of sums.
     """
     count = weights.sum(axis=1, keepdims=True)
     mean = weights @ frames / count
@@ -39,21 +39,21 @@ def pool(frames: Float64, weights: Float64) -> Float32:
 
 
 def rows(trunk_output: Float32) -> Float64:
-    """(1, channels, bands, frames) or (1, features, frames) -> (frames, features)."""
+    """A trunk's output, (1, channels, bands, frames) or (1, features, frames) -> (frames, features)."""
     return trunk_output.reshape(-1, trunk_output.shape[-1]).T.astype(np.float64)
 
 
-def cosine(one: Float32, other: Float32) -> float:
-    """Cosine similarity of two vectors of any shape."""
-    return float((one * other).sum() / np.sqrt((one**2).sum() * (other**2).sum()))
+def cosine(first: Float32, second: Float32) -> float:
+    """Cosine similarity of two vectors of the same, any shape."""
+    return float((first * second).sum() / np.sqrt((first**2).sum() * (second**2).sum()))
 
 
 def open_cut(model: ModelFile, cache: Path | None = None) -> tuple[bytes, bytes]:
     """The trunk `[B, T, 80] -> frames` and the head `[N, 2 x features] -> [N, 256]` of `model`, as ONNX.
 
-    Cut on first use and kept under the user's cache folder by the model's sha256, with the sha256 of both
-    parts beside them; where nothing can be kept, it is cut again every time, which takes half a second.
-    Raises ModelError if the model has no such structure or the cut does not give the same vectors.
+    They are kept in `cache`, by default the user's cache folder, by the sha256 of the model. Without a
+    writable cache or a sha256 the model is cut every time, which takes half a second. Raises ModelError as
+    `cut` does.
     """
     if not model.sha256:
         return cut(model)
@@ -63,12 +63,15 @@ def open_cut(model: ModelFile, cache: Path | None = None) -> tuple[bytes, bytes]
 
 
 def folder_of(model: ModelFile, cache: Path | None, version: int) -> Path:
-    """Where the parts of a model are kept, told by its sha256."""
+    """The folder for the parts of a model, named after its sha256."""
     return (cache or files.cache_folder()) / "cuts" / f"{model.sha256}-{version}"
 
 
 def cut(model: ModelFile) -> tuple[bytes, bytes]:
-    """The trunk and the head of `model` as serialised ONNX models. Raises ModelError."""
+    """The trunk and the head of `model` as serialized ONNX models.
+
+    Raises ModelError if it has no statistics pooling or the parts do not give the vectors of the whole.
+    """
     import onnx
 
     try:
@@ -82,7 +85,7 @@ def cut(model: ModelFile) -> tuple[bytes, bytes]:
     except Exception as error:  # protobuf and onnx raise whatever a foreign file makes them
         raise ModelError(
             f"{model.path}: cannot be cut at its pooling ({' '.join(str(error).split())[:200]}); "
-            "is it a voice model with statistics pooling, feats [B,T,80] -> embs [B,256]?"
+            "fix: use a voice model with statistics pooling, feats [B,T,80] -> embs [B,256]"
         ) from error
     result = trunk.SerializeToString(), head.SerializeToString()
     _prove(model, *result)
@@ -90,7 +93,7 @@ def cut(model: ModelFile) -> tuple[bytes, bytes]:
 
 
 def _seams(graph: onnx.GraphProto) -> tuple[str, str]:
-    """Names of the tensor that goes into the pooling and of the one that comes out of it."""
+    """The names of the tensor that enters the pooling and of the one that leaves it."""
     sizes = [size.dim_value for size in graph.input[0].type.tensor_type.shape.dim]  # 0: any
     if len(sizes) != 3 or sizes[1] == 1 or sizes[2] not in (0, N_MELS):
         raise ValueError(f"its input is {sizes}, not features")
@@ -99,12 +102,12 @@ def _seams(graph: onnx.GraphProto) -> tuple[str, str]:
     data = graph.input[0].name
     statistics = graph.output[0].name
     while (node := makers.get(statistics)) is not None and node.op_type != "Concat":
-        # The data among its inputs; the others are weights, which an exporter may make by nodes as well.
+        # Follow the data; the other inputs are weights, which an exporter may also compute by nodes.
         statistics = next((name for name in node.input if data in _ancestors(name, makers)), "")
     if node is None or len(node.input) != 2:
         raise ValueError("no Concat of mean and deviation before the output")
     mean, deviation = (_ancestors(name, makers) for name in node.input)
-    # Where the two branches part: the last tensor that both are made from.
+    # Where the two branches part: the last tensor that both depend on.
     shared = [name for name in mean & deviation & order.keys() if data in _ancestors(name, makers)]
     pooled = max(shared, key=order.__getitem__, default=None)
     if pooled is None:
@@ -113,24 +116,25 @@ def _seams(graph: onnx.GraphProto) -> tuple[str, str]:
 
 
 def _ancestors(name: str, makers: dict[str, onnx.NodeProto]) -> set[str]:
-    found: set[str] = set()
+    """All tensors that a tensor depends on, itself included."""
+    tensors: set[str] = set()
     waiting = [name]
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in tensors:
+            tensors.add(name)
             waiting.extend(makers[name].input if name in makers else ())
-    return found
+    return tensors
 
 
 def _prove(model: ModelFile, trunk: bytes, head: bytes) -> None:
-    """Raise ModelError unless the two halves give the whole's vectors on features from a fixed seed."""
+    """Raise ModelError unless the two parts give the vectors of the whole for features of a fixed seed."""
     feats = np.random.default_rng(0).normal(0.0, 3.0, (1, 400, N_MELS)).astype(np.float32)
     whole = Model(model.path, model.path)(feats)
     frames = rows(Model(trunk, f"trunk of {model.path}")(feats))
     halves = Model(head, f"head of {model.path}")(pool(frames, np.ones((1, len(frames)))))
-    if not (found := cosine(whole, halves)) >= LEAST_COSINE:  # also for NaN
+    if not (similarity := cosine(whole, halves)) >= LEAST_COSINE:  # also for NaN
         raise ModelError(
-            f"{model.path}: cut at its pooling it gives other vectors (cosine {found:.6f}); "
-            "only mean and standard deviation pooling is understood, use another voice model"
+            f"{model.path}: cut at its pooling, it gives different vectors (cosine {similarity:.6f}); "
+            "fix: use a voice model that pools mean and standard deviation"
         )

@@ -1,7 +1,7 @@
-"""Samples -> log mel energies, as Kaldi computes them: what the voice models were trained on.
+"""Samples -> log mel energies as Kaldi computes them, which is what the voice models were trained on.
 
-Equal to torchaudio.compliance.kaldi.fbank up to float32 noise in near-silent bins; three times as fast
-as kaldi-native-fbank, which the tests hold it against.
+Equal to torchaudio.compliance.kaldi.fbank up to float32 noise in near-silent bins, and three times as fast as
+kaldi-native-fbank, which the tests compare it with.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from witness.schema import SAMPLE_RATE, Float32, Float64, Samples
 N_MELS = 80
 FRAME = 400  # samples: 25 ms
 HOP = 160  # samples: 10 ms
-FFT = 512  # the next power of two
+FFT = 512  # samples: the next power of two
 PREEMPHASIS = 0.97
 LOW, HIGH = 20.0, SAMPLE_RATE / 2  # Hz
-SCALE = 32768.0  # the models expect 16-bit values
-FLOOR = float(np.finfo(np.float32).eps)  # Kaldi's, before the logarithm
+SCALE = 32768.0  # the models expect samples with the range of 16 bits
+FLOOR = float(np.finfo(np.float32).eps)  # least energy before the logarithm, Kaldi's
 BLOCK = 3000  # frames at a time: 30 s, about 10 MB of intermediate values
 
 
 def frame_count(samples: int) -> int:
-    """Whole frames in `samples` samples; Kaldi's snip_edges."""
+    """The number of whole frames in `samples` samples, as with Kaldi's snip_edges."""
     return max(0, 1 + (samples - FRAME) // HOP)
 
 
 def fbank(samples: Samples, first: int = 0, last: int | None = None) -> Float32:
-    """Log mel energies of frames `first` to `last` (exclusive; None: to the end).
+    """(frames, 80) float32: log mel energies of frames `first` to `last` (exclusive; None: to the end).
 
-    `samples` is (samples,) float32 in [-1, 1] at 16 kHz; the result is (frames, 80) float32, no mean
-    removed. A frame depends on its own 25 ms alone: any cut of a recording gives the same, up to rounding.
+    `samples` is (samples,) float32 in [-1, 1] at 16 kHz. No mean is subtracted. A frame depends on its own
+    25 ms alone, so any part of a recording gives the same, up to rounding.
     """
     import scipy.fft
 
@@ -61,9 +61,9 @@ def _window() -> Float32:
 def _mel_banks() -> Float32:
     """(256, 80): triangles on the mel scale 1127 ln(1 + f / 700); the bin at 8 kHz carries no weight."""
     edges = np.linspace(_mel(LOW), _mel(HIGH), N_MELS + 2)
-    left, centre, right = edges[:-2], edges[1:-1], edges[2:]
+    left, center, right = edges[:-2], edges[1:-1], edges[2:]
     bins = _mel(np.arange(FFT // 2) * SAMPLE_RATE / FFT)[:, None]
-    rising, falling = (bins - left) / (centre - left), (right - bins) / (right - centre)
+    rising, falling = (bins - left) / (center - left), (right - bins) / (right - center)
     return np.maximum(0.0, np.minimum(rising, falling)).astype(np.float32)
 
 

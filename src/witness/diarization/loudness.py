@@ -1,7 +1,7 @@
-"""Samples -> where a recording is so faint that nobody of this conversation speaks.
+"""Samples -> where a recording is too faint for anybody of this conversation to be speaking.
 
-A segmentation network takes every ten seconds at the same level. Ten seconds in which hardly anything is to
-be heard are then looked at as if through a microscope, and hiss and breath can pass for voices.
+A segmentation network brings every 10 s to the same level. That turns up 10 s in which hardly anything can be
+heard, and then hiss and breath may pass for voices.
 """
 
 from __future__ import annotations
@@ -13,23 +13,26 @@ import numpy as np
 from witness.schema import FRAME_SAMPLES, SAMPLE_RATE, Bool, Float32, Map, Samples, in_turn
 
 LOUD = 0.9
-"""The loud parts of a recording begin at this quantile of its tenths of a second: a slammed door, or applause
-for less than a tenth of the time, does not count, and where less than that is spoken nothing is too faint."""
-TENTH = 6  # segmentation frames
+"""Quantile of the power of tenths of a second at which the loud parts of a recording begin.
+
+A slammed door, or applause for less than a tenth of the time, does not count. If people speak for less than a
+tenth of the time, nothing is too faint.
+"""
+TENTH = 6  # segmentation frames, 0.1 s
 AROUND = 30
-"""Segmentation frames, 0.5 s: the mean over so many does not fall between two syllables."""
+"""Segmentation frames, 0.5 s: a mean over that long does not drop between two syllables."""
 BAND = 200.0, 4000.0
-"""Hz, in which a voice has to be so loud: breath and rumble are below, hiss is above."""
-FFT = 512
-LEAD = 240  # samples from the beginning of a segmentation frame to that of the FFT that has its middle
-MINUTE = 60 * SAMPLE_RATE // FRAME_SAMPLES  # frames that are worked on together
+"""Hz between which power is measured: rumble and breath lie below, hiss above."""
+FFT = 512  # samples
+LEAD = 240  # samples from the start of a segmentation frame to that of the FFT with the same middle
+MINUTE = 60 * SAMPLE_RATE // FRAME_SAMPLES  # segmentation frames worked on together
 
 
 def heard(samples: Samples, faint: float, *, mapper: Map = in_turn) -> Bool:
-    """(frames,): whether half a second around each segmentation frame of a recording is loud enough.
+    """(frames,): whether the half second around each segmentation frame is loud enough for a voice.
 
-    Loud enough is more than `faint` dB below the loud parts of all `samples`. There is a frame for every 270
-    samples begun, with its middle where the networks have it.
+    That is less than `faint` dB below the loud parts of `samples`. There is a frame for every 270 samples or
+    part of them, with its middle where the networks have it.
     """
     frames = -(-len(samples) // FRAME_SAMPLES)
     if not frames:
@@ -39,8 +42,8 @@ def heard(samples: Samples, faint: float, *, mapper: Map = in_turn) -> Bool:
         last = min(first + MINUTE, frames)
         begin = first * FRAME_SAMPLES + LEAD
         sound = np.zeros((last - 1 - first) * FRAME_SAMPLES + FFT, np.float32)
-        there = samples[begin : begin + len(sound)]
-        sound[: len(there)] = there
+        recorded = samples[begin : begin + len(sound)]
+        sound[: len(recorded)] = recorded  # silence beyond the end
         return _powers(sound)
 
     powers = np.concatenate(list(mapper(look, range(0, frames, MINUTE))))
@@ -53,7 +56,7 @@ def heard(samples: Samples, faint: float, *, mapper: Map = in_turn) -> Bool:
 
 
 def _powers(sound: Float32) -> Float32:
-    """The power in `BAND` of each 512 samples, 270 apart."""
+    """(samples,) -> (frames,): the power in BAND of each 512 samples, 270 apart."""
     import scipy.fft
 
     frames = np.lib.stride_tricks.sliding_window_view(sound, FFT)[::FRAME_SAMPLES]
