@@ -23,10 +23,10 @@ def test_speaker_count_is_pyannotes(golden, name):
 
 def test_golden_clusters_give_the_golden_diarization(golden):
     labels = np.maximum(golden("pipeline_hard_clusters").astype(np.intp), -1)
-    found = reconstruct(golden_segmentation(golden, "pipeline"), labels)
+    diarization = reconstruct(golden_segmentation(golden, "pipeline"), labels)
     expected = golden("pipeline_discrete_diarization_data") > 0  # the speakers in another order
     expected = expected[:, np.argsort(expected.argmax(axis=0), kind="stable")]
-    assert np.array_equal(found.active, expected)
+    assert np.array_equal(diarization.active, expected)
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
@@ -36,8 +36,8 @@ def test_turns_from_golden_segmentation_and_vectors_match_the_golden_rttm(golden
     vectors[windows.active.sum(axis=1) < 10] = np.nan  # pyannote gives inactive speakers values, too
     duration = RECORDINGS[name]
     labels = cluster(vectors, windows.active, store.SETS["standard"].rule).labels
-    found = reconstruct(windows, labels)
-    hypothesis = turns(found.active.T, [f"S{n}" for n in range(found.active.shape[1])], duration)
+    diarization = reconstruct(windows, labels)
+    hypothesis = turns(diarization.active.T, [f"S{n}" for n in range(diarization.active.shape[1])], duration)
     text = (SHARED / "data" / "golden" / f"{name}_expected.rttm").read_text()
     (reference,) = rttm.parse(text).values()
     assert strict_der([(reference, hypothesis, duration)]) <= 0.01
@@ -51,38 +51,40 @@ def windows_of(rows: list[list[int]]) -> Segmentation:
 
 
 def test_no_windows():
-    found = reconstruct(Segmentation.regular(np.zeros((0, 589, 3), np.bool_)), np.zeros((0, 3), np.intp))
-    assert found.active.shape == (0, 0)
-    assert found.exclusive().shape == (0,)
-    assert turns(found.active.T, [], 0.0) == []
+    diarization = reconstruct(
+        Segmentation.regular(np.zeros((0, 589, 3), np.bool_)), np.zeros((0, 3), np.intp)
+    )
+    assert diarization.active.shape == (0, 0)
+    assert diarization.exclusive().shape == (0,)
+    assert turns(diarization.active.T, [], 0.0) == []
 
 
 def test_nobody_known():
     windows = windows_of([[1, 0, 0]])
-    found = reconstruct(windows, np.full((1, 3), -1))
-    assert found.active.shape == (frame_count(windows), 0)
+    diarization = reconstruct(windows, np.full((1, 3), -1))
+    assert diarization.active.shape == (frame_count(windows), 0)
 
 
 def test_windows_at_irregular_places_vote_where_they_are():
     active = np.zeros((3, 589, 3), np.bool_)
     active[:2, :, 0] = True
     windows = Segmentation(active, np.array([0, 2700, 80_000]))  # at frames 0, 10 and 296
-    found = reconstruct(windows, np.array([[0, -1, -1]] * 3))
+    diarization = reconstruct(windows, np.array([[0, -1, -1]] * 3))
     assert frame_count(windows) == 296 + 594
-    assert found.evidence[:][:, 0].tolist() == pytest.approx(
+    assert diarization.evidence[:][:, 0].tolist() == pytest.approx(
         [1.0] * 296 + [2 / 3] * 293 + [1 / 2] * 10 + [0.0] * 291
     )
-    assert np.flatnonzero(found.active[:, 0]).tolist() == list(range(589))  # a half is rounded to even
+    assert np.flatnonzero(diarization.active[:, 0]).tolist() == list(range(589))  # a half is rounded to even
     assert windows.frame_starts.tolist() == [0, 10, 296]
 
 
 def test_exclusive_keeps_the_better_supported_speaker():
     windows = windows_of([[1, 1, 0]] * 3)
     windows.active[1:, :300, 1] = False
-    found = reconstruct(windows, np.array([[0, 1, -1]] * 3))
-    assert (found.active.sum(axis=1) == 2).any()
-    alone = found.exclusive()
-    assert np.array_equal(alone >= 0, found.active.any(axis=1))
+    diarization = reconstruct(windows, np.array([[0, 1, -1]] * 3))
+    assert (diarization.active.sum(axis=1) == 2).any()
+    alone = diarization.exclusive()
+    assert np.array_equal(alone >= 0, diarization.active.any(axis=1))
     assert (alone == 0).sum() > (alone == 1).sum()
 
 
@@ -93,46 +95,46 @@ def test_pauses_belong_to_the_turn_and_to_nobody_else():
         windows.active[0, first:last, :speakers] = False
     windows.active[0, 448:460, 1] = False
     labels = np.array([[0, 1, -1]])
-    without, found = (reconstruct(windows, labels) for _ in range(2))
-    fill_pauses([found.active], 0.8)
-    changed = np.flatnonzero((found.active != without.active).any(axis=1))
+    without, diarization = (reconstruct(windows, labels) for _ in range(2))
+    fill_pauses([diarization.active], 0.8)
+    changed = np.flatnonzero((diarization.active != without.active).any(axis=1))
     assert list(changed) == [*range(300, 347), *range(460, 480)]
-    assert found.active[300:347].all()
-    assert found.active[460:480].tolist() == [[True, False]] * 20
-    assert set(found.exclusive()[460:480]) == {0}
-    assert not found.evidence[:][changed].any()
+    assert diarization.active[300:347].all()
+    assert diarization.active[460:480].tolist() == [[True, False]] * 20
+    assert set(diarization.exclusive()[460:480]) == {0}
+    assert not diarization.evidence[:][changed].any()
 
 
 def test_no_pause_while_the_other_side_speaks():
-    one, other = np.ones((100, 1), np.bool_), np.zeros((100, 1), np.bool_)
-    one[20:40] = one[60:80] = False
-    other[50:70] = True
-    fill_pauses([one, other], 0.8)
-    assert list(np.flatnonzero(~one[:, 0])) == [*range(60, 80)]
-    assert list(np.flatnonzero(other[:, 0])) == [*range(50, 70)]
+    near, far = np.ones((100, 1), np.bool_), np.zeros((100, 1), np.bool_)
+    near[20:40] = near[60:80] = False
+    far[50:70] = True
+    fill_pauses([near, far], 0.8)
+    assert list(np.flatnonzero(~near[:, 0])) == [*range(60, 80)]
+    assert list(np.flatnonzero(far[:, 0])) == [*range(50, 70)]
 
 
 def test_two_local_speakers_of_one_cluster_count_once():
-    found = reconstruct(windows_of([[1, 1, 0]]), np.array([[0, 0, -1]]))
-    assert found.evidence[:].max() == 1.0
-    assert found.active.shape[1] == 1
+    diarization = reconstruct(windows_of([[1, 1, 0]]), np.array([[0, 0, -1]]))
+    assert diarization.evidence[:].max() == 1.0
+    assert diarization.active.shape[1] == 1
 
 
 def test_order_of_appearance_drops_those_never_heard():
     windows = windows_of([[1, 0, 0]] + [[0, 0, 0]] * 9 + [[0, 1, 0]])
     labels = np.full((11, 3), -1)
     labels[0, 0], labels[10, 1] = 2, 0  # cluster 1 exists nowhere
-    found = reconstruct(windows, labels)
-    assert found.active.shape[1] == 2
-    assert found.active[:, 0].argmax() < found.active[:, 1].argmax()
+    diarization = reconstruct(windows, labels)
+    assert diarization.active.shape[1] == 2
+    assert diarization.active[:, 0].argmax() < diarization.active[:, 1].argmax()
 
 
 def test_turns_begin_and_end_at_the_middles_of_frames():
     active = np.zeros((100, 2), np.bool_)
     active[10:20, 0] = True
     active[15:100, 1] = True
-    found = turns(active.T, ["A", "B"], 1.5)
-    assert found == [
+    spoken = turns(active.T, ["A", "B"], 1.5)
+    assert spoken == [
         Turn(pytest.approx(10 * 0.016875 + 0.03096875), pytest.approx(20 * 0.016875 + 0.03096875), "A"),
         Turn(pytest.approx(15 * 0.016875 + 0.03096875), 1.5, "B"),
     ]

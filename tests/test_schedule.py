@@ -18,6 +18,7 @@ import soundfile
 from conftest import CALL
 from witness import Options, Runtime, diarize, pipeline
 from witness.diarization import embedding, reconstruction, segmentation
+from witness.diarization.stream import Networks, stream
 from witness.models.store import BUILTIN_FOLDER
 from witness.schema import Map, ModelFile, Segmentation, in_turn
 from witness.sessions import on_cores
@@ -49,16 +50,9 @@ Heard = tuple[Segmentation, bytes]
 
 
 def heard(samples, models, *, segmenting: Map = in_turn, voicing: Map = in_turn) -> Heard:
-    """As the pipeline wires it."""
-    pieces = []
-
-    def kept() -> Iterator[Segmentation]:
-        for piece in segmentation.stream(samples, models[0], mapper=segmenting):
-            pieces.append(piece)
-            yield piece
-
-    vectors = embedding.embed(samples, kept(), models[1], mapper=voicing)
-    return Segmentation.joined(pieces), vectors.tobytes()
+    """Both stages at the same time."""
+    track = stream(samples, Networks(*models, voice_mapper=voicing), mapper=segmenting)
+    return track.windows, track.vectors.tobytes()
 
 
 def disorderly(seed: int, ahead: int, threads: int) -> Map:
@@ -92,8 +86,8 @@ def expected(samples, models):
     return windows, embedding.embed(samples, [windows], models[1]).tobytes()
 
 
-def same(found: Heard, expected: Heard) -> bool:
-    windows, vectors = found
+def same(track: Heard, expected: Heard) -> bool:
+    windows, vectors = track
     return (
         np.array_equal(windows.active, expected[0].active)
         and np.array_equal(windows.starts, expected[0].starts)
@@ -216,13 +210,13 @@ def test_the_turns_of_a_long_meeting_of_many_take_three_bytes_a_frame_and_speake
     windows.active[:, 100:500, 0] = True
     labels = np.full((count, 3), -1, np.intp)
     labels[:, 0] = np.repeat(dice.integers(0, people, count // 10 + 1), 10)[:count]
-    found, held = peak(lambda: reconstruction.reconstruct(windows, labels))
-    frames, speakers = found.active.shape
+    diarization, held = peak(lambda: reconstruction.reconstruct(windows, labels))
+    frames, speakers = diarization.active.shape
     assert speakers == people
-    assert found.evidence[:1000].shape == (1000, people)
+    assert diarization.evidence[:1000].shape == (1000, people)
     # Votes and activity, a byte each; numbers of each frame; and what a piece of it takes meanwhile.
     assert held * 1e6 < frames * (2 * speakers + 30) + reconstruction.ROWS * speakers * 30
-    alone, held = peak(found.exclusive)
+    alone, held = peak(diarization.exclusive)
     assert alone.shape == (frames,)
     assert held * 1e6 < frames * 9 + reconstruction.ROWS * speakers * 30
 

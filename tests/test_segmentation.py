@@ -124,7 +124,7 @@ def test_a_model_for_one_window_at_a_time_sees_all_of_them(tmp_path):
 
 
 def save_pyannet(path: Path, *, weight: float, bias: bool, pads: int = 0) -> ModelFile:
-    """A model that begins as PyanNet does, with an end of its own."""
+    """A model that begins as PyanNet does, with another end."""
     rng = np.random.default_rng(3)
     values = {
         "weight": np.array([weight]),
@@ -192,7 +192,7 @@ def test_a_model_of_another_structure_stays_whole(tmp_path):
     assert segmentation_cut.open_front(padded) is None
 
 
-def test_the_cut_is_kept_by_the_models_sha256_and_made_anew_if_damaged(tmp_path, monkeypatch):
+def test_the_cut_is_kept_by_the_models_sha256_and_made_again_if_damaged(tmp_path, monkeypatch):
     file = replace(save_pyannet(tmp_path / "m.onnx", weight=1.0, bias=True), sha256="abc")
     expected = segmentation_cut.open_front(file, tmp_path / "cache")(SOUND, STARTS)
     (back,) = (tmp_path / "cache").rglob("back.onnx")

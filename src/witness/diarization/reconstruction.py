@@ -1,6 +1,6 @@
-"""Window-local activity + speakers -> who speaks in each frame of the recording, and turns.
+"""Activity of windows + clustering -> who speaks in each frame of the recording, and turns.
 
-As pyannote 3.1: overlapping windows vote on how many speak, and the speakers with the most evidence do.
+As in pyannote 3.1: overlapping windows vote on how many people speak, and those with the most evidence do.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from witness.schema import (
     Turn,
 )
 
-ROWS = 65_536  # frames that are worked through together
+ROWS = 65_536  # frames worked on together
 
 
 @dataclass(frozen=True)
 class Diarization:
-    """Who speaks when, over frames of 0.016875 s; frame i has its middle at i * 0.016875 + 0.03096875 s."""
+    """Who speaks when, in segmentation frames; the middle of frame i is at i * 0.016875 + 0.03096875 s."""
 
     evidence: Evidence
     active: Bool
@@ -37,18 +37,18 @@ class Diarization:
 
     @staticmethod
     def in_order_of_appearance(evidence: Evidence, active: Bool) -> Diarization:
-        """With the speakers sorted by their first frame, without those who never speak. Reuses the arrays."""
-        heard = np.flatnonzero(active.any(axis=0))
-        order = np.array(sorted(heard, key=lambda speaker: int(active[:, speaker].argmax())), np.intp)
+        """Speakers sorted by their first frame, without those who never speak. Overwrites the arrays."""
+        speakers = np.flatnonzero(active.any(axis=0))
+        order = np.array(sorted(speakers, key=lambda speaker: int(active[:, speaker].argmax())), np.intp)
         if not np.array_equal(order, np.arange(active.shape[1])):
             for array in (evidence.votes, active):
                 for rows in _slices(len(array)):
                     array[rows, : len(order)] = array[rows][:, order]
-        kept = slice(len(order))
-        return Diarization(Evidence(evidence.votes[:, kept], evidence.windows), active[:, kept])
+        columns = slice(len(order))
+        return Diarization(Evidence(evidence.votes[:, columns], evidence.windows), active[:, columns])
 
     def merged(self, places: Sequence[int]) -> Diarization:
-        """The same with each speaker in the column that `places` says; those who share one are one."""
+        """With speaker i in column `places[i]`; speakers who share a column become one."""
         if list(places) == list(range(self.active.shape[1])):
             return self
         speakers = max(places) + 1
@@ -61,21 +61,22 @@ class Diarization:
         return Diarization(Evidence(votes, self.evidence.windows), active)
 
     def exclusive(self) -> Int:
-        """(frames,): who speaks, -1 for nobody; of several the one with the most evidence goes on alone."""
-        alone = np.full(len(self.active), -1, np.intp)
+        """(frames,): the one speaker of each frame, -1 for nobody; in overlap the one with most evidence."""
+        speaker = np.full(len(self.active), -1, np.intp)
         if self.active.shape[1]:
-            for rows in _slices(len(alone)):
+            for rows in _slices(len(speaker)):
                 active = self.active[rows]
-                # In a pause nobody has votes.
+                # Plus one, since in a filled pause nobody has votes.
                 first = np.where(active, self.evidence.votes[rows] + 1.0, 0).argmax(axis=1)
-                alone[rows] = np.where(active.any(axis=1), first, -1)
-        return alone
+                speaker[rows] = np.where(active.any(axis=1), first, -1)
+        return speaker
 
 
 def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = None) -> Diarization:
-    """Put the windows together. `labels` is (windows, 3), -1 for nobody; `most` caps who speaks at once.
+    """Put the windows together; the speakers are in order of appearance.
 
-    The speakers are in order of appearance.
+    `labels` is (windows, 3): the speaker of each local speaker, -1 for nobody. `most` is the largest number
+    of speakers at the same time.
     """
     speakers = int(labels.max(initial=-1)) + 1
     windows, count = _windows(segmentation), speaker_count(segmentation)
@@ -93,10 +94,10 @@ def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = N
 
 
 def fill_pauses(tracks: Sequence[Bool], pause: float) -> None:
-    """In place: those who speak on both sides of a silence of up to `pause` seconds speak in it too.
+    """Make those who speak before and after a silence of up to `pause` seconds speak in it, too. In place.
 
-    `tracks` are the (frames, speakers) activities of one recording: on a call it is a silence only if
-    nobody speaks on either side.
+    `tracks` are the (frames, speakers) activities of one recording; a silence is where nobody speaks in any
+    of them.
     """
     speech = np.any([active.any(axis=1) for active in tracks], axis=0)
     silences = np.flatnonzero(speech[:-1] & ~speech[1:]) + 1  # first frames
@@ -108,22 +109,22 @@ def fill_pauses(tracks: Sequence[Bool], pause: float) -> None:
                 active[silence:onset] = active[silence - 1] & active[onset]
 
 
-def owners(segmentation: Segmentation, found: Diarization) -> Int:
-    """(windows, 3): which speaker of the recording each speaker of a window is, by their common frames.
+def owners(segmentation: Segmentation, diarization: Diarization) -> Int:
+    """(windows, 3): the speaker that has the most frames in common with each local speaker.
 
-    -1 for who is silent, or with nobody.
+    -1 for a local speaker who is silent, or has no frame in common with anybody.
     """
     owner = np.full((len(segmentation.active), segmentation.active.shape[2]), -1, np.intp)
-    if found.active.shape[1]:
+    if diarization.active.shape[1]:
         for row, start in enumerate(segmentation.frame_starts):
-            there = found.active[start : start + FRAMES].astype(np.float32)
-            common = segmentation.active[row, : len(there)].astype(np.float32).T @ there
+            active = diarization.active[start : start + FRAMES].astype(np.float32)
+            common = segmentation.active[row, : len(active)].astype(np.float32).T @ active
             owner[row] = np.where(common.any(axis=1), common.argmax(axis=1), -1)
     return owner
 
 
 def speaker_count(segmentation: Segmentation) -> Int:
-    """(frames,): how many speak at once, the mean over the windows on a frame, rounded half to even."""
+    """(frames,): the mean number of speakers over the windows on each frame, rounded half to even."""
     windows = _windows(segmentation)
     speaking = np.zeros(len(windows), np.uint16)
     for start, active in zip(segmentation.frame_starts, segmentation.active, strict=True):
@@ -133,7 +134,7 @@ def speaker_count(segmentation: Segmentation) -> Int:
 
 
 def _windows(segmentation: Segmentation) -> Counts:
-    """(frames,): how many windows lie on each frame, in the smallest type that can count so far."""
+    """(frames,): the number of windows on each frame, in the smallest type that holds it."""
     windows = np.zeros(frame_count(segmentation), np.uint16)
     for start in segmentation.frame_starts:
         windows[start : start + FRAMES] += 1
@@ -141,29 +142,29 @@ def _windows(segmentation: Segmentation) -> Counts:
 
 
 def frame_count(segmentation: Segmentation) -> int:
-    """Frames from the start of the first window to the end of the last, as pyannote counts them."""
+    """The number of frames from the start of the recording to the end of the last window, as in pyannote."""
     starts = segmentation.starts
     return round((int(starts[-1]) + WINDOW_SAMPLES) / FRAME_SAMPLES) + 1 if len(starts) else 0
 
 
 def turns(active: Iterable[Bool], names: list[str], duration: float) -> list[Turn]:
-    """The turns in the (frames,) activity of each speaker, sorted, inside a recording of `duration` seconds.
+    """The turns in the (frames,) activity of each speaker, sorted, within a recording of `duration` seconds.
 
-    A turn begins at the middle of its first frame and ends at the middle of the first frame without it.
+    A turn begins at the middle of its first frame and ends at the middle of the first frame after it.
     """
-    found = []
+    spoken = []
     for name, speaking in zip(names, active, strict=True):
         edges = np.flatnonzero(np.diff(speaking.astype(np.int8), prepend=0, append=0))
         frames = np.minimum(edges, len(speaking) - 1)
         middles = np.minimum(frames * FRAME_STEP + FRAME_DURATION / 2, duration)
         for start, end in middles.reshape(-1, 2):
             if end > start:
-                found.append(Turn(float(start), float(end), name))
-    return sorted(found)
+                spoken.append(Turn(float(start), float(end), name))
+    return sorted(spoken)
 
 
 def _top(votes: Counts, count: Int) -> Bool:
-    """The `count` speakers of each frame with the most votes, none without any; the first on a tie."""
+    """(frames, speakers): the `count` (frames,) speakers with most votes, at least one; ties go to the first."""
     order = np.argsort(-votes.astype(np.float32), axis=1, kind="stable")
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
@@ -172,6 +173,6 @@ def _top(votes: Counts, count: Int) -> Bool:
 
 
 def _slices(frames: int) -> Iterator[slice]:
-    """All frames in pieces: what is computed from one takes many times the memory of the answer."""
+    """All frames in pieces, since intermediate values take many times the memory of the result."""
     for first in range(0, frames, ROWS):
         yield slice(first, first + ROWS)

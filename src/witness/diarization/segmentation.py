@@ -1,4 +1,4 @@
-"""Audio -> who is active in each 10 s window, by a powerset segmentation model."""
+"""Audio -> who is active in each 10 s window, with a powerset segmentation model."""
 
 from __future__ import annotations
 
@@ -29,22 +29,21 @@ from witness.schema import (
 from witness.sessions import Model
 
 SHORT = 300 * SAMPLE_RATE
-"""Samples, 5 minutes. In less, every vector decides on the number of speakers: 2 s between windows cost 1 to
-2 points of DER there, and nothing in more (docs/decisions/2026-11-21-speed.md)."""
-GROUP = 8  # windows that are worked on together: with fewer they share less, more are too much for a core
+"""Samples, 5 minutes: shorter recordings need windows 1 s apart (docs/decisions/2026-11-22-constants.md)."""
+GROUP = 8  # windows worked on together: fewer share less of the model, more are too much for a core
 
 
 class SegmentationModel(Protocol):
-    """Samples in [-1, 1], and where windows of them begin -> (windows, 589, 7) scores of powerset classes.
+    """(samples,) in [-1, 1] and (windows,) starts of windows -> (windows, 589, 7) scores of powerset classes.
 
-    Windows begin at multiples of front.GRID, and all of them lie inside.
+    Starts are multiples of segmentation_cut.GRID, and all windows lie within the samples.
     """
 
     def __call__(self, sound: Float32, starts: Int, /) -> Float32: ...
 
 
 def powerset(speakers: int, at_once: int) -> Bool:
-    """(classes, speakers): who is active in each class, at most `at_once` of them; the empty set first."""
+    """(classes, speakers): who is active in each class, at most `at_once` speakers; nobody comes first."""
     sets = [group for size in range(at_once + 1) for group in combinations(range(speakers), size)]
     table = np.zeros((len(sets), speakers), np.bool_)
     for row, group in enumerate(sets):
@@ -62,30 +61,31 @@ def decode(scores: Float32) -> Bool:
 
 
 def load(file: ModelFile) -> SegmentationModel:
-    """Open a segmentation model and hold it to its contract. Raises ModelError."""
+    """Open a segmentation model. Raises ModelError if it does not map [N, 1, 160000] to [N, 589, 7]."""
     model = segmentation_cut.open_front(file) or _whole(file)
-    found = model(np.zeros(WINDOW_SAMPLES, np.float32), np.zeros(1, np.intp)).shape
-    if found[1:] != (FRAMES, len(POWERSET)):
+    shape = model(np.zeros(WINDOW_SAMPLES, np.float32), np.zeros(1, np.intp)).shape
+    if shape[1:] != (FRAMES, len(POWERSET)):
         raise ModelError(
-            f"{file.path}: gives {list(found)}, not [N, 589, 7]; use a powerset model of 3 speakers"
+            f"{file.path}: gives {list(shape)}, not [N, 589, 7]; fix: use a powerset model of 3 speakers"
         )
     return model
 
 
 def _whole(file: ModelFile) -> SegmentationModel:
+    """A model that is not cut. Raises ModelError."""
     model = Model(file.path, file.path)
     wanted = (None, 1), (None, 1), (None, WINDOW_SAMPLES)
     shape = model.input_shape
     if len(shape) != 3 or any(size not in sizes for size, sizes in zip(shape, wanted, strict=True)):
         raise ModelError(
             f"{file.path}: takes {list(shape)}, not [N, 1, 160000]; "
-            "use a segmentation model for windows of 10 s"
+            "fix: use a segmentation model for windows of 10 s"
         )
-    return windowed(model, batch=shape[0] or segmentation_cut.BATCH)  # one at a time, as speakrs exports it
+    return windowed(model, batch=shape[0] or segmentation_cut.BATCH)  # speakrs exports a batch of 1
 
 
 def windowed(model: Callable[[Float32], Float32], batch: int = segmentation_cut.BATCH) -> SegmentationModel:
-    """A `SegmentationModel` of one that takes (windows, 1, 160000) samples."""
+    """A `SegmentationModel` from a model that takes (windows, 1, 160000) samples, `batch` windows at most."""
 
     def look(sound: Float32, starts: Int) -> Float32:
         windows = np.stack([sound[None, start : start + WINDOW_SAMPLES] for start in starts])
@@ -97,7 +97,7 @@ def windowed(model: Callable[[Float32], Float32], batch: int = segmentation_cut.
 
 
 def step_of(samples: int, *, fast: bool = False) -> float:
-    """Seconds from one window to the next in a recording of so many samples."""
+    """Seconds from one window to the next in a recording of `samples` samples."""
     short = samples < SHORT
     if fast:
         return 2.0 if short else 3.0
@@ -105,9 +105,9 @@ def step_of(samples: int, *, fast: bool = False) -> float:
 
 
 def window_starts(samples: int, step: float) -> Int:
-    """(windows,) samples at which the windows begin that cover so many samples; none for no samples.
+    """(windows,): the first samples of the windows that cover a recording of `samples` samples.
 
-    `step` seconds apart, to the nearest multiple of GRID; the last one may stick out.
+    They are `step` seconds apart, rounded to multiples of GRID; the last window may reach beyond the end.
     """
     hop = step * SAMPLE_RATE
     beyond = max(0, samples - WINDOW_SAMPLES)
@@ -126,7 +126,7 @@ def segment(
     mapper: Map = in_turn,
     reporter: Reporter = SILENT,
 ) -> Segmentation:
-    """All of `stream`."""
+    """As `stream`, all windows together."""
     return Segmentation.joined(
         stream(samples, model, step=step, faint=faint, mapper=mapper, reporter=reporter)
     )
@@ -141,23 +141,23 @@ def stream(
     mapper: Map = in_turn,
     reporter: Reporter = SILENT,
 ) -> Iterator[Segmentation]:
-    """Find who is active in every window of `samples`, some windows after the other, in order.
+    """Find who is active in every window of `samples`, a few windows at a time, in order.
 
-    The last window is padded with silence, and so is a recording shorter than one window. Groups hold the
-    same windows whatever `mapper` does at the same time, so the result does not depend on it. `step` is that
-    of `step_of` unless it is given. With `faint`, nobody is active where the recording is so many dB below
-    its own loud parts (loudness.py).
+    The last window is padded with silence. `step` is the seconds between windows, by default those of
+    `step_of`. With `faint`, nobody is active where the recording is that many dB below its own loud parts
+    (`loudness`). Groups hold the same windows whatever `mapper` runs at the same time, so the result does not
+    depend on it. Progress is ("segmentation", windows, all windows).
     """
     starts = window_starts(len(samples), step_of(len(samples)) if step is None else step)
     done = 0
     reporter.progress("segmentation", done, len(starts))
-    # The last window may stick out.
+    # Padded because the last window may reach beyond the end.
     audible = None if faint is None else np.pad(loudness.heard(samples, faint, mapper=mapper), (0, FRAMES))
 
     def look(starts: Int) -> Segmentation:
-        heard = samples[int(starts[0]) : int(starts[-1]) + WINDOW_SAMPLES]
+        recorded = samples[int(starts[0]) : int(starts[-1]) + WINDOW_SAMPLES]
         sound = np.zeros(starts[-1] - starts[0] + WINDOW_SAMPLES, np.float32)
-        sound[: len(heard)] = heard
+        sound[: len(recorded)] = recorded
         piece = Segmentation(decode(model(sound, starts - starts[0])), starts)
         if audible is not None:
             for window, frame in zip(piece.active, piece.frame_starts, strict=True):

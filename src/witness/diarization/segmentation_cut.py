@@ -1,9 +1,9 @@
 """A segmentation model file -> its front and its back, cut after the first convolution.
 
-A window enters the convolution only as the gain and the mean of its sound, so windows that overlap can
-share it: a quarter of a window's arithmetic. The place is found by structure, never by the names an exporter
-happened to give, and the cut is proved on a test signal before it is used; a model of another structure stays
-whole.
+All that the convolution needs of a window beside its samples is their gain and mean, so windows that overlap
+can share it: a quarter of a window's arithmetic. The place to cut is found by structure, never by the names
+that an exporter happened to give, and the cut is tried on a test signal before it is used. A model of another
+structure stays whole.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from witness.sessions import Model, folded
 if TYPE_CHECKING:
     import onnx
 
-GRID = 30  # samples; windows begin at multiples of it: PyanNet's convolution and pooling have a stride of 30
-LARGEST_ERROR = 1e-3  # of a log-probability, cut against whole; in float32 it is some 1e-5
-BATCH = 4  # windows a call of the back: 20 % less CPU time than one by one, no gain beyond
-BACK = "back of "  # before the path of the model, in the name of what windows go through
+GRID = 30  # samples; windows begin at multiples: the stride of PyanNet's convolution and pooling together
+LARGEST_ERROR = 1e-3  # of a log probability, cut against whole; about 1e-5 is usual in float32
+BATCH = 4  # windows per call of the back: 20 % less CPU time than one, and more gain nothing
+BACK = "back of "  # name of the back in traces, before the path of the model
 FILES = "front.onnx", "back.onnx", "level.npy"
-_VERSION = 1  # of the cutting below: a change makes older cuts unusable
+_VERSION = 1  # of `cut`; older cuts in the cache are not used
 
 
 @dataclass(frozen=True)
 class Front:
-    """The two parts of a model, and what ties them together.
+    """The two parts of a model, and what connects them.
 
-    The whole model makes a window's sound even (instance normalisation), convolves it and keeps the largest
-    magnitude of every few values. With g the gain and m the mean of the window, that is the largest
-    |g (c - m k) + a| over some values c of the convolution of the sound as it is. This is convex in c, so it
-    is largest at the largest or the smallest c: both are found once and serve all windows.
+    The whole model levels a window (instance normalization), convolves it and keeps the largest magnitude of
+    every few values. With the gain g and the mean m of the window, that is the largest |g (c - m k) + a| over
+    values c of the convolution of the original sound. This is convex in c, so it is largest at the largest or
+    the smallest c. Both are computed once and serve all windows.
     """
 
     extremes: Model
-    """(1, 1, samples) -> (1, 2 x channels, places): the largest values, then the smallest times -1."""
+    """(1, 1, samples) -> (1, 2 x channels, places): the largest c, then the smallest times -1."""
     back: Model
     """(windows, channels, places) -> (windows, 589, 7)"""
     hop: int
     """Samples from one place to the next."""
     places: int
-    """Of a window."""
+    """The number of places in a window."""
     weight: float
     """The gain is weight / sqrt(variance + epsilon)."""
     epsilon: float
     sums: Float32
-    """(channels, 1), k: of each kernel."""
+    """(channels, 1), k: the sum of each kernel."""
     offsets: Float32
     """(channels, 1), a: what silence becomes."""
 
@@ -67,16 +67,16 @@ class Front:
             inputs = np.empty((len(batch), *lower.shape), np.float32)
             for upper, start in zip(inputs, batch, strict=True):
                 gain, level = self._even(sound[start : start + WINDOW_SAMPLES])
-                here = slice(start // self.hop, start // self.hop + self.places)
-                np.add(largest[:, here], level, out=upper)
-                np.subtract(smallest[:, here], level, out=lower)
+                window = slice(start // self.hop, start // self.hop + self.places)
+                np.add(largest[:, window], level, out=upper)
+                np.subtract(smallest[:, window], level, out=lower)
                 np.maximum(upper, lower, out=upper)
                 upper *= gain
             scores.append(self.back(inputs))
         return np.concatenate(scores)
 
     def _even(self, window: Float32) -> tuple[np.float32, Float32]:
-        """g, and a/g - m k for each channel."""
+        """g, and a/g - m k (channels, 1)."""
         mean = window.mean(dtype=np.float64)
         variance = max(0.0, float(np.square(window).mean(dtype=np.float64) - mean**2))
         gain = self.weight / np.sqrt(variance + self.epsilon)
@@ -84,9 +84,9 @@ class Front:
 
 
 def open_front(model: ModelFile, cache: Path | None = None) -> Front | None:
-    """`model` in two parts; None if it is of another structure. Raises ModelError if it cannot be run.
+    """`model` in two parts; None if it has another structure. Raises ModelError if it cannot be run.
 
-    Cut on first use and kept under the user's cache folder by the model's sha256.
+    The parts are kept in `cache`, by default the user's cache folder, by the sha256 of the model.
     """
 
     def make() -> tuple[bytes, bytes, bytes]:
@@ -100,16 +100,17 @@ def cut(model: ModelFile) -> tuple[bytes, bytes, bytes] | None:
     """The contents of `FILES`; None if the model does not begin as PyanNet does. Raises ModelError."""
     import onnx
 
-    # Kernels may be made by nodes, of fewer numbers or another precision: here they are made already.
+    # Nodes may compute the kernels, from fewer numbers or in another precision; folding does it now.
     content = folded(model.path)
     try:
         parts = _cut(onnx.shape_inference.infer_shapes(onnx.load_from_string(content)))
         return parts if parts and _proved(_join(model, *parts), Model(content, model.path)) else None
-    except Exception:  # onnx and protobuf raise whatever a foreign model makes them: it stays whole
+    except Exception:  # onnx and protobuf raise whatever a foreign model makes them; it stays whole
         return None
 
 
 def _cut(whole: onnx.ModelProto) -> tuple[bytes, bytes, bytes] | None:
+    """As `cut`, of a model whose weights are folded; whether the parts give the same is not tried."""
     import onnx
     from onnx import helper, numpy_helper
 
@@ -140,7 +141,7 @@ def _cut(whole: onnx.ModelProto) -> tuple[bytes, bytes, bytes] | None:
     if not plain:
         return None
 
-    kernels = kernels.astype(np.float32) * np.float32(np.sign(weight))  # so that the gain is above 0
+    kernels = kernels.astype(np.float32) * np.float32(np.sign(weight))  # so that the gain is positive
     nodes = [
         helper.make_node("Conv", ["sound", "kernels"], ["above"], strides=[stride]),
         helper.make_node("Neg", ["above"], ["below"]),
@@ -168,6 +169,7 @@ def _cut(whole: onnx.ModelProto) -> tuple[bytes, bytes, bytes] | None:
 
 
 def _join(model: ModelFile, front: bytes, back: bytes, level: bytes) -> Front:
+    """The parts, opened; `level` is .npy of hop, weight and epsilon, then sums and offsets."""
     hop, weight, epsilon, *channels = np.load(io.BytesIO(level), allow_pickle=False)
     sums, offsets = np.array(channels, np.float32).reshape(2, -1, 1)
     extremes = Model(front, f"front of {model.path}")
@@ -176,7 +178,7 @@ def _join(model: ModelFile, front: bytes, back: bytes, level: bytes) -> Front:
 
 
 def _proved(front: Front, whole: Model) -> bool:
-    """Whether both give the same scores for noise of a fixed seed, one window alone and two with others."""
+    """Whether both give the same scores for noise of a fixed seed, in windows of which two overlap."""
     sound = np.random.default_rng(0).normal(0.01, 0.1, 2 * WINDOW_SAMPLES).astype(np.float32)
     sound[WINDOW_SAMPLES:] *= 0.01
     starts = np.array([0, 100, WINDOW_SAMPLES // front.hop]) * front.hop

@@ -1,4 +1,4 @@
-"""Samples -> what the models find in one track: voices of what is segmented already, meanwhile."""
+"""Samples -> activity and voice vectors of one track: segmentation and embedding at the same time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from witness.tracing import Stopwatch
 
 @dataclass(frozen=True)
 class Networks:
-    """The models, opened, and what belongs to them."""
+    """The diarizer's models, opened, and what belongs to them."""
 
     segmentation: SegmentationModel
     voice: VoiceModel
     faint: float | None = None
-    """As in `schema.Rule`."""
+    """dB below the loud parts of a recording at which nobody speaks, as in `schema.Rule`; None: not used."""
     voice_mapper: Map | None = None
-    """What runs the blocks of the voice model; None: what runs everything else."""
+    """Runs the blocks of the voice model, if not the `mapper` that runs everything else."""
 
 
 def stream(
@@ -34,11 +34,12 @@ def stream(
     watch: Stopwatch | None = None,
     reporter: Reporter = SILENT,
 ) -> Track:
-    """Segment a track and embed its voices, both at the same time.
+    """Segment a track and embed its voices.
 
-    `samples` is (samples,) float32 at 16 kHz. Windows are drawn by the embedding as it needs them, so memory
-    holds what is in work and never the whole recording. The result does not depend on `mapper`. `watch` gets
-    the seconds of "segmentation" and "embedding", each from its beginning to its end.
+    `samples` is (samples,) float32 at 16 kHz. Embedding draws windows as it needs them, so memory never holds
+    the whole recording. `fast` takes windows further apart and less context around speech. The result does
+    not depend on `mapper`. `watch` gets the seconds of "segmentation" and "embedding", each from beginning to
+    end; they overlap. Progress is that of the two stages.
     """
     watch = watch or Stopwatch()
     windows: list[Segmentation] = []
