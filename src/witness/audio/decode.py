@@ -54,7 +54,7 @@ def load(recording: Recording, *, channels: Channels = Channels.MIX, reporter: R
     `mix` averages the channels into one track, `split` makes a track of each, `auto` splits the two sides of
     a call, with a warning, and mixes everything else. Samples are floats within [-1, 1] or signed integers
     that use the range of their type. Progress is ("decode", seconds, total); the total is a guess in formats
-    that do not state it. Of a file that is damaged or cut short, what is there is used, with a warning. The
+    that do not state it. What is left of a damaged or cut file is used, with a warning. The
     same bytes always give the same samples.
 
     Raises InputError if the file cannot be opened, nothing in it can be decoded, or its samples are not

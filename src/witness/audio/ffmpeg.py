@@ -36,7 +36,7 @@ _GAPS = 3600.0
 _NOT_SOUND = 8.0
 """Peak, 18 dB over full scale, that no encoder was given: a decoder was fed damaged bytes."""
 
-# A tag that is not UTF-8 is no reason to refuse the sound. From PyAV 19 on that is the default.
+# A tag that is not UTF-8 must not make the sound unreadable. From PyAV 19 on it does not.
 _TAGS_IN_ANY_ENCODING: dict[str, Any] = (
     {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
 )
@@ -96,7 +96,7 @@ class Media:
         packets = container.demux(stream)
         while True:
             try:
-                if (packet := next(packets, None)) is None:  # also after an error of its own
+                if (packet := next(packets, None)) is None:  # also after an error of the demuxer
                     return
                 blocks = [(frame, _floats(frame, converters)) for frame in packet.decode()]
             except (av.FFmpegError, OSError, IndexError, ValueError):  # PyAV's own checks raise the last two

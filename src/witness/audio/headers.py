@@ -1,4 +1,4 @@
-"""What the header of a recording promises: most decoders use what is there and do not say what is missing."""
+"""What the header of a recording promises: FFmpeg decodes what is there and rarely says what is missing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ends_within_page(file: BinaryIO) -> bool:
 
 
 def _riff_seconds(file: BinaryIO, seconds: float) -> float | None:
-    """Seconds that the header of a WAV or AIFF file promises, given those decoded from what is there."""
+    """Seconds that the header of a WAV or AIFF file promises, given those that were decoded."""
     end = file.seek(0, os.SEEK_END)
     file.seek(0)
     order = {b"RIFF": "<", b"RIFX": ">", b"FORM": ">"}.get(file.read(12)[:4])

@@ -28,7 +28,7 @@ def check(path: str) -> None:
 def opened(path: str, name: str) -> Iterator[BinaryIO]:
     """The bytes of `path` ("-" is standard input) from the beginning, seekable; a pipe is copied to a file.
 
-    `name` is what messages call it. Raises InputError if it is no recording that can be read.
+    `name` is what messages call it. Raises InputError if it cannot be read.
     """
     with contextlib.ExitStack() as stack:
         try:

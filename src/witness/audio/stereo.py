@@ -113,6 +113,6 @@ def _relative(power: Float64) -> Float64:
 
 
 def _smooth(powers: Float64, frames: int) -> Float64:
-    """(2, n) means over so many frames around each."""
+    """(2, n) -> (2, n): the mean over `frames` frames around each."""
     kernel = np.ones(frames) / frames
     return np.stack([np.convolve(row, kernel, "same") for row in powers])

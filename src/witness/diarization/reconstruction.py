@@ -164,7 +164,7 @@ def turns(active: Iterable[Bool], names: list[str], duration: float) -> list[Tur
 
 
 def _top(votes: Counts, count: Int) -> Bool:
-    """(frames, speakers): the `count` (frames,) speakers with most votes, at least one; ties go to the first."""
+    """(frames, speakers): the `count` (frames,) speakers with most votes, one or more each."""
     order = np.argsort(-votes.astype(np.float32), axis=1, kind="stable")
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
