@@ -46,7 +46,7 @@ class SpeakerBounds:
 
     def __str__(self) -> str:
         if self.most == self.least:
-            return f"{self.least} speakers"
+            return f"{self.least} speaker{'s' if self.least > 1 else ''}"
         return (
             f"{self.least} or more speakers" if self.most is None else f"{self.least} to {self.most} speakers"
         )
