@@ -90,7 +90,7 @@ def own_cache(tmp_path_factory, monkeypatch):
 @pytest.fixture(scope="session")
 def doubles(tmp_path_factory) -> Path:
     """A folder with doubles of ROCm's libraries, with which the real MIGraphX provider runs; see fakegpu."""
-    from witness.sessions import provider_library
+    from witness.amd.strict import provider_library
 
     if provider_library() is None:
         pytest.skip("this onnxruntime has no MIGraphX provider (Linux on x86-64 has)")

@@ -18,16 +18,21 @@ import pytest
 from conftest import fake_card
 from test_embedding import voice_model
 from witness.amd import graphs, migraphx
-from witness.amd.rocm import choose_card, machine
+from witness.amd.graphs import Tuning
+from witness.amd.migraphx import Target
+from witness.amd.rocm import choose_card, stack
+from witness.amd.subject import Subject
 from witness.diarization import embedding_cut
 from witness.errors import DeviceError, GraphError, InputError
+from witness.options import Precision
 from witness.sessions import Model
 
 SHAPE = (1, 64, 80)
 
 
-def a_job(trunk: bytes, shape=SHAPE, **more) -> migraphx.Job:
-    return migraphx.Job(machine(choose_card(None)), trunk, "trunk", shape, **more)
+def a_target(trunk: bytes, shape=SHAPE, **more) -> Target:
+    subject = Subject(trunk, "trunk", shape, Model(trunk, "trunk"))
+    return Target(stack(choose_card(None)), subject, **more)
 
 
 @pytest.fixture(scope="module")
@@ -43,21 +48,21 @@ def warmed(doubles, trunk, tmp_path_factory) -> Path:
         fake_card(patch, doubles)
         for name, precision in (("fp32", "fp32"), ("fp16", "fp16")):
             patch.setenv("WITNESS_CACHE", str(folder / name))
-            migraphx.warm(a_job(trunk, precision=precision), Model(trunk, "trunk"))
+            migraphx.warm(a_target(trunk, precision=precision))
     return folder
 
 
 @pytest.fixture
-def job(warmed, doubles, trunk, tmp_path, monkeypatch) -> migraphx.Job:
-    """The job of the one program in a cache of this test's own."""
+def target(warmed, doubles, trunk, tmp_path, monkeypatch) -> Target:
+    """The target of the one program in a cache of this test's own."""
     fake_card(monkeypatch, doubles)
     shutil.copytree(warmed / "fp32", tmp_path / "cache")
     monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
-    return a_job(trunk)
+    return a_target(trunk)
 
 
-def entry(job: migraphx.Job) -> graphs.Graph:
-    graph = graphs.find(job.key)
+def entry(target: Target) -> graphs.Graph:
+    graph = graphs.find(target.key)
     assert graph is not None
     return graph
 
@@ -78,8 +83,8 @@ def edit(graph: graphs.Graph, change) -> None:
     rewrite(graph)
 
 
-def test_what_is_kept_is_complete_and_was_measured(job):
-    graph = entry(job)
+def test_a_cached_graph_is_complete_and_was_measured(target):
+    graph = entry(target)
     assert {path.name for path in graph.folder.iterdir()} == {"manifest.json", "canary.npy", graph.file}
     assert graph.measured.cosine == pytest.approx(1, abs=1e-6)
     assert graph.measured.difference < 1e-5
@@ -94,11 +99,11 @@ def test_what_is_kept_is_complete_and_was_measured(job):
     document = json.loads((graph.folder / "manifest.json").read_text())
     assert document["format"] == "witness-graph/1"
     assert document["key"]["shape"] == list(SHAPE)
-    assert np.array_equal(graph.reference(), Model(job.source, "trunk")(graphs.signal(SHAPE)))
+    assert np.array_equal(graph.reference(), Model(target.subject.source, "trunk")(graphs.signal(SHAPE)))
 
 
-def test_the_second_time_nothing_is_compiled(job, log):
-    assert migraphx.warm(job, Model(job.source, "trunk")) == entry(job)
+def test_the_second_time_nothing_is_compiled(target, log):
+    assert migraphx.warm(target) == entry(target)
     assert not log("")
 
 
@@ -114,14 +119,27 @@ def test_the_second_time_nothing_is_compiled(job, log):
         ("shape", (1, 72, 80)),
     ],
 )
-def test_every_part_of_the_key_has_its_own_folder_and_a_foreign_one_is_refused(job, part, value):
-    mine = entry(job)
-    other = dataclasses.replace(job.key, **{part: value})
-    assert other.digest != job.key.digest
+def test_every_part_of_the_key_has_its_own_folder_and_a_foreign_one_is_refused(target, part, value):
+    mine = entry(target)
+    other = dataclasses.replace(target.key, **{part: value})
+    assert other.digest != target.key.digest
     assert graphs.find(other) is None
     mine.folder.rename(graphs.root() / other.digest)  # planted
     with pytest.raises(GraphError, match=f"it is for {part}"):
         graphs.find(other)
+
+
+def test_a_folder_has_the_same_name_in_every_version_of_witness():
+    key = graphs.Key(
+        "0" * 64,
+        "onnxruntime 1.27.1, provider 0123456789abcdef",
+        "libmigraphx_c.so.3 0123456789abcdef",
+        "gfx1201",
+        Precision.FP16,
+        Tuning.DEFAULT,
+        (1, 64, 80),
+    )
+    assert key.digest == "8e5e1e686ccce5384d806c134341b668"
 
 
 def halve(path: Path) -> None:
@@ -167,7 +185,7 @@ PLANTED = {
         lambda graph, _: edit(graph, lambda document: document.update(version=8)),
         "format",
     ),
-    "no .mxr file": (lambda graph, _: edit(graph, dict.clear), "no .mxr file"),
+    "no .mxr file": (lambda graph, _: edit(graph, dict.clear), "not an .mxr file"),
     "name of another GPU": (
         lambda graph, _: (
             graph.path.rename(graph.folder / graph.file.replace("bfda5b8c4aa930d4", "9880cf1608079e0d")),
@@ -184,58 +202,58 @@ def rewrite_name(graph: graphs.Graph, file: str) -> None:
 
 
 @pytest.mark.parametrize("case", PLANTED)
-def test_what_was_planted_is_refused_without_loading_it_and_rebuilt(job, warmed, log, case):
+def test_what_was_planted_is_refused_without_loading_it_and_rebuilt(target, warmed, log, case):
     plant, reason = PLANTED[case]
-    plant(entry(job), warmed)
+    plant(entry(target), warmed)
     with pytest.raises(GraphError, match=reason):
-        graphs.find(job.key)
+        graphs.find(target.key)
     assert not log("")
     if case in ("truncated", "fp16, vouched for", "wrong shape, vouched for", "a second program"):
-        rebuilt = migraphx.warm(job, Model(job.source, "trunk"))
+        rebuilt = migraphx.warm(target)
         assert len(log("COMPILE")) == 1
-        assert entry(job) == rebuilt
+        assert entry(target) == rebuilt
 
 
-def test_another_model_in_this_ones_folder_is_noticed_by_what_it_computes(job, tmp_path):
+def test_another_model_in_this_ones_folder_is_noticed_by_what_it_computes(target, tmp_path):
     """All that can be read says that it is right: forged key, same shape, same graph. The canary knows."""
     other = voice_model(tmp_path / "other.onnx", seed=8)
-    foreign = a_job(embedding_cut.cut(other)[0])
-    theirs = migraphx.warm(foreign, Model(foreign.source, "trunk"))
-    mine = entry(job)
+    foreign = a_target(embedding_cut.cut(other)[0])
+    theirs = migraphx.warm(foreign)
+    mine = entry(target)
     assert theirs.file == mine.file  # the provider's own cache would take one for the other
     mine.path.chmod(0o644)
     mine.path.write_bytes(theirs.path.read_bytes())
     rewrite(mine)
     with pytest.raises(GraphError, match="other numbers than the CPU"):
-        migraphx.open_graph(job, entry(job))
+        migraphx.open_graph(target, entry(target))
 
 
-def test_a_program_that_the_provider_does_not_take_is_noticed(job, monkeypatch, log):
+def test_a_program_that_the_provider_does_not_take_is_noticed(target, monkeypatch, log):
     """It compiles another one in silence, and writes it into the folder, or under a name that is not ours."""
     monkeypatch.setenv("FAKE_GFX", "gfx1100")  # not what sysfs says
     with pytest.raises(DeviceError, match=r"did not take|Failed to call function"):
-        migraphx.open_graph(job, entry(job))
+        migraphx.open_graph(target, entry(target))
     assert len(log("COMPILE")) == 1
     with pytest.raises(DeviceError, match="another GPU than gfx1201"):
-        migraphx.warm(dataclasses.replace(job, tuning="exhaustive"), Model(job.source, "trunk"))
+        migraphx.warm(dataclasses.replace(target, tuning="exhaustive"))
 
 
-@pytest.mark.usefixtures("job")
+@pytest.mark.usefixtures("target")
 def test_two_shapes_two_precisions_four_programs(trunk):
     """Every one of them of its own shape and precision, in whatever order they are used."""
     cpu = Model(trunk, "trunk")
     for _ in range(2):
         for shape in (SHAPE, (1, 80, 80)):
             for precision in ("fp32", "fp16"):
-                one = a_job(trunk, shape, precision=precision)
-                process = migraphx.open_graph(one, migraphx.warm(one, cpu))
+                one = a_target(trunk, shape, precision=precision)
+                process = migraphx.open_graph(one, migraphx.warm(one))
                 feats = np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)
                 answer, expected = process.run(feats), cpu(feats)
                 process.kill()
                 worst = np.abs(answer - expected).max() / expected.max()
                 assert worst < 1e-5 if precision == "fp32" else 1e-4 < worst < 2e-3
-    kept = [graphs.read(folder) for folder in graphs.folders()]
-    assert sorted((graph.key.shape, graph.key.precision) for graph in kept) == [
+    cached = [graphs.read(folder) for folder in graphs.folders()]
+    assert sorted((graph.key.shape, graph.key.precision) for graph in cached) == [
         *((SHAPE, "fp16"), (SHAPE, "fp32"), ((1, 80, 80), "fp16"), ((1, 80, 80), "fp32"))
     ]
 
@@ -243,11 +261,8 @@ def test_two_shapes_two_precisions_four_programs(trunk):
 def test_two_at_a_time_compile_once(doubles, trunk, tmp_path, monkeypatch, log):
     fake_card(monkeypatch, doubles)
     monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
-    job, made = a_job(trunk), []
-    threads = [
-        threading.Thread(target=lambda: made.append(migraphx.warm(job, Model(trunk, "trunk"))))
-        for _ in range(2)
-    ]
+    target, made = a_target(trunk), []
+    threads = [threading.Thread(target=lambda: made.append(migraphx.warm(target))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -256,34 +271,34 @@ def test_two_at_a_time_compile_once(doubles, trunk, tmp_path, monkeypatch, log):
     assert len(log("COMPILE")) == 1
 
 
-def test_who_waits_too_long_says_so(job):
+def test_who_waits_too_long_says_so(target):
     with (
-        filelock.FileLock(graphs.root() / f"{job.key.digest}.lock"),
+        filelock.FileLock(graphs.root() / f"{target.key.digest}.lock"),
         pytest.raises(GraphError, match="another process"),
-        graphs.building(job.key, 0.1),
+        graphs.building(target.key, 0.1),
     ):
         pass
 
 
-def test_clear_leaves_what_is_being_built(job):
-    with graphs.building(dataclasses.replace(job.key, gfx="gfx1100"), 1) as folder:
+def test_clear_leaves_what_is_being_built(target):
+    with graphs.building(dataclasses.replace(target.key, gfx="gfx1100"), 1) as folder:
         (folder / "half.mxr").write_bytes(b"half")
-        size = sum(path.stat().st_size for path in entry(job).folder.iterdir())
+        size = sum(path.stat().st_size for path in entry(target).folder.iterdir())
         assert graphs.clear() == size
-        assert graphs.find(job.key) is None
+        assert graphs.find(target.key) is None
         assert (folder / "half.mxr").exists()
     assert graphs.clear() == 0
 
 
-def test_what_a_killed_process_left_is_cleared_away(job):
-    left = graphs.root() / f".{job.key.digest}-left"
+def test_what_a_killed_process_left_is_cleared_away(target):
+    left = graphs.root() / f".{target.key.digest}-left"
     left.mkdir()
-    with graphs.building(job.key, 1):
+    with graphs.building(target.key, 1):
         assert not left.exists()
 
 
-def test_pack_and_unpack(job, tmp_path):
-    graph = entry(job)
+def test_pack_and_unpack(target, tmp_path):
+    graph = entry(target)
     file = tmp_path / "graph.zip"
     file.write_bytes(graphs.pack(graph))
     assert graphs.pack(graph) == file.read_bytes()
@@ -291,7 +306,7 @@ def test_pack_and_unpack(job, tmp_path):
     there = graphs.unpack(file, tmp_path / "there")
     assert dataclasses.replace(there, folder=graph.folder) == graph
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(InputError, match=r"graph\.zip: no file of"):
+    with pytest.raises(InputError, match=r"graph\.zip: not a file of"):
         graphs.unpack(file, tmp_path / "there")
 
 

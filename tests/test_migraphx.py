@@ -22,6 +22,7 @@ from conftest import CALL, a_card, fake_card
 from test_embedding import model_file, voice_model
 from witness.amd import cards, graphs, migraphx, rocm
 from witness.amd.process import GpuProcess
+from witness.amd.subject import Subject
 from witness.cli import main
 from witness.diarization import embedding, embedding_cut
 from witness.errors import DeviceError
@@ -109,8 +110,9 @@ def warm(witness, models):
     return lambda *args, code=0: witness("gpu", "warm", "--models", str(models), *args, code=code)
 
 
-def a_job(trunk: bytes, shape=SHAPE) -> migraphx.Job:
-    return migraphx.Job(rocm.machine(rocm.choose_card(None)), trunk, "trunk", shape)
+def a_target(trunk: bytes, shape=SHAPE) -> migraphx.Target:
+    subject = Subject(trunk, "trunk", shape, Model(trunk, "trunk"))
+    return migraphx.Target(rocm.stack(rocm.choose_card(None)), subject)
 
 
 def turns(out: str) -> list:
@@ -162,7 +164,7 @@ def test_auto_never_compiles_and_says_why(card, transcribe, warm, log):
     program.write_bytes(b"damaged")
     out, err = transcribe()
     assert json.loads(out)["device"]["embedding"] == "cpu"
-    assert "is no good: the program is damaged" in err
+    assert "cannot be used: the program is damaged" in err
     fake_card(card, Path(os.environ["LD_LIBRARY_PATH"]), supported="unlisted")
     assert "note: voices on the CPU: gfx1201 is not on AMD's list" in transcribe()[1]
     assert len(log("COMPILE")) == log_after
@@ -181,7 +183,7 @@ def refused(result: tuple[str, str]) -> str:
     out, err = result
     assert out == ""
     (line,) = [line for line in err.splitlines() if not line.startswith("note: ")]
-    assert "--device cpu" in line or "cure: " in line
+    assert "--device cpu" in line or "fix: " in line
     return line
 
 
@@ -312,7 +314,7 @@ def test_a_child_that_compiles_ends_with_its_parent(card, trunk, tmp_path, log):
     code = (
         "import sys; from pathlib import Path; from witness.amd.process import GpuProcess\n"
         "source = Path(sys.argv[1]).read_bytes()\n"
-        "from witness.sessions import provider_options\n"
+        "from witness.amd.strict import provider_options\n"
         "options = provider_options(sys.argv[2], gpu=0, fp16=False, exhaustive=False)\n"
         "request = {'do': 'open', 'name': 'x', 'shape': [1, 64, 80], 'libraries': [], 'provider': options}\n"
         "GpuProcess().ask(request, source, limit=600)"
@@ -356,10 +358,12 @@ def test_a_library_from_elsewhere_is_refused(trunk, tmp_path):
     source.touch()
     nameless = tmp_path / "libmigraphx_c.so.3"  # so the provider does not take it for the one it needs
     library(nameless, source)
-    job = a_job(trunk)
+    target = a_target(trunk)
     process = GpuProcess()
     with pytest.raises(DeviceError, match="which is not this ROCm's"):
-        process.ask({**job.request(tmp_path), "libraries": [str(nameless)]}, job.source, limit=60)
+        process.ask(
+            {**target.request(tmp_path), "libraries": [str(nameless)]}, target.subject.source, limit=60
+        )
     process.kill()
 
 
@@ -391,7 +395,7 @@ def test_an_operator_that_migraphx_does_not_have(witness, tmp_path):
     card = "Radeon RX 9070 (gfx1201)"
     assert err.splitlines()[-1] == (
         f"witness: MIGraphX cannot run partial.onnx on {card}: it does not take all of the model's nodes; "
-        "`witness probe` says which; `witness doctor` looks for the reason, --device cpu does without"
+        "`witness probe` says which; `witness doctor` looks for the reason, --device cpu does without the GPU"
     )
 
 
@@ -421,9 +425,8 @@ def test_ten_minutes_are_at_most_45_calls_of_one_shape(trunk, models, log):
     windows.active[:, :, 1:] = False
     expected = embedding.embed(samples, [windows], voice)
     runtime, calls = Runtime("migraphx"), embedding.full_blocks(len(samples))
-    with migraphx.accelerate(
-        trunk, "trunk", embedding.BLOCK_SHAPE, voice.trunk, runtime, calls=calls
-    ) as fast:
+    subject = Subject(trunk, "trunk", embedding.BLOCK_SHAPE, voice.trunk)
+    with migraphx.accelerate(subject, runtime, calls=calls) as fast:
         before = len(log("RUN"))
         found = embedding.embed(samples, [windows], replace(voice, block_trunk=fast))
     runs = log("RUN")
@@ -456,7 +459,7 @@ def test_several_cards(monkeypatch):
     with pytest.raises(DeviceError, match="no AMD GPU is visible"):
         rocm.choose_card(None)
     monkeypatch.setenv("HSA_OVERRIDE_GFX_VERSION", "10.3.0")
-    assert rocm.Machine(a_card(gfx="gfx1031"), "", "", ()).gfx == "gfx1030"
+    assert rocm.Stack(a_card(gfx="gfx1031"), "", "", ()).gfx == "gfx1030"
 
 
 def test_interrupted_it_leaves_no_child(card, models):
@@ -486,8 +489,8 @@ def test_interrupted_it_leaves_no_child(card, models):
 
 @pytest.mark.usefixtures("card")
 def test_the_same_on_the_gpu_from_many_threads(trunk):
-    job, cpu = a_job(trunk), Model(trunk, "trunk")
-    fast = migraphx.Accelerated(job, migraphx.warm(job, cpu), cpu, strict=True, reporter=Reporter(warn=print))
+    target, cpu = a_target(trunk), Model(trunk, "trunk")
+    fast = migraphx.Accelerated(target, migraphx.warm(target), strict=True, reporter=Reporter(warn=print))
     inputs = [np.random.default_rng(n).normal(0, 1, SHAPE).astype(np.float32) for n in range(20)]
     with on_cores(4) as mapped:
         for feats, answer in zip(inputs, mapped(fast, inputs), strict=True):

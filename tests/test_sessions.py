@@ -5,9 +5,10 @@ import time
 
 import pytest
 
+from witness.amd.strict import pins
 from witness.errors import DeviceError
 from witness.options import Runtime, available_cores
-from witness.sessions import on_cores, pins
+from witness.sessions import on_cores
 
 
 def test_results_come_in_order_whatever_finishes_first():

@@ -11,7 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from conftest import fake_card
 from test_embedding import voice_model
-from witness.amd import cards, graphs, warmup
+from witness.amd import cards, graphs
+from witness.amd.subject import parse_shapes
 from witness.cli import main
 from witness.errors import UsageError
 
@@ -60,9 +61,9 @@ def test_warm_status_clear(witness, model):
     assert witness("gpu", "status")[0].splitlines()[1:] == [head, measured]
     document = json.loads(witness("gpu", "status", "--json")[0])
     assert document["cards"][0]["gfx"] == "gfx1201"
-    (kept,) = document["graphs"]
-    assert (kept["name"], kept["state"]) == (name, "ready")
-    assert kept["graph"]["key"]["shape"] == [1, 64, 80]
+    (cached,) = document["graphs"]
+    assert (cached["name"], cached["state"]) == (name, "ready")
+    assert cached["graph"]["key"]["shape"] == [1, 64, 80]
     assert witness("gpu", "clear")[0].endswith(" MB freed\n")
     assert witness("gpu", "status")[0].splitlines()[1].startswith("no compiled graphs")
 
@@ -99,10 +100,10 @@ def test_what_cannot_be_pinned_is_a_usage_error(witness, model):
 
 
 def test_shapes():
-    assert warmup.parse_shapes(["feats=1x998x80", "a=b=2"]) == {"feats": (1, 998, 80), "a=b": (2,)}
+    assert parse_shapes(["feats=1x998x80", "a=b=2"]) == {"feats": (1, 998, 80), "a=b": (2,)}
     for text in ("1x998x80", "=1x2", "feats=", "feats=1x0", "feats=1x-2", "feats=1,2", "feats=²"):
         with pytest.raises(UsageError, match="is not like"):
-            warmup.parse_shapes([text])
+            parse_shapes([text])
 
 
 @pytest.fixture
@@ -150,7 +151,7 @@ def test_import_refuses_and_says_what_differs(exported, card, witness, model, do
     voice_model(other, seed=8)
     refused("it is for model ", "--model", str(other))
     exported.write_bytes(exported.read_bytes()[:-1000])
-    refused("graph.zip: no file of `witness gpu export`", code=4)
+    refused("graph.zip: not a file of `witness gpu export`", code=4)
 
 
 @pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "more.txt"])

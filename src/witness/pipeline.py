@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from witness.amd import cards, migraphx
+from witness.amd.subject import Subject
 from witness.audio import source
 from witness.diarization import embedding, segmentation, vbx, voices
 from witness.diarization.stream import Networks, stream
@@ -323,10 +324,7 @@ class _Run:
         """The diarizer's models, the voice model on the GPU if that is wanted and pays."""
         voice, chosen = self.engine.voice, self.engine.chosen
         with migraphx.accelerate(
-            voice.trunk_part,
-            f"trunk of {chosen.embedding.name}",
-            embedding.BLOCK_SHAPE,
-            voice.trunk,
+            voice_subject(voice, chosen.embedding),
             self.runtime,
             calls=sum(embedding.full_blocks(len(samples)) for samples in audio.samples),
             precision=self.options.precision,
@@ -353,6 +351,11 @@ class _Run:
             for warning in one.warnings:
                 self.reporter.warn(warning)
         return heard
+
+
+def voice_subject(voice: embedding.VoiceModel, file: ModelFile) -> Subject:
+    """The part of the voice model that can run on a GPU. `file` is where the model is from."""
+    return Subject(voice.trunk_part, f"trunk of {file.name}", embedding.BLOCK_SHAPE, voice.trunk)
 
 
 def _send(audio: decode.Audio, recognizer: recognition.Recognizer) -> None:

@@ -9,7 +9,7 @@ requests and replies, as `witness.child` carries them:
     {"do": "try", "shapes": {..}, ..} + ONNX   ->  {"shapes": [[..], ..], ..} + float32 of each
 
 where .. is the model's "name", "provider" options and "libraries" to be loaded first. `open` wants the model
-wholly on the GPU; `try` does not, and answers with a `sessions.Trial`.
+wholly on the GPU; `try` does not, and answers with a `strict.Trial`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from witness.amd.strict import open_strictly, try_model
 from witness.child import Buffer, Message, serve
 from witness.errors import DeviceError
 from witness.schema import Float32
-from witness.sessions import Model, StrictMIGraphX, try_model
+from witness.sessions import Model
 
 
 class _Server:
@@ -49,7 +50,7 @@ class _Server:
 
 def _open(source: bytes, request: dict[str, Any]) -> Model:
     _load_libraries(request["libraries"])
-    model = StrictMIGraphX(source, request["name"], tuple(request["shape"]), request["provider"])
+    model = open_strictly(source, request["name"], tuple(request["shape"]), request["provider"])
     _check_libraries(request["libraries"])
     return model
 
@@ -63,7 +64,10 @@ def _try(source: bytes, request: dict[str, Any]) -> tuple[dict[str, Any], list[F
 
 
 def _load_libraries(paths: list[str]) -> None:
-    """By absolute path and before the provider, which then takes these and looks for no others."""
+    """Load them by absolute path before the provider, which then takes these and looks for no others.
+
+    Raises DeviceError.
+    """
     try:
         for path in paths:
             ctypes.CDLL(path)
@@ -79,7 +83,8 @@ def _check_libraries(paths: list[str]) -> None:
     mapped = {Path(line.split(maxsplit=5)[5]) for line in lines if "/" in line}
     loaded = {path for path in mapped if path.name.partition(".so")[0] in kinds}
     if loaded != wanted:
-        raise DeviceError(f"loaded {', '.join(map(str, sorted(loaded - wanted)))}, which is not this ROCm's")
+        others = ", ".join(map(str, sorted(loaded - wanted)))
+        raise DeviceError(f"loaded {others}, which is not this ROCm's")
 
 
 if __name__ == "__main__":

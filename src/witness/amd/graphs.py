@@ -1,7 +1,7 @@
-"""The compiled-graph cache: a folder a program, and nothing is loaded that is not what the key says.
+"""The cache of compiled graphs: one folder for each, and nothing is loaded that is not what the key says.
 
-The provider's own cache files say neither which model, which precision nor which shape they were made for,
-and it loads whatever bears the name; so every key has a folder to itself, which holds
+The provider's own cache files do not say which model, which precision or which shape they were made for, and
+it loads whatever bears the name; so every key has a folder to itself, which holds
 
     manifest.json   the key's parts, sizes, sha256, what was measured when it was made
     *.mxr           MIGraphX's program, under the name that the provider gave it
@@ -13,7 +13,6 @@ A folder is built under another name, and renamed when the GPU's answer to `sign
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import io
 import json
 import shutil
@@ -23,7 +22,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Literal
 
 import filelock
 import mmh3
@@ -31,8 +29,8 @@ import msgpack
 import numpy as np
 
 from witness.errors import GraphError, InputError
-from witness.files import cache_folder, replace
-from witness.options import Precision
+from witness.files import cache_folder, replace, sha256
+from witness.options import Choice, Precision
 from witness.schema import Float32
 
 FORMAT = "witness-graph/1"
@@ -43,12 +41,18 @@ MOST_DIFFERENCE = {Precision.FP32: 0.02, Precision.FP16: 0.2}
 """Length of (GPU - CPU) over length of CPU; a cosine does not see a factor. cos 0.9999 is 0.014 at least."""
 LARGEST = 4 << 30  # bytes of an imported file
 
-Tuning = Literal["default", "exhaustive"]
+
+class Tuning(Choice):
+    """How long MIGraphX looks for the fastest kernels."""
+
+    DEFAULT = "default"
+    EXHAUSTIVE = "exhaustive"
+    """It tries all of them, which takes long."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """Everything that makes a compiled program the wrong one."""
+    """Everything that a compiled program depends on."""
 
     model: str
     """sha256 of the ONNX file."""
@@ -57,14 +61,16 @@ class Key:
     migraphx: str
     """Names and one sha256 of MIGraphX's libraries."""
     gfx: str
+    """The card's architecture, "gfx1201"."""
     precision: Precision
     tuning: Tuning
     shape: tuple[int, ...]
+    """Of the model's input."""
 
     @property
     def digest(self) -> str:
         """The name of the folder."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:32]
+        return sha256(json.dumps(asdict(self), sort_keys=True).encode())[:32]
 
     def difference(self, other: Key) -> str | None:
         """The first part that differs, in words; None: they are the same."""
@@ -77,16 +83,16 @@ class Key:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a warm-up found out."""
+    """What was measured when a program was made."""
 
     compile_s: float | None
-    """None: it was imported."""
+    """Seconds; None: it was imported."""
     load_s: float
-    """From starting the process to the first result."""
+    """Seconds from starting the process to the first result."""
     gpu_ms: float
-    """Median of a run."""
+    """Milliseconds of a run, the median."""
     cpu_ms: float
-    """A run on the CPU with all cores at work: wall time over runs."""
+    """Milliseconds of a run on the CPU with all cores at work: wall time divided by runs."""
     cpu_cores: int
     cosine: float
     """Between the GPU's answer to `signal` and the CPU's."""
@@ -108,11 +114,12 @@ class Graph:
     version: str
     """MIGraphX's, from the file."""
     canary: str
-    """sha256 of the file."""
+    """sha256 of CANARY."""
     measured: Measured
 
     @property
     def path(self) -> Path:
+        """The file of the program."""
         return self.folder / self.file
 
     def reference(self) -> Float32:
@@ -127,12 +134,12 @@ class Graph:
 
 
 def root() -> Path:
-    """Where the folders are."""
+    """The folder of the cache."""
     return cache_folder() / "graphs"
 
 
 def signal(shape: tuple[int, ...]) -> Float32:
-    """The canary: noise of the size of features. RandomState, because its numbers are fixed for all time."""
+    """What the canary is the answer to: noise of the scale of features, the same for all time."""
     return np.random.RandomState(0).normal(0.0, 3.0, shape).astype(np.float32)
 
 
@@ -152,7 +159,7 @@ def compare(answer: Float32, reference: Float32) -> tuple[float, float]:
 
 def check_canary(cosine: float, difference: float, precision: Precision) -> None:
     """Raise GraphError unless the two answers agree as well as that precision allows."""
-    # Written so that not-a-number fails.
+    # Written so that NaN fails.
     if not (cosine >= LEAST_COSINE[precision] and difference <= MOST_DIFFERENCE[precision]):
         raise GraphError(
             f"the GPU gives other numbers than the CPU (cosine {cosine:.6f}, difference {difference:.4f})"
@@ -178,19 +185,20 @@ def read(folder: Path, key: Key | None = None) -> Graph:
         if set(contents) != {MANIFEST, CANARY, graph.file}:
             raise GraphError(f"its folder holds {', '.join(sorted(contents))}")
         program = graph.path.read_bytes()
-        if len(program) != graph.size or hashlib.sha256(program).hexdigest() != graph.sha256:
+        if len(program) != graph.size or sha256(program) != graph.sha256:
             raise GraphError("the program is damaged or not the one that was checked (sha256)")
-        if hashlib.sha256((folder / CANARY).read_bytes()).hexdigest() != graph.canary:
+        if sha256((folder / CANARY).read_bytes()) != graph.canary:
             raise GraphError("the canary is damaged (sha256)")
     except OSError as error:
         raise GraphError(f"it is half-written ({error.strerror})") from error
-    found = check_program(program, graph.file, graph.key)
-    if found.version != graph.version:
-        raise GraphError(f"it was compiled by MIGraphX {found.version}, not {graph.version}")
+    version = check_program(program, graph.file, graph.key).version
+    if version != graph.version:
+        raise GraphError(f"it was compiled by MIGraphX {version}, not {graph.version}")
     return graph
 
 
 def _parse(content: bytes, folder: Path) -> Graph:
+    """The content of a manifest, about `folder`. Raises GraphError."""
     try:
         document = json.loads(content)
         if document.pop("format") != FORMAT:
@@ -199,7 +207,14 @@ def _parse(content: bytes, folder: Path) -> Graph:
         measured = Measured(**document.pop("measured"))
         graph = Graph(
             folder,
-            key=Key(**{**key, "precision": Precision(key["precision"]), "shape": tuple(key["shape"])}),
+            key=Key(
+                **{
+                    **key,
+                    "precision": Precision(key["precision"]),
+                    "tuning": Tuning(key["tuning"]),
+                    "shape": tuple(key["shape"]),
+                }
+            ),
             measured=measured,
             **document,
         )
@@ -221,7 +236,7 @@ class Facts:
 
 
 def facts(program: bytes) -> Facts:
-    """Read an .mxr file, which is msgpack, without MIGraphX. Raises GraphError if it is none."""
+    """Read an .mxr file, which is msgpack, without MIGraphX. Raises GraphError if it is not one."""
     try:
         document = msgpack.unpackb(program, strict_map_key=False, unicode_errors="replace")
         if document["version"] != MXR_VERSION:
@@ -236,24 +251,24 @@ def facts(program: bytes) -> Facts:
             elif shape["type"] in numbers:
                 numbers[shape["type"]] += int(np.prod(lens))
     except (ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException) as error:
-        raise GraphError(f"the program is truncated or no .mxr file ({error})") from error
+        raise GraphError(f"the program is truncated or not an .mxr file ({error})") from error
     half = numbers["half_type"] > numbers["float_type"]
     return Facts(str(document["migraphx_version"]), inputs, Precision.FP16 if half else Precision.FP32)
 
 
 def check_program(program: bytes, file: str, key: Key) -> Facts:
     """Raise GraphError unless the program and its name are for the key's shape, precision and GPU."""
-    found = facts(program)
-    if key.shape not in found.inputs.values():
-        shapes = ", ".join("x".join(map(str, shape)) for shape in found.inputs.values())
+    says = facts(program)
+    if key.shape not in says.inputs.values():
+        shapes = ", ".join("x".join(map(str, shape)) for shape in says.inputs.values())
         raise GraphError(f"it was compiled for the shapes {shapes}, not {_words(key.shape)}")
-    if found.precision != key.precision:
-        raise GraphError(f"it is a program in {found.precision}, not {key.precision}")
+    if says.precision != key.precision:
+        raise GraphError(f"it is a program in {says.precision}, not {key.precision}")
     # <version>-<graph>-<architecture>-<shapes>.mxr; the third is Murmur3 of the name that the GPU's driver
     # gives, so it tells which card really compiled.
     if (file.split("-") + [""] * 3)[2] != f"{mmh3.hash64(key.gfx, 0, False, signed=False)[0]:x}":
         raise GraphError(f"it was compiled for another GPU than {key.gfx}")
-    return found
+    return says
 
 
 @contextmanager
@@ -276,13 +291,16 @@ def building(key: Key, limit: float) -> Iterator[Path]:
         raise GraphError(f"another process has been compiling it for {limit:.0f} s") from error
 
 
-def keep(graph: Graph, canary: Float32) -> Graph:
-    """Put what was built in `graph.folder` into its place, whole. Raises GraphError if it is not sound."""
+def add(graph: Graph, canary: Float32) -> Graph:
+    """Move what was built in `graph.folder` into its place, whole; it with its new folder.
+
+    `canary` is the CPU's answer to `signal`. Raises GraphError if the program is not sound.
+    """
     scratch = graph.folder
     content = io.BytesIO()
     np.save(content, canary, allow_pickle=False)
     replace(content.getvalue(), scratch / CANARY)
-    graph = dataclasses.replace(graph, canary=hashlib.sha256(content.getvalue()).hexdigest())
+    graph = dataclasses.replace(graph, canary=sha256(content.getvalue()))
     replace(graph.manifest(), scratch / MANIFEST)
     read(scratch, graph.key)
     graph.path.chmod(0o444)  # should the provider want to write its own over it, it fails
@@ -295,13 +313,12 @@ def keep(graph: Graph, canary: Float32) -> Graph:
 def describe(folder: Path, file: str, key: Key, name: str, measured: Measured) -> Graph:
     """What was just built. Raises GraphError if the program is not what the key says."""
     program = (folder / file).read_bytes()
-    found = check_program(program, file, key)
-    sha256 = hashlib.sha256(program).hexdigest()
-    return Graph(folder, key, name, file, len(program), sha256, found.version, "", measured)
+    version = check_program(program, file, key).version
+    return Graph(folder, key, name, file, len(program), sha256(program), version, "", measured)
 
 
 def folders() -> list[Path]:
-    """Of all programs in the cache, sound or not."""
+    """The folders of all programs in the cache, sound or not."""
     return sorted(path for path in root().glob("[0-9a-f]*") if path.is_dir())
 
 
@@ -314,7 +331,7 @@ def look(folder: Path) -> Graph | GraphError:
 
 
 def clear() -> int:
-    """Remove everything but what another process is building; how many bytes that frees."""
+    """Remove everything but what another process is building; the number of bytes freed."""
     freed = 0
     for path in [path for path in root().glob("*") if path.is_dir()]:
         size = sum(file.stat().st_size for file in path.iterdir())
@@ -349,7 +366,7 @@ def unpack(file: Path, folder: Path) -> Graph:
             for name in names:
                 replace(archive.read(name), folder / name)
     except (OSError, zipfile.BadZipFile, KeyError, RuntimeError, EOFError, NotImplementedError) as error:
-        raise InputError(f"{file}: no file of `witness gpu export` ({error}); export it anew") from error
+        raise InputError(f"{file}: not a file of `witness gpu export` ({error}); export it again") from error
     return read(folder)
 
 

@@ -1,12 +1,11 @@
 """One model with one pinned shape on an AMD GPU, in a child process; and when that is worth it.
 
-`--device auto` uses what the compiled-graph cache has, if it saves time, and never compiles. `--device
-migraphx` compiles what is missing and stops with DeviceError where the GPU cannot be used.
+`--device auto` uses what the cache of compiled graphs has, if it saves time, and never compiles. `--device
+migraphx` compiles what is missing, and stops with DeviceError where the GPU cannot be used.
 """
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import threading
 import time
@@ -15,19 +14,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 
 from witness.amd import cards, graphs
 from witness.amd.graphs import Graph, Key, Measured, Tuning
 from witness.amd.process import DiedError, GpuProcess
-from witness.amd.rocm import CURE, Machine, choose_card, ignored_variables, machine
+from witness.amd.rocm import FIX, Stack, choose_card, note_ignored, stack
+from witness.amd.strict import provider_options
+from witness.amd.subject import Subject
 from witness.errors import DeviceError, GraphError
-from witness.options import Precision, Runtime, available_cores
+from witness.files import sha256
+from witness.options import Device, Precision, Runtime, available_cores
 from witness.reporter import SILENT, Reporter
 from witness.schema import Float32
-from witness.sessions import on_cores, provider_options
+from witness.sessions import on_cores
 
 T = TypeVar("T")
 
@@ -38,52 +40,52 @@ WARM = "`witness gpu warm` compiles it"
 
 
 @dataclass(frozen=True)
-class Job:
-    """A model with one input, to run with one shape on one card."""
+class Target:
+    """A model, and the card and the settings to compile it for."""
 
-    machine: Machine
-    source: bytes
-    name: str
-    shape: tuple[int, ...]
+    stack: Stack
+    subject: Subject
     precision: Precision = Precision.FP32
-    tuning: Tuning = "default"
+    tuning: Tuning = Tuning.DEFAULT
 
     @cached_property
     def key(self) -> Key:
+        """Of its compiled graph."""
         return Key(
-            hashlib.sha256(self.source).hexdigest(),
-            self.machine.runtime,
-            self.machine.migraphx,
-            self.machine.gfx,
+            sha256(self.subject.source),
+            self.stack.runtime,
+            self.stack.migraphx,
+            self.stack.gfx,
             self.precision,
             self.tuning,
-            self.shape,
+            self.subject.shape,
         )
 
     def request(self, folder: Path) -> dict[str, Any]:
+        """What the child is asked to open it, with the compiled graph in `folder` or to be written there."""
         return {
             "do": "open",
-            "name": self.name,
-            "shape": self.shape,
-            "libraries": [str(path) for path in self.machine.libraries],
+            "name": self.subject.name,
+            "shape": self.subject.shape,
+            "libraries": [str(path) for path in self.stack.libraries],
             "provider": provider_options(
                 str(folder),
-                gpu=self.machine.card.index,
+                gpu=self.stack.card.index,
                 fp16=self.precision == Precision.FP16,
-                exhaustive=self.tuning == "exhaustive",
+                exhaustive=self.tuning == Tuning.EXHAUSTIVE,
             ),
         }
 
 
 def _twice(action: Callable[[], T]) -> T:
-    """One retry if the child dies: the crashes that are known are races."""
+    """What `action` gives; a second try if the child dies, because the crashes that are known are races."""
     try:
         return action()
     except DiedError:
         return action()
 
 
-def _load(job: Job, folder: Path, file: str) -> GpuProcess:
+def _load(target: Target, folder: Path, file: str) -> GpuProcess:
     """A process with the compiled graph in `folder`.
 
     Raises GraphError if the provider did not take it: then it has compiled another one, or tried to.
@@ -91,9 +93,9 @@ def _load(job: Job, folder: Path, file: str) -> GpuProcess:
     before = _state(folder)
     process = GpuProcess()
     try:
-        process.ask(job.request(folder), job.source, limit=LOAD_LIMIT)
+        process.ask(target.request(folder), target.subject.source, limit=LOAD_LIMIT)
         if _state(folder) != before:
-            raise GraphError(f"MIGraphX did not take {file} and compiled anew")
+            raise GraphError(f"MIGraphX did not take {file} and compiled from scratch")
     except BaseException:
         process.kill()
         raise
@@ -101,18 +103,19 @@ def _load(job: Job, folder: Path, file: str) -> GpuProcess:
 
 
 def _state(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Name of a file -> what changes when it is written."""
     states = {path.name: path.stat() for path in folder.iterdir()}
     return {name: (state.st_ino, state.st_size, state.st_mtime_ns) for name, state in states.items()}
 
 
-def open_graph(job: Job, graph: Graph) -> GpuProcess:
+def open_graph(target: Target, graph: Graph) -> GpuProcess:
     """A process with `graph`, which has just answered the canary as the CPU did. Raises DeviceError."""
 
     def once() -> GpuProcess:
-        process = _load(job, graph.folder, graph.file)
+        process = _load(target, graph.folder, graph.file)
         try:
-            answer = process.run(graphs.signal(job.shape))
-            graphs.check_canary(*graphs.compare(answer, graph.reference()), job.precision)
+            answer = process.run(graphs.signal(target.subject.shape))
+            graphs.check_canary(*graphs.compare(answer, graph.reference()), target.precision)
         except BaseException:
             process.kill()
             raise
@@ -121,88 +124,86 @@ def open_graph(job: Job, graph: Graph) -> GpuProcess:
     return _twice(once)
 
 
-def warm(
-    job: Job,
-    cpu: Callable[[Float32], Float32],
-    *,
-    limit: float = COMPILE_LIMIT,
-    reporter: Reporter = SILENT,
-) -> Graph:
-    """Compile, prove and measure; what is there already and sound is left alone.
+def warm(target: Target, *, limit: float = COMPILE_LIMIT, reporter: Reporter = SILENT) -> Graph:
+    """Compile, check against the CPU and measure, unless the cache has a sound graph already.
 
-    `cpu` is the same model on the CPU. Raises DeviceError: refused, or no end within `limit` seconds.
+    Raises DeviceError: MIGraphX refused, or was not done within `limit` seconds.
     """
-    if (found := _find(job, reporter)) is not None:
-        return found
+    if (graph := _find(target, reporter)) is not None:
+        return graph
     try:
-        with graphs.building(job.key, limit) as folder:
-            if (found := _find(job, SILENT)) is not None:  # another process was quicker
-                return found
-            reporter.note(f"compiling {job.name} for {job.machine.title}, for {limit:.0f} s at most")
+        with graphs.building(target.key, limit) as folder:
+            if (graph := _find(target, SILENT)) is not None:  # another process was quicker
+                return graph
+            reporter.note(
+                f"compiling {target.subject.name} for {target.stack.title}, for {limit:.0f} s at most"
+            )
             begun = time.perf_counter()
-            _twice(lambda: _compile(job, folder, limit, reporter))
+            _twice(lambda: _compile(target, folder, limit, reporter))
             compile_s = time.perf_counter() - begun
             made = [path.name for path in folder.glob("*.mxr")]
             if len(made) != 1:
                 raise GraphError(f"it left {len(made)} compiled graphs, not one")
-            return _keep(job, folder, made[0], compile_s, cpu)
+            return _add(target, folder, made[0], compile_s)
     except DeviceError as error:
-        raise refused(job.name, job.machine, error) from error
+        raise refused(target.subject.name, target.stack, error) from error
 
 
-def refused(name: str, where: Machine, error: DeviceError) -> DeviceError:
-    """`error`, in a whole sentence with the cure."""
-    return DeviceError(f"MIGraphX cannot run {name} on {where.title}: {error}; {CURE}")
+def refused(name: str, where: Stack, error: DeviceError) -> DeviceError:
+    """`error`, in a whole sentence that names the model, the card and the fix."""
+    return DeviceError(f"MIGraphX cannot run {name} on {where.title}: {error}; {FIX}")
 
 
-def _find(job: Job, reporter: Reporter) -> Graph | None:
+def _find(target: Target, reporter: Reporter) -> Graph | None:
+    """The sound graph that the cache has for it, if any."""
     try:
-        return graphs.find(job.key)
+        return graphs.find(target.key)
     except GraphError as error:
-        reporter.note(f"the compiled graph for {job.machine.title} is made anew: {error}")
+        reporter.note(f"the compiled graph for {target.stack.title} is made again: {error}")
         return None
 
 
-def _compile(job: Job, folder: Path, limit: float, reporter: Reporter) -> None:
+def _compile(target: Target, folder: Path, limit: float, reporter: Reporter) -> None:
+    """Have the provider write its program into `folder`. Raises DeviceError."""
     for half in folder.glob("*.mxr"):  # of the try before
         half.unlink()
     process = GpuProcess()
     try:
-        process.ask(job.request(folder), job.source, limit=limit, reporter=reporter)
+        process.ask(target.request(folder), target.subject.source, limit=limit, reporter=reporter)
     finally:
         process.kill()  # it holds nothing: the graph is on the disk
 
 
-def adopt(job: Job, graph: Graph, cpu: Callable[[Float32], Float32]) -> Graph:
-    """Take a graph that was compiled elsewhere: proved and measured here. Raises DeviceError."""
-    if difference := job.key.difference(graph.key):
+def adopt(target: Target, graph: Graph) -> Graph:
+    """Take a graph that was compiled elsewhere: checked and measured here. Raises DeviceError."""
+    if difference := target.key.difference(graph.key):
         raise GraphError(difference)
-    with graphs.building(job.key, LOAD_LIMIT) as folder:
+    with graphs.building(target.key, LOAD_LIMIT) as folder:
         shutil.copyfile(graph.path, folder / graph.file)
-        return _keep(job, folder, graph.file, None, cpu)
+        return _add(target, folder, graph.file, None)
 
 
-def _keep(
-    job: Job, folder: Path, file: str, compile_s: float | None, cpu: Callable[[Float32], Float32]
-) -> Graph:
+def _add(target: Target, folder: Path, file: str, compile_s: float | None) -> Graph:
+    """Check, measure and cache the program `file` in `folder`. Raises DeviceError."""
+    cpu = target.subject.cpu
     # What it says is checked before it is loaded; what it computes, in a process that did not compile it.
-    graphs.check_program((folder / file).read_bytes(), file, job.key)
-    feats = graphs.signal(job.shape)
+    graphs.check_program((folder / file).read_bytes(), file, target.key)
+    feats = graphs.signal(target.subject.shape)
     reference = cpu(feats)
-    answer, load_s, gpu_ms = _twice(lambda: _first_runs(job, folder, file, feats))
+    answer, load_s, gpu_ms = _twice(lambda: _first_runs(target, folder, file, feats))
     cosine, difference = graphs.compare(answer, reference)
-    graphs.check_canary(cosine, difference, job.precision)
+    graphs.check_canary(cosine, difference, target.precision)
     together = available_cores()
     with on_cores(together) as mapped:
         cpu_ms = _milliseconds(lambda: list(mapped(cpu, [feats] * together))) / together
     measured = Measured(compile_s, load_s, gpu_ms, cpu_ms, together, cosine, difference)
-    return graphs.keep(graphs.describe(folder, file, job.key, job.name, measured), reference)
+    return graphs.add(graphs.describe(folder, file, target.key, target.subject.name, measured), reference)
 
 
-def _first_runs(job: Job, folder: Path, file: str, feats: Float32) -> tuple[Float32, float, float]:
+def _first_runs(target: Target, folder: Path, file: str, feats: Float32) -> tuple[Float32, float, float]:
     """The graph's answer to `feats`, seconds until it was there, milliseconds of a run after that."""
     begun = time.perf_counter()
-    process = _load(job, folder, file)
+    process = _load(target, folder, file)
     try:
         answer = process.run(feats)
         load_s = time.perf_counter() - begun
@@ -220,17 +221,16 @@ def _milliseconds(action: Callable[[], object]) -> float:
 class Accelerated:
     """A model on the GPU as a function of one array of the pinned shape. Safe to call from several threads.
 
-    If the process dies it is started once more; if that does not help, `strict` raises DeviceError, and
-    otherwise the CPU does the rest, which `warn` hears of.
+    If the process dies it is started once more. If that does not help, the CPU does the rest, and a warning
+    says so; with `strict`, DeviceError is raised.
     """
 
-    def __init__(
-        self, job: Job, graph: Graph, cpu: Callable[[Float32], Float32], *, strict: bool, reporter: Reporter
-    ) -> None:
-        self._job, self._graph, self._cpu = job, graph, cpu
+    def __init__(self, target: Target, graph: Graph, *, strict: bool, reporter: Reporter) -> None:
+        """Start the process. Raises DeviceError."""
+        self._target, self._graph = target, graph
         self._strict, self._reporter = strict, reporter
         self._lock = threading.Lock()
-        self._process: GpuProcess | None = open_graph(job, graph)
+        self._process: GpuProcess | None = open_graph(target, graph)
         self.on_gpu = 0
         """Calls that the GPU answered."""
         self.on_cpu = 0
@@ -238,26 +238,26 @@ class Accelerated:
 
     def __call__(self, array: Float32) -> Float32:
         with self._lock:
-            if self._process is not None and (result := self._try(array)) is not None:
+            if self._process is not None and (result := self._run(self._process, array)) is not None:
                 self.on_gpu += 1
                 return result
             self.on_cpu += 1
-        return self._cpu(array)
+        return self._target.subject.cpu(array)
 
-    def _try(self, array: Float32) -> Float32 | None:
-        process = cast(GpuProcess, self._process)
+    def _run(self, process: GpuProcess, array: Float32) -> Float32 | None:
+        """The GPU's answer; None: it failed, and is not asked again. With `strict`, raises DeviceError."""
         try:
             try:
                 return process.run(array)
             except DiedError:
-                process = self._process = open_graph(self._job, self._graph)
+                process = self._process = open_graph(self._target, self._graph)
                 return process.run(array)
         except DeviceError as error:
             process.kill()
             self._process = None
-            failed = f"MIGraphX failed on {self._job.machine.title}"
+            failed = f"MIGraphX failed on {self._target.stack.title}"
             if self._strict:
-                raise DeviceError(f"{failed}: {error}; {CURE}") from error
+                raise DeviceError(f"{failed}: {error}; {FIX}") from error
             self._reporter.warn(f"{failed}, so the CPU did the rest of the voices: {error}")
             return None
 
@@ -267,53 +267,50 @@ class Accelerated:
         return "+".join(["migraphx"] * (self.on_gpu > 0) + ["cpu"] * (self.on_cpu > 0)) or "cpu"
 
     def finish(self) -> str | None:
-        """End the process; all results are here. What is to be said about its end, if anything."""
+        """End the process, whose results are all here; what is to be said about its end, if anything."""
         return None if self._process is None else self._process.finish()
 
     def kill(self) -> None:
+        """End the process now."""
         if self._process is not None:
             self._process.kill()
 
 
 @contextmanager
 def accelerate(
-    source: bytes,
-    name: str,
-    shape: tuple[int, ...],
-    cpu: Callable[[Float32], Float32],
+    subject: Subject,
     runtime: Runtime,
     *,
     calls: int,
     precision: Precision = Precision.FP32,
     reporter: Reporter = SILENT,
 ) -> Iterator[Accelerated | None]:
-    """The model for `shape` on the GPU, as `runtime.device` says; None: on the CPU.
+    """The model on the GPU, as `runtime.device` says; None: on the CPU.
 
-    `calls` is how many there will be at most. What was chosen, and why, is one line to `note`, if there is a
-    choice. With device "migraphx", raises DeviceError.
+    `calls` is how many there will be at most. Where there is a choice, a note says what was chosen and why.
+    With device "migraphx", raises DeviceError.
     """
-    if runtime.device == "cpu" or (runtime.device == "auto" and not cards.cards()):
+    if runtime.device == Device.CPU or (runtime.device == Device.AUTO and not cards.cards()):
         yield None
         return
-    strict = runtime.device == "migraphx"
-    if ignored := ignored_variables():
-        reporter.note(f"ignored, because they change what MIGraphX runs: {', '.join(ignored)}")
+    strict = runtime.device == Device.MIGRAPHX
+    note_ignored(reporter)
     chosen: Accelerated | None = None
     try:
         card = choose_card(runtime.gpu)
         if not strict:
             _check_card(card)
-        job = Job(machine(card), source, name, shape, precision)
+        target = Target(stack(card), subject, precision)
         if strict:
-            graph, reason = warm(job, cpu, reporter=reporter), f"{calls} blocks"
+            graph, reason = warm(target, reporter=reporter), f"{calls} blocks"
         else:
-            graph, reason = _worth_it(job, runtime, calls)
+            graph, reason = _worth_it(target, runtime, calls)
     except DeviceError as error:
         if strict:
             raise
         reporter.note(f"voices on the CPU: {error}")
     else:
-        chosen = _start(job, graph, reason, cpu, strict=strict, reporter=reporter)
+        chosen = _start(target, graph, reason, strict=strict, reporter=reporter)
     try:
         yield chosen
     except BaseException:
@@ -325,46 +322,41 @@ def accelerate(
 
 
 def _start(
-    job: Job,
-    graph: Graph,
-    reason: str,
-    cpu: Callable[[Float32], Float32],
-    *,
-    strict: bool,
-    reporter: Reporter,
+    target: Target, graph: Graph, reason: str, *, strict: bool, reporter: Reporter
 ) -> Accelerated | None:
+    """The model with its graph loaded; None: that failed. With `strict`, raises DeviceError then."""
     try:
-        chosen = Accelerated(job, graph, cpu, strict=strict, reporter=reporter)
+        chosen = Accelerated(target, graph, strict=strict, reporter=reporter)
     except DeviceError as error:
         if strict:
-            raise refused(job.name, job.machine, error) from error
-        reporter.warn(f"voices on the CPU, because MIGraphX failed on {job.machine.title}: {error}")
+            raise refused(target.subject.name, target.stack, error) from error
+        reporter.warn(f"voices on the CPU, because MIGraphX failed on {target.stack.title}: {error}")
         return None
-    how = (
-        "" if job.precision == Precision.FP32 else f" in {job.precision} (cosine {graph.measured.cosine:.6f})"
-    )
-    reporter.note(f"voices on {job.machine.title} through MIGraphX{how}: {reason}")
+    how = ""
+    if target.precision != Precision.FP32:
+        how = f" in {target.precision} (cosine {graph.measured.cosine:.6f})"
+    reporter.note(f"voices on {target.stack.title} through MIGraphX{how}: {reason}")
     return chosen
 
 
 def _check_card(card: cards.Card) -> None:
-    """What can be said without reading any library. Raises DeviceError."""
+    """Raise DeviceError for a card that "auto" does not use. Reads no library."""
     if card.supported != "listed":
         raise DeviceError(f"{card.gfx} is not on AMD's list for MIGraphX; --device migraphx tries it")
     if not any(graphs.folders()):
         raise DeviceError(f"there is no compiled graph for {card.name} yet; {WARM}")
 
 
-def _worth_it(job: Job, runtime: Runtime, calls: int) -> tuple[Graph, str]:
-    """The graph that is kept for `job`, and what it saves. Raises DeviceError: why the CPU is the choice."""
+def _worth_it(target: Target, runtime: Runtime, calls: int) -> tuple[Graph, str]:
+    """The cached graph for `target`, and what it saves. Raises DeviceError: why the CPU is the choice."""
     try:
-        graph = graphs.find(job.key)
+        graph = graphs.find(target.key)
     except GraphError as error:
         raise GraphError(
-            f"the compiled graph for {job.machine.title} is no good: {error}; {WARM} anew"
+            f"the compiled graph for {target.stack.title} cannot be used: {error}; {WARM} again"
         ) from error
     if graph is None:
-        raise DeviceError(f"none of the compiled graphs is for this model on {job.machine.title}; {WARM}")
+        raise DeviceError(f"none of the compiled graphs is for this model on {target.stack.title}; {WARM}")
     measured = graph.measured
     # All cores were at work when it was measured; with fewer, the CPU is so much slower.
     cpu_ms = measured.cpu_ms * measured.cpu_cores / min(runtime.cores, measured.cpu_cores)

@@ -1,33 +1,41 @@
-"""A card and the libraries that would drive it: found as the system's loader finds them, without loading."""
+"""A card and the libraries that drive it, found as the system's loader finds them, without loading them."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from witness.amd import cards
+from witness.amd.strict import provider_library
 from witness.errors import DeviceError
-from witness.sessions import provider_library, runtime_version
+from witness.files import cache_folder, replace, sha256_at
+from witness.reporter import Reporter
+from witness.sessions import runtime_version
 
 LOADER = "/lib64/ld-linux-x86-64.so.2"  # glibc's; the ABI fixes the path
-CURE = "`witness doctor` looks for the reason, --device cpu does without"
+FIX = "`witness doctor` looks for the reason, --device cpu does without the GPU"
 OVERRIDES = re.compile(r"ORT_MIGRAPHX_|MIGRAPHX_")
-"""Variables that beat what is given in code: another cache folder, another precision, other passes."""
+"""Variables that override what is given in code: another cache folder, another precision, other passes."""
 
 
 @dataclass(frozen=True)
-class Machine:
-    """A card, and the libraries that would drive it."""
+class Stack:
+    """A card, and the libraries that drive it."""
 
     card: cards.Card
     runtime: str
+    """As in `graphs.Key`."""
     migraphx: str
+    """As in `graphs.Key`."""
     libraries: tuple[Path, ...]
-    """Of HIP and MIGraphX, to be loaded by these paths."""
+    """HIP and MIGraphX, to be loaded by these paths."""
 
     @property
     def gfx(self) -> str:
@@ -39,6 +47,7 @@ class Machine:
 
     @property
     def title(self) -> str:
+        """The card's name and architecture, for messages."""
         name = self.card.name
         return name if self.gfx in name else f"{name} ({self.gfx})"
 
@@ -52,44 +61,72 @@ def choose_card(index: int | None) -> cards.Card:
     if there:
         names = ", ".join(f"{card.index} ({card.name})" for card in there)
         raise DeviceError(f"there is no GPU {index}; there is {names}; --gpu chooses one")
-    raise DeviceError(f"no AMD GPU is visible (/sys/class/kfd); {CURE}")
+    raise DeviceError(f"no AMD GPU is visible (/sys/class/kfd); {FIX}")
 
 
-def machine(card: cards.Card) -> Machine:
-    """The card with what this installation has to drive it; nothing is loaded. Raises DeviceError."""
+def stack(card: cards.Card) -> Stack:
+    """The card with the libraries that this installation has for it. Loads none. Raises DeviceError."""
     provider = provider_library()
     if provider is None:
-        raise DeviceError("this onnxruntime has no MIGraphX; cure: pip install onnxruntime-migraphx")
+        raise DeviceError("this onnxruntime has no MIGraphX; fix: pip install onnxruntime-migraphx")
     if Path("/dev/kfd").exists() and not os.access("/dev/kfd", os.R_OK | os.W_OK):
         raise DeviceError(
-            "there is no right to use /dev/kfd; cure: sudo usermod -aG render,video $USER, and log in again"
+            "no permission to use /dev/kfd; fix: sudo usermod -aG render,video $USER, and log in again"
         )
-    found = _resolve(provider)
-    if missing := [name for name, path in found.items() if path is None]:
+    needed = _resolve(provider)
+    if missing := [name for name, path in needed.items() if path is None]:
         raise DeviceError(
             f"{', '.join(missing)} is missing, which onnxruntime's MIGraphX needs; "
-            f"install ROCm with MIGraphX of that version; {CURE}"
+            f"install ROCm with MIGraphX of that version; {FIX}"
         )
-    ours = {name: path for name, path in found.items() if path and re.match(r"libmigraphx|libamdhip", name)}
-    hip = [path for name, path in ours.items() if name.startswith("libamdhip")]
-    graph = [path for name, path in ours.items() if name.startswith("libmigraphx_c.")]
+    hip = [path for name, path in needed.items() if path and name.startswith("libamdhip")]
+    interface = [path for name, path in needed.items() if path and name.startswith("libmigraphx_c.")]
     # MIGraphX opens the library of its GPU by name, from its own folder.
-    beside = [path for library in graph for path in library.resolve().parent.glob("libmigraphx*.so*")]
-    files = {path.resolve() for name, path in ours.items() if name.startswith("libmigraphx")}
-    files |= {path.resolve() for path in beside}
+    beside = [path for library in interface for path in library.resolve().parent.glob("libmigraphx*.so*")]
+    libraries = {path.resolve() for name, path in needed.items() if path and name.startswith("libmigraphx")}
+    libraries |= {path.resolve() for path in beside}
+    hashes = hashes_of([provider, *libraries])
     digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
-    return Machine(
+    for path in sorted(libraries):
+        digest.update(path.name.encode() + bytes.fromhex(hashes[path]))
+    return Stack(
         card,
-        f"{runtime_version()}, provider {hashlib.sha256(provider.read_bytes()).hexdigest()[:16]}",
-        f"{', '.join(path.resolve().name for path in graph)} {digest.hexdigest()[:16]}",
-        (*hip, *graph),
+        f"{runtime_version()}, provider {hashes[provider][:16]}",
+        f"{', '.join(path.resolve().name for path in interface)} {digest.hexdigest()[:16]}",
+        (*hip, *interface),
     )
 
 
+def hashes_of(paths: Iterable[Path]) -> dict[Path, str]:
+    """The sha256 of each file, in hexadecimal. Raises OSError.
+
+    MIGraphX's libraries are hundreds of megabytes, so the hashes are written to the cache folder, and used as
+    long as path, size, time of change and inode are the same. Where that fails, all files are read.
+    """
+    store = cache_folder() / "libraries.json"
+    try:
+        recorded = json.loads(store.read_bytes())
+        entries = {path: entry for path, entry in recorded.items() if Path(path).exists()}
+    except (OSError, ValueError, AttributeError):
+        recorded, entries = None, {}  # not there yet, or damaged
+    hashes: dict[Path, str] = {}
+    for path in paths:
+        status = path.stat()
+        identity = [status.st_size, status.st_mtime_ns, status.st_ino]
+        entry = entries.get(str(path))
+        if not (isinstance(entry, list) and entry[:-1] == identity):
+            # Looked at before it is read: if it changes meanwhile, the next call reads it again.
+            entry = entries[str(path)] = [*identity, sha256_at(path)]
+        hashes[path] = entry[-1]
+    if entries != recorded:
+        with suppress(OSError):
+            store.parent.mkdir(parents=True, exist_ok=True)
+            replace(json.dumps(entries).encode(), store)
+    return hashes
+
+
 def _resolve(library: Path) -> dict[str, Path | None]:
-    """What `library` needs, and the file that the system's loader would take for it; None: there is none."""
+    """Each library that `library` needs -> the file that the system's loader would take; None: none."""
     try:
         result = subprocess.run(
             [LOADER, str(library)],
@@ -104,10 +141,11 @@ def _resolve(library: Path) -> dict[str, Path | None]:
         raise DeviceError(
             f"{LOADER} does not run ({error.strerror}), which finds ROCm's libraries"
         ) from error
-    found = re.findall(r"^\t(\S+) => (not found|/.*?)(?: \(0x|$)", result.stdout, re.MULTILINE)
-    return {name: None if path == "not found" else Path(path) for name, path in found}
+    lines = re.findall(r"^\t(\S+) => (not found|/.*?)(?: \(0x|$)", result.stdout, re.MULTILINE)
+    return {name: None if path == "not found" else Path(path) for name, path in lines}
 
 
-def ignored_variables() -> list[str]:
-    """Names of environment variables that would change what is compiled, and that the child does not get."""
-    return sorted(name for name in os.environ if OVERRIDES.match(name))
+def note_ignored(reporter: Reporter) -> None:
+    """Say which environment variables would change what is compiled; the child does not get them."""
+    if ignored := sorted(name for name in os.environ if OVERRIDES.match(name)):
+        reporter.note(f"ignored, because they change what MIGraphX runs: {', '.join(ignored)}")

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from witness.cli import options
+from witness.errors import UsageError
+from witness.options import Precision
+from witness.reporter import Reporter
 
 if TYPE_CHECKING:
     from witness.amd.graphs import Graph
+    from witness.amd.subject import Subject
 
 
 @click.group("gpu", invoke_without_command=True)
@@ -28,20 +32,20 @@ def gpu_status(as_json: bool) -> None:
     """The AMD cards, and every compiled graph: for what it is, what it saves, whether it is used here."""
     from witness.amd import warmup
 
-    found = warmup.status()
+    inventory = warmup.inventory()
     if as_json:
-        click.echo(json.dumps(asdict(found), indent=1, default=str))
+        click.echo(json.dumps(asdict(inventory), indent=1, default=str))
         return
-    for card in found.cards:
+    for card in inventory.cards:
         memory = f"{card.memory_total / 2**30:.1f} GiB"
         click.echo(f"GPU {card.index}  {card.name}  {card.gfx}  {memory}  {card.supported} for MIGraphX")
-    if found.trouble:
-        click.echo(found.trouble)
-    for graph in found.graphs:
-        click.echo(f"{graph.name}  {graph.state}")
-        if graph.graph is not None:
-            click.echo(f"    {_measured(graph.graph)}")
-    if not found.graphs:
+    if inventory.trouble:
+        click.echo(inventory.trouble)
+    for cached in inventory.graphs:
+        click.echo(f"{cached.name}  {cached.state}")
+        if cached.graph is not None:
+            click.echo(f"    {_measured(cached.graph)}")
+    if not inventory.graphs:
         click.echo("no compiled graphs; `witness gpu warm` makes them")
 
 
@@ -54,13 +58,24 @@ def gpu_status(as_json: bool) -> None:
 @click.option("--exhaustive", is_flag=True, help="Have MIGraphX try all kernels, which takes long.")
 @options.LIMIT
 @options.OFFLINE
-def gpu_warm(limit: float, exhaustive: bool, **settings: Any) -> None:
+def gpu_warm(
+    limit: float, exhaustive: bool, gpu: int | None, precision: str, shapes: tuple[str, ...], **choice: Any
+) -> None:
     """Compile the voice model for a card, check it against the CPU, measure both, and keep it."""
-    from witness.amd import warmup
+    from witness.amd import rocm, subject, warmup
+    from witness.amd.graphs import Tuning
+    from witness.amd.migraphx import Target
 
-    wanted = warmup.Wanted(**settings, tuning="exhaustive" if exhaustive else "default")
+    tuning = Tuning.EXHAUSTIVE if exhaustive else Tuning.DEFAULT
     with options.progress(quiet=False) as reporter:
-        graph = warmup.warm(wanted, limit, reporter=reporter)
+        stack = rocm.stack(rocm.choose_card(gpu))  # before any model is fetched for it
+        if choice["model"] is not None:
+            model = subject.from_file(choice["model"], subject.parse_shapes(shapes))
+        elif shapes:
+            raise UsageError("--shape is for --model; the voice model has a shape of its own")
+        else:
+            model = _voice_model(choice["models"], choice["offline"], reporter)
+        graph = warmup.warm(Target(stack, model, Precision(precision), tuning), limit, reporter)
     click.echo(f"{graph.folder.name}  ready\n    {_measured(graph)}")
 
 
@@ -79,8 +94,7 @@ def gpu_export(file: Path, graph: str | None) -> None:
     """Write one compiled graph to FILE (zip). GRAPH: the beginning of its name, if there are several."""
     from witness.amd import warmup
 
-    found = warmup.export(file, graph)
-    click.echo(f"{file}\n    {_measured(found)}")
+    click.echo(f"{file}\n    {_measured(warmup.export(file, graph))}")
 
 
 @gpu_group.command("import")
@@ -89,13 +103,29 @@ def gpu_export(file: Path, graph: str | None) -> None:
 @options.MODEL
 @options.GPU
 @options.OFFLINE
-def gpu_import(file: Path, **settings: Any) -> None:
+def gpu_import(file: Path, models: str, model: Path | None, gpu: int | None, offline: bool) -> None:
     """Take a compiled graph from FILE, if it is for this very machine and passes the check on it."""
-    from witness.amd import warmup
+    from witness.amd import rocm, subject, warmup
 
     with options.progress(quiet=False) as reporter:
-        graph = warmup.import_(file, warmup.Wanted(**settings), reporter=reporter)
+
+        def wanted(shape: tuple[int, ...]) -> Subject:
+            if model is None:
+                return _voice_model(models, offline, reporter)
+            return subject.from_file_for(model, shape)
+
+        graph = warmup.import_(file, rocm.stack(rocm.choose_card(gpu)), wanted, reporter)
     click.echo(f"{graph.folder.name}  ready\n    {_measured(graph)}")
+
+
+def _voice_model(models: str, offline: bool, reporter: Reporter) -> Subject:
+    """The voice model of a set. Raises ModelError."""
+    from witness.diarization import embedding
+    from witness.models import store
+    from witness.pipeline import voice_subject
+
+    file = store.diarization_models(models, offline=offline, reporter=reporter).embedding
+    return voice_subject(embedding.load(file), file)
 
 
 def _measured(graph: Graph) -> str:
@@ -120,8 +150,8 @@ def probe(model: Path, shapes: tuple[str, ...], gpu: int | None, limit: float) -
 
     Prints a row for docs/verified-models.md.
     """
-    from witness.amd import warmup
+    from witness.amd import probe, subject
 
     with options.progress(quiet=False) as reporter:
-        found = warmup.probe(model, warmup.parse_shapes(shapes), gpu, limit, reporter=reporter)
-    click.echo(found.markdown(), nl=False)
+        result = probe.probe(model, subject.parse_shapes(shapes), gpu, limit, reporter)
+    click.echo(result.markdown(), nl=False)
