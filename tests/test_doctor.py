@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import os
 import shutil
 import struct
 import sys
@@ -13,7 +14,8 @@ from click.testing import CliRunner
 from conftest import DATA
 from witness.cli.main import cli
 from witness.doctor import checks, probes
-from witness.doctor.checks import Check, Machine
+from witness.doctor.machine import Check, Machine
+from witness.models import store
 
 GPUS = DATA / "gpus"
 GOOD = {
@@ -83,25 +85,25 @@ def test_what_is_broken_without_rocm(name, broken):
     report = checks.examine(machine(GPUS / name))
     assert {check.name for check in report if check.ok is False} == broken
     assert checks.healthy(report) == (not broken)
-    assert all(check.cure for check in report if check.ok is False)
+    assert all(check.fix for check in report if check.ok is False)
 
 
 @pytest.mark.parametrize("name", ["rx9070", "rx9070_igpu", "strix_halo", "two_cards"])
 def test_all_is_well_with_rocm_7(copy, name):
     report = checks.examine(machine(copy(name, **ROCM7), ask=answers(GOOD)))
     assert checks.healthy(report)
-    assert one(report, "rocm").found == "ROCm 7 (libamdhip64.so.7.2.70204)"
-    assert one(report, "migraphx").found == "MIGraphX 2.15.0"
-    assert "HIP sees 1 devices" in one(report, "provider").found
+    assert one(report, "rocm").finding == "ROCm 7 (libamdhip64.so.7.2.70204)"
+    assert one(report, "migraphx").finding == "MIGraphX 2.15.0"
+    assert "HIP sees 1 devices" in one(report, "provider").finding
 
 
 def test_each_card_is_described():
     integrated, discrete = found(checks.examine(machine(GPUS / "rx9070_igpu")), "card")
     assert integrated.ok is None
-    assert "Radeon Graphics (gfx1036)" in integrated.found
-    assert "integrated, not on AMD's list" in integrated.found
+    assert "Radeon Graphics (gfx1036)" in integrated.finding
+    assert "integrated, not on AMD's list" in integrated.finding
     assert discrete.ok
-    assert discrete.found == (
+    assert discrete.finding == (
         "1: Radeon RX 9070 (gfx1201), 14.8 of 15.9 GiB free, on AMD's list for MIGraphX; "
         "used unless --gpu says otherwise"
     )
@@ -109,8 +111,8 @@ def test_each_card_is_described():
 
 def test_a_hidden_card_is_said_to_be():
     report = checks.examine(machine(GPUS / "two_cards", environment={"HIP_VISIBLE_DEVICES": "1"}))
-    assert [check.found.split(":")[0] for check in found(report, "card")] == ["hidden", "0"]
-    assert one(report, "variable").found == "HIP_VISIBLE_DEVICES=1"
+    assert [check.finding.split(":")[0] for check in found(report, "card")] == ["hidden", "0"]
+    assert one(report, "variable").finding == "HIP_VISIBLE_DEVICES=1"
 
 
 @pytest.mark.parametrize(("shape", "ok"), [((1280, 4), True), ((1280, 4000), None)])
@@ -120,13 +122,11 @@ def test_room_for_both_engines(tmp_path, monkeypatch, shape, ok):
     path.write_bytes(
         struct.pack("<12i", 0x67676D6C, 51866, 1500, width, 20, 32, 448, width, 20, layers, 128, 8)
     )
-    entry = next(entry for entry in checks.store.TABLE if entry.name == "large-v3-turbo-q5_0")
-    monkeypatch.setattr(
-        checks.store, "list_models", lambda **_: (checks.store.ModelStatus(entry, str(path), "present"),)
-    )
+    entry = next(entry for entry in store.TABLE if entry.name == "large-v3-turbo-q5_0")
+    monkeypatch.setattr(store, "list_models", lambda **_: (store.ModelStatus(entry, str(path), "present"),))
     check = one(checks.examine(machine(GPUS / "rx9070")), "memory")
     assert check.ok is ok
-    assert "Radeon RX 9070 has" in check.found
+    assert "Radeon RX 9070 has" in check.finding
 
 
 def test_a_card_that_is_hidden_is_not_needed():
@@ -137,14 +137,14 @@ def test_rocm_6_is_not_enough(copy):
     root = copy("rx9070", **{"usr/lib64/libamdhip64.so.6.4.60402": "", "etc/os-release": "ID=fedora\n"})
     check = one(checks.examine(machine(root)), "rocm")
     assert check.ok is False
-    assert check.found == "ROCm 6 (libamdhip64.so.6.4.60402)"
-    assert "dnf install migraphx" in check.cure
-    assert "build.sh" in check.cure
-    assert "libamdhip64.so.7" in check.cure
+    assert check.finding == "ROCm 6 (libamdhip64.so.6.4.60402)"
+    assert "dnf install migraphx" in check.fix
+    assert "build.sh" in check.fix
+    assert "libamdhip64.so.7" in check.fix
 
 
 @pytest.mark.parametrize(
-    ("release", "cure"),
+    ("release", "fix"),
     [
         ('ID=ubuntu\nVERSION_ID="24.04"\n', "apt install migraphx"),
         ("ID=linuxmint\nID_LIKE='ubuntu debian'\n", "apt install migraphx"),
@@ -153,9 +153,9 @@ def test_rocm_6_is_not_enough(copy):
         ("ID=void\n", "ROCm 7"),
     ],
 )
-def test_the_cure_names_the_package_of_the_distribution(copy, release, cure):
+def test_the_fix_names_the_package_of_the_distribution(copy, release, fix):
     root = copy("rx9070", **{"etc/os-release": release})
-    assert cure in one(checks.examine(machine(root)), "provider").cure
+    assert fix in one(checks.examine(machine(root)), "provider").fix
 
 
 def test_rocm_6_is_enough_for_what_was_built_with_it(copy):
@@ -169,8 +169,8 @@ def test_rocm_6_is_enough_for_what_was_built_with_it(copy):
     root = copy("rx9070", **{"usr/lib64/libamdhip64.so.6.4.60402": ""})
     report = checks.examine(machine(root, ask=answers({**GOOD, "files": files})))
     assert checks.healthy(report)
-    assert one(report, "rocm").found == "ROCm 6 (libamdhip64.so.6.4.60402)"
-    assert one(report, "migraphx").found == "MIGraphX 2.12.0"
+    assert one(report, "rocm").finding == "ROCm 6 (libamdhip64.so.6.4.60402)"
+    assert one(report, "migraphx").finding == "MIGraphX 2.12.0"
 
 
 def test_a_slow_migraphx_is_known(copy):
@@ -178,20 +178,18 @@ def test_a_slow_migraphx_is_known(copy):
     root = copy("rx9070", **{**ROCM7, name: ""})
     (root / "opt/rocm-7.2.4/lib/migraphx/lib/libmigraphx.so.2015000.0.70204").unlink()
     check = one(checks.examine(machine(root, ask=answers(GOOD))), "migraphx")
-    assert (check.ok, check.found) == (None, "MIGraphX 2.17.0")
-    assert "5234" in check.cure
+    assert (check.ok, check.finding) == (None, "MIGraphX 2.17.0")
+    assert "5234" in check.fix
 
 
 def test_rights_of_device_files(copy, monkeypatch):
     root = copy("rx9070", **ROCM7)
-    allowed = checks.os.access
-    monkeypatch.setattr(
-        checks.os, "access", lambda path, mode: Path(path).name != "kfd" and allowed(path, mode)
-    )
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "kfd" and allowed(path, mode))
     report = checks.examine(machine(root, ask=answers(GOOD)))
     check = one(report, "/dev/kfd")
     assert check.ok is False
-    assert check.cure.startswith("sudo usermod -aG ")
+    assert check.fix.startswith("sudo usermod -aG ")
     assert one(report, "/dev/dri/renderD128").ok
 
 
@@ -200,28 +198,28 @@ def test_a_missing_device_file(copy):
     (root / "dev/kfd").unlink()
     check = one(checks.examine(machine(root, ask=answers(GOOD))), "/dev/kfd")
     assert check.ok is False
-    assert "--device /dev/kfd" in check.cure
+    assert "--device /dev/kfd" in check.fix
 
 
 def test_hip_without_devices(copy):
     none = {**GOOD, "devices": 0, "hip": 100}
     check = one(checks.examine(machine(copy("rx9070", **ROCM7), ask=answers(none))), "provider")
     assert check.ok is False
-    assert "HIP sees no device (code 100)" in check.found
+    assert "HIP sees no device (code 100)" in check.finding
 
 
 def test_a_card_without_the_compute_driver(copy):
     root = copy("rx9070")
     shutil.rmtree(root / "sys/class/kfd")
     check = one(checks.examine(machine(root)), "cards")
-    assert check.found == "1 AMD cards, but none that can compute (no KFD)"
+    assert check.finding == "1 AMD cards, but none that can compute (no KFD)"
 
 
 def test_libraries_in_the_current_folder_are_refused(tmp_path):
     (tmp_path / "libamdhip64.so.7").touch()
     check = one(checks.examine(machine(GPUS / "no_amd", here=tmp_path)), "current folder")
     assert check.ok is False
-    assert "libamdhip64.so.7" in check.found
+    assert "libamdhip64.so.7" in check.finding
 
 
 def test_variables_that_change_what_runs_are_shown():
@@ -232,12 +230,12 @@ def test_variables_that_change_what_runs_are_shown():
         "MIGRAPHX_TRACE_COMPILE": "1",
     }
     report = found(checks.examine(machine(GPUS / "no_amd", environment=environment)), "variable")
-    assert [check.found.split("=")[0] for check in report] == [
+    assert [check.finding.split("=")[0] for check in report] == [
         "HSA_OVERRIDE_GFX_VERSION",
         "MIGRAPHX_TRACE_COMPILE",
         "ORT_MIGRAPHX_MODEL_CACHE_PATH",
     ]
-    assert "RDNA 2" in report[0].cure
+    assert "RDNA 2" in report[0].fix
 
 
 def test_vulkan_devices_are_listed():
@@ -245,7 +243,7 @@ def test_vulkan_devices_are_listed():
     software = {"name": "llvmpipe", "type": "cpu", "driver": "llvmpipe Mesa 25.2.1"}
     ask = answers(vulkan={"devices": [card, software]})
     report = found(checks.examine(machine(GPUS / "rx9070", ask=ask)), "vulkan")
-    assert [(check.ok, check.found) for check in report] == [
+    assert [(check.ok, check.finding) for check in report] == [
         (True, "AMD Radeon RX 9070 (RADV GFX1201) (discrete), driver radv Mesa 25.2.1"),
         (None, "llvmpipe (cpu), driver llvmpipe Mesa 25.2.1"),
     ]
@@ -256,7 +254,7 @@ def test_a_part_that_fails_is_a_finding():
         raise ZeroDivisionError("in a driver")
 
     report = checks.examine(machine(GPUS / "rx9070", ask=ask))
-    assert one(report, "vulkan").found == "ZeroDivisionError: in a driver"
+    assert one(report, "vulkan").finding == "ZeroDivisionError: in a driver"
     assert one(report, "python").ok
 
 
@@ -283,23 +281,23 @@ SDK7 = ("Programs/AMD/ROCm/7.2/bin/amdhip64_7.dll", "Programs/AMD/ROCm/7.2/bin/a
 
 def test_windows_with_a_fitting_sdk(windows):
     checks = windows("Windows/System32/amdhip64_6.dll", *SDK6)
-    assert one(checks, "driver").found == "brings HIP 6"
-    assert (one(checks, "hip sdk").ok, one(checks, "hip sdk").found) == (True, "6.4: HIP 6")
+    assert one(checks, "driver").finding == "brings HIP 6"
+    assert (one(checks, "hip sdk").ok, one(checks, "hip sdk").finding) == (True, "6.4: HIP 6")
     assert not found(checks, "HIP_PATH")
     assert not found(checks, "rocm")
-    assert "#3806" in one(checks, "known bug").found
+    assert "#3806" in one(checks, "known bug").finding
 
 
 def test_windows_driver_and_sdk_of_different_majors(windows):
     check = one(windows("Windows/System32/amdhip64_6.dll", *SDK7), "hip sdk")
     assert check.ok is False
-    assert check.found == "7.2: HIP 7, but the driver brings HIP 6"
+    assert check.finding == "7.2: HIP 7, but the driver brings HIP 6"
 
 
 def test_windows_sdk_without_comgr(windows):
     check = one(windows("Windows/System32/amdhip64_6.dll", SDK6[0]), "hip sdk")
     assert check.ok is False
-    assert "no amd_comgr" in check.found
+    assert "no amd_comgr" in check.finding
 
 
 def test_windows_hip_path_is_not_trusted(windows):
@@ -346,7 +344,7 @@ def test_exit_code_and_one_line_where_something_is_broken(monkeypatch):
     result = CliRunner().invoke(cli, ["doctor"])
     assert isinstance(result.exception, Exception)
     assert str(result.exception) == "broken: rocm; the cures are in the report"
-    assert result.stdout == "NO  rocm  none\n          cure: install it\n"
+    assert result.stdout == "NO  rocm  none\n          fix: install it\n"
 
 
 # --- the children that load drivers' libraries ---

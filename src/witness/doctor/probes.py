@@ -40,7 +40,7 @@ def ask(probe: str, *arguments: str, timeout: float = LIMIT) -> dict[str, Any]:
 
 
 def vulkan() -> dict[str, Any]:
-    """The devices of the Vulkan loader and their drivers, by the C interface (vulkan_core.h)."""
+    """The devices of the Vulkan loader and their drivers, through the C interface (vulkan_core.h)."""
     names = {"win32": "vulkan-1.dll", "darwin": "libvulkan.1.dylib"}
     library = ctypes.CDLL(names.get(sys.platform, "libvulkan.so.1"))
     # VkApplicationInfo {type 0, next, name, version, engine, version, api 1.1}, VkInstanceCreateInfo {type 1}
@@ -60,12 +60,12 @@ def vulkan() -> dict[str, Any]:
         # VkPhysicalDeviceProperties2 {type, next, {api, driver, vendor, device, type, name[256], ...}}
         driver = ctypes.create_string_buffer((1000196000).to_bytes(8, "little"), 1024)
         head = (1000059001).to_bytes(8, "little") + ctypes.addressof(driver).to_bytes(8, "little")
-        found = ctypes.create_string_buffer(head, 4096)
-        library.vkGetPhysicalDeviceProperties2(ctypes.c_void_p(handle), found)
-        kind = int.from_bytes(found.raw[32:36], "little")
+        facts = ctypes.create_string_buffer(head, 4096)
+        library.vkGetPhysicalDeviceProperties2(ctypes.c_void_p(handle), facts)
+        kind = int.from_bytes(facts.raw[32:36], "little")
         devices.append(
             {
-                "name": _string(found.raw[36:292]),
+                "name": _string(facts.raw[36:292]),
                 "type": TYPES[kind] if kind < len(TYPES) else "other",
                 "driver": f"{_string(driver.raw[20:276])} {_string(driver.raw[276:532])}".strip(),
             }
@@ -76,15 +76,15 @@ def vulkan() -> dict[str, Any]:
 def provider(path: str) -> dict[str, Any]:
     """Where the loader finds what onnxruntime's MIGraphX provider at `path` needs, and HIP's devices.
 
-    Only the loader's list: outside onnxruntime the provider itself crashes as soon as it is loaded.
+    The provider is not loaded: outside onnxruntime it crashes immediately.
     """
     only_list = {**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"}
     listed = subprocess.run([LOADER, path], env=only_list, capture_output=True, text=True, check=False)
-    found = dict(re.findall(r"^\s*(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$", listed.stdout, re.M))
-    missing = sorted(name for name, place in found.items() if place == "not found")
-    if listed.returncode != 0 and not found:
+    needed = dict(re.findall(r"^\s*(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$", listed.stdout, re.M))
+    missing = sorted(name for name, place in needed.items() if place == "not found")
+    if listed.returncode != 0 and not needed:
         return {"error": listed.stderr.strip()}
-    files = {name: place for name, place in found.items() if re.match(r"lib(migraphx|amdhip64|hsa-)", name)}
+    files = {name: place for name, place in needed.items() if re.match(r"lib(migraphx|amdhip64|hsa-)", name)}
     if missing or not files:
         return {"files": files, "missing": missing, "devices": None, "hip": None}
     for name, place in files.items():

@@ -1,0 +1,182 @@
+"""Checks for AMD cards under Linux: the cards, their device files and memory, ROCm, compiled graphs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from importlib.util import find_spec
+from pathlib import Path
+
+from witness.amd import cards, graphs
+from witness.doctor.machine import Check, Machine
+from witness.errors import GraphError
+from witness.models import store
+from witness.recognition import ggml
+from witness.schema import ModelFile
+
+GIB = 1 << 30
+ROCM = 7
+"""The major version of the HIP library that the onnxruntime-migraphx wheels of PyPI were linked with."""
+SLOW_MIGRAPHX = (2, 17)
+"""Compiles 4 to 11 times slower (AMDMIGraphX#5234); some packages of it do not load (#5235)."""
+
+
+def all_cards(machine: Machine) -> Iterator[Check]:
+    """The cards, and what is needed to use them."""
+    if machine.system != "linux":
+        return
+    if not machine.cards:
+        displays = cards.displays(machine.root)
+        if displays:
+            fix = "load the kernel's amdgpu driver with its compute part; in a container: --device /dev/kfd"
+            yield Check("cards", None, f"{len(displays)} AMD cards, but none that can compute (no KFD)", fix)
+        else:
+            yield Check("cards", None, "no AMD card: the voice model runs on the CPU")
+    best = cards.best(machine.cards)
+    for card in machine.cards:
+        free = "?" if card.memory_free is None else f"{card.memory_free / GIB:.1f}"
+        finding = f"{card.index if card.index >= 0 else 'hidden'}: {card.name} ({card.gfx}), "
+        finding += f"{free} of {card.memory_total / GIB:.1f} GiB free"
+        finding += ", integrated" if card.integrated else ""
+        if card.supported == "listed":
+            use = "; used unless --gpu says otherwise" if card is best and len(machine.cards) > 1 else ""
+            yield Check("card", True, f"{finding}, on AMD's list for MIGraphX{use}")
+        else:
+            fix = "the voice model runs on the CPU; whisper.cpp can use the card through Vulkan"
+            yield Check("card", None, f"{finding}, not on AMD's list for MIGraphX", fix)
+    yield from _permissions(machine)
+    yield from _memory(machine)
+
+
+def _memory(machine: Machine) -> Iterator[Check]:
+    """Whether the best card has room for both engines, if the usual Whisper model is on this machine."""
+    card, usual = cards.best(machine.cards), store.default_whisper(gpu=True)
+    for status in store.list_models(roles={"whisper"}):
+        if card is None or status.file.name != usual or status.path is None:
+            continue
+        needed = ggml.gpu_memory(ModelFile(usual, status.path, ""))
+        lack = None if needed is None else card.lack_for_both(needed)
+        if lack is None:
+            yield Check("memory", True, f"the {card.name} has room for both engines with {usual}")
+        else:
+            fix = "they run one after the other, or at the same time with a smaller --whisper"
+            yield Check("memory", None, lack, fix)
+
+
+def _permissions(machine: Machine) -> Iterator[Check]:
+    """Whether the device files of the cards can be used."""
+    if not machine.cards:
+        return
+    renders = sorted((machine.root / "dev/dri").glob("renderD*"))
+    for path in [machine.root / "dev/kfd", *renders]:
+        name = f"/dev/{path.relative_to(machine.root / 'dev')}"
+        if not path.exists():
+            fix = f"in a container: --device {name}; otherwise load the amdgpu driver"
+            yield machine.gpu_check(name, False, "is missing", fix)
+        elif os.access(path, os.R_OK | os.W_OK):
+            yield Check(name, True, "can be read and written")
+        else:
+            group = _group(path)
+            finding = f"cannot be read and written; it belongs to the group {group}"
+            fix = f"sudo usermod -aG {group} $USER, then log in again"
+            yield machine.gpu_check(name, False, finding, fix)
+
+
+def _group(path: Path) -> str:
+    try:
+        return path.group()
+    except (KeyError, OSError, NotImplementedError):
+        return "render"
+
+
+def rocm(machine: Machine) -> Iterator[Check]:
+    """ROCm's and MIGraphX's libraries, and whether onnxruntime's provider finds them."""
+    if machine.system != "linux":
+        return
+    install = machine.install_rocm
+    provider, files = _provider(machine)
+    # One that build.sh made from source wants ROCm 6, and finds MIGraphX where no package would put it.
+    wanted = max((_major(name) for name in files if "amdhip64" in name), default=ROCM)
+    resolved = [Path(name).name for pair in files.items() if pair[1].startswith("/") for name in pair]
+    hip = _versions(machine, "libamdhip64.so.*", resolved)
+    majors = sorted({_major(name) for name in hip})
+    if not hip:
+        yield machine.gpu_check("rocm", False, "no HIP library", install)
+    else:
+        fix = f"{install}: this onnxruntime needs libamdhip64.so.{wanted}"
+        yield machine.gpu_check("rocm", wanted in majors, f"ROCm {majors[-1]} ({hip[0]})", fix)
+    names = _versions(machine, "libmigraphx.so.*", resolved)
+    numbers = [number for number in map(_migraphx_version, names) if number]
+    if not _versions(machine, "libmigraphx_c.so.*", resolved):
+        yield machine.gpu_check("migraphx", False, "no MIGraphX library", install)
+    elif not numbers:
+        yield Check("migraphx", True, "MIGraphX of unknown version")
+    else:
+        slow = numbers[0][:2] == SLOW_MIGRAPHX
+        fix = "2.17 compiles 4 to 11 times slower (AMDMIGraphX#5234): use another version of ROCm"
+        finding = f"MIGraphX {'.'.join(map(str, numbers[0]))}"
+        yield Check("migraphx", None if slow else True, finding, fix if slow else None)
+    yield provider
+    planted = [name for name in ("libmigraphx_c.so.3", "libamdhip64.so.7") if (machine.here / name).exists()]
+    if planted:
+        fix = "leave this folder: onnxruntime's provider would load it from here"
+        yield Check("current folder", False, f"holds {' and '.join(planted)}", fix)
+
+
+def _versions(machine: Machine, pattern: str, resolved: list[str]) -> list[str]:
+    """The names of a library's versions in the usual folders and among those that the loader found."""
+    return machine.libraries(pattern) + [name for name in resolved if fnmatch(name, pattern)]
+
+
+def _provider(machine: Machine) -> tuple[Check, dict[str, str]]:
+    """Whether the provider finds its libraries and HIP its devices; and AMD's libraries, name -> path."""
+    spec = find_spec("onnxruntime")
+    folder = Path(spec.origin).parent / "capi" if spec and spec.origin else Path()
+    library = folder / "libonnxruntime_providers_migraphx.so"
+    if not library.exists():
+        fix = "pip install --force-reinstall onnxruntime-migraphx, after pip uninstall onnxruntime"
+        return machine.gpu_check("provider", False, "this onnxruntime has no MIGraphX", fix), {}
+    answer = machine.ask("provider", str(library))
+    if "error" in answer:
+        return machine.gpu_check("provider", False, answer["error"], machine.install_rocm), {}
+    files: dict[str, str] = answer["files"]
+    if answer["missing"]:
+        finding = f"{' and '.join(answer['missing'])} cannot be found"
+        return machine.gpu_check("provider", False, finding, machine.install_rocm), files
+    finding = f"finds {', '.join(sorted(files.values()))}"
+    if answer["devices"]:
+        return Check("provider", True, f"{finding}; HIP sees {answer['devices']} devices"), files
+    fix = "see the cards and device files above, and HIP_VISIBLE_DEVICES"
+    finding = f"{finding}; HIP sees no device (code {answer['hip']})"
+    return machine.gpu_check("provider", False, finding, fix), files
+
+
+def _major(name: str) -> int:
+    """libamdhip64.so.7.2.70204 is 7."""
+    match = re.search(r"\.so\.(\d+)", name)
+    return int(match[1]) if match else 0
+
+
+def _migraphx_version(name: str) -> tuple[int, int, int] | None:
+    """libmigraphx.so.2012000.0.60403 is 2.12.0."""
+    match = re.fullmatch(r"libmigraphx\.so\.(\d+)(\d{3})(\d{3})(\..*)?", name)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def compiled_graphs(machine: Machine) -> Iterator[Check]:
+    """The compiled graphs in the cache; `witness gpu status` compares them with the libraries too."""
+    if machine.system != "linux":
+        return
+    folders = graphs.folders()
+    if not folders and machine.wants_gpu:
+        yield Check("compiled graphs", None, "none yet: the voice model runs on the CPU", "witness gpu warm")
+    for folder in folders:
+        graph = graphs.look(folder)
+        if isinstance(graph, GraphError):
+            yield Check("compiled graph", None, f"{folder.name}: {graph}", "witness gpu warm makes it again")
+        else:
+            key = graph.key
+            finding = f"{graph.name}, {key.gfx}, {key.precision}, {graph.size / 1e6:.0f} MB"
+            yield Check("compiled graph", True, finding)

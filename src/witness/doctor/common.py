@@ -1,0 +1,169 @@
+"""Checks for every machine: Python, onnxruntime, whisper.cpp, decoding, models, disk, Vulkan, variables."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from witness import files
+from witness.doctor.machine import Check, Machine, package_version
+from witness.errors import WitnessError
+from witness.models import store
+from witness.recognition import recognizer
+
+LEAST_SPACE = 1 << 30
+"""Bytes of free disk space below which nothing useful can be stored: the models for a CPU take 0.1 GB."""
+VARIABLES = re.compile(
+    r"(HSA_OVERRIDE_GFX_VERSION|ROCR_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|CUDA_VISIBLE_DEVICES|HIP_PATH|"
+    r"LD_LIBRARY_PATH|VK_(DRIVER_FILES|ICD_FILENAMES)|HF_HUB_OFFLINE|OMP_NUM_THREADS|"
+    r"(ORT_MIGRAPHX|MIGRAPHX|GGML_VK|WITNESS)_\w+)"
+)
+"""Environment variables that change which card, library or model is used."""
+ONNXRUNTIMES = (
+    "onnxruntime",
+    "onnxruntime-migraphx",
+    "onnxruntime-gpu",
+    "onnxruntime-directml",
+    "onnxruntime-rocm",
+)
+"""Packages of which only one can be installed, because they share their files."""
+REINSTALL_AV = "pip install --force-reinstall av"
+
+
+def python(machine: Machine) -> Iterator[Check]:
+    """The version of Python and the system."""
+    system = machine.distribution.get("PRETTY_NAME") or platform.system()
+    finding = f"{platform.python_version()} on {system}, {platform.machine()}, {platform.release()}"
+    able = (3, 10) <= sys.version_info[:2] < (3, 15) and sys.maxsize > 2**32
+    yield Check("python", able, finding, None if able else "use a 64-bit Python 3.10 to 3.14")
+
+
+def onnxruntime(_machine: Machine) -> Iterator[Check]:
+    """Whether a builtin model runs on the CPU."""
+    versions = {name: package_version(name) for name in ONNXRUNTIMES}
+    installed = [f"{name} {number}" for name, number in versions.items() if number]
+    if len(installed) != 1:
+        extra = " ".join(name for name, number in versions.items() if number)
+        fix = f"pip uninstall {extra}; then install Witness again"
+        finding = f"{' and '.join(installed) or 'none'}: they share their files"
+        yield Check("onnxruntime", False, finding, fix)
+    try:
+        from witness import sessions  # the import is what may fail
+
+        begun = time.perf_counter()
+        import numpy as np
+
+        model = sessions.Model(str(store.BUILTIN_FOLDER / "segmentation.onnx"), "builtin-segmentation")
+        shape = model(np.zeros((1, 1, 160_000), np.float32)).shape
+    except (ImportError, WitnessError, OSError) as error:
+        yield Check("onnxruntime", False, str(error), "pip install --force-reinstall witness")
+        return
+    took = time.perf_counter() - begun
+    name = installed[0] if installed else ""
+    finding = f"{name}: the builtin model ran on the CPU ({took:.2f} s)"
+    yield Check("onnxruntime", shape == (1, 589, 7), finding)
+
+
+def whisper(machine: Machine) -> Iterator[Check]:
+    """Whether whisper.cpp starts, and on what it runs."""
+    number = package_version("pywhispercpp")
+    answer = machine.ask("whisper")
+    if "error" in answer:
+        reinstall = "pip install --force-reinstall pywhispercpp"
+        yield Check("whisper.cpp", False, f"pywhispercpp {number}: {answer['error']}", reinstall)
+    elif recognizer.has_gpu_backend():
+        lines = [line for line in answer["log"] if re.match(r"ggml_\w+: \d+ = ", line)]
+        devices = "; ".join(re.sub(r"^ggml_(\w+): \d+ = ([^|]+?)\s*\|.*", r"\1: \2", line) for line in lines)
+        where = devices or "the CPU: it was built for a GPU but finds none"
+        fix = None if devices else "see vulkan"
+        yield Check("whisper.cpp", bool(devices) or None, f"pywhispercpp {number} runs on {where}", fix)
+    else:
+        build = "scripts/install-vulkan.sh builds it for the GPU" if machine.cards else None
+        yield Check("whisper.cpp", True, f"pywhispercpp {number} runs on the CPU", build)
+
+
+def decoding(_machine: Machine) -> Iterator[Check]:
+    """Whether PyAV brings the usual codecs."""
+    try:
+        import av
+        from av.codec import codecs_available
+    except ImportError as error:
+        yield Check("decoding", False, str(error), REINSTALL_AV)
+        return
+    usual = ("aac", "flac", "mp3", "opus", "vorbis", "pcm_s16le")
+    missing = [name for name in usual if name not in codecs_available]
+    ffmpeg = ".".join(str(part) for part in av.library_versions.get("libavcodec", ()))
+    finding = f"PyAV {av.__version__} with libavcodec {ffmpeg}"
+    if missing:
+        yield Check("decoding", False, f"{finding}, without {', '.join(missing)}", REINSTALL_AV)
+    else:
+        yield Check("decoding", True, f"{finding}; no ffmpeg program is needed")
+
+
+def models(_machine: Machine) -> Iterator[Check]:
+    """Which model files are here, and whether they are whole."""
+    # Whisper's gigabytes would take seconds to hash: only their size is checked, `models verify` does more.
+    recognizers = store.list_models(roles={"whisper"})
+    statuses = (*store.list_models(verify=True, roles={"segmentation", "embedding", "plda"}), *recognizers)
+    for status in statuses:
+        entry = status.file
+        fetch = f"witness models fetch {entry.name} --force"
+        if status.state == "damaged":
+            way = fetch if entry.repository else "install Witness again"
+            yield Check("models", False, f"{entry.name} fails its sha256", way)
+        elif status.path and entry.role == "whisper" and Path(status.path).stat().st_size != entry.size:
+            yield Check("models", False, f"{entry.name} does not have its {entry.size} bytes", fetch)
+    present = [status.file.name for status in statuses if status.path]
+    missing = {status.file.name for status in statuses if not status.path}
+    words = any(status.path for status in recognizers)
+    complete = words and not set(store.SETS["standard"].files) & missing
+    fix = None if complete else "witness models fetch (a first run does it too)"
+    yield Check("models", complete or None, f"on this machine: {', '.join(present)}", fix)
+
+
+def disk(_machine: Machine) -> Iterator[Check]:
+    """Whether models and caches can be stored."""
+    from huggingface_hub import constants
+
+    for name, folder in (("models", Path(constants.HF_HUB_CACHE)), ("cache", files.cache_folder())):
+        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        free = shutil.disk_usage(existing).free
+        writable = os.access(existing, os.W_OK)
+        finding = f"{free / 1e9:,.0f} GB free in {folder}" + ("" if writable else ", which cannot be written")
+        able = free >= LEAST_SPACE and writable
+        fix = None if able else "free disk space or fix the folder's permissions"
+        yield Check(f"disk for {name}", able, finding, fix)
+
+
+def vulkan(machine: Machine) -> Iterator[Check]:
+    """The devices of the Vulkan loader, which whisper.cpp can use."""
+    driver = "install a Vulkan driver (mesa-vulkan-drivers)"
+    answer = machine.ask("vulkan")
+    if "error" in answer:
+        fix = f"{driver} to run whisper.cpp on the GPU" if machine.cards else None
+        yield Check("vulkan", None, answer["error"], fix)
+        return
+    if not answer["devices"]:
+        yield Check("vulkan", None, "no devices", driver)
+    for device in answer["devices"]:
+        finding = f"{device['name']} ({device['type']}), driver {device['driver']}"
+        yield Check("vulkan", True if device["type"] in ("discrete", "integrated") else None, finding)
+
+
+def variables(machine: Machine) -> Iterator[Check]:
+    """The environment variables that matter."""
+    for name, value in sorted(machine.environment.items()):
+        if not VARIABLES.fullmatch(name):
+            continue
+        fix: str | None = None
+        if name == "HSA_OVERRIDE_GFX_VERSION":
+            fix = "unset it if AMD lists the card; on RDNA 2 it makes some cards work and others do nothing"
+        elif name.startswith("ORT_MIGRAPHX_"):
+            fix = "unset it; Witness ignores it, because it would override the cache folder and the precision"
+        yield Check("variable", None, f"{name}={value}", fix)

@@ -1,0 +1,111 @@
+"""What the doctor's checks share: the machine that they look at, and what they find."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from witness.amd import cards
+from witness.doctor import probes
+
+LIBRARIES = (
+    "opt/rocm*/lib",
+    "usr/lib64",
+    "usr/lib64/rocm/lib",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib",
+    "usr/local/lib",
+)
+"""Below the root: where AMD's packages and the distributions put ROCm."""
+INSTALL = {
+    "fedora": "sudo dnf install migraphx (Fedora 44 or newer; before that: ./build.sh)",
+    "arch": "sudo pacman -S migraphx",
+    "ubuntu": "add AMD's package source (README, AMD GPUs), then sudo apt install migraphx",
+}
+INSTALL["debian"] = INSTALL["linuxmint"] = INSTALL["ubuntu"]
+"""ID of a distribution -> how to install MIGraphX there."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found out about one part of the machine."""
+
+    name: str
+    ok: bool | None
+    """True: it works. False: it is broken, although it is needed here. None: neither, but worth knowing."""
+    finding: str
+    fix: str | None = None
+    """What to do, if anything."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where to look: this machine, or a folder that stands for another one."""
+
+    root: Path = Path("/")
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    system: str = sys.platform
+    """As in `sys.platform`."""
+    here: Path = field(default_factory=Path.cwd)
+    """The current folder."""
+    ask: Callable[..., dict[str, Any]] = probes.ask
+
+    @cached_property
+    def cards(self) -> tuple[cards.Card, ...]:
+        """The AMD cards that can compute; () on other systems than Linux."""
+        return cards.cards(self.root, self.environment) if self.system == "linux" else ()
+
+    @property
+    def wants_gpu(self) -> bool:
+        """Whether there is a card that AMD lists and nobody hides, so that MIGraphX ought to run."""
+        return any(card.supported == "listed" and card.index >= 0 for card in self.cards)
+
+    def gpu_check(self, name: str, works: bool, finding: str, fix: str | None = None) -> Check:
+        """A check of something that the GPU needs. It is broken only where there is a card for it."""
+        if works:
+            return Check(name, True, finding)
+        return Check(name, False, finding, fix) if self.wants_gpu else Check(name, None, finding)
+
+    @cached_property
+    def distribution(self) -> dict[str, str]:
+        """The fields of /etc/os-release, such as ID, VERSION_ID and PRETTY_NAME."""
+        try:
+            text = (self.root / "etc/os-release").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return {}
+        return {key: value.strip("\"'") for key, value in re.findall(r"^(\w+)=(.*)$", text, re.M)}
+
+    @property
+    def install_rocm(self) -> str:
+        """How to install MIGraphX on this distribution."""
+        names = [self.distribution.get("ID", ""), *self.distribution.get("ID_LIKE", "").split()]
+        ways = (INSTALL[name] for name in names if name in INSTALL)
+        return next(ways, "install ROCm 7 and MIGraphX (README, AMD GPUs)")
+
+    def libraries(self, pattern: str) -> list[str]:
+        """The names of the library files that match, the longest (that say most) first."""
+        folders = [folder for place in LIBRARIES for folder in self.root.glob(place)]
+        own = self.environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+        folders += [Path(part) for part in own if part]
+        names = {
+            path.name
+            for folder in folders
+            for sub in ("", "migraphx/lib")
+            for path in (folder / sub).glob(pattern)
+        }
+        return sorted(names, key=len, reverse=True)
+
+
+def package_version(name: str) -> str | None:
+    """Of a Python package; None: it is not installed."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
