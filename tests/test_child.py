@@ -304,7 +304,17 @@ def test_causes(code, cause):
 
 def test_only_the_standard_library_is_imported():
     """Every child imports it first, and the doctor's must not fail where numpy does."""
-    code = "import json, sys, witness.child; print(json.dumps(sorted(sys.modules)))"
+    code = (
+        "import sys; before = set(sys.modules); import json, witness.child\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(json.dumps(sorted(new - sys.stdlib_module_names)))"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    roots = {name.partition(".")[0] for name in json.loads(result.stdout)}
-    assert not {"numpy", "onnxruntime", "click", "rich"} & roots
+    assert json.loads(result.stdout) == ["witness"]
+
+
+@pytest.mark.parametrize("text", ["subprocess.Popen", "OPENBLAS_NUM_THREADS", "signal.Signals"])
+def test_processes_are_started_and_buried_in_one_place(text):
+    sources = Path(child.__file__).parent.rglob("*.py")
+    assert [path.name for path in sources if text in path.read_text()] == ["child.py"]
+    assert text in Path(child.__file__).read_text()

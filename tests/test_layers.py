@@ -147,7 +147,7 @@ def test_help_imports_nothing_heavy():
     assert not loaded & heavy
 
 
-def test_the_recogniser_starts_before_anything_heavy_is_imported(tmp_path):
+def test_the_recognizer_starts_before_anything_heavy_is_imported(tmp_path):
     (tmp_path / "model.bin").write_bytes(b"none")
     code = (
         "import subprocess, sys\n"

@@ -133,7 +133,7 @@ def test_strict_compiles_once_and_gives_what_the_cpu_gives(transcribe, log):
     assert "MIGraphX" not in quiet
     cold, notes = transcribe("--device", "migraphx")
     assert "note: compiling trunk of models0/embedding.onnx for Radeon RX 9070 (gfx1201), for 600 s" in notes
-    assert "note: voices on Radeon RX 9070 (gfx1201) through MIGraphX: 1 blocks" in notes
+    assert "note: voices on Radeon RX 9070 (gfx1201) through MIGraphX: 1 block" in notes
     warm, notes = transcribe("--device", "migraphx")
     assert "compiling" not in notes
     assert log("COMPILE") == ["COMPILE 1x2640x80"]
@@ -154,11 +154,11 @@ def test_auto_never_compiles_and_says_why(card, transcribe, warm, log):
     assert "none of the compiled graphs is for this model" in err
     pays(saved_ms=-1)
     out, err = transcribe()
-    assert "note: voices on the CPU: that is quicker here (1 blocks at" in err
+    assert "note: voices on the CPU: that is faster on this machine (1 block at" in err
     pays()
     out, err = transcribe()
     assert json.loads(out)["device"]["embedding"] == "migraphx"
-    assert "note: voices on Radeon RX 9070 (gfx1201) through MIGraphX: 1 blocks at" in err
+    assert "note: voices on Radeon RX 9070 (gfx1201) through MIGraphX: 1 block at" in err
     (program,) = graphs.root().rglob("*.mxr")
     program.chmod(0o644)
     program.write_bytes(b"damaged")

@@ -193,12 +193,13 @@ class Child:
             if self._code is None:
                 self._requests.put(None)
                 self._talker.join()
-                if self._lifeline is not None:
-                    os.close(self._lifeline)
+                lifeline, self._lifeline = self._lifeline, None
+                if lifeline is not None:
+                    os.close(lifeline)
                 self._stdout.close()
                 self._lines = self._last_lines()
-                self._log.close()
                 self._code = code
+                self._log.close()
         return code
 
     def __enter__(self) -> Child:
@@ -276,11 +277,11 @@ def cause_of_death(code: int) -> str:
 
 
 def resident(pid: int) -> int:
-    """Bytes in the memory of a process and its children, as Linux counts them; 0 where nobody knows."""
+    """Bytes in the memory of a process and its children, as Linux counts them; 0 on other systems."""
     total = 0
     with suppress(OSError, ValueError):
-        found = re.search(r"^VmRSS:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
-        total += int(found[1]) * 1024 if found else 0
+        match = re.search(r"^VmRSS:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+        total += int(match[1]) * 1024 if match else 0
         for task in Path(f"/proc/{pid}/task").iterdir():
             total += sum(resident(int(child)) for child in (task / "children").read_text().split())
     return total

@@ -1,4 +1,4 @@
-"""What AMD cards there are and what memory is free on them, from the kernel alone: no ROCm tool is needed.
+"""Which AMD cards there are and how much memory they have free, from the kernel alone, without ROCm's tools.
 
 The compute driver's topology (/sys/class/kfd) is what ROCm itself reads, so its order and its architecture
 numbers are HIP's; the display side of the same card (/sys/class/drm) knows its memory.
@@ -52,10 +52,10 @@ INTEGRATED = {
 
 
 VOICE_MODEL = 1 << 30
-"""Bytes for the voice model on a GPU. Not measured: its weights and frames take under a fifth of it, and the
-rest is room for what HIP, MIGraphX and MIOpen keep."""
+"""Bytes for the voice model on a GPU. Not measured: its weights and frames take less than a fifth of it, and
+the rest is room for what HIP, MIGraphX and MIOpen take."""
 MARGIN = 3 << 28
-"""Bytes that stay free, for the desktop grows and memory falls to pieces."""
+"""Bytes that stay free, because the desktop grows and memory becomes fragmented."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class Card:
     memory_total: int
     """Bytes of VRAM; of an integrated one, with what the driver may map of the machine's memory (GTT)."""
     memory_used: int | None
+    """Bytes; None: the driver does not say."""
     memory_free: int | None
     """Bytes; of an integrated one no more than the machine has free. None: the driver does not say."""
     supported: Literal["listed", "unlisted"]
@@ -84,11 +85,11 @@ class Card:
 
     @property
     def busy(self) -> int | None:
-        """Per cent of the last moment in which it computed; None: the driver does not say."""
+        """Percent of the last moment in which it computed; None: the driver does not say."""
         return None if self.device is None else _number(self.device / "gpu_busy_percent")
 
     def lack_for_both(self, whisper: int) -> str | None:
-        """Why this card has no room for the voice model and `whisper` bytes beside it; None: it has."""
+        """Why this card has no room for the voice model and `whisper` bytes more; None: it has."""
         needed = VOICE_MODEL + MARGIN + whisper
         free = self.memory_total if self.memory_free is None else self.memory_free
         if free >= needed:
@@ -100,8 +101,8 @@ class Card:
         if self.device is None:
             return None
         pools = ("vram", "gtt") if self.integrated else ("vram",)
-        found = [_number(self.device / f"mem_info_{pool}_used") for pool in pools]
-        return None if None in found else sum(number for number in found if number is not None)
+        parts = [_number(self.device / f"mem_info_{pool}_used") for pool in pools]
+        return None if None in parts else sum(part for part in parts if part is not None)
 
 
 def cards(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> tuple[Card, ...]:
@@ -109,38 +110,37 @@ def cards(root: Path = Path("/"), environment: Mapping[str, str] | None = None) 
 
     `environment` (default: this process's) may hide or reorder them for HIP.
     """
-    found = [node for node in _nodes(root) if node[1].get("gfx_target_version")]
-    unique = [node[1].get("unique_id", 0) for node in found]
+    able = [node for node in _nodes(root) if node[1].get("gfx_target_version")]
+    unique = [node[1].get("unique_id", 0) for node in able]
     order = visible(unique, os.environ if environment is None else environment)
     return tuple(
         _card(root, node, properties, order.index(place) if place in order else -1)
-        for place, (node, properties) in enumerate(found)
+        for place, (node, properties) in enumerate(able)
     )
 
 
-def best(found: Sequence[Card]) -> Card | None:
-    """The card to use if none is asked for: one that AMD lists, rather a discrete one, the most memory."""
-    able = [card for card in found if card.index >= 0]
+def best(cards: Sequence[Card]) -> Card | None:
+    """The card to use if none is asked for: preferably listed by AMD, then discrete, then of most memory."""
     return max(
-        able,
+        (card for card in cards if card.index >= 0),
         key=lambda card: (card.supported == "listed", not card.integrated, card.memory_total, -card.index),
         default=None,
     )
 
 
-def pick(found: Sequence[Card], index: int | None) -> Card | None:
-    """The card of that ordinal of HIP's, or the best one for None; None: there is no such card."""
+def pick(cards: Sequence[Card], index: int | None) -> Card | None:
+    """The card with that HIP ordinal, or the best one for None; None: there is no such card."""
     if index is None:
-        return best(found)
-    return next((card for card in found if card.index == index), None)
+        return best(cards)
+    return next((card for card in cards if card.index == index), None)
 
 
 def visible(unique: Sequence[int], environment: Mapping[str, str]) -> list[int]:
     """The places of the cards with these unique ids that HIP sees, in HIP's order.
 
-    ROCr filters first, HIP counts in what is left. Both take numbers and "GPU-" with the id in hex, and
-    ignore all that follows the first that is wrong. Set but empty hides all from ROCr, and nothing from HIP
-    (rocclr/device/rocm/rocdevice.cpp), which reads CUDA's variable where its own is not set.
+    ROCr filters first, and HIP counts what is left. Both accept numbers and "GPU-" with the id in hex, and
+    ignore everything after the first one that is wrong. A variable that is set but empty hides all from ROCr,
+    and nothing from HIP (rocclr/device/rocm/rocdevice.cpp), which reads CUDA's variable without its own.
     """
     order = list(range(len(unique)))
     if "ROCR_VISIBLE_DEVICES" in environment:
@@ -150,7 +150,8 @@ def visible(unique: Sequence[int], environment: Mapping[str, str]) -> list[int]:
 
 
 def _chosen(order: list[int], unique: Sequence[int], choice: str) -> list[int]:
-    found: list[int] = []
+    """The places in `order` that a variable's value chooses."""
+    places: list[int] = []
     for part in choice.split(","):
         name = part.strip()
         if re.fullmatch(r"GPU-[0-9A-Fa-f]+", name):
@@ -159,15 +160,15 @@ def _chosen(order: list[int], unique: Sequence[int], choice: str) -> list[int]:
             match = order[int(name) :][:1] if re.fullmatch(r"[0-9]{1,4}", name) else []
         if not match:
             break
-        found += [match[0]] if match[0] not in found else []
-    return found
+        places += [match[0]] if match[0] not in places else []
+    return places
 
 
 def displays(root: Path = Path("/")) -> tuple[Path, ...]:
     """The device folders of all AMD cards that the display driver knows, whether they can compute or not."""
     drm = sorted((root / "sys/class/drm").glob("card*"))
-    found = [card / "device" for card in drm if re.fullmatch(r"card[0-9]+", card.name)]
-    return tuple(device for device in found if _text(device / "vendor") == AMD)
+    devices = [card / "device" for card in drm if re.fullmatch(r"card[0-9]+", card.name)]
+    return tuple(device for device in devices if _text(device / "vendor") == AMD)
 
 
 def gfx_name(version: int) -> str:
@@ -176,7 +177,7 @@ def gfx_name(version: int) -> str:
 
 
 def _nodes(root: Path) -> list[tuple[Path, dict[str, int]]]:
-    """Each node and its properties. One that may not be read is hidden from ROCm as well (cgroups)."""
+    """Each node and its properties. One that cannot be read is hidden from ROCm as well (cgroups)."""
     try:
         folders = [path for path in (root / NODES).iterdir() if path.name.isdigit()]
     except OSError:
@@ -208,7 +209,7 @@ def _card(root: Path, node: Path, properties: dict[str, int], index: int) -> Car
 def _memory(
     root: Path, node: Path, device: Path | None, integrated: bool
 ) -> tuple[int, int | None, int | None]:
-    """Bytes in all, used, free."""
+    """Total, used and free bytes."""
 
     def pool(name: str) -> tuple[int | None, int | None]:
         if device is None:
@@ -231,13 +232,13 @@ def _memory(
 
 
 def _available(root: Path) -> int | None:
-    """Bytes that the machine has free."""
-    found = re.search(r"^MemAvailable:\s*(\d+) kB", _text(root / "proc/meminfo"), re.M)
-    return int(found[1]) * 1024 if found else None
+    """Bytes of memory that the machine has free; None: the system does not say."""
+    match = re.search(r"^MemAvailable:\s*(\d+) kB", _text(root / "proc/meminfo"), re.M)
+    return int(match[1]) * 1024 if match else None
 
 
 def _name(root: Path, device: Path | None, properties: dict[str, int]) -> str | None:
-    """The product, from the list that comes with libdrm: device id, revision, name."""
+    """The product's name, as the driver or libdrm's list (device id, revision, name) has it."""
     if device is None:
         return None
     if product := _text(device / "product_name"):
@@ -256,18 +257,19 @@ def _name(root: Path, device: Path | None, properties: dict[str, int]) -> str | 
 
 
 def _properties(folder: Path) -> dict[str, int]:
-    """The lines "name number" of a topology file."""
+    """The numbers in a topology file, whose lines are "name number"."""
     pairs = (line.split() for line in _text(folder / "properties").splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
 def _number(path: Path) -> int | None:
+    """The number in the file; None if it cannot be read or holds something else."""
     text = _text(path)
     return int(text) if text.isdigit() else None
 
 
 def _text(path: Path) -> str:
-    """What the file says, "" if it cannot be read."""
+    """The content of the file without white space around it; "" if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

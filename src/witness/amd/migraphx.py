@@ -20,7 +20,7 @@ import numpy as np
 
 from witness.amd import cards, graphs
 from witness.amd.graphs import Graph, Key, Measured, Tuning
-from witness.amd.process import DiedError, GpuProcess
+from witness.amd.process import GpuDiedError, GpuProcess
 from witness.amd.rocm import FIX, Stack, choose_card, note_ignored, stack
 from witness.amd.strict import provider_options
 from witness.amd.subject import Subject
@@ -35,7 +35,8 @@ T = TypeVar("T")
 
 COMPILE_LIMIT = 600.0
 """Seconds. A ResNet34 is said to take 28 to 46; hangs of half an hour are known (AMDMIGraphX#4029, #4164)."""
-LOAD_LIMIT = 120.0  # seconds to start a process, load ROCm and a compiled graph
+LOAD_LIMIT = 120.0
+"""Seconds to start a process, and load ROCm and a compiled graph."""
 WARM = "`witness gpu warm` compiles it"
 
 
@@ -78,10 +79,10 @@ class Target:
 
 
 def _twice(action: Callable[[], T]) -> T:
-    """What `action` gives; a second try if the child dies, because the crashes that are known are races."""
+    """What `action` gives; tried again if the process dies, because the crashes that are known are races."""
     try:
         return action()
-    except DiedError:
+    except GpuDiedError:
         return action()
 
 
@@ -249,7 +250,7 @@ class Accelerated:
         try:
             try:
                 return process.run(array)
-            except DiedError:
+            except GpuDiedError:
                 process = self._process = open_graph(self._target, self._graph)
                 return process.run(array)
         except DeviceError as error:
@@ -302,7 +303,7 @@ def accelerate(
             _check_card(card)
         target = Target(stack(card), subject, precision)
         if strict:
-            graph, reason = warm(target, reporter=reporter), f"{calls} blocks"
+            graph, reason = warm(target, reporter=reporter), _blocks(calls)
         else:
             graph, reason = _worth_it(target, runtime, calls)
     except DeviceError as error:
@@ -362,7 +363,11 @@ def _worth_it(target: Target, runtime: Runtime, calls: int) -> tuple[Graph, str]
     cpu_ms = measured.cpu_ms * measured.cpu_cores / min(runtime.cores, measured.cpu_cores)
     saved = calls * (cpu_ms - measured.gpu_ms) / 1e3
     times = f"{measured.gpu_ms:.0f} ms, on the CPU {cpu_ms:.0f} ms, {measured.load_s:.1f} s to load"
-    sums = f"{calls} blocks at {times}"
+    sums = f"{_blocks(calls)} at {times}"
     if saved <= measured.load_s:
-        raise DeviceError(f"that is quicker here ({sums})")
+        raise DeviceError(f"that is faster on this machine ({sums})")
     return graph, sums
+
+
+def _blocks(calls: int) -> str:
+    return "1 block" if calls == 1 else f"{calls} blocks"

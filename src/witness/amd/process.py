@@ -15,10 +15,11 @@ from witness.errors import DeviceError
 from witness.reporter import SILENT, Reporter
 from witness.schema import Float32
 
-RUN_LIMIT = 60.0  # seconds for one block
+RUN_LIMIT = 60.0
+"""Seconds for one block."""
 
 
-class DiedError(DeviceError):
+class GpuDiedError(DeviceError):
     """The process ended before its work was done."""
 
 
@@ -41,14 +42,15 @@ class GpuProcess:
     ) -> tuple[Message, list[Float32]]:
         """The reply and its arrays.
 
-        Raises DeviceError if it is a refusal or not there within `limit` seconds, DiedError if there is none.
+        Raises DeviceError if it is a refusal or not there within `limit` seconds, GpuDiedError if there is
+        none.
         """
         try:
             reply, content = self._child.ask(
                 request, payload, limits=Limits(limit), waiting=_progress(limit, reporter)
             )
         except child.DiedError as error:
-            raise DiedError(f"the GPU's process ended with {error}{error.last_words}") from error
+            raise GpuDiedError(f"the GPU's process ended with {error}{error.last_words}") from error
         except child.ChildError as error:  # out of time is no race, so it is not worth a retry
             raise DeviceError(str(error)) from error
         numbers = np.frombuffer(content, np.float32)
@@ -59,7 +61,7 @@ class GpuProcess:
         ]
 
     def run(self, array: Float32) -> Float32:
-        """The model's output for `array`. Raises DeviceError or DiedError."""
+        """The model's output for `array`. Raises DeviceError or GpuDiedError."""
         payload = np.ascontiguousarray(array, np.float32).data
         return self.ask({"do": "run", "shape": array.shape}, payload, limit=RUN_LIMIT)[1][0]
 
