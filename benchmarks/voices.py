@@ -12,7 +12,7 @@ The threshold is then reported on split 1, other speakers, of which nothing was 
 10 s and more to enroll with, as `witness enroll` demands, those of dev/ one clip of 5 s or so. Prints are
 made by the stages of the program, from segmentation to `voices.prints`, one recording a clip.
 
-Put the threshold into models.STRANGERS under the sha256 that is printed with it.
+Put the threshold into models.catalogue.STRANGERS under the sha256 that is printed with it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from witness import Options, diarize
 from witness.diarization import segmentation
 from witness.diarization.fbank import fbank, frame_count
 from witness.formats import rttm
-from witness.models.store import BUILTIN_FOLDER
+from witness.models.catalogue import BUILTIN_FOLDER
 from witness.schema import FRAME_DURATION, FRAME_STEP, FRAMES, ModelFile
 from witness.sessions import Model
 

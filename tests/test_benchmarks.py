@@ -8,7 +8,7 @@ import pytest
 
 from conftest import ROOT
 from witness.diarization import reconstruction
-from witness.models import store
+from witness.models import catalogue
 from witness.schema import Segmentation, Turn
 
 
@@ -66,7 +66,7 @@ def test_every_variant_runs(bench):
             if active[window, :, local].sum() >= 10:
                 vectors[window, local] = np.eye(40)[local] * 5 + rng.normal(0, 0.3, 40)
     found = [bench.Case(f"r_{n}", seconds, Segmentation.regular(active), vectors, said) for n in range(4)]
-    rule = store.SETS["builtin"].rule
+    rule = catalogue.SETS["builtin"].rule
     for name, variant in bench.variants(rule, bench.folds(found, rule)).items():
         errors = bench.errors(said, variant(found[0]), seconds)
         assert errors[:3].sum() / errors[3] < 0.05, name

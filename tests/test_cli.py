@@ -335,7 +335,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(witness):
 
 @pytest.mark.parametrize("kind", ["swapped", "text", "missing", "empty folder"])
 def test_models_of_the_wrong_kind(witness, kind):
-    from witness.models.store import BUILTIN_FOLDER
+    from witness.models.catalogue import BUILTIN_FOLDER
 
     folder = witness.folder / "set"
     folder.mkdir()

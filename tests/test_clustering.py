@@ -11,11 +11,11 @@ from scipy.spatial.distance import cdist, pdist
 from witness.diarization import clustering
 from witness.diarization.clustering import NOBODY, SpeakerBounds, cluster
 from witness.errors import UsageError
-from witness.models import store
+from witness.models import catalogue
 from witness.schema import Count, Rule
 
-PYANNOTE = store.SETS["standard"].rule
-BUILTIN = store.SETS["builtin"].rule
+PYANNOTE = catalogue.SETS["standard"].rule
+BUILTIN = catalogue.SETS["builtin"].rule
 
 
 def vectors_of(speakers: list[list[int]], noise: float = 0.1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -304,7 +304,7 @@ def test_variational_clustering_is_community_1s(golden):
             return features
 
     active = golden("pipeline_segmentation_data") > 0.5
-    rule = store.SETS["community-1"].rule
+    rule = catalogue.SETS["community-1"].rule
     clusters = cluster(golden("pipeline_embeddings_data"), active, rule, plda=Projected())
     hard = golden("pipeline_hard_clusters").astype(int)
     assert np.array_equal(clusters.labels, np.maximum(hard, -1))

@@ -15,7 +15,7 @@ from conftest import DATA
 from witness.cli.main import cli
 from witness.doctor import checks, probes
 from witness.doctor.machine import Check, Machine
-from witness.models import store
+from witness.models import catalogue, store
 
 GPUS = DATA / "gpus"
 GOOD = {
@@ -122,7 +122,7 @@ def test_room_for_both_engines(tmp_path, monkeypatch, shape, ok):
     path.write_bytes(
         struct.pack("<12i", 0x67676D6C, 51866, 1500, width, 20, 32, 448, width, 20, layers, 128, 8)
     )
-    entry = next(entry for entry in store.TABLE if entry.name == "large-v3-turbo-q5_0")
+    entry = next(entry for entry in catalogue.TABLE if entry.name == "large-v3-turbo-q5_0")
     monkeypatch.setattr(store, "list_models", lambda **_: (store.ModelStatus(entry, str(path), "present"),))
     check = one(checks.examine(machine(GPUS / "rx9070")), "memory")
     assert check.ok is ok

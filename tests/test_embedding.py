@@ -12,7 +12,7 @@ from conftest import CALL
 from witness.diarization import embedding, embedding_cut, segmentation
 from witness.diarization.fbank import fbank, frame_count
 from witness.errors import ModelError
-from witness.models.store import BUILTIN_FOLDER
+from witness.models.catalogue import BUILTIN_FOLDER
 from witness.schema import ModelFile, Segmentation
 from witness.sessions import Model, on_cores
 

@@ -19,8 +19,9 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants, try_to_load_from_cache
 
+import witness
 from witness.errors import ModelError, UsageError
-from witness.models import download, store
+from witness.models import catalogue, download, store
 from witness.reporter import Reporter
 from witness.schema import Rule
 
@@ -132,9 +133,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         replace(e, size=len(CONTENTS[e.name]), sha256=hashlib.sha256(CONTENTS[e.name]).hexdigest())
         if e.name in CONTENTS
         else e
-        for e in store.TABLE
+        for e in catalogue.TABLE
     )
-    monkeypatch.setattr(store, "TABLE", table)
+    monkeypatch.setattr(catalogue, "TABLE", table)
     hub = Hub({f"/{e.repository}/resolve/{e.revision}/{e.file}": CONTENTS.get(e.name, b"") for e in table})
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -165,12 +166,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(store, "_unreachable", None)
+    monkeypatch.setattr(download, "_dead", {})
     builtin = tmp_path / "builtin"
     builtin.mkdir()
     for role in ("segmentation", "embedding"):
         (builtin / f"{role}.onnx").write_bytes(CONTENTS[f"builtin-{role}"])
-    monkeypatch.setattr(store, "BUILTIN_FOLDER", builtin)
+    monkeypatch.setattr(catalogue, "BUILTIN_FOLDER", builtin)
     return folder
 
 
@@ -184,8 +185,8 @@ def fetch(*names: str, **settings: bool) -> tuple[store.ModelFile, ...]:
     return store.fetch_models(names, gpu=False, **settings)
 
 
-def entry(name: str) -> store.KnownFile:
-    return next(e for e in store.TABLE if e.name == name)
+def entry(name: str) -> catalogue.CatalogueFile:
+    return next(e for e in catalogue.TABLE if e.name == name)
 
 
 def place(name: str) -> Path:
@@ -201,9 +202,9 @@ def break_off(name: str, hub: Hub, monkeypatch: pytest.MonkeyPatch, after: int) 
     with monkeypatch.context() as patch:
         patch.setattr(download, "SILENCE", 0.5)
         hub.mode, hub.after = "stall", after
-        with pytest.raises(store.FetchError, match="stopped sending"):
+        with pytest.raises(download.FetchError, match="stopped sending"):
             fetch(name)
-    monkeypatch.setattr(store, "_unreachable", None)
+    monkeypatch.setattr(download, "_dead", {})
     hub.mode = "good"
 
 
@@ -226,10 +227,10 @@ def one_line(error: BaseException) -> str:
 
 
 def test_table_is_well_formed() -> None:
-    names = [e.name for e in store.TABLE]
+    names = [e.name for e in catalogue.TABLE]
     assert len(names) == len(set(names)) == 25
-    assert len({e.sha256 for e in store.TABLE}) == len(names)
-    for e in store.TABLE:
+    assert len({e.sha256 for e in catalogue.TABLE}) == len(names)
+    for e in catalogue.TABLE:
         assert re.fullmatch("[0-9a-f]{64}", e.sha256), e
         assert e.role in ("segmentation", "embedding", "plda", "whisper")
         assert e.size > (500 if e.role == "plda" else 1_000_000)
@@ -237,18 +238,18 @@ def test_table_is_well_formed() -> None:
         assert not e.repository or re.fullmatch("[0-9a-f]{40}", e.revision)
         assert "{" not in e.file
         theirs = ("wespeaker-resnet34-lm", "community-1-segmentation")
-        assert e.licence == ("CC-BY-4.0" if e.name in theirs or e.role == "plda" else "MIT")
+        assert e.license == ("CC-BY-4.0" if e.name in theirs or e.role == "plda" else "MIT")
         assert e.attribution
 
 
 def test_table_and_sets_agree() -> None:
-    roles = {e.name: e.role for e in store.TABLE}
-    for one in store.SETS.values():
+    roles = {e.name: e.role for e in catalogue.TABLE}
+    for one in catalogue.SETS.values():
         assert (roles[one.segmentation], roles[one.embedding]) == ("segmentation", "embedding")
         assert {roles[name] for name in one.plda} <= {"plda"}
         assert one.rule.linkage in ("average", "centroid")
         assert 0 < one.rule.threshold < 2
-    assert [roles[store.default_whisper(gpu=gpu)] for gpu in (True, False)] == ["whisper"] * 2
+    assert [roles[catalogue.default_whisper(gpu=gpu)] for gpu in (True, False)] == ["whisper"] * 2
 
 
 # --- good networks ---
@@ -346,9 +347,10 @@ def test_environment_and_anonymity(hub: Hub, tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from dataclasses import replace\n"
-        "from witness.models import store as models\n"
-        "models.TABLE = tuple(replace(e, size=int(sys.argv[1]), sha256=sys.argv[2]) for e in models.TABLE)\n"
-        "print(models.fetch_models(['segmentation-3.0'], gpu=False)[0].path)\n"
+        "from witness.models import catalogue, store\n"
+        "size, sha256 = int(sys.argv[1]), sys.argv[2]\n"
+        "catalogue.TABLE = tuple(replace(e, size=size, sha256=sha256) for e in catalogue.TABLE)\n"
+        "print(store.fetch_models(['segmentation-3.0'], gpu=False)[0].path)\n"
     )
     child = subprocess.run(
         [sys.executable, "-c", code, str(e.size), e.sha256],
@@ -369,7 +371,7 @@ def test_environment_and_anonymity(hub: Hub, tmp_path: Path) -> None:
 
 def child_environment(**changes: str) -> dict[str, str]:
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGINGFACE"))}
-    source = str(Path(store.__file__).parents[1])
+    source = str(Path(witness.__file__).parents[1])
     return {**clean, "PYTHONPATH": source, "NO_PROXY": "127.0.0.1", **changes}
 
 
@@ -443,12 +445,12 @@ def test_dead_network(
     begun = time.monotonic()
     chosen = store.diarization_models("auto", offline=False, reporter=Reporter(note=notes.append))
     whisper = store.whisper_model("auto", offline=False, gpu=False, reporter=Reporter(note=notes.append))
-    with pytest.raises(store.FetchError, match=sign) as failure:
+    with pytest.raises(download.FetchError, match=sign) as failure:
         store.diarization_models("standard", offline=False)
     assert time.monotonic() - begun < NOTICED
     assert "witness models fetch standard" in one_line(failure.value)
     assert failure.value.exit_code == 5
-    assert (chosen.name, chosen.rule) == ("builtin", store.SETS["builtin"].rule)
+    assert (chosen.name, chosen.rule) == ("builtin", catalogue.SETS["builtin"].rule)
     assert Path(chosen.segmentation.path).read_bytes() == CONTENTS["builtin-segmentation"]
     assert Path(chosen.embedding.path).read_bytes() == CONTENTS["builtin-embedding"]
     assert whisper is None
@@ -458,7 +460,7 @@ def test_dead_network(
     assert "\n" not in about_speakers + about_words
 
 
-@pytest.mark.parametrize(("mode", "sign"), [("error", "503"), ("portal", "offered instead of")])
+@pytest.mark.parametrize(("mode", "sign"), [("error", "503"), ("portal", "bytes instead of")])
 def test_wrong_answer(mode: str, sign: str, hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody answers, but not with the file: no reason to fail if the choice was left open."""
     break_off("segmentation-3.0", hub, monkeypatch, after=30)
@@ -469,15 +471,39 @@ def test_wrong_answer(mode: str, sign: str, hub: Hub, cache: Path, monkeypatch: 
         == "builtin"
     )
     assert sign in notes[0]
-    with pytest.raises(store.FetchError, match=sign) as failure:
+    with pytest.raises(download.FetchError, match=sign) as failure:
         fetch("segmentation-3.0")
     assert hub.url in one_line(failure.value)
     assert [part.read_bytes() for part in parts(cache)] == [SEGMENTATION[:30]]
 
 
+def test_a_dead_server_says_nothing_about_another(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        refuse(hub, patch)
+        with pytest.raises(download.FetchError, match="refused"):
+            fetch("segmentation-3.0")
+    assert Path(fetch("segmentation-3.0")[0].path).read_bytes() == SEGMENTATION
+
+
+def test_a_dead_server_is_asked_again_after_a_while(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch lives for days: a network that comes back must be noticed, but not by every file of a run."""
+    assert download.SILENCE < download.REMEMBERED < 60
+    monkeypatch.setattr(download, "REMEMBERED", 0.5)
+    hub.mode = "closes"
+    for _ in range(3):
+        with pytest.raises(download.FetchError, match="closed connection"):
+            fetch("segmentation-3.0")
+    assert len(hub.requests) == 1
+    hub.mode = "good"
+    with pytest.raises(download.FetchError, match="closed connection"):
+        fetch("segmentation-3.0")
+    time.sleep(0.6)
+    assert Path(fetch("segmentation-3.0")[0].path).read_bytes() == SEGMENTATION
+
+
 def test_no_such_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "ENDPOINT", "file:///etc")
-    with pytest.raises(store.FetchError, match="HF_ENDPOINT must begin"):
+    with pytest.raises(download.FetchError, match="HF_ENDPOINT must begin"):
         fetch("segmentation-3.0")
 
 
@@ -564,7 +590,7 @@ def test_damaged_cache_is_noticed_every_time() -> None:
         with pytest.raises(ModelError) as failure:
             store.diarization_models(choice, offline=True)
         text = one_line(failure.value)
-        assert not isinstance(failure.value, store.FetchError)
+        assert not isinstance(failure.value, download.FetchError)
         for part in (found, entry("wespeaker-resnet34-lm").sha256, str(place("wespeaker-resnet34-lm"))):
             assert part in text
         assert "witness models fetch wespeaker-resnet34-lm --force" in text
@@ -592,7 +618,7 @@ def test_force_starts_from_the_beginning(hub: Hub, monkeypatch: pytest.MonkeyPat
 def test_force_keeps_the_old_file_when_it_fails(hub: Hub) -> None:
     fetch("segmentation-3.0")
     hub.mode = "error"
-    with pytest.raises(store.FetchError):
+    with pytest.raises(download.FetchError):
         fetch("segmentation-3.0", force=True)
     assert fetch("segmentation-3.0")[0].sha256 == entry("segmentation-3.0").sha256
 
@@ -607,7 +633,7 @@ def test_truncated_file_names_both_sizes() -> None:
 
 @pytest.mark.parametrize("harm", ["flip", "remove"])
 def test_damaged_builtin_set(harm: str, hub: Hub) -> None:
-    file = store.BUILTIN_FOLDER / "embedding.onnx"
+    file = catalogue.BUILTIN_FOLDER / "embedding.onnx"
     flip(file) if harm == "flip" else file.unlink()
     with pytest.raises(ModelError, match=r"builtin-embedding.*embedding\.onnx.*install witness again"):
         store.diarization_models("builtin", offline=True)
@@ -623,12 +649,15 @@ def test_list_and_verify() -> None:
     assert listed["tiny-q5_1"].path == str(place("tiny-q5_1"))
     assert (listed["base"].path, listed["base"].state) == (None, "missing")
     verified = {s.file.name: s for s in store.list_models(verify=True)}
-    assert list(verified) == list(listed) == [e.name for e in store.TABLE]
-    assert (verified["tiny-q5_1"].state, verified["tiny-q5_1"].found) == ("damaged", found)
-    assert (verified["base"].state, verified["base"].found) == ("missing", None)
+    assert list(verified) == list(listed) == [e.name for e in catalogue.TABLE]
+    assert (verified["tiny-q5_1"].state, verified["tiny-q5_1"].sha256) == ("damaged", found)
+    assert (verified["base"].state, verified["base"].sha256) == ("missing", None)
     good = [s for s in verified.values() if s.state == "ok"]
-    assert [s.file.name for s in good] == [*store.SETS["standard"].files, *store.SETS["builtin"].files]
-    assert all(s.found == s.file.sha256 for s in good)
+    assert [s.file.name for s in good] == [
+        *catalogue.SETS["standard"].files,
+        *catalogue.SETS["builtin"].files,
+    ]
+    assert all(s.sha256 == s.file.sha256 for s in good)
 
 
 # --- disks that do not take it ---
@@ -636,7 +665,7 @@ def test_list_and_verify() -> None:
 
 def test_cache_that_cannot_be_written(hub: Hub, cache: Path) -> None:
     cache.write_text("a file where the folder should be")
-    with pytest.raises(store.FetchError, match="HF_HOME") as failure:
+    with pytest.raises(download.FetchError, match="HF_HOME") as failure:
         fetch("segmentation-3.0")
     assert str(cache) in one_line(failure.value)
     notes: list[str] = []
@@ -651,8 +680,8 @@ def test_cache_that_cannot_be_written(hub: Hub, cache: Path) -> None:
 def test_disk_that_is_too_small(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 7 << 20})())
     big = replace(entry("base-q5_1"), size=100 << 20)
-    monkeypatch.setattr(store, "TABLE", (big,))
-    with pytest.raises(store.FetchError, match=r"100 MiB more.*7 MiB are free.*HF_HOME"):
+    monkeypatch.setattr(catalogue, "TABLE", (big,))
+    with pytest.raises(download.FetchError, match=r"100 MiB more.*7 MiB are free.*HF_HOME"):
         fetch("base-q5_1")
     assert hub.requests == []
 
@@ -663,7 +692,7 @@ def test_disk_that_fills_up(hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPat
     (part,) = parts(cache)
     part.unlink()
     part.symlink_to("/dev/full")
-    with pytest.raises(store.FetchError, match="No space left") as failure:
+    with pytest.raises(download.FetchError, match="No space left") as failure:
         fetch("segmentation-3.0")
     assert "free space there" in one_line(failure.value)
 
@@ -683,24 +712,26 @@ def watch(event, arguments):
         seen.append(event)
 sys.addaudithook(watch)
 from pathlib import Path
-from witness.models import store
+from witness.models import catalogue, store
+from witness.models.download import FetchError
+from witness.reporter import Reporter
 sizes = dict(pair.split("=") for pair in sys.argv[2].split(","))
 hashes = dict(pair.split("=") for pair in sys.argv[3].split(","))
-models.TABLE = tuple(
-    replace(e, size=int(sizes[e.name]), sha256=hashes[e.name]) for e in models.TABLE if e.name in sizes
+catalogue.TABLE = tuple(
+    replace(e, size=int(sizes[e.name]), sha256=hashes[e.name]) for e in catalogue.TABLE if e.name in sizes
 )
-models.BUILTIN_FOLDER = Path(sys.argv[1])
+catalogue.BUILTIN_FOLDER = Path(sys.argv[1])
 offline = "HF_HUB_OFFLINE" not in os.environ
 notes = []
-print(models.diarization_models("auto", offline=offline, reporter=Reporter(note=notes.append)).name)
+print(store.diarization_models("auto", offline=offline, reporter=Reporter(note=notes.append)).name)
 reporter = Reporter(note=notes.append)
-print(getattr(models.whisper_model("auto", offline=offline, gpu=True, reporter=reporter), "name", None))
+print(getattr(store.whisper_model("auto", offline=offline, gpu=True, reporter=reporter), "name", None))
 for name in ("large-v3-turbo-q5_0", "tiny-q5_1"):
     try:
-        print(models.fetch_models([name], gpu=True, offline=offline)[0].name)
-    except models.FetchError as error:
+        print(store.fetch_models([name], gpu=True, offline=offline)[0].name)
+    except FetchError as error:
         print(type(error).__name__)
-print(len(models.list_models(verify=True)), len(notes), seen)
+print(len(store.list_models(verify=True)), len(notes), seen)
 """
 
 
@@ -709,12 +740,12 @@ print(len(models.list_models(verify=True)), len(notes), seen)
 def test_offline_opens_no_socket_and_writes_nothing(how: str, cached: bool, hub: Hub, cache: Path) -> None:
     if cached:
         store.fetch_models(["standard", "large-v3-turbo-q5_0"], gpu=True)
-    known = [e for e in store.TABLE if e.name in CONTENTS]
+    known = [e for e in catalogue.TABLE if e.name in CONTENTS]
     before = len(hub.requests)
     variable = {"HF_HUB_OFFLINE": "1"} if how == "variable" else {}
     child = subprocess.run(
         [
-            *(sys.executable, "-c", OFFLINE, str(store.BUILTIN_FOLDER)),
+            *(sys.executable, "-c", OFFLINE, str(catalogue.BUILTIN_FOLDER)),
             ",".join(f"{e.name}={e.size}" for e in known),
             ",".join(f"{e.name}={e.sha256}" for e in known),
         ],
@@ -791,7 +822,7 @@ def folder_of(path: Path, clustering: str | None = None) -> str:
 
 def test_folder(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = store.diarization_models(folder_of(tmp_path / "mine"), offline=False)
-    assert (chosen.name, chosen.rule) == ("mine", store.SETS["standard"].rule)
+    assert (chosen.name, chosen.rule) == ("mine", catalogue.SETS["standard"].rule)
     assert (chosen.segmentation.name, chosen.embedding.name) == (
         "mine/segmentation.onnx",
         "mine/embedding.onnx",
@@ -802,8 +833,8 @@ def test_folder(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     own = folder_of(tmp_path / "own", '{"linkage": "average", "threshold": 0.9}')
     chosen = store.diarization_models(own, offline=False)
     assert chosen.rule == Rule("average", 0.9)
-    (tmp_path / "own" / "clustering.json").write_text(json.dumps(asdict(store.SETS["builtin"].rule)))
-    assert store.diarization_models(own, offline=False).rule == store.SETS["builtin"].rule
+    (tmp_path / "own" / "clustering.json").write_text(json.dumps(asdict(catalogue.SETS["builtin"].rule)))
+    assert store.diarization_models(own, offline=False).rule == catalogue.SETS["builtin"].rule
     monkeypatch.chdir(tmp_path)
     relative = store.diarization_models("mine", offline=False)
     assert relative.segmentation.path == str(tmp_path / "mine" / "segmentation.onnx")
@@ -818,7 +849,7 @@ def test_folder_with_known_files(tmp_path: Path) -> None:
     (path / "embedding.onnx").write_bytes(CONTENTS["builtin-embedding"])
     chosen = store.diarization_models(str(path), offline=False)
     assert (chosen.segmentation.name, chosen.embedding.name) == ("segmentation-3.0", "builtin-embedding")
-    assert chosen.rule == store.SETS["builtin"].rule
+    assert chosen.rule == catalogue.SETS["builtin"].rule
 
 
 @pytest.mark.parametrize(
@@ -850,7 +881,7 @@ def test_folder_with_bad_clustering(clustering: str, tmp_path: Path) -> None:
 
 
 def test_folder_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no folder"):
+    with pytest.raises(ModelError, match="no such folder"):
         store.diarization_models(str(tmp_path / "nowhere"), offline=True)
     with pytest.raises(UsageError, match="auto, standard, community-1 or builtin"):
         store.diarization_models("standrad", offline=True)
@@ -865,7 +896,7 @@ def test_whisper_by_name() -> None:
     file = store.whisper_model("tiny-q5_1", offline=False, gpu=False)
     assert file is not None
     assert Path(file.path).read_bytes() == CONTENTS["tiny-q5_1"]
-    with pytest.raises(store.FetchError, match="offline"):
+    with pytest.raises(download.FetchError, match="offline"):
         store.whisper_model("base-q5_1", offline=True, gpu=False)
     with pytest.raises(UsageError, match=r"tiny-q5_2.*large-v3-turbo-q5_0"):
         store.whisper_model("tiny-q5_2", offline=False, gpu=False)

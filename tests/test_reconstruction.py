@@ -5,7 +5,7 @@ from conftest import SHARED, strict_der
 from witness.diarization.clustering import cluster
 from witness.diarization.reconstruction import fill_pauses, frame_count, reconstruct, speaker_count, turns
 from witness.formats import rttm
-from witness.models import store
+from witness.models import catalogue
 from witness.schema import Segmentation, Turn
 
 RECORDINGS = {"pipeline": 26.0154, "single_speaker": 15.0486, "short": 3.2889}
@@ -35,7 +35,7 @@ def test_turns_from_golden_segmentation_and_vectors_match_the_golden_rttm(golden
     vectors = golden(f"{name}_embeddings_data").copy()
     vectors[windows.active.sum(axis=1) < 10] = np.nan  # pyannote gives inactive speakers values, too
     duration = RECORDINGS[name]
-    labels = cluster(vectors, windows.active, store.SETS["standard"].rule).labels
+    labels = cluster(vectors, windows.active, catalogue.SETS["standard"].rule).labels
     diarization = reconstruct(windows, labels)
     hypothesis = turns(diarization.active.T, [f"S{n}" for n in range(diarization.active.shape[1])], duration)
     text = (SHARED / "data" / "golden" / f"{name}_expected.rttm").read_text()

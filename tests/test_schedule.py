@@ -19,7 +19,7 @@ from conftest import CALL
 from witness import Options, Runtime, diarize, pipeline
 from witness.diarization import embedding, reconstruction, segmentation
 from witness.diarization.stream import Networks, stream
-from witness.models.store import BUILTIN_FOLDER
+from witness.models.catalogue import BUILTIN_FOLDER
 from witness.schema import Map, ModelFile, Segmentation, in_turn
 from witness.sessions import on_cores
 

@@ -10,7 +10,7 @@ from conftest import ROOT
 from witness.diarization import segmentation, segmentation_cut
 from witness.diarization.segmentation import decode, powerset, segment, step_of, window_starts, windowed
 from witness.errors import ModelError
-from witness.models.store import BUILTIN_FOLDER
+from witness.models.catalogue import BUILTIN_FOLDER
 from witness.schema import ModelFile
 from witness.sessions import Model, on_cores
 

@@ -33,7 +33,7 @@ from witness import Options, diarize
 from witness.diarization import clustering, embedding, reconstruction, segmentation
 from witness.diarization.fbank import fbank, frame_count
 from witness.formats import rttm
-from witness.models import store as models_table
+from witness.models import catalogue
 from witness.schema import FRAME_DURATION, FRAME_STEP, FRAMES, ModelFile
 
 GROUPS = {"simulated": "sim_*", "pyannote_sample": "pyannote_sample", "AMI": "ami_*"}
@@ -182,10 +182,10 @@ def tune(
         length = seconds[0] + (seconds[1] - seconds[0]) * number // max(1, recordings - 1)
         samples, spoken = simulate.conversation(dice, corpus, pool, people, length)
         wave = samples.numpy()
-        found = segmentation.segment(wave, segmenter, faint=models_table.SETS["builtin"].rule.faint)
+        found = segmentation.segment(wave, segmenter, faint=catalogue.SETS["builtin"].rule.faint)
         vectors = embedding.embed(wave, [found], voice)
         for (linkage, threshold), total in errors.items():
-            rule = replace(models_table.SETS["builtin"].rule, linkage=linkage, threshold=float(threshold))
+            rule = replace(catalogue.SETS["builtin"].rule, linkage=linkage, threshold=float(threshold))
             labels = clustering.cluster(vectors, found.active, rule, step=found.step).labels
             active = reconstruction.reconstruct(found, labels).active
             middles = ((np.arange(len(active)) * FRAME_STEP + FRAME_DURATION / 2) * 100).astype(int)
@@ -209,7 +209,7 @@ def tune(
     low = min(rates[linkage, t] for t in THRESHOLDS)
     flat = [t for t in THRESHOLDS if rates[linkage, t] <= low + FLAT]
     best = min(flat, key=lambda t: abs(surplus[linkage, t]))
-    chosen = asdict(replace(models_table.SETS["builtin"].rule, linkage=linkage, threshold=float(best)))
+    chosen = asdict(replace(catalogue.SETS["builtin"].rule, linkage=linkage, threshold=float(best)))
     (models / "clustering.json").write_text(json.dumps(chosen) + "\n")
     print(f"flat from {flat[0]} to {flat[-1]}; wrote {chosen}", flush=True)
 

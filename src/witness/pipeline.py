@@ -19,7 +19,7 @@ from witness.audio import source
 from witness.diarization import embedding, segmentation, vbx, voices
 from witness.diarization.stream import Networks, stream
 from witness.errors import CancelledError, ModelError, UsageError, WitnessError
-from witness.models import store
+from witness.models import catalogue, store
 from witness.options import Device, Layout, Mode, Options, Runtime
 from witness.recognition import ggml
 from witness.recognition import recognizer as recognition
@@ -146,7 +146,7 @@ class Engine:
             return None
         file = self.chosen.embedding
         people = voices.read(Path(self.options.known), file.sha256, self._choosing)
-        return voices.Known(people, store.stranger_threshold(file))
+        return voices.Known(people, catalogue.stranger_threshold(file))
 
     def open(self) -> None:
         """Open the diarizer's models now; otherwise the first recording does. Raises ModelError."""

@@ -6,7 +6,6 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal
 from urllib.parse import quote
 
 import av
@@ -15,10 +14,9 @@ import numpy as np
 
 from witness.audio import decode
 from witness.errors import InputError
+from witness.options import PageAudio
 from witness.reporter import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, Float32, Sound, Source
-
-How = Literal["auto", "embed", "link", "none"]
 
 EMBEDDED = 20 * 60.0
 """Seconds of the longest recording that "auto" embeds: 3.6 MB of Opus, 4.8 MB in the page."""
@@ -33,7 +31,7 @@ MOST_PEAKS = 40_000
 def take(
     source: Source,
     files: Iterable[tuple[str, Path | None]],
-    how: How = "auto",
+    how: PageAudio = PageAudio.AUTO,
     *,
     beside: Path | None = None,
     reporter: Reporter = SILENT,
@@ -44,12 +42,12 @@ def take(
     wanted, or if the recording cannot be used, which is a note and no error.
     """
     pages = [path for form, path in files if form == "html"]
-    if how == "none" or not pages:
+    if how == PageAudio.NONE or not pages:
         return None
     page = pages[0]
     try:
         path, recorded = _located(source, beside)
-        embed = how == "embed" or (how == "auto" and source.duration < EMBEDDED)
+        embed = how == PageAudio.EMBED or (how == PageAudio.AUTO and source.duration < EMBEDDED)
         # It is read once for its outline and, more slowly, once more for its sound.
         total = source.duration * (2 if embed else 1)
 

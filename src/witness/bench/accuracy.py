@@ -24,7 +24,7 @@ from witness.bench.manifest import now, read, sha256, write, write_json
 from witness.bench.scoring import FileScore
 from witness.errors import InputError, PartlyFailedError, UsageError, WitnessError
 from witness.formats import rttm, writers
-from witness.models import store
+from witness.models import catalogue
 from witness.options import Options, Runtime
 from witness.reporter import Reporter
 from witness.schema import Turn
@@ -108,7 +108,7 @@ def run(
         begun["tuned_on"] = manifest.permission(begun, tuned_on)
     begun = manifest.begin(out, begun)
     choice = begun["models"]["choice"]
-    if choice not in store.SETS:
+    if choice not in catalogue.SETS:
         choice = str(Path(choice).absolute())
     options = replace(options, models=choice, whisper="none", offline=True)
     lengths = [max((turn.end for turn in case.reference), default=0.0) for case in cases]

@@ -18,7 +18,7 @@ from witness import files
 from witness.bench import machine
 from witness.errors import InputError, OutputError, UsageError
 from witness.formats import rttm
-from witness.models import store
+from witness.models import catalogue, store
 from witness.options import Options, Runtime
 from witness.reporter import Reporter
 from witness.schema import Turn
@@ -58,7 +58,7 @@ def make(
         "plda": {name: file.sha256 for name, file in chosen.plda.items()},
         "rule": asdict(chosen.rule),
     }
-    choice = options.models if chosen.name not in store.SETS else chosen.name
+    choice = options.models if chosen.name not in catalogue.SETS else chosen.name
     decided = {"settings": settings, "models": parts}
     return {
         "schema": SCHEMA,
@@ -86,7 +86,7 @@ def permission(manifest: dict[str, Any], tuned_on: Path | None) -> dict[str, Any
     """What allows these settings on TEST: the DEV run they come from, or None for the program's own."""
     own = asdict(Options())
     changed = [name for name, value in manifest["settings"].items() if value != own[name]]
-    if manifest["models"]["choice"] not in store.SETS:
+    if manifest["models"]["choice"] not in catalogue.SETS:
         changed.append("models")
     if tuned_on is None:
         if not changed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -12,63 +11,84 @@ import click
 from witness.cli import options
 
 if TYPE_CHECKING:
-    from witness.models.store import ModelStatus
+    from witness.models.store import OnDisk
 
 
 @click.group("models", invoke_without_command=True)
 @click.pass_context
 def models_group(ctx: click.Context) -> None:
-    """The model files: which there are, fetch them, check them."""
+    """List, fetch and verify the model files."""
     options.help_alone(ctx)
 
 
 @models_group.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
+@options.JSON
 def models_list(as_json: bool) -> None:
-    """Every file that Witness knows: name, role, size, licence, sha256, and where it lies."""
+    """Show every model file: name, role, size, license, state, sha256 and path."""
     from witness.models import store
 
-    _print_models(store.list_models(), as_json)
+    _print(store.list_models(), as_json)
 
 
 @models_group.command("fetch")
 @click.argument("names", nargs=-1)
-@click.option("--force", is_flag=True, help="Also what is here already; for damaged files.")
+@click.option(
+    "--force", is_flag=True, help="Also fetch files that are already here, to replace damaged ones."
+)
 @click.option("--offline", is_flag=True, help="Open no socket; say what is missing.")
 def models_fetch(names: tuple[str, ...], force: bool, offline: bool) -> None:
-    """Download NAMES (of files, or "standard"), or what a first run would, and verify them."""
+    """Download and verify model files.
+
+    NAMES are names of files or sets (standard, community-1). Without any, what a first run needs is fetched.
+    """
     from witness.models import store
     from witness.recognition import recognizer
 
     gpu = recognizer.has_gpu_backend()
     with options.progress(quiet=False) as reporter:
-        found = store.fetch_models(names, gpu=gpu, offline=offline, force=force, reporter=reporter)
-    for file in found:
+        models = store.fetch_models(names, gpu=gpu, offline=offline, force=force, reporter=reporter)
+    for file in models:
         click.echo(f"{file.name}\t{file.path}")
 
 
 @models_group.command("verify")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
+@options.JSON
 def models_verify(as_json: bool) -> None:
-    """Hash every file that is here. Exit code 5 if one is damaged."""
+    """Check the sha256 of every file on the disk. Exit code 5 if one is damaged."""
     from witness.errors import ModelError
     from witness.models import store
 
-    found = store.list_models(verify=True)
-    _print_models(found, as_json)
-    damaged = [status.file.name for status in found if status.state == "damaged"]
+    models = store.list_models(verify=True)
+    _print(models, as_json)
+    damaged = [model.file.name for model in models if model.state == "damaged"]
     if damaged:
-        cure = f"witness models fetch --force {' '.join(damaged)}"
-        raise ModelError(f"damaged: {', '.join(damaged)}; cure: {cure}")
+        fix = f"witness models fetch --force {' '.join(damaged)}"
+        raise ModelError(f"damaged: {', '.join(damaged)}; run: {fix}")
 
 
-def _print_models(found: Sequence[ModelStatus], as_json: bool) -> None:
-    """A line a file, or JSON."""
-    rows = [{**asdict(status.file), "state": status.state, "path": status.path} for status in found]
+def _print(models: Sequence[OnDisk], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        click.echo(json.dumps([_row(model) for model in models], indent=1))
         return
-    for row in rows:
-        size = f"{row['size'] / 1e6:,.1f} MB"
-        head = f"{row['name']:25} {row['role']:13}{size:>11}  {row['licence']:10} {row['state']:8}"
-        click.echo(f"{head} {row['sha256']}  {row['path'] or '-'}")
+    for model in models:
+        file = model.file
+        size = f"{file.size / 1e6:,.1f} MB"
+        head = f"{file.name:25} {file.role:13}{size:>11}  {file.license:10} {model.state:8}"
+        click.echo(f"{head} {file.sha256}  {model.path or '-'}")
+
+
+def _row(model: OnDisk) -> dict[str, str | int | None]:
+    file = model.file
+    return {
+        "name": file.name,
+        "role": file.role,
+        "repository": file.repository,
+        "revision": file.revision,
+        "file": file.file,
+        "size": file.size,
+        "sha256": file.sha256,
+        "licence": file.license,
+        "attribution": file.attribution,
+        "state": model.state,
+        "path": model.path,
+    }

@@ -6,30 +6,131 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
-from witness.options import Format
+from witness.options import Channels, Choice, Device, Format, PageAudio, Precision
 from witness.reporter import SILENT, Reporter
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-FORMATS = [form.value for form in Format]
-MOST = 10_000  # speakers, threads: beyond it is a slip of the finger
 
-GPU = click.option(
-    "--gpu", type=click.IntRange(0), metavar="INDEX", help="Which card, as HIP counts. [default: the best]"
+class Option(Protocol):
+    """A decorator that gives a command an option, or several."""
+
+    def __call__(self, command: Command, /) -> Command: ...
+
+
+MOST = 10_000
+"""Speakers, cores or jobs; a larger number is a slip of the finger."""
+
+
+def choice(kind: type[Choice]) -> click.Choice[str]:
+    """The words of an enumeration; the class itself would stand for its names, which are in capitals."""
+    return click.Choice([item.value for item in kind])
+
+
+def together(*group: Option) -> Option:
+    """Several options as one decorator, which `--help` lists in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(group):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+FORMATS = [form.value for form in Format]
+
+# --- fields of witness.options.Options, by their names ---
+
+MODELS = click.option(
+    "--models",
+    default="auto",
+    show_default=True,
+    metavar="auto|standard|community-1|builtin|DIR",
+    help="Models that tell speakers apart.",
+)
+WHISPER = click.option(
+    "--whisper",
+    default="auto",
+    show_default=True,
+    metavar="auto|none|NAME|FILE",
+    help="Model that recognizes words; `witness models list` shows the names.",
+)
+LANGUAGE = click.option(
+    "--language", metavar="CODE", help="Language code such as en, de, ja. [default: detected]"
+)
+CHANNELS = click.option(
+    "--channels",
+    type=choice(Channels),
+    default=Channels.AUTO.value,
+    show_default=True,
+    help="Mix the channels, or split them and find the speakers of each; auto splits the sides of a call.",
 )
 PRECISION = click.option(
     "--precision",
-    type=click.Choice(["fp32", "fp16"]),
-    default="fp32",
+    type=choice(Precision),
+    default=Precision.FP32.value,
     show_default=True,
-    help="On the GPU; fp16 changes the result a little.",
+    help="Precision of the voice model on a GPU; fp16 changes the result slightly.",
 )
 FAST = click.option(
-    "--fast", is_flag=True, help="Listen to less: about a third less work, a little less accurate."
+    "--fast", is_flag=True, help="Analyze less of the audio: a third less work, slightly less accurate."
+)
+OFFLINE = click.option("--offline", is_flag=True, help="Open no socket; use the models on this disk.")
+KNOWN = click.option(
+    "--known", metavar="DIR", help="Folder of voices from `witness enroll`: name these people."
+)
+SPEAKERS = click.option(
+    "--speakers",
+    type=click.IntRange(1, MOST),
+    metavar="N",
+    help="Exact number of speakers (with --channels split: in each channel). [default: detected]",
+)
+MIN_SPEAKERS = click.option(
+    "--min-speakers", type=click.IntRange(1, MOST), metavar="N", help="Minimum number of speakers."
+)
+MAX_SPEAKERS = click.option(
+    "--max-speakers", type=click.IntRange(1, MOST), metavar="N", help="Maximum number of speakers."
+)
+
+speakers = together(SPEAKERS, MIN_SPEAKERS, MAX_SPEAKERS)
+
+transcript = together(
+    SPEAKERS, MIN_SPEAKERS, MAX_SPEAKERS, LANGUAGE, CHANNELS, KNOWN, MODELS, WHISPER, FAST, PRECISION, OFFLINE
+)
+"""Everything that changes a transcript. A command hands all of it to Options, which refuses other names."""
+
+# --- fields of witness.options.Runtime ---
+
+DEVICE = click.option(
+    "--device",
+    type=choice(Device),
+    default=Device.AUTO.value,
+    show_default=True,
+    help="What runs the voice model; auto uses a GPU if that is faster, migraphx fails without one.",
+)
+GPU = click.option(
+    "--gpu", type=click.IntRange(0), metavar="INDEX", help="Card to use, as HIP counts. [default: the best]"
+)
+THREADS = click.option(
+    "--threads", type=click.IntRange(1, MOST), metavar="N", help="Cores for the diarizer. [default: all]"
+)
+
+# --- the rest ---
+
+HTML_AUDIO = click.option(
+    "--html-audio",
+    type=choice(PageAudio),
+    default=PageAudio.AUTO.value,
+    show_default=True,
+    help="Sound of an HTML page: embedded, a link, or none; auto embeds recordings under 20 minutes.",
+)
+NO_STAGES = click.option(
+    "--no-stages", is_flag=True, help="Do not keep what `witness redo` needs beside a JSON file."
 )
 LIMIT = click.option(
     "--limit",
@@ -37,58 +138,34 @@ LIMIT = click.option(
     default=600.0,
     show_default=True,
     metavar="SECONDS",
-    help="Stop compiling after that.",
-)
-DEVICE = click.option(
-    "--device", type=click.Choice(["auto", "cpu", "migraphx"]), default="auto", help="As in run."
-)
-MODELS = click.option(
-    "--models",
-    default="auto",
-    show_default=True,
-    metavar="auto|standard|community-1|builtin|DIR",
-    help="The models that tell speakers apart.",
+    help="Stop compiling after this time.",
 )
 MODEL = click.option(
-    "--model", type=click.Path(path_type=Path), help="Another ONNX file with one input, instead of --models."
+    "--model",
+    type=click.Path(path_type=Path),
+    help="ONNX file with one input, instead of the voice model of --models.",
 )
 SHAPE = click.option(
     "--shape", "shapes", multiple=True, metavar="NAME=DIMS", help="Shape of an input: feats=1x998x80."
 )
-HTML_AUDIO = click.option(
-    "--html-audio",
-    type=click.Choice(["embed", "link", "none"]),
-    help="The sound of a page: inside, where the recording is, or none. [default: embed under 20 minutes]",
-)
-OFFLINE = click.option("--offline", is_flag=True, help="Open no socket; use the models that are here.")
-THREADS = click.option(
-    "--threads", type=click.IntRange(1, MOST), help="Cores for the diarizer. [default: all]"
-)
-_BOUNDS = (
-    click.option(
-        "--speakers",
-        type=click.IntRange(1, MOST),
-        help="Exactly so many speakers (with split: a channel). [default: found out]",
-    ),
-    click.option("--min-speakers", type=click.IntRange(1, MOST), help="At least so many."),
-    click.option("--max-speakers", type=click.IntRange(1, MOST), help="At most so many."),
-)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+QUIET = click.option("-q", "--quiet", is_flag=True, help="Print errors only: no progress, no notes.")
 
 
-def speakers(command: Command) -> Command:
-    """How many there are, if that is known."""
-    for option in reversed(_BOUNDS):
-        command = option(command)
-    return command
+def formats(help_text: str, **more: Any) -> Option:
+    """`-f`, as often as there are formats to write."""
+    kind = click.Choice(FORMATS)
+    return click.option("-f", "--format", "formats", multiple=True, type=kind, help=help_text, **more)
 
 
 def help_alone(ctx: click.Context) -> None:
-    """A group called without a command shows its help, and that is no error."""
+    """Show the help of a group that was called without a command; that is no error."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
 def note_unpaired(reporter: Reporter, uris: set[str], what: str) -> None:
+    """Note how many recordings lack a counterpart, and the first five of them; `what` says what they lack."""
     if uris:
         some = ", ".join(sorted(uris)[:5]) + (", ..." if len(uris) > 5 else "")
         reporter.note(f"{len(uris)} recordings {what} ({some})")
@@ -96,7 +173,7 @@ def note_unpaired(reporter: Reporter, uris: set[str], what: str) -> None:
 
 @contextmanager
 def progress(quiet: bool) -> Iterator[Reporter]:
-    """A progress bar a stage and the notes, on stderr; the bars on a terminal only."""
+    """A progress bar per stage, and the notes, on stderr; the bars only on a terminal."""
     if quiet:
         yield SILENT
         return

@@ -12,7 +12,7 @@ from pathlib import Path
 from witness.amd import cards, graphs
 from witness.doctor.machine import Check, Machine
 from witness.errors import GraphError
-from witness.models import store
+from witness.models import catalogue, store
 from witness.recognition import ggml
 from witness.schema import ModelFile
 
@@ -52,7 +52,7 @@ def all_cards(machine: Machine) -> Iterator[Check]:
 
 def _memory(machine: Machine) -> Iterator[Check]:
     """Whether the best card has room for both engines, if the usual Whisper model is on this machine."""
-    card, usual = cards.best(machine.cards), store.default_whisper(gpu=True)
+    card, usual = cards.best(machine.cards), catalogue.default_whisper(gpu=True)
     for status in store.list_models(roles={"whisper"}):
         if card is None or status.file.name != usual or status.path is None:
             continue

@@ -14,7 +14,7 @@ from pathlib import Path
 from witness import files
 from witness.doctor.machine import Check, Machine, package_version
 from witness.errors import WitnessError
-from witness.models import store
+from witness.models import catalogue, store
 from witness.recognition import recognizer
 
 LEAST_SPACE = 1 << 30
@@ -59,7 +59,7 @@ def onnxruntime(_machine: Machine) -> Iterator[Check]:
         begun = time.perf_counter()
         import numpy as np
 
-        model = sessions.Model(str(store.BUILTIN_FOLDER / "segmentation.onnx"), "builtin-segmentation")
+        model = sessions.Model(str(catalogue.BUILTIN_FOLDER / "segmentation.onnx"), "builtin-segmentation")
         shape = model(np.zeros((1, 1, 160_000), np.float32)).shape
     except (ImportError, WitnessError, OSError) as error:
         yield Check("onnxruntime", False, str(error), "pip install --force-reinstall witness")
@@ -122,7 +122,7 @@ def models(_machine: Machine) -> Iterator[Check]:
     present = [status.file.name for status in statuses if status.path]
     missing = {status.file.name for status in statuses if not status.path}
     words = any(status.path for status in recognizers)
-    complete = words and not set(store.SETS["standard"].files) & missing
+    complete = words and not set(catalogue.SETS["standard"].files) & missing
     fix = None if complete else "witness models fetch (a first run does it too)"
     yield Check("models", complete or None, f"on this machine: {', '.join(present)}", fix)
 
