@@ -12,14 +12,16 @@ import pytest
 
 from conftest import CALL
 from recordings import OPTIONS, make, run, start
-from witness.batch import batch
+from witness.batch import batch, plan, recordings
 from witness.batch.manifest import Entry, Manifest
 from witness.batch.worker import Job, Outcome, Settings, job_from_json, job_to_json
 from witness.errors import UsageError, WitnessError
+from witness.options import Channels, Device, Options, PageAudio, Runtime
+from witness.reporter import Reporter
 
 
 def outputs(found, manifest) -> dict[str, str]:
-    return {Path(source).name: name for source, name in batch.assign(found, manifest)}
+    return {Path(source).name: name for source, name in recordings.assign(found, manifest)}
 
 
 def entry(output: str, source: str = "/in/a.wav", **more) -> Entry:
@@ -50,14 +52,17 @@ def test_a_folder_is_searched_and_its_tree_kept(tmp_path):
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    found = batch.find([f"{tmp_path}/in"], tmp_path / "in" / "t")
+    found = recordings.find([f"{tmp_path}/in"], tmp_path / "in" / "t")
     assert [place for _, place in found] == ["a.wav", "sub/deep/b.MP3"]
     # Of several folders each has its name, a file that is named is taken whatever it is called.
-    found = batch.find([f"{tmp_path}/in/sub", f"{tmp_path}/in/t", f"{tmp_path}/in/notes.txt"], tmp_path)
+    found = recordings.find([f"{tmp_path}/in/sub", f"{tmp_path}/in/t", f"{tmp_path}/in/notes.txt"], tmp_path)
     assert [place for _, place in found] == ["notes.txt", "sub/deep/b.MP3", "t/x.wav"]
-    assert [place for _, place in batch.find([f"{tmp_path}/in/**/*.wav"], tmp_path)] == ["a.wav", "x.wav"]
+    assert [place for _, place in recordings.find([f"{tmp_path}/in/**/*.wav"], tmp_path)] == [
+        "a.wav",
+        "x.wav",
+    ]
     with pytest.raises(UsageError, match="no recording"):
-        batch.find([f"{tmp_path}/in/*.aiff"], tmp_path)
+        recordings.find([f"{tmp_path}/in/*.aiff"], tmp_path)
 
 
 def test_names_never_collide(tmp_path):
@@ -125,22 +130,43 @@ def test_a_manifest_is_true_after_every_byte(tmp_path):
 
 
 def test_a_job_survives_the_way_to_a_worker():
-    settings = Settings({"models": "builtin"}, {"threads": 2}, {"whisper": None}, ("a warning",))
-    job = Job("/in/\udcff.wav", (("json", "/out/a.json"),), settings, 2.5)
+    options = Options(models="builtin", channels=Channels.SPLIT)
+    runtime = Runtime(Device.CPU, threads=2)
+    settings = Settings(options, runtime, {"whisper": None}, ("a warning",), False, PageAudio.LINK)
+    job = Job("/in/\udcff.wav", (("json", "/out/a.json"),), settings, 2.5, 10**9)
     assert job_from_json(job_to_json(job)) == job
 
 
 def test_workers_fit_the_machine(monkeypatch):
-    monkeypatch.setattr(batch, "cores", lambda: 8)
-    assert len(batch.slots(None, [], 100, None)) == 8
-    assert len(batch.slots(None, [], 100, 4 * batch.PEAK)) == 4
-    assert len(batch.slots(3, [], 100, 4 * batch.PEAK)) == 3
-    assert len(batch.slots(None, [], 2, None)) == 2
-    assert len(batch.slots(None, [], 0, 1)) == 1
-    assert batch.slots(None, [0, 2], 100, None) == [{"gpu": 0}, {"gpu": 2}]
-    assert batch.runtime(2, "cpu", None)["threads"] == 4
-    one = {"device": "cpu", "gpu": None, "threads": 1, "serial": True, "parallel": False}
-    assert batch.runtime(8, "cpu", None) == one
+    monkeypatch.setattr(plan, "available_cores", lambda: 8)
+    assert plan.worker_count(None, 100, None) == 8
+    assert plan.worker_count(None, 100, 4 * plan.PEAK) == 4
+    assert plan.worker_count(3, 100, 4 * plan.PEAK) == 3
+    assert plan.worker_count(None, 2, None) == 2
+    assert plan.worker_count(None, 0, 1) == 1
+    assert plan.share(2, Device.CPU) == Runtime(Device.CPU, threads=4)
+    assert plan.share(8, Device.CPU) == Runtime(Device.CPU, threads=1, serial=True)
+    assert plan.share(8, Device.AUTO, 3) == Runtime(threads=3)
+
+
+def test_the_fingerprint_of_settings_stays():
+    """These hashes are in the manifests of earlier versions: another one would have their batches redone."""
+    hashes = {"segmentation": "0" * 64, "embedding": "1" * 64, "whisper": "3" * 64}
+    usual = Settings(Options(), Runtime(threads=3), hashes)
+    assert plan.fingerprint(usual) == "9546b65f92faf3829fdf33d3285c1d59a0ab1ecdf1f2005ab08cca810d338d9f"
+    options = Options(
+        models="builtin",
+        whisper="tiny-q5_1",
+        language="en",
+        speakers=2,
+        channels=Channels.SPLIT,
+        fast=True,
+        offline=True,
+        known="/people",
+    )
+    hashes |= {"whisper": None, "known": "2" * 64}
+    other = Settings(options, Runtime(), hashes, ("a warning",), keep_stages=False)
+    assert plan.fingerprint(other) == "613f24638f2ad98a5c7512ea3212ee8995c13977f81b9e154da91fb7eaf6157f"
 
 
 # --- whole batches ---
@@ -259,18 +285,18 @@ def test_an_outcome_without_room_ends_the_batch(tmp_path):
     from witness.errors import OutputError
 
     make(tmp_path / "in", 2, 1.0)
-    settings = Settings({"models": "builtin", "offline": True}, {}, {})
+    settings = Settings(Options(models="builtin", offline=True), Runtime(), {})
     with batch.locked(tmp_path / "out"):
-        work = batch.Batch([f"{tmp_path}/in"], tmp_path / "out", ["json"], settings)
+        work = batch.Batch(plan.Order([f"{tmp_path}/in"], tmp_path / "out", ["json"]), settings)
 
         def submit(job: Job) -> Future[Outcome]:
             future: Future[Outcome] = Future()
             future.set_result(Outcome(f"{job.source}: no space", 1, full=True))
             return future
 
-        with pytest.raises(OutputError, match="the same command goes on"):
-            work.run(submit, {})
-    assert work.summary() == {"done": 0, "skipped": 0, "failed": 0, "left": 2, "audio_seconds": 0.0}
+        with pytest.raises(OutputError, match="run the same command again to continue"):
+            work.run(submit, Runtime())
+    assert work.summary() == batch.Summary(done=0, skipped=0, failed=0, left=2, audio_seconds=0.0)
     assert len(report(tmp_path / "out")) == 2
 
 
@@ -282,8 +308,8 @@ def test_what_a_killed_worker_left_goes_with_the_batch(tmp_path):
     dead.wait()
     left = [tmp_path / "out" / place for place in (f".witness-{dead.pid}-a", f"sub/.witness-{dead.pid}-b")]
     with batch.locked(tmp_path / "out"):
-        settings = Settings({"models": "builtin", "offline": True}, {}, {})
-        work = batch.Batch([f"{tmp_path}/in"], tmp_path / "out", ["json"], settings)
+        settings = Settings(Options(models="builtin", offline=True), Runtime(), {})
+        work = batch.Batch(plan.Order([f"{tmp_path}/in"], tmp_path / "out", ["json"]), settings)
 
         def submit(_: Job) -> Future[Outcome]:
             for path in left:
@@ -293,20 +319,20 @@ def test_what_a_killed_worker_left_goes_with_the_batch(tmp_path):
             future.set_result(Outcome(None, 0))
             return future
 
-        work.run(submit, {})
+        work.run(submit, Runtime())
     assert not any(path.exists() for path in left)
 
 
 def test_progress_is_readable_in_a_log(monkeypatch):
-    from witness.cli import main
+    from witness.cli import batch as command
 
     now = [0.0]
-    monkeypatch.setattr(main.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(command.time, "monotonic", lambda: now[0])
     lines: list[str] = []
-    tell = main._tell(lambda *_: None, lines.append)
+    tell = command._tell(Reporter(note=lines.append))
     for second in range(0, 100, 5):
         now[0] = float(second)
-        tell(batch.Status(second, 200, 1, second * 36.0, 7425.4 if second else None))
+        tell(batch.BatchProgress(second, 200, 1, second * 36.0, 7425.4 if second else None))
     assert lines == [
         "35 of 200 recordings, 0.35 h of audio, 1 failed, about 2:03:45 left",
         "70 of 200 recordings, 0.70 h of audio, 1 failed, about 2:03:45 left",
@@ -316,11 +342,11 @@ def test_progress_is_readable_in_a_log(monkeypatch):
 def test_time_left_follows_the_bytes(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(batch.time, "monotonic", lambda: now[0])
-    items = [batch.Item(f"/in/{size}", str(size), size, 0) for size in (100, 300, 600)]
+    items = [recordings.Item(f"/in/{size}", str(size), size, 0) for size in (100, 300, 600)]
     clock = batch._Clock(items)
     assert clock.left() is None
     now[0] += 20
     clock.done(items[0], 7.0)
     assert clock.left() == pytest.approx(180)
-    clock.more([batch.Item("/in/x", "x", 1000, 0)])
+    clock.more([recordings.Item("/in/x", "x", 1000, 0)])
     assert clock.left() == pytest.approx(380)

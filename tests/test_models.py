@@ -694,7 +694,7 @@ def test_disk_that_fills_up(hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPat
     part.symlink_to("/dev/full")
     with pytest.raises(download.FetchError, match="No space left") as failure:
         fetch("segmentation-3.0")
-    assert "free space there" in one_line(failure.value)
+    assert "free disk space" in one_line(failure.value)
 
 
 # --- offline ---

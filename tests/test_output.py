@@ -19,6 +19,26 @@ def test_write_replaces_whole_files_only(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.txt"]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no umask to speak of")
+def test_a_new_file_gets_the_mode_that_the_umask_allows(tmp_path, monkeypatch):
+    """Without asking for the umask: that sets it for a moment, for the other threads of the process too."""
+    before = os.umask(0o027)
+    try:
+
+        def umask(_: int) -> int:
+            raise AssertionError("os.umask was called")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "umask", umask)
+            files.write(b"new", tmp_path / "new.txt")
+            files.write_all([(b"1", tmp_path / "1.txt"), (b"2", tmp_path / "2.txt")])
+            files.replace(b"kept", tmp_path / "kept.bin")
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(["new.txt", "1.txt", "2.txt", "kept.bin"], 0o640)
+
+
 def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "out.txt"
     path.write_text("before")

@@ -1,11 +1,11 @@
-"""Everything that can go wrong, each with the exit code that the command line gives it.
+"""Everything that can go wrong, with the exit code that the command line gives it.
 
-A message is one line that names the file (or device) and the cure; only `cli` prints it.
+A message is one line that names the file (or device) and the fix; only `cli` prints it.
 """
 
 
 class WitnessError(Exception):
-    """The root: something failed that is neither the input's fault nor the caller's."""
+    """The root of all errors; by itself, a failure that is neither the input's fault nor the caller's."""
 
     exit_code = 1
 
@@ -17,7 +17,7 @@ class UsageError(WitnessError):
 
 
 class PartlyFailedError(WitnessError):
-    """Some of several recordings failed; the results of the others are there."""
+    """Some of several recordings failed; the results of the others were written."""
 
     exit_code = 3
 
@@ -29,19 +29,19 @@ class InputError(WitnessError):
 
 
 class ModelError(WitnessError):
-    """A model file is missing, fails its sha256, or breaks its contract."""
+    """A model file is missing, fails its sha256, or is not the kind of model that is needed."""
 
     exit_code = 5
 
 
 class DeviceError(WitnessError):
-    """The device asked for by name cannot run."""
+    """The device that was asked for by name cannot run."""
 
     exit_code = 6
 
 
 class GraphError(DeviceError):
-    """A compiled graph is damaged, or for another machine, model or shape."""
+    """A compiled graph is damaged, or made for another machine, model or shape."""
 
 
 class CancelledError(WitnessError):
@@ -53,4 +53,4 @@ class OutputError(WitnessError):
 
 
 class TranscriptionError(WitnessError):
-    """The speech recognizer failed; the speakers may still be known."""
+    """The speech recognizer failed; the speakers can be known all the same."""

@@ -1,4 +1,4 @@
-"""Where results go: made sure of before the work, written whole or not at all after it."""
+"""Where results go, checked before the work; results written whole or not at all; hashes; the cache."""
 
 from __future__ import annotations
 
@@ -22,41 +22,43 @@ from witness.options import Format
 T = TypeVar("T")
 
 SCRATCH = ".witness-"
-"""What files that are not whole yet begin with; the id of the process that writes them follows."""
+"""Prefix of the names of unfinished files; the id of the process that writes them follows."""
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Each format and its file, None for stdout; and the folders that were made for them."""
+    """Where the results of a run go."""
 
     files: tuple[tuple[str, Path | None], ...]
+    """Each format and its file; None: stdout."""
     made: tuple[Path, ...] = ()
+    """The folders that were made for them, the innermost first."""
 
     def give_up(self) -> None:
-        """Nothing will be written: take back what was made, as far as it is empty."""
+        """Remove the folders that were made, as far as they are empty: nothing will be written."""
         for folder in self.made:
             with suppress(OSError):
                 folder.rmdir()
 
 
 def plan(recording: str, formats: Sequence[str], output: str | None) -> Targets:
-    """The files for `-f FORMATS -o OUTPUT`, their folder made and found writable.
+    """The files for `-f FORMATS -o OUTPUT`; their folder is made, and can be written.
 
-    Raises UsageError if the request makes no sense, OutputError if nothing can be written there.
+    Raises UsageError if the request makes no sense, OutputError if the folder cannot be written.
     """
     formats = tuple(dict.fromkeys(formats))
     if output is None or output == "-":
         if len(formats) > 1:
-            raise UsageError("several formats need a folder: -o FOLDER")
+            raise UsageError("several formats need a folder; give one with -o FOLDER")
         if sys.stdout is None:
             raise OutputError("stdout is closed; open it, or write a file with -o")
         return Targets(((formats[0] if formats else "txt", None),))
     if not output:
-        raise UsageError("-o is empty; name a folder or a file")
+        raise UsageError("-o is empty; give a folder or a file")
     try:
         return _plan_files(recording, formats, output)
     except OSError as error:
-        raise OutputError(f"{output}: nothing can be written there ({error.strerror}); change -o") from error
+        raise OutputError(f"{output}: cannot be written ({error.strerror}); change -o") from error
 
 
 def _plan_files(recording: str, formats: tuple[str, ...], output: str) -> Targets:
@@ -65,7 +67,9 @@ def _plan_files(recording: str, formats: tuple[str, ...], output: str) -> Target
     is_folder = path.is_dir() or output.endswith(("/", os.sep))
     if not is_folder and (ending in set(Format) or path.exists()):
         if len(formats) > 1 or (formats and ending in set(Format) and formats != (ending,)):
-            raise UsageError(f"-o {output} is one file, -f says {', '.join(formats)}; give a folder to -o")
+            raise UsageError(
+                f"-o {output} is one file, but -f says {', '.join(formats)}; give a folder with -o"
+            )
         name = formats[0] if formats else ending if ending in set(Format) else "txt"
         files: tuple[tuple[str, Path], ...] = ((name, path),)
     else:
@@ -81,21 +85,21 @@ def _plan_files(recording: str, formats: tuple[str, ...], output: str) -> Target
     missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK) and not files[0][1].exists():
-        raise OutputError(f"{folder}: no right to write there; change -o")
+        raise OutputError(f"{folder}: cannot be written (no permission); change -o")
     return Targets(files, tuple(missing))
 
 
 def write(content: bytes, path: Path | None) -> None:
-    """Write a whole file or none: under another name in its folder, synced, then renamed. None: stdout.
+    """Write the whole file or nothing: under another name in its folder, synced, then renamed. None: stdout.
 
-    A link is followed, and what is no regular file (a pipe, a terminal) is written into as it is. Raises
-    OutputError naming the file and the cure, BrokenPipeError if the reader of stdout has had enough.
+    A link is followed; what is not a regular file (a pipe, a terminal) is written as it is. Raises
+    OutputError, and BrokenPipeError if the reader of stdout is gone.
     """
     write_all([(content, path)])
 
 
 def write_all(files: Sequence[tuple[bytes, Path | None]]) -> None:
-    """As `write`, several files: all are on the disk before the first of them takes its place."""
+    """As `write`, for several files: all are on the disk before the first of them takes its place."""
     for content, path in files:
         if path is None:
             _to_stdout(content)
@@ -104,7 +108,7 @@ def write_all(files: Sequence[tuple[bytes, Path | None]]) -> None:
         return
     waiting: list[tuple[Path, Future[Path | None]]] = []
     try:
-        # Side by side: the disk syncs them in one go then, three files in 1 ms instead of 11.
+        # At the same time, so that the disk syncs them in one go: docs/decisions/2026-11-22-constants.md.
         with ThreadPoolExecutor(len(targets)) as pool:
             for content, path in targets:
                 waiting.append((path, pool.submit(_prepare, content, path)))
@@ -119,17 +123,18 @@ def write_all(files: Sequence[tuple[bytes, Path | None]]) -> None:
 
 
 def _told(path: Path, step: Callable[[], T]) -> T:
-    """What the step gives; OutputError in place of OSError."""
+    """The result of `step`, whose OSError becomes an OutputError about `path`."""
     try:
         return step()
     except OSError as error:
         raise OutputError(
-            f"{path}: cannot be written ({error.strerror}); cure: make room or rights there, or change -o"
+            f"{path}: cannot be written ({error.strerror}); fix: free disk space or fix the folder's "
+            "permissions, or change -o"
         ) from error
 
 
 def _prepare(content: bytes, path: Path) -> Path | None:
-    """Where the content waits for its place; None: it is there, since `path` is no regular file."""
+    """The unfinished file with the content; None: it was written, because `path` is not a regular file."""
     if path.exists() and not stat.S_ISREG(path.stat().st_mode):
         with path.open("wb") as file:
             file.write(content)
@@ -138,7 +143,7 @@ def _prepare(content: bytes, path: Path) -> Path | None:
 
 
 def replace(content: bytes, path: Path) -> None:
-    """Put `content` at `path` so that no reader ever meets half of it. Raises OSError."""
+    """Put `content` at `path` so that no reader ever sees half of it. Raises OSError."""
     scratch = _scratch(content, path)
     try:
         scratch.replace(path)
@@ -147,7 +152,7 @@ def replace(content: bytes, path: Path) -> None:
 
 
 def _scratch(content: bytes, path: Path) -> Path:
-    """A synced file with the content, in the folder of `path`. Raises OSError."""
+    """A synced file with the content, in the folder of `path`, under a name of its own. Raises OSError."""
     scratch = path.with_name(f"{SCRATCH}{os.getpid()}-{secrets.token_hex(8)}")
     # Made with the mode that any new file gets, which only the system knows without a race.
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
@@ -171,19 +176,21 @@ def _to_stdout(content: bytes) -> None:
     except BrokenPipeError:
         raise  # as in `| head`; the command line ends quietly
     except OSError as error:
-        raise OutputError(f"stdout: cannot be written ({error.strerror}); cure: -o elsewhere") from error
+        raise OutputError(
+            f"stdout: cannot be written ({error.strerror}); fix: free disk space, or write a file with -o"
+        ) from error
 
 
 # --- hashes ---
 
 
 def sha256(content: bytes) -> str:
-    """Of bytes, in hexadecimal."""
+    """The SHA-256 of bytes, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def sha256_of(file: BinaryIO) -> str:
-    """Of a whole file, which need not fit into memory. Raises OSError."""
+    """The SHA-256 of a whole file, which need not fit into memory. Raises OSError."""
     digest = hashlib.sha256()
     file.seek(0)
     while piece := file.read(1 << 20):
@@ -192,7 +199,7 @@ def sha256_of(file: BinaryIO) -> str:
 
 
 def sha256_at(path: str | os.PathLike[str]) -> str:
-    """Of the file at `path`. Raises OSError."""
+    """The SHA-256 of the file at `path`. Raises OSError."""
     with Path(path).open("rb") as file:
         return sha256_of(file)
 
@@ -201,16 +208,16 @@ def sha256_at(path: str | os.PathLike[str]) -> str:
 
 
 def cache_folder() -> Path:
-    """Where Witness keeps what it can make again; WITNESS_CACHE beats the platform's own place."""
+    """Where Witness keeps what it can make again: WITNESS_CACHE, otherwise the user's cache folder."""
     import platformdirs
 
     return Path(os.environ.get("WITNESS_CACHE") or platformdirs.user_cache_dir("witness", appauthor=False))
 
 
 def cached(folder: Path, names: Sequence[str], make: Callable[[], Sequence[bytes]]) -> Sequence[bytes]:
-    """What `make` makes, from files of these names in `folder` if they are whole; else made, and kept there.
+    """What `make` returns: from files of these names in `folder` if they are whole, otherwise made and kept.
 
-    Their sha256 lie beside them. Where nothing can be kept, it is made every time.
+    Their sha256 are kept beside them. Where nothing can be kept, everything is made each time.
     """
     manifest = folder / "sha256.json"
     try:
@@ -218,7 +225,7 @@ def cached(folder: Path, names: Sequence[str], make: Callable[[], Sequence[bytes
         if json.loads(manifest.read_text()) == [sha256(content) for content in contents]:
             return contents
     except (OSError, ValueError):
-        pass  # not made yet, or damaged: all are made again
+        pass  # not made yet, or damaged; all are made again
     made = make()
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""The jobs of a batch on a Dask cluster: the same futures as `pool`, from other machines.
+"""The jobs of a batch on a Dask cluster: the same futures as from `pool`, by other machines.
 
-Each Dask worker has a `pool` of its own, so that a recording that ends its process ends no Dask worker and
-a time limit holds. Models are fetched and verified on each machine; the folders of the recordings and of the
-results are the same paths on all of them. What a lost worker had in hand, Dask gives to another.
+Each Dask worker has a `pool` of its own, so that a recording that ends its process ends no Dask worker, and
+limits hold. Models are fetched and verified on each machine; the folders of the recordings and of the results
+have the same paths on all of them. Dask gives the jobs of a lost Dask worker to another.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 
-from witness.batch import batch
+from witness.batch.plan import share
 from witness.batch.pool import Pool
 from witness.batch.worker import Job, Outcome, job_from_json, job_to_json
 from witness.errors import WitnessError
 from witness.reporter import SILENT, Reporter
 
-PATIENCE = 10  # seconds until a scheduler that does not answer is given up
+PATIENCE = 10
+"""Seconds after which a scheduler that does not answer is given up."""
 
 _lock = threading.Lock()
 _pools: list[Pool] = []
@@ -28,11 +29,11 @@ _pools: list[Pool] = []
 
 @contextmanager
 def connect(address: str, reporter: Reporter = SILENT) -> Iterator[Callable[[Job], Future[Outcome]]]:
-    """What submits a job to the cluster whose scheduler is at `address`. Raises WitnessError."""
+    """A function that submits a job to the cluster whose scheduler is at `address`. Raises WitnessError."""
     try:
         from distributed import Client
     except ImportError as error:
-        raise WitnessError("--scheduler needs Dask; cure: pip install 'witness[cluster]'") from error
+        raise WitnessError("--scheduler needs Dask; run: pip install 'witness[cluster]'") from error
     try:
         client = Client(address, timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
@@ -48,16 +49,16 @@ def connect(address: str, reporter: Reporter = SILENT) -> Iterator[Callable[[Job
 
 
 def work(line: str) -> Outcome:
-    """Do a job, on a Dask worker."""
+    """Do a job, inside a Dask worker."""
     from distributed import get_worker
 
     job = job_from_json(line)
     threads = get_worker().state.nthreads
     with _lock:
         if not _pools:
-            pool = Pool([{}] * threads)
+            pool = Pool([None] * threads)
             pool.__enter__()
             atexit.register(pool.__exit__, None, None, None)
             _pools.append(pool)
-    own = batch.runtime(threads, job.settings.runtime["device"], None)
-    return _pools[0].submit(replace(job, settings=replace(job.settings, runtime=own))).result()
+    runtime = share(threads, job.settings.runtime.device)
+    return _pools[0].submit(replace(job, settings=replace(job.settings, runtime=runtime))).result()

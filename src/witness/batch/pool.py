@@ -1,7 +1,7 @@
-"""Jobs -> futures of their outcomes, in child processes of this machine that are replaced when they die.
+"""Jobs -> futures of their outcomes, by worker processes on this machine that are replaced when they die.
 
-Not concurrent.futures' own pool: one worker that dies there breaks it for all, nothing in it can be stopped
-after a time, its workers outlive a parent that is killed, and Dask's processes may not have one at all.
+Not concurrent.futures' own pool: there, one worker that dies breaks it for all, no job can be stopped after a
+time, workers outlive a parent that is killed, and Dask's processes may not have one at all.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from witness.batch.worker import Job, Outcome, job_to_json, outcome_from_json
 from witness.child import Child, ChildError, DiedError, Limits, TooLargeError, TooSlowError
 
 TRIES = 2
-"""A recording whose worker dies gets another one, once: the fault may have been the worker's."""
+"""Attempts at a recording whose worker dies: the fault may have been the worker's."""
 
 
 class Pool:
-    """A context manager; `submit` gives a `concurrent.futures.Future`. Left, it ends its processes."""
+    """A context manager; `submit` gives a `concurrent.futures.Future`. Leaving it ends its processes."""
 
-    def __init__(self, slots: Sequence[dict[str, Any]]) -> None:
-        """A worker a slot, started with its first job. A slot is fields of `sessions.Runtime` of its own."""
+    def __init__(self, gpus: Sequence[int | None]) -> None:
+        """One worker for each, on that card; None: on whatever the job's runtime says.
+
+        A worker starts with its first job.
+        """
         self._jobs: queue.SimpleQueue[tuple[Job, Future[Outcome]] | None] = queue.SimpleQueue()
         self._closing = threading.Event()
-        self._slots = [_Slot(own, self._jobs, self._closing) for own in slots]
+        self._slots = [_Slot(gpu, self._jobs, self._closing) for gpu in gpus]
         self.workers = len(self._slots)
 
     def submit(self, job: Job) -> Future[Outcome]:
@@ -60,12 +62,12 @@ class _Slot(threading.Thread):
 
     def __init__(
         self,
-        own: dict[str, Any],
+        gpu: int | None,
         jobs: queue.SimpleQueue[tuple[Job, Future[Outcome]] | None],
         closing: threading.Event,
     ) -> None:
         super().__init__(daemon=True)
-        self._own = own
+        self._gpu = gpu
         self._jobs = jobs
         self._closing = closing
         self._lock = threading.Lock()
@@ -76,9 +78,11 @@ class _Slot(threading.Thread):
             job, future = item
             if not future.set_running_or_notify_cancel():
                 continue
-            settings = replace(job.settings, runtime={**job.settings.runtime, **self._own})
+            if self._gpu is not None:
+                runtime = replace(job.settings.runtime, gpu=self._gpu)
+                job = replace(job, settings=replace(job.settings, runtime=runtime))
             try:
-                future.set_result(self._perform(replace(job, settings=settings)))
+                future.set_result(self._perform(job))
             except Exception as error:  # no process can be started, say
                 future.set_exception(error)
         self.kill()
@@ -100,7 +104,7 @@ class _Slot(threading.Thread):
     def _ask(self, job: Job) -> Outcome:
         with self._lock:
             if self._closing.is_set():
-                return Outcome(f"{job.source}: interrupted; the same command takes it up again", 1)
+                return Outcome(f"{job.source}: interrupted; run the same command again to continue", 1)
             child = self._child = self._child or Child("witness.batch.worker")
         limits = Limits(job.limit, job.limit_memory)
         try:
@@ -125,13 +129,13 @@ def _failed(job: Job, error: ChildError) -> Outcome:
 
 
 def memory() -> int | None:
-    """Bytes that may be taken without harm, by what the system and its containers say; None: unknown."""
-    found = []
+    """Bytes of memory that are free, by the system and its containers; None: unknown."""
+    free = []
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        found.append(int(next(line for line in lines if line.startswith("MemAvailable")).split()[1]) * 1024)
-    with suppress(OSError, ValueError):  # "max" is no number
+        free.append(int(next(line for line in lines if line.startswith("MemAvailable")).split()[1]) * 1024)
+    with suppress(OSError, ValueError):  # "max" is not a number
         group = Path("/sys/fs/cgroup")
         used = int((group / "memory.current").read_text())
-        found.append(int((group / "memory.max").read_text()) - used)
-    return min(found, default=None)
+        free.append(int((group / "memory.max").read_text()) - used)
+    return min(free, default=None)

@@ -11,45 +11,43 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from witness.batch.recordings import size_and_mtime
 from witness.child import Buffer, Message, serve
 from witness.errors import InputError, ModelError, TranscriptionError, WitnessError
+from witness.options import Options, PageAudio, Runtime
 
 if TYPE_CHECKING:
-    from witness.audio import sound
     from witness.pipeline import Engine
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
-"""Reasons why no other recording of the batch could be written either."""
+"""Errors after which no other recording of the batch could be written either."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """What all jobs of a batch share."""
 
-    options: dict[str, Any]
-    """Fields of `pipeline.Options`: no choice left that two machines could make differently."""
-    runtime: dict[str, Any]
-    """Fields of `sessions.Runtime`."""
+    options: Options
+    """No choice is left in them that two machines could make differently."""
+    runtime: Runtime
     models: dict[str, str | None]
     """Role -> sha256 that the model must have."""
     warnings: tuple[str, ...] = ()
-    """About the choice of models; for every transcript."""
-    keep: bool = True
-    """Keep the stages beside JSON files."""
-    html_audio: sound.How = "auto"
-    """The sound of pages."""
+    """About the choice of models; they go into every transcript."""
+    keep_stages: bool = True
+    """Beside JSON files."""
+    html_audio: PageAudio = PageAudio.AUTO
 
 
 @dataclass(frozen=True)
 class Job:
-    """One recording."""
+    """One recording, with everything that a worker must know."""
 
     source: str
     """An absolute path, as are those of the files."""
@@ -67,28 +65,29 @@ class Outcome:
     """What became of a job."""
 
     error: str | None = None
-    """One line with the cure; None: all files are written."""
+    """One line that ends with the fix; None: all files are written."""
     code: int = 0
-    """The exit code of such an error."""
+    """The exit code for the error."""
     sha256: str | None = None
     """Of the recording."""
     duration: float | None = None
     """Seconds of audio."""
     seconds: float = 0.0
-    """That it took."""
+    """Seconds of work."""
     speakers: int | None = None
+    """How many were found."""
     warnings: tuple[str, ...] = ()
     again: bool = field(default=False)
     """Whether another process might do better."""
     full: bool = False
-    """Whether there is no room for any file."""
+    """Whether the disk takes no file at all."""
 
 
 _engines: dict[str, Engine] = {}
 
 
 def perform(job: Job) -> Outcome:
-    """Transcribe one recording and write its files. What goes wrong with it is in the outcome."""
+    """Transcribe one recording and write its files. The outcome says what went wrong, if anything."""
     begun = time.monotonic()
     try:
         outcome = _perform(job)
@@ -99,7 +98,7 @@ def perform(job: Job) -> Outcome:
         outcome = Outcome(f"{job.source}: not enough memory; use fewer --jobs", 1)
     except Exception as error:  # it must not end the batch
         text = " ".join(f"{type(error).__name__}: {error}".split())
-        outcome = Outcome(f"{job.source}: {text}; please report it", 1)
+        outcome = Outcome(f"{job.source}: {text}; this is a bug, please report it", 1)
     return replace(outcome, seconds=time.monotonic() - begun)
 
 
@@ -108,17 +107,17 @@ def _perform(job: Job) -> Outcome:
     from witness.formats import writers
 
     engine = _engine(job.settings)
-    before = _state(job.source)
+    before = _look(job.source)
     transcript = engine.transcribe(job.source)
-    if _state(job.source) != before:
+    if _look(job.source) != before:
         raise InputError(
-            f"{job.source} was changed while it was read; --retry-failed takes it once it is complete"
+            f"{job.source} was changed while it was read; try again with --retry-failed once it is complete"
         )
     for _, path in job.files:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     files = [(form, Path(path)) for form, path in job.files]
     heard = sound.take(transcript.audio, files, job.settings.html_audio)
-    writers.save(transcript, files, keep=job.settings.keep, sound=heard)
+    writers.save(transcript, files, keep=job.settings.keep_stages, sound=heard)
     failure = transcript.failure
     return Outcome(
         None if failure is None else f"{job.source}: speakers, but no words: {failure}",
@@ -132,22 +131,21 @@ def _perform(job: Job) -> Outcome:
 
 
 def _engine(settings: Settings) -> Engine:
-    """With its models open, and found to be those of the batch."""
+    """With the models of the batch open. Raises ModelError if this machine has others."""
     from witness.diarization import voices
-    from witness.options import Options, Runtime
     from witness.pipeline import Engine
 
     key = json.dumps(asdict(settings), sort_keys=True)
     if key not in _engines:
-        engine = Engine(Options(**settings.options), Runtime(**settings.runtime))
-        found = {role: file and file.sha256 for role, file in engine.files.items()}
+        engine = Engine(settings.options, settings.runtime)
+        here = {role: file and file.sha256 for role, file in engine.files.items()}
         if engine.options.known is not None:
-            found["known"] = voices.fingerprint(Path(engine.options.known))
+            here["known"] = voices.fingerprint(Path(engine.options.known))
         for role, sha256 in settings.models.items():
-            if found[role] != sha256:
+            if here[role] != sha256:
                 raise ModelError(
-                    f"this machine has another {role} model or folder than the batch ({found[role]}, not "
-                    f"{sha256}); run: witness models fetch, or start the batch again"
+                    f"the {role} model or folder on this machine differs from the batch's (sha256 "
+                    f"{here[role]}, not {sha256}); run: witness models fetch, or start the batch again"
                 )
         engine.warnings[:] = settings.warnings
         _engines.clear()
@@ -155,36 +153,38 @@ def _engine(settings: Settings) -> Engine:
     return _engines[key]
 
 
-def _state(path: str) -> tuple[int, int]:
-    """Size and time of change."""
+def _look(path: str) -> tuple[int, int]:
+    """As `size_and_mtime`, but raises InputError."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - a path may be bytes that are no text
+        return size_and_mtime(path)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); check the path") from error
-    return found.st_size, found.st_mtime_ns
 
 
 # --- the process ---
 
 
 def job_to_json(job: Job) -> str:
-    """One line."""
+    """The job in one line."""
     return json.dumps(asdict(job))
 
 
 def job_from_json(line: str | bytes) -> Job:
-    """The other way."""
+    """The job that `job_to_json` wrote."""
     fields = json.loads(line)
-    settings = fields.pop("settings")
-    settings["warnings"] = tuple(settings["warnings"])
-    return Job(
-        **{**fields, "files": tuple((form, path) for form, path in fields["files"])},
-        settings=Settings(**settings),
-    )
+    settings = fields["settings"]
+    settings |= {
+        "options": Options(**settings["options"]),
+        "runtime": Runtime(**settings["runtime"]),
+        "warnings": tuple(settings["warnings"]),
+        "html_audio": PageAudio(settings["html_audio"]),
+    }
+    fields |= {"files": tuple(map(tuple, fields["files"])), "settings": Settings(**settings)}
+    return Job(**fields)
 
 
 def outcome_from_json(line: str | bytes) -> Outcome:
-    """The outcome in one line that a worker wrote."""
+    """The outcome that a worker wrote in one line."""
     fields = json.loads(line)
     return Outcome(**{**fields, "warnings": tuple(fields["warnings"])})
 

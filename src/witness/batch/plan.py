@@ -1,0 +1,95 @@
+"""What a batch does and with what: the request, the models that it settles on, and how many workers fit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from witness.batch.worker import Settings
+from witness.diarization import voices
+from witness.options import Device, Options, PageAudio, Runtime, available_cores
+from witness.pipeline import Engine
+from witness.reporter import SILENT, Reporter
+
+PEAK = 1_500_000_000
+"""Bytes of memory that a worker may take; measured: docs/decisions/2026-11-22-constants.md."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a batch is asked to do."""
+
+    inputs: Sequence[str]
+    """Files, folders and patterns."""
+    out: Path
+    """The folder of the batch."""
+    formats: Sequence[str]
+    force: bool = False
+    """Do again what is done."""
+    retry_failed: bool = False
+    watch: bool = False
+    """Go on with recordings that appear."""
+    limit: float | None = None
+    """Seconds that a recording may take."""
+    limit_memory: int | None = None
+    """Bytes of memory that a recording may take."""
+
+
+def settle(
+    options: Options,
+    *,
+    keep_stages: bool = True,
+    html_audio: PageAudio = PageAudio.AUTO,
+    reporter: Reporter = SILENT,
+) -> Settings:
+    """The options with every choice made, the models fetched and verified. Raises ModelError, UsageError."""
+    engine = Engine(options, progress=reporter.progress, note=reporter.note)
+    models = engine.files
+    whisper, failure = engine.whisper
+    if failure is not None:
+        raise failure
+    chosen = engine.chosen.name
+    if options.models not in ("auto", chosen):  # a folder
+        chosen = os.path.abspath(options.models)  # noqa: PTH100 - without following links
+    words = options.whisper
+    if whisper is None:
+        words = "none"
+    elif words == "auto":
+        words = whisper.name
+    elif words != whisper.name or Path(words).is_file():
+        words = whisper.path
+    known = options.known and os.path.abspath(options.known)  # noqa: PTH100
+    settled = replace(options, models=chosen, whisper=words, known=known)
+    sha256 = {role: file.sha256 if file else None for role, file in models.items()}
+    if engine.known is not None and known is not None:
+        sha256["known"] = voices.fingerprint(Path(known))
+    return Settings(settled, Runtime(), sha256, tuple(engine.warnings), keep_stages, html_audio)
+
+
+def fingerprint(settings: Settings) -> str:
+    """The hash of everything that changes the result; recordings with another one are done again."""
+    options = asdict(settings.options)
+    for name in ("models", "offline", "known"):  # the hashes of the files say more
+        del options[name]
+    options["whisper"] = None
+    return hashlib.sha256(json.dumps([options, settings.models], sort_keys=True).encode()).hexdigest()
+
+
+def worker_count(jobs: int | None, recordings: int, memory: int | None) -> int:
+    """How many workers without a card of their own there are: `jobs`, or one per core, if they all fit.
+
+    `memory` is in bytes; None: unknown.
+    """
+    room = max(1, memory // PEAK) if memory is not None else available_cores()
+    return max(1, min(jobs or available_cores(), room, recordings))
+
+
+def share(workers: int, device: Device, threads: int | None = None) -> Runtime:
+    """The runtime of one of several workers on a machine; `threads` None: a fair share of the cores."""
+    threads = threads or max(1, available_cores() // workers)
+    # With one core each, words at the same time as the diarizer would be two threads on it.
+    return Runtime(device, threads=threads, serial=threads == 1)

@@ -1,0 +1,204 @@
+"""`witness batch`: many recordings."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from witness import files
+from witness.cli import options
+from witness.errors import PartlyFailedError, UsageError
+from witness.options import Device, Options, PageAudio, Runtime
+from witness.reporter import Reporter
+
+if TYPE_CHECKING:
+    from witness.batch.batch import Batch, BatchProgress, Tell
+
+SILENCE = 30.0
+"""Seconds between two lines about a batch in a log."""
+
+
+@click.command("batch")
+@click.argument("inputs", nargs=-1, required=True, metavar="IN...")
+@click.option(
+    "-o",
+    "--output",
+    "to",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder for the results.",
+)
+@options.formats("Format to write; repeatable.", default=("json", "txt"), show_default=True)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, options.MOST),
+    metavar="N",
+    help="Recordings at a time. [default: one per core, if there is memory]",
+)
+@click.option("--force", is_flag=True, help="Also do again what is done.")
+@click.option("--retry-failed", is_flag=True, help="Also try again what failed before.")
+@click.option("--watch", is_flag=True, help="Continue with recordings that appear, once they stop growing.")
+@click.option(
+    "--limit-time",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Stop a recording that takes longer; it counts as failed. [default: no limit]",
+)
+@click.option(
+    "--limit-memory",
+    type=click.FloatRange(0, min_open=True),
+    metavar="GB",
+    help="Stop a recording that takes more memory (Linux only); it counts as failed. [default: no limit]",
+)
+@click.option(
+    "--scheduler",
+    metavar="tcp://HOST:PORT",
+    help="Run on a Dask cluster whose machines see the same folders.",
+)
+@options.transcript
+@options.DEVICE
+@click.option(
+    "--gpu", "gpus", metavar="0,1,...", help="Cards for --device migraphx, one worker each. [default: 0]"
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1, options.MOST),
+    metavar="N",
+    help="Cores for the diarizer, for each recording. [default: a fair share]",
+)
+@options.HTML_AUDIO
+@options.NO_STAGES
+@options.QUIET
+def batch_command(
+    inputs: tuple[str, ...],
+    to: Path,
+    formats: tuple[str, ...],
+    jobs: int | None,
+    force: bool,
+    retry_failed: bool,
+    watch: bool,
+    limit_time: float | None,
+    limit_memory: float | None,
+    scheduler: str | None,
+    device: str,
+    gpus: str | None,
+    threads: int | None,
+    html_audio: str,
+    no_stages: bool,
+    quiet: bool,
+    **asked: Any,
+) -> None:
+    """Transcribe all recordings of IN (files, folders, patterns) into a folder.
+
+    The results are in the same tree as the recordings. Recordings that are done already, by content and
+    settings, are skipped: run the same command again to continue after a break. One bad file stops nothing;
+    report.json and the table at the end name it. Exit code 3 if any failed.
+    """
+    wanted = Options(**asked)
+    cards = [0] if gpus is None else _cards(gpus)
+    if scheduler is not None:
+        _refuse_with_scheduler({"--jobs": jobs, "--gpu": gpus, "--threads": threads})
+
+    from witness.batch import plan
+    from witness.batch.batch import Batch, locked
+
+    order = plan.Order(
+        inputs,
+        to,
+        formats,
+        force,
+        retry_failed,
+        watch,
+        limit_time,
+        None if limit_memory is None else round(limit_memory * 1e9),
+    )
+    with locked(to), options.progress(quiet) as reporter:
+        settings = plan.settle(
+            wanted, keep_stages=not no_stages, html_audio=PageAudio(html_audio), reporter=reporter
+        )
+        work = Batch(order, settings)
+        try:
+            if scheduler is not None:
+                _run_on_cluster(work, scheduler, Device(device), reporter)
+            elif device == Device.MIGRAPHX:
+                if jobs is not None:
+                    reporter.note("--jobs has no effect with --device migraphx: each card has one worker")
+                _run_here(work, list(cards), plan.share(len(cards), Device.MIGRAPHX, threads), reporter)
+            else:
+                if gpus is not None:
+                    reporter.note("--gpu has no effect without --device migraphx")
+                workers = _workers(work, jobs, reporter)
+                _run_here(work, [None] * workers, plan.share(workers, Device(device), threads), reporter)
+        except (KeyboardInterrupt, SystemExit):
+            left = work.summary().left
+            reporter.note(f"{left} recordings are left; run the same command again to continue")
+            raise
+    files.write(work.table().encode("utf-8", "replace"), None)
+    if work.summary().failed:
+        raise SystemExit(PartlyFailedError.exit_code)
+
+
+def _cards(given: str) -> list[int]:
+    """`0,1` -> the numbers. Raises UsageError."""
+    parts = [part.strip() for part in given.split(",")]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise UsageError(f"--gpu {given}: write it as 0 or 0,1")
+    return [int(part) for part in parts]
+
+
+def _refuse_with_scheduler(values: dict[str, object]) -> None:
+    """Raise UsageError if one of these options was given."""
+    given = [name for name, value in values.items() if value is not None]
+    if given:
+        have = "has" if len(given) == 1 else "have"
+        raise UsageError(
+            f"{' and '.join(given)} {have} no effect with --scheduler, where the Dask workers decide; "
+            "leave out one or the other"
+        )
+
+
+def _workers(work: Batch, jobs: int | None, reporter: Reporter) -> int:
+    """How many workers without a card of their own there are; a note if they are fewer than asked for."""
+    from witness.batch import plan, pool
+
+    recordings = options.MOST if work.order.watch else len(work.todo)
+    workers = plan.worker_count(jobs, recordings, pool.memory())
+    if jobs is not None and workers < min(jobs, len(work.todo)):
+        reporter.note(f"{workers} recordings at a time, because there is no memory for more")
+    return workers
+
+
+def _run_here(work: Batch, gpus: list[int | None], runtime: Runtime, reporter: Reporter) -> None:
+    from witness.batch.pool import Pool
+
+    with Pool(gpus) as workers:
+        work.run(workers.submit, runtime, tell=_tell(reporter), reporter=reporter)
+
+
+def _run_on_cluster(work: Batch, scheduler: str, device: Device, reporter: Reporter) -> None:
+    from witness.batch import cluster
+
+    with cluster.connect(scheduler, reporter) as submit:
+        work.run(submit, Runtime(device), tell=_tell(reporter), reporter=reporter)
+
+
+def _tell(reporter: Reporter) -> Tell:
+    """Report how far a batch is: by a bar on a terminal, and by a line every half minute everywhere."""
+    said = time.monotonic()
+
+    def tell(batch: BatchProgress) -> None:
+        nonlocal said
+        reporter.progress("recordings", batch.finished, batch.total)
+        if time.monotonic() - said > SILENCE:
+            said = time.monotonic()
+            hours = f"{batch.audio / 3600:.2f} h of audio"
+            left = "" if batch.left is None else f", about {timedelta(seconds=round(batch.left))} left"
+            line = f"{batch.finished} of {batch.total} recordings, {hours}, {batch.failed} failed{left}"
+            reporter.note(line)
+
+    return tell

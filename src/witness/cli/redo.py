@@ -1,0 +1,68 @@
+"""`witness redo`: a transcript again, from what the models found."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from witness import files
+from witness.cli import options
+from witness.options import Bounds, PageAudio
+
+
+@click.command("redo")
+@click.argument("transcript", type=click.Path(path_type=Path))
+@options.speakers
+@click.option("--merge", "merges", multiple=True, metavar="A,B", help="Make these one speaker; repeatable.")
+@click.option("--name", "names", multiple=True, metavar="ID=NAME", help="Name a speaker; repeatable.")
+@click.option(
+    "--corrections",
+    "saved",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Apply corrections that were saved from an HTML page; repeatable.",
+)
+@click.option("--forget", is_flag=True, help="Drop all earlier corrections.")
+@options.formats("Also write this format; repeatable.")
+@click.option("-o", "--output", "to", metavar="PATH", help="Folder, file, or -. [default: beside TRANSCRIPT]")
+@options.HTML_AUDIO
+@options.QUIET
+def redo_command(
+    transcript: Path,
+    merges: tuple[str, ...],
+    names: tuple[str, ...],
+    saved: tuple[Path, ...],
+    forget: bool,
+    formats: tuple[str, ...],
+    to: str | None,
+    html_audio: str,
+    quiet: bool,
+    **asked: int | None,
+) -> None:
+    """Make TRANSCRIPT (a JSON file) again with another number of speakers, names or merges.
+
+    Nothing is recognized again; the .stages.npz file beside the JSON is required. The JSON is replaced and
+    keeps the corrections for later redos. Without -f and -o, the text goes to stdout.
+    """
+    from witness.audio import sound
+    from witness.formats import writers
+    from witness.transcript import redo
+
+    before = redo.read(transcript)
+    corrections = [correction for file in saved for correction in redo.from_file(before, file)]
+    corrections += [correction for merge in merges for correction in redo.merging(before, merge)]
+    corrections += [redo.naming(before, name) for name in names]
+    others = tuple(form for form in formats if form != "json" or to is not None)
+    if others and to is None:
+        to = f"{transcript.parent}{os.sep}"
+    targets = files.plan(str(transcript), others, to)
+    with options.progress(quiet) as reporter:
+        after = redo.redo(before, Bounds(**asked), corrections, forget=forget, reporter=reporter)
+        audio = PageAudio(html_audio)
+        heard = sound.take(after.audio, targets.files, audio, beside=transcript.parent, reporter=reporter)
+    redo.replace(before, after)
+    if others or not formats:
+        writers.save(after, targets.files, sound=heard)

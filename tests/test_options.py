@@ -1,0 +1,215 @@
+"""Every option of `run` and `batch` reaches what does the work, and what cannot have an effect is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from witness import files, pipeline, tracing
+from witness.audio import sound
+from witness.batch import batch, cluster, plan, pool
+from witness.batch.worker import Settings
+from witness.cli import options
+from witness.cli.batch import batch_command
+from witness.cli.main import main
+from witness.cli.run import run
+from witness.formats import writers
+from witness.options import Runtime
+from witness.reporter import Reporter
+
+Seen = list[object]
+
+TRANSCRIPT = {
+    "speakers": ["--speakers", "2"],
+    "min_speakers": ["--min-speakers", "2"],
+    "max_speakers": ["--max-speakers", "2"],
+    "language": ["--language", "de"],
+    "channels": ["--channels", "split"],
+    "known": ["--known", "people"],
+    "models": ["--models", "builtin"],
+    "whisper": ["--whisper", "none"],
+    "fast": ["--fast"],
+    "precision": ["--precision", "fp16"],
+    "offline": ["--offline"],
+}
+BOTH = TRANSCRIPT | {
+    "formats": ["-f", "json"],
+    "to": ["-o", "elsewhere"],
+    "device": ["--device", "cpu"],
+    "threads": ["--threads", "3"],
+    "html_audio": ["--html-audio", "link"],
+    "no_stages": ["--no-stages"],
+    "quiet": ["-q"],
+}
+RUN = BOTH | {
+    "gpu": ["--gpu", "1"],
+    "serial": ["--serial"],
+    "parallel": ["--parallel"],
+    "profile": ["--profile", "trace.json"],
+    "verbose": ["-v"],
+}
+BATCH = BOTH | {
+    "jobs": ["--jobs", "2"],
+    "gpus": ["--gpu", "0,1"],
+    "force": ["--force"],
+    "retry_failed": ["--retry-failed"],
+    "watch": ["--watch"],
+    "limit_time": ["--limit-time", "9.5"],
+    "limit_memory": ["--limit-memory", "1.5"],
+    "scheduler": ["--scheduler", "tcp://there:8786"],
+}
+
+
+def names(command: click.Command) -> set[str]:
+    return {str(parameter.name) for parameter in command.params if isinstance(parameter, click.Option)}
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
+    """What the commands hand on, instead of any work."""
+    seen: Seen = []
+
+    def note(name: str, result: object = None) -> Callable[..., object]:
+        def call(*args: object, **kwargs: object) -> object:
+            kwargs = {key: value for key, value in kwargs.items() if key not in ("progress", "reporter")}
+            seen.append((name, args, {key: kwargs[key] for key in kwargs if not callable(kwargs[key])}))
+            return result
+
+        return call
+
+    @contextmanager
+    def progress(quiet: bool):
+        seen.append(("quiet", quiet))
+        yield Reporter(note=lambda line: seen.append(("note", line)))
+
+    class Batch:
+        todo = tuple(range(100))
+
+        def __init__(self, order: plan.Order, settings: Settings) -> None:
+            seen.append((order, settings))
+            self.order = order
+
+        def run(self, _submit: object, runtime: Runtime, **_: object) -> None:
+            seen.append(runtime)
+
+        def summary(self) -> batch.Summary:
+            return batch.Summary(1, 0, 0, 0, 1.0)
+
+        def table(self) -> str:
+            return ""
+
+    class Pool:
+        def __init__(self, gpus: list[int | None]) -> None:
+            seen.append(tuple(gpus))
+            self.submit = None
+
+        def __enter__(self) -> Pool:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    transcript = SimpleNamespace(counts=("2",), failure=None, audio="audio")
+    monkeypatch.setattr(options, "progress", progress)
+    monkeypatch.setattr(files, "plan", note("plan", files.Targets((("txt", None),))))
+    monkeypatch.setattr(files, "write", note("write"))
+    monkeypatch.setattr(pipeline, "transcribe", note("transcribe", transcript))
+    monkeypatch.setattr(sound, "take", note("take"))
+    monkeypatch.setattr(writers, "save", note("save"))
+    trace = SimpleNamespace(document=lambda: "{}")
+    monkeypatch.setattr(tracing, "recording", lambda _: nullcontext(trace))
+    monkeypatch.setattr(plan, "settle", note("settle"))
+    monkeypatch.setattr(plan, "available_cores", lambda: 8)
+    monkeypatch.setattr(pool, "memory", lambda: None)
+    monkeypatch.setattr(pool, "Pool", Pool)
+    monkeypatch.setattr(cluster, "connect", lambda *_: nullcontext(note("cluster", seen.append(_[0]))))
+    monkeypatch.setattr(batch, "Batch", Batch)
+    return seen
+
+
+def handed_on(seen: Seen, command: click.Command, *args: str) -> str:
+    seen.clear()
+    result = CliRunner().invoke(command, args)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return repr(seen)
+
+
+@pytest.mark.parametrize("name", sorted(names(run) | set(RUN)))
+def test_every_option_of_run_reaches_its_goal(seen, name):
+    plain = handed_on(seen, run, "call.wav")
+    assert handed_on(seen, run, "call.wav") == plain
+    assert handed_on(seen, run, "call.wav", *RUN[name]) != plain
+
+
+@pytest.mark.parametrize("name", sorted(names(batch_command) | set(BATCH)))
+def test_every_option_of_batch_reaches_its_goal(seen, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    usual = ["in", "-o", "out"]
+    if name == "gpus":
+        usual += ["--device", "migraphx"]
+    plain = handed_on(seen, batch_command, *usual)
+    assert handed_on(seen, batch_command, *usual) == plain
+    assert handed_on(seen, batch_command, *usual, *BATCH[name]) != plain
+
+
+@pytest.mark.parametrize("command", [run, batch_command], ids=lambda command: command.name)
+def test_an_option_that_nobody_takes_is_an_error(tmp_path, monkeypatch, command):
+    """It does not vanish among the others."""
+    monkeypatch.chdir(tmp_path)
+    args = ["call.wav", "-o", "out", "--novel"]
+    monkeypatch.setattr(command, "params", [*command.params, click.Option(["--novel"], is_flag=True)])
+    result = CliRunner().invoke(command, args)
+    assert isinstance(result.exception, TypeError)
+    assert "novel" in str(result.exception)
+
+
+def test_what_both_commands_share_has_the_same_words():
+    of_run, of_batch = ({p.name: p for p in command.params} for command in (run, batch_command))
+    for name in [*TRANSCRIPT, "device", "html_audio", "no_stages", "quiet"]:
+        assert of_run[name].to_info_dict() == of_batch[name].to_info_dict()
+
+
+def test_limits_are_in_seconds_and_bytes(seen, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    handed_on(seen, batch_command, "in", "-o", "out", "--limit-time", "9.5", "--limit-memory", "1.5")
+    (order,) = [entry[0] for entry in seen if isinstance(entry, tuple) and isinstance(entry[0], plan.Order)]
+    assert (order.limit, order.limit_memory) == (9.5, 1_500_000_000)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    """The one line about a wrong use of `witness batch in -o out`."""
+    with pytest.raises(SystemExit) as stop:
+        main(["batch", "in", "-o", "out", *args])
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "migraphx"])
+@pytest.mark.parametrize("cards", ["banana", "", "0,", "-1", "0,²"])
+def test_cards_that_are_no_numbers(tmp_path, monkeypatch, capsys, device, cards):
+    monkeypatch.chdir(tmp_path)
+    line = refused(capsys, "--device", device, "--gpu", cards)
+    assert line == f"witness: --gpu {cards}: write it as 0 or 0,1"
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "named"),
+    [
+        (["--jobs", "2"], "--jobs has"),
+        (["--gpu", "0"], "--gpu has"),
+        (["--threads", "1"], "--threads has"),
+        (["--jobs", "2", "--threads", "1"], "--jobs and --threads have"),
+    ],
+)
+def test_what_a_cluster_decides_by_itself_is_refused(tmp_path, monkeypatch, capsys, args, named):
+    monkeypatch.chdir(tmp_path)
+    line = refused(capsys, "--scheduler", "tcp://127.0.0.1:9", *args)
+    assert f"{named} no effect with --scheduler" in line
+    assert not Path("out").exists()
