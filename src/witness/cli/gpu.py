@@ -1,4 +1,4 @@
-"""`witness gpu` and `witness probe`: what MIGraphX compiles for an AMD GPU."""
+"""`witness gpu` and `witness probe`: what MIGraphX compiled, or can compile, for an AMD GPU."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 @click.group("gpu", invoke_without_command=True)
 @click.pass_context
 def gpu_group(ctx: click.Context) -> None:
-    """The graphs that MIGraphX compiled for an AMD GPU: which there are, make them, move them."""
+    """Compile, list and move the graphs of an AMD GPU (MIGraphX)."""
     options.help_alone(ctx)
 
 
 @gpu_group.command("status")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+@options.JSON
 def gpu_status(as_json: bool) -> None:
-    """The AMD cards, and every compiled graph: for what it is, what it saves, whether it is used here."""
+    """Show the AMD cards, and what each compiled graph is for, what it saves, and whether it is used."""
     from witness.amd import warmup
 
     inventory = warmup.inventory()
@@ -55,13 +55,13 @@ def gpu_status(as_json: bool) -> None:
 @options.SHAPE
 @options.GPU
 @options.PRECISION
-@click.option("--exhaustive", is_flag=True, help="Have MIGraphX try all kernels, which takes long.")
+@click.option("--exhaustive", is_flag=True, help="Let MIGraphX try all kernels, which takes a long time.")
 @options.LIMIT
 @options.OFFLINE
 def gpu_warm(
     limit: float, exhaustive: bool, gpu: int | None, precision: str, shapes: tuple[str, ...], **choice: Any
 ) -> None:
-    """Compile the voice model for a card, check it against the CPU, measure both, and keep it."""
+    """Compile the voice model for a card, compare it with the CPU, time both, and keep it."""
     from witness.amd import rocm, subject, warmup
     from witness.amd.graphs import Tuning
     from witness.amd.migraphx import Target
@@ -81,7 +81,7 @@ def gpu_warm(
 
 @gpu_group.command("clear")
 def gpu_clear() -> None:
-    """Remove all compiled graphs."""
+    """Delete all compiled graphs."""
     from witness.amd import graphs
 
     click.echo(f"{graphs.clear() / 1e6:,.1f} MB freed")
@@ -91,7 +91,10 @@ def gpu_clear() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("graph", required=False)
 def gpu_export(file: Path, graph: str | None) -> None:
-    """Write one compiled graph to FILE (zip). GRAPH: the beginning of its name, if there are several."""
+    """Write a compiled graph to FILE (zip).
+
+    GRAPH is the beginning of its name; it is needed if there are several.
+    """
     from witness.amd import warmup
 
     click.echo(f"{file}\n    {_measured(warmup.export(file, graph))}")
@@ -104,7 +107,7 @@ def gpu_export(file: Path, graph: str | None) -> None:
 @options.GPU
 @options.OFFLINE
 def gpu_import(file: Path, models: str, model: Path | None, gpu: int | None, offline: bool) -> None:
-    """Take a compiled graph from FILE, if it is for this very machine and passes the check on it."""
+    """Import a compiled graph from FILE if it fits this machine and passes the check on it."""
     from witness.amd import rocm, subject, warmup
 
     with options.progress(quiet=False) as reporter:
@@ -129,7 +132,7 @@ def _voice_model(models: str, offline: bool, reporter: Reporter) -> Subject:
 
 
 def _measured(graph: Graph) -> str:
-    """What a compiled graph is for, and what was measured with it, in one line."""
+    """One line on what a compiled graph is for, and what was measured with it."""
     key, measured = graph.key, graph.measured
     how = "imported" if measured.compile_s is None else f"compiled in {measured.compile_s:.1f} s"
     shape = "x".join(map(str, key.shape))
@@ -146,9 +149,9 @@ def _measured(graph: Graph) -> str:
 @options.GPU
 @options.LIMIT
 def probe(model: Path, shapes: tuple[str, ...], gpu: int | None, limit: float) -> None:
-    """Try an ONNX MODEL on MIGraphX: which nodes it takes, times, numbers against the CPU's.
+    """Try an ONNX MODEL on MIGraphX: the nodes that run, the time, and the differences from the CPU.
 
-    Prints a row for docs/verified-models.md.
+    The result is Markdown.
     """
     from witness.amd import probe, subject
 
