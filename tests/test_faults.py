@@ -52,7 +52,7 @@ def whole(line: bytes) -> bool:
 
 
 def test_kill_9_at_random_moments(tmp_path):
-    """Of the parent, of a worker, of whisper's process, in turn; then the same command goes on."""
+    """Of the parent, of a worker, of whisper's process, in turn; then the same command continues."""
     whisper = ggml.write(tmp_path / "tones.bin")
     recordings = make(tmp_path / "in", RECORDINGS)
     arguments = ("in", "-o", "out", "-f", "json", "--whisper", whisper, "--jobs", 2, "--retry-failed")
@@ -145,6 +145,20 @@ def test_a_recording_that_crashes_the_decoder_and_one_that_hangs(tmp_path):
     assert "crash.flac: the process that worked on it ended with signal SIGSEGV" in stdout
     assert "hang.flac: took longer than --limit-time 15 s" in stdout
     run("in", "-o", "out", "--whisper", "none", "--retry-failed", cwd=tmp_path)  # in a sane decoder
+
+
+def test_a_recording_that_takes_too_much_memory(tmp_path):
+    first, _ = make(tmp_path / "in", 2)
+    first.rename(first.with_name("greedy.flac"))
+    greed = "hoard = bytearray(b'x') * 1_500_000_000"
+    stdout, _ = run(
+        *("in", "-o", "out", "--whisper", "none", "--jobs", 1, "--limit-memory", 1.2, "--limit-time", 90),
+        cwd=tmp_path,
+        inject=CRASH.replace('if "hang" in name:', f'if "greedy" in name:\n            {greed}'),
+        code=3,
+    )
+    assert "2 recordings: 1 done, 1 failed" in stdout
+    assert "greedy.flac: took more memory than --limit-memory 1.2 GB; raise it" in stdout
 
 
 def test_a_worker_that_dies_once_costs_nothing(tmp_path):
