@@ -23,7 +23,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -246,7 +246,7 @@ def main() -> None:
         "times_sherpa_onnx": {
             name: ratio(seconds["sherpa-onnx"], seconds[name]) for name in programs if name != "sherpa-onnx"
         },
-        "hardware": machine.hardware(),
+        "hardware": asdict(machine.hardware()),
         "versions": {**machine.versions(), "sherpa-onnx": sherpa_onnx.__version__},
         "source_sha256": machine.source_sha256(),
     }

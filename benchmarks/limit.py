@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -171,7 +172,7 @@ def main() -> None:
             "all": [round(share, 3) for share in sorted(shares)],
         },
         "load_before": load,
-        "hardware": machine.hardware(),
+        "hardware": asdict(machine.hardware()),
         "versions": machine.versions(),
         "source_sha256": machine.source_sha256(),
     }

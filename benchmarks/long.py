@@ -22,6 +22,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
@@ -117,7 +118,7 @@ def main() -> None:
     options = parser.parse_args()
     result: dict[str, Any] = {
         "command": "python benchmarks/long.py FOLDER",
-        "hardware": machine.hardware(),
+        "hardware": asdict(machine.hardware()),
         "versions": machine.versions(),
         "source_sha256": machine.source_sha256(),
         "threads": options.threads,

@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -97,7 +98,7 @@ def main() -> None:
         found = [first_window(Path(folder)) for _ in range(options.runs)]
     result = {
         "command": "python benchmarks/startup.py",
-        "hardware": machine.hardware(),
+        "hardware": asdict(machine.hardware()),
         "versions": machine.versions(),
         "source_sha256": machine.source_sha256(),
         "runs": options.runs,

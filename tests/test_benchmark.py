@@ -12,9 +12,12 @@ from xml.etree import ElementTree
 
 import pytest
 import soundfile
+from click.testing import CliRunner
 
-from conftest import CALL
-from witness.bench import accuracy, accuracy_report, child, manifest, scoring
+from conftest import CALL, ROOT
+from witness.bench import accuracy, accuracy_report, child, manifest, records, scoring
+from witness.bench.plan import Plan, find
+from witness.cli.main import cli
 from witness.errors import InputError, ModelError, PartlyFailedError, UsageError, WitnessError
 from witness.formats import rttm
 from witness.options import Options, Runtime
@@ -40,7 +43,7 @@ def pair(tmp_path_factory) -> Path:
 
 
 def command(pair: Path, out: Path, *more: str) -> list[str]:
-    head = [sys.executable, "-m", "witness", "bench", "voxconverse", "--audio", str(pair)]
+    head = [sys.executable, "-m", "witness", "bench", "accuracy", "--audio", str(pair)]
     return [*head, "--rttm", str(pair), "-o", str(out), *BUILTIN, *more]
 
 
@@ -93,7 +96,7 @@ def test_pictures_are_svg_and_show_every_recording(finished):
     text = "".join(ElementTree.parse(out / "accuracy_by_speed.svg").getroot().itertext())  # noqa: S314
     for other in accuracy_report.PUBLISHED:
         assert other.name in text
-    assert "Witness, here" in text
+    assert "Witness, this run" in text
 
 
 def test_killed_in_the_middle_and_resumed(pair, finished, tmp_path):
@@ -126,16 +129,64 @@ def test_killed_in_the_middle_and_resumed(pair, finished, tmp_path):
     assert (out / "report.md").read_bytes() == before
 
 
+def test_what_is_written_is_read_back(finished):
+    """Folders of before can be continued: the documents have these keys, and give themselves back."""
+    out, _ = finished
+    document = json.loads((out / "run.json").read_text())
+    assert list(document) == [
+        *("schema", "split", "settings", "settings_sha256", "tuned_on", "models", "runtime", "recordings"),
+        *("without_audio", "references_sha256", "hardware", "versions", "source_sha256", "load_before"),
+        *("begun", "finished"),
+    ]
+    assert list(document["models"]) == ["choice", "segmentation", "embedding", "plda", "rule"]
+    assert list(document["hardware"]) == ["processor", "cores", "memory_gb", "system"]
+    assert as_json(manifest.Manifest.from_json(document)) == document
+    document = json.loads((out / "files" / "b.json").read_text())
+    assert list(document) == [
+        *("name", "crashes", "error", "audio_sha256", "duration", "wall", "timing", "cpu", "peak_memory_mb"),
+        *("device", "warnings", "rttm_sha256"),
+    ]
+    assert as_json(records.Record.from_json(document)) == document
+    failed = {"name": "b", "crashes": ["signal SIGSEGV"], "error": "damaged", "rttm_sha256": None}
+    assert as_json(records.Record.from_json(failed)) == failed
+
+
+def as_json(one: manifest.Manifest | records.Record) -> dict:
+    return json.loads(json.dumps(one.to_json()))
+
+
+def test_the_report_of_an_older_run_is_understood():
+    document = json.loads((ROOT / "benchmarks" / "results" / "eval_builtin" / "report.json").read_text())
+    files = document.pop("files")
+    own = {name: document[name] for name in manifest.Manifest.__dataclass_fields__}
+    assert as_json(manifest.Manifest.from_json(own)) == {"schema": manifest.SCHEMA, **own}
+    for file in files:
+        assert as_json(records.Record.from_json(file)) == file
+
+
+def test_voxconverse_is_another_name():
+    for name in ("voxconverse", "accuracy"):
+        result = CliRunner().invoke(cli, ["bench", name, "--help"])
+        assert "--tuned-on" in result.output
+    assert "Another name of accuracy." in CliRunner().invoke(cli, ["bench", "--help"]).output
+
+
 # --- in this process, with other children ---
 
 REPLY = {
     "audio": {"path": "x", "duration": 7.0, "channels": 1, "sha256": "0" * 64},
-    "timing": {"wall": 0.5},
     "device": {"embedding": "cpu", "whisper": None},
+    "timing": {"wall": 0.5, "mode": None},
     "turns": [[0.5, 3.0, "SPEAKER_00"], [3.0, 6.0, "SPEAKER_01"]],
+    "words": 0,
     "warnings": [],
+    "failure": None,
+    "wall": 0.5,
     "cpu": {"witness": 0.4, "whisper": 0.0},
     "peak_memory_mb": 100.0,
+    "whisper_peak_memory_mb": None,
+    "spans": [{"stage": "embedding", "begin": 1.0, "wall": 0.1, "cpu": 0.2}],
+    "calls": [{"model": "m", "shape": [1, 2], "begin": 1.0, "wall": 0.1, "cpu": 0.1, "thread": 1}],
 }
 
 
@@ -144,11 +195,11 @@ def bench(pair, tmp_path, monkeypatch):
     """`bench(**kwargs)` with children that do what `bench.script` says."""
 
     def run(folder="out", split=None, tuned_on=None, options=None, script=None):
-        cases, missing = accuracy.find(pair, pair)
-        made = manifest.make({}, built, Runtime(), None, [], SILENT)
-        models = repr(made["models"])
+        cases, missing = find(pair, pair)
+        made = manifest.make(Plan((), tmp_path, options=built), SILENT).models
+        models = {"segmentation": made.segmentation, "embedding": made.embedding, "whisper": None}
         lines = [
-            f"reply = {{**{REPLY!r}, 'models': {models}}}",
+            f"reply = {{**{REPLY!r}, 'models': {models!r}}}",
             script or "",
             "return {'measured': reply}, ()",
         ]
@@ -156,16 +207,8 @@ def bench(pair, tmp_path, monkeypatch):
         code = f"import os, pathlib, sys\nfrom witness.child import serve\ndef answer(request, _):\n{body}\n"
         (tmp_path / "scripted.py").write_text(f"{code}serve(answer)\n")
         monkeypatch.setattr(child, "MODULE", "scripted")
-        return accuracy.run(
-            cases,
-            tmp_path / folder,
-            options or built,
-            Runtime(),
-            split=split,
-            tuned_on=tuned_on,
-            missing=missing,
-            reporter=SILENT,
-        )
+        plan = Plan(cases, tmp_path / folder, missing, options or built, Runtime(), split, tuned_on)
+        return accuracy.run(plan, SILENT)
 
     built = Options(models="builtin", offline=True)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
@@ -182,7 +225,7 @@ if not mark.exists():
 NEVER = "if request['path'].endswith('b.flac'): os.abort()"
 UNREADABLE = """
 if request['path'].endswith('b.flac'):
-    reply = {'error': 'b.flac: cannot be read | <b>', 'exit_code': 4}
+    reply = {'error': 'b.flac: could not be read | <b>', 'exit_code': 4}
 """
 NO_MODEL = "reply = {'error': 'no model', 'exit_code': 5}"
 
@@ -213,7 +256,7 @@ def test_a_recording_that_fails_costs_itself_only(bench, tmp_path, script, crash
     text = (tmp_path / "out" / "report.md").read_text()
     assert "1 recordings failed" in text
     assert "<b>" not in text
-    # Cured, the same command needs to run that one only.
+    # Once it is fixed, the same command runs that recording only.
     assert len(bench(script="assert request['path'].endswith('b.flac')")) == 3
     assert json.loads((tmp_path / "out" / "run.json").read_text())["finished"]
 
@@ -241,14 +284,14 @@ def test_nothing_is_tuned_on_test(bench, tmp_path):
     with pytest.raises(InputError, match=r"run\.json"):
         bench("tuned", split="test", options=tuned, tuned_on=tmp_path / "nowhere")
     bench("dev", split="dev", options=tuned)
-    with pytest.raises(UsageError, match="has recordings of this one"):
+    with pytest.raises(UsageError, match="has recordings of this run"):
         bench("tuned", split="test", options=tuned, tuned_on=tmp_path / "dev")
     # The same on other recordings.
     path = tmp_path / "dev" / "run.json"
     dev = {**json.loads(path.read_text()), "recordings": ["others"]}
     for change, complaint in (
         ({"finished": None}, "not finished"),
-        ({"split": None}, "no run with --split dev"),
+        ({"split": None}, "not a run with --split dev"),
         ({"settings_sha256": "0"}, "other settings"),
     ):
         path.write_text(json.dumps({**dev, **change}))
@@ -263,13 +306,13 @@ def test_nothing_is_tuned_on_test(bench, tmp_path):
 
 def test_recordings_are_paired_by_name(pair, tmp_path):
     (tmp_path / "many.rttm").write_text("".join(rttm.serialize(uri, [Turn(0, 1, "x")]) for uri in ("b", "z")))
-    cases, missing = accuracy.find(pair, tmp_path)
+    cases, missing = find(pair, tmp_path)
     assert [case.name for case in cases] == ["b"]
-    assert missing == ["z"]
+    assert missing == ("z",)
     (tmp_path / "twice").mkdir()
     for ending in ("wav", "mp3"):
         (tmp_path / "twice" / f"b.{ending}").touch()
     with pytest.raises(InputError, match="same name"):
-        accuracy.find(tmp_path / "twice", tmp_path)
+        find(tmp_path / "twice", tmp_path)
     with pytest.raises(InputError, match="has the name"):
-        accuracy.find(tmp_path / "many.rttm", pair)
+        find(tmp_path / "many.rttm", pair)

@@ -50,7 +50,7 @@ def test_each_engine_alone_and_both(whisper, tmp_path, monkeypatch):
     assert found.device == {"embedding": "cpu", "whisper": "cpu"}
 
 
-def test_without_a_recogniser():
+def test_without_a_recognizer():
     with pytest.raises(UsageError, match="--whisper"):
         contention.measure(str(CALL), Options(models="builtin", whisper="none"), Runtime(), 1)
 
@@ -76,7 +76,7 @@ def test_the_table():
         "    both    6.15 s  10.12 s  12.10 s      91 %     4.00 GB",
         "beside the other, diarizer takes 1.50 times as long",
         "beside the other, whisper takes 1.25 times as long",
-        "one after the other 14.20 s, both at once 12.10 s",
+        "one after the other 14.20 s, both at the same time 12.10 s",
     ]
 
 
@@ -89,7 +89,7 @@ def test_json_and_a_machine_without_a_card():
         60.0, FOUND.device, None, tuple(Run(r.name, r.wall, r.diarizer, r.whisper, None, None) for r in RUNS)
     )
     assert bare.median("both", "busy") is None
-    assert "card: None" in contention.to_text(bare)
+    assert "card: none" in contention.to_text(bare)
 
 
 def test_the_command(whisper):

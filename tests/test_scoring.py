@@ -39,7 +39,7 @@ def test_anchors(vbx):
     }
     assert round(scoring.jer(vbx), 1) == 29.1
     counts = scoring.speaker_counts(vbx)
-    assert (counts["exact"], counts["within_one"], round(counts["bias"], 2)) == (108, 172, -0.81)
+    assert (counts.exact, counts.within_one, round(counts.bias, 2)) == (108, 172, -0.81)
 
 
 def test_anchor_interval(vbx):
@@ -100,10 +100,11 @@ def test_paired_difference_is_narrower_than_either():
         return {f"f{n}": ([Turn(0, 100, "A")], [Turn(0, 100 - share * n, "x")]) for n in range(20)}
 
     scores, others = scoring.score(hypothesis(2)), scoring.score(hypothesis(1.9))
-    difference, low, high = scoring.compare(scores, others)[STRICT]
-    assert difference == pytest.approx(0.95)
+    strict = scoring.compare(scores, others)[0]
+    (low, high), (low_alone, high_alone) = strict.interval, scoring.pool(scores)[0].interval
+    assert strict.convention == STRICT
+    assert strict.points == pytest.approx(0.95)
     assert low > 0
-    low_alone, high_alone = scoring.pool(scores)[0].interval
     assert high - low < (high_alone - low_alone) / 5
 
 

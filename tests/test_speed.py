@@ -38,7 +38,17 @@ def test_what_is_counted(clip):
     )
     document = json.loads(done.stdout)
     assert document["schema"] == "witness-speed/1"
+    assert list(document) == [
+        *("schema", "hardware", "versions", "source_sha256", "runtime", "options", "repeat", "load_before"),
+        "files",
+    ]
     (file,) = document["files"]
+    assert list(file) == [
+        *("name", "duration", "models", "device", "mode", "walls", "wall", "cpu", "times_real_time"),
+        *("real_time_factor", "peak_memory_mb", "whisper_peak_memory_mb", "windows_per_second"),
+        *("trunk_seconds_per_second", "outside_onnxruntime", "stages", "profiled"),
+    ]
+    assert set(file["walls"]) == {"run", "profiled"}
     assert file["duration"] == SECONDS
     assert file["windows_per_second"] == pytest.approx(
         len(segmentation.window_starts(SECONDS * 16000, 1.0)) / SECONDS, abs=1e-3
@@ -69,17 +79,15 @@ def test_what_is_counted(clip):
 
 
 def test_serial_against_parallel():
-    runs = [{"wall": 30.0, "timing": {"transcription": 20.0}}]
     # 10 s of speakers could vanish behind 20 s of words; 8 s did.
-    assert speed._serial(runs, 22.0) == {"wall": 30.0, "saved": round(8 / 30, 4), "overlap": 0.8}
-    assert speed._serial(runs, 30.0)["overlap"] == 0
+    assert speed.serial(30.0, 20.0, 22.0) == speed.Serial(wall=30.0, saved=round(8 / 30, 4), overlap=0.8)
+    assert speed.serial(30.0, 20.0, 30.0).overlap == 0
 
 
 def test_time_in_which_a_model_runs_counts_once():
-    calls = [
-        {"begin": begin, "wall": wall} for begin, wall in ((1.0, 2.0), (2.0, 0.5), (2.5, 1.0), (5.0, 1.0))
-    ]
-    assert speed._busy({"calls": calls}) == pytest.approx(3.5)
+    times = ((1.0, 2.0), (2.0, 0.5), (2.5, 1.0), (5.0, 1.0))
+    calls = [tracing.Call("m", (1,), begin, wall, cpu=0.0, thread=1) for begin, wall in times]
+    assert speed.busy(calls) == pytest.approx(3.5)
 
 
 def test_a_profile_says_where_the_time_went_and_changes_nothing(clip, tmp_path):

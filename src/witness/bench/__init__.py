@@ -1,1 +1,1 @@
-"""How right, how fast."""
+"""How accurate, how fast: what `witness score` and `witness bench` measure."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from witness.bench import score_report, scoring
-from witness.bench.score_report import OURS
-from witness.bench.scoring import CONVENTIONS, FileScore
+from witness.bench.manifest import Manifest
+from witness.bench.records import Cost, Record
+from witness.bench.score_report import OURS, SCORE_HEADS
+from witness.bench.scoring import FileScore
 from witness.formats import page, pictures
 from witness.formats.pictures import Axis, Mark, Shape
 
@@ -19,16 +20,61 @@ SHAPES: dict[str, Shape] = {
     "collar-0.25-total": "square",
     "collar-0.25-total-no-overlap": "diamond",
 }
+"""The conventions in the picture of accuracy by speed, and their marks."""
+
+MANY = 20
+"""Names of references without audio that a report lists."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run of the benchmark: what it was made with, and a record and a score per recording, side by side."""
+
+    manifest: Manifest
+    records: list[Record]
+    scores: list[FileScore]
+
+    @property
+    def failed(self) -> list[Record]:
+        return [record for record in self.records if record.cost is None]
+
+    @property
+    def costs(self) -> list[Cost]:
+        """Of the recordings that did not fail."""
+        return [record.cost for record in self.records if record.cost is not None]
+
+    @property
+    def duration(self) -> float:
+        """Seconds of audio in the recordings that did not fail."""
+        return sum(cost.duration for cost in self.costs)
+
+    @property
+    def wall(self) -> float:
+        """Seconds that they took."""
+        return sum(cost.wall for cost in self.costs)
+
+    @property
+    def times_real_time(self) -> float | None:
+        """None if all recordings failed."""
+        return self.duration / self.wall if self.wall else None
+
+    @property
+    def material(self) -> str:
+        """What was run, in words that claim no more than is known."""
+        split = self.manifest.split
+        named = "no split named" if split is None else f"said to be of split {split}"
+        return f"{len(self.manifest.recordings)} recordings, {named}"
 
 
 @dataclass(frozen=True)
 class Published:
-    """What others say of themselves on VoxConverse."""
+    """What others say about their program on VoxConverse."""
 
     name: str
     speed: float
     """Times real time, on `hardware`."""
     der: float
+    """Percent."""
     convention: str
     hardware: str
     part: str = "TEST"
@@ -50,265 +96,189 @@ PUBLISHED = (
 )
 
 
-def files(
-    manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]], scores: Sequence[FileScore]
-) -> dict[str, str]:
-    """File name -> content."""
+def files(outcome: Outcome) -> dict[str, str]:
+    """Name -> content of every file of the report."""
     return {
-        "report.html": to_html(manifest, records, scores),
-        "report.md": to_markdown(manifest, records, scores),
-        "report.json": to_json(manifest, records, scores),
-        "der_by_duration.svg": der_by_duration(manifest, records, scores),
-        "accuracy_by_speed.svg": accuracy_by_speed(manifest, records, scores),
+        "report.html": to_html(outcome),
+        "report.md": to_markdown(outcome),
+        "report.json": to_json(outcome),
+        "der_by_duration.svg": der_by_duration(outcome),
+        "accuracy_by_speed.svg": accuracy_by_speed(outcome),
     }
 
 
-def material(manifest: Mapping[str, Any]) -> str:
-    """What was run, in words that claim no more than is known."""
-    split = manifest["split"]
-    return f"{len(manifest['recordings'])} recordings, " + (
-        "no split named" if split is None else f"said to be of split {split}"
-    )
-
-
-def speed(records: Sequence[Mapping[str, Any]]) -> float | None:
-    """Times real time over all recordings that did not fail; None if all did."""
-    wall = sum(record["wall"] for record in records if not record["error"])
-    return sum(record["duration"] for record in records if not record["error"]) / wall if wall else None
-
-
-def to_json(
-    manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]], scores: Sequence[FileScore]
-) -> str:
-    """The manifest, the scores as `witness score --json` gives them, and a record a recording."""
-    times = speed(records)
+def to_json(outcome: Outcome) -> str:
+    """The manifest, the scores as `witness score --json` gives them, and a record per recording."""
+    times = outcome.times_real_time
     document = {
-        **manifest,
-        "audio_seconds": sum(record["duration"] for record in records if not record["error"]),
-        "wall_seconds": sum(record["wall"] for record in records if not record["error"]),
+        **outcome.manifest.to_json(),
+        "audio_seconds": outcome.duration,
+        "wall_seconds": outcome.wall,
         "times_real_time": times,
         "real_time_factor": None if times is None else 1 / times,
-        "score": json.loads(score_report.to_json(scores)),
-        "files": list(records),
+        "score": json.loads(score_report.to_json(outcome.scores)),
+        "files": [record.to_json() for record in outcome.records],
     }
     return json.dumps(document, indent=1) + "\n"
 
 
-def to_markdown(
-    manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]], scores: Sequence[FileScore]
-) -> str:
-    """What a person reads; the same figures as in report.json."""
-    return "\n\n".join(_parts(manifest, records, scores)) + "\n"
-
-
-def to_html(
-    manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]], scores: Sequence[FileScore]
-) -> str:
-    """The same for a browser, with the pictures in it."""
-    failed = [record for record in records if record["error"]]
-    notices = []
-    if missing := manifest["without_audio"]:
-        names = ", ".join(missing[:20])
-        notices.append(f"Not scored: {len(missing)} references without audio ({names}).")
-    if failed:
-        notices.append(f"{len(failed)} recordings failed and count as missed.")
+def to_html(outcome: Outcome) -> str:
+    """A page for people, with the pictures in it; the same figures as in report.json."""
     parts: list[page.Table | str] = [
-        page.Table("All recordings", score_report.pooled(scores), (0, 6)),
-        der_by_duration(manifest, records, scores),
-        accuracy_by_speed(manifest, records, scores),
-        page.Table(
-            "What it was measured on",
-            [["what", "which"], *([key, str(value)] for key, value in _facts(manifest))],
-            (0, 1),
-        ),
-        page.Table(
-            "Recordings",
-            [RECORDING_HEADS, *(_row(*pair) for pair in zip(records, scores, strict=True))],
-        ),
+        score_report.pooled_table(outcome.scores),
+        der_by_duration(outcome),
+        accuracy_by_speed(outcome),
+        page.Table("What it was measured on", _fact_rows(outcome.manifest), (0, 1)),
+        page.Table("Recordings", _recording_rows(outcome)),
     ]
-    if failed:
-        rows = [["recording", "error"], *([record["name"], record["error"]] for record in failed)]
+    if outcome.failed:
+        rows = [["recording", "error"], *([record.name, str(record.error)] for record in outcome.failed)]
         parts.append(page.Table("Failures", rows, (0, 1)))
-    lead = [_method(manifest).replace("`", ""), "; ".join(score_report.beside_der(scores)) + "."]
-    if (speed_line := _speed(records)) is not None:
-        lead.append(speed_line.replace("**", ""))
-    return page.report(f"Speaker diarization: {material(manifest)}", lead, parts, notices)
+    lead = [_method(outcome), *_results(outcome)]
+    return page.report(f"Speaker diarization: {outcome.material}", lead, parts, _notices(outcome))
 
 
-def _parts(
-    manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]], scores: Sequence[FileScore]
-) -> Iterator[str]:
-    failed = [record for record in records if record["error"]]
-    yield f"# Speaker diarization: {material(manifest)}"
-    yield _method(manifest)
-    if manifest["without_audio"]:
-        names = ", ".join(manifest["without_audio"][:20])
-        yield f"**Not scored: {len(manifest['without_audio'])} references without audio** ({_cell(names)})."
-    if failed:
-        yield f"**{len(failed)} recordings failed and count as missed.**"
-    rows = [["convention", "DER", "95 %", "false alarm", "missed", "confusion", "meaning"]]
-    for convention, pooled in zip(CONVENTIONS, scoring.pool(scores), strict=True):
-        low, high = pooled.interval
-        parts = (pooled.false_alarm, pooled.missed_detection, pooled.confusion)
-        rows.append(
-            [
-                convention.name,
-                f"**{_rate(pooled.der)}**",
-                f"{_rate(low)} to {_rate(high)}",
-                *(_rate(part) for part in parts),
-                convention.meaning,
-            ]
-        )
-    yield _table(rows)
-    counts = scoring.speaker_counts(scores)
-    yield (
-        f"JER {scoring.jer(scores):.1f} %. Number of speakers right in {counts['exact']} of {len(scores)} "
-        f"recordings, within one in {counts['within_one']}, bias {counts['bias']:+.2f}."
-    )
-    if (line := _speed(records)) is not None:
-        yield line
-    yield "![DER by duration](der_by_duration.svg)\n\n![Accuracy by speed](accuracy_by_speed.svg)"
-    yield "## What it was measured on"
-    yield _table([["what", "which"], *([key, _cell(str(value))] for key, value in _facts(manifest))])
-    yield "## Recordings"
-    yield _table(
+def to_markdown(outcome: Outcome) -> str:
+    """The same as Markdown, with links to the pictures."""
+    return "\n\n".join(_markdown_parts(outcome)) + "\n"
+
+
+def _markdown_parts(outcome: Outcome) -> Iterator[str]:
+    yield f"# Speaker diarization: {outcome.material}"
+    yield _escaped(_method(outcome))
+    yield from (f"**{_escaped(notice)}**" for notice in _notices(outcome))
+    yield _markdown_table(
         [
-            RECORDING_HEADS,
-            *(
-                [_cell(record["name"]), *_row(record, score)[1:]]
-                for record, score in zip(records, scores, strict=True)
-            ),
+            ["convention", "DER", "95 %", "false alarm", "missed", "confusion", "meaning"],
+            *([name, f"**{der}**", *rest] for name, der, *rest in score_report.pooled_rows(outcome.scores)),
         ]
     )
-    if failed:
+    yield from _results(outcome)
+    yield "![DER by duration](der_by_duration.svg)\n\n![Accuracy by speed](accuracy_by_speed.svg)"
+    yield "## What it was measured on"
+    yield _markdown_table(_fact_rows(outcome.manifest))
+    yield "## Recordings"
+    yield _markdown_table(_recording_rows(outcome))
+    if outcome.failed:
         yield "## Failures"
-        yield "\n".join(f"- {_cell(record['name'])}: {_cell(record['error'])}" for record in failed)
+        yield "\n".join(
+            f"- {_escaped(record.name)}: {_escaped(str(record.error))}" for record in outcome.failed
+        )
 
 
-def _method(manifest: Mapping[str, Any]) -> str:
+def _method(outcome: Outcome) -> str:
     return (
-        f"Witness {manifest['versions']['witness']}, models `{_code(manifest['models']['choice'])}`. "
-        "DER in per cent of the reference speech, errors summed over all recordings; intervals are 95 %, by "
-        "a bootstrap over recordings. Scored from the first to the last turn of each recording."
+        f"Witness {outcome.manifest.versions['witness']}, models {outcome.manifest.models.choice}. DER in "
+        "percent of the reference speech, errors summed over all recordings; intervals are 95 %, by a "
+        "bootstrap over recordings. Scored from the first to the last turn of each recording."
     )
 
 
-def _speed(records: Sequence[Mapping[str, Any]]) -> str | None:
-    times = speed(records)
-    if times is None:
-        return None
-    good = [record for record in records if not record["error"]]
-    peaks = [record["peak_memory_mb"] for record in good if record["peak_memory_mb"] is not None]
-    return (
-        f"**{times:.1f} times real time** (real-time factor {1 / times:.4f}): "
-        f"{sum(record['duration'] for record in good) / 3600:.2f} h of audio, each recording by itself, "
-        "decoding and loading of the models included. Peak memory "
-        f"{f'{max(peaks):.0f} MB' if peaks else 'not known'}."
-    )
+def _notices(outcome: Outcome) -> list[str]:
+    """What a reader must know before any figure."""
+    notices = []
+    if missing := outcome.manifest.without_audio:
+        names = ", ".join(missing[:MANY]) + (", ..." if len(missing) > MANY else "")
+        notices.append(f"Not scored: {len(missing)} references without audio ({names}).")
+    if outcome.failed:
+        notices.append(f"{len(outcome.failed)} recordings failed and count as missed.")
+    return notices
 
 
-CONVENTION_HEADS = [convention.name for convention in CONVENTIONS]
-RECORDING_HEADS = ["recording", "s", "times real time", *CONVENTION_HEADS, "JER", "speakers", "true"]
+def _results(outcome: Outcome) -> list[str]:
+    """What there is beside the table of DER, a paragraph each."""
+    paragraphs = ["; ".join(score_report.beside_der(outcome.scores)) + "."]
+    if (times := outcome.times_real_time) is not None:
+        peak = max((cost.peak_memory_mb for cost in outcome.costs if cost.peak_memory_mb), default=None)
+        memory = "not known" if peak is None else f"{peak:.0f} MB"
+        paragraphs.append(
+            f"{times:.1f} times real time (real-time factor {1 / times:.4f}): "
+            f"{outcome.duration / 3600:.2f} h of audio, each recording by itself, decoding and loading of "
+            f"the models included. Peak memory {memory}."
+        )
+    return paragraphs
 
 
-def _facts(manifest: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    yield from manifest["hardware"].items()
-    yield from manifest["versions"].items()
-    yield "runtime", _pairs(manifest["runtime"])
-    yield "settings", _pairs(manifest["settings"])
-    yield "models", _pairs(manifest["models"])
-    yield "settings sha256", manifest["settings_sha256"]
-    tuned = manifest["tuned_on"]
-    yield "tuned on", "nothing: the program's own settings" if tuned is None else _pairs(tuned)
-    yield "references sha256", manifest["references_sha256"]
-    yield "source sha256", manifest["source_sha256"]
-    yield "load before it", "not known" if (load := manifest["load_before"]) is None else load
-    yield "begun", manifest["begun"]
+def _recording_rows(outcome: Outcome) -> list[list[str]]:
+    rows = [["recording", "s", "times real time", *SCORE_HEADS]]
+    for record, score in zip(outcome.records, outcome.scores, strict=True):
+        cost = ["-", "failed"]
+        if record.cost is not None:
+            cost = [f"{record.cost.duration:.1f}", f"{record.cost.times_real_time:.1f}"]
+        rows.append([record.name, *cost, *score_report.score_cells(score)])
+    return rows
 
 
-def _pairs(values: Mapping[str, Any]) -> str:
+def _fact_rows(manifest: Manifest) -> list[list[str]]:
+    return [["what", "which"], *([name, str(value)] for name, value in _facts(manifest))]
+
+
+def _facts(manifest: Manifest) -> Iterator[tuple[str, object]]:
+    yield from asdict(manifest.hardware).items()
+    yield from manifest.versions.items()
+    yield "runtime", _pairs(manifest.runtime)
+    yield "settings", _pairs(manifest.settings)
+    yield "models", _pairs(asdict(manifest.models))
+    yield "settings sha256", manifest.settings_sha256
+    tuned = manifest.tuned_on
+    yield "tuned on", "nothing: the program's own settings" if tuned is None else _pairs(asdict(tuned))
+    yield "references sha256", manifest.references_sha256
+    yield "source sha256", manifest.source_sha256
+    yield "load before it", "not known" if manifest.load_before is None else manifest.load_before
+    yield "begun", manifest.begun
+
+
+def _pairs(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
 
 
-def _row(record: Mapping[str, Any], score: FileScore) -> list[str]:
-    failed = bool(record["error"])
-    return [
-        record["name"],
-        "-" if failed else f"{record['duration']:.1f}",
-        "failed" if failed else f"{record['duration'] / record['wall']:.1f}",
-        *(_rate(score.der(convention.name)) for convention in CONVENTIONS),
-        _rate(score.jer),
-        str(score.hypothesis_speakers),
-        str(score.reference_speakers),
-    ]
+def _markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """The first row is the head."""
+    head, *body = ([_escaped(cell) for cell in row] for row in rows)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body))
 
 
-def _rate(value: float | None) -> str:
-    return score_report.UNDEFINED if value is None or math.isnan(value) else f"{value:.2f}"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    head, *body = rows
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _cell(text: str) -> str:
+def _escaped(text: str) -> str:
+    """In one line, without what would begin a tag or another cell."""
     return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
 
 
-def _code(text: str) -> str:
-    return text.replace("`", "'").replace("\n", " ")
-
-
-def der_by_duration(
-    manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]], scores: Sequence[FileScore]
-) -> str:
-    """A mark a recording."""
+def der_by_duration(outcome: Outcome) -> str:
+    """An SVG with a mark per recording."""
+    pairs = zip(outcome.records, outcome.scores, strict=True)
     points = [
-        (record["duration"] / 60, der, record["name"])
-        for record, score in zip(records, scores, strict=True)
-        if not record["error"] and (der := score.der("strict")) is not None
+        (record.name, record.cost.duration, score.der("strict"))
+        for record, score in pairs
+        if record.cost is not None
     ]
-    marks = [Mark(x, y, colour=OURS, hint=f"{name}: {60 * x:.0f} s, DER {y:.1f} %") for x, y, name in points]
-    longest = max((x for x, _, _ in points), default=1.0)
-    worst = max((y for _, y, _ in points), default=1.0)
-    return pictures.scatter(
-        f"DER by duration, strict: {material(manifest)}",
-        Axis("minutes", 0.0, 1.05 * longest or 1.0),
-        Axis("DER %, strict (no collar, overlap counted)", 0.0, min(100.0, 1.1 * worst) or 1.0),
-        marks,
-    )
+    return score_report.der_picture(f"DER by duration, strict: {outcome.material}", "minutes", points)
 
 
-def accuracy_by_speed(
-    manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]], scores: Sequence[FileScore]
-) -> str:
-    """Ours among what others publish, each point with its convention: the shape."""
+def accuracy_by_speed(outcome: Outcome) -> str:
+    """An SVG of this run among what others publish; the shape of each point is its convention."""
     key = []
-    for number, other in enumerate(PUBLISHED, start=1):
+    for place, other in enumerate(PUBLISHED, start=1):
         text = (
             f"{other.name}, {other.hardware}: {other.speed:g} times real time, {other.der:g} % "
             f"{other.convention}, VoxConverse {other.part}"
         )
-        mark = Mark(other.speed, other.der, SHAPES[other.convention], number=str(number), hint=text)
-        key.append((mark, f"{number}  {text}"))
-    times = speed(records)
+        mark = Mark(other.speed, other.der, SHAPES[other.convention], number=str(place), hint=text)
+        key.append((mark, f"{place}  {text}"))
+    times = outcome.times_real_time
     if times is not None:
-        for pooled in scoring.pool(scores):
+        for pooled in scoring.pool(outcome.scores):
             if pooled.convention in SHAPES and not math.isnan(pooled.der):
                 text = (
-                    f"Witness, here: {times:.1f} times real time, {pooled.der:.2f} % {pooled.convention}, "
-                    f"{material(manifest)}"
+                    f"Witness, this run: {times:.1f} times real time, {pooled.der:.2f} % "
+                    f"{pooled.convention}, {outcome.material}"
                 )
                 mark = Mark(times, pooled.der, SHAPES[pooled.convention], OURS, "Witness", text)
                 key.append((mark, text))
     marks = [mark for mark, _ in key]
+    slowest, fastest = min(mark.x for mark in marks), max(mark.x for mark in marks)
     return pictures.scatter(
-        "Accuracy by speed. Shapes are conventions: only points of one shape and one material compare",
-        Axis(
-            "times real time", 0.7 * min(mark.x for mark in marks), 1.5 * max(mark.x for mark in marks), True
-        ),
+        "Accuracy by speed. Shapes are conventions: compare only points of one shape and one material",
+        Axis("times real time", 0.7 * slowest, 1.5 * fastest, True),
         Axis("DER %", 0.0, min(100.0, 1.1 * max(mark.y for mark in marks))),
         marks,
         key,

@@ -1,9 +1,9 @@
-"""One recording in a process of its own, for the benchmarks.
+"""One recording in a child process, for the benchmarks.
 
 A crash costs one recording, and memory and processor time are this recording's alone. The child's request and
 reply, as `witness.child` carries them:
 
-    {"path", "options", "runtime", "profile"}  ->  {"measured": what was found and what it cost}
+    {"path", "options", "runtime", "profile"}  ->  {"measured": a Measurement}
                                                    {"measured": {"error": line, "exit_code": n}}
 """
 
@@ -16,25 +16,21 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from witness import tracing
 from witness.bench import machine
+from witness.bench.measurement import Failure, Measurement, ProcessorTime
 from witness.child import Buffer, Child, DiedError, Message, RefusedError, serve
 from witness.errors import WitnessError
 from witness.options import Options, Runtime
 from witness.pipeline import transcribe
-from witness.schema import Transcript
 
 MODULE = "witness.bench.child"
 """What the child runs."""
 
 
-def run(path: Path, options: Options, runtime: Runtime, *, profile: bool = False) -> dict[str, Any]:
-    """What `_measure` gives, from a child; with `profile`, onnxruntime traces meanwhile.
-
-    If `transcribe` raised an error of ours, "error" and "exit_code"; if the child died, "crash" says how.
-    """
+def run(path: Path, options: Options, runtime: Runtime, *, profile: bool = False) -> Measurement | Failure:
+    """Transcribe the recording at `path` in a child; with `profile`, onnxruntime writes its traces, too."""
     request = {
         "path": str(path.absolute()),
         "options": asdict(options),
@@ -43,15 +39,18 @@ def run(path: Path, options: Options, runtime: Runtime, *, profile: bool = False
     }
     with Child(MODULE) as child:
         try:
-            measured: dict[str, Any] = child.ask(request)[0]["measured"]
+            reply = child.ask(request)[0]["measured"]
         except DiedError as error:
-            return {"crash": f"the process ended with {error}{error.last_words}"}
+            return Failure(f"the process ended with {error}{error.last_words}")
         except RefusedError as error:
-            return {"crash": f"the process failed ({error})"}
-    return measured  # however the process ends: a driver may abort after all is done
+            return Failure(f"the process failed ({error})")
+    # However the process ends: a driver may abort after all is done.
+    if "error" in reply:
+        return Failure(reply["error"], reply["exit_code"])
+    return Measurement.from_json(reply)
 
 
-def _measure(path: str, options: Options, runtime: Runtime, profile: bool) -> dict[str, Any]:
+def _measure(path: str, options: Options, runtime: Runtime, profile: bool) -> Measurement:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory())) if profile else None
         trace = stack.enter_context(tracing.recording(folder))
@@ -61,35 +60,28 @@ def _measure(path: str, options: Options, runtime: Runtime, profile: bool) -> di
             trace.document()
         wall = time.perf_counter() - begun
     used = os.times()
-    return {
-        **_found(transcript),
-        "wall": wall,
-        "cpu": {"witness": time.process_time(), "whisper": used.children_user + used.children_system},
-        "peak_memory_mb": machine.peak_memory(),
-        "whisper_peak_memory_mb": machine.peak_memory(children=True) if transcript.words else None,
-        "spans": [asdict(span) for span in trace.spans],
-        "calls": [asdict(call) for call in trace.calls],
-    }
-
-
-def _found(transcript: Transcript) -> dict[str, Any]:
-    return {
-        "audio": asdict(transcript.audio),
-        "models": {role: model and model.sha256 for role, model in transcript.models.items()},
-        "device": transcript.device,
-        "timing": transcript.timing,
-        "turns": [[turn.start, turn.end, turn.speaker] for turn in transcript.turns],
-        "words": len(transcript.words),
-        "warnings": list(transcript.warnings),
-        "failure": None if transcript.failure is None else str(transcript.failure),
-    }
+    return Measurement(
+        audio=transcript.audio,
+        models={role: model.sha256 if model else None for role, model in transcript.models.items()},
+        device=transcript.device,
+        timing=transcript.timing,
+        turns=transcript.turns,
+        words=len(transcript.words),
+        warnings=transcript.warnings,
+        failure=None if transcript.failure is None else str(transcript.failure),
+        wall=wall,
+        cpu=ProcessorTime(time.process_time(), used.children_user + used.children_system),
+        peak_memory_mb=machine.peak_memory(),
+        whisper_peak_memory_mb=machine.peak_memory(children=True) if transcript.words else None,
+        spans=tuple(trace.spans),
+        calls=tuple(trace.calls),
+    )
 
 
 def _answer(request: Message, _: bytes) -> tuple[Message, Sequence[Buffer]]:
     try:
-        measured = _measure(
-            request["path"], Options(**request["options"]), Runtime(**request["runtime"]), request["profile"]
-        )
+        options, runtime = Options(**request["options"]), Runtime(**request["runtime"])
+        measured = _measure(request["path"], options, runtime, request["profile"]).to_json()
     except WitnessError as error:
         measured = {"error": str(error), "exit_code": error.exit_code}
     return {"measured": measured}, ()

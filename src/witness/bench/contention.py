@@ -1,7 +1,7 @@
-"""How much the two engines slow each other down: each alone, then both at once, on one recording.
+"""How much the two engines slow each other down on a recording: each alone, then both at the same time.
 
-The times are the program's own: "both" is a usual run, in which whisper gets most of the cores and then all
-of them; alone it has all from the start. What a GPU does meanwhile is read from sysfs, so any card will do.
+The times are the program's own: "both" is a usual run, in which Whisper gets most of the cores and then all
+of them; alone it has all from the start. What an AMD card does meanwhile is read from sysfs, whoever uses it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ from witness.options import Options, Runtime
 from witness.recognition import recognizer
 from witness.reporter import SILENT, Reporter
 from witness.schema import Transcript
+from witness.text import number, table
 
 RUNS = ("diarizer", "whisper", "both")
-INTERVAL = 0.1  # seconds between two looks at the card; the driver averages over about as much
+FIGURES = ("diarizer", "whisper", "wall", "busy", "memory")
+"""The fields of `Run` of which there are medians."""
+INTERVAL = 0.1
+"""Seconds between two looks at the card; the driver averages over about as much."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +38,15 @@ class Run:
     name: str
     """One of RUNS."""
     wall: float
-    """Seconds from the start to the last result, with decoding and the loading of models."""
+    """Seconds from the start to the last result, decoding and the loading of models included."""
     diarizer: float | None
     """Seconds of segmentation, embedding and clustering."""
     whisper: float | None
     """Seconds from the audio to the words."""
     busy: float | None
-    """Mean per cent in which the card computed; None: no card, or it does not say."""
+    """Mean percentage of the time in which the card computed; None: no card, or it does not say."""
     memory: int | None
-    """The most bytes of its memory in use, by all programs."""
+    """Bytes of its memory that all programs used at their peak; None as above."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +54,21 @@ class Contention:
     """What was measured."""
 
     seconds: float
-    """Length of the recording."""
+    """Duration of the recording."""
     device: dict[str, str | None]
-    """What ran the engines when both did."""
+    """"embedding", "whisper" -> what ran them when both ran."""
     card: str | None
+    """Name and architecture of the card that was watched; None: there is none."""
     runs: tuple[Run, ...]
     """In the order in which they were made."""
 
     def median(self, run: str, what: str) -> float | None:
-        """Of one figure over all rounds."""
-        found = [getattr(one, what) for one in self.runs if one.name == run]
-        return statistics.median(found) if found and None not in found else None
+        """Of one of FIGURES over all rounds; None if it is not known of every round."""
+        values = [getattr(one, what) for one in self.runs if one.name == run]
+        return statistics.median(values) if values and None not in values else None
 
     def slowdown(self, engine: str) -> float | None:
-        """How many times as long an engine takes beside the other."""
+        """How many times as long an engine ("diarizer", "whisper") takes beside the other."""
         alone, beside = self.median(engine, engine), self.median("both", engine)
         return beside / alone if alone and beside else None
 
@@ -76,9 +81,9 @@ def measure(
     *,
     reporter: Reporter = SILENT,
 ) -> Contention:
-    """Run each engine alone and both at once, `rounds` times in turn.
+    """Run each engine alone and then both at the same time, `rounds` times.
 
-    Raises UsageError if there is no speech recogniser, and what `pipeline.transcribe` raises.
+    Raises UsageError if there is no speech recognizer, and what `pipeline.transcribe` raises.
     """
     model = store.whisper_model(
         options.whisper,
@@ -88,19 +93,19 @@ def measure(
     )
     if model is None:
         raise UsageError(
-            "contention takes two engines, and there is no whisper model; give one with --whisper"
+            "contention takes two engines, and there is no Whisper model; give one with --whisper"
         )
     recording = decode.load(path, channels=options.channels)
     card = cards.pick(cards.cards(), runtime.gpu)
     runtime = replace(runtime, serial=False, parallel=True)
     runs: list[Run] = []
     devices: dict[str, str | None] = {}
-    for number in range(rounds):
-        reporter.progress("contention", 3 * number, 3 * rounds)
+    for round_ in range(rounds):
+        reporter.progress("contention", 3 * round_, 3 * rounds)
         with _Watch(card) as watch:
             alone = pipeline.diarize(path, options, runtime)
         runs.append(watch.run("diarizer", _diarizer(alone), None))
-        reporter.progress("contention", 3 * number + 1, 3 * rounds)
+        reporter.progress("contention", 3 * round_ + 1, 3 * rounds)
         with _Watch(card) as watch:
             threads = runtime.cores
             language = options.language
@@ -109,7 +114,7 @@ def measure(
                     engine.send(samples)
                 seconds = sum(engine.result().seconds for _ in recording.samples)
         runs.append(watch.run("whisper", None, seconds))
-        reporter.progress("contention", 3 * number + 2, 3 * rounds)
+        reporter.progress("contention", 3 * round_ + 2, 3 * rounds)
         with _Watch(card) as watch:
             both = pipeline.transcribe(path, options, runtime)
         if both.failure is not None:
@@ -121,49 +126,44 @@ def measure(
     return Contention(recording.source.duration, devices, name, tuple(runs))
 
 
-def to_text(found: Contention) -> str:
+def to_text(contention: Contention) -> str:
     """A table of medians, and the slowdown of each engine."""
     rows = [["", "diarizer", "whisper", "wall", "GPU busy", "GPU memory"]]
     for run in RUNS:
-        busy, memory = found.median(run, "busy"), found.median(run, "memory")
-        rows.append(
-            [
-                run,
-                *(_seconds(found.median(run, what)) for what in ("diarizer", "whisper", "wall")),
-                "-" if busy is None else f"{busy:.0f} %",
-                "-" if memory is None else f"{memory / 1e9:.2f} GB",
-            ]
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    rounds = len(found.runs) // len(RUNS)
-    what = ", ".join(f"{engine} on {device}" for engine, device in found.device.items())
+        diarizer, whisper, wall, busy, memory = (contention.median(run, what) for what in FIGURES)
+        gigabytes = None if memory is None else memory / 1e9
+        seconds = (number(value, ".2f", " s") for value in (diarizer, whisper, wall))
+        rows.append([run, *seconds, number(busy, ".0f", " %"), number(gigabytes, ".2f", " GB")])
+    rounds = len(contention.runs) // len(RUNS)
+    engines = ", ".join(f"{engine} on {device}" for engine, device in contention.device.items())
     lines = [
-        f"{found.seconds:.1f} s of audio, medians of {rounds} rounds; {what}; card: {found.card}",
-        *lines,
+        f"{contention.seconds:.1f} s of audio, medians of {rounds} rounds; {engines}; card: "
+        f"{contention.card or 'none'}",
+        table(rows, left=()),
     ]
     for engine in RUNS[:2]:
-        slowdown = found.slowdown(engine)
-        lines.append(f"beside the other, {engine} takes {_times(slowdown)} as long")
-    one, other, both = (found.median(run, "wall") for run in RUNS)
+        slowdown = number(contention.slowdown(engine), ".2f", " times")
+        lines.append(f"beside the other, {engine} takes {slowdown} as long")
+    one, other, both = (contention.median(run, "wall") for run in RUNS)
     if one and other and both:
-        lines.append(f"one after the other {one + other:.2f} s, both at once {both:.2f} s")
+        lines.append(f"one after the other {one + other:.2f} s, both at the same time {both:.2f} s")
     return "\n".join(lines) + "\n"
 
 
-def to_json(found: Contention) -> str:
-    """Every run, and the medians."""
-    medians = {
-        run: {what: found.median(run, what) for what in ("diarizer", "whisper", "wall", "busy", "memory")}
-        for run in RUNS
+def to_json(contention: Contention) -> str:
+    """One document with every run, the medians and the slowdowns."""
+    document = {
+        "schema": "witness-contention/1",
+        **asdict(contention),
+        "median": {run: {what: contention.median(run, what) for what in FIGURES} for run in RUNS},
+        "slowdown": {engine: contention.slowdown(engine) for engine in RUNS[:2]},
     }
-    slowdown = {engine: found.slowdown(engine) for engine in RUNS[:2]}
-    document = {"schema": "witness-contention/1", **asdict(found), "median": medians, "slowdown": slowdown}
     return json.dumps(document, indent=1) + "\n"
 
 
 def _diarizer(transcript: Transcript) -> float:
-    return _spent(transcript, "embedding", "clustering")  # segmentation goes on beside embedding
+    """Seconds of segmentation, embedding and clustering."""
+    return _spent(transcript, "embedding", "clustering")  # segmentation runs beside embedding
 
 
 def _spent(transcript: Transcript, *stages: str) -> float:
@@ -171,16 +171,8 @@ def _spent(transcript: Transcript, *stages: str) -> float:
     return sum(float(transcript.timing[stage] or 0.0) for stage in stages)
 
 
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} s"
-
-
-def _times(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} times"
-
-
 class _Watch:
-    """Looks at a card while something runs, and at the clock."""
+    """Looks at a card, if there is one, and at the clock while something runs."""
 
     def __init__(self, card: cards.Card | None) -> None:
         self._card = card
@@ -202,11 +194,13 @@ class _Watch:
         self._thread.join()
 
     def run(self, name: str, diarizer: float | None, whisper: float | None) -> Run:
+        """What was seen, and the seconds of the engines."""
         busy = statistics.fmean(self._busy) if self._busy else None
         memory = max(self._memory, default=None)
         return Run(name, self._wall, diarizer, whisper, busy, memory)
 
     def _look(self) -> None:
+        """Until it is over."""
         while self._card is not None:
             if (busy := self._card.busy) is not None:
                 self._busy.append(busy)

@@ -1,4 +1,4 @@
-"""What a figure was measured on: this machine, these versions, this source."""
+"""What a figure was measured on: the machine, the versions, the source."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 import platform
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from witness._version import __version__
 from witness.options import available_cores
@@ -18,20 +18,28 @@ DISTRIBUTIONS = (
     *("onnxruntime", "onnxruntime-migraphx", "numpy", "scipy", "av", "soxr", "pywhispercpp"),
     "pyannote.metrics",
 )
+"""What does the arithmetic."""
 
 
-def hardware() -> dict[str, Any]:
-    """Processor, cores that this process may use, memory and system."""
-    return {
-        "processor": _processor(),
-        "cores": available_cores(),
-        "memory_gb": _memory(),
-        "system": platform.platform(),
-    }
+@dataclass(frozen=True)
+class Hardware:
+    """The machine that a figure was measured on."""
+
+    processor: str
+    cores: int
+    """That the process may use."""
+    memory_gb: float | None
+    """None where nobody knows."""
+    system: str
+
+
+def hardware() -> Hardware:
+    """What this process runs on."""
+    return Hardware(_processor(), available_cores(), _memory(), platform.platform())
 
 
 def versions() -> dict[str, str]:
-    """Of Witness, Python and what does the arithmetic; what is not installed is not in it."""
+    """Name -> version of Witness, Python and those of DISTRIBUTIONS that are installed."""
     found = {"witness": __version__, "python": platform.python_version()}
     for name in DISTRIBUTIONS:
         with suppress(metadata.PackageNotFoundError):
@@ -40,7 +48,7 @@ def versions() -> dict[str, str]:
 
 
 def source_sha256() -> str:
-    """Of this package's own source files: two runs with the same one ran the same program."""
+    """One hash of all source files of this package: two runs with the same one ran the same program."""
     digest = hashlib.sha256()
     package = Path(__file__).parents[1]
     for path in sorted(package.rglob("*.py")):
@@ -49,9 +57,9 @@ def source_sha256() -> str:
 
 
 def peak_memory(*, children: bool = False) -> float | None:
-    """The most that this process, or the largest of its children, ever held, in MB; None where nobody knows.
+    """MB that this process, or the largest of its children, held at its peak; None where nobody knows.
 
-    On Linux a small child is counted as large as this process was when it was started.
+    On Linux a child counts as no smaller than this process was when the child was started.
     """
     if not children:
         with suppress(OSError):  # exact, for it is not inherited
@@ -68,7 +76,7 @@ def peak_memory(*, children: bool = False) -> float | None:
 
 
 def load() -> float | None:
-    """How many processes wanted a core over the last minute, on average; None where nobody knows."""
+    """Processes that wanted a core, on average over the last minute; None where nobody knows."""
     try:
         return round(os.getloadavg()[0], 1)
     except (AttributeError, OSError):  # not on Windows

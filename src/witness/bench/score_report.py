@@ -6,103 +6,50 @@ import csv
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 
 from witness.bench import scoring
-from witness.bench.scoring import CONVENTIONS, FileScore
+from witness.bench.scoring import CONVENTIONS, Difference, FileScore
 from witness.formats import page, pictures
 from witness.formats.pictures import Axis, Mark
+from witness.text import number, table
 
-UNDEFINED = "-"  # a rate without reference speech
 OURS = "#c8102e"
+"""The color of what Witness did."""
+
+POOLED_HEADS = ["DER, % of the speech", "", "95 %", "FA", "miss", "conf", "meaning"]
+POOLED_LEFT = (0, 6)
+"""The columns of text in these tables."""
+SCORE_HEADS = [*(convention.name for convention in CONVENTIONS), "JER", "speakers", "true"]
 
 
 def to_text(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
-    """A table of the pooled figures, and one of the recordings if there are several."""
-    lines = [_table(pooled(scores), left=(0, 6)), *beside_der(scores)]
+    """A table of the pooled figures, the differences from `others`, and a table of several recordings."""
+    parts = [table([POOLED_HEADS, *pooled_rows(scores)], POOLED_LEFT) + "\n" + "\n".join(beside_der(scores))]
     if others is not None:
-        lines.append("\n" + _table(_compared(scores, others)))
+        parts.append(table(_difference_rows(scores, others)))
     if len(scores) > 1:
-        lines.append("\n" + _table(_recordings(scores)))
-    return "\n".join(lines) + "\n"
+        parts.append(table(_file_rows(scores)))
+    return "\n\n".join(parts) + "\n"
 
 
 def to_html(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
-    """A page with the same tables, and DER by the speech of each recording."""
-    parts: list[page.Table | str] = [page.Table("All recordings", pooled(scores), (0, 6))]
+    """A page with the same tables, and a picture of DER by the speech in each recording."""
+    parts: list[page.Table | str] = [pooled_table(scores)]
     if others is not None:
-        parts.append(page.Table("Against the other hypothesis", _compared(scores, others)))
+        parts.append(page.Table("Against the other hypothesis", _difference_rows(scores, others)))
     if len(scores) > 1:
-        parts += [_by_speech(scores), page.Table("Recordings", _recordings(scores))]
+        points = [(score.uri, score.seconds["strict"].speech, score.der("strict")) for score in scores]
+        parts += [
+            der_picture("DER by speech, strict", "minutes of speech in the reference", points),
+            page.Table("Recordings", _file_rows(scores)),
+        ]
     return page.report(f"{len(scores)} recordings scored", ["; ".join(beside_der(scores)) + "."], parts)
 
 
-def _by_speech(scores: Sequence[FileScore]) -> str:
-    points = [
-        (file.seconds["strict"][3] / 60, der, file.uri)
-        for file in scores
-        if (der := file.der("strict")) is not None and not math.isnan(der)
-    ]
-    return pictures.scatter(
-        "DER of each recording, strict",
-        Axis("minutes of speech in the reference", 0.0, 1.05 * max((x for x, _, _ in points), default=1.0)),
-        Axis("DER %, strict", 0.0, 1.1 * max((y for _, y, _ in points), default=0.0) or 1.0),
-        [Mark(x, y, colour=OURS, hint=f"{uri}: {60 * x:.0f} s, DER {y:.1f} %") for x, y, uri in points],
-    )
-
-
-def pooled(scores: Sequence[FileScore]) -> list[list[str]]:
-    """A row a convention, under a head."""
-    rows = [["DER, % of the speech", "", "95 %", "FA", "miss", "conf", "meaning"]]
-    for convention, rates in zip(CONVENTIONS, scoring.pool(scores), strict=True):
-        low, high = rates.interval
-        parts = (rates.false_alarm, rates.missed_detection, rates.confusion)
-        rows.append(
-            [
-                convention.name,
-                _rate(rates.der),
-                f"{_rate(low)} to {_rate(high)}",
-                *(_rate(part) for part in parts),
-                convention.meaning,
-            ]
-        )
-    return rows
-
-
-def beside_der(scores: Sequence[FileScore]) -> list[str]:
-    """What there is beside DER."""
-    counts = scoring.speaker_counts(scores)
-    return [
-        f"JER {scoring.jer(scores):.1f} %",
-        f"speakers: right in {counts['exact']} of {len(scores)} recordings, within one in "
-        f"{counts['within_one']}, bias {counts['bias']:+.2f}",
-    ]
-
-
-def _compared(scores: Sequence[FileScore], others: Sequence[FileScore]) -> list[list[str]]:
-    rows = [["less --against, points of DER", "", "95 %"]]
-    for name, (difference, low, high) in scoring.compare(scores, others).items():
-        rows.append([name, f"{difference:+.2f}", f"{low:+.2f} to {high:+.2f}"])
-    return rows
-
-
-def _recordings(scores: Sequence[FileScore]) -> list[list[str]]:
-    rows = [["recording", *(convention.name for convention in CONVENTIONS), "JER", "speakers", "true"]]
-    rows += [
-        [
-            file.uri,
-            *(_rate(file.der(convention.name)) for convention in CONVENTIONS),
-            _rate(file.jer),
-            str(file.hypothesis_speakers),
-            str(file.reference_speakers),
-        ]
-        for file in scores
-    ]
-    return rows
-
-
 def to_json(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
-    """One document; rates in per cent, rounded to hundredths."""
+    """One document; rates in percent, rounded to hundredths."""
     document = {
         "schema": "witness-score/1",
         "conventions": [
@@ -111,67 +58,131 @@ def to_json(scores: Sequence[FileScore], others: Sequence[FileScore] | None = No
                 "pyannote_collar": convention.collar,
                 "skip_overlap": convention.skip_overlap,
                 "meaning": convention.meaning,
-                "der": _two(pooled.der),
-                "interval": [_two(edge) for edge in pooled.interval],
-                "false_alarm": _two(pooled.false_alarm),
-                "missed_detection": _two(pooled.missed_detection),
-                "confusion": _two(pooled.confusion),
+                "der": _rounded(pooled.der),
+                "interval": [_rounded(edge) for edge in pooled.interval],
+                "false_alarm": _rounded(pooled.false_alarm),
+                "missed_detection": _rounded(pooled.missed_detection),
+                "confusion": _rounded(pooled.confusion),
             }
             for convention, pooled in zip(CONVENTIONS, scoring.pool(scores), strict=True)
         ],
-        "jer": _two(scoring.jer(scores)),
-        "speakers": scoring.speaker_counts(scores),
+        "jer": _rounded(scoring.jer(scores)),
+        "speakers": asdict(scoring.speaker_counts(scores)),
         "against": None
         if others is None
         else {
-            name: {"difference": _two(values[0]), "interval": [_two(values[1]), _two(values[2])]}
-            for name, values in scoring.compare(scores, others).items()
+            difference.convention: {
+                "difference": _rounded(difference.points),
+                "interval": [_rounded(edge) for edge in difference.interval],
+            }
+            for difference in scoring.compare(scores, others)
         },
         "recordings": [
             {
-                "uri": file.uri,
-                "der": {convention.name: _two(file.der(convention.name)) for convention in CONVENTIONS},
-                "jer": _two(file.jer),
-                "speakers": file.hypothesis_speakers,
-                "true_speakers": file.reference_speakers,
+                "uri": score.uri,
+                "der": {convention.name: _rounded(score.der(convention.name)) for convention in CONVENTIONS},
+                "jer": _rounded(score.jer),
+                "speakers": score.hypothesis_speakers,
+                "true_speakers": score.reference_speakers,
             }
-            for file in scores
+            for score in scores
         ],
     }
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
 
 def to_csv(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
-    """A row a recording, the seconds of each part under each convention."""
-    del others  # what compares all files has no row
+    """A row per recording: the seconds of each part under each convention."""
+    del others  # a difference is one of all files, and has no row
     out = io.StringIO(newline="")
     rows = csv.writer(out)
     parts = [part.replace(" ", "_") for part in scoring.PARTS]
     heads = [f"{convention.name} {part}" for convention in CONVENTIONS for part in parts]
     rows.writerow(["uri", *heads, "jer", "speakers", "true_speakers"])
-    for file in scores:
-        seconds = [f"{value:.3f}" for convention in CONVENTIONS for value in file.seconds[convention.name]]
+    for score in scores:
+        seconds = [f"{value:.3f}" for convention in CONVENTIONS for value in score.seconds[convention.name]]
         rows.writerow(
-            [file.uri, *seconds, _rate(file.jer), file.hypothesis_speakers, file.reference_speakers]
+            [score.uri, *seconds, rate(score.jer), score.hypothesis_speakers, score.reference_speakers]
         )
     return out.getvalue()
 
 
-def _table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
-    """Aligned columns, those in `left` to the left."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column in left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
+# --- what the report of a benchmark shows, too ---
+
+
+def rate(value: float | None) -> str:
+    """Percent to two digits; "-" without reference speech."""
+    return number(None if value is None or math.isnan(value) else value, ".2f")
+
+
+def pooled_rows(scores: Sequence[FileScore]) -> list[list[str]]:
+    """A row per convention, to go under POOLED_HEADS."""
+    rows = []
+    for convention, pooled in zip(CONVENTIONS, scoring.pool(scores), strict=True):
+        interval = " to ".join(map(rate, pooled.interval))
+        parts = map(rate, (pooled.false_alarm, pooled.missed_detection, pooled.confusion))
+        rows.append([convention.name, rate(pooled.der), interval, *parts, convention.meaning])
+    return rows
+
+
+def pooled_table(scores: Sequence[FileScore]) -> page.Table:
+    """The same for a page."""
+    return page.Table("All recordings", [POOLED_HEADS, *pooled_rows(scores)], POOLED_LEFT)
+
+
+def beside_der(scores: Sequence[FileScore]) -> list[str]:
+    """A line each: JER, and how well the number of speakers was found."""
+    counts = scoring.speaker_counts(scores)
+    return [
+        f"JER {scoring.jer(scores):.1f} %",
+        f"speakers: right in {counts.exact} of {len(scores)} recordings, within one in {counts.within_one}, "
+        f"bias {counts.bias:+.2f}",
+    ]
+
+
+def score_cells(score: FileScore) -> list[str]:
+    """The figures of one recording, to go under SCORE_HEADS."""
+    return [
+        *(rate(score.der(convention.name)) for convention in CONVENTIONS),
+        rate(score.jer),
+        str(score.hypothesis_speakers),
+        str(score.reference_speakers),
+    ]
+
+
+def der_picture(title: str, across: str, points: Iterable[tuple[str, float, float | None]]) -> str:
+    """An SVG of DER by length, with a mark per recording that has a DER.
+
+    `points`: name, seconds, and DER in percent. `across`: label of the horizontal axis, which is in minutes.
+    """
+    scored = [
+        (name, seconds, der) for name, seconds, der in points if der is not None and not math.isnan(der)
+    ]
+    longest = max((seconds for _, seconds, _ in scored), default=60.0) / 60
+    worst = max((der for _, _, der in scored), default=0.0)
+    return pictures.scatter(
+        title,
+        Axis(across, 0.0, 1.05 * longest or 1.0),
+        Axis("DER %, strict (no collar, overlap counted)", 0.0, 1.1 * worst or 1.0),
+        [
+            Mark(seconds / 60, der, color=OURS, hint=f"{name}: {seconds:.0f} s, DER {der:.1f} %")
+            for name, seconds, der in scored
+        ],
     )
 
 
-def _rate(value: float | None) -> str:
-    return UNDEFINED if value is None or math.isnan(value) else f"{value:.2f}"
+def _file_rows(scores: Sequence[FileScore]) -> list[list[str]]:
+    return [["recording", *SCORE_HEADS], *([score.uri, *score_cells(score)] for score in scores)]
 
 
-def _two(value: float | None) -> float | None:
+def _difference_rows(scores: Sequence[FileScore], others: Sequence[FileScore]) -> list[list[str]]:
+    def row(difference: Difference) -> list[str]:
+        low, high = difference.interval
+        return [difference.convention, f"{difference.points:+.2f}", f"{low:+.2f} to {high:+.2f}"]
+
+    heads = ["minus --against, points of DER", "", "95 %"]
+    return [heads, *map(row, scoring.compare(scores, others))]
+
+
+def _rounded(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else round(value, 2)

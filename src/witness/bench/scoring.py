@@ -2,7 +2,7 @@
 
 pyannote.metrics computes; here its numbers get names. "Collar 0.25" means two things in the field: 0.25 s in
 all (pyannote.metrics: ±0.125 s around each reference boundary) and 0.25 s on each side (md-eval, dscore,
-VoxSRC). The same turns score 8.03 and 5.99 % of VoxConverse's test part, so no figure goes without its name.
+VoxSRC). The two can be two points apart, so no figure goes without its name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Convention:
-    """What is left out of scoring."""
+    """A named way to compute DER: what is left out of scoring."""
 
     name: str
     collar: float
@@ -43,6 +43,17 @@ CONVENTIONS = (
     Convention("collar-0.25-each-side-no-overlap", 0.5, True, "±0.25 s (NIST), overlap skipped"),
 )
 PARTS = ("false alarm", "missed detection", "confusion", "total")
+"""The fields of `Seconds`, as pyannote.metrics calls them."""
+
+
+class Seconds(NamedTuple):
+    """The errors in one recording under one convention, and the speech that they are a share of."""
+
+    false_alarm: float
+    missed_detection: float
+    confusion: float
+    speech: float
+    """In the reference."""
 
 
 @dataclass(frozen=True)
@@ -50,36 +61,59 @@ class FileScore:
     """One recording under every convention."""
 
     uri: str
-    seconds: Mapping[str, tuple[float, float, float, float]]
-    """Convention -> false alarm, missed detection, confusion and reference speech."""
+    seconds: Mapping[str, Seconds]
+    """By the name of the convention."""
     jaccard: tuple[float, float]
     """Sum of the reference speakers' Jaccard errors, and their number."""
     reference_speakers: int
     hypothesis_speakers: int
 
     def der(self, convention: str) -> float | None:
-        """Per cent; None without reference speech."""
+        """Percent; None without reference speech."""
         *errors, speech = self.seconds[convention]
         return 100 * sum(errors) / speech if speech else None
 
     @property
     def jer(self) -> float | None:
-        """Per cent; None without reference speakers."""
+        """Percent; None without reference speakers."""
         return 100 * self.jaccard[0] / self.jaccard[1] if self.jaccard[1] else None
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """One convention over all files: errors are summed, the rate is taken once. Per cent of the speech."""
+    """One convention over all files: errors are summed, then divided once. In percent of the speech."""
 
     convention: str
     der: float
     """Not a number if the convention leaves no reference speech to score."""
     interval: tuple[float, float]
-    """95 %, by a bootstrap over files."""
+    """Of 95 %, by a bootstrap over files."""
     false_alarm: float
     missed_detection: float
     confusion: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much higher one DER is than another of the same files, under one convention."""
+
+    convention: str
+    points: float
+    """Percentage points; below zero: the first is better."""
+    interval: tuple[float, float]
+    """Of 95 %, by a bootstrap that draws the same files for both."""
+
+
+@dataclass(frozen=True)
+class SpeakerCounts:
+    """How well the number of speakers was found."""
+
+    exact: int
+    """Files in which it is right."""
+    within_one: int
+    """Files in which it is off by one at most."""
+    bias: float
+    """Speakers per file, hypothesis minus reference; below zero: too few are found."""
 
 
 def read(path: Path) -> dict[str, list[Turn]]:
@@ -87,18 +121,21 @@ def read(path: Path) -> dict[str, list[Turn]]:
     files = sorted(path.rglob("*.rttm")) if path.is_dir() else [path]
     if not files:
         raise InputError(f"{path}: no .rttm file in this folder")
-    found: dict[str, list[Turn]] = {}
+    by_uri: dict[str, list[Turn]] = {}
     for file in files:
         for uri, turns in rttm.parse(_text(file), str(file)).items():
-            if uri in found:
+            if uri in by_uri:
                 raise InputError(f"{file}: {uri} is in another file, too; give each recording once")
-            found[uri] = turns
-    return found
+            by_uri[uri] = turns
+    return by_uri
 
 
 def read_uem(path: Path) -> dict[str, list[tuple[float, float]]]:
-    """The parts of each recording to be scored: lines of uri, channel, start and end. Raises InputError."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    """The parts (start, end) of each recording to be scored, in seconds, by uri. Raises InputError.
+
+    Each line of a UEM file is one part: uri, channel, start and end.
+    """
+    parts: dict[str, list[tuple[float, float]]] = {}
     for number, line in enumerate(_text(path).splitlines(), start=1):
         fields = line.split()
         if not fields or fields[0].startswith(";;"):
@@ -107,25 +144,26 @@ def read_uem(path: Path) -> dict[str, list[tuple[float, float]]]:
             start, end = float(fields[2]), float(fields[3])
             if not 0 <= start < end <= rttm.LONGEST:  # nor is not-a-number
                 raise ValueError
-            found.setdefault(fields[0], []).append((start, end))
+            parts.setdefault(fields[0], []).append((start, end))
         except (IndexError, ValueError) as error:
             raise InputError(f"{path}, line {number}: not a UEM line: {line.strip()[:80]}") from error
-    return found
+    return parts
 
 
 def pair(
     reference: Mapping[str, list[Turn]], hypothesis: Mapping[str, list[Turn]]
 ) -> dict[str, tuple[list[Turn], list[Turn]]]:
-    """Reference and hypothesis turns of each uri of the reference; one alone goes with one alone.
+    """Reference and hypothesis turns of each uri of the reference.
 
-    A recording that the hypothesis lacks counts as all missed, all of them if it is empty. Raises InputError
-    if there is no reference or nothing goes together.
+    If there is one uri on each side, the two belong together, whatever they are called. A recording that the
+    hypothesis lacks has no turns there, and counts as missed; so do all if it is empty. Raises InputError if
+    there is no reference, or nothing in it that the hypothesis has, too.
     """
     if not reference:
         raise InputError("the reference holds no SPEAKER line; check that it is RTTM")
     if len(reference) == len(hypothesis) == 1:
-        ((uri, turns), (found,)) = next(iter(reference.items())), hypothesis.values()
-        return {uri: (turns, found)}
+        ((uri, turns), (theirs,)) = next(iter(reference.items())), hypothesis.values()
+        return {uri: (turns, theirs)}
     if hypothesis and not set(reference) & set(hypothesis):
         raise InputError(
             f"reference ({', '.join(sorted(reference)[:3])}, ...) and hypothesis "
@@ -151,7 +189,7 @@ def score(
         if uem is not None and uri not in uem:
             raise InputError(f"the UEM has no line for {uri}; add one, or score without a UEM")
         parts = None if uem is None else core.Timeline([core.Segment(*part) for part in uem[uri]])
-        there, found = _annotation(core, reference), _annotation(core, hypothesis)
+        truth, guess = _annotation(core, reference), _annotation(core, hypothesis)
         seconds = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that there is no UEM: the docstring says what is done then
@@ -159,10 +197,9 @@ def score(
                 rate = metrics.DiarizationErrorRate(
                     collar=convention.collar, skip_overlap=convention.skip_overlap
                 )
-                detail = rate(there, found, uem=parts, detailed=True)
-                false_alarm, missed, confusion, total = (float(detail[part]) for part in PARTS)
-                seconds[convention.name] = false_alarm, missed, confusion, total
-            jaccard = metrics.JaccardErrorRate()(there, found, uem=parts, detailed=True)
+                detail = rate(truth, guess, uem=parts, detailed=True)
+                seconds[convention.name] = Seconds(*(float(detail[part]) for part in PARTS))
+            jaccard = metrics.JaccardErrorRate()(truth, guess, uem=parts, detailed=True)
         scores.append(
             FileScore(
                 uri,
@@ -194,50 +231,44 @@ def pool(scores: Sequence[FileScore]) -> list[Pooled]:
     return pooled
 
 
-def compare(
-    scores: Sequence[FileScore], others: Sequence[FileScore]
-) -> dict[str, tuple[float, float, float]]:
-    """Convention -> DER of `scores` less that of `others` on the same files, and its 95 % interval.
+def compare(scores: Sequence[FileScore], others: Sequence[FileScore]) -> list[Difference]:
+    """DER of `scores` minus that of `others`, which are of the same files in the same order; per convention.
 
     Both are drawn together, so what makes a file hard for either drops out.
     """
-    result = {}
+    differences = []
     for convention in CONVENTIONS:
         one, other = _seconds(scores, convention.name), _seconds(others, convention.name)
-        difference = _rate(one) - _rate(other)
-        low, high = _interval(_rates(one) - _rates(other))
-        result[convention.name] = difference, low, high
-    return result
+        points = _rate(one) - _rate(other)
+        differences.append(Difference(convention.name, points, _interval(_rates(one) - _rates(other))))
+    return differences
 
 
 def jer(scores: Sequence[FileScore]) -> float:
-    """Per cent, the mean over all speakers of all files."""
+    """Percent; the mean over all reference speakers of all files."""
     return 100 * sum(file.jaccard[0] for file in scores) / max(1.0, sum(file.jaccard[1] for file in scores))
 
 
-def speaker_counts(scores: Sequence[FileScore]) -> dict[str, float]:
-    """ "exact" and "within_one" in files, "bias" in speakers a file (below zero: too few are found)."""
+def speaker_counts(scores: Sequence[FileScore]) -> SpeakerCounts:
     extra = np.array([file.hypothesis_speakers - file.reference_speakers for file in scores])
-    return {
-        "exact": int((extra == 0).sum()),
-        "within_one": int((np.abs(extra) <= 1).sum()),
-        "bias": float(extra.mean()),
-    }
+    return SpeakerCounts(int((extra == 0).sum()), int((np.abs(extra) <= 1).sum()), float(extra.mean()))
 
 
 def _seconds(scores: Sequence[FileScore], convention: str) -> Float64:
+    """(files, 4), in the order of `Seconds`."""
     return np.array([file.seconds[convention] for file in scores])
 
 
 def _rate(seconds: Float64) -> float:
+    """Pooled DER in percent; not a number without reference speech."""
     speech = float(seconds[:, 3].sum())
     return float(100 * seconds[:, :3].sum() / speech) if speech else float("nan")
 
 
 def _rates(seconds: Float64) -> Float64:
-    """(draws,): the pooled rate of files drawn with replacement; always the same draws of so many files."""
+    """(draws,): pooled DER of files drawn with replacement; the draws depend on the number of files only."""
     draws = np.random.default_rng(SEED).integers(len(seconds), size=(DRAWS, len(seconds)))
-    # How often each file is drawn, so that memory does not hold every draw's seconds.
+    # How often each file is drawn: less memory than the seconds of every draw.
     weights = np.stack([np.bincount(draw, minlength=len(seconds)) for draw in draws])
     sums = weights @ seconds
     rates: Float64 = 100 * sums[:, :3].sum(axis=1) / np.maximum(sums[:, 3], 1e-9)
@@ -245,12 +276,13 @@ def _rates(seconds: Float64) -> Float64:
 
 
 def _interval(values: Float64) -> tuple[float, float]:
+    """What the middle 95 % of the values lie between."""
     low, high = np.percentile(values, [2.5, 97.5]).tolist()
     return low, high
 
 
 def _annotation(core: Any, turns: Sequence[Turn]) -> Any:
-    """pyannote's form of the turns; a line that is there twice counts once."""
+    """The turns as a `pyannote.core.Annotation`; a line that occurs twice counts once."""
     result = core.Annotation()
     for number, turn in enumerate(dict.fromkeys(turns)):
         if turn.end > turn.start:
@@ -263,7 +295,7 @@ def _pyannote() -> tuple[Any, Any]:
         import pyannote.core
         import pyannote.metrics.diarization
     except ImportError as error:
-        raise WitnessError("scoring needs pyannote.metrics; cure: pip install 'witness[bench]'") from error
+        raise WitnessError("scoring needs pyannote.metrics; fix: pip install 'witness[bench]'") from error
     return pyannote.core, pyannote.metrics.diarization
 
 
@@ -271,7 +303,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8-sig")  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise InputError(
-            f"{path}: cannot be read ({reason}); give an RTTM file or a folder of them"
+            f"{path}: could not be read ({reason}); give an RTTM file or a folder of them"
         ) from error

@@ -1,237 +1,313 @@
-"""How long a recording takes and where the time goes: one process a run, schedules in turn, medians."""
+"""How long a recording takes and where the time goes: each run in a child process, ways in turn, medians."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 from witness.bench import child, machine
+from witness.bench.machine import Hardware
+from witness.bench.measurement import Failure, Measurement
 from witness.diarization.fbank import HOP, N_MELS
 from witness.diarization.segmentation_cut import BACK
 from witness.errors import WitnessError
 from witness.options import Options, Runtime
 from witness.reporter import Reporter
 from witness.schema import SAMPLE_RATE, WINDOW_SAMPLES
-from witness.text import clock
+from witness.text import clock, number, table
+from witness.tracing import Call
 from witness.transcript.assemble import STAGES
 
 SCHEMA = "witness-speed/1"
 
+Way = Literal["run", "serial", "profiled"]
+"""As usual; with the words after the speakers; with onnxruntime's profiler on."""
 
-def measure(
-    paths: Sequence[Path],
-    options: Options,
-    runtime: Runtime,
-    *,
-    repeat: int,
-    vs_serial: bool,
-    vs_profile: bool,
-    reporter: Reporter,
-) -> dict[str, Any]:
-    """Run every recording `repeat` times in each way that is asked for. Raises WitnessError if one fails."""
-    ways: dict[str, Callable[[Path], dict[str, Any]]] = {"run": lambda path: _run(path, options, runtime)}
-    if vs_serial:
-        ways["serial"] = lambda path: _run(path, options, replace(runtime, serial=True))
-    if vs_profile:
-        ways["profiled"] = lambda path: _run(path, options, runtime, profile=True)
+
+@dataclass(frozen=True)
+class Plan:
+    """How each recording is run."""
+
+    options: Options = field(default_factory=Options)
+    runtime: Runtime = field(default_factory=Runtime)
+    repeat: int = 3
+    """Runs in each way."""
+    ways: tuple[Way, ...] = ("run",)
+    """"run" always is one of them: the others are compared with it."""
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """Seconds that a stage took, or None if it did not run.
+
+    `wall` is from its beginning to its end, though segmentation and embedding run at the same time. `cpu` is
+    the processor time of their models; the recognizer's is that of its process, loading its model included.
+    """
+
+    wall: float | None
+    cpu: float | None
+
+
+@dataclass(frozen=True)
+class Serial:
+    """The recognizer after the diarizer, against both at the same time."""
+
+    wall: float
+    """Seconds."""
+    saved: float
+    """By running them at the same time, as a share of `wall`."""
+    overlap: float | None
+    """As a share of the shorter engine's time, which is all that can be saved; None if it took none."""
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """With onnxruntime's profiler on."""
+
+    wall: float
+    """Seconds."""
+    cost: float
+    """How much longer that is, as a share of the usual time."""
+
+
+@dataclass(frozen=True)
+class FileSpeed:
+    """One recording. Everything but the walls is a median over the runs; times are seconds."""
+
+    name: str
+    duration: float
+    models: Mapping[str, str | None]
+    """"segmentation", "embedding", "whisper" -> sha256."""
+    device: Mapping[str, str | None]
+    """"embedding", "whisper" -> what ran them."""
+    mode: str | None
+    """"parallel" or "serial"; None if no words were recognized."""
+    walls: Mapping[Way, tuple[float, ...]]
+    """Of every run, by its way."""
+    wall: float
+    cpu: float | None
+    """Processor time of all processes."""
+    times_real_time: float | None
+    real_time_factor: float | None
+    peak_memory_mb: float | None
+    whisper_peak_memory_mb: float | None
+    windows_per_second: float | None
+    """Windows that were segmented, per second of audio."""
+    trunk_seconds_per_second: float | None
+    """Seconds of features that went through the trunk, context included, per second of audio."""
+    outside_onnxruntime: float | None
+    """Share of the wall time in which no model ran; None if words were recognized."""
+    stages: Mapping[str, StageTime]
+    serial: Serial | None = None
+    profiled: Profiled | None = None
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What was measured, and on what."""
+
+    hardware: Hardware
+    versions: Mapping[str, str]
+    source_sha256: str
+    plan: Plan
+    load_before: float | None
+    """As `machine.load` gives it."""
+    files: tuple[FileSpeed, ...]
+
+
+def measure(paths: Sequence[Path], plan: Plan, reporter: Reporter) -> Speed:
+    """Run every recording as often and in as many ways as planned. Raises WitnessError if a run fails."""
     load = machine.load()
-    total = len(paths) * repeat * len(ways)
-    files = []
-    for number, path in enumerate(paths):
-        replies: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
-        for turn in range(repeat):
-            # In turn and in both orders, so that a slow moment of the machine hits all of them.
-            for way in list(ways)[:: 1 if turn % 2 == 0 else -1]:
-                replies[way].append(ways[way](path))
-                done = number * repeat * len(ways) + sum(map(len, replies.values()))
-                reporter.progress("runs", done, total)
-        if vs_serial and replies["run"][0]["timing"]["mode"] is None:
-            reporter.note(f"{path}: without a recogniser there is nothing to run beside the speakers")
-        files.append(_summary(path, replies))
-    return {
-        "schema": SCHEMA,
-        "hardware": machine.hardware(),
-        "versions": machine.versions(),
-        "source_sha256": machine.source_sha256(),
-        "runtime": asdict(runtime),
-        "options": {name: value for name, value in asdict(options).items() if value is not None},
-        "repeat": repeat,
-        "load_before": load,
-        "files": files,
-    }
+    each = plan.repeat * len(plan.ways)
+    speeds = []
+    for place, path in enumerate(paths):
+        runs: dict[Way, list[Measurement]] = {way: [] for way in plan.ways}
+        for turn in range(plan.repeat):
+            # In turn and in both orders, so that a slow moment of the machine affects all of them.
+            for way in plan.ways[:: 1 if turn % 2 == 0 else -1]:
+                runs[way].append(_run(path, plan, way))
+                reporter.progress("runs", place * each + sum(map(len, runs.values())), len(paths) * each)
+        if "serial" in runs and runs["run"][0].mode is None:
+            reporter.note(f"{path}: without a recognizer there is nothing to run beside the diarizer")
+        speeds.append(_summary(path.name, runs))
+    return Speed(machine.hardware(), machine.versions(), machine.source_sha256(), plan, load, tuple(speeds))
 
 
-def _run(path: Path, options: Options, runtime: Runtime, *, profile: bool = False) -> dict[str, Any]:
-    reply = child.run(path, options, runtime, profile=profile)
-    if "crash" in reply:
-        raise WitnessError(f"{path}: {reply['crash']}; try it with `witness run`")
-    if message := reply.get("error") or reply["failure"]:
-        failure = WitnessError(message)
-        failure.exit_code = reply.get("exit_code", failure.exit_code)
-        raise failure
-    return reply
-
-
-def _summary(path: Path, replies: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, Any]:
-    plain = replies["run"]
-    duration = plain[0]["audio"]["duration"]
-    walls = {way: [round(reply["wall"], 3) for reply in found] for way, found in replies.items()}
-    wall = median(walls["run"])
-    result = {
-        "name": path.name,
-        "duration": duration,
-        "models": plain[0]["models"],
-        "device": plain[0]["device"],
-        "mode": plain[0]["timing"]["mode"],
-        "walls": walls,
-        "wall": wall,
-        "cpu": _median(reply["cpu"]["witness"] + reply["cpu"]["whisper"] for reply in plain),
-        "times_real_time": round(duration / wall, 2) if wall else None,
-        "real_time_factor": round(wall / duration, 5) if duration else None,
-        "peak_memory_mb": _median(reply["peak_memory_mb"] for reply in plain),
-        "whisper_peak_memory_mb": _median(reply["whisper_peak_memory_mb"] for reply in plain),
-        "windows_per_second": _median(_windows(reply) / duration for reply in plain),
-        "trunk_seconds_per_second": _median(_trunk_seconds(reply) / duration for reply in plain),
-        "outside_onnxruntime": _median(1 - _busy(reply) / reply["wall"] for reply in plain)
-        if plain[0]["timing"]["mode"] is None
-        else None,
-        "stages": {stage: _stage(plain, stage) for stage in STAGES},
-    }
-    if "serial" in replies and plain[0]["timing"]["mode"] is not None:
-        result["serial"] = _serial(replies["serial"], wall)
-    if "profiled" in replies:
-        result["profiled"] = {
-            "wall": median(walls["profiled"]),
-            "cost": round(median(walls["profiled"]) / wall - 1, 4),
-        }
+def _run(path: Path, plan: Plan, way: Way) -> Measurement:
+    """One run in a child. Raises WitnessError if it fails or finds no words although it should."""
+    runtime = replace(plan.runtime, serial=True) if way == "serial" else plan.runtime
+    result = child.run(path, plan.options, runtime, profile=way == "profiled")
+    if isinstance(result, Failure):
+        raise result.error(f"{path}: ", "; try it with `witness run`") if result.crashed else result.error()
+    if result.failure is not None:
+        raise WitnessError(result.failure)
     return result
 
 
-def _stage(replies: Sequence[dict[str, Any]], stage: str) -> dict[str, float | None]:
-    """Seconds of the stage, from its beginning to its end: segmentation and embedding go on at the same time.
+def _summary(name: str, runs: Mapping[Way, Sequence[Measurement]]) -> FileSpeed:
+    plain = runs["run"]
+    first, duration = plain[0], plain[0].audio.duration
+    wall = median(round(run.wall, 3) for run in plain)
+    speed = FileSpeed(
+        name=name,
+        duration=duration,
+        models=first.models,
+        device=first.device,
+        mode=first.mode,
+        walls={way: tuple(round(run.wall, 3) for run in those) for way, those in runs.items()},
+        wall=wall,
+        cpu=_median(run.cpu.witness + run.cpu.whisper for run in plain),
+        times_real_time=round(duration / wall, 2) if wall else None,
+        real_time_factor=round(wall / duration, 5) if duration else None,
+        peak_memory_mb=_median(run.peak_memory_mb for run in plain),
+        whisper_peak_memory_mb=_median(run.whisper_peak_memory_mb for run in plain),
+        windows_per_second=_median(_windows(run) / duration for run in plain),
+        trunk_seconds_per_second=_median(_trunk_seconds(run) / duration for run in plain),
+        outside_onnxruntime=_median(1 - busy(run.calls) / run.wall for run in plain)
+        if first.mode is None
+        else None,
+        stages={stage: _stage(plain, stage) for stage in STAGES},
+    )
+    if "serial" in runs and first.mode is not None:
+        words = median(run.seconds("transcription") or 0.0 for run in runs["serial"])
+        speed = replace(speed, serial=serial(median(run.wall for run in runs["serial"]), words, wall))
+    if "profiled" in runs:
+        profiled = median(speed.walls["profiled"])
+        speed = replace(speed, profiled=Profiled(profiled, round(profiled / wall - 1, 4)))
+    return speed
 
-    Their processor time is that of their models; the recogniser's that of its process, loading its model too.
-    """
-    wall = _median(reply["timing"][stage] for reply in replies)
+
+def _stage(runs: Sequence[Measurement], stage: str) -> StageTime:
+    wall = _median(run.seconds(stage) for run in runs)
+    if wall is None:
+        return StageTime(None, None)
     if stage == "transcription":
-        cpu = _median(reply["cpu"]["whisper"] for reply in replies)
-    elif stage in ("segmentation", "embedding"):
-        cpu = _median(sum(call["cpu"] for call in _calls(reply, stage)) for reply in replies)
-    else:
-        cpu = _median(
-            sum(span["cpu"] for span in reply["spans"] if span["stage"] == stage) for reply in replies
-        )
-    return {"wall": wall, "cpu": None if wall is None else cpu}
+        return StageTime(wall, _median(run.cpu.whisper for run in runs))
+    if stage in ("segmentation", "embedding"):
+        return StageTime(wall, _median(sum(call.cpu for call in _calls(run, stage)) for run in runs))
+    spent = (sum(span.cpu for span in run.spans if span.stage == stage) for run in runs)
+    return StageTime(wall, _median(spent))
 
 
-def _serial(replies: Sequence[dict[str, Any]], parallel: float) -> dict[str, float | None]:
-    """The recogniser after the speakers: what running it beside them saved, of all that it could."""
-    wall = median(reply["wall"] for reply in replies)
-    words = median(reply["timing"]["transcription"] for reply in replies)
+def serial(wall: float, words: float, parallel: float) -> Serial:
+    """From the seconds of a serial run, of its words alone, and of a run with both at the same time."""
     hidden = min(words, wall - words)  # the shorter engine can vanish behind the longer, and no more
-    return {
-        "wall": round(wall, 3),
-        "saved": round(1 - parallel / wall, 4),
-        "overlap": round((wall - parallel) / hidden, 4) if hidden > 0 else None,
-    }
-
-
-def _windows(reply: dict[str, Any]) -> float:
-    return sum(
-        float(call["shape"][0])
-        for call in _calls(reply, "segmentation")
-        if call["model"].startswith(BACK) or call["shape"][1:] == [1, WINDOW_SAMPLES]
+    return Serial(
+        wall=round(wall, 3),
+        saved=round(1 - parallel / wall, 4),
+        overlap=round((wall - parallel) / hidden, 4) if hidden > 0 else None,
     )
 
 
-def _trunk_seconds(reply: dict[str, Any]) -> float:
-    """Of features that went through the trunk, context included."""
+def _windows(run: Measurement) -> float:
+    """Windows that were segmented."""
+    return sum(
+        float(call.shape[0])
+        for call in _calls(run, "segmentation")
+        if call.model.startswith(BACK) or call.shape[1:] == (1, WINDOW_SAMPLES)
+    )
+
+
+def _trunk_seconds(run: Measurement) -> float:
+    """Seconds of features that went through the trunk, context included."""
     frames = sum(
-        float(math.prod(call["shape"][:2]))
-        for call in _calls(reply, "embedding")
-        if call["shape"][2:] == [N_MELS]
+        float(math.prod(call.shape[:2])) for call in _calls(run, "embedding") if call.shape[2:] == (N_MELS,)
     )
     return frames * HOP / SAMPLE_RATE
 
 
-def _calls(reply: dict[str, Any], stage: str) -> list[dict[str, Any]]:
+def _calls(run: Measurement, stage: str) -> list[Call]:
     """The calls of a stage's models while it was at work: not those that try a model when it is opened."""
-    spans = [
-        (span["begin"], span["begin"] + span["wall"]) for span in reply["spans"] if span["stage"] == stage
-    ]
+    spans = [(span.begin, span.begin + span.wall) for span in run.spans if span.stage == stage]
     return [
         call
-        for call in reply["calls"]
-        if any(begin <= call["begin"] <= end for begin, end in spans)
-        and call["model"].startswith(("trunk of ", "head of ")) == (stage == "embedding")
+        for call in run.calls
+        if any(begin <= call.begin <= end for begin, end in spans)
+        and call.model.startswith(("trunk of ", "head of ")) == (stage == "embedding")
     ]
 
 
-def _busy(reply: dict[str, Any]) -> float:
-    """Seconds in which at least one model was running."""
+def busy(calls: Iterable[Call]) -> float:
+    """Seconds in which at least one of the calls was running."""
     total, place = 0.0, 0.0
-    for begin, end in sorted((call["begin"], call["begin"] + call["wall"]) for call in reply["calls"]):
+    for begin, end in sorted((call.begin, call.begin + call.wall) for call in calls):
         total += max(0.0, end - max(begin, place))
         place = max(place, end)
     return total
 
 
 def _median(values: Iterable[float | None]) -> float | None:
+    """Of those that are known; None if none is."""
     known = [value for value in values if value is not None]
     return round(median(known), 4) if known else None
 
 
-def to_text(result: Mapping[str, Any]) -> str:
-    """A table a recording."""
-    threads = result["runtime"]["threads"] or result["hardware"]["cores"]
-    lines = [
-        f"{result['hardware']['processor']}, {threads} threads, median of {result['repeat']}, "
-        f"load before it {_number(result['load_before'], '.1f')}"
+def to_json(speed: Speed) -> str:
+    """One document with every run; a way that was not asked for has no key."""
+    options = asdict(speed.plan.options)
+    document = {
+        "schema": SCHEMA,
+        "hardware": asdict(speed.hardware),
+        "versions": speed.versions,
+        "source_sha256": speed.source_sha256,
+        "runtime": asdict(speed.plan.runtime),
+        "options": {name: value for name, value in options.items() if value is not None},
+        "repeat": speed.plan.repeat,
+        "load_before": speed.load_before,
+        "files": [_file_json(file) for file in speed.files],
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _file_json(file: FileSpeed) -> dict[str, Any]:
+    absent = {name for name in ("serial", "profiled") if getattr(file, name) is None}
+    return {name: value for name, value in asdict(file).items() if name not in absent}
+
+
+def to_text(speed: Speed) -> str:
+    """A table per recording."""
+    plan = speed.plan
+    head = (
+        f"{speed.hardware.processor}, {plan.runtime.threads or speed.hardware.cores} threads, median of "
+        f"{plan.repeat}, load before it {number(speed.load_before, '.1f')}"
+    )
+    return "\n\n".join([head, *("\n".join(_lines(file)) for file in speed.files)]) + "\n"
+
+
+def _lines(file: FileSpeed) -> Iterable[str]:
+    times = {**file.stages, "all": StageTime(file.wall, file.cpu)}
+    rows = [
+        [stage, number(time.wall, ".2f"), number(time.cpu, ".2f")]
+        for stage, time in times.items()
+        if time.wall is not None
     ]
-    for file in result["files"]:
-        lines += ["", f"{file['name']}  {clock(file['duration'])}", *_table(file)]
-        lines.append(
-            f"{_number(file['times_real_time'], '.1f')} times real time (factor "
-            f"{_number(file['real_time_factor'], '.4f')})"
+    yield f"{file.name}  {clock(file.duration)}"
+    yield table([["", "wall s", "cpu s"], *rows])
+    yield (
+        f"{number(file.times_real_time, '.1f')} times real time (factor "
+        f"{number(file.real_time_factor, '.4f')})"
+    )
+    memory = f"peak memory {number(file.peak_memory_mb, '.0f', ' MB')}"
+    if file.whisper_peak_memory_mb is not None:
+        memory += f", whisper's {file.whisper_peak_memory_mb:.0f} MB"
+    yield memory
+    work = (
+        f"{number(file.windows_per_second, '.2f')} windows and "
+        f"{number(file.trunk_seconds_per_second, '.2f')} s of trunk per second of audio"
+    )
+    if file.outside_onnxruntime is not None:
+        work += f", {file.outside_onnxruntime:.1%} of the wall time outside onnxruntime"
+    yield work
+    if file.serial is not None:
+        overlap = number(file.serial.overlap, ".0%")
+        yield (
+            f"serial {file.serial.wall:.2f} s, parallel {file.wall:.2f} s: {file.serial.saved:.1%} saved, "
+            f"{overlap} of the shorter engine's time hidden"
         )
-        memory = f"peak memory {_number(file['peak_memory_mb'], '.0f')} MB"
-        if file["whisper_peak_memory_mb"] is not None:
-            memory += f", whisper's {file['whisper_peak_memory_mb']:.0f} MB"
-        lines.append(memory)
-        work = (
-            f"{_number(file['windows_per_second'], '.2f')} windows and "
-            f"{_number(file['trunk_seconds_per_second'], '.2f')} s of trunk per second of audio"
-        )
-        if file["outside_onnxruntime"] is not None:
-            work += f", {file['outside_onnxruntime']:.1%} of the wall time outside onnxruntime"
-        lines.append(work)
-        if serial := file.get("serial"):
-            lines.append(
-                f"serial {serial['wall']:.2f} s, parallel {file['wall']:.2f} s: {serial['saved']:.1%} saved, "
-                f"{_number(serial['overlap'], '.0%')} of the shorter engine's time hidden"
-            )
-        if profiled := file.get("profiled"):
-            lines.append(
-                f"profiled {profiled['wall']:.2f} s, plain {file['wall']:.2f} s: {profiled['cost']:+.1%}"
-            )
-    return "\n".join(lines) + "\n"
-
-
-def _table(file: Mapping[str, Any]) -> list[str]:
-    rows = [(stage, times["wall"], times["cpu"]) for stage, times in file["stages"].items()]
-    rows.append(("all", file["wall"], file["cpu"]))
-    lines = [f"{'':14}{'wall s':>9}{'cpu s':>9}"]
-    lines += [
-        f"{stage:14}{_number(wall, '.2f'):>9}{_number(cpu, '.2f'):>9}"
-        for stage, wall, cpu in rows
-        if wall is not None
-    ]
-    return lines
-
-
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
+    if file.profiled is not None:
+        yield (f"profiled {file.profiled.wall:.2f} s, plain {file.wall:.2f} s: {file.profiled.cost:+.1%}")

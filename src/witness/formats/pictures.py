@@ -23,7 +23,7 @@ class Mark:
     x: float
     y: float
     shape: Shape = "circle"
-    colour: str = "#777"
+    color: str = "#777"
     number: str = ""
     hint: str = ""
 
@@ -101,7 +101,7 @@ def _grid(x: Axis, y: Axis) -> Iterator[str]:
 
 
 def _mark(mark: Mark, x: float, y: float) -> Iterator[str]:
-    look = f'fill="{escape(mark.colour)}" fill-opacity="0.75" stroke="{escape(mark.colour)}"'
+    look = f'fill="{escape(mark.color)}" fill-opacity="0.75" stroke="{escape(mark.color)}"'
     hint = f"<title>{escape(mark.hint)}</title>" if mark.hint else ""
     if mark.shape == "circle":
         yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" {look}>{hint}</circle>'
