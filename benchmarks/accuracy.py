@@ -4,9 +4,9 @@
     python benchmarks/accuracy.py FOLDER --group 'sim_*' --group pyannote_sample
 
 FOLDER holds FILE.flac beside FILE.rttm. Convention "strict": collar 0, overlap counted, whole files scored;
-errors are summed over the files of a group and divided by its speech. The interval is a bootstrap over files
-(2.5 % to 97.5 % of 10,000 draws, fixed seed); it says little for a handful of them. Speakers: the number of
-files where their count is right, and the mean of found minus true.
+errors are summed over the files of a group and divided by its speech. The interval is from a bootstrap over
+files (2.5 % to 97.5 % of 10,000 draws, fixed seed) and says little about a handful of files. Speakers: the
+number of files in which their number is right, and the mean of hypothesis minus reference.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from witness.formats import rttm
 
 
 def score(path: Path, options: Options) -> tuple[list[float], int]:
-    """(seconds of false alarm, missed detection, confusion and speech), speakers found minus true."""
+    """Seconds of false alarm, missed detection, confusion and speech; speakers too many."""
     (reference,) = rttm.parse(path.read_text()).values()
     found = diarize(path.with_suffix(".flac"), options)
     pair = {path.stem: (reference, list(found.turns))}
@@ -73,7 +73,7 @@ def main() -> None:
     for pattern in args.group or ["*"]:
         paths = sorted(args.folder.glob(f"{pattern}.rttm"))
         if not paths:
-            sys.exit(f"{args.folder}: no {pattern}.rttm there; check --group")
+            sys.exit(f"{args.folder}: has no {pattern}.rttm; check --group")
         groups[pattern] = summary(paths, [score(path, options) for path in paths])
     result = {
         "witness": __version__,

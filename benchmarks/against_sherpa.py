@@ -4,13 +4,13 @@
     python benchmarks/against_sherpa.py FOLDER
     python benchmarks/against_sherpa.py FOLDER --conversation 10 --repeat 7 --json OUT.json
 
-FOLDER holds recordings (flac, 16 kHz mono) with an RTTM of the same name. With --conversation they are made
-into one of so many minutes: the longest first, one after another, the last one cut; a name in two of them
-is one person. The programs run in this process one after the other on each recording, the order turned
-every time, so that a slow moment of the machine hits all. Models are loaded before the clock starts;
-decoding is not part of the time. sherpa-onnx reads what it must know of a model from its metadata, so
-copies with metadata are made for it; the weights are the same. Its threshold (complete linkage, 0.5) is its
-default and not made for these vectors, so all are told the true number of speakers unless --guess is given.
+FOLDER holds recordings (FLAC, 16 kHz, mono) with an RTTM of the same name. --conversation joins them to one
+of that many minutes: the longest first, one after the other, the last one cut; a name in two of them is one
+person. The programs run in this process one after the other on each recording, in another order every time,
+so that a slow moment of the machine affects all of them. Models are loaded before the clock starts; decoding
+is not part of the time. sherpa-onnx reads what it must know about a model from its metadata, so it gets
+copies with metadata; the weights are the same. Its threshold (complete linkage, 0.5) is its default and not
+made for these vectors, so all programs are told the true number of speakers unless --guess is given.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ def witness(chosen: store.DiarizationModels, threads: int, *, fast: bool) -> Pro
         pieces: list[Segmentation] = []
 
         def segmented(mapper: Map) -> Iterator[Segmentation]:
-            for piece in segmentation.stream(samples, segmenter, step=step, mapper=mapper):
+            found = segmentation.stream(samples, segmenter, step=step, faint=chosen.rule.faint, mapper=mapper)
+            for piece in found:
                 pieces.append(piece)
                 yield piece
 
@@ -136,19 +137,19 @@ def recordings(folder: Path) -> list[Recording]:
     for path in sorted(folder.glob("*.rttm")):
         samples, rate = soundfile.read(path.with_suffix(".flac"), dtype="float32")
         if rate != 16000:
-            sys.exit(f"{path.with_suffix('.flac')}: {rate} samples per second, 16000 are needed; resample it")
+            sys.exit(f"{path.with_suffix('.flac')}: {rate} samples per second; resample it to 16000")
         (turns,) = rttm.parse(path.read_text()).values()
         found.append(Recording(path.stem, samples, turns))
     if not found:
-        sys.exit(f"{folder}: no FILE.rttm beside a FILE.flac there")
+        sys.exit(f"{folder}: has no FILE.rttm beside a FILE.flac")
     return found
 
 
 def conversation(parts: list[Recording], minutes: float) -> Recording:
-    """The longest of them one after another, `minutes` in all."""
+    """The longest of them joined, `minutes` in total."""
     length = round(60 * minutes * 16000)
     if sum(len(part.samples) for part in parts) < length:
-        sys.exit(f"the recordings are less than {minutes:g} minutes; ask for fewer")
+        sys.exit(f"the recordings are shorter than {minutes:g} minutes; ask for fewer")
     turns: list[Turn] = []
     taken: list[np.ndarray] = []
     begun = 0
@@ -181,8 +182,8 @@ def main() -> None:
     parser.add_argument("--models", default="builtin", help="builtin, standard or a folder")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--conversation", type=float, metavar="MINUTES", help="one recording, of all")
-    parser.add_argument("--guess", action="store_true", help="both find out the number of speakers")
+    parser.add_argument("--conversation", type=float, metavar="MINUTES", help="join all recordings to one")
+    parser.add_argument("--guess", action="store_true", help="let the programs detect the number of speakers")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     warnings.filterwarnings("ignore", module="pyannote")
@@ -256,7 +257,7 @@ def main() -> None:
 
 
 def ratio(theirs: np.ndarray, ours: np.ndarray) -> dict[str, float]:
-    """How many times faster: of the medians, and the 95 % interval from drawing rounds."""
+    """How many times as fast: the ratio of the medians, and its 95 % interval from drawing rounds."""
     rounds = np.random.default_rng(0).integers(0, len(ours), (10_000, len(ours)))
     drawn = np.median(theirs[rounds], axis=1) / np.median(ours[rounds], axis=1)
     low, high = np.quantile(drawn, [0.025, 0.975])

@@ -1,15 +1,15 @@
-"""What a batch costs beside its models, and how well it keeps the cores busy.
+"""What a batch costs besides its models, and how well it keeps the cores busy.
 
     python benchmarks/batch.py busy [--recordings 200] [--seconds 20]
     python benchmarks/batch.py tiny [--recordings 10000]
 
 `busy`: many short recordings, cut from tests/data/call.flac. The share of the cores that was used after
-start-up, from the first recording done to the last: processor time of all processes of the batch over wall
-time times cores. On a machine that does other things as well that says little; `wanted` is the share of the
-cores for which the batch had a thread running or ready to run, looked at every 20 ms.
+startup, from the first finished recording to the last: processor time of all processes of the batch divided
+by wall time and cores. On a machine that is busy with other things this says little; `wanted` is the share of
+the cores for which the batch had a thread that was running or ready to run, sampled every 20 ms.
 
-`tiny`: recordings of 0.1 s. The time of each outside the models (wall time less that inside onnxruntime, one
-worker), and the peak memory of worker and parent in the first tenth and at the end.
+`tiny`: recordings of 0.1 s. The time of each outside the models (wall time minus that inside onnxruntime, one
+worker), and the peak memory of the worker and its parent in the first tenth and at the end.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def busy(folder: Path, count: int, seconds: float) -> dict[str, Any]:
         wanted.append(min(CORES, runnable(process.pid)) if 1 <= marks[-1][0] < count - 1 else -1)
         time.sleep(0.02)
     first = next(mark for mark in marks if mark[0] >= 1)
-    last = [mark for mark in marks if mark[0] < count - CORES][-1]  # the last ones have a core to themselves
+    # The last recordings do not keep all cores busy.
+    last = [mark for mark in marks if mark[0] < count - CORES][-1]
     wall, processor = (after - before for before, after in zip(first[1:], last[1:], strict=True))
     return {
         "recordings": count,
@@ -147,17 +148,17 @@ def start(folder: Path, more: list[str], environment: dict[str, str]) -> subproc
 
 
 def family(pid: int) -> list[int]:
-    """`pid` and everything that came from it."""
-    found = [pid]
-    for parent in found:
+    """`pid` and its descendants."""
+    members = [pid]
+    for parent in members:
         for task in Path(f"/proc/{parent}/task").glob("*/children"):
             with suppress(OSError):
-                found += [int(child) for child in task.read_text().split()]
-    return found
+                members += [int(child) for child in task.read_text().split()]
+    return members
 
 
 def used(pid: int) -> float:
-    """Seconds of processor time so far."""
+    """Seconds of processor time that a process and its descendants have used so far."""
     processor = 0.0
     for member in family(pid):
         with suppress(OSError):
@@ -167,17 +168,17 @@ def used(pid: int) -> float:
 
 
 def runnable(pid: int) -> int:
-    """Threads that run or would."""
-    found = 0
+    """Threads of a process and its descendants that are running or ready to run."""
+    count = 0
     for member in family(pid):
         for task in Path(f"/proc/{member}/task").glob("*/stat"):
             with suppress(OSError):
-                found += task.read_text().rsplit(")", 1)[1].split()[0] == "R"
-    return found
+                count += task.read_text().rsplit(")", 1)[1].split()[0] == "R"
+    return count
 
 
 def resident(pid: int) -> int:
-    """Bytes of all processes together."""
+    """Bytes in the memory of a process and its descendants."""
     total = 0
     for member in family(pid):
         with suppress(OSError):

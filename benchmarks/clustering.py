@@ -1,17 +1,17 @@
-"""Every way to cluster, on the same recordings and the same arrays: what the defaults were decided by.
+"""Ways to cluster, on the same recordings and the same arrays: how the defaults were chosen.
 
     python benchmarks/conversations.py --train TRAIN --rttm DEV --out FOLDER
     python benchmarks/clustering.py FOLDER --cache CACHE [--models builtin|DIR] [--only PATTERN] [--json FILE]
     python benchmarks/clustering.py FOLDER --cache CACHE --long
 
 FOLDER holds FILE.flac beside FILE.rttm. Segmentation and voice vectors are computed once for each recording
-and kept in CACHE under the sha256 of the models, so new weights need nothing but this command. Windows lie
-1 s apart here, for which the rules are made; steps.py has what others change. "default" is what Witness
-does with these models, and every other row changes one thing in it. DER: collar 0, overlap counted, over
-whole recordings; "files" is the mean of the recordings' own rates, in which a short one counts as much as a
-long one. The last columns: pooled DER less the default's, and its 95 % interval from drawing recordings.
-Pauses stay silent here (`Rule.pause` is 0): these references, unlike people's, end at every pause. `--long`
-instead clusters all recordings one after another, condensed and not, and 24 hours made of them.
+and kept in CACHE under the sha256 of the models, so new weights need nothing but this command. Windows are
+1 s apart here, for which the rules are made; steps.py measures other steps. "default" is what Witness does
+with these models, and every other row changes one thing in it. DER: collar 0, overlap counted, over whole
+recordings; "files" is the mean of the recordings' own rates, in which a short one counts as much as a long
+one. The last columns: pooled DER minus the default's, and its 95 % interval from drawing recordings. Pauses
+are not filled here (`Rule.pause` is 0): these references, unlike those made by people, end at every pause.
+`--long` instead clusters all recordings joined to one, condensed and not, and 24 hours made of them.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class Case:
 
 
 def cases(folder: Path, cache: Path, chosen: store.DiarizationModels, threads: int) -> list[Case]:
-    """Every recording with a reference, from the cache where it is there."""
+    """Every recording with a reference; from the cache if it is there."""
     cache.mkdir(parents=True, exist_ok=True)
     paths = sorted(folder.glob("*.rttm"))
     if not paths:
         sys.exit(
-            f"{folder}: no FILE.rttm beside FILE.flac there; benchmarks/conversations.py makes such a folder"
+            f"{folder}: has no FILE.rttm beside a FILE.flac; benchmarks/conversations.py makes such a folder"
         )
     loaded: list[object] = []
     found = []
@@ -114,7 +114,7 @@ def _windows(bits: Path) -> Segmentation:
     return Segmentation.regular(flat[:whole].reshape(-1, FRAMES, LOCAL_SPEAKERS).astype(np.bool_))
 
 
-# --- what is varied: a function of a case, its vectors' neighbours and truth never seen (but by `told`) ---
+# --- the variants: functions of a case that never see the truth, apart from `told` ---
 
 
 def plain(case: Case, rule: Rule) -> list[Turn]:
@@ -123,13 +123,13 @@ def plain(case: Case, rule: Rule) -> list[Turn]:
 
 
 def long_step(case: Case, rule: Rule) -> list[Turn]:
-    """The rule of the original Witness: 0.05 more in a recording over 600 s with 300 vectors."""
+    """The rule of the original Witness: 0.05 more in a recording of more than 600 s with 300 vectors."""
     long = case.duration > 600 and train(case, rule).sum() >= 300
     return plain(case, replace(rule, threshold=rule.threshold + 0.05 * long))
 
 
-def from_neighbours(case: Case, rule: Rule, base: float, slope: float) -> list[Turn]:
-    """The threshold from pairs that are surely one voice: the same local speaker LAG windows later."""
+def from_neighbors(case: Case, rule: Rule, base: float, slope: float) -> list[Turn]:
+    """The threshold from pairs that are surely one voice: the same local speaker, LAG windows later."""
     points, places = units(case), chains(case)
     far = [np.linalg.norm(points[w, i] - points[w + LAG, j]) for w, i, j in places]
     within = float(np.median(far)) if len(far) >= 3 else 0.5
@@ -137,7 +137,7 @@ def from_neighbours(case: Case, rule: Rule, base: float, slope: float) -> list[T
 
 
 def from_spread(case: Case, rule: Rule, base: float, slope: float) -> list[Turn]:
-    """The threshold from the distances between windows that share no sound, most of them of two voices."""
+    """The threshold from the distances of windows that share no sound, most of which are of two voices."""
     chosen = train(case, rule)
     points, at = units(case)[chosen], np.argwhere(chosen)[:, 0]
     apart = np.abs(at[:, None] - at) >= LAG
@@ -148,7 +148,7 @@ def from_spread(case: Case, rule: Rule, base: float, slope: float) -> list[Turn]
 
 
 def smoothed(case: Case, rule: Rule, lag: int) -> list[Turn]:
-    """Each vector with those of the same local speaker around it, as far as it can be followed."""
+    """Each vector averaged with those around it of the same local speaker, as far as it can be followed."""
     points = np.nan_to_num(units(case)) * np.maximum(5, frames_alone(case))[:, :, None]
     total = points.copy()
     for distance in range(1, lag + 1):
@@ -161,7 +161,7 @@ def smoothed(case: Case, rule: Rule, lag: int) -> list[Turn]:
 
 
 def weighted(case: Case, rule: Rule, power: float) -> list[Turn]:
-    """Vectors count by how much clean speech they come from."""
+    """Vectors count in proportion to a power of the clean speech they come from."""
     chosen = train(case, rule)
     if chosen.sum() < 2:
         return plain(case, rule)
@@ -175,7 +175,7 @@ def weighted(case: Case, rule: Rule, power: float) -> list[Turn]:
 
 
 def another_balance(case: Case, rule: Rule, power: float) -> list[Turn]:
-    """Who is who by a tree to which the size of clusters matters more or less."""
+    """Who is who by a tree to which the size of clusters matters more, or less."""
     kept = clustering.BALANCE
     clustering.BALANCE = power
     try:
@@ -210,7 +210,7 @@ def variational(
 
 
 def reassigned(case: Case, rule: Rule) -> list[Turn]:
-    """Each final turn once more, by the mean of the vectors behind it against the speakers' means."""
+    """Each turn is assigned again: the mean of the vectors behind it goes to the closest speaker's mean."""
     labels = clustering.cluster(case.vectors, case.windows.active, rule).labels
     points, weights = np.nan_to_num(units(case)), frames_alone(case).astype(float)
     count = int(labels.max(initial=-1)) + 1
@@ -234,7 +234,7 @@ def reassigned(case: Case, rule: Rule) -> list[Turn]:
 
 
 def smoothed_evidence(case: Case, rule: Rule, frames: float) -> list[Turn]:
-    """Who speaks is decided by the evidence around a frame, so a tie does not flicker."""
+    """The evidence is smoothed over time, so that ties do not flicker."""
     found = diarization(case, rule)
     evidence = gaussian_filter1d(found.evidence[:], frames, axis=0) * (found.evidence[:] > 0)
     active = reconstruction._top(evidence.astype(np.float32), reconstruction.speaker_count(case.windows))
@@ -242,7 +242,7 @@ def smoothed_evidence(case: Case, rule: Rule, frames: float) -> list[Turn]:
 
 
 def steadied(case: Case, rule: Rule, epsilon: float) -> list[Turn]:
-    """On a tie within `epsilon` the speaker of the frame before goes on (speakrs: 0.1)."""
+    """On a tie within `epsilon`, the speaker of the frame before continues (speakrs: 0.1)."""
     found = diarization(case, rule)
     count = reconstruction.speaker_count(case.windows)
     active = np.zeros(found.active.shape, np.bool_)
@@ -255,7 +255,7 @@ def steadied(case: Case, rule: Rule, epsilon: float) -> list[Turn]:
 
 
 def least_lengths(case: Case, rule: Rule, on: float, off: float) -> list[Turn]:
-    """Pauses up to `off` seconds are filled, then turns under `on` seconds dropped."""
+    """Pauses of up to `off` seconds are filled, then turns of less than `on` seconds dropped."""
     found: list[Turn] = []
     before = plain(case, rule)
     for speaker in sorted({turn.speaker for turn in before}):
@@ -269,7 +269,7 @@ def least_lengths(case: Case, rule: Rule, on: float, off: float) -> list[Turn]:
 
 
 def hysteresis(case: Case, rule: Rule, onset: float, offset: float) -> list[Turn]:
-    """Each speaker by the own evidence: a turn reaches `onset` somewhere and stays above `offset`."""
+    """Each speaker by themselves: a turn reaches `onset` somewhere and stays above `offset`."""
     evidence = diarization(case, rule).evidence[:]
     active = np.zeros(evidence.shape, np.bool_)
     for speaker in range(evidence.shape[1]):
@@ -280,7 +280,7 @@ def hysteresis(case: Case, rule: Rule, onset: float, offset: float) -> list[Turn
 
 
 def variants(rule: Rule, others: Callable[[Case], SmallPlda]) -> dict[str, Callable[[Case], list[Turn]]]:
-    """Name -> turns of a case. Steps are taken from `rule`, so they fit other weights, too."""
+    """Name -> function of a case. Steps are relative to `rule`, so they fit other weights, too."""
     t, r = rule.threshold, rule.reach
     fixed = replace(rule, reach=0.0)
     old = Rule("average", 1.10, apart=True)
@@ -303,7 +303,7 @@ def variants(rule: Rule, others: Callable[[Case], SmallPlda]) -> dict[str, Calla
     }
     others_than_rules: dict[str, Callable[[Case], list[Turn]]] = {
         "the original's: + 0.05 when long": partial(long_step, rule=old),
-        "threshold from own pairs": partial(from_neighbours, rule=rule, base=0.9, slope=0.3),
+        "threshold from own pairs": partial(from_neighbors, rule=rule, base=0.9, slope=0.3),
         "threshold from own spread": partial(from_spread, rule=rule, base=0.42, slope=0.5),
         "vectors smoothed over 3 windows": partial(smoothed, rule=rule, lag=3),
         "vectors smoothed over 5 windows": partial(smoothed, rule=rule, lag=5),
@@ -343,14 +343,14 @@ def frames_alone(case: Case) -> Int:
 
 
 def train(case: Case, rule: Rule) -> Bool:
-    """(windows, 3): the vectors that have a say."""
+    """(windows, 3): the vectors that take part in clustering."""
     known = np.isfinite(case.vectors).all(axis=2)
     chosen: Bool = known & (frames_alone(case) >= rule.shortest * FRAMES)
     return chosen if chosen.any() else known
 
 
 def chains(case: Case, lag: int = LAG) -> list[tuple[int, int, int]]:
-    """(window, local speaker, local speaker `lag` windows later), followed by overlap all the way."""
+    """(window, local speaker, the same one `lag` windows later), followed by overlap."""
     active, starts = case.windows.active, case.windows.frame_starts
     known = np.isfinite(case.vectors).all(axis=2)
     following = np.full((len(active), LOCAL_SPEAKERS), -1)
@@ -374,7 +374,7 @@ def chains(case: Case, lag: int = LAG) -> list[tuple[int, int, int]]:
 
 
 def joined(case: Case, points: Float64, labels: Int, smallest: int) -> Int:
-    """(windows, 3): all vectors at the nearest mean of the clusters that are large enough."""
+    """(windows, 3): every vector's speaker, the closest mean of the clusters that are large enough."""
     sizes = np.bincount(labels)
     large = np.flatnonzero(sizes >= min(smallest, sizes.max()))
     centroids = np.stack([points[labels == one].mean(axis=0) for one in large])
@@ -398,7 +398,7 @@ def named(case: Case, active: Bool) -> list[Turn]:
 
 
 def folds(found: list[Case], rule: Rule) -> Callable[[Case], SmallPlda]:
-    """For each recording a PLDA of two thirds of the others: kinder than one from other material."""
+    """A PLDA for each recording, made of two thirds of the others: better than one from elsewhere."""
 
     @cache
     def of(fold: int) -> SmallPlda:
@@ -418,15 +418,15 @@ def folds(found: list[Case], rule: Rule) -> Callable[[Case], SmallPlda]:
 
 @dataclass(frozen=True)
 class SmallPlda:
-    """A PLDA without the second normalisation of community-1's."""
+    """A PLDA without the second normalization of community-1's."""
 
     mean: Float64
     directions: Float64
     phi: Float64
 
     def project(self, vectors: Float64) -> Float64:
-        centred = vectors - self.mean
-        features: Float64 = centred / np.linalg.norm(centred, axis=1, keepdims=True) @ self.directions
+        centered = vectors - self.mean
+        features: Float64 = centered / np.linalg.norm(centered, axis=1, keepdims=True) @ self.directions
         return features
 
 
@@ -456,7 +456,7 @@ def spoken(case: Case, rule: Rule) -> Iterator[Float64]:
 def errors(reference: list[Turn], hypothesis: list[Turn], duration: float) -> Float64:
     """Seconds of false alarm, missed, confusion, speech; Jaccard errors, their number; speakers too many.
 
-    Exact, between all edges of turns; tests hold it against pyannote.metrics.
+    Exact, between all edges of turns; a test compares it with pyannote.metrics.
     """
     edges = [0.0, duration, *(edge for turn in (*reference, *hypothesis) for edge in (turn.start, turn.end))]
     cuts = np.unique(np.clip(edges, 0, duration))
@@ -490,7 +490,7 @@ def errors(reference: list[Turn], hypothesis: list[Turn], duration: float) -> Fl
 
 
 def summary(scores: Float64, base: Float64) -> dict[str, float | list[float]]:
-    """Rates in per cent of (recordings, 7) scores, and what is left after those of the default."""
+    """Rates in percent of (recordings, 7) errors, and their difference from those of the default."""
     total = scores.sum(axis=0)
     draws = np.random.default_rng(0).multinomial(len(scores), np.full(len(scores), 1 / len(scores)), DRAWS)
 
@@ -523,7 +523,7 @@ def line(name: str, row: dict[str, float | list[float]]) -> str:
     return f"{name:38} {' '.join(numbers)}\n"
 
 
-COLUMNS = ("", "DER", "FA", "miss", "conf", "files", "JER", "exact", "bias", "less default, 95 %")
+COLUMNS = ("", "DER", "FA", "miss", "conf", "files", "JER", "exact", "bias", "minus default, 95 %")
 HEADER = "{:38} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>20}\n".format(*COLUMNS)
 
 
@@ -549,7 +549,7 @@ def long(found: list[Case], rule: Rule) -> dict[str, float]:
     clustering.MANY, clustering.BLOCK = many, block
     result["speakers_full"] = whole.count.found
     for hours in (1, 4, 24):
-        # Copies, each a little different from the others.
+        # Copies, each slightly different from the others.
         order = np.arange(hours * 3600) % len(vectors)
         jitter = np.random.default_rng(0).normal(0, 0.1, (len(order), 1, vectors.shape[2]))
         scale = np.nanmean(np.abs(vectors))
@@ -578,14 +578,16 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--models", default="builtin", help="builtin, standard, community-1 or a folder")
     parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--only", default="*", help="a pattern of variants; the default is always there")
+    parser.add_argument("--only", default="*", help="a pattern of variants; the default is always included")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--long", action="store_true", help="what condensing changes and costs")
+    parser.add_argument("--long", action="store_true", help="measure what condensing changes and costs")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     chosen = store.diarization_models(args.models, offline=True)
     if chosen.plda:
-        sys.exit(f"{args.models}: its clustering is published with its PLDA; nothing here is to be decided")
+        sys.exit(
+            f"{args.models}: its clustering was published with its PLDA; there is nothing to decide here"
+        )
     found = cases(args.folder, args.cache, chosen, args.threads)
     if args.long:
         text = json.dumps(long(found, chosen.rule), indent=1) + "\n"
@@ -608,7 +610,7 @@ def main() -> None:
         part: [n for n, case in enumerate(found) if part in case.name.split("_")] for part in _parts(found)
     }
     if len(kinds) > 1:
-        sys.stdout.write("\nthe default, by what is in the names\n" + HEADER)
+        sys.stdout.write("\nthe default, by parts of the names\n" + HEADER)
         for part, places in kinds.items():
             some = scores["default"][places]
             sys.stdout.write(line(f"{part} ({len(places)})", summary(some, some)))
@@ -629,7 +631,7 @@ def main() -> None:
 
 
 def _parts(found: list[Case]) -> list[str]:
-    """What several names have in common, such as "call" or "same" in call_00_2spk_same."""
+    """Parts that several names have in common, such as "call" or "same" in call_00_2spk_same."""
     parts = [part for case in found for part in case.name.split("_") if not part.isdigit()]
     return [part for part in dict.fromkeys(parts) if 1 < parts.count(part) < len(found)]
 

@@ -1,14 +1,14 @@
-"""Conversations to decide clustering on: voices no built-in model learned from, turns as in VoxConverse DEV.
+"""Conversations to choose clustering by: voices no builtin model learned from, turns as in VoxConverse DEV.
 
     python benchmarks/conversations.py --train TRAIN --rttm DEV --out FOLDER
 
-TRAIN is in the format of training/data.py (partN.ogg and index.json). The voices are its 80 kept-back
-training speakers (`Corpus.dev`: training knows them, the networks do not). DEV holds RTTM files: a
-stretch of one of them says who speaks when, so lengths of turns and pauses, overlaps, dominance and rare
-speakers are real ones. Calls are planned: two voices, short turns, one telephone line. Half of the recordings
-have all voices through one channel, brought to one long-term spectrum, over one bed of noise, so that a
-channel cannot pass for a voice; in the others each voice has its own, and some change theirs half-way.
-FILE.flac beside FILE.rttm; same input, same bytes.
+TRAIN is in the format of training/data.py (partN.ogg and index.json). The voices are its 80 training speakers
+that were set aside (`Corpus.dev`: training knows of them, but the networks never heard them). DEV holds RTTM
+files. A stretch of one of them says who speaks when, so the lengths of turns and pauses, overlaps, dominance
+and rare speakers are real. Calls are planned instead: two voices, short turns, one telephone line. In half of
+the recordings all voices go through one channel, with one long-term spectrum and one bed of noise, so that a
+channel cannot be mistaken for a voice. In the others each voice has its own channel, and some change theirs
+halfway. The output is FILE.flac beside FILE.rttm; the same input gives the same bytes.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ KINDS = (  # -> how many, seconds from, to, speakers
 
 @dataclass(frozen=True)
 class Voice:
-    """One person's clips, without the silence around them."""
+    """One person's clips, without the silence before and after."""
 
     clips: list[Float32]
     flags: list[np.ndarray]
-    """(frames,) bool of each clip: in which 10 ms there is speech."""
+    """(frames,) bool of each clip: whether there is speech in each 10 ms."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One recording: what is in it."""
+    """What one recording is to contain."""
 
     name: str
     turns: list[tuple[float, float, int]]
-    """start, end, seat"""
+    """Start and end in seconds, and the seat: which of the voices it is."""
     seconds: float
     same_channel: bool
     telephone: bool
@@ -80,7 +80,7 @@ def speech_flags(samples: Float32) -> np.ndarray:
 
 
 def load(train: Path) -> tuple[list[Voice], list[Float32]]:
-    """The kept-back speakers, and steady noises."""
+    """The speakers that were set aside, and steady noises."""
     meta = json.loads((train / "index.json").read_text())
     rows, names = np.array(meta["index"]), meta["speakers"]
     clips = np.bincount(rows[rows[:, 4] == TRAIN, 3], minlength=len(names))
@@ -119,10 +119,10 @@ def _steady(samples: Float32) -> bool:
 
 
 def plans(folder: Path) -> list[Plan]:
-    """All recordings; `folder` holds the RTTM files whose turns they take."""
+    """All recordings, with turns from the RTTM files in `folder`."""
     templates = [next(iter(rttm.parse(path.read_text()).values())) for path in sorted(folder.glob("*.rttm"))]
     if not templates:
-        sys.exit(f"{folder}: no RTTM files there; check --rttm")
+        sys.exit(f"{folder}: has no RTTM files; check --rttm")
     pauses = _pauses(templates)
     rng = np.random.default_rng(SEED)
     found = []
@@ -143,7 +143,7 @@ def plans(folder: Path) -> list[Plan]:
 
 
 def _pauses(templates: Sequence[list[Turn]]) -> np.ndarray:
-    """Seconds from the end of a turn to the next one of someone else, below zero for an overlap."""
+    """Seconds from the end of a turn to the next turn of another speaker; below zero for an overlap."""
     found = []
     for turns in templates:
         ordered = sorted(turns)
@@ -166,7 +166,7 @@ def _call(rng: np.random.Generator, pauses: np.ndarray, seconds: float) -> list[
 def _stretch(
     rng: np.random.Generator, templates: Sequence[list[Turn]], people: int, seconds: float
 ) -> list[tuple[float, float, int]]:
-    """A stretch of a template with so many speakers, each with 2 s or more; a short template is repeated."""
+    """A stretch of a template with that many speakers of 2 s or more each; short templates are repeated."""
     for _ in range(20_000):
         turns = templates[int(rng.integers(len(templates)))]
         end = max(turn.end for turn in turns)
@@ -195,7 +195,7 @@ def render(
     """(samples,) and the reference: the speech in the clips, not the plan."""
     rng = np.random.default_rng([SEED, number])
     seats = 1 + max(seat for *_, seat in plan.turns)
-    # Neighbouring recordings take neighbouring voices of one shuffled list: all are used equally often.
+    # Neighboring recordings take neighboring voices of one shuffled list, so all are used equally often.
     order = np.random.default_rng(SEED).permutation(len(voices))
     cast = [voices[order[(5 * number + seat) % len(order)]] for seat in range(seats)]
     total = int(plan.seconds * RATE) // FRAME * FRAME
@@ -232,7 +232,7 @@ def render(
 def _speak(
     rng: np.random.Generator, voice: Voice, turns: list[tuple[float, float, int]], total: int
 ) -> tuple[Float32, np.ndarray]:
-    """One voice: (total,) samples, and (frames,) where it speaks. Clips are taken up where they were left."""
+    """One voice: (total,) samples, and (frames,) where it speaks. Clips continue where they were left."""
     track, flags = np.zeros(total, np.float32), np.zeros(total // FRAME, bool)
     clip, at = int(rng.integers(len(voice.clips))), 0
     for start, stop, _ in turns:
@@ -255,7 +255,7 @@ def _speak(
 
 
 def _line(rng: np.random.Generator, track: Float32, telephone: bool, beds: Sequence[Float32]) -> Float32:
-    """A microphone of one's own, with the noise around it while one speaks."""
+    """The track through a microphone of its own, with noise around it while the voice speaks."""
     heard = uniform_filter1d((np.abs(track) > 0).astype(np.float32), RATE // 2) > 0
     level = np.sqrt((track[track != 0] ** 2).mean()) if (track != 0).any() else 0.0
     noisy = track + level * 10 ** (-rng.uniform(12, 35) / 20) * heard * _bed(rng, beds, len(track))
@@ -264,7 +264,7 @@ def _line(rng: np.random.Generator, track: Float32, telephone: bool, beds: Seque
 
 
 def _channel(rng: np.random.Generator, telephone: bool) -> Float32:
-    """A room and a microphone as one impulse response."""
+    """The impulse response of a room and a microphone."""
     curve = gaussian_filter1d(rng.normal(0, 12, len(GRID)), 4)
     if telephone:
         curve = np.where((GRID >= 250) & (GRID <= 3500), curve, -50.0)
@@ -278,7 +278,7 @@ def _channel(rng: np.random.Generator, telephone: bool) -> Float32:
 
 
 def _spectrum(samples: Float32) -> np.ndarray:
-    """(65,) dB, smooth."""
+    """(65,) the long-term spectrum in dB, smoothed, with a mean of 0."""
     level = 10 * np.log10(welch(samples, RATE, nperseg=512)[1] + 1e-12)
     level = gaussian_filter1d(level, 4)[::4]
     return level - level.mean()
@@ -291,9 +291,9 @@ def _filter(samples: Float32, curve: np.ndarray) -> Float32:
 
 
 def _bed(rng: np.random.Generator, beds: Sequence[Float32], total: int) -> Float32:
-    """(total,) of one noise, RMS 1."""
+    """(total,) samples of noise with the spectrum of one of the beds, RMS 1."""
     source = beds[int(rng.integers(len(beds)))]
-    # A five-second clip repeated for half an hour would tick; with random phases its spectrum just goes on.
+    # A five-second clip repeated for half an hour would tick; with random phases only its spectrum stays.
     size = 1 << 17
     magnitude = np.interp(
         np.linspace(0, 1, size // 2 + 1),

@@ -1,12 +1,11 @@
-"""How much of what the processor can do the models reach: their arithmetic against that of a plain product.
+"""How close the models come to what the processor can do: their arithmetic against that of plain products.
 
     python benchmarks/limit.py FILE [--fast] [--threads N] [--repeat N] [--json OUT.json]
 
-The multiplications (and additions: one of each is one MAC) of every call of segmentation and trunk are
-counted from the shapes in the model files. The limit is what onnxruntime's own product of two matrices of a
-fitting size reaches on as many cores at the same time, measured before and after every run, so that a slow
-moment of the machine counts on both sides. FILE is anything that Witness reads. Clustering and words are
-not part of it.
+The MACs (multiplications, each with an addition) of every call of segmentation and trunk are counted from the
+shapes in the model files. The limit is what onnxruntime's own product of two matrices of a suitable size
+reaches on as many cores at the same time. It is measured before and after every run, so that a slow moment of
+the machine affects both sides. FILE is anything that Witness reads. Clustering and words are not part of it.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ from witness.options import available_cores
 from witness.sessions import Model, on_cores
 
 SIZES = (589, 256, 1024), (512, 512, 512), (1024, 1024, 1024)
-"""Rows, inner size, columns: the inputs of a layer of the LSTM, and what products are at their best with."""
+"""Rows, inner size, columns: those of an LSTM layer's inputs, and those at which products are fastest."""
 
 
 def product_rate(threads: int, seconds: float = 1.0) -> float:
-    """MACs per second of the best of SIZES, on so many threads at once."""
+    """MACs per second of the fastest of SIZES, on that many threads at the same time."""
     best = 0.0
     for rows, inner, columns in SIZES:
         model, array = _product(rows, inner, columns)
@@ -75,7 +74,7 @@ def _product(rows: int, inner: int, columns: int) -> tuple[Model, Any]:
 
 
 def macs(content: bytes, shape: tuple[int, ...]) -> int:
-    """Of one call of a model with an input of that shape: convolutions, LSTMs and products."""
+    """MACs of a call of a model with an input of that shape: convolutions, LSTMs and matrix products."""
     model = onnx.load_from_string(content)
     for dimension, size in zip(model.graph.input[0].type.tensor_type.shape.dim, shape, strict=True):
         dimension.dim_value = size
@@ -112,7 +111,7 @@ def main() -> None:
     chosen = store.diarization_models(args.models, offline=True)
     shared = segmentation_cut.cut(chosen.segmentation)
     if shared is None:
-        sys.exit(f"{chosen.segmentation.path}: its windows share nothing; this counts models that do")
+        sys.exit(f"{chosen.segmentation.path}: cannot be cut; only models that can be are counted")
     parts = {
         "front of ": shared[0],
         segmentation_cut.BACK: shared[1],
@@ -134,7 +133,9 @@ def main() -> None:
             before = product_rate(args.threads)
             begun = time.perf_counter()
             with on_cores(args.threads) as mapper:
-                windows = segmentation.stream(samples, segmenter, step=step, mapper=mapper)
+                windows = segmentation.stream(
+                    samples, segmenter, step=step, faint=chosen.rule.faint, mapper=mapper
+                )
                 embedding.embed(samples, windows, voice, context=context, mapper=mapper)
             wall = time.perf_counter() - begun
             rate = (before + product_rate(args.threads)) / 2

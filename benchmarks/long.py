@@ -3,13 +3,13 @@
     pip install '.[bench]'
     python benchmarks/long.py FOLDER [--hours 1 4 24] [--output benchmarks/results/long_builtin.json]
 
-The recordings (*.flac) of FOLDER are put one after the other in a seeded random order, again and again, each
-time with a seeded gain; a shorter recording is the beginning of a longer one. Each is given to `witness run`
-in a process of its own, which writes JSON, RTTM and the stages, as a user would have it. Memory is the peak
-of the resident set of that process. "slope" is that of the wall time over the hours, both as logarithms,
-between the shortest and the longest: 1 is linear. "load" is how many processes wanted a core, looked at every
-ten seconds: what is above the number of threads were others, and then "cpu_slope" says more, that of the
-processor time.
+The recordings (*.flac) of FOLDER are joined in a seeded random order, as often as needed, each time with a
+seeded gain; a shorter recording is the beginning of a longer one. Each is given to `witness run` in a
+separate process, which writes JSON, RTTM and the findings, as it would for a user. Memory is the peak of the
+resident set of that process. "slope" is the slope of wall time over hours, both as logarithms, between the
+shortest and the longest: 1 is linear. "load" is how many processes wanted a core, sampled every ten seconds.
+If it is more than the number of threads, other programs were running, and "cpu_slope", the slope of the
+processor time, says more.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ GAINS = (-12.0, 0.0)  # dB
 
 
 def record(folder: Path, hours: float, target: Path) -> None:
-    """Write the recording of so many hours."""
+    """Write a recording of that many hours."""
     paths = sorted(folder.glob("*.flac"))
     if not paths:
-        sys.exit(f"{folder}: no FILE.flac there")
+        sys.exit(f"{folder}: has no FILE.flac")
     rng = np.random.default_rng(SEED)
     left = round(hours * 3600 * SAMPLE_RATE)
     with soundfile.SoundFile(target, "w", SAMPLE_RATE, 1, "PCM_16") as file:
@@ -55,7 +55,7 @@ def record(folder: Path, hours: float, target: Path) -> None:
 
 
 def measure(path: Path, threads: int) -> dict[str, Any]:
-    """What a run on the recording took."""
+    """What a run on the recording cost."""
     loads: list[float] = []
     over = threading.Event()
 

@@ -2,9 +2,9 @@
 
     python benchmarks/page.py [--words 120000] [--hours 12] [--runs 5]
 
-Prints JSON: the size of the file, how long it takes from the navigation until there is text, how long frames
-take while the page is scrolled (120 pixels a frame, and by jumps of 40,000), how long a correction takes, and
-a search. The browser has no window and draws by the processor.
+Prints JSON: the size of the file, the time from the navigation until there is text, the times of frames while
+the page is scrolled (by 120 pixels per frame, and by jumps of 40,000), and the times of a correction and a
+search. The browser has no window, and the processor does the drawing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=12.0)
     parser.add_argument("--runs", type=int, default=5)
     asked = parser.parse_args()
-    chromium = shutil.which("chromium") or sys.exit("no chromium is here; apt-get install chromium")
+    chromium = shutil.which("chromium") or sys.exit("Chromium was not found; fix: apt-get install chromium")
     load = os.getloadavg()[0]
     found = talks.long(asked.words, asked.hours)
     begun = time.perf_counter()
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def measure(page: Page, path: Path) -> dict[str, float]:
-    """Milliseconds."""
+    """Times in milliseconds, by name."""
     begun = time.perf_counter()
     page.goto(path.as_uri())
     page.wait_for_selector("article.p .w")

@@ -1,12 +1,12 @@
-"""How soon `witness` answers and begins to work.
+"""How soon `witness` answers, and how soon it begins to work.
 
     python benchmarks/startup.py [--runs 15] [--output benchmarks/results/startup_builtin.json]
 
-"help": wall time of `witness --help`. "first_window": from the start of the process to the first window of a
-recording of one minute segmented, and the stations on the way: the recogniser's process started, the sound
-decoded, the models open. The recording is tests/data/call.flac, the models are the built-in ones; the
-recogniser's model is a file that is none, for only its process is of interest. Medians and the least of all
-runs; the processor time of a run up to that window says what it would be on a machine that does nothing else.
+"help": wall time of `witness --help`. "first_window": from the start of the process until the first window of
+a recording of one minute has been segmented; on the way there, when the recognizer's process was started and
+the audio decoded. The recording is tests/data/call.flac, the models are the builtin ones. The recognizer's
+model is not a real one, because only its process matters. Medians and minimums of all runs; the processor
+time up to the first window says how long it would take on an idle machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CALL = Path(__file__).parents[1] / "tests" / "data" / "call.flac"
 
 CHILD = """
 import json, subprocess, sys, time
-from witness import schema, tracing
+from witness import reporter, tracing
 
 stations = {}
 
@@ -37,7 +37,7 @@ class Popen(subprocess.Popen):
     def __init__(self, command, *args, **kwargs):
         if "witness.recognition.child" in command:
             heavy = {"numpy", "av", "onnx", "onnxruntime", "scipy", "soxr", "rich"} & set(sys.modules)
-            stations["recogniser"] = [time.perf_counter(), time.process_time(), sorted(heavy)]
+            stations["recognizer"] = [time.perf_counter(), time.process_time(), sorted(heavy)]
         super().__init__(command, *args, **kwargs)
 
 subprocess.Popen = Popen
@@ -46,7 +46,7 @@ def progress(stage, done, total):
     if stage == "segmentation" and done > 0:
         stations.setdefault("first_window", [time.perf_counter(), time.process_time()])
 
-schema.no_progress = progress  # which --quiet takes
+reporter.SILENT = reporter.Reporter(progress)  # which --quiet takes
 with tracing.recording() as trace:
     from witness.cli.main import main
     try:
@@ -62,7 +62,7 @@ with open(sys.argv[1], "w") as file:
 
 
 def first_window(folder: Path) -> dict[str, Any]:
-    """Seconds from the start of the process to each station, and processor time."""
+    """Seconds from the start of the process to each station, and the processor time until then."""
     model, out = folder / "model.bin", folder / "stations.json"
     model.write_bytes(b"none")
     command = [sys.executable, "-c", CHILD, str(out), "run", str(CALL), "--models", "builtin", "--offline"]
@@ -74,14 +74,14 @@ def first_window(folder: Path) -> dict[str, Any]:
 
 
 def help_time() -> float:
-    """Seconds."""
+    """Wall time of `witness --help`, in seconds."""
     begun = time.perf_counter()
     subprocess.run([sys.executable, "-m", "witness", "--help"], check=True, capture_output=True)
     return time.perf_counter() - begun
 
 
 def summary(values: list[float]) -> dict[str, float]:
-    """In seconds."""
+    """Median and minimum, rounded to milliseconds."""
     return {"median": round(median(values), 3), "least": round(min(values), 3)}
 
 
@@ -106,7 +106,7 @@ def main() -> None:
         "help": summary(helps),
         **{name: summary([run[name][0] for run in found]) for name in found[0]},
         "first_window_cpu": summary([run["first_window"][1] for run in found]),
-        "imported_before_the_recogniser": found[0].get("recogniser", [0, 0, None])[2],
+        "imported_before_the_recognizer": found[0].get("recognizer", [0, 0, None])[2],
     }
     text = json.dumps(result, indent=1) + "\n"
     if options.output:

@@ -1,17 +1,18 @@
-"""How far apart windows may lie, what pauses are worth, what int8 does: DER and work of each way.
+"""How far apart windows may lie, what leaving out pauses saves, what int8 does: DER and work of each way.
 
     pip install '.[bench]'
     python benchmarks/conversations.py --train TRAIN --rttm DEV --out FOLDER
     nice python benchmarks/steps.py FOLDER --cache CACHE --json benchmarks/results/steps.json
 
-FOLDER holds FILE.flac beside FILE.rttm, of development speakers: this is what chooses. DER: collar 0,
-overlap counted, whole recordings, pooled; once with the number of speakers found out and once with it told,
-for a threshold in the clustering makes small differences of the windows large ones. Each way is compared
-with "1 s" over the same recordings: the difference and its 95 % interval from drawing recordings. The
-clustering was tuned on the very windows of "1 s"; "0.996 s" has windows as close, elsewhere: what the two
-differ in is not the step's doing. "int8" (of models that begin as PyanNet) quantises the LSTMs and products
-of the segmentation as onnxruntime does it (dynamic, weights of 7 bits, so that no processor saturates).
-Windows and voices are kept in CACHE: stopped, the same command goes on.
+FOLDER holds FILE.flac beside FILE.rttm, of development speakers: defaults are chosen by these figures. DER:
+collar 0, overlap counted, whole recordings, pooled; once with the number of speakers detected and once with
+it told, because a threshold in the clustering turns small differences between windows into large ones. Each
+way is compared with "1 s" on the same recordings: the difference, and its 95 % interval from drawing
+recordings. The clustering was tuned on exactly the windows of "1 s". The windows of "0.996 s" are as close,
+but elsewhere, so the difference between these two is not due to the step. "int8" (for models that begin like
+PyanNet) quantizes the LSTMs and matrix products of the segmentation as onnxruntime does it (dynamically, with
+weights of 7 bits, so that no processor saturates). Windows and voices are kept in CACHE: after a stop, run
+the same command again to continue.
 """
 
 from __future__ import annotations
@@ -41,9 +42,14 @@ from witness.sessions import Model
 
 @dataclass(frozen=True)
 class Way:
+    """What is varied."""
+
     step: float
+    """Seconds from one window to the next."""
     context: int = embedding.CONTEXT
+    """Trunk frames around speech that are run, too."""
     int8: bool = False
+    """The back of the segmentation model is quantized."""
 
 
 WAYS = {
@@ -63,7 +69,7 @@ PARTS = "false alarm", "missed detection", "confusion", "total"
 
 @dataclass(frozen=True)
 class Found:
-    """What the models found in one recording, and the seconds that the trunk ran over."""
+    """What the models found in one recording, and the seconds of features that the trunk ran over."""
 
     windows: Segmentation
     vectors: Float32
@@ -71,7 +77,7 @@ class Found:
 
 
 class Remembering:
-    """A trunk that runs over the same features once, whichever way asks."""
+    """A trunk that runs over the same features only once, in whatever way they are asked for."""
 
     def __init__(self, trunk: Callable[[Float32], Float32]) -> None:
         self._trunk = trunk
@@ -86,13 +92,13 @@ class Remembering:
         return self._kept[key]
 
 
-def quantised(file: ModelFile) -> segmentation.SegmentationModel:
+def quantized(file: ModelFile) -> segmentation.SegmentationModel:
     """The segmentation model with its back in int8."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     shared, parts = segmentation_cut.open_front(file), segmentation_cut.cut(file)
     if shared is None or parts is None:
-        sys.exit(f"{file.path}: does not begin as PyanNet")
+        sys.exit(f"{file.path}: does not begin like PyanNet")
     with tempfile.TemporaryDirectory() as scratch:
         back, small = Path(scratch, "back.onnx"), Path(scratch, "small.onnx")
         onnx.save(onnx.load_from_string(parts[1]), back)
@@ -104,10 +110,11 @@ def quantised(file: ModelFile) -> segmentation.SegmentationModel:
 def find(
     path: Path, ways: dict[str, Way], chosen: store.DiarizationModels, loaded: list[object], cache: Path
 ) -> dict[str, Found]:
-    """By way; from the cache where it is there."""
+    """What is found in a recording, by way; from the cache if it is there. `loaded`: models, once needed."""
     sound = path.with_suffix(".flac")
     digest = hashlib.sha256(
-        sound.read_bytes() + (chosen.segmentation.sha256 + chosen.embedding.sha256).encode()
+        sound.read_bytes()
+        + (chosen.segmentation.sha256 + chosen.embedding.sha256 + f"faint {chosen.rule.faint}").encode()
     ).hexdigest()[:24]
     places = {name: cache / f"{digest}-{name.replace(' ', '')}.npz" for name in ways}
     missing = {name: ways[name] for name, place in places.items() if not place.exists()}
@@ -115,15 +122,17 @@ def find(
         if not loaded:
             loaded += [segmentation.load(chosen.segmentation), embedding.load(chosen.embedding)]
             if any(way.int8 for way in ways.values()):
-                loaded.append(quantised(chosen.segmentation))
+                loaded.append(quantized(chosen.segmentation))
         samples, rate = soundfile.read(sound, dtype="float32")
         if rate != 16000:
-            sys.exit(f"{sound}: {rate} samples per second, 16000 are needed; resample it")
+            sys.exit(f"{sound}: {rate} samples per second; resample it to 16000")
         trunk = Remembering(loaded[1].trunk)
         voice = replace(loaded[1], trunk=trunk, block_trunk=trunk)
         for name, way in missing.items():
             trunk.seconds = 0.0
-            windows = segmentation.segment(samples, loaded[2 if way.int8 else 0], step=way.step)
+            windows = segmentation.segment(
+                samples, loaded[2 if way.int8 else 0], step=way.step, faint=chosen.rule.faint
+            )
             vectors = embedding.embed(samples, [windows], voice, context=way.context)
             np.savez(
                 places[name],
@@ -171,7 +180,7 @@ def annotation(turns: list[Turn]) -> Annotation:
 
 
 def summary(scores: list[list[float]], first: list[list[float]]) -> dict[str, object]:
-    """Pooled, and against the first way: per cent, difference in points."""
+    """Pooled rates in percent, and the difference from the first way in percentage points."""
     seconds, other = np.array(scores), np.array(first)
     draws = np.random.default_rng(0).integers(len(seconds), size=(10_000, len(seconds)))
     difference = _rate(seconds[draws].sum(axis=1)) - _rate(other[draws].sum(axis=1))
@@ -203,11 +212,11 @@ def main() -> None:
     chosen = store.diarization_models(args.models, offline=True)
     ways = dict(WAYS)
     if segmentation_cut.open_front(chosen.segmentation) is None:
-        ways = {name: way for name, way in ways.items() if not way.int8}  # no LSTM of PyanNet's in there
+        ways = {name: way for name, way in ways.items() if not way.int8}  # has no LSTM of PyanNet's
     args.cache.mkdir(parents=True, exist_ok=True)
     paths = sorted(args.folder.glob("*.rttm"))[:: args.every]
     if not paths:
-        sys.exit(f"{args.folder}: no FILE.rttm beside a FILE.flac there")
+        sys.exit(f"{args.folder}: has no FILE.rttm beside a FILE.flac")
     loaded: list[object] = []
     scores: dict[tuple[str, str], list[list[float]]] = {}
     work = {name: np.zeros(2) for name in ways}

@@ -1,16 +1,17 @@
-"""How alike strangers sound: the threshold of `--known`, and what it costs.
+"""How similar strangers sound: the threshold of `--known`, and how often it errs.
 
     python benchmarks/voices.py FOLDER [--models builtin|DIR]        FOLDER: partN.ogg and index.json
 
 The threshold is chosen on training speakers that no training step saw (split 0; the rule of
 training/data.py, `Corpus.dev`): the cosine that 1 in 1000 comparisons of strangers reach. Each of them is
 enrolled with all clips but the last, which is the test; LibriSpeech speakers, with one clip each, are
-strangers only. Two strangers in one call share a line, and sound more alike for it, so the clips are compared
-twice: as recorded, and all of them over the same telephone band with the same noise.
+strangers only. Two strangers in one call share a line and sound more similar for it, so the clips are
+compared twice: as recorded, and all of them in the same telephone band with the same noise.
 
-The threshold is then reported on split 1, other speakers, of which nothing was tuned: those of heldout/ have
-10 s and more to enroll with, as `witness enroll` demands, those of dev/ one clip of 5 s or so. Prints are
-made by the stages of the program, from segmentation to `voices.prints`, one recording a clip.
+The threshold is then reported on split 1: other speakers, on whom nothing was tuned. Those of heldout/ have
+10 s and more to enroll with, as `witness enroll` requires; those of dev/ have one clip of about 5 s.
+Voiceprints are made by the stages of the program, from segmentation to `voices.prints`, with a recording per
+clip.
 
 Put the threshold into models.catalogue.STRANGERS under the sha256 that is printed with it.
 """
@@ -30,20 +31,20 @@ from scipy.signal import butter, sosfilt
 
 from witness.diarization import embedding, segmentation, voices
 from witness.models import store
-from witness.options import Bounds
-from witness.schema import Source, Stages, Track
+from witness.options import Bounds, Layout
+from witness.schema import Findings, Source, Track
 from witness.transcript import assemble
 
 COMMON_VOICE, LIBRISPEECH = 60, 20  # DEV_COMMON_VOICE, DEV_LIBRISPEECH of training/data.py
-STRANGERS = 1000  # comparisons, of which one may reach the threshold
-LEAST_ENROLLED = 5.0  # seconds alone; short of what the program demands, or dev/ would have nobody
+STRANGERS = 1000  # comparisons, one of which may reach the threshold
+LEAST_ENROLLED = 5.0  # seconds of clean speech; less than the program requires, or dev/ would have nobody
 RESAMPLES = 1000
 BAND = (300, 3400)  # Hz
 LINE_NOISE = 1e-3  # 54 dB under the clips' peak
 
 
 class Prints:
-    """A print of each clip, by the program's own stages."""
+    """The voiceprint of each clip, by the program's own stages."""
 
     def __init__(self, folder: Path, choice: str) -> None:
         meta = json.loads((folder / "index.json").read_text())
@@ -60,25 +61,25 @@ class Prints:
         return samples
 
     def of(self, row: int, *, telephone: bool = False) -> voices.Print | None:
-        """None: nobody was heard in it."""
+        """The voiceprint of the clip in a row of the index; None: nobody was heard in it."""
         part, start, length, _, _ = self.rows[row]
         samples = self._part(int(part))[start : start + length]
         if telephone:
             band = butter(6, BAND, "bandpass", fs=16_000, output="sos")
             hiss = np.random.default_rng(row).normal(0, LINE_NOISE, len(samples))
             samples = (sosfilt(band, samples) + hiss).astype(np.float32)
-        windows = segmentation.segment(samples, self._segmenter)
+        windows = segmentation.segment(samples, self._segmenter, faint=self.chosen.rule.faint)
         vectors = embedding.embed(samples, [windows], self._voice)
-        stages = Stages(
+        findings = Findings(
             audio=Source("", length / 16_000, 1, ""),
             models={},
             device={},
             rule=self.chosen.rule,
             plda={},
-            channels="mix",
+            channels=Layout.MIX,
             tracks=(Track(windows, vectors),),
         )
-        found = assemble.voiceprints(stages, Bounds(speakers=1))
+        found = assemble.voiceprints(findings, Bounds(speakers=1))
         one = next(iter(found.values()), None)
         return one if one is not None and one.total.any() else None
 
@@ -116,7 +117,7 @@ def report(found: dict[str, Any], threshold: float) -> dict[str, Any]:
     def rates(columns: Any) -> tuple[float, float, float]:
         there, right = reached[:, columns], same[:, columns]
         strangers = there & ~right
-        # As in a folder of all of them: how often a stranger to all but himself gets some name.
+        # As with a folder of all of them: how often a person is given the name of somebody else.
         return (
             100 * strangers.sum() / (~right).sum(),
             100 * (right & ~there).sum() / max(right.sum(), 1),

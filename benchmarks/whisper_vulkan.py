@@ -1,10 +1,10 @@
-"""Encoder and decoder of a whisper model of a published shape: Vulkan against the CPU of the same machine.
+"""Encoder and decoder of a Whisper model of a published shape: Vulkan against the CPU of the same machine.
 
     python benchmarks/whisper_vulkan.py --shape large-v3-turbo --weights q5_0 --json result.json
 
-The weights are random and written on the spot: time and memory depend on the shape alone, and the words
-mean nothing. Both engines hear the same noise; that they say the same tokens with the same probabilities
-shows that the GPU computed. Needs only numpy and a pywhispercpp with Vulkan (scripts/install-vulkan.sh).
+The weights are random and made by this script: time and memory depend on the shape alone, and the words mean
+nothing. Both engines get the same noise. That they give the same tokens with the same probabilities shows
+that the GPU computed correctly. Needs only numpy and a pywhispercpp with Vulkan (scripts/install-vulkan.sh).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def parse() -> argparse.Namespace:
 
 
 def run(engine: str, path: Path, options: argparse.Namespace) -> dict:
-    """Each engine in a process of its own: whisper.cpp lists its devices once."""
+    """Measure an engine in a child process: whisper.cpp lists its devices only once per process."""
     environment = dict(os.environ)
     if engine == "cpu":
         environment["GGML_VK_VISIBLE_DEVICES"] = ""
@@ -144,10 +144,10 @@ def measure(options: argparse.Namespace) -> dict:
     return {
         "device": devices if options.engine == "vulkan" else "cpu",
         "load_s": round(load, 2),
-        "first_encode_ms": round(times[0], 1),  # with the shaders being compiled
+        "first_encode_ms": round(times[0], 1),  # includes compiling the shaders
         "encode_ms": round(statistics.median(times[1:]), 1),
         "encode_ms_all": [round(time, 1) for time in times[1:]],
-        "window_ms": round(whole, 1),  # spectrogram, encoder, and so many steps of the decoder
+        "window_ms": round(whole, 1),  # spectrogram, encoder, and a step of the decoder per token
         "tokens": [token.id for token in found],
         "probabilities": [round(token.p, 6) for token in found],
         "memory_mb": {name: float(size) for name, size in sizes},
@@ -160,7 +160,7 @@ def succeed(code: int) -> None:
 
 
 def write(path: Path, shape: str, weights: str) -> None:
-    """A ggml file of that shape, as whisper.cpp's convert-pt-to-ggml.py lays it out."""
+    """Write a ggml file of that shape with the layout of whisper.cpp's convert-pt-to-ggml.py."""
     width, heads, encoder, decoder, bands, vocabulary = SHAPES[shape]
     frames, steps = 1500, 448
     noise = np.random.default_rng(0).integers(0, 256, 1 << 22, dtype=np.uint8)
@@ -173,7 +173,7 @@ def write(path: Path, shape: str, weights: str) -> None:
         file.write(struct.pack("<i", 1) + struct.pack("<i", 1) + b" ")
 
         def tensor(name: str, *dimensions: int, kind: str = "f32", value: float | None = None) -> None:
-            """Of one value, or random about 0; ggml counts dimensions from the last."""
+            """Write a tensor of one value, or random ones around 0; ggml counts dimensions from the last."""
             encoded = name.encode()
             head = struct.pack("<3i", len(dimensions), len(encoded), KINDS[kind])
             file.write(head + struct.pack(f"<{len(dimensions)}i", *dimensions[::-1]) + encoded)
@@ -218,7 +218,7 @@ def write(path: Path, shape: str, weights: str) -> None:
 
 
 def random(noise: np.ndarray, count: int, kind: str) -> np.ndarray:
-    """`count` numbers in about +-0.03, in ggml's format of that kind."""
+    """`count` numbers between about -0.03 and 0.03, in ggml's format of that kind."""
     if kind in ("f32", "f16"):
         numbers = np.resize((noise.astype(np.float32) - 127.5) / 4096, count)
         return numbers.astype(np.float16 if kind == "f16" else np.float32)

@@ -1,35 +1,35 @@
-"""Words to speakers: Witness's merging against two other rules, on the same words and the same diarization.
+"""Words to speakers: Witness's merging against other rules, on the same words and the same diarization.
 
     pip install '.[bench]'
     python benchmarks/words.py simulated RTTM_FOLDER
     python benchmarks/words.py recorded FOLDER
 
-`simulated` takes real turn-taking and overlap from RTTM files and makes the rest up, with a fixed seed: words
-of known speaker and time in every turn, then what a recogniser and a diarizer would make of them.
+`simulated` takes real turn-taking and overlap from RTTM files and simulates the rest with a fixed seed: words
+of known speaker and time in every turn, then what a recognizer and a diarizer would make of them.
 
-- Words last 0.1 to 0.7 s, two to four a second, in sentences of 3 to 16 with pauses between them.
-- The recogniser gives the end of each word up to 0.3 s wrong (standard deviation 0.12 s, neighbours alike)
-  and lets it begin where the one before ended, so that pauses belong to the word after them; then
+- Words last 0.1 to 0.7 s, two to four per second, in sentences of 3 to 16 with pauses between them.
+- The recognizer's ends of words are wrong by up to 0.3 s (standard deviation 0.12 s, similar for neighboring
+  words). A word begins where the one before ended, so that pauses belong to the word after them; then
   `tokens.repair` does what it does in Witness. It misses 3 % of the words and a tenth of the sentence ends,
-  writes one of two voices that speak at once (6 times in 10 the one that goes on for longer), and invents a
-  phrase in a quarter of the silences of two seconds or more.
-- The diarizer hears everything ten times over, as overlapping windows do. It puts edges wrong by a standard
-  deviation of 0.15 s, misses short turns more than long ones and some of what is covered by another voice,
-  takes some turns for another speaker's, and hears speech in a few silences. Its rates were set so that DER
-  on VoxConverse DEV has the published size and parts of a good diarizer there (pyannote community-1: strict
-  7.2, false alarm 2.3, missed 2.3, confusion 2.6). `--diarizer exact` makes it perfect.
+  writes one of two voices that speak at the same time (6 times in 10 the one that continues for longer), and
+  invents a phrase in a quarter of the silences of two seconds or more.
+- The diarizer hears everything ten times, as overlapping windows do. Its edges are wrong by a standard
+  deviation of 0.15 s. It misses short turns more often than long ones, and some of what is covered by another
+  voice; it takes some turns for another speaker's, and hears speech in a few silences. Its rates were set so
+  that DER on VoxConverse DEV has the published size and parts of a good diarizer (pyannote community-1:
+  strict 7.2, false alarm 2.3, missed 2.3, confusion 2.6). `--diarizer exact` makes it perfect.
 
-`recorded` runs the diarizer itself on FOLDER/*.flac with a FOLDER/*.stm of the same name and spreads the
+`recorded` runs the diarizer itself on FOLDER/*.flac with a FOLDER/*.stm of the same name, and spreads the
 words of each line of the STM over its time by their letters; they are perturbed in the same way.
 
-Measures, over all files: word-diarization error, the share of the true words that came through with another
-speaker or none, speakers mapped one to one for the fewest errors, its interval a bootstrap over files; how
-much of it no rule could repair ("unheard"), for the diarizer does not hear the word's own speaker while it is
-said; and cpWER (meeteval), in which missed and invented words count, too. Words without a speaker are left
-out of the text, whatever the rule.
+Measures, over all files: word-diarization error, the share of the recognized true words that got another
+speaker or none (speakers are mapped one to one for the fewest errors; the interval is from a bootstrap over
+files); how much of it no rule could repair ("unheard"), because the diarizer does not hear the word's own
+speaker while it is said; and cpWER (meeteval), in which missed and invented words count, too. Words without a
+speaker are left out of the text, whatever the rule.
 
-Files are halved by the order of their names: "tune" (even) may be used to choose constants, "check" (odd)
-not. `--set NAME=VALUE` tries another constant of `witness.merging`.
+Files are halved by the order of their names: "tune" (even) may be used to choose constants, "check" (odd) may
+not. `--set NAME=VALUE` tries another constant of `witness.transcript.merging`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from witness.schema import FRAME_DURATION, FRAME_STEP, Evidence, Turn, Word
 from witness.sessions import on_cores
 from witness.transcript import merging
 
-HEARINGS = 10  # windows of 10 s, one a second, over each frame
+HEARINGS = 10  # windows of 10 s, one per second, over each frame
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu", "va", "we")
 INVENTED = ("Thank you.", "Thanks for watching!", "See you in the next video.", "Okay.")
 ENDS = (".", ".", ".", "?", "!")
@@ -64,21 +64,21 @@ ENDS = (".", ".", ".", "?", "!")
 
 @dataclass(frozen=True)
 class Heard:
-    """What goes into merging, and the truth about it."""
+    """What merging is given, and the truth."""
 
     uri: str
     said: list[tuple[str, str]]
     """Everything that was said: speaker, text."""
     words: list[Word]
-    """What was recognised, in order."""
+    """What was recognized, in order."""
     truth: list[str | None]
     """The speaker of each of them; None: nobody said it."""
     spoken: list[Word]
     """Each of them when it was said."""
     segments: list[int]
-    """The recogniser's segment of each of them, when 6 of 10 sentence ends end one."""
+    """The recognizer's segment of each of them, when 6 of 10 sentence ends end one."""
     sentences: list[int]
-    """The same when all of them do."""
+    """The segment of each of them, when all sentence ends end one."""
     diarization: Diarization
     names: list[str]
     turns: list[Turn]
@@ -110,14 +110,14 @@ def speak(turns: Sequence[Turn], rng: np.random.Generator) -> list[tuple[str, Wo
 
 
 def _text(length: float, rng: np.random.Generator) -> str:
-    """About as many letters as can be said in that time, from a few thousand different words."""
+    """A word of about as many letters as can be said in that time."""
     return "".join(rng.choice(SYLLABLES, max(1, round(length / 0.13))))
 
 
-# --- what a recogniser makes of it ---
+# --- what a recognizer makes of it ---
 
 
-def recognise(
+def recognize(
     said: Sequence[tuple[str, Word]], duration: float, rng: np.random.Generator
 ) -> tuple[list[Word], list[str | None], list[Word]]:
     """The words as Witness gets them from whisper, who said each (None: nobody), and when."""
@@ -141,7 +141,7 @@ def recognise(
 
 
 def _drowned(said: Sequence[tuple[str, Word]], rng: np.random.Generator) -> set[tuple[str, Word]]:
-    """Where two speak at once a recogniser writes one of them; the words of the other."""
+    """The words that are not written because a recognizer writes one of two voices at the same time."""
     runs = [
         (speaker, words)
         for speaker in sorted({speaker for speaker, _ in said})
@@ -165,7 +165,7 @@ def _drowned(said: Sequence[tuple[str, Word]], rng: np.random.Generator) -> set[
 
 
 def _stretches(words: Sequence[Word]) -> Iterator[list[Word]]:
-    """Words of one speaker without a pause of a second."""
+    """Stretches of one speaker's words without a pause of a second."""
     stretch: list[Word] = []
     for word in words:
         if stretch and word.start - stretch[-1].end >= 1.0:
@@ -202,7 +202,7 @@ def _ends(words: Sequence[Word]) -> bool:
 
 
 def segment(words: Sequence[Word], at_sentence_end: float, rng: np.random.Generator) -> list[int]:
-    """The segment of each word: one ends at that share of sentence ends, most long pauses, and after 10 s."""
+    """The segment of each word: segments end at that share of sentence ends, long pauses, and after 10 s."""
     numbers: list[int] = []
     begun = 0.0
     for place, word in enumerate(words):
@@ -222,7 +222,7 @@ def segment(words: Sequence[Word], at_sentence_end: float, rng: np.random.Genera
 
 
 def hear(turns: Sequence[Turn], duration: float, rng: np.random.Generator, *, exact: bool) -> Diarization:
-    """The evidence and the activity that imperfect windows would vote for; `exact`: perfect ones."""
+    """The evidence and the activity that imperfect windows vote for; with `exact`, perfect ones."""
     speakers = sorted({turn.speaker for turn in turns})
     frames = round(duration / FRAME_STEP) + 1
     middles = np.arange(frames) * FRAME_STEP + FRAME_DURATION / 2
@@ -285,7 +285,7 @@ def _hear_wrongly(
 
 
 def largest_turn(heard: Heard, segments: Sequence[int]) -> list[str | None]:
-    """The original's: all words of a segment to the one turn that covers most of it."""
+    """The original Witness's: all words of a segment go to the one turn that covers most of it."""
     result: list[str | None] = []
     for _, group in groupby(zip(segments, heard.words, strict=True), key=lambda item: item[0]):
         words = [word for _, word in group]
@@ -296,7 +296,7 @@ def largest_turn(heard: Heard, segments: Sequence[int]) -> list[str | None]:
 
 
 def largest_sum(heard: Heard) -> list[str | None]:
-    """whisperX's: each word to the speaker whose turns cover most of it in all."""
+    """whisperX's: each word goes to the speaker whose turns cover most of it in total."""
     result: list[str | None] = []
     for word in heard.words:
         covered = _overlaps(heard.turns, word.start, word.end)
@@ -434,7 +434,7 @@ def _heard(
     rng: np.random.Generator,
 ) -> Heard:
     names = [f"S{number}" for number in range(found.active.shape[1])]
-    words, truth, spoken = recognise(said, duration, rng)
+    words, truth, spoken = recognize(said, duration, rng)
     turns = reconstruction.turns(found.active.T, names, duration)
     texts = [(speaker, word.text) for speaker, word in said]
     segments, sentences = segment(words, 0.6, rng), segment(words, 1.0, rng)
@@ -442,7 +442,7 @@ def _heard(
 
 
 def der(folder: Path, material: Sequence[Heard]) -> dict[str, float]:
-    """Of the turns that the rules got; strict."""
+    """Strict DER and its parts, in percent, of the turns that the rules are given."""
     references = {
         path.stem: turns
         for path in sorted(folder.glob("*.rttm"))
@@ -513,7 +513,7 @@ def main() -> None:
     for constant in args.constants:
         name, value = constant.split("=")
         if not hasattr(merging, name):
-            sys.exit(f"--set {constant}: witness.merging has no {name}")
+            sys.exit(f"--set {constant}: witness.transcript.merging has no {name}")
         setattr(merging, name, float(value))
     if args.material == "simulated":
         material = list(simulated(args.folder, args.half, args.diarizer))

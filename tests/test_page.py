@@ -177,8 +177,8 @@ EYES = {
 }
 
 
-def linear(colour: str):
-    digits = colour.lstrip("#")
+def linear(color: str):
+    digits = color.lstrip("#")
     digits = digits if len(digits) == 6 else "".join(2 * digit for digit in digits)
     shares = np.array([int(digits[n : n + 2], 16) / 255 for n in (0, 2, 4)])
     return np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
@@ -192,22 +192,22 @@ def oklab(light):
 
 
 def contrast(one: str, other: str) -> float:
-    low, high = sorted(float(linear(colour) @ (0.2126, 0.7152, 0.0722)) for colour in (one, other))
+    low, high = sorted(float(linear(color) @ (0.2126, 0.7152, 0.0722)) for color in (one, other))
     return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-def test_colours_are_told_apart_by_all_eyes(theme):
+def test_colors_are_told_apart_by_all_eyes(theme):
     style = page._text("look.css").split("@media (prefers-color-scheme: dark)")[theme]
     value = dict(re.findall(r"--([\w-]+): (#\w+);", style))
-    colours = [value[f"c{n}"] for n in range(10)]
+    colors = [value[f"c{n}"] for n in range(10)]
     for eyes in EYES.values():
-        seen = oklab(np.clip([linear(colour) for colour in colours] @ np.transpose(eyes), 0, 1))
+        seen = oklab(np.clip([linear(color) for color in colors] @ np.transpose(eyes), 0, 1))
         apart = np.linalg.norm(seen[:, None] - seen[None], axis=2)[np.triu_indices(10, 1)]
         assert apart.min() > 0.1
-    for n, colour in enumerate(colours):
-        assert contrast(colour, value["paper"]) >= 3
-        assert contrast(colour, value[f"on-c{n}"]) >= 4.5
+    for n, color in enumerate(colors):
+        assert contrast(color, value["paper"]) >= 3
+        assert contrast(color, value[f"on-c{n}"]) >= 4.5
     for text in ("ink", "faint", "accent"):
         assert contrast(value[text], value["paper"]) >= 4.5
     for marked in ("chosen", "playing", "hit", "unsure", "lane"):
@@ -228,7 +228,7 @@ def case(toned, heard, tmp_path):
     """toned.json, toned.html and the recording in a folder of their own."""
     shutil.copy(toned.audio.path, tmp_path)
     source = replace(toned.audio, path=str(tmp_path / "toned.wav"))
-    found = replace(toned, audio=source, stages=replace(toned.findings, audio=source))
+    found = replace(toned, audio=source, findings=replace(toned.findings, audio=source))
     files = [("json", tmp_path / "toned.json"), ("html", tmp_path / "toned.html")]
     writers.save(found, files, sound=heard)
     return tmp_path
@@ -295,11 +295,11 @@ def test_files_that_are_no_corrections(case):
     path, file = case / "toned.json", case / "bad.json"
     for text in ("", "[]", "{}", "null", '{"schema": "witness/1"}', '{"schema": "witness-corrections/1"}'):
         file.write_text(text)
-        assert "no corrections" in redo(path, "--corrections", file, code=4)
+        assert "does not hold corrections" in redo(path, "--corrections", file, code=4)
     file.write_bytes(b"\xff\xfe\x00")
-    assert "no corrections" in redo(path, "--corrections", file, code=4)
+    assert "does not hold corrections" in redo(path, "--corrections", file, code=4)
     file.write_text(json.dumps({"schema": page.CORRECTIONS, "sha256": "0" * 64, "corrections": []}))
-    assert "another recording" in redo(path, "--corrections", file, code=4)
+    assert "a different recording" in redo(path, "--corrections", file, code=4)
     assert "cannot be read" in redo(path, "--corrections", case / "none.json", code=4)
 
 
@@ -534,7 +534,7 @@ def test_merge_move_and_undo(read, tmp_path):
     reader = read(found)
     page = reader.page
     before = reader.said()
-    page.get_by_label("SPEAKER_01 is the same person as another speaker").click()
+    page.get_by_label("Merge SPEAKER_01 with another speaker").click()
     page.locator("#choices").get_by_role("button", name="SPEAKER_00").click()
     assert {who for who, _ in reader.said()} == {"SPEAKER_00", "nobody heard"}
     assert page.inner_text("#speakers-title") == "1 speaker"
@@ -562,7 +562,7 @@ def test_merged_speakers_are_one_after_redo_too(read, case):
     reader.page.keyboard.press("r")
     reader.page.keyboard.type("Anna")
     reader.page.keyboard.press("Enter")
-    reader.page.get_by_label("is the same person as").last.click()
+    reader.page.get_by_label("with another speaker").last.click()
     reader.page.keyboard.press("1")
     shown = reader.page.inner_text("#speakers")
     file = case / "c.json"

@@ -61,7 +61,7 @@ UNHEARD = Utterance(600.0, 604.5, "SPEAKER_00")
 
 
 def listened(*utterances, **kwargs) -> Transcript:
-    """As after a run with a recogniser."""
+    """As after a run with a recognizer."""
     return replace(transcript(utterances, **kwargs), device={"embedding": "cpu", "whisper": "cpu"})
 
 

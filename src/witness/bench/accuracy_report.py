@@ -135,7 +135,7 @@ def to_html(outcome: Outcome) -> str:
         rows = [["recording", "error"], *([record.name, str(record.error)] for record in outcome.failed)]
         parts.append(page.Table("Failures", rows, (0, 1)))
     lead = [_method(outcome), *_results(outcome)]
-    return page.report(f"Speaker diarization: {outcome.material}", lead, parts, _notices(outcome))
+    return page.report_page(f"Speaker diarization: {outcome.material}", lead, parts, _notices(outcome))
 
 
 def to_markdown(outcome: Outcome) -> str:

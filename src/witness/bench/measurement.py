@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from witness.errors import WitnessError
+from witness.options import Mode
 from witness.schema import Source, Turn
 from witness.tracing import Call, Span
 
@@ -50,10 +51,10 @@ class Measurement:
     """Every call of a model."""
 
     @property
-    def mode(self) -> str | None:
-        """ "parallel" or "serial"; None if no words were recognized."""
+    def mode(self) -> Mode | None:
+        """How both engines ran; None if no words were recognized."""
         mode = self.timing["mode"]
-        return None if mode is None else str(mode)
+        return None if mode is None else Mode(str(mode))
 
     def seconds(self, stage: str) -> float | None:
         """Wall time of a stage, or of the whole ("wall"); None if the stage did not run."""

@@ -45,7 +45,7 @@ def to_html(scores: Sequence[FileScore], others: Sequence[FileScore] | None = No
             der_picture("DER by speech, strict", "minutes of speech in the reference", points),
             page.Table("Recordings", _file_rows(scores)),
         ]
-    return page.report(f"{len(scores)} recordings scored", ["; ".join(beside_der(scores)) + "."], parts)
+    return page.report_page(f"{len(scores)} recordings scored", ["; ".join(beside_der(scores)) + "."], parts)
 
 
 def to_json(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:

@@ -16,7 +16,7 @@ from witness.bench.measurement import Failure, Measurement
 from witness.diarization.fbank import HOP, N_MELS
 from witness.diarization.segmentation_cut import BACK
 from witness.errors import WitnessError
-from witness.options import Options, Runtime
+from witness.options import Mode, Options, Runtime
 from witness.reporter import Reporter
 from witness.schema import SAMPLE_RATE, WINDOW_SAMPLES
 from witness.text import clock, number, table
@@ -85,8 +85,8 @@ class FileSpeed:
     """"segmentation", "embedding", "whisper" -> sha256."""
     device: Mapping[str, str | None]
     """"embedding", "whisper" -> what ran them."""
-    mode: str | None
-    """"parallel" or "serial"; None if no words were recognized."""
+    mode: Mode | None
+    """None if no words were recognized."""
     walls: Mapping[Way, tuple[float, ...]]
     """Of every run, by its way."""
     wall: float

@@ -1,10 +1,12 @@
-"""What the models found <-> bytes: an npz file without pickled objects, the same bytes for the same findings.
+"""The file format of `schema.Findings`, NAME.stages.npz: the same bytes for the same findings.
 
-    header      JSON as bytes: source, models, words, ...; everything that is no array
-    starts_N    the sample at which each window of track N begins, int64
-    active_N    activity of track N, one bit each
-    known_N     which window-local speakers of track N have a vector, one bit each
-    vectors_N   their vectors, float32, one after the other
+It is an npz file without pickled objects. N counts tracks from 0.
+
+    header      everything that is not an array: JSON in UTF-8, as uint8
+    starts_N    (windows,) int64: the sample at which each window begins
+    active_N    (windows, 589, 3) activity, as packed bits
+    known_N     (windows, 3) which local speakers have a vector, as packed bits
+    vectors_N   (known, 256) float32: their vectors, in that order
     plda_NAME   arrays of the clustering, if it has any
 
 An hour takes 4 to 7 MB, nearly all of it vectors.
@@ -25,6 +27,7 @@ from witness.options import Layout
 from witness.schema import (
     FRAMES,
     LOCAL_SPEAKERS,
+    Bool,
     Findings,
     ModelFile,
     Recognition,
@@ -36,14 +39,15 @@ from witness.schema import (
 )
 
 VERSION = 2
+"""Of the format; files of another version cannot be read."""
 
 
 def encode(findings: Findings) -> bytes:
-    """The whole file."""
+    """The content of the file."""
     header = {
         "version": VERSION,
         "audio": asdict(findings.audio),
-        # Without the path, which is this machine's.
+        # Without the path, which is good on one machine only.
         "models": {role: model and [model.name, model.sha256] for role, model in findings.models.items()},
         "device": findings.device,
         "rule": asdict(findings.rule),
@@ -73,12 +77,17 @@ def encode(findings: Findings) -> bytes:
 
 
 def decode(content: bytes, name: str) -> Findings:
-    """The findings in a file called `name`. Raises InputError if they are damaged or of another version."""
+    """The findings in the content of a file.
+
+    Raises InputError, which calls the file `name`, if it is damaged or of another version of the format.
+    """
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             header = json.loads(file["header"].tobytes())
             if header["version"] != VERSION:
-                raise InputError(f"{name} was written by another version of witness; transcribe again")
+                raise InputError(
+                    f"{name}: was written by another version of Witness; transcribe the recording again"
+                )
             tracks = tuple(_track(file, number, head) for number, head in enumerate(header["tracks"]))
             return Findings(
                 audio=Source(**header["audio"]),
@@ -93,36 +102,44 @@ def decode(content: bytes, name: str) -> Findings:
             )
     except (ValueError, KeyError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
         raise InputError(
-            f"{name} holds no stages of a transcript, or is damaged; transcribe again"
+            f"{name}: is damaged, or not a file of stages; transcribe the recording again"
         ) from error
 
 
-def _recognition(found: Recognition) -> dict[str, Any]:
-    """Without the seconds it took; the words by column, which is half the size."""
-    rows = [asdict(word) for word in found.words]
+def _recognition(recognition: Recognition) -> dict[str, Any]:
+    """For the header: without the seconds it took; the words by column, which is half the size."""
+    rows = [asdict(word) for word in recognition.words]
     return {
         "words": {key: [row[key] for row in rows] for key in rows[0]} if rows else {},
-        "language": found.language,
-        "device": found.device,
-        "warnings": found.warnings,
+        "language": recognition.language,
+        "device": recognition.device,
+        "warnings": recognition.warnings,
     }
 
 
+def _read_recognition(header: dict[str, Any]) -> Recognition:
+    """The inverse of `_recognition`."""
+    columns = header["words"]
+    words = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    return Recognition(
+        words=tuple(Word(**word) for word in words),
+        language=header["language"],
+        device=header["device"],
+        warnings=tuple(header["warnings"]),
+    )
+
+
 def _track(file: Any, number: int, head: dict[str, Any]) -> Track:
+    """Track `number` of an open npz file; `head` is its part of the header."""
     windows = head["windows"]
     active = _bits(file[f"active_{number}"], (windows, FRAMES, LOCAL_SPEAKERS))
     vectors = np.full((windows, LOCAL_SPEAKERS, head["vector"]), np.nan, np.float32)
     vectors[_bits(file[f"known_{number}"], (windows, LOCAL_SPEAKERS))] = file[f"vectors_{number}"]
-    found = head["recognition"]
-    recognition = None
-    if found:
-        columns = found["words"]
-        words = tuple(
-            Word(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
-        )
-        recognition = Recognition(words, found["language"], found["device"], tuple(found["warnings"]))
+    recognition = head["recognition"] and _read_recognition(head["recognition"])
     return Track(Segmentation(active, file[f"starts_{number}"].astype(np.intp)), vectors, recognition)
 
 
-def _bits(packed: Any, shape: tuple[int, ...]) -> Any:
-    return np.unpackbits(packed, count=int(np.prod(shape))).reshape(shape).astype(np.bool_)
+def _bits(packed: Any, shape: tuple[int, ...]) -> Bool:
+    """Packed bits as booleans of that shape."""
+    flags: Bool = np.unpackbits(packed, count=int(np.prod(shape))).reshape(shape).astype(np.bool_)
+    return flags

@@ -1,8 +1,8 @@
 """Templates -> one HTML file that needs nothing else, and lets nothing in or out.
 
-What people said and how files are called is data here: it goes through Jinja's escaping or, as JSON, into a
-script block that the browser does not run. The policy in the file names the hashes of its own script and
-style, so that nothing else runs even if the escaping had a hole.
+What people said and what files are called is data here: it goes through Jinja's escaping or, as JSON, into a
+script block that the browser does not run. The file's own policy names the hashes of its script and its
+style, so that nothing else would run even if the escaping had a hole.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 CORRECTIONS = "witness-corrections/1"
-"""The schema of the file in which a page saves what a person corrected."""
+"""The schema of the file in which a page saves corrections."""
 
 SCRIPTS = (
     *("state.js", "list.js", "sound.js", "choose.js"),
     *("correct.js", "search.js", "timeline.js", "keys.js"),
 )
-"""One script in this order; what a file uses of a later one it uses when all are there."""
+"""Joined to one script in this order. What a file uses from a later one, it uses once all have been run."""
 
 OVERLAP, UNSUPPORTED = 1, 2
 """Flags of a word."""
 
 
-def transcript(found: Transcript, title: str, sound: Sound | None) -> str:
+def transcript_page(transcript: Transcript, title: str, sound: Sound | None) -> str:
     """The page of a transcript, with everything that its script shows."""
     data = {
         "title": title,
         "schema": CORRECTIONS,
-        "sha256": found.audio.sha256,
-        "duration": _ms(found.audio.duration),
-        "language": found.language,
-        "listened": found.device["whisper"] is not None,
-        "speakers": [[speaker.id, speaker.name] for speaker in found.speakers],
+        "sha256": transcript.audio.sha256,
+        "duration": _ms(transcript.audio.duration),
+        "language": transcript.language,
+        "listened": transcript.device["whisper"] is not None,
+        "speakers": [[speaker.id, speaker.name] for speaker in transcript.speakers],
         "grouping": {
             "pause": _ms(PARAGRAPH_PAUSE),
             "long": _ms(PARAGRAPH),
@@ -61,7 +61,7 @@ def transcript(found: Transcript, title: str, sound: Sound | None) -> str:
             "ends": SENTENCE_ENDS,
             "closing": CLOSING,
         },
-        **_columns(found),
+        **_columns(transcript),
         "peaks": None if sound is None else base64.b64encode(sound.peaks).decode(),
         "link": None if sound is None else sound.link,
     }
@@ -72,23 +72,25 @@ def transcript(found: Transcript, title: str, sound: Sound | None) -> str:
         data=data,
         sound=None if sound is None or sound.opus is None else base64.b64encode(sound.opus).decode(),
         title=title,
-        facts=list(_facts(found, sound)),
-        models=_models(found),
-        warnings=found.warnings,
+        facts=list(_facts(transcript, sound)),
+        models=_models(transcript),
+        warnings=transcript.warnings,
     )
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text, the first row being the head; the columns in `left` are text, the others figures."""
+    """Cells as text. The first row is the head; the columns in `left` are text, the others figures."""
 
     heading: str
     rows: Sequence[Sequence[str]]
     left: Collection[int] = (0,)
 
 
-def report(title: str, lead: Sequence[str], parts: Sequence[Table | str], notices: Sequence[str] = ()) -> str:
-    """The page of a measurement: paragraphs, what is wrong with it, then tables and pictures (SVG)."""
+def report_page(
+    title: str, lead: Sequence[str], parts: Sequence[Table | str], notices: Sequence[str] = ()
+) -> str:
+    """The page of a measurement: paragraphs, notices that stand out, then tables and pictures (SVG)."""
     return render(
         "report.html.j2",
         styles=("look.css", "report.css"),
@@ -108,7 +110,7 @@ def _picture(svg: str) -> Markup:
 def render(
     template: str, *, styles: Iterable[str], scripts: Iterable[str] = (), data: Any = None, **values: Any
 ) -> str:
-    """A template with its styles and script inside, and `data` as JSON."""
+    """A template with its styles and scripts inside, and `data` as JSON; `values` are the template's own."""
     from markupsafe import Markup
 
     style = "\n".join(_text(name) for name in styles)
@@ -136,7 +138,7 @@ def render(
 
 
 def harmless(data: Any) -> str:
-    """JSON in which nothing can end the script block that it stands in."""
+    """JSON in which nothing can end the script block around it."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -159,26 +161,28 @@ def _environment() -> Environment:
 
 @cache
 def _text(name: str) -> str:
+    """A file of the folder of templates."""
     return resources.files("witness.formats").joinpath("templates", name).read_text("utf-8")
 
 
 def _hash(text: str) -> str:
+    """As a policy names it."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _columns(found: Transcript) -> dict[str, Any]:
-    """Turns, words and wordless utterances as lists of numbers, in milliseconds: a tenth of JSON objects."""
-    place: Mapping[str | None, int] = {speaker.id: n for n, speaker in enumerate(found.speakers)}
+def _columns(transcript: Transcript) -> dict[str, Any]:
+    """Turns, words and utterances without words, by column, in milliseconds: a tenth as long as objects."""
+    place: Mapping[str | None, int] = {speaker.id: n for n, speaker in enumerate(transcript.speakers)}
     words = sorted(
-        ((word, utterance.track) for utterance in found.utterances for word in utterance.words),
+        ((word, utterance.track) for utterance in transcript.utterances for word in utterance.words),
         key=lambda item: item[0].start,
     )
-    silent: list[Utterance] = [utterance for utterance in found.utterances if not utterance.words]
+    silent: list[Utterance] = [utterance for utterance in transcript.utterances if not utterance.words]
     return {
         "turns": {
-            "start": [_ms(turn.start) for turn in found.turns],
-            "end": [_ms(turn.end) for turn in found.turns],
-            "speaker": [place[turn.speaker] for turn in found.turns],
+            "start": [_ms(turn.start) for turn in transcript.turns],
+            "end": [_ms(turn.end) for turn in transcript.turns],
+            "speaker": [place[turn.speaker] for turn in transcript.turns],
         },
         "words": {
             "text": [word.text for word, _ in words],
@@ -201,19 +205,19 @@ def _columns(found: Transcript) -> dict[str, Any]:
     }
 
 
-def _facts(found: Transcript, sound: Sound | None) -> Iterable[str]:
-    """What the head of the page says of the recording."""
+def _facts(transcript: Transcript, sound: Sound | None) -> Iterable[str]:
+    """What the head of the page says about the recording."""
     if sound is not None and sound.recorded:
         yield f"recorded {sound.recorded}"
-    whole = int(found.audio.duration)
+    whole = int(transcript.audio.duration)
     hours, minutes, seconds = whole // 3600, whole // 60 % 60, whole % 60
     yield f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
-    if found.language:
-        yield f"language {found.language}"
+    if transcript.language:
+        yield f"language {transcript.language}"
 
 
-def _models(found: Transcript) -> str:
-    return ", ".join(f"{role} {model.name}" for role, model in found.models.items() if model)
+def _models(transcript: Transcript) -> str:
+    return ", ".join(f"{role} {model.name}" for role, model in transcript.models.items() if model)
 
 
 def _ms(seconds: float) -> int:

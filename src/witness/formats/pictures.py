@@ -1,4 +1,4 @@
-"""Points on two axes -> SVG. Text is data: everything that is written into the picture is escaped."""
+"""Points on two axes -> SVG. Every text is data: it is escaped where it is written into the picture."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from typing import Literal
 
 Shape = Literal["circle", "square", "diamond"]
 
-WIDTH, HEIGHT = 760, 420  # pixels of the picture without its key
-LEFT, RIGHT, TOP, BOTTOM = 60, 20, 40, 50  # of them around the plot
-KEY_LINE = 18  # pixels
+WIDTH, HEIGHT = 760, 420
+"""Pixels of the picture without its key."""
+LEFT, RIGHT, TOP, BOTTOM = 60, 20, 40, 50
+"""Pixels around the plot."""
+KEY_LINE = 18
+"""Pixels of a line of the key."""
 INK, PALE = "#333", "#ddd"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A point. `number` is written beside it, `hint` shows when the pointer rests on it."""
+    """A point. `number` is written beside it; `hint` is shown when the pointer rests on it."""
 
     x: float
     y: float
@@ -30,7 +33,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Axis:
-    """From `low` to `high`, both above zero if `log`."""
+    """From `low` to `high`; logarithmic with `log`, for which both must be greater than zero."""
 
     label: str
     low: float
@@ -38,7 +41,7 @@ class Axis:
     log: bool = False
 
     def share(self, value: float) -> float:
-        """Where the value lies, 0 at the low end and 1 at the high one; what is beyond lies on the edge."""
+        """The place of a value, from 0 at the low end to 1 at the high end; values beyond are at the ends."""
         low, high, here = (math.log(v) if self.log else v for v in (self.low, self.high, self.clip(value)))
         return (here - low) / (high - low)
 
@@ -46,20 +49,20 @@ class Axis:
         return min(max(value, self.low), self.high)
 
     def ticks(self) -> list[float]:
-        """Round numbers inside."""
+        """Round numbers from `low` to `high`: about six, or 1, 2 and 5 times powers of ten with `log`."""
         if self.log:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            found = [step * 10.0**power for power in powers for step in (1, 2, 5)]
+            values = [step * 10.0**power for power in powers for step in (1, 2, 5)]
         else:
             rough = (self.high - self.low) / 6
             size = 10 ** math.floor(math.log10(rough))
             step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
-            found = [step * n for n in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
-        return [value for value in found if self.low <= value <= self.high]
+            values = [step * n for n in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+        return [value for value in values if self.low <= value <= self.high]
 
 
 def scatter(title: str, x: Axis, y: Axis, marks: Sequence[Mark], key: Sequence[tuple[Mark, str]] = ()) -> str:
-    """The picture, with a line of `key` for each mark that needs an explanation."""
+    """The picture. `key`: marks with an explanation, listed below it in a line each."""
     height = HEIGHT + KEY_LINE * len(key) + (10 if key else 0)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '

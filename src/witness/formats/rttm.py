@@ -1,4 +1,4 @@
-"""RTTM text <-> turns, both directions."""
+"""Turns <-> RTTM, the text format of diarization scorers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from witness.errors import InputError
 from witness.schema import Turn
 
-LONGEST = 1e7  # seconds, four months: what is beyond is no time in a recording
+LONGEST = 1e7
+"""Seconds, about four months: anything beyond is not a time in a recording."""
 
 
 def serialize(uri: str, turns: Iterable[Turn]) -> str:
-    """One SPEAKER line a turn. White space in names becomes "_": readers split the lines at it."""
+    """A SPEAKER line per turn. White space in names becomes "_", because readers split the lines at it."""
     return "".join(
         f"SPEAKER {_token(uri)} 1 {turn.start:.3f} {turn.duration:.3f} "
         f"<NA> <NA> {_token(turn.speaker)} <NA> <NA>\n"
@@ -21,8 +22,11 @@ def serialize(uri: str, turns: Iterable[Turn]) -> str:
 
 
 def parse(text: str, name: str = "RTTM") -> dict[str, list[Turn]]:
-    """The turns of each uri, sorted. Raises InputError naming `name` and the line that is not RTTM."""
-    found: dict[str, list[Turn]] = {}
+    """The turns of each uri, sorted.
+
+    Raises InputError, which calls the file `name`, if a SPEAKER line is not valid.
+    """
+    by_uri: dict[str, list[Turn]] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         fields = line.split()
         if not fields or fields[0] != "SPEAKER":
@@ -31,10 +35,10 @@ def parse(text: str, name: str = "RTTM") -> dict[str, list[Turn]]:
             start, duration = float(fields[3]), float(fields[4])
             if not (0 <= start <= LONGEST and 0 <= duration <= LONGEST):  # nor is not-a-number
                 raise ValueError
-            found.setdefault(fields[1], []).append(Turn(start, start + duration, fields[7]))
+            by_uri.setdefault(fields[1], []).append(Turn(start, start + duration, fields[7]))
         except (IndexError, ValueError) as error:
             raise InputError(f"{name}, line {number}: not an RTTM line: {line.strip()[:80]}") from error
-    return {uri: sorted(turns) for uri, turns in found.items()}
+    return {uri: sorted(turns) for uri, turns in by_uri.items()}
 
 
 def _token(text: str) -> str:

@@ -1,7 +1,7 @@
 """Transcript -> txt, md, json, srt, vtt, rttm, csv, html. Each format is a function `Transcript -> str`.
 
-The text formats leave out words where the diarizer heard nobody, and mark speech in which the recogniser
-heard no words; JSON has both as they are, and the page marks them.
+The text formats leave out words where the diarizer heard nobody, and mark speech in which the recognizer
+heard no words. JSON has both as they are, and the page marks both.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Any
@@ -22,23 +22,28 @@ from witness.schema import ModelFile, Sound, Transcript, Utterance, Word
 from witness.text import clock
 
 SCHEMA = "witness/1"
-UNKNOWN = "UNKNOWN"  # a speaker that is not known
-INAUDIBLE = "[inaudible]"  # words that are not known, though a recogniser listened
+UNKNOWN = "UNKNOWN"
+"""In place of a speaker who is not known."""
+INAUDIBLE = "[inaudible]"
+"""In place of words that are not known although a recognizer listened."""
 
-LINE = 42  # characters of a subtitle line, two of them a cue: common broadcasters' practice
-CUE = 7.0  # seconds
-CUE_PAUSE = 0.8  # seconds of silence that end a cue
+LINE = 42
+"""Most characters in a line of a subtitle. A cue has one or two lines: common practice of broadcasters."""
+CUE = 7.0
+"""Most seconds of a cue of several words."""
+CUE_PAUSE = 0.8
+"""Seconds of silence that end a cue."""
 
 
 def to_txt(transcript: Transcript) -> str:
-    """`[00:09:32] SPEAKER_01: words`, a line an utterance."""
+    """`[00:09:32] SPEAKER_01: words`, a line per utterance."""
     return "".join(
         _text_line(transcript, utterance, text) + "\n" for utterance, text in _lines_of_text(transcript)
     )
 
 
 def to_md(transcript: Transcript) -> str:
-    """A title, who spoke how much, warnings, and a paragraph an utterance."""
+    """A title, who spoke how much, the warnings, and a paragraph per utterance."""
     parts = [f"# {_markdown(title(transcript))}", f"{clock(transcript.audio.duration)} long"]
     if transcript.speakers:
         parts[1] += ", " + ", ".join(
@@ -51,10 +56,10 @@ def to_md(transcript: Transcript) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def to_json(transcript: Transcript, kept: dict[str, str] | None = None) -> str:
-    """`"schema": "witness/1"`; seconds are rounded to the millisecond, what is unknown is null.
+def to_json(transcript: Transcript, stages: Mapping[str, str] | None = None) -> str:
+    """`"schema": "witness/1"`; seconds are rounded to milliseconds, what is unknown is null.
 
-    `kept` is the file with the stages, beside this one, and its sha256.
+    `stages`: name ("file") and "sha256" of the file with the findings, which lies beside the JSON file.
     """
     document = {
         "schema": SCHEMA,
@@ -106,13 +111,13 @@ def to_json(transcript: Transcript, kept: dict[str, str] | None = None) -> str:
         "fast": transcript.fast,
         "asked": asdict(transcript.asked),
         "corrections": [asdict(correction) for correction in transcript.corrections],
-        "stages": kept,
+        "stages": stages,
     }
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
 
 def to_srt(transcript: Transcript) -> str:
-    """SubRip. The speaker is named whenever it is another one than in the cue before."""
+    """SubRip. A cue names the speaker if the cue before it has another one."""
     return "\n".join(
         f"{number}\n{clock(start, 3, ',')} --> {clock(end, 3, ',')}\n{text}\n"
         for number, (start, end, _, text) in enumerate(_cues(transcript), start=1)
@@ -120,7 +125,7 @@ def to_srt(transcript: Transcript) -> str:
 
 
 def to_vtt(transcript: Transcript) -> str:
-    """WebVTT, with a voice tag on each cue beside the name in the text."""
+    """WebVTT; each cue has a voice tag beside the name in its text."""
     cues = "".join(
         f"\n{clock(start, 3)} --> {clock(end, 3)}\n<v {_vtt(speaker)}>{_vtt(text)}\n"
         for start, end, speaker, text in _cues(transcript)
@@ -134,7 +139,7 @@ def to_rttm(transcript: Transcript) -> str:
 
 
 def to_csv(transcript: Transcript) -> str:
-    """start, end, speaker, text: a row an utterance, RFC 4180."""
+    """Start, end, speaker and text: a row per utterance, as in RFC 4180."""
     out = io.StringIO(newline="")
     rows = csv.writer(out)
     rows.writerow(["start", "end", "speaker", "text"])
@@ -146,8 +151,8 @@ def to_csv(transcript: Transcript) -> str:
 
 
 def to_html(transcript: Transcript, sound: Sound | None = None) -> str:
-    """The page for reading, listening and correcting, one file; without `sound` it is silent."""
-    return page.transcript(transcript, title(transcript), sound)
+    """The page for reading, listening and correcting, in one file; without `sound` it is silent."""
+    return page.transcript_page(transcript, title(transcript), sound)
 
 
 WRITERS: dict[Format, Callable[[Transcript], str]] = {
@@ -169,45 +174,54 @@ def save(
     keep: bool = True,
     sound: Sound | None = None,
 ) -> None:
-    """Write each format to its file, None for stdout; beside a JSON file, unless not `keep`, the stages.
+    """Write each format to its file; None is stdout.
 
-    `sound` is for a page.
-
-    Raises OutputError, BrokenPipeError.
+    Beside a JSON file (not beside a pipe) go the findings, unless `keep` is false. `sound` is for a page.
+    Raises OutputError and BrokenPipeError.
     """
     contents: list[tuple[bytes, Path | None]] = []
     for form, path in targets:
-        text = to_html(transcript, sound) if form == "html" else WRITERS[Format(form)](transcript)
-        into_file = path is not None and (path.is_file() or not path.exists())  # and not into a pipe
-        if form == "json" and keep and into_file and path and transcript.findings:
+        stages = None
+        if form == Format.JSON and keep and path and _is_regular(path) and transcript.findings:
             content = findings.encode(transcript.findings)
             contents.append((content, beside(path)))
-            text = to_json(transcript, {"file": beside(path).name, "sha256": files.sha256(content)})
+            stages = {"file": beside(path).name, "sha256": files.sha256(content)}
+        if form == Format.JSON:
+            text = to_json(transcript, stages)
+        elif form == Format.HTML:
+            text = to_html(transcript, sound)
+        else:
+            text = WRITERS[Format(form)](transcript)
         contents.append((encode(text), path))
     files.write_all(contents)
 
 
+def _is_regular(path: Path) -> bool:
+    """Whether what is written there will be a regular file: it is one, or nothing yet."""
+    return path.is_file() or not path.exists()
+
+
 def beside(path: Path) -> Path:
-    """Where the stages of a JSON file lie."""
+    """Where the findings of a JSON file at `path` lie."""
     return path.with_name(f"{path.stem if path.suffix == '.json' else path.name}.stages.npz")
 
 
 def encode(text: str) -> bytes:
-    """UTF-8; the bytes of a file name that is no UTF-8 come back as U+FFFD instead of stopping the result."""
+    """UTF-8; bytes of a file name that are not UTF-8 become U+FFFD, so that they do not cost the result."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode("utf-8")
 
 
 def title(transcript: Transcript) -> str:
-    """The recording's name without folder and ending."""
+    """The recording's name without its folder and ending; "stdin" if it has none."""
     return "stdin" if transcript.audio.path == "-" else PurePath(transcript.audio.path).stem
 
 
 def _lines_of_text(transcript: Transcript) -> Iterator[tuple[Utterance, str | None]]:
-    """What people read, with its text; None: nobody listened for words."""
-    recognised = transcript.device["whisper"] is not None
+    """The utterances that people read, each with its text; None: nobody listened for words."""
+    recognized = transcript.device["whisper"] is not None
     for utterance in transcript.utterances:
         if not utterance.words:
-            yield utterance, INAUDIBLE if recognised else None
+            yield utterance, INAUDIBLE if recognized else None
         elif any(word.supported for word in utterance.words):  # all words of an utterance are, or none is
             yield utterance, utterance.text
 
@@ -224,7 +238,7 @@ def _text_line(transcript: Transcript, utterance: Utterance, text: str | None) -
 
 
 def _cues(transcript: Transcript) -> Iterator[tuple[float, float, str, str]]:
-    """(start, end, speaker, text of one or two lines)"""
+    """Start and end in seconds, the speaker, and the text, which has one or two lines."""
     named = None
     for utterance, text in _lines_of_text(transcript):
         speaker = _speaker(transcript, utterance)
@@ -242,7 +256,7 @@ def _cues(transcript: Transcript) -> Iterator[tuple[float, float, str, str]]:
 
 
 def _cue_length(words: list[Word], prefix: str) -> int:
-    """How many of `words` make a readable cue; at least one."""
+    """How many of `words`, from the first, make a readable cue; at least one."""
     for taken in range(1, len(words)):
         before, word = words[taken - 1], words[taken]
         full = len(_lines(prefix, words[:taken])) == 2 and before.text.endswith((".", "?", "!"))
@@ -253,6 +267,7 @@ def _cue_length(words: list[Word], prefix: str) -> int:
 
 
 def _lines(prefix: str, words: list[Word]) -> list[str]:
+    """The prefix and the words in lines of LINE characters; a longer word gets a longer line."""
     lines = [prefix]
     for word in words:
         text = word.text if lines != [prefix] or word.text.startswith(" ") else f" {word.text}"

@@ -1,10 +1,10 @@
-/* Choosing words, quoting them, and links to moments. */
+/* Selecting words, copying them as a quotation, and links to moments. */
 
-/* ---------- choosing words ---------- */
+/* ---------- selecting words ---------- */
 
-let chosen = null; // [first, last] reading places
-let fixedEnd = 0; // the end of it that stays where it is
-let movingEnd = 0;
+let chosen = null; // [first, last] in reading order; null: nothing is selected
+let fixedEnd = 0; // the end of the selection that stays where it is
+let movingEnd = 0; // the other end
 
 function choose(from, to = from, { view = true } = {}) {
   fixedEnd = from;
@@ -25,7 +25,7 @@ function chosenWords() {
   return chosen ? order.slice(chosen[0], chosen[1] + 1) : [];
 }
 
-/** The chosen words, or those of the paragraph that is being read or heard. */
+/** The selected words, or those of the paragraph that is being read or heard. */
 function meant() {
   if (chosen) return chosenWords();
   const paragraph = paragraphs[paragraphNow()];
@@ -47,7 +47,7 @@ function paragraphNow() {
 function showTools() {
   const tools = $("tools");
   const ends = chosen && [order[chosen[0]], order[chosen[1]]].map((w) => spans.get(w)).filter(Boolean);
-  // A single word was clicked to hear it: nothing should cover its neighbours then.
+  // A single word was clicked to hear it: do not cover its neighbors.
   tools.hidden = !ends || !ends.length || chosen[0] === chosen[1];
   if (tools.hidden) return;
   const box = ends[0].getBoundingClientRect();
@@ -71,7 +71,7 @@ feed.addEventListener("click", (event) => {
     return;
   }
   const dragged = getSelection();
-  if (!dragged.isCollapsed) return; // seen to when the pointer went up
+  if (!dragged.isCollapsed) return; // handled when the pointer goes up
   const w = Number(target.dataset.w);
   if (event.shiftKey && chosen) { choose(fixedEnd, place[w], { view: false }); return; }
   choose(place[w], place[w], { view: false });
@@ -94,7 +94,7 @@ document.addEventListener("pointerup", () => setTimeout(() => {
   choose(Math.min(...inside), Math.max(...inside), { view: false });
 }, 0));
 
-/* ---------- quoting ---------- */
+/* ---------- copying ---------- */
 
 function quotation(list) {
   const lines = [];
@@ -122,11 +122,11 @@ document.addEventListener("copy", (event) => {
 
 async function copy(text, what) {
   clipping = text;
-  let done = document.execCommand("copy"); // needs no permission, also from a file
+  let done = document.execCommand("copy"); // needs no permission, even from a file
   clipping = null;
-  // Safari copies so only where something is selected.
+  // Safari does this only if something is selected in the document.
   if (!done) done = await navigator.clipboard?.writeText(text).then(() => true, () => false);
-  toast(done ? what : "this browser did not copy");
+  toast(done ? what : "This browser could not copy.");
 }
 
 function quote() {
@@ -138,7 +138,7 @@ function link() {
   const ms = chosen ? words.start[order[chosen[0]]] : position;
   const hash = `#t=${(ms / 1000).toFixed(1)}`;
   history.replaceState(null, "", hash);
-  copy(location.href.replace(/#.*$/, "") + hash, `Copied: link to ${clock(ms)}`);
+  copy(location.href.replace(/#.*$/, "") + hash, `Copied a link to ${clock(ms)}`);
 }
 
 function shortened(text) {
@@ -153,7 +153,7 @@ function followHash() {
   showMoment(true);
 }
 
-/** Scroll to what is said at the position, or next after it. */
+/** Scroll to what is said at the position, or to what comes next. */
 function showMoment(mark) {
   if (!order.length) {
     if (paragraphs.length) bringIntoView(paragraphs[Math.max(0, paragraphNow())].block);

@@ -1,6 +1,6 @@
-/* Correcting: steps that are made and undone, dialogs, and the list of speakers. */
+/* Corrections: steps that are taken and undone, dialogs, and the list of speakers. */
 
-/* ---------- correcting ---------- */
+/* ---------- corrections ---------- */
 
 function take(...made) {
   if (steps.length < saved) lost = true;
@@ -16,11 +16,11 @@ function undo() {
   toast("Undone");
 }
 
-function again() {
+function redo() {
   if (!undone.length) return;
   steps.push(undone.pop());
   refresh();
-  toast("Done again");
+  toast("Redone");
 }
 
 function save() {
@@ -34,14 +34,14 @@ function save() {
   saved = steps.length;
   lost = false;
   $("save").classList.remove("main");
-  toast(`Saved as ${a.download}. witness redo TRANSCRIPT.json --corrections that file -f html applies it.`);
+  toast(`Saved. To apply: witness redo TRANSCRIPT.json --corrections "${a.download}" -f html`);
 }
 
 window.addEventListener("beforeunload", (event) => {
   if (lost || steps.length !== saved) event.preventDefault();
 });
 
-/** The name as witness takes it, or null. */
+/** The name as Witness accepts it, or null. */
 function checkName(text) {
   const name = text.normalize("NFC").trim();
   const bad = !name || [...name].length > LONGEST_NAME || /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u.test(name);
@@ -56,18 +56,18 @@ function rename(who, text) {
 }
 
 async function askName(who) {
-  await ask(`Who is ${nameOf(who)}?`, "Name, everywhere in this transcript", names[who] ?? "",
+  await ask(`Who is ${nameOf(who)}?`, "Name in the whole transcript", names[who] ?? "",
     (text) => rename(who, text));
 }
 
 async function askMerge(who) {
   const others = speakers.filter((one) => one.who !== who);
-  if (!others.length) { toast("There is nobody else to merge with."); return; }
-  const other = await pick(`Who is the same person as ${nameOf(who)}?`, "The two become one speaker.",
+  if (!others.length) { toast("There is no other speaker to merge with."); return; }
+  const other = await pick(`Who is the same person as ${nameOf(who)}?`, "They become one speaker.",
     others.map((one) => speakerChoice(one.who)));
   if (other === null) return;
   const made = [{ kind: "merge", who: other, gone: who }];
-  // Of two names the later one counts for witness: say which.
+  // Of two names Witness takes the later one: say which.
   if (names[other]) made.push({ kind: "name", who: other, name: names[other] });
   take(...made);
 }
@@ -77,7 +77,7 @@ function speakerChoice(who) {
 }
 
 async function askMove(list, title) {
-  if (!list.length) { toast("There are no words to give to somebody else."); return; }
+  if (!list.length) { toast("There are no words to give to another speaker."); return; }
   const now = new Set(list.map((w) => owner[w]));
   const others = speakers.filter((one) => now.size > 1 || !now.has(one.who));
   if (!others.length) { toast("There is no other speaker."); return; }
@@ -95,13 +95,13 @@ function move(list, who) {
 async function fix() {
   let list = chosenWords();
   if (!list.length && playing >= 0) list = [playing];
-  if (!list.length) { toast("Choose a word first: click it, or use the arrow keys."); return; }
+  if (!list.length) { toast("Select a word first: click it, or use the arrow keys."); return; }
   list = list.filter((w) => paragraphOf[w] === paragraphOf[list[0]]);
   const before = list.map((w) => texts[w]).join("").trim();
-  await ask("What was said?", "Leave it empty if nothing was.", before, (given) => {
+  await ask("What was said?", "Leave it empty if nothing was said.", before, (given) => {
     const text = given.trim();
     if ([...text].length > LONGEST_TEXT || /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text)) {
-      return `At most ${LONGEST_TEXT} characters, and no line breaks.`;
+      return `No more than ${LONGEST_TEXT} characters, and no line breaks.`;
     }
     if (text !== before) take({ kind: "text", text, pieces: piecesOf(list) });
     if (place[list[0]] >= 0) choose(place[list[0]]);
@@ -114,8 +114,8 @@ async function speakerMenu(number) {
   const who = paragraph.who;
   const choices = [];
   if (who >= 0) {
-    choices.push({ value: "name", label: `Rename ${nameOf(who)}, everywhere…` });
-    if (speakers.length > 1) choices.push({ value: "merge", label: `${nameOf(who)} is the same person as…` });
+    choices.push({ value: "name", label: `Rename ${nameOf(who)} everywhere…` });
+    if (speakers.length > 1) choices.push({ value: "merge", label: `Merge ${nameOf(who)} with…` });
   }
   if (paragraph.words.length) {
     for (const one of speakers) {
@@ -160,7 +160,7 @@ function pick(title, about, choices) {
       else return;
       event.preventDefault();
     };
-    dialog.onclose = () => done(null); // which changes nothing if there was a choice
+    dialog.onclose = () => done(null); // changes nothing if a choice was made before
     dialog.showModal();
     list.querySelector("button")?.focus();
   });
@@ -207,8 +207,8 @@ function showSpeakers() {
     if (speakers.length > 1) {
       const merge = make("button", "flat small", "merge");
       merge.type = "button";
-      merge.setAttribute("aria-label", `${nameOf(who)} is the same person as another speaker`);
-      merge.title = "The same person as another speaker";
+      merge.setAttribute("aria-label", `Merge ${nameOf(who)} with another speaker`);
+      merge.title = "Merge with another speaker";
       merge.addEventListener("click", () => askMerge(who));
       row.append(merge);
     }

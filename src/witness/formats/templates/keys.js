@@ -1,4 +1,4 @@
-/* Keys and buttons, printing, and the start. */
+/* Keyboard shortcuts and buttons, printing, and the start. */
 
 function step(by, extend) {
   if (!order.length) return;
@@ -53,7 +53,7 @@ const keys = {
   Escape: unchoose,
 };
 
-/** Whether the words go on to the left where we are. */
+/** Whether the text around the selection runs from right to left. */
 function rightToLeft() {
   const here = spans.get(chosen ? order[movingEnd] : playing) ?? spans.values().next().value;
   return Boolean(here) && getComputedStyle(here).direction === "rtl";
@@ -68,8 +68,8 @@ document.addEventListener("keydown", (event) => {
   if (document.querySelector("dialog[open]") || event.altKey || event.isComposing) return;
   const key = event.key.length === 1 && event.key !== "N" ? event.key.toLowerCase() : event.key;
   if (event.ctrlKey || event.metaKey) {
-    if (key === "z" && !event.target.closest("input")) { if (event.shiftKey) again(); else undo(); }
-    else if (key === "y" && !event.target.closest("input")) again();
+    if (key === "z" && !event.target.closest("input")) { if (event.shiftKey) redo(); else undo(); }
+    else if (key === "y" && !event.target.closest("input")) redo();
     else if (key === "s") save();
     else if (key === "f" && document.activeElement !== $("query")) $("query").select();
     else return;

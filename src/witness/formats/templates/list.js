@@ -1,9 +1,9 @@
-/* The text: a list of blocks, of which only those near the window are in the document. */
+/* The transcript: a list of blocks, of which only those near the window are in the document. */
 
 const feed = $("feed"), main = $("text");
 const shown = new Map(); // block -> article
-const spans = new Map(); // word -> span, of what is shown
-let heights, known, tops; // of each block, whether it was measured, and where it begins
+const spans = new Map(); // word -> span, for the blocks that are shown
+let heights, known, tops; // of each block: its height, whether that was measured, where the block begins
 let printing = false;
 let perLine = 70, lineHeight = 28;
 
@@ -50,7 +50,7 @@ function listTop() {
   return $("before").getBoundingClientRect().top + window.scrollY;
 }
 
-/** Show what is near the window; measure it, and keep what people see where it is. */
+/** Show the blocks near the window, measure them, and keep what people see in its place. */
 function render() {
   if (printing || !blocks.length) return;
   for (let round = 0; round < 4; round += 1) {
@@ -114,7 +114,7 @@ function article(n) {
     const button = make("button", "who");
     button.type = "button";
     button.dataset.paragraph = number;
-    button.title = "Rename, merge, or give this paragraph to somebody else";
+    button.title = "Rename, merge, or give this paragraph to another speaker";
     const name = make("span", "name", nameOf(who));
     name.dir = "auto";
     button.append(chip(who), name);
@@ -142,7 +142,7 @@ function article(n) {
     const word = make("span", classOf(w), bare);
     word.dataset.w = w;
     if (words.sure[w] >= 0 && words.sure[w] < UNSURE && owner[w] === words.speaker[w]) {
-      word.title = `speaker ${words.sure[w]} % certain`;
+      word.title = `${words.sure[w]} % certain who said it`;
     }
     spans.set(w, word);
     said.append(word);
@@ -160,8 +160,8 @@ function classOf(w) {
   if (!heard[w]) name += " ghost";
   if (chosen && place[w] >= chosen[0] && place[w] <= chosen[1]) name += " chosen";
   if (w === playing) name += " playing";
-  const hit = found.length ? hitAt(place[w]) : -1;
-  if (hit >= 0) name += hit === foundNow ? " hit now" : " hit";
+  const hit = hits.length ? hitAt(place[w]) : -1;
+  if (hit >= 0) name += hit === hitNow ? " hit now" : " hit";
   return name;
 }
 
@@ -172,7 +172,7 @@ function paint() {
   }
 }
 
-/** Everything anew after a step; what was at the top of the window stays there. */
+/** Rebuild the page after a step; what was at the top of the window stays there. */
 function refresh() {
   const y = window.scrollY - listTop();
   const seen = blocks.length && y > 0 ? blocks[Math.max(0, above(tops, y, blocks.length) - 1)] : null;

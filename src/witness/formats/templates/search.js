@@ -1,8 +1,8 @@
-/* Search in all words, also those that are not in the document. */
+/* Search in all words, including those that are not in the document. */
 
-let found = []; // [first, last] reading places
-let foundNow = -1;
-let haystack = null; // {text, at}: everything in small letters, and where each reading place begins
+let hits = []; // [first, last] in reading order
+let hitNow = -1; // the one that is shown
+let haystack = null; // {text, at}: all words in lower case, and where in it each of them begins
 
 function index() {
   const at = new Float64Array(order.length + 1);
@@ -22,55 +22,55 @@ function index() {
   haystack = { text: parts.join(""), at };
 }
 
-function search(anew = true) {
+function search(fresh = true) {
   const wanted = $("query").value.trim().toLocaleLowerCase().replace(/\s+/g, " ");
-  const before = foundNow;
-  found = [];
-  foundNow = -1;
-  haystack = anew ? haystack : null;
+  const before = hitNow;
+  hits = [];
+  hitNow = -1;
+  haystack = fresh ? haystack : null;
   if (wanted) {
     if (!haystack) index();
     for (let at = haystack.text.indexOf(wanted); at >= 0; at = haystack.text.indexOf(wanted, at + 1)) {
       const first = Math.max(0, above(haystack.at, at, order.length) - 1);
       const end = Math.max(first, above(haystack.at, at + wanted.length - 1, order.length) - 1);
-      if (!found.length || found[found.length - 1][1] < first) found.push([first, end]);
+      if (!hits.length || hits[hits.length - 1][1] < first) hits.push([first, end]);
     }
-    if (!anew) foundNow = Math.min(before, found.length - 1);
+    if (!fresh) hitNow = Math.min(before, hits.length - 1);
   }
-  $("next").disabled = $("previous").disabled = !found.length;
+  $("next").disabled = $("previous").disabled = !hits.length;
   showHits(wanted);
-  if (anew) {
+  if (fresh) {
     paint();
     drawTimeline();
   }
 }
 
 function showHits(wanted = $("query").value.trim()) {
-  $("hits").textContent = !wanted ? "" : !found.length ? "none"
-    : foundNow < 0 ? `${found.length}` : `${foundNow + 1} of ${found.length}`;
+  $("hits").textContent = !wanted ? "" : !hits.length ? "no match"
+    : hitNow < 0 ? `${hits.length}` : `${hitNow + 1} of ${hits.length}`;
 }
 
-/** The match that a reading place belongs to, or -1. */
+/** The match that the word at a place of the reading order belongs to, or -1. */
 function hitAt(at) {
-  let low = 0, high = found.length;
+  let low = 0, high = hits.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (found[middle][1] < at) low = middle + 1; else high = middle;
+    if (hits[middle][1] < at) low = middle + 1; else high = middle;
   }
-  return low < found.length && found[low][0] <= at ? low : -1;
+  return low < hits.length && hits[low][0] <= at ? low : -1;
 }
 
 function goTo(step) {
-  if (!found.length) return;
-  if (foundNow < 0) {
+  if (!hits.length) return;
+  if (hitNow < 0) {
     const here = above(words.start, position);
-    foundNow = found.findIndex(([first]) => order[first] >= here - 1);
-    if (foundNow < 0) foundNow = 0;
-    if (step < 0) foundNow = (foundNow - 1 + found.length) % found.length;
+    hitNow = hits.findIndex(([first]) => order[first] >= here - 1);
+    if (hitNow < 0) hitNow = 0;
+    if (step < 0) hitNow = (hitNow - 1 + hits.length) % hits.length;
   } else {
-    foundNow = (foundNow + step + found.length) % found.length;
+    hitNow = (hitNow + step + hits.length) % hits.length;
   }
-  const w = order[found[foundNow][0]];
+  const w = order[hits[hitNow][0]];
   bringIntoView(blockOf[w]);
   reveal(w, true);
   showHits();

@@ -1,9 +1,9 @@
-/* The sound, and where in it we are. */
+/* The sound, and the position in it. */
 
 const audio = new Audio();
-let position = 0; // ms, also where there is no sound
-let playing = -1; // the word that is spoken now
-let following = true;
+let position = 0; // ms, even without sound
+let playing = -1; // the word that is being spoken
+let following = true; // scroll along with it
 let hasSound = false;
 
 function openSound() {
@@ -66,7 +66,7 @@ function seek(ms, play) {
   showPosition();
 }
 
-/** The word spoken at a time; of several, the one that began last. */
+/** The word that is spoken at a time; of several, the one that began last. */
 function wordAt(ms) {
   const next = above(words.start, ms);
   for (let w = next - 1; w >= Math.max(0, next - 8); w -= 1) {

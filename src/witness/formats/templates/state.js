@@ -1,21 +1,21 @@
 "use strict";
-/* The state of the page. What a person corrected is a list of steps, and all else follows from it as it does in
-   `witness redo`. What people said, and how they and files are called, reaches the document through textContent
-   only. Times are milliseconds, speakers and words are numbers: places in the lists of `data`. */
+/* The state of the page. Corrections are a list of steps, and all else follows from it as it does in
+   `witness redo`. What people said, their names and those of files reach the document through textContent
+   only. Times are milliseconds; speakers and words are numbers, their places in the lists of `data`. */
 
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
 const { words, turns, silent } = data;
 
-const ANCHORS = 10; // turns that a speaker is remembered by, as in witness/corrections.py
-const UNSURE = 60; // per cent; below it a word is marked
+const ANCHORS = 10; // turns that a speaker is remembered by, as in witness/transcript/corrections.py
+const UNSURE = 60; // percent; below it a word is marked
 const OVERLAP = 1, UNSUPPORTED = 2; // flags of a word
-const BLOCK = 240; // words of a paragraph that are shown or not shown together
+const BLOCK = 240; // words of a long paragraph that are shown or removed together
 const BEYOND = 900; // pixels above and below the window that are kept ready
 const LONGEST_NAME = 100, LONGEST_TEXT = 10000;
-const COLOURS = 10; // of the style sheet; then they come again with stripes
+const COLORS = 10; // of the style sheet; after them they are used again, with stripes
 
-/* ---------- small things ---------- */
+/* ---------- helpers ---------- */
 
 function make(tag, className, text) {
   const element = document.createElement(tag);
@@ -52,18 +52,18 @@ function toast(text) {
   toast.timer = setTimeout(() => { $("toast").textContent = ""; }, 6000);
 }
 
-/* ---------- what was corrected: a list of steps, from which all else follows ---------- */
+/* ---------- corrections ---------- */
 
-let steps = []; // each a list of corrections that are made and undone together
+let steps = []; // each a list of corrections that are taken and undone together
 let undone = [];
-let saved = 0; // steps that are in a file
-let lost = false; // a step that is in the file was undone and replaced
+let saved = 0; // the number of steps that were saved to a file
+let lost = false; // whether a step that was saved has been undone and replaced
 
 const middles = words.text.map((_, w) => (words.start[w] + words.end[w]) / 2);
 const byMiddle = middles.map((_, w) => w).sort((a, b) => middles[a] - middles[b] || a - b);
 const sortedMiddles = byMiddle.map((w) => middles[w]);
 
-/** Where a speaker is found again: the longest turns, in order, in seconds. */
+/** What a speaker is recognized by later: the longest turns, in order, in seconds. */
 function anchor(who) {
   const own = turns.speaker.map((speaker, turn) => turn).filter((turn) => turns.speaker[turn] === who);
   own.sort((a, b) => turns.end[b] - turns.start[b] - (turns.end[a] - turns.start[a]) || a - b);
@@ -71,7 +71,7 @@ function anchor(who) {
     .map((turn) => [turns.start[turn] / 1000, turns.end[turn] / 1000]);
 }
 
-/** Pieces of time, in ms, that hold the middles of these words and of no others. */
+/** Pieces of time, in ms, that contain the middles of these words and of no others. */
 function piecesOf(chosen) {
   const mine = new Set(chosen);
   const pieces = [];
@@ -85,19 +85,19 @@ function piecesOf(chosen) {
   return pieces;
 }
 
-/** The words with their middle in the pieces: what `witness redo` will find there. */
+/** The words with their middle in the pieces, which are those that `witness redo` will find there. */
 function wordsIn(pieces) {
-  const found = new Set();
+  const inside = new Set();
   for (const [start, end] of pieces) {
     for (let place = above(sortedMiddles, start - 1e-6); place < byMiddle.length; place += 1) {
       if (sortedMiddles[place] > end) break;
-      found.add(byMiddle[place]);
+      inside.add(byMiddle[place]);
     }
   }
-  return [...found].sort((a, b) => a - b);
+  return [...inside].sort((a, b) => a - b);
 }
 
-/** The file that `witness redo --corrections` reads. */
+/** The content of the file that `witness redo --corrections` reads. */
 function correctionsFile() {
   const seconds = (pieces) => pieces.map(([a, b]) => [a / 1000, b / 1000]);
   const corrections = steps.flat().map((made) => ({
@@ -111,17 +111,17 @@ function correctionsFile() {
   return `${JSON.stringify({ ...head, corrections }, null, 1)}\n`;
 }
 
-/* ---------- the state that follows from the steps, in the order in which witness applies them ---------- */
+/* ---------- the state that follows from the corrections, in the order in which Witness applies them ---------- */
 
-let same; // speaker -> the speaker who it is
+let same; // speaker -> the speaker it was merged with, or itself
 let names; // speaker -> name or null
 let owner; // word -> speaker, -1: nobody
-let texts; // word -> text, "" if it is gone
+let texts; // word -> text, "" if it was removed
 let heard; // word -> whether somebody was heard speaking
 let touched; // word -> whether a step changed it
-let speakers; // [{id, seconds, share}] of those who are left
+let speakers; // [{who, seconds, share}] of those who are left
 let paragraphs; // [{start, end, who, words}]
-let order, place; // reading place -> word, and back (-1: not shown)
+let order, place; // the words in reading order; word -> its place in that order, -1: not shown
 let paragraphOf; // word -> paragraph
 let blocks; // [{paragraph, from, to}]
 let blockOf; // word -> block
@@ -151,8 +151,7 @@ function derive() {
   }
   for (const step of made) {
     if (step.kind !== "text") continue;
-    const found = wordsIn(step.pieces);
-    found.forEach((w, n) => {
+    wordsIn(step.pieces).forEach((w, n) => {
       const space = words.text[w].slice(0, words.text[w].length - words.text[w].trimStart().length);
       texts[w] = n === 0 && step.text ? space + step.text : "";
       touched.add(w);
@@ -185,7 +184,7 @@ function endsSentence(w) {
   return end > 0 && data.grouping.ends.includes(texts[w][end - 1]);
 }
 
-/** Whether a word begins between two wordless passages of a track. */
+/** Whether a word begins between two stretches without words of a track. */
 function wordWithin(from, to, n) {
   for (let w = above(words.start, from - 1); w < texts.length && words.start[w] <= to; w += 1) {
     if (words.track[w] === silent.track[n]) return true;
@@ -193,11 +192,11 @@ function wordWithin(from, to, n) {
   return false;
 }
 
-/** Words -> paragraphs, by the rule of witness/merging.py: what one speaker says in one go. */
+/** Words -> paragraphs, by the rule of witness/transcript/merging.py: what a speaker says in one go. */
 function group() {
   const open = new Map(); // track -> paragraph
   const { pause, long } = data.grouping;
-  const breath = data.listened ? data.grouping.breath : 2; // what is no word has no gaps to begin with
+  const breath = data.listened ? data.grouping.breath : 2; // without a recognizer there are no gaps between words
   paragraphs = [];
   for (let w = 0; w < texts.length; w += 1) {
     if (texts[w] === "" && words.text[w] !== "") continue;
@@ -215,7 +214,7 @@ function group() {
     open.set(words.track[w], fresh);
     paragraphs.push(fresh);
   }
-  const quiet = new Map(); // track -> wordless paragraph that may go on
+  const quiet = new Map(); // track -> paragraph without words that may continue
   silent.start.forEach((start, n) => {
     const who = silent.speaker[n] < 0 ? -1 : last(silent.speaker[n]);
     const before = quiet.get(silent.track[n]);
@@ -249,13 +248,13 @@ function group() {
   });
 }
 
-/* ---------- names and colours ---------- */
+/* ---------- names and colors ---------- */
 
 function nameOf(who) {
   return who < 0 ? "nobody heard" : names[who] ?? data.speakers[who][0];
 }
 
-/** Two signs that stand for a speaker beside the colour. */
+/** Up to two characters that stand for a speaker, beside the color. */
 function initials(who) {
   if (who < 0) return "–";
   if (names[who]) {
@@ -267,7 +266,7 @@ function initials(who) {
 
 function look(who) {
   if (who < 0) return "nobody";
-  return `c${who % COLOURS}${Math.floor(who / COLOURS) % 2 ? " striped" : ""}`;
+  return `c${who % COLORS}${Math.floor(who / COLORS) % 2 ? " striped" : ""}`;
 }
 
 function chip(who) {

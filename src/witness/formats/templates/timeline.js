@@ -1,7 +1,7 @@
-/* The timeline: a lane a speaker, below the outline of the sound. */
+/* The timeline: a lane per speaker, below the outline of the sound. */
 
 const canvas = $("timeline"), pen = canvas.getContext("2d");
-const backdrop = document.createElement("canvas"), ink = backdrop.getContext("2d"); // all but the playhead
+const backdrop = document.createElement("canvas"), ink = backdrop.getContext("2d"); // everything but the playhead
 const peaks = data.peaks ? Uint8Array.from(atob(data.peaks), (sign) => sign.charCodeAt(0)) : null;
 const AXIS = 16;
 let view = [0, data.duration || 1];
@@ -33,11 +33,11 @@ function timeAcross(x) {
   return view[0] + ((x - label) / (width - label - right)) * (view[1] - view[0]);
 }
 
-function stripes(colour, paper) {
+function stripes(color, paper) {
   const tile = document.createElement("canvas");
   tile.width = tile.height = 6;
   const brush = tile.getContext("2d");
-  brush.fillStyle = colour;
+  brush.fillStyle = color;
   brush.fillRect(0, 0, 6, 6);
   brush.fillStyle = paper;
   brush.fillRect(0, 0, 2, 6);
@@ -45,12 +45,12 @@ function stripes(colour, paper) {
 }
 
 function drawTimeline() {
-  geometry = canvas.clientWidth ? timelineLayout() : null; // there is none on paper
+  geometry = canvas.clientWidth ? timelineLayout() : null; // nothing to draw on while printing
   if (!geometry) return;
   const { width, height, wave, lane, label, scale, lanes, right, narrow } = geometry;
   const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(name).trim();
-  const paper = colour("--paper");
+  const color = (name) => style.getPropertyValue(name).trim();
+  const paper = color("--paper");
   ink.setTransform(scale, 0, 0, scale, 0, 0);
   ink.clearRect(0, 0, width, height);
   ink.save();
@@ -58,7 +58,7 @@ function drawTimeline() {
   ink.rect(label, 0, width - label - right, height);
   ink.clip();
   if (peaks) {
-    ink.fillStyle = colour("--wave");
+    ink.fillStyle = color("--wave");
     for (let x = label; x < width - right; x += 1) {
       const from = Math.floor((timeAcross(x) / data.duration) * peaks.length);
       const to = Math.max(from + 1, Math.ceil((timeAcross(x + 1) / data.duration) * peaks.length));
@@ -69,13 +69,13 @@ function drawTimeline() {
     }
   }
   speakers.forEach((_, row) => {
-    ink.fillStyle = colour("--lane");
+    ink.fillStyle = color("--lane");
     ink.fillRect(label, lanes + row * lane + 1, width - label - right, lane - 2);
   });
   const rows = new Map(speakers.map(({ who }, row) => [who, row]));
   const fills = new Map(speakers.map(({ who }) => {
-    const plain = colour(`--c${who % COLOURS}`);
-    return [who, Math.floor(who / COLOURS) % 2 ? stripes(plain, paper) : plain];
+    const plain = color(`--c${who % COLORS}`);
+    return [who, Math.floor(who / COLORS) % 2 ? stripes(plain, paper) : plain];
   }));
   for (let turn = 0; turn < turns.start.length; turn += 1) {
     if (turns.end[turn] < view[0] || turns.start[turn] > view[1]) continue;
@@ -84,8 +84,8 @@ function drawTimeline() {
     ink.fillStyle = fills.get(who);
     ink.fillRect(x, lanes + rows.get(who) * lane + 1, Math.max(1, across(turns.end[turn]) - x), lane - 2);
   }
-  ink.fillStyle = colour("--mark");
-  for (const [first] of found) {
+  ink.fillStyle = color("--mark");
+  for (const [first] of hits) {
     const x = across(words.start[order[first]]);
     if (x >= label) ink.fillRect(x - 1, 0, 2, lanes + lane * speakers.length);
   }
@@ -93,7 +93,7 @@ function drawTimeline() {
   ink.textBaseline = "middle";
   ink.font = `${Math.min(11, lane)}px ${style.getPropertyValue("--sans")}`;
   speakers.forEach(({ who }, row) => {
-    ink.fillStyle = colour("--ink");
+    ink.fillStyle = color("--ink");
     let text = narrow ? initials(who) : nameOf(who);
     if (lane < 9 && row % 2) text = "";
     const letters = [...text];
@@ -103,21 +103,21 @@ function drawTimeline() {
     }
     ink.fillText(text, 0, lanes + row * lane + lane / 2 + 0.5);
   });
-  drawAxis(colour);
+  drawAxis(color);
   document.documentElement.style.setProperty("--bar", `${barHeight()}px`);
   $("whole").textContent = ` / ${clock(data.duration)}`;
   $("wider").disabled = view[1] - view[0] >= data.duration;
   drawPlayhead();
 }
 
-function drawAxis(colour) {
+function drawAxis(color) {
   const { width, height, label, right } = geometry;
   const seconds = (view[1] - view[0]) / 1000;
   const most = Math.max(2, Math.floor((width - label - right) / 90));
   const sizes = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400];
   const step = (sizes.find((size) => seconds / size <= most) ?? 28800) * 1000;
-  ink.fillStyle = colour("--faint");
-  ink.font = `10px ${colour("--sans")}`;
+  ink.fillStyle = color("--faint");
+  ink.font = `10px ${color("--sans")}`;
   ink.textBaseline = "alphabetic";
   for (let ms = Math.ceil(view[0] / step) * step; ms <= view[1]; ms += step) {
     const x = across(ms);
@@ -148,7 +148,7 @@ function drawPlayhead() {
   canvas.setAttribute("aria-valuetext", clock(position));
 }
 
-/** Who talks at a time. */
+/** The names of those who speak at a time. */
 function talking(ms) {
   const who = new Set();
   for (let turn = 0; turn < turns.start.length && turns.start[turn] <= ms; turn += 1) {
@@ -157,11 +157,11 @@ function talking(ms) {
   return [...who].map(nameOf);
 }
 
-function zoom(factor, centre = position) {
+function zoom(factor, center = position) {
   const least = Math.min(data.duration, 10000);
   const size = Math.min(data.duration, Math.max(least, (view[1] - view[0]) * factor));
-  const share = Math.min(1, Math.max(0, (centre - view[0]) / (view[1] - view[0])));
-  const start = Math.min(Math.max(0, centre - share * size), data.duration - size);
+  const share = Math.min(1, Math.max(0, (center - view[0]) / (view[1] - view[0])));
+  const start = Math.min(Math.max(0, center - share * size), data.duration - size);
   view = [start, start + size];
   drawTimeline();
 }
