@@ -2,7 +2,8 @@
 
 pyannote.metrics computes; here its numbers get names. "Collar 0.25" means two things in the field: 0.25 s in
 all (pyannote.metrics: ±0.125 s around each reference boundary) and 0.25 s on each side (md-eval, dscore,
-VoxSRC). The two can be two points apart, so no figure goes without its name.
+VoxSRC). They can differ by two points (docs/decisions/2026-11-22-constants.md), so no figure goes without a
+name.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ It is an npz file without pickled objects. N counts tracks from 0.
     vectors_N   (known, 256) float32: their vectors, in that order
     plda_NAME   arrays of the clustering, if it has any
 
-An hour takes 4 to 7 MB, nearly all of it vectors.
+Nearly all of it is vectors; for sizes, see docs/decisions/2026-11-22-constants.md.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def decode(content: bytes, name: str) -> Findings:
 
 
 def _recognition(recognition: Recognition) -> dict[str, Any]:
-    """For the header: without the seconds it took; the words by column, which is half the size."""
+    """For the header: without the seconds it took; the words by column, which is shorter."""
     rows = [asdict(word) for word in recognition.words]
     return {
         "words": {key: [row[key] for row in rows] for key in rows[0]} if rows else {},

@@ -171,7 +171,7 @@ def _hash(text: str) -> str:
 
 
 def _columns(transcript: Transcript) -> dict[str, Any]:
-    """Turns, words and utterances without words, by column, in milliseconds: a tenth as long as objects."""
+    """Turns, words and utterances without words, by column, in milliseconds: shorter than objects."""
     place: Mapping[str | None, int] = {speaker.id: n for n, speaker in enumerate(transcript.speakers)}
     words = sorted(
         ((word, utterance.track) for utterance in transcript.utterances for word in utterance.words),
