@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 
 
 def main() -> None:
-    found = talks.call(warnings=("3 words where no speech was heard are in JSON and page only",))
+    found = talks.call(warnings=("3 words where no speech was heard are only in the JSON and the page",))
     found = replace(found, speakers=(replace(found.speakers[0], name="Laura"), found.speakers[1]))
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         path = Path(folder) / "call.html"

@@ -57,7 +57,7 @@ def bench(ctx: click.Context) -> None:
 def bench_accuracy(
     audio: Path, rttm: Path, out: Path, split: Split | None, tuned_on: Path | None, **settings: Any
 ) -> None:
-    """Diarize a folder of recordings, score the result, and write a report.
+    """Diarize and score a folder of recordings.
 
     Recordings and references are paired by name: VoxConverse, or any other pair of folders. After a stop, run
     the same command again to continue. The scores go to stdout. The output folder gets the hypotheses, what
@@ -116,7 +116,10 @@ def bench_speed(
     threads: int | None,
     **settings: Any,
 ) -> None:
-    """Time each FILE stage by stage, each run in a separate process. The table goes to stderr."""
+    """Time each FILE, stage by stage.
+
+    Each run is a separate process. The table of medians goes to stderr.
+    """
     from witness.bench import speed
     from witness.options import Options, Runtime
 
@@ -152,10 +155,10 @@ def bench_speed(
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every run.")
 def bench_contention(recording: str, rounds: int, as_json: bool, **settings: Any) -> None:
-    """How much the diarizer and Whisper slow each other down on RECORDING.
+    """Time both engines alone and together.
 
-    Each runs alone, then both run at the same time. The result has the time of each and, with an AMD card,
-    how busy it was and how much of its memory was used.
+    How much the diarizer and Whisper slow each other down on RECORDING: each runs alone, then both run at the
+    same time. With an AMD card, also how busy it was and how much of its memory was in use.
     """
     from witness.bench import contention
     from witness.options import Options, Runtime
