@@ -251,7 +251,7 @@ def test_a_page_from_redo_is_the_page_of_the_run(case):
 
 def test_a_page_without_the_recording(case):
     (case / "toned.wav").unlink()
-    assert "without sound" in redo(case / "toned.json", "-f", "html")
+    assert "has no sound" in redo(case / "toned.json", "-f", "html")
     assert Scripts((case / "toned.html").read_text()).data["peaks"] is None
 
 
