@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import os
+import pickle
 import platform
 import shutil
 import signal
 import subprocess
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from witness.child import SINGLE_THREADED
 
 # As the command line sets it; before numpy starts its threads it counts for the tests' own process too.
 os.environ |= {**SINGLE_THREADED, **os.environ}
+# Tests start hundreds of processes, each of which would compile the package once more.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Ignored in whatever a shell runs in the background, and inherited: tests that interrupt would wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -23,6 +29,18 @@ DATA = Path(__file__).parent / "data"
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared"
 CALL = DATA / "call.flac"
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """A worker a core for the whole suite; none for single files, which they would not make faster."""
+    named = [Path(argument.partition("::")[0]) for argument in config.args]
+    if not any(path.is_dir() for path in named) or config.option.capture == "no":
+        return 0
+    from witness.options import available_cores
+
+    # Many tests use every core by themselves: more than eight only get in each other's way.
+    workers = min(available_cores(), 8)
+    return workers if workers > 1 else 0
 
 
 def pytest_report_header() -> list[str]:
@@ -54,22 +72,78 @@ def evaluation() -> Path:
 
 
 @pytest.fixture(scope="session")
-def toned(tmp_path_factory):
+def of_the_run(tmp_path_factory) -> Path:
+    """A folder that all workers of this run share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def once(folder: Path, name: str, compute):
+    """What `compute()` gives; the first worker of this run that asks computes it for all."""
+    path = folder / f"{name}.pickle"
+    with FileLock(f"{path}.lock"):
+        if not path.exists():
+            found = pickle.dumps(compute())
+            path.write_bytes(found)
+        return pickle.loads(path.read_bytes())  # noqa: S301 - our own
+
+
+def in_process(folder: Path, *args: object) -> subprocess.CompletedProcess[bytes]:
+    """`witness ARGS` from that folder, in this process: where it is not the process that is tested."""
+    from witness.cli.main import main
+
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(folder)
+        patch.setattr(signal, "signal", lambda *_: None)  # pytest's own stay
+        with pytest.raises(SystemExit) as stop:
+            main([str(arg) for arg in args])
+    said = (stream.buffer.getvalue() for stream in (out, err))
+    return subprocess.CompletedProcess(args, stop.value.code, *said)
+
+
+@pytest.fixture(scope="session")
+def short(tmp_path_factory) -> Path:
+    """The first 15 s of the call, in which both speak: for all that does not depend on its length."""
+    import soundfile
+
+    path = tmp_path_factory.mktemp("short") / CALL.name
+    samples, rate = soundfile.read(CALL, frames=15 * soundfile.info(CALL).samplerate, dtype="int16")
+    soundfile.write(path, samples, rate)
+    return path
+
+
+@pytest.fixture(scope="session")
+def diarized(of_the_run):
+    """The call with the builtin models and no words, on one thread, which its result does not depend on."""
+    from witness import Options, Runtime, diarize
+
+    options = Options(models="builtin", offline=True)
+    return once(of_the_run, "diarized", lambda: diarize(CALL, options, Runtime(device="cpu", threads=1)))
+
+
+@pytest.fixture(scope="session")
+def toned(of_the_run):
     """The call, with words that a model of tones hears all along; the recording lies in its own folder."""
     import soundfile
 
     import ggml
     from witness import Options, transcribe
 
-    folder = tmp_path_factory.mktemp("toned")
-    samples, rate = soundfile.read(CALL, dtype="float32")
-    tone = 0.2 * np.sin(2 * np.pi * ggml.LOW * np.arange(len(samples)) / rate)
-    soundfile.write(folder / "toned.wav", samples + tone, rate)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WITNESS_CACHE", str(folder / "cache"))
-        whisper = ggml.write(folder / "tones.bin")
-        options = Options(models="builtin", offline=True, whisper=str(whisper), speakers=2)
-        return transcribe(folder / "toned.wav", options)
+    def compute():
+        folder = of_the_run / "toned"
+        folder.mkdir()
+        samples, rate = soundfile.read(CALL, dtype="float32")
+        tone = 0.2 * np.sin(2 * np.pi * ggml.LOW * np.arange(len(samples)) / rate)
+        soundfile.write(folder / "toned.wav", samples + tone, rate)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("WITNESS_CACHE", str(folder / "cache"))
+            whisper = ggml.write(folder / "tones.bin")
+            # The voices are hard to tell apart through the tone, so their number is given.
+            options = Options(models="builtin", offline=True, whisper=str(whisper), speakers=2)
+            return transcribe(folder / "toned.wav", options)
+
+    return once(of_the_run, "toned", compute)
 
 
 @pytest.fixture
@@ -82,13 +156,13 @@ def log(tmp_path, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory, monkeypatch):
+def own_cache(of_the_run, monkeypatch):
     """One cache of cut models for the whole run, apart from the user's."""
-    monkeypatch.setenv("WITNESS_CACHE", str(tmp_path_factory.getbasetemp() / "witness-cache"))
+    monkeypatch.setenv("WITNESS_CACHE", str(of_the_run / "witness-cache"))
 
 
 @pytest.fixture(scope="session")
-def doubles(tmp_path_factory) -> Path:
+def doubles(of_the_run) -> Path:
     """A folder with doubles of ROCm's libraries, with which the real MIGraphX provider runs; see fakegpu."""
     from witness.amd.strict import provider_library
 
@@ -96,15 +170,20 @@ def doubles(tmp_path_factory) -> Path:
         pytest.skip("this onnxruntime has no MIGraphX provider (Linux on x86-64 has)")
     if not shutil.which("gcc") or not shutil.which("g++"):
         pytest.skip("the doubles of ROCm's libraries need gcc and g++")
-    source, folder = DATA.parent / "fakegpu", tmp_path_factory.mktemp("rocm")
+    source, folder = DATA.parent / "fakegpu", of_the_run / "rocm"
     shared = ["-O1", "-shared", "-fPIC"]
     hip = ["-Wl,-soname,libamdhip64.so.7", f"-Wl,--version-script={source / 'hip.map'}"]
     graph = ["-std=c++17", "-Wl,-soname,libmigraphx_c.so.3"]
-    for command in (
-        ["gcc", *shared, *hip, "-o", folder / "libamdhip64.so.7", source / "fakehip.c"],
-        ["g++", *shared, *graph, "-o", folder / "libmigraphx_c.so.3", source / "fakemgx.cpp"],
-    ):
-        subprocess.run(command, check=True)
+    with FileLock(of_the_run / "rocm.lock"):
+        if not folder.exists():
+            making = of_the_run / "rocm.new"
+            making.mkdir(exist_ok=True)
+            for command in (
+                ["gcc", *shared, *hip, "-o", making / "libamdhip64.so.7", source / "fakehip.c"],
+                ["g++", *shared, *graph, "-o", making / "libmigraphx_c.so.3", source / "fakemgx.cpp"],
+            ):
+                subprocess.run(command, check=True)
+            making.rename(folder)
     return folder
 
 
