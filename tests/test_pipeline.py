@@ -19,8 +19,7 @@ import witness
 from conftest import CALL, DATA, strict_der
 from witness import Engine, Options, Runtime, diarize, pipeline, transcribe
 from witness.amd import cards
-from witness.audio import decode
-from witness.diarization import clustering, embedding, segmentation, vbx
+from witness.diarization import clustering, vbx
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
 from witness.formats import findings, rttm, writers
 from witness.models import store
@@ -36,22 +35,9 @@ def whisper(tmp_path_factory) -> Path:
     return ggml.write(tmp_path_factory.mktemp("model") / "tones.bin")
 
 
-@pytest.fixture(scope="module")
-def toned(tmp_path_factory) -> Path:
-    """The call with a tone under it, so that the model of tones has something to say all along."""
-    samples, rate = soundfile.read(CALL, dtype="float32")
-    tone = 0.2 * np.sin(2 * np.pi * ggml.LOW * np.arange(len(samples)) / rate)
-    path = tmp_path_factory.mktemp("toned") / "toned.wav"
-    soundfile.write(path, samples + tone, rate)
-    return path
-
-
-@pytest.fixture(scope="module")
-def transcript(whisper, toned, tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WITNESS_CACHE", str(tmp_path_factory.mktemp("cache")))
-        # The voices are hard to tell apart through the tone, so their number is given.
-        return transcribe(str(toned), Options(whisper=str(whisper), speakers=2, **OFFLINE))
+@pytest.fixture
+def transcript(toned):
+    return toned
 
 
 def test_every_word_is_inside_the_recording_and_has_a_speaker_or_says_why_not(transcript):
@@ -81,21 +67,21 @@ def test_words_go_to_the_speaker_of_their_time(transcript):
     assert {word.speaker for word in supported} == {"SPEAKER_00", "SPEAKER_01"}
 
 
-def test_progress_reaches_the_end_of_every_stage(whisper):
+def test_progress_reaches_the_end_of_every_stage(whisper, short):
     last: dict[str, tuple[float, float]] = {}
 
     def progress(stage: str, done: float, total: float) -> None:
         assert done >= last.get(stage, (0, 0))[0], stage
         last[stage] = done, total
 
-    transcribe(str(CALL), Options(whisper=str(whisper), **OFFLINE), progress=progress)
+    transcribe(str(short), Options(whisper=str(whisper), **OFFLINE), progress=progress)
     assert set(last) == {"decode", "segmentation", "embedding", "clustering", "transcription"}
     for stage, (done, total) in last.items():
         assert done == pytest.approx(total, rel=0.01), stage
 
 
-def test_diarize_has_no_words_and_the_same_turns(transcript, toned):
-    found = diarize(str(toned), Options(speakers=2, **OFFLINE))
+def test_diarize_has_no_words_and_the_same_turns(transcript):
+    found = diarize(transcript.audio.path, Options(speakers=2, **OFFLINE))
     assert found.turns == transcript.turns
     assert found.words == ()
     assert found.models["whisper"] is None
@@ -103,46 +89,41 @@ def test_diarize_has_no_words_and_the_same_turns(transcript, toned):
     assert {(u.speaker, u.text) for u in found.utterances} == {("SPEAKER_00", None), ("SPEAKER_01", None)}
 
 
-def test_close_to_the_exact_reference():
-    found = diarize(CALL, Options(**OFFLINE))
+def test_close_to_the_exact_reference(diarized):
     (reference,) = rttm.parse(CALL.with_suffix(".rttm").read_text()).values()
-    assert strict_der([(reference, found.turns, found.audio.duration)]) < 0.10
+    assert strict_der([(reference, diarized.turns, diarized.audio.duration)]) < 0.10
 
 
-def test_a_fast_run_does_less_says_so_and_does_not_depend_on_threads():
-    plain = diarize(CALL, Options(**OFFLINE))
+def test_a_fast_run_does_less_says_so_and_does_not_depend_on_threads(diarized):
     one, three = (
         diarize(CALL, Options(fast=True, **OFFLINE), Runtime(threads=threads)) for threads in (1, 3)
     )
     assert findings.encode(one.findings) == findings.encode(three.findings)
     assert one.turns == three.turns
-    assert len(one.findings.tracks[0].vectors) < len(plain.findings.tracks[0].vectors)
+    assert len(one.findings.tracks[0].vectors) < len(diarized.findings.tracks[0].vectors)
     (reference,) = rttm.parse(CALL.with_suffix(".rttm").read_text()).values()
     assert strict_der([(reference, one.turns, one.audio.duration)]) < 0.12
-    assert [json.loads(writers.to_json(found))["fast"] for found in (plain, one)] == [False, True]
+    assert [json.loads(writers.to_json(found))["fast"] for found in (diarized, one)] == [False, True]
     kept = findings.decode(findings.encode(one.findings), "kept")
     assert assemble.redo(kept).fast
     assert assemble.redo(kept).turns == one.turns
 
 
-def test_a_long_call_has_the_speakers_of_a_short_one():
+def test_a_long_call_has_the_speakers_of_a_short_one(diarized):
     """Over ten minutes of it once made one speaker of its two, 1.147 apart, by a step in the threshold."""
-    recording = decode.load(str(CALL))
-    chosen = store.diarization_models("builtin", offline=True)
-    windows = segmentation.segment(recording.samples[0], segmentation.load(chosen.segmentation))
-    vectors = embedding.embed(recording.samples[0], [windows], embedding.load(chosen.embedding))
-    times = 1 + int(600 / recording.source.duration)
+    (track,) = diarized.findings.tracks
+    times = 1 + int(600 / diarized.audio.duration)
     for repeats in (1, times, 4 * times):
         found = clustering.cluster(
-            np.tile(vectors, (repeats, 1, 1)),
-            np.tile(windows.active, (repeats, 1, 1)),
-            chosen.rule,
-            step=windows.step,
+            np.tile(track.vectors, (repeats, 1, 1)),
+            np.tile(track.windows.active, (repeats, 1, 1)),
+            diarized.findings.rule,
+            step=track.windows.step,
         )
         assert found.count.found == 2
 
 
-def test_a_set_with_a_plda_goes_through_variational_clustering(tmp_path, monkeypatch):
+def test_a_set_with_a_plda_goes_through_variational_clustering(short, tmp_path, monkeypatch):
     """The builtin networks with a PLDA that changes nothing but the length of a vector."""
     dims = 256
     parts = {"mean1": np.zeros(dims), "mean2": np.zeros(dims), "mu": np.zeros(dims)}
@@ -164,13 +145,12 @@ def test_a_set_with_a_plda_goes_through_variational_clustering(tmp_path, monkeyp
     assert (count.found, count.runner_up) == (2, None)
     (reference,) = rttm.parse(CALL.with_suffix(".rttm").read_text()).values()
     assert strict_der([(reference, found.turns, found.audio.duration)]) < 0.10
-    assert diarize(CALL, Options(models="community-1", speakers=3)).counts[0].found == 3
+    assert diarize(short, Options(models="community-1", speakers=3)).counts[0].found == 3
 
 
-def test_the_number_of_speakers_comes_with_its_runner_up():
-    found = diarize(CALL, Options(**OFFLINE))
-    (count,) = found.counts
-    assert count.found == len(found.speakers) == 2
+def test_the_number_of_speakers_comes_with_its_runner_up(diarized):
+    (count,) = diarized.counts
+    assert count.found == len(diarized.speakers) == 2
     assert count.runner_up in (1, 3)
     assert count.margin > 0
     assert str(count).startswith(f"2; {count.runner_up} if the threshold were 0.")
@@ -200,8 +180,12 @@ def as_json(*args) -> dict:
     return document
 
 
-def test_words_do_not_depend_on_schedule_or_threads(whisper, toned):
-    options = (toned, "--models", "builtin", "--offline", "--speakers", 2, "--whisper", whisper)
+def test_words_do_not_depend_on_schedule_or_threads(whisper, toned, tmp_path):
+    # More than one of whisper's windows (30 s), and than one block of the voice model (26 s).
+    samples, rate = soundfile.read(toned.audio.path, dtype="float32")
+    soundfile.write(tmp_path / "part.wav", samples[: 36 * rate], rate)
+    options = ("--models", "builtin", "--offline", "--speakers", 2, "--whisper", whisper)
+    options = (tmp_path / "part.wav", *options)
     parallel = as_json(*options)
     assert len(parallel["words"]) > 10
     assert parallel == as_json(*options, "--serial")
@@ -276,8 +260,8 @@ def test_tracks_are_recognised_by_themselves(whisper, tmp_path):
         assert word.supported or word.speaker is None
 
 
-def test_a_model_that_is_missing_still_gives_the_speakers(tmp_path):
-    found = transcribe(str(CALL), Options(whisper=str(tmp_path / "none.bin"), **OFFLINE))
+def test_a_model_that_is_missing_still_gives_the_speakers(short, tmp_path):
+    found = transcribe(str(short), Options(whisper=str(tmp_path / "none.bin"), **OFFLINE))
     assert isinstance(found.failure, ModelError)
     assert found.failure.exit_code == 5
     assert len(found.speakers) == 2
@@ -285,7 +269,7 @@ def test_a_model_that_is_missing_still_gives_the_speakers(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["cut", "text", "flipped"])
-def test_a_damaged_model_still_gives_the_speakers(whisper, tmp_path, damage):
+def test_a_damaged_model_still_gives_the_speakers(whisper, short, tmp_path, damage):
     content = bytearray(whisper.read_bytes())
     if damage == "cut":
         content = content[: len(content) // 2]
@@ -295,7 +279,7 @@ def test_a_damaged_model_still_gives_the_speakers(whisper, tmp_path, damage):
         content[9] ^= 0xFF  # a size in the header
     path = tmp_path / "damaged.bin"
     path.write_bytes(content)
-    found = transcribe(str(CALL), Options(whisper=str(path), **OFFLINE))
+    found = transcribe(str(short), Options(whisper=str(path), **OFFLINE))
     assert isinstance(found.failure, TranscriptionError)
     assert found.failure.exit_code == 1
     assert "damaged.bin" in str(found.failure)
@@ -306,6 +290,12 @@ def test_a_damaged_model_still_gives_the_speakers(whisper, tmp_path, damage):
 
 def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def worked(pid: int) -> float:
+    """Seconds of processor time."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def gone(pid: int, seconds: float = 5) -> bool:
@@ -323,7 +313,7 @@ def long_run(tmp_path):
     """A process in the middle of its work, and the pid of its whisper child, which would take minutes."""
     whisper = ggml.write(tmp_path / "endless.bin", endless=True)
     samples, rate = soundfile.read(CALL, dtype="float32")
-    soundfile.write(tmp_path / "long.wav", np.tile(samples, 8), rate)
+    soundfile.write(tmp_path / "long.wav", np.tile(samples, 4), rate)
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "witness", "long.wav", "-f", "json", "-o", "out"),
@@ -337,7 +327,8 @@ def long_run(tmp_path):
     end = time.monotonic() + 30
     while not (found := children(process.pid)) and time.monotonic() < end:
         time.sleep(0.05)
-    time.sleep(3)
+    while worked(found[0]) < 1.5 and time.monotonic() < end:
+        time.sleep(0.05)
     yield process, found[0], tmp_path / "out"
     process.kill()
     process.communicate()
@@ -381,7 +372,7 @@ def test_a_killed_parent_leaves_no_orphan(long_run, kind):
     assert gone(child)
 
 
-def test_offline_opens_no_socket(tmp_path):
+def test_offline_opens_no_socket(short, tmp_path):
     code = (
         "import sys\n"
         "def watch(event, args):\n"
@@ -389,7 +380,7 @@ def test_offline_opens_no_socket(tmp_path):
         "        print('SOCKET', event, args, file=sys.stderr)\n"
         "sys.addaudithook(watch)\n"
         "from witness.cli.main import main\n"
-        f"main([{str(CALL)!r}, '--offline', '-q', '-f', 'rttm'])\n"
+        f"main([{str(short)!r}, '--offline', '-q', '-f', 'rttm'])\n"
     )
     environment = {**os.environ, "HF_HOME": str(tmp_path)}
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=True)
@@ -408,6 +399,7 @@ def test_errors_of_the_api(whisper, tmp_path):
         witness.nonsense  # noqa: B018
 
 
-def test_speed_settings_do_not_change_the_result(transcript, toned):
-    found = diarize(str(toned), Options(speakers=2, **OFFLINE), Runtime(device="cpu", threads=1, serial=True))
+def test_speed_settings_do_not_change_the_result(transcript):
+    runtime = Runtime(device="cpu", threads=1, serial=True)
+    found = diarize(transcript.audio.path, Options(speakers=2, **OFFLINE), runtime)
     assert found.turns == transcript.turns
