@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from conftest import SHARED
+from conftest import SHARED, in_process
 from witness.bench import score_report, scoring
 from witness.errors import InputError
 from witness.formats import rttm
@@ -131,12 +131,14 @@ def folders(tmp_path):
 
 
 def run(folder, *args):
-    command = [sys.executable, "-m", "witness", "score", *args]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    result = in_process(folder, "score", *args)
+    result.stdout, result.stderr = result.stdout.decode(), result.stderr.decode()
+    return result
 
 
 def test_command(folders):
-    result = run(folders, "ref", "hyp", "--against", "other")
+    command = [sys.executable, "-m", "witness", "score", "ref", "hyp", "--against", "other"]
+    result = subprocess.run(command, cwd=folders, capture_output=True, text=True, check=False)
     assert result.returncode == 0
     assert result.stderr == ""
     lines = result.stdout.splitlines()
