@@ -60,8 +60,10 @@ def test_strangers_by_three_seconds_of_speech():
     model = Model(str(BUILTIN_FOLDER / "embedding.onnx"), "embedding")
     vectors, speakers = [], []
     for part in np.unique(rows[:, 0]):
-        speech, rate = soundfile.read(folder / f"part{part}.ogg", dtype="float32")
-        for _, start, length, speaker, _ in rows[rows[:, 0] == part]:
+        held_out = rows[rows[:, 0] == part]
+        end = int((held_out[:, 1] + held_out[:, 2]).max())
+        speech, rate = soundfile.read(folder / f"part{part}.ogg", frames=end, dtype="float32")
+        for _, start, length, speaker, _ in held_out:
             samples = speech[start : start + length][: 3 * rate]
             if len(samples) < rate:
                 continue
