@@ -25,7 +25,7 @@ from witness.errors import OutputError
 from witness.formats import findings
 
 KILLS = int(os.environ.get("WITNESS_KILLS", "6"))
-RECORDINGS = 20
+RECORDINGS = 12
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no /proc here")
 
