@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from conftest import CALL
 from recordings import OPTIONS, make, run, start
 from witness.batch import batch, plan, recordings
 from witness.batch.manifest import Entry, Manifest
@@ -219,8 +218,8 @@ def test_a_batch_resumes_and_tells_the_truth(tmp_path):
     assert "1 recording: 1 done" in stdout
 
 
-def test_results_are_those_of_a_single_run(tmp_path):
-    shutil.copy(CALL, tmp_path / "call.flac")
+def test_results_are_those_of_a_single_run(short, tmp_path):
+    shutil.copy(short, tmp_path / "call.flac")
     run("call.flac", "-o", "out", "-f", "json", "--whisper", "none", cwd=tmp_path)
     command = [sys.executable, "-m", "witness", tmp_path / "call.flac", "-o", tmp_path / "call.json"]
     subprocess.run([*command, *OPTIONS, "--whisper", "none"], check=True)

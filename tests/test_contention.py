@@ -24,7 +24,7 @@ def whisper(tmp_path_factory):
     return ggml.write(tmp_path_factory.mktemp("model") / "tones.bin")
 
 
-def test_each_engine_alone_and_both(whisper, tmp_path, monkeypatch):
+def test_each_engine_alone_and_both(whisper, short, tmp_path, monkeypatch):
     shutil.copytree(DATA / "gpus" / "rx9070", tmp_path, dirs_exist_ok=True)
     (card,) = cards.cards(tmp_path, {})
     monkeypatch.setattr(cards, "cards", lambda: (card,))
@@ -35,7 +35,7 @@ def test_each_engine_alone_and_both(whisper, tmp_path, monkeypatch):
         (device / "mem_info_vram_used").write_text(f"{int(done + 1) * 100 * MIB}")
 
     options = Options(models="builtin", whisper=str(whisper), language="en", offline=True)
-    found = contention.measure(str(CALL), options, Runtime(device="cpu"), 1, reporter=Reporter(grow))
+    found = contention.measure(str(short), options, Runtime(device="cpu"), 1, reporter=Reporter(grow))
     diarizer, words, both = found.runs
     assert [run.name for run in found.runs] == list(contention.RUNS)
     assert (diarizer.whisper, words.diarizer) == (None, None)
@@ -92,11 +92,11 @@ def test_json_and_a_machine_without_a_card():
     assert "card: none" in contention.to_text(bare)
 
 
-def test_the_command(whisper):
+def test_the_command(whisper, short):
     arguments = [
         "bench",
         "contention",
-        str(CALL),
+        str(short),
         "--models",
         "builtin",
         "--whisper",

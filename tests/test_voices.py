@@ -119,14 +119,13 @@ def known(speech, tmp_path_factory) -> Path:
     return folder
 
 
-def test_the_enrolled_is_named_and_the_stranger_is_not(known):
+def test_the_enrolled_is_named_and_the_stranger_is_not(known, diarized):
     from dataclasses import replace
 
-    plain = transcribe(CALL, OPTIONS)
-    assert [speaker.name for speaker in plain.speakers] == [None, None]  # off unless asked for
+    assert [speaker.name for speaker in diarized.speakers] == [None, None]  # off unless asked for
     notes: list[str] = []
     named = transcribe(CALL, replace(OPTIONS, known=str(known)), note=notes.append)
-    assert named.turns == plain.turns
+    assert named.turns == diarized.turns
     assert [speaker.name for speaker in named.speakers] == ["Agnes", None]
     assert any("SPEAKER_00 sounds like Agnes" in note for note in notes)
     # It is a correction like any other, so later redos keep it.
@@ -152,12 +151,12 @@ def test_too_little_is_refused(tmp_path):
         enroll("A", [str(tmp_path / "silence.wav")], engine)
 
 
-def test_the_command_and_a_batch(speech, tmp_path):
+def test_the_command_and_a_batch(speech, short, tmp_path):
     folder = tmp_path / "people"
     arguments = ["enroll", "Agnes", *map(str, speech["agent"]), "--known", str(folder), "-q"]
     result = CliRunner().invoke(cli, [*arguments, "--models", "builtin", "--offline"])
     assert result.stdout == f"{folder / 'Agnes.json'}\n"
-    options = (CALL, "-o", "out", "-f", "json", "--whisper", "none")
+    options = (short, "-o", "out", "-f", "json", "--whisper", "none")
     run(*options, "--known", "people", cwd=tmp_path)
     document = json.loads((tmp_path / "out" / "call.json").read_text())
     assert [speaker["name"] for speaker in document["speakers"]] == ["Agnes", None]
