@@ -123,7 +123,7 @@ def test_room_for_both_engines(tmp_path, monkeypatch, shape, ok):
         struct.pack("<12i", 0x67676D6C, 51866, 1500, width, 20, 32, 448, width, 20, layers, 128, 8)
     )
     entry = next(entry for entry in catalogue.TABLE if entry.name == "large-v3-turbo-q5_0")
-    monkeypatch.setattr(store, "list_models", lambda **_: (store.ModelStatus(entry, str(path), "present"),))
+    monkeypatch.setattr(store, "list_models", lambda **_: (store.OnDisk(entry, str(path), "present"),))
     check = one(checks.examine(machine(GPUS / "rx9070")), "memory")
     assert check.ok is ok
     assert "Radeon RX 9070 has" in check.finding
@@ -343,7 +343,7 @@ def test_exit_code_and_one_line_where_something_is_broken(monkeypatch):
     monkeypatch.setattr(checks, "PARTS", (lambda _: [Check("rocm", False, "none", "install it")],))
     result = CliRunner().invoke(cli, ["doctor"])
     assert isinstance(result.exception, Exception)
-    assert str(result.exception) == "broken: rocm; the cures are in the report"
+    assert str(result.exception) == "broken: rocm; the report says how to fix it"
     assert result.stdout == "NO  rocm  none\n          fix: install it\n"
 
 
