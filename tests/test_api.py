@@ -19,8 +19,8 @@ OPTIONS = Options(models="builtin", whisper="none", offline=True)
 
 
 @pytest.fixture(scope="module")
-def transcript():
-    return diarize(CALL, OPTIONS)
+def transcript(short):
+    return diarize(short, OPTIONS)
 
 
 def test_every_name_is_there_and_documented():
@@ -67,8 +67,8 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
     assert done.stdout.strip().endswith("0.0")  # of a transcript against itself
 
 
-def test_samples_give_what_the_file_gives(transcript):
-    samples, rate = soundfile.read(CALL, dtype="float32")
+def test_samples_give_what_the_file_gives(transcript, short):
+    samples, rate = soundfile.read(short, dtype="float32")
     whole = diarize((samples, rate), OPTIONS)
     assert whole.turns == transcript.turns
     assert np.array_equal(
@@ -78,18 +78,18 @@ def test_samples_give_what_the_file_gives(transcript):
     assert whole.audio.duration == transcript.audio.duration
 
 
-def test_integers_are_samples_too(transcript):
-    samples, rate = soundfile.read(CALL, dtype="int16")
+def test_integers_are_samples_too(transcript, short):
+    samples, rate = soundfile.read(short, dtype="int16")
     assert diarize((samples, rate), OPTIONS).turns == transcript.turns
 
 
-def test_an_engine_takes_one_recording_after_the_other(transcript):
+def test_an_engine_takes_one_recording_after_the_other(transcript, short):
     engine = Engine(OPTIONS, Runtime(threads=1))
-    assert [engine.transcribe(CALL).turns for _ in range(2)] == [transcript.turns] * 2
+    assert [engine.transcribe(short).turns for _ in range(2)] == [transcript.turns] * 2
 
 
 @pytest.mark.parametrize("stage", ["decode", "segmentation", "embedding", "clustering"])
-def test_cancelled_in_any_stage(stage):
+def test_cancelled_in_any_stage(short, stage):
     cancel = threading.Event()
     seen = []
 
@@ -99,7 +99,7 @@ def test_cancelled_in_any_stage(stage):
             cancel.set()
 
     with pytest.raises(CancelledError):
-        transcribe(CALL, OPTIONS, progress=progress, cancel=cancel)
+        transcribe(short, OPTIONS, progress=progress, cancel=cancel)
     assert seen[-1] == stage or stage in seen[-3:]  # two stages report at the same time
 
 
@@ -119,12 +119,12 @@ def test_cancelled_while_words_are_recognized(tmp_path):
         transcribe(tmp_path / "tones.wav", options, progress=progress, cancel=cancel)
 
 
-def test_what_a_callback_raises_reaches_the_caller():
+def test_what_a_callback_raises_reaches_the_caller(short):
     def progress(name: str, _done: float, _total: float) -> None:
         raise LookupError(name)
 
     with pytest.raises(LookupError):
-        diarize(CALL, OPTIONS, progress=progress)
+        diarize(short, OPTIONS, progress=progress)
 
 
 def test_words_for_choices_are_checked():
