@@ -13,7 +13,7 @@ from witness.transcript import merging
 
 
 def transcript(words, turns, *, path="talk.wav", duration=60.0, sha256="0" * 64, **others) -> Transcript:
-    """With the utterances and shares that follow from the words and turns, as after a recogniser."""
+    """With the utterances and shares that follow from the words and turns, as after a recognizer."""
     seconds = {}
     for turn in sorted(turns):
         seconds[turn.speaker] = seconds.get(turn.speaker, 0.0) + turn.duration

@@ -124,7 +124,7 @@ def test_stdin(witness, short):
 
 
 @pytest.mark.parametrize("speakers", [1, 3])
-def test_number_of_speakers_is_honoured(witness, short, speakers):
+def test_number_of_speakers_is_honored(witness, short, speakers):
     result = witness.here(short, "-q", "-f", "json", "--speakers", speakers, check=0)
     document = json.loads(result.stdout)
     assert [speaker["id"] for speaker in document["speakers"]] == [

@@ -297,7 +297,7 @@ def test_close_to_one_pass_per_window(builtin, call, regular):
     index = np.arange(125) * 589 // 125
     cosines = []
     inside = np.flatnonzero(windows.starts < len(samples) - 160000)
-    for number in inside[::2]:  # each shares nine tenths with its neighbours
+    for number in inside[::2]:  # each shares nine tenths with its neighbors
         start = windows.starts[number]
         feats = fbank(samples[start : start + 160000])
         frames = embedding_cut.rows(builtin.trunk((feats - feats.mean(axis=0))[None]))

@@ -140,15 +140,15 @@ spans = st.tuples(st.floats(0, 18), st.floats(0.1, 3), st.integers(0, 1))
 def test_no_word_is_lost_and_no_speaker_invented(turns, times):
     evidence = activity(*((start, start + length, speaker) for start, length, speaker in turns))
     words = [Word(start, start + length, " w") for start, length in sorted(times)]
-    labelled = label(words, evidence, evidence > 0.5, NAMES)
-    assert [(w.start, w.end, w.text) for w in labelled] == [(w.start, w.end, w.text) for w in words]
-    for word in labelled:
+    labeled = label(words, evidence, evidence > 0.5, NAMES)
+    assert [(w.start, w.end, w.text) for w in labeled] == [(w.start, w.end, w.text) for w in words]
+    for word in labeled:
         assert (word.speaker is None) == (not word.supported) == (word.speaker_confidence is None)
         if word.speaker:
             column = evidence[:, NAMES.index(word.speaker)]
             assert column.any()
             assert 0 <= word.speaker_confidence <= 1
-    assert [w for u in utterances(labelled) for w in u.words] == labelled
+    assert [w for u in utterances(labeled) for w in u.words] == labeled
 
 
 @settings(max_examples=80, deadline=None)

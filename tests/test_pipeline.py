@@ -244,7 +244,7 @@ def test_serial_or_parallel():
         transcribe(str(CALL), Options(**OFFLINE), Runtime(serial=True, parallel=True))
 
 
-def test_tracks_are_recognised_by_themselves(whisper, tmp_path):
+def test_tracks_are_recognized_by_themselves(whisper, tmp_path):
     stereo = np.zeros((16000 * 12, 2), np.float32)
     stereo[:, 0] = ggml.tones(*[ggml.LOW] * 5, *[None] * 7)
     stereo[:, 1] = ggml.tones(*[None] * 6, *[ggml.HIGH] * 4, None, None)

@@ -186,7 +186,7 @@ def test_stages_that_are_missing_foreign_or_damaged(path, transcript):
     assert "no such file" in run(path.with_name("none.json"), code=4).lower()
 
 
-def test_names_are_checked_and_normalised():
+def test_names_are_checked_and_normalized():
     assert voices.check_name("  Zoe\u0308 ") == "Zoë"
     with pytest.raises(UsageError):
         voices.check_name("x" * 101)

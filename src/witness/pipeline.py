@@ -292,8 +292,8 @@ class _Run:
         needed = ggml.gpu_memory(whisper)
         if card is None or needed is None or (lack := card.lack_for_both(needed)) is None:
             return False
-        cure = "a smaller --whisper, or --parallel, runs them side by side"
-        self.reporter.note(f"one engine after the other: {lack}; {cure}")
+        fix = "a smaller --whisper, or --parallel, runs them at the same time"
+        self.reporter.note(f"one engine after the other: {lack}; {fix}")
         return True
 
     def _recognizer(self, whisper: ModelFile) -> recognition.Recognizer:

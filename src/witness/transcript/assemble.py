@@ -189,13 +189,13 @@ def _diarize(findings: Findings, number: int, wanted: clustering.SpeakerBounds) 
 
 def words(who: Who, recognitions: Sequence[Recognition | None]) -> Draft:
     """Give each word of each track its speaker."""
-    labelled = tuple(
+    labeled = tuple(
         None
         if heard is None
         else merging.label(heard.words, track.diarization.evidence, track.diarization.active, track.names)
         for track, heard in zip(who.tracks, recognitions, strict=True)
     )
-    return Draft(who, labelled, tuple(heard for heard in recognitions if heard is not None))
+    return Draft(who, labeled, tuple(heard for heard in recognitions if heard is not None))
 
 
 # --- what people corrected ---
@@ -281,12 +281,12 @@ def _said(
     only = _united(
         [_renamed(turn, merged) for turn in draft.who.tracks[number].turns(duration, exclusive=True)]
     )
-    labelled = draft.words[number]
-    if labelled is None:
+    labeled = draft.words[number]
+    if labeled is None:
         return _Said(utterances=[Utterance(turn.start, turn.end, turn.speaker) for turn in only])
     renamed = [
         replace(word, speaker=merged.get(word.speaker, word.speaker)) if word.speaker else word
-        for word in labelled
+        for word in labeled
     ]
     moved = corrections.move(renamed, given, turns)
     unheard = merging.inaudible(only, moved)
