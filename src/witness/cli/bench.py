@@ -15,14 +15,6 @@ if TYPE_CHECKING:
     from witness.bench.plan import Split
     from witness.options import Device
 
-WHISPER = click.option(
-    "--whisper",
-    default="auto",
-    show_default=True,
-    metavar="auto|none|NAME|FILE",
-    help="As in witness run.",
-)
-
 
 @click.group(invoke_without_command=True)
 @click.pass_context
@@ -101,9 +93,9 @@ bench.add_command(bench_voxconverse, "voxconverse")
 )
 @click.option("--vs-serial", is_flag=True, help="Also run it with the words after the speakers.")
 @click.option("--vs-profile", is_flag=True, help="Also run it with onnxruntime's profiler on.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+@options.JSON
 @options.MODELS
-@WHISPER
+@options.WHISPER
 @options.DEVICE
 @options.THREADS
 @options.FAST
@@ -118,7 +110,7 @@ def bench_speed(
 ) -> None:
     """Time each FILE, stage by stage.
 
-    Each run is a separate process. The table of medians goes to stderr.
+    Each run is a separate process. The table of medians goes to stderr, and the JSON document to stdout.
     """
     from witness.bench import speed
     from witness.options import Options, Runtime
@@ -142,23 +134,26 @@ def bench_speed(
 @bench.command("contention")
 @click.argument("recording", type=click.Path())
 @options.MODELS
-@WHISPER
-@click.option("--language", metavar="CODE", help="As in witness run.")
+@options.WHISPER
+@options.LANGUAGE
 @options.DEVICE
+@options.GPU
 @click.option(
-    "--gpu", type=click.IntRange(0), metavar="INDEX", help="The card to use and watch. [default: the best]"
+    "--threads",
+    type=click.IntRange(1, options.MOST),
+    metavar="N",
+    help="Cores for each engine. [default: all]",
 )
-@click.option("--threads", type=click.IntRange(1, options.MOST), help="Cores for each engine. [default: all]")
 @options.OFFLINE
 @click.option(
     "--rounds", type=click.IntRange(1, 100), default=3, show_default=True, help="Runs of each kind."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every run.")
+@options.JSON
 def bench_contention(recording: str, rounds: int, as_json: bool, **settings: Any) -> None:
     """Time both engines alone and together.
 
     How much the diarizer and Whisper slow each other down on RECORDING: each runs alone, then both run at the
-    same time. With an AMD card, also how busy it was and how much of its memory was in use.
+    same time. With an AMD card (--gpu), also how busy it was and how much of its memory was in use.
     """
     from witness.bench import contention
     from witness.options import Options, Runtime

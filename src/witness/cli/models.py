@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from witness import text
 from witness.cli import options
 
 if TYPE_CHECKING:
@@ -70,11 +71,14 @@ def _print(models: Sequence[OnDisk], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([_row(model) for model in models], indent=1))
         return
+    rows = []
     for model in models:
         file = model.file
         size = f"{file.size / 1e6:,.1f} MB"
-        head = f"{file.name:25} {file.role:13}{size:>11}  {file.license:10} {model.state:8}"
-        click.echo(f"{head} {file.sha256}  {model.path or '-'}")
+        rows.append(
+            [file.name, file.role, size, file.license, model.state, file.sha256, str(model.path or "-")]
+        )
+    click.echo(text.table(rows, left=(0, 1, 3, 4, 5, 6)))
 
 
 def _row(model: OnDisk) -> dict[str, str | int | None]:
