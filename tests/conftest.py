@@ -12,14 +12,16 @@ import subprocess
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-import numpy as np
 import pytest
 from filelock import FileLock
 
 from witness.child import SINGLE_THREADED
 
-# As the command line sets it; before numpy starts its threads it counts for the tests' own process too.
+# As the command line sets it, before numpy is imported.
 os.environ |= {**SINGLE_THREADED, **os.environ}
+
+import numpy as np  # noqa: E402
+
 # Tests start hundreds of processes, each of which would compile the package once more.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Ignored in whatever a shell runs in the background, and inherited: tests that interrupt would wait in vain.
