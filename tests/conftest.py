@@ -20,7 +20,7 @@ from witness.child import SINGLE_THREADED
 # As the command line sets it, before numpy is imported.
 os.environ |= {**SINGLE_THREADED, **os.environ}
 
-import numpy as np  # noqa: E402
+import numpy as np
 
 # Tests start hundreds of processes, each of which would compile the package once more.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
