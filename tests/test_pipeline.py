@@ -313,7 +313,7 @@ def long_run(tmp_path):
     """A process in the middle of its work, and the pid of its whisper child, which would take minutes."""
     whisper = ggml.write(tmp_path / "endless.bin", endless=True)
     samples, rate = soundfile.read(CALL, dtype="float32")
-    soundfile.write(tmp_path / "long.wav", np.tile(samples, 4), rate)
+    soundfile.write(tmp_path / "long.wav", np.tile(samples, 2), rate)
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "witness", "long.wav", "-f", "json", "-o", "out"),
@@ -327,7 +327,7 @@ def long_run(tmp_path):
     end = time.monotonic() + 30
     while not (found := children(process.pid)) and time.monotonic() < end:
         time.sleep(0.05)
-    while worked(found[0]) < 1.5 and time.monotonic() < end:
+    while worked(found[0]) < 1 and time.monotonic() < end:
         time.sleep(0.05)
     yield process, found[0], tmp_path / "out"
     process.kill()

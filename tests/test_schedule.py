@@ -131,7 +131,7 @@ def test_blocks_run_while_later_windows_are_segmented(samples, models):
     segmenter, voice = models
     trunk = partial(noted, "block", voice.trunk)
     voice = embedding.VoiceModel(trunk, voice.head, trunk)
-    heard(np.tile(samples[: 15 * RATE], 10), (partial(noted, "window", segmenter), voice))
+    heard(np.tile(samples[: 15 * RATE], 6), (partial(noted, "window", segmenter), voice))
     first, last = order.index("block"), len(order) - 1 - order[::-1].index("window")
     assert order[:first].count("window") < order.count("window") / 2
     assert order[:last].count("block") >= 1
