@@ -16,6 +16,8 @@ from witness.models.catalogue import BUILTIN_FOLDER
 from witness.schema import FRAME_DURATION, FRAME_STEP, FRAMES, ModelFile
 from witness.sessions import Model
 
+pytestmark = pytest.mark.figures
+
 # What the README says: strict, collar 0, overlap counted, pooled.
 RECORDED = json.loads((ROOT / "benchmarks" / "results" / "accuracy_builtin.json").read_text())["groups"]
 

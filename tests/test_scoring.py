@@ -27,6 +27,7 @@ def vbx():
     return scoring.score(scoring.pair(reference, scoring.read(folder / "hypotheses" / "vbx.rttm")))
 
 
+@pytest.mark.figures
 def test_anchors(vbx):
     assert len(vbx) == 232
     found = {pooled.convention: round(pooled.der, 2) for pooled in scoring.pool(vbx)}
@@ -42,6 +43,7 @@ def test_anchors(vbx):
     assert (counts.exact, counts.within_one, round(counts.bias, 2)) == (108, 172, -0.81)
 
 
+@pytest.mark.figures
 def test_anchor_interval(vbx):
     low, high = scoring.pool(vbx)[0].interval
     assert low == pytest.approx(10.97 - 1.2, abs=0.3)
