@@ -399,6 +399,33 @@ def test_interrupt(witness):
     assert not (witness.folder / "out").exists()
 
 
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize("quiet", [(), ("-q",)])
+def test_a_signal_whose_exception_a_library_drops(witness, name, code, quiet):
+    """As PyAV does with half of those that arrive while it decodes."""
+    program = (
+        "import os, signal, sys\n"
+        "from witness.audio import spool\n"
+        "append = spool.Spool.append\n"
+        "def swallowing(self, samples):\n"
+        "    try:\n"
+        f"        os.kill(os.getpid(), signal.{name})\n"
+        "    except BaseException:\n"
+        "        pass\n"
+        "    append(self, samples)\n"
+        "spool.Spool.append = swallowing\n"
+        "from witness.cli.main import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    command = [sys.executable, "-c", program, str(CALL), "--models", "builtin", "--whisper", "none", *quiet]
+    done = subprocess.run(
+        command, capture_output=True, cwd=witness.folder, env=witness.environment, check=False
+    )
+    assert done.returncode == code
+    assert done.stdout == b""
+    assert (b"interrupted" in done.stderr) == (name == "SIGINT")
+
+
 def test_help_names_every_option_and_is_quick(witness):
     text = witness("run", "--help", check=0).stdout.decode()
     for option in (

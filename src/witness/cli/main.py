@@ -15,11 +15,8 @@ import click
 
 from witness._version import __version__
 from witness.child import SINGLE_THREADED
-from witness.cli import batch, bench, doctor, enroll, gpu, models, options, redo, run, score
-from witness.errors import WitnessError
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as of a shell's own commands."""
+from witness.cli import batch, bench, doctor, enroll, gpu, models, options, redo, run, score, signals
+from witness.errors import CancelledError, WitnessError
 
 
 class _DefaultRun(click.Group):
@@ -71,9 +68,7 @@ def main(args: Sequence[str] | None = None) -> None:
         os.environ.setdefault(name, value)
     code = 0
     try:
-        for name in ("SIGTERM", "SIGHUP"):
-            if hasattr(signal, name):
-                signal.signal(getattr(signal, name), _stop)
+        signals.listen()
         if "_WITNESS_COMPLETE" in os.environ:  # the shell asks for completions
             cli.main(prog_name="witness")
         # Not cli.main: it ends the process for a broken pipe, and prints an empty line for Ctrl-C.
@@ -81,6 +76,8 @@ def main(args: Sequence[str] | None = None) -> None:
             cli.invoke(context)
     except click.exceptions.Exit as stop:
         code = stop.exit_code
+    except CancelledError:  # a library had dropped what the signal raised
+        code = _interrupted(signals.exit_code())
     except WitnessError as error:
         code = _complain(str(error), error.exit_code)
     except click.UsageError as error:
@@ -88,8 +85,7 @@ def main(args: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         code = _complain(error.format_message(), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
-        code = _complain("interrupted; unfinished results were not written", INTERRUPTED)
+        code = _interrupted(signals.INTERRUPTED)
     except BrokenPipeError:
         # What is left in the buffer must not fail again while the interpreter shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -109,9 +105,12 @@ def main(args: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _stop(number: int, _frame: object) -> None:
-    """End by SIGTERM or SIGHUP through every `finally`, so that nothing stays behind."""
-    raise SystemExit(128 + number)
+def _interrupted(code: int) -> int:
+    """Say so after Ctrl-C; who sends another signal need not be told. Returns the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
+    if code != signals.INTERRUPTED:
+        return code
+    return _complain("interrupted; unfinished results were not written", code)
 
 
 def _complain(message: str, code: int) -> int:

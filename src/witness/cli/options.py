@@ -10,8 +10,9 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
+from witness.cli import signals
 from witness.options import Channels, Choice, Device, Format, PageAudio, Precision
-from witness.reporter import SILENT, Reporter
+from witness.reporter import Reporter
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -175,7 +176,7 @@ def note_unpaired(reporter: Reporter, uris: set[str], what: str) -> None:
 def progress(quiet: bool) -> Iterator[Reporter]:
     """A progress bar per stage, and the notes, on stderr; the bars only on a terminal."""
     if quiet:
-        yield SILENT
+        yield Reporter(lambda *_: signals.check())
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -192,6 +193,7 @@ def progress(quiet: bool) -> Iterator[Reporter]:
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bars:
 
         def show(stage: str, done: float, total: float) -> None:
+            signals.check()
             if stage not in tasks:
                 tasks[stage] = bars.add_task(stage, total=total)
                 if stage == "download" and not terminal.is_terminal:  # where no bar shows what takes so long
