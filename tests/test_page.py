@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -94,7 +95,7 @@ def test_sound_that_is_linked_missing_or_another(tmp_path):
     notes: list[str] = []
     linked = sound.take(found.audio, [("html", tmp_path / "sub" / "a.html")], "link")
     assert linked.opus is None
-    assert (tmp_path / "sub" / linked.link).resolve() == CALL
+    assert (tmp_path / "sub" / unquote(linked.link)).resolve() == CALL
     assert sound.take(found.audio, [("html", None)], "none") is None
     assert sound.take(found.audio, [("txt", None)]) is None
     gone = Source("nowhere/call.flac", 1.0, 1, found.audio.sha256)

@@ -9,13 +9,12 @@ A process records one trace at a time. Without one, nothing is recorded but the 
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 
@@ -91,7 +90,8 @@ class Trace:
 
 def _short(model: str) -> str:
     """A model's name without folders: "trunk of embedding.onnx"."""
-    return re.sub(r"\S*[/\\]", "", model)
+    part, of, path = model.partition(" of ") if not Path(model).is_absolute() else ("", "", model)
+    return f"{part}{of}{PurePath(path).name}"
 
 
 def _process(number: int, name: str) -> dict[str, Any]:
