@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,9 +26,9 @@ def clip(tmp_path_factory):
     return path
 
 
-def witness(*args) -> subprocess.CompletedProcess:
+def witness(*args, cwd=None) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "witness", *map(str, args)]
-    return subprocess.run(command, capture_output=True, check=True, timeout=120)
+    return subprocess.run(command, capture_output=True, check=True, timeout=120, cwd=cwd)
 
 
 def test_what_is_counted(clip):
@@ -93,9 +92,11 @@ def test_time_in_which_a_model_runs_counts_once():
 def test_a_profile_says_where_the_time_went_and_changes_nothing(clip, tmp_path):
     arguments = (clip, "-q", "--offline", "--models", "builtin", "--whisper", "none", "-f", "rttm")
     plain = witness(*arguments).stdout
-    before = set(Path().iterdir())
-    assert witness(*arguments, "--profile", tmp_path / "profile.json").stdout == plain
-    assert set(Path().iterdir()) == before  # onnxruntime writes into the current folder if it is left to
+    (tmp_path / "here").mkdir()
+    assert witness(*arguments, "--profile", tmp_path / "profile.json", cwd=tmp_path / "here").stdout == plain
+    assert not list(
+        (tmp_path / "here").iterdir()
+    )  # onnxruntime writes into the current folder if it is left to
     events = json.loads((tmp_path / "profile.json").read_text())["traceEvents"]
     names = {event["pid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
     assert names[0] == "witness"
