@@ -2,14 +2,13 @@
 
     python benchmarks/ct2_to_ggml.py FOLDER FILE
 
-The weights stay the same, rounded to 16 bits where whisper.cpp wants that, so that both engines can be compared
-and tested with one model.
+The weights stay the same, rounded to 16 bits where whisper.cpp wants that, so that both engines can be
+compared and tested with one model.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,11 +79,8 @@ def convert(folder: Path, target: Path) -> Path:
 
 def texts(folder: Path) -> list[str]:
     """The vocabulary up to the first special token: whisper.cpp knows those that follow."""
-    if (listed := folder / "vocabulary.json").exists():
-        words = json.loads(listed.read_text("utf-8"))
-    else:
-        words = (folder / "vocabulary.txt").read_text("utf-8").split("\n")
-    return list(words[: words.index("<|endoftext|>")])
+    words = ct2.vocabulary(folder)
+    return words[: words.index(ct2.END_OF_TEXT)]
 
 
 def in_bytes(token: str) -> bytes:

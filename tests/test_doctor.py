@@ -30,6 +30,7 @@ BAD = {"files": {}, "missing": ["libamdhip64.so.7", "libmigraphx_c.so.3"], "devi
 def answers(provider: dict | None = None, **others: dict):
     """Probes of another machine."""
     table = {"vulkan": {"error": "libvulkan.so.1: cannot open shared object file"}, "whisper": {"log": []}}
+    table["ctranslate2"] = {"types": ["float32", "int8"]}
     table |= {"provider": BAD if provider is None else provider, **others}
     return lambda name, *_: table[name]
 

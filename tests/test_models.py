@@ -21,8 +21,10 @@ from huggingface_hub import constants, try_to_load_from_cache
 
 import witness
 from witness.errors import ModelError, UsageError
+from witness.models import cache as disk
 from witness.models import catalogue, download, store
-from witness.reporter import Reporter
+from witness.options import Options, Recognizer
+from witness.reporter import Note, Reporter, no_note
 from witness.schema import Rule
 
 NOTICED = 5.0 + 3.0
@@ -185,12 +187,26 @@ def fetch(*names: str, **settings: bool) -> tuple[store.ModelFile, ...]:
     return store.fetch_models(names, gpu=False, **settings)
 
 
+def chosen_whisper(
+    choice: str,
+    *,
+    offline: bool = False,
+    gpu: bool = False,
+    available: tuple[str, ...] = (Recognizer.WHISPER_CPP,),
+    recognizer: Recognizer = Recognizer.AUTO,
+    language: str | None = None,
+    note: Note = no_note,
+) -> store.ModelFile | None:
+    options = Options(whisper=choice, recognizer=recognizer, language=language, offline=offline)
+    return store.recognizer_model(options, gpu=gpu, available=available, reporter=Reporter(note=note))
+
+
 def entry(name: str) -> catalogue.CatalogueFile:
     return next(e for e in catalogue.TABLE if e.name == name)
 
 
 def place(name: str) -> Path:
-    return store._path(entry(name))
+    return disk.place(entry(name))
 
 
 def parts(cache: Path) -> list[Path]:
@@ -228,7 +244,7 @@ def one_line(error: BaseException) -> str:
 
 def test_table_is_well_formed() -> None:
     names = [e.name for e in catalogue.TABLE]
-    assert len(names) == len(set(names)) == 25
+    assert len(names) == len(set(names)) == 35
     assert len({e.sha256 for e in catalogue.TABLE}) == len(names)
     for e in catalogue.TABLE:
         assert re.fullmatch("[0-9a-f]{64}", e.sha256), e
@@ -444,7 +460,7 @@ def test_dead_network(
     notes: list[str] = []
     begun = time.monotonic()
     chosen = store.diarization_models("auto", offline=False, reporter=Reporter(note=notes.append))
-    whisper = store.whisper_model("auto", offline=False, gpu=False, reporter=Reporter(note=notes.append))
+    whisper = chosen_whisper("auto", offline=False, note=notes.append)
     with pytest.raises(download.FetchError, match=sign) as failure:
         store.diarization_models("standard", offline=False)
     assert time.monotonic() - begun < NOTICED
@@ -714,6 +730,7 @@ sys.addaudithook(watch)
 from pathlib import Path
 from witness.models import catalogue, store
 from witness.models.download import FetchError
+from witness.options import Options
 from witness.reporter import Reporter
 sizes = dict(pair.split("=") for pair in sys.argv[2].split(","))
 hashes = dict(pair.split("=") for pair in sys.argv[3].split(","))
@@ -725,7 +742,9 @@ offline = "HF_HUB_OFFLINE" not in os.environ
 notes = []
 print(store.diarization_models("auto", offline=offline, reporter=Reporter(note=notes.append)).name)
 reporter = Reporter(note=notes.append)
-print(getattr(store.whisper_model("auto", offline=offline, gpu=True, reporter=reporter), "name", None))
+options = Options(offline=offline)
+model = store.recognizer_model(options, gpu=True, available=("whisper.cpp",), reporter=reporter)
+print(getattr(model, "name", None))
 for name in ("large-v3-turbo-q5_0", "tiny-q5_1"):
     try:
         print(store.fetch_models([name], gpu=True, offline=offline)[0].name)
@@ -893,15 +912,15 @@ def test_folder_that_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("hub")
 def test_whisper_by_name() -> None:
-    file = store.whisper_model("tiny-q5_1", offline=False, gpu=False)
+    file = chosen_whisper("tiny-q5_1", offline=False, gpu=False)
     assert file is not None
     assert Path(file.path).read_bytes() == CONTENTS["tiny-q5_1"]
     with pytest.raises(download.FetchError, match="offline"):
-        store.whisper_model("base-q5_1", offline=True, gpu=False)
+        chosen_whisper("base-q5_1", offline=True, gpu=False)
     with pytest.raises(UsageError, match=r"tiny-q5_2.*large-v3-turbo-q5_0"):
-        store.whisper_model("tiny-q5_2", offline=False, gpu=False)
+        chosen_whisper("tiny-q5_2", offline=False, gpu=False)
     with pytest.raises(UsageError, match="segmentation"):  # a name of the table, but no whisper
-        store.whisper_model("segmentation-3.0", offline=False, gpu=False)
+        chosen_whisper("segmentation-3.0", offline=False, gpu=False)
     with pytest.raises(UsageError, match="standard"):
         fetch("tiny-q5_2")
 
@@ -910,9 +929,9 @@ def test_whisper_by_name() -> None:
 @pytest.mark.usefixtures("hub")
 def test_whisper_auto(gpu: bool, name: str) -> None:
     notes: list[str] = []
-    file = store.whisper_model("auto", offline=False, gpu=gpu, reporter=Reporter(note=notes.append))
+    file = chosen_whisper("auto", offline=False, gpu=gpu, note=notes.append)
     assert (file and file.name, notes) == (name, [])
-    assert store.whisper_model("none", offline=False, gpu=gpu, reporter=Reporter(note=notes.append)) is None
+    assert chosen_whisper("none", offline=False, gpu=gpu, note=notes.append) is None
     assert notes == []
 
 
@@ -921,9 +940,9 @@ def test_whisper_auto_prefers_other_words_to_none() -> None:
     """Of the cached ones the nearest in size, but none that knows only English."""
     notes: list[str] = []
     fetch("base.en-q5_1")
-    assert store.whisper_model("auto", offline=True, gpu=False, reporter=Reporter(note=notes.append)) is None
+    assert chosen_whisper("auto", offline=True, gpu=False, note=notes.append) is None
     fetch("tiny-q5_1", "large-v3-turbo-q5_0")
-    file = store.whisper_model("auto", offline=True, gpu=False, reporter=Reporter(note=notes.append))
+    file = chosen_whisper("auto", offline=True, gpu=False, note=notes.append)
     assert file is not None
     assert file.name == "large-v3-turbo-q5_0"  # of 240 kB wanted, 300 kB are nearer than 150 kB
     assert "no words" in notes[0]
@@ -934,17 +953,19 @@ def test_whisper_auto_prefers_other_words_to_none() -> None:
 def test_whisper_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "ggml-own.bin"
     own.write_bytes(b"own words")
-    file = store.whisper_model(str(own), offline=True, gpu=False)
-    assert file == store.ModelFile("ggml-own.bin", str(own), hashlib.sha256(b"own words").hexdigest())
+    file = chosen_whisper(str(own), offline=True, gpu=False)
+    assert file == store.ModelFile(
+        "ggml-own.bin", str(own), hashlib.sha256(b"own words").hexdigest(), "whisper.cpp"
+    )
     own.write_bytes(CPU_WHISPER)
-    known = store.whisper_model(str(own), offline=True, gpu=False)
+    known = chosen_whisper(str(own), offline=True, gpu=False)
     assert known is not None
     assert (known.name, known.path) == ("base-q5_1", str(own))
     monkeypatch.chdir(tmp_path)
-    assert store.whisper_model("ggml-own.bin", offline=True, gpu=False) == known
+    assert chosen_whisper("ggml-own.bin", offline=True, gpu=False) == known
     (tmp_path / "plain").write_bytes(b"own words")
-    assert store.whisper_model("plain", offline=True, gpu=False) is not None
+    assert chosen_whisper("plain", offline=True, gpu=False) is not None
     for missing in ("no.bin", "no/where", str(tmp_path)):
         with pytest.raises(ModelError, match=re.escape(missing)) as failure:
-            store.whisper_model(missing, offline=True, gpu=False)
+            chosen_whisper(missing, offline=True, gpu=False)
         one_line(failure.value)

@@ -34,6 +34,7 @@ TRANSCRIPT = {
     "known": ["--known", "people"],
     "models": ["--models", "builtin"],
     "whisper": ["--whisper", "none"],
+    "recognizer": ["--recognizer", "whisper.cpp"],
     "fast": ["--fast"],
     "precision": ["--precision", "fp16"],
     "offline": ["--offline"],

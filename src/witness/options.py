@@ -65,6 +65,16 @@ class Precision(Choice):
     FP16 = "fp16"
 
 
+class Recognizer(Choice):
+    """What recognizes words."""
+
+    AUTO = "auto"
+    """whisper.cpp if it was built for a GPU, else CTranslate2 if it is installed, else whisper.cpp."""
+    WHISPER_CPP = "whisper.cpp"
+    CTRANSLATE2 = "ctranslate2"
+    ONNX_ASR = "onnx-asr"
+
+
 class Format(Choice):
     """Of a transcript; the word is the ending of its file, too."""
 
@@ -117,7 +127,8 @@ class Options:
     models: str = "auto"
     """"auto", a name of `models.catalogue.SETS`, or a folder with segmentation.onnx and embedding.onnx."""
     whisper: str = "auto"
-    """"auto", "none", the name of a model, or the path of a ggml file."""
+    """"auto", "none", the name or the size of a model, or the path of a ggml file or of a model's folder."""
+    recognizer: Recognizer = Recognizer.AUTO
     language: str | None = None
     """ISO 639-1 code; None: detected."""
     speakers: int | None = None
@@ -134,6 +145,7 @@ class Options:
     """A folder of voiceprints to recognize; None: nobody is recognized."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "recognizer", chosen(Recognizer, self.recognizer))
         object.__setattr__(self, "channels", chosen(Channels, self.channels))
         object.__setattr__(self, "precision", chosen(Precision, self.precision))
 

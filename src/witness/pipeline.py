@@ -20,7 +20,7 @@ from witness.diarization import embedding, segmentation, vbx, voices
 from witness.diarization.stream import Networks, stream
 from witness.errors import CancelledError, ModelError, UsageError, WitnessError
 from witness.models import catalogue, store
-from witness.options import Device, Layout, Mode, Options, Runtime
+from witness.options import Device, Layout, Mode, Options, Recognizer, Runtime
 from witness.recognition import ggml
 from witness.recognition import recognizer as recognition
 from witness.reporter import Note, Progress, Reporter, no_note, no_progress
@@ -115,10 +115,10 @@ class Engine:
     def whisper(self) -> tuple[ModelFile | None, WitnessError | None]:
         """The recognizer's model, or why there is none although it was asked for by name."""
         try:
-            return store.whisper_model(
-                self.options.whisper,
-                offline=self.options.offline,
+            return store.recognizer_model(
+                self.options,
                 gpu=recognition.has_gpu_backend(),
+                available=(Recognizer.WHISPER_CPP,),
                 reporter=self._choosing,
             ), None
         except ModelError as error:

@@ -196,11 +196,15 @@ class Source:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A file of weights whose sha256 was checked."""
+    """Weights whose sha256 was checked."""
 
     name: str
     path: str
+    """Of the file, or of the folder of a model that has several."""
     sha256: str
+    """Of the file, or of the largest in the folder: model.bin, or the encoder."""
+    engine: str | None = None
+    """The recognizer that reads it ("whisper.cpp", "ctranslate2", "onnx-asr"); None: a speaker model."""
 
 
 @dataclass(frozen=True)

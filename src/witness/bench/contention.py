@@ -18,7 +18,7 @@ from witness.amd import cards
 from witness.audio import decode
 from witness.errors import UsageError
 from witness.models import store
-from witness.options import Options, Runtime
+from witness.options import Options, Recognizer, Runtime
 from witness.recognition import recognizer
 from witness.reporter import SILENT, Reporter
 from witness.schema import Transcript
@@ -85,10 +85,10 @@ def measure(
 
     Raises UsageError if there is no speech recognizer, and what `pipeline.transcribe` raises.
     """
-    model = store.whisper_model(
-        options.whisper,
-        offline=options.offline,
+    model = store.recognizer_model(
+        options,
         gpu=recognizer.has_gpu_backend(),
+        available=(Recognizer.WHISPER_CPP,),
         reporter=reporter,
     )
     if model is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -18,17 +19,33 @@ if TYPE_CHECKING:
 @click.group("models", invoke_without_command=True)
 @click.pass_context
 def models_group(ctx: click.Context) -> None:
-    """List, fetch and verify the model files."""
+    """List, find, fetch and verify the models."""
     options.help_alone(ctx)
 
 
 @models_group.command("list")
 @options.JSON
 def models_list(as_json: bool) -> None:
-    """Show every model file: name, role, size, license, state, sha256 and path."""
+    """Show every model: name, recognizer or role, size, license, state, sha256 and path.
+
+    A model that was installed as a Python package is `installed`.
+    """
     from witness.models import store
 
     _print(store.list_models(), as_json)
+
+
+@models_group.command("path")
+@click.argument("name")
+def models_path(name: str) -> None:
+    """Print where the model NAME is on this disk. Exit code 5 if it is not there."""
+    from witness.errors import ModelError
+    from witness.models import store
+
+    (model,) = store.list_models(names=(name,))
+    if model.path is None:
+        raise ModelError(f"{name} is not on this machine; run: witness models fetch {name}")
+    click.echo(model.path)
 
 
 @models_group.command("fetch")
@@ -38,16 +55,22 @@ def models_list(as_json: bool) -> None:
 )
 @click.option("--offline", is_flag=True, help="Open no socket; say what is missing.")
 def models_fetch(names: tuple[str, ...], force: bool, offline: bool) -> None:
-    """Download and verify model files.
+    """Download and verify models.
 
-    NAMES are names of files or sets (standard, community-1). Without any, what a first run needs is fetched.
+    NAMES are names of models or sets (standard, community-1). Without any, what a first run needs is fetched.
     """
-    from witness.models import store
+    from witness.models import engines, store
     from witness.recognition import recognizer
 
-    gpu = recognizer.has_gpu_backend()
     with options.progress(quiet=False) as reporter:
-        models = store.fetch_models(names, gpu=gpu, offline=offline, force=force, reporter=reporter)
+        models = store.fetch_models(
+            names,
+            gpu=recognizer.has_gpu_backend(),
+            available=engines.installed(),
+            offline=offline,
+            force=force,
+            reporter=reporter,
+        )
     for file in models:
         click.echo(f"{file.name}\t{file.path}")
 
@@ -74,23 +97,24 @@ def _print(models: Sequence[OnDisk], as_json: bool) -> None:
     rows = []
     for model in models:
         file = model.file
-        size = f"{file.size / 1e6:,.1f} MB"
-        rows.append(
-            [file.name, file.role, size, file.license, model.state, file.sha256, str(model.path or "-")]
-        )
+        size = f"{file.total / 1e6:,.1f} MB"
+        kind = file.engine or file.role
+        rows.append([file.name, kind, size, file.license, model.state, file.sha256, str(model.path or "-")])
     click.echo(text.table(rows, left=(0, 1, 3, 4, 5, 6)))
 
 
-def _row(model: OnDisk) -> dict[str, str | int | None]:
+def _row(model: OnDisk) -> dict[str, object]:
     file = model.file
     return {
         "name": file.name,
         "role": file.role,
+        "recognizer": file.engine,
         "repository": file.repository,
         "revision": file.revision,
         "file": file.file,
-        "size": file.size,
+        "size": file.total,
         "sha256": file.sha256,
+        "files": [asdict(part) for part in file.parts],
         "licence": file.license,
         "attribution": file.attribution,
         "state": model.state,

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from witness.cli import signals
-from witness.options import Channels, Choice, Device, Format, PageAudio, Precision
+from witness.options import Channels, Choice, Device, Format, PageAudio, Precision, Recognizer
 from witness.reporter import Reporter
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -58,8 +58,15 @@ WHISPER = click.option(
     "--whisper",
     default="auto",
     show_default=True,
-    metavar="auto|none|NAME|FILE",
-    help="Model that recognizes words; `witness models list` shows the names.",
+    metavar="auto|none|NAME|PATH",
+    help="Model that recognizes words: a name from `witness models list`, a size, a file or a folder.",
+)
+RECOGNIZER = click.option(
+    "--recognizer",
+    type=choice(Recognizer),
+    default=Recognizer.AUTO.value,
+    show_default=True,
+    help="Engine that recognizes words; auto is whisper.cpp on a GPU, else CTranslate2 if it is installed.",
 )
 LANGUAGE = click.option(
     "--language", metavar="CODE", help="Language code such as en, de, ja. [default: detected]"
@@ -101,7 +108,18 @@ MAX_SPEAKERS = click.option(
 speakers = together(SPEAKERS, MIN_SPEAKERS, MAX_SPEAKERS)
 
 transcript = together(
-    SPEAKERS, MIN_SPEAKERS, MAX_SPEAKERS, LANGUAGE, CHANNELS, KNOWN, MODELS, WHISPER, FAST, PRECISION, OFFLINE
+    SPEAKERS,
+    MIN_SPEAKERS,
+    MAX_SPEAKERS,
+    LANGUAGE,
+    CHANNELS,
+    KNOWN,
+    MODELS,
+    WHISPER,
+    RECOGNIZER,
+    FAST,
+    PRECISION,
+    OFFLINE,
 )
 """Everything that changes a transcript. A command hands all of it to Options, which refuses other names."""
 

@@ -24,6 +24,7 @@ PARTS: tuple[Callable[[Machine], Iterable[Check]], ...] = (
     common.python,
     common.onnxruntime,
     common.whisper,
+    common.recognizers,
     common.decoding,
     common.models,
     common.disk,

@@ -14,7 +14,8 @@ from pathlib import Path
 from witness import files
 from witness.doctor.machine import Check, Machine, package_version
 from witness.errors import WitnessError
-from witness.models import catalogue, store
+from witness.models import catalogue, engines, store
+from witness.options import Recognizer
 from witness.recognition import recognizer
 
 LEAST_SPACE = 1 << 30
@@ -88,6 +89,28 @@ def whisper(machine: Machine) -> Iterator[Check]:
         yield Check("whisper.cpp", True, f"pywhispercpp {number} runs on the CPU", build)
 
 
+def recognizers(machine: Machine) -> Iterator[Check]:
+    """Whether CTranslate2 starts, and which recognizer is used."""
+    able = list(engines.installed())
+    number = package_version("ctranslate2")
+    if Recognizer.CTRANSLATE2 in able:
+        answer = machine.ask("ctranslate2")
+        if "error" in answer:
+            able.remove(Recognizer.CTRANSLATE2)
+            reinstall = "pip install --force-reinstall ctranslate2, or pip uninstall it"
+            yield Check("ctranslate2", False, f"ctranslate2 {number}: {answer['error']}", reinstall)
+        else:
+            types = ", ".join(answer["types"])
+            yield Check("ctranslate2", True, f"ctranslate2 {number} runs on the CPU ({types})")
+    else:
+        install = (
+            f"{engines.INSTALL[Recognizer.CTRANSLATE2]} (faster on a CPU; there are wheels for most systems)"
+        )
+        yield Check("ctranslate2", None, "not installed; whisper.cpp recognizes words", install)
+    usual = engines.usual(recognizer.has_gpu_backend(), able)
+    yield Check("recognizers", bool(able), f"{', '.join(able)}; --recognizer auto is {usual}")
+
+
 def decoding(_machine: Machine) -> Iterator[Check]:
     """Whether PyAV brings the usual codecs."""
     try:
@@ -109,19 +132,23 @@ def decoding(_machine: Machine) -> Iterator[Check]:
 def models(_machine: Machine) -> Iterator[Check]:
     """Which model files are here, and whether they are whole."""
     # Whisper's gigabytes would take seconds to hash: only their size is checked, `models verify` does more.
-    recognizers = store.list_models(roles={"whisper"})
-    statuses = (*store.list_models(verify=True, roles={"segmentation", "embedding", "plda"}), *recognizers)
+    whispers = store.list_models(roles={"whisper"})
+    statuses = (*store.list_models(verify=True, roles={"segmentation", "embedding", "plda"}), *whispers)
     for status in statuses:
         entry = status.file
         fetch = f"witness models fetch {entry.name} --force"
         if status.state == "damaged":
             way = fetch if entry.repository else "install Witness again"
             yield Check("models", False, f"{entry.name} fails its sha256", way)
-        elif status.path and entry.role == "whisper" and Path(status.path).stat().st_size != entry.size:
-            yield Check("models", False, f"{entry.name} does not have its {entry.size} bytes", fetch)
-    present = [status.file.name for status in statuses if status.path]
+        elif entry.role == "whisper" and not status.has_its_size:
+            yield Check("models", False, f"{entry.name} does not have its {entry.total} bytes", fetch)
+    present = [
+        status.file.name + (" (installed)" if status.state == "installed" else "")
+        for status in statuses
+        if status.path
+    ]
     missing = {status.file.name for status in statuses if not status.path}
-    words = any(status.path for status in recognizers)
+    words = any(status.path for status in whispers)
     complete = words and not set(catalogue.SETS["standard"].files) & missing
     fix = None if complete else "witness models fetch (a first run does it too)"
     yield Check("models", complete or None, f"on this machine: {', '.join(present)}", fix)

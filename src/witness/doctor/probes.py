@@ -5,8 +5,9 @@ Requests and replies, as `witness.child` carries them:
     {"probe": "vulkan", "arguments": []}      ->  {"devices": [{"name", "type", "driver"}, ...]}
     {"probe": "provider", "arguments": [..]}  ->  {"files": {name: path}, "missing": [...], "devices", "hip"}
     {"probe": "whisper", "arguments": []}     ->  {"log": [lines], "system": line}
+    {"probe": "ctranslate2", "arguments": []} ->  {"types": [names]}
 
-Only the standard library and whisper.cpp's own module are imported.
+Only the standard library and the recognizers' own modules are imported.
 """
 
 from __future__ import annotations
@@ -108,6 +109,13 @@ def whisper() -> dict[str, Any]:
     return {"log": "".join(lines).splitlines(), "system": text}
 
 
+def ctranslate2() -> dict[str, Any]:
+    """In which precisions CTranslate2 computes on this CPU."""
+    import ctranslate2 as module
+
+    return {"types": sorted(module.get_supported_compute_types("cpu"))}
+
+
 class _Words(ctypes.Structure):
     """Up to eight machine words; a C structure of small numbers and pointers, with its padding."""
 
@@ -125,6 +133,7 @@ PROBES: dict[str, Callable[..., dict[str, Any]]] = {
     "vulkan": vulkan,
     "provider": provider,
     "whisper": whisper,
+    "ctranslate2": ctranslate2,
 }
 
 

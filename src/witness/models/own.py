@@ -1,0 +1,87 @@
+"""The user's own model files: hashed, and called by the catalogue's name if it knows them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from witness import files
+from witness.errors import ModelError
+from witness.models import catalogue, ct2
+from witness.options import Recognizer
+from witness.schema import ModelFile
+
+KINDS = (
+    "a ggml file for whisper.cpp, a folder with model.bin for CTranslate2, "
+    "or one with *.onnx and vocab.txt for onnx-asr"
+)
+LARGEST_VOCABULARY = 4 << 20
+"""Bytes of a vocab.txt; that of Canary, with 16,384 tokens, has 0.3 MB."""
+
+
+def is_path(choice: str) -> bool:
+    """Whether a choice means a file or a folder, even if there is none."""
+    return "/" in choice or os.sep in choice or choice.endswith(".bin") or Path(choice).exists()
+
+
+def model(path: Path, name: str) -> ModelFile:
+    """The model in a file; called `name` unless the catalogue knows its sha256. Raises ModelError."""
+    if path.exists() and not path.is_file():  # reading a pipe might never end
+        raise ModelError(f"the model {path} is not a file; give one")
+    try:
+        sha256 = files.sha256_at(path)
+    except OSError as error:
+        raise ModelError(
+            f"cannot read the model {path} ({error.strerror}); give a file that can be read"
+        ) from error
+    name = next((entry.name for entry in catalogue.TABLE if entry.sha256 == sha256), name)
+    return ModelFile(name, str(path.absolute()), sha256)
+
+
+def recognizer(path: Path) -> ModelFile:
+    """The speech recognition model at `path`, a file or a folder. Raises ModelError."""
+    if not path.is_dir():
+        file = model(path, path.name)
+        return ModelFile(file.name, file.path, file.sha256, Recognizer.WHISPER_CPP)
+    if (path / ct2.WEIGHTS).exists():
+        ct2.inspect(path)
+        engine, weights = Recognizer.CTRANSLATE2, path / ct2.WEIGHTS
+    elif (path / "vocab.txt").exists():
+        engine, weights = Recognizer.ONNX_ASR, _encoder(path)
+    else:
+        raise ModelError(f"no model in the folder {path}; give {KINDS}")
+    file = model(weights, path.absolute().name)
+    return ModelFile(file.name, str(path.absolute()), file.sha256, engine)
+
+
+def _encoder(folder: Path) -> Path:
+    """The encoder of a model as onnx-asr lays it out, after a look at its vocabulary. Raises ModelError."""
+    _check_vocabulary(folder / "vocab.txt")
+    graphs = sorted(path for path in folder.glob("*.onnx") if path.stat().st_size)
+    # Quantized to int8 these models lose words (onnx-asr #126, sherpa-onnx #2605).
+    whole = [path for path in graphs if "int8" not in path.name]
+    if graphs and not whole:
+        raise ModelError(f"{folder} has int8 weights only, which lose words; download the other *.onnx files")
+    encoders = [path for path in whole if "encoder" in path.name] or [
+        path for path in whole if path.stem.startswith("model")
+    ]
+    if not encoders:
+        raise ModelError(f"no encoder in {folder}; download encoder-model.onnx or model.onnx again")
+    return min(encoders, key=lambda path: len(path.name))
+
+
+def _check_vocabulary(path: Path) -> None:
+    """Raise ModelError unless every line is a token and its number, all numbers from 0 on."""
+    try:
+        if path.stat().st_size > LARGEST_VOCABULARY:
+            raise ValueError
+        lines = path.read_text("utf-8").rstrip("\n").split("\n")
+        numbers = sorted(int(line.rpartition(" ")[2]) for line in lines)
+        if numbers != list(range(len(numbers))):
+            raise ValueError
+    except OSError as error:
+        raise ModelError(f"cannot read {path} ({error.strerror}); download the model again") from error
+    except ValueError as error:
+        raise ModelError(
+            f"{path} is no vocabulary of onnx-asr, a token and its number a line; download the model again"
+        ) from error
