@@ -20,13 +20,23 @@ from hypothesis import strategies as st
 import ggml
 from witness.child import Child
 from witness.errors import CancelledError, TranscriptionError, UsageError
-from witness.recognition import child, recognizer, tokens
+from witness.recognition import recognizer, tokens, whisper_cpp
 from witness.recognition.ggml import FIELDS, MAGIC, Header, gpu_memory
-from witness.recognition.pieces import FRAME, WINDOW, Loudness
-from witness.recognition.recognizer import Recognizer
+from witness.recognition.languages import LANGUAGES
+from witness.recognition.pieces import WINDOW, Loudness, Piece, gaps, pieces
+from witness.recognition.recognizer import Recognizer, Wish
+from witness.recognition.speech import FRAME, Speech
 from witness.recognition.tokens import Token
 from witness.reporter import Reporter, no_progress
-from witness.schema import SAMPLE_RATE, ModelFile, Word
+from witness.schema import (
+    FRAME_DURATION,
+    FRAME_STEP,
+    FRAMES,
+    SAMPLE_RATE,
+    ModelFile,
+    Segmentation,
+    Word,
+)
 
 L, H = ggml.LOW, ggml.HIGH
 
@@ -53,8 +63,8 @@ def endless(folder):
 
 
 def started(path, *, language=None, threads=1, progress=no_progress):
-    model = ModelFile("synthetic", str(path), "")
-    return Recognizer(model, language=language, threads=threads, reporter=Reporter(progress))
+    model = ModelFile("synthetic", str(path), "", "whisper.cpp")
+    return Recognizer(model, Wish(language), threads=threads, reporter=Reporter(progress))
 
 
 def recognize(path, *tracks, **options):
@@ -215,7 +225,7 @@ def test_modules_of_the_current_folder_are_not_run(model, tmp_path, monkeypatch)
 
 
 def test_the_child_imports_little():
-    code = "import sys, witness.recognition.child; print(*{name.split('.')[0] for name in sys.modules})"
+    code = "import sys, witness.recognition.whisper_cpp; print(*{name.split('.')[0] for name in sys.modules})"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"onnxruntime", "onnx", "scipy", "requests", "tqdm", "av"} & set(result.stdout.split())
 
@@ -354,8 +364,8 @@ def test_a_crash_while_loading(model, monkeypatch):
     """As a damaged file that passes every check would do it: the child dies before its first answer."""
     start = recognizer._start
 
-    def start_and_crash(*, gpu):
-        child = start(gpu=gpu)
+    def start_and_crash(name, *, gpu):
+        child = start(name, gpu=gpu)
         os.kill(child.pid, signal.SIGSEGV)
         return child
 
@@ -371,11 +381,13 @@ from witness.child import serve
 how, pieces = {!r}, {!r}
 def answer(request, _):
     global pieces
-    if "model" in request and how != "load":
-        return {{"device": "vulkan: A Card", "languages": 1}}, ()
+    if request["do"] == "load" and how != "load":
+        return {{"device": "vulkan: A Card", "languages": ["en"], "workers": 1, "batch": 1}}, ()
+    if request["do"] == "hear":
+        return {{}}, ()
     if pieces:
         pieces -= 1
-        return {{"ended": True, "tokens": []}}, ()
+        return {{"heard": [{{"tokens": [], "language": "en"}}]}}, ()
     if how == "error":
         raise RuntimeError("the encoder failed (whisper_full returned -6)")
     os.abort()
@@ -393,9 +405,9 @@ def on_gpu(monkeypatch, tmp_path):
         (tmp_path / "gpu_child.py").write_text(GPU_CHILD.format(how, pieces))
         path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
 
-        def fail_first(*, gpu):
+        def fail_first(name, *, gpu):
             started.append(gpu)
-            return Child("gpu_child", {**os.environ, "PYTHONPATH": path}) if gpu else start(gpu=gpu)
+            return Child("gpu_child", {**os.environ, "PYTHONPATH": path}) if gpu else start(name, gpu=gpu)
 
         monkeypatch.setattr(recognizer, "_start", fail_first)
         return started
@@ -448,10 +460,10 @@ def test_leaving_while_the_gpu_fails_starts_no_other_child(endless, on_gpu):
 def test_the_first_discrete_card_is_chosen():
     own = "ggml_vulkan: 0 = AMD Radeon Graphics (RADV RAPHAEL) (radv) | uma: 1 | fp16: 1 | bf16: 0"
     card = "ggml_vulkan: 1 = AMD Radeon RX 9070 (RADV GFX1201) (radv) | uma: 0 | fp16: 1 | bf16: 1"
-    assert child.best_device([own, card]) == 1
-    assert child.best_device([card.replace("1 =", "0 ="), own.replace("0 =", "1 =")]) == 0
-    assert child.best_device([own]) == 0
-    assert child.best_device([]) == 0
+    assert whisper_cpp.best_device([own, card]) == 1
+    assert whisper_cpp.best_device([card.replace("1 =", "0 ="), own.replace("0 =", "1 =")]) == 0
+    assert whisper_cpp.best_device([own]) == 0
+    assert whisper_cpp.best_device([]) == 0
 
 
 @pytest.mark.parametrize(
@@ -494,7 +506,7 @@ def test_words_on_the_gpu_of_this_machine(model):
 
 def test_languages_are_those_of_whisper(model, multilingual):
     known = tuple(pw.whisper_lang_str(number) for number in range(pw.whisper_lang_max_id() + 1))
-    assert known == recognizer.LANGUAGES
+    assert known == LANGUAGES
     with pytest.raises(UsageError, match=r"'xx'.*en, zh, de"):
         started(model, language="xx")
     with pytest.raises(UsageError, match="only English"):
@@ -547,7 +559,7 @@ def test_what_a_header_says(shape, heads, languages):
     ],
 )
 def test_device_name(lines, device):
-    assert child.device_name(lines) == device
+    assert whisper_cpp.device_name(lines) == device
 
 
 def test_gpu_backend_is_seen_by_its_library(tmp_path, monkeypatch):
@@ -613,10 +625,26 @@ def test_words_of_tokens():
 
 
 def test_tokens_follow_each_other_inside_their_piece():
-    found = tokens.piece_tokens([(" a", 50), ("b", 40), (" c", -1), (" d", 200), (" e", 900)], 10.0, 14.0)
+    ends = [(" a", 50), ("b", 40), (" c", -1), (" d", 200), (" e", 900)]
+    found = tokens.piece_tokens([(text, None, end) for text, end in ends], Piece(np.arange(500, 700)))
     assert [(token.start, token.end) for token in found] == [
         *((10.0, 10.5), (10.5, 10.5), (10.5, 10.5), (10.5, 12.0), (12.0, 14.0)),
     ]
+
+
+def test_tokens_are_where_they_were_before_the_pause_was_cut_out():
+    piece = Piece(np.r_[500:600, 900:1000])  # 10 to 12 s and 18 to 20 s
+    found = tokens.piece_tokens([(" a", 0, 200), (" b", 200, 250), (" c", 250, 400)], piece)
+    assert [(token.start, token.end) for token in found] == [(10.0, 12.0), (18.0, 18.5), (18.5, 20.0)]
+
+
+def test_a_word_is_said_where_somebody_speaks():
+    likely = np.zeros(1000, bool)
+    likely[50:150] = likely[400:500] = True  # 1 to 3 s and 8 to 10 s
+    words = [Word(1.0, 2.9, " how"), Word(3.2, 3.6, " you?"), Word(3.6, 8.4, " good"), Word(14, 14.2, " um")]
+    placed = [(word.start, word.end) for word in tokens.place(words, 20.0, likely)]
+    # "you?" lies in the pause, near to the speech before it, which "how" fills; nobody speaks near "um".
+    assert placed == pytest.approx([(1.24 + 0.9, 2.9), (2.9, 3.0), (8.0, 8.4), (14, 14.2)])
 
 
 def test_the_pause_after_a_word_is_not_its_time():
@@ -629,49 +657,41 @@ moments = st.floats(-5, 60, allow_nan=False)
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(moments, moments, st.text("ab'. ", max_size=8)), max_size=15), st.floats(0, 50))
-def test_repair(found, duration):
+def test_place(found, duration):
     words = [Word(start, end, text) for start, end, text in found]
-    repaired = tokens.repair(words, duration)
+    repaired = tokens.place(words, duration)
     assert texts(repaired) == texts(words)
     times = [time for word in repaired for time in (word.start, word.end)]
     assert times == sorted(times)
     assert all(0 <= time <= duration for time in times)
     assert all(word.end - word.start <= 0.4 + 0.12 * len(word.text) + 1e-9 for word in repaired)
-    assert tokens.repair(repaired, duration) == repaired
+    assert tokens.place(repaired, duration) == repaired
 
 
 def test_good_times_are_left_alone():
     words = [Word(0.2, 0.5, " so"), Word(0.5, 0.9, " then"), Word(1.4, 1.6, " go")]
-    assert tokens.repair(words, 2.0) == words
-    assert tokens.repair([Word(0.0, 9.0, " yes")], 10.0) == [Word(9.0 - 0.4 - 3 * 0.12, 9.0, " yes")]
-
-
-def pieces(loudness, longest=WINDOW):
-    found, place = [], 0
-    while (piece := loudness.next_piece(place, longest)) is not None:
-        found.append(piece)
-        place = piece.last
-    return found
+    assert tokens.place(words, 2.0) == words
+    assert tokens.place([Word(0.0, 9.0, " yes")], 10.0) == [Word(9.0 - 0.4 - 3 * 0.12, 9.0, " yes")]
 
 
 @settings(deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0.5, 40), st.sampled_from([0.0, 0.01, 0.3])), max_size=5),
-    st.integers(375, 1500),
 )
-def test_pieces_hold_all_that_sounds(stretches, longest):
+def test_pieces_hold_all_that_sounds(stretches):
     noise = np.random.default_rng(0).uniform(-1, 1, SAMPLE_RATE)
     parts = [level * np.resize(noise, int(seconds * SAMPLE_RATE)) for seconds, level in stretches]
     samples = np.concatenate([np.zeros(0), *parts]).astype(np.float32)
     loudness = Loudness.of(samples)
     assert len(loudness.energy) == -(-len(samples) // FRAME)
-    found = pieces(loudness, longest)
-    assert all(0 < piece.frames <= longest for piece in found)
-    assert all(before.last <= after.first for before, after in pairwise(found))
+    found = list(pieces(loudness))
+    assert all(0 < len(piece) <= WINDOW for piece in found)
+    assert all(before.frames[-1] < after.frames[0] for before, after in pairwise(found))
     heard = np.zeros(len(loudness.sounding), bool)
     for piece in found:
-        heard[piece.first : piece.last] = True
+        heard[piece.frames] = True
     assert heard[loudness.sounding].all()
+    assert all(len(piece.cut(samples)) <= len(piece) * FRAME for piece in found)
 
 
 def test_a_piece_ends_where_it_is_quietest():
@@ -681,4 +701,69 @@ def test_a_piece_ends_where_it_is_quietest():
     first, second = pieces(Loudness.of(samples))
     assert 24.0 < first.end < 24.3
     assert (second.start, second.end) == (first.end, 40.0)
-    assert pieces(Loudness.of(samples)) == [first, second]
+
+
+# ── What the diarizer tells ──
+
+
+def windows(spans, seconds):
+    """A segmentation in which one person speaks in these spans, in windows a second apart."""
+    active = np.zeros((int(seconds), FRAMES, 3), bool)
+    for window in range(len(active)):
+        times = window + np.arange(FRAMES) * FRAME_STEP + FRAME_DURATION / 2
+        for start, end in spans:
+            active[window, :, 1] |= (start <= times) & (times < end)
+    return Segmentation.regular(active)
+
+
+def speech_of(spans, seconds):
+    speech = Speech(int(seconds * SAMPLE_RATE))
+    speech.add(windows(spans, seconds))
+    speech.finish()
+    return speech
+
+
+def noise(seconds):
+    return np.random.default_rng(0).uniform(-0.3, 0.3, int(seconds * SAMPLE_RATE)).astype(np.float32)
+
+
+def test_what_is_silent_is_not_recognized():
+    loudness = Loudness.of(noise(60))
+    (piece,) = pieces(loudness, speech_of([(5.0, 10.0), (40.0, 45.0)], 60))
+    assert (piece.start, piece.end) == pytest.approx((4.5, 45.5), abs=0.06)
+    assert len(piece) / 50 == pytest.approx(12.0, abs=0.1)  # half a second is left around speech
+
+
+def test_a_piece_ends_in_the_longest_pause():
+    loudness = Loudness.of(noise(60))
+    first, second = pieces(loudness, speech_of([(0.0, 22.0), (22.3, 26.0), (26.8, 60.0)], 60))
+    assert first.end == pytest.approx(26.4, abs=0.06)
+    assert second.start == first.end
+
+
+@pytest.mark.parametrize("group", [1, 7])
+def test_pieces_do_not_depend_on_when_the_diarizer_is_done(group):
+    """The recognizer waits for what it needs, and no longer."""
+    spans = [(float(start), start + 3.7) for start in range(2, 200, 6)]
+    found = windows(spans, 210)
+    loudness, speech = Loudness.of(noise(210)), Speech(210 * SAMPLE_RATE)
+    late = pieces(loudness, speech, lambda: None)
+    first: list[Piece] = []
+    reader = threading.Thread(target=lambda: first.extend(late))
+    reader.start()
+    for start in range(0, len(found.starts), group):
+        part = slice(start, start + group)
+        speech.add(Segmentation(found.active[part], found.starts[part]))
+    speech.finish()
+    reader.join()
+    at_once = list(pieces(loudness, speech_of(spans, 210)))
+    assert [list(piece.frames) for piece in first] == [list(piece.frames) for piece in at_once]
+
+
+def test_speech_without_words_is_heard_again():
+    loudness = Loudness.of(noise(30))
+    speech = speech_of([(2.0, 12.0), (20.0, 21.5)], 30)
+    words = [Word(2.1, 4.0, " so"), Word(4.0, 6.0, " then")]
+    (piece,) = gaps(speech, loudness, words)
+    assert (piece.start, piece.end) == pytest.approx((6.0, 12.2), abs=0.1)
+    assert list(gaps(speech, loudness, [*words, Word(6.0, 12.0, " well")])) == []

@@ -131,6 +131,12 @@ class Options:
     recognizer: Recognizer = Recognizer.AUTO
     language: str | None = None
     """ISO 639-1 code; None: detected."""
+    translate: bool = False
+    """Write the words in English, whatever language is spoken."""
+    prompt: str = ""
+    """A text that could have been said before; the recognizer follows its names, terms and spelling."""
+    vocabulary: tuple[str, ...] = ()
+    """Names and terms that may occur."""
     speakers: int | None = None
     """Exactly this many; in each channel with channels="split", in both sides of a call together."""
     min_speakers: int | None = None
@@ -148,6 +154,12 @@ class Options:
         object.__setattr__(self, "recognizer", chosen(Recognizer, self.recognizer))
         object.__setattr__(self, "channels", chosen(Channels, self.channels))
         object.__setattr__(self, "precision", chosen(Precision, self.precision))
+
+    @property
+    def context(self) -> str:
+        """What the recognizer is told to expect: the terms, and then the prompt."""
+        terms = f"Glossary: {', '.join(self.vocabulary)}." if self.vocabulary else ""
+        return f"{terms} {self.prompt}".strip()
 
     @property
     def asked(self) -> Bounds:

@@ -19,12 +19,14 @@ from witness.audio import source
 from witness.diarization import embedding, segmentation, vbx, voices
 from witness.diarization.stream import Networks, stream
 from witness.errors import CancelledError, ModelError, UsageError, WitnessError
-from witness.models import catalogue, store
-from witness.options import Device, Layout, Mode, Options, Recognizer, Runtime
+from witness.models import catalogue, engines, store
+from witness.options import Device, Layout, Mode, Options, Runtime
 from witness.recognition import ggml
 from witness.recognition import recognizer as recognition
+from witness.recognition.languages import check_language
+from witness.recognition.speech import Speech
 from witness.reporter import Note, Progress, Reporter, no_note, no_progress
-from witness.schema import Findings, Float64, ModelFile, Recognition, Track, Transcript
+from witness.schema import Findings, Float64, Map, ModelFile, Recognition, Samples, Track, Transcript
 from witness.sessions import on_cores
 from witness.tracing import Stopwatch
 from witness.transcript import assemble
@@ -118,7 +120,7 @@ class Engine:
             return store.recognizer_model(
                 self.options,
                 gpu=recognition.has_gpu_backend(),
-                available=(Recognizer.WHISPER_CPP,),
+                available=engines.installed(),
                 reporter=self._choosing,
             ), None
         except ModelError as error:
@@ -202,6 +204,9 @@ class _Run:
         self.warnings = warnings
         self.watch = Stopwatch()
         self.serial = engine.runtime.serial
+        self.recognizer: recognition.Recognizer | None = None
+        self.speech: list[Speech] = []
+        """Of each track; the diarizer writes it, and the recognizer reads it."""
         self.device = "cpu"
         """What ran the voice model."""
 
@@ -211,21 +216,26 @@ class _Run:
         with ExitStack() as stack:
             whisper, failure = self.engine.whisper
             self.serial = self.serial or self._too_little_memory(whisper)
-            recognizer = None
+            self.recognizer = None
             if whisper is not None and not self.serial:
                 # Started before anything else: it loads its model while the audio is decoded.
-                recognizer = stack.enter_context(self._recognizer(whisper))
+                self.recognizer = stack.enter_context(self._recognizer(whisper))
+                if not self.runtime.parallel:
+                    self.recognizer.hold()
             chosen, known = self.engine.chosen, self.engine.known
             audio = self._decode(recording)
-            if recognizer is not None:
-                _send(audio, recognizer)
+            self.speech = [Speech(len(samples)) for samples in audio.samples]
+            if self.recognizer is not None:
+                self._send(audio)
             tracks = self._tracks(audio)
             if audio.source.duration > LONG:
                 self.engine.release()
             if whisper is not None and self.serial:
                 # Not before: its model would fill the GPU's memory.
-                recognizer = stack.enter_context(self._recognizer(whisper))
-                _send(audio, recognizer)
+                self.recognizer = stack.enter_context(self._recognizer(whisper))
+                self._send(audio)
+            if self.recognizer is not None:
+                self.recognizer.go_on()
             findings = Findings(
                 audio=audio.source,
                 models=self.engine.files,
@@ -238,9 +248,9 @@ class _Run:
             )
             with self.watch.stage("clustering"):  # beside the recognizer
                 who = assemble.who(findings, self.options.asked, self.reporter)
-            if recognizer is not None:
+            if self.recognizer is not None:
                 try:
-                    findings = _with_words(findings, self._recognized(recognizer, audio))
+                    findings = _with_words(findings, self._recognized(self.recognizer, audio))
                 except CancelledError:
                     raise
                 except WitnessError as error:
@@ -262,7 +272,7 @@ class _Run:
         if self.runtime.serial and self.runtime.parallel:
             raise UsageError("--serial and --parallel exclude each other")
         if self.options.language is not None:
-            recognition.check_language(self.options.language)
+            check_language(self.options.language)
         if not isinstance(recording, tuple):
             source.check(os.fspath(recording))
 
@@ -297,27 +307,34 @@ class _Run:
         return True
 
     def _recognizer(self, whisper: ModelFile) -> recognition.Recognizer:
-        cores = self.runtime.cores
-        # On the CPU, beside the diarizer: most of the cores, for it has most of the work.
-        threads = cores if self.serial else max(1, cores - max(1, cores // 4))
-        return recognition.Recognizer(
-            whisper, language=self.options.language, threads=threads, reporter=self.reporter
-        )
+        wish = recognition.Wish(self.options.language, self.options.translate, self.options.context)
+        return recognition.Recognizer(whisper, wish, threads=self.runtime.cores, reporter=self.reporter)
+
+    def _send(self, audio: decode.Audio) -> None:
+        if self.recognizer is not None:
+            for samples, speech in zip(audio.samples, self.speech, strict=True):
+                self.recognizer.send(samples, speech)
 
     def _tracks(self, audio: decode.Audio) -> tuple[Track, ...]:
         """What the diarizer's models find in each track."""
         with on_cores(self.runtime.cores) as mapper, self._networks(audio) as networks:
             return tuple(
-                stream(
-                    samples,
-                    networks,
-                    fast=self.options.fast,
-                    mapper=mapper,
-                    watch=self.watch,
-                    reporter=self.reporter,
-                )
-                for samples in audio.samples
+                self._track(samples, speech, networks, mapper)
+                for samples, speech in zip(audio.samples, self.speech, strict=True)
             )
+
+    def _track(self, samples: Samples, speech: Speech, networks: Networks, mapper: Map) -> Track:
+        try:
+            return stream(
+                samples,
+                networks,
+                mapper=mapper,
+                watch=self.watch,
+                listener=speech.add,
+                reporter=self.reporter,
+            )
+        finally:
+            speech.finish()
 
     @contextmanager
     def _networks(self, audio: decode.Audio) -> Iterator[Networks]:
@@ -331,20 +348,22 @@ class _Run:
             reporter=self.reporter,
         ) as gpu:
             if gpu is None:
-                yield Networks(self.engine.segmenter, voice, chosen.rule.faint)
+                yield Networks(self.engine.segmenter, voice, chosen.rule.faint, self.options.fast)
             else:
                 with on_cores(
                     1
                 ) as waiting:  # for the GPU, which does one block after the other; no core does
                     on_gpu = replace(voice, block_trunk=gpu)
-                    yield Networks(self.engine.segmenter, on_gpu, chosen.rule.faint, waiting)
+                    if self.recognizer is not None:
+                        self.recognizer.go_on()  # the cores have little to do
+                    yield Networks(
+                        self.engine.segmenter, on_gpu, chosen.rule.faint, self.options.fast, waiting
+                    )
         if gpu is not None:
             self.device = gpu.device
 
     def _recognized(self, recognizer: recognition.Recognizer, audio: decode.Audio) -> list[Recognition]:
         """What the recognizer heard in each track."""
-        if not self.serial:
-            recognizer.set_threads(self.runtime.cores)  # the diarizer is done
         heard = [recognizer.result() for _ in audio.samples]
         self.watch.seconds["transcription"] = sum(one.seconds for one in heard)
         for one in heard:
@@ -356,11 +375,6 @@ class _Run:
 def voice_subject(voice: embedding.VoiceModel, file: ModelFile) -> Subject:
     """The part of the voice model that can run on a GPU. `file` is where the model is from."""
     return Subject(voice.trunk_part, f"trunk of {file.name}", embedding.BLOCK_SHAPE, voice.trunk)
-
-
-def _send(audio: decode.Audio, recognizer: recognition.Recognizer) -> None:
-    for samples in audio.samples:
-        recognizer.send(samples)
 
 
 def _with_words(findings: Findings, heard: list[Recognition]) -> Findings:

@@ -107,9 +107,8 @@ def measure(
         runs.append(watch.run("diarizer", _diarizer(alone), None))
         reporter.progress("contention", 3 * round_ + 1, 3 * rounds)
         with _Watch(card) as watch:
-            threads = runtime.cores
-            language = options.language
-            with recognizer.Recognizer(model, language=language, threads=threads) as engine:
+            wish = recognizer.Wish(options.language, options.translate, options.context)
+            with recognizer.Recognizer(model, wish, threads=runtime.cores) as engine:
                 for samples in recording.samples:
                     engine.send(samples)
                 seconds = sum(engine.result().seconds for _ in recording.samples)

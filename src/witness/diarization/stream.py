@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from witness.diarization import embedding, segmentation
@@ -21,6 +21,8 @@ class Networks:
     voice: VoiceModel
     faint: float | None = None
     """dB below the loud parts of a recording at which nobody speaks, as in `schema.Rule`; None: not used."""
+    fast: bool = False
+    """Take windows further apart and less context around speech."""
     voice_mapper: Map | None = None
     """Runs the blocks of the voice model, if not the `mapper` that runs everything else."""
 
@@ -29,17 +31,17 @@ def stream(
     samples: Samples,
     networks: Networks,
     *,
-    fast: bool = False,
     mapper: Map = in_turn,
     watch: Stopwatch | None = None,
+    listener: Callable[[Segmentation], None] | None = None,
     reporter: Reporter = SILENT,
 ) -> Track:
     """Segment a track and embed its voices.
 
     `samples` is (samples,) float32 at 16 kHz. Embedding draws windows as it needs them, so memory never holds
-    the whole recording. `fast` takes windows further apart and less context around speech. The result does
-    not depend on `mapper`. `watch` gets the seconds of "segmentation" and "embedding", each from beginning to
-    end; they overlap. Progress is that of the two stages.
+    the whole recording. The result does not depend on `mapper`. `watch` gets the seconds of "segmentation"
+    and "embedding", each from beginning to end; they overlap. `listener` gets the windows as soon as they are
+    there. Progress is that of the two stages.
     """
     watch = watch or Stopwatch()
     windows: list[Segmentation] = []
@@ -49,12 +51,14 @@ def stream(
             for piece in segmentation.stream(
                 samples,
                 networks.segmentation,
-                step=segmentation.step_of(len(samples), fast=fast),
+                step=segmentation.step_of(len(samples), fast=networks.fast),
                 faint=networks.faint,
                 mapper=mapper,
                 reporter=reporter,
             ):
                 windows.append(piece)
+                if listener is not None:
+                    listener(piece)
                 yield piece
 
     with watch.stage("embedding"):
@@ -62,7 +66,7 @@ def stream(
             samples,
             segmented(),
             networks.voice,
-            context=embedding.FAST_CONTEXT if fast else embedding.CONTEXT,
+            context=embedding.FAST_CONTEXT if networks.fast else embedding.CONTEXT,
             mapper=networks.voice_mapper or mapper,
             reporter=reporter,
         )

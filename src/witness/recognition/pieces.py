@@ -1,53 +1,82 @@
-"""A track -> pieces that fit Whisper's window, cut where it is quietest."""
+"""A track -> pieces that fit the recognizer's window, cut where nobody speaks or it is quietest.
+
+What the diarizer knows to be silent is left out of a piece, so that a window holds as much speech as it can
+and there is no silence for a recognizer to invent words in.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from witness.audio import spool
-from witness.schema import SAMPLE_RATE, Bool, Float32, Samples
+from witness.recognition.speech import FRAME, FRAME_RATE, Speech
+from witness.schema import Bool, Float32, Int, Samples, Word
 
-FRAME_RATE = 50
-"""Frames per second: Whisper's encoder has one every 20 ms."""
-FRAME = SAMPLE_RATE // FRAME_RATE
-"""Samples in a frame."""
 WINDOW = 30 * FRAME_RATE
 """Frames that Whisper hears at once."""
 SHORTEST = WINDOW // 4
-"""Frames. A piece whose text Whisper cannot finish is not cut shorter than this."""
+"""Frames. A piece whose text cannot be finished is not cut shorter than this."""
 QUIET = 10
 """Frames. A cut is in the middle of the 0.2 s with the least energy."""
-MARGIN = 10
-"""Frames of silence that are left around what sounds."""
+MARGIN = 25
+"""Frames that are left around speech: the edges of the segmentation are that inexact, and a recognizer wants
+to hear where a sentence ends. docs/decisions/2026-11-22-words.md, "Silence"."""
 SILENCE = 10 / 32768
 """A frame is silent if half the difference between its highest and its lowest sample is less: -70 dBFS, ten
 steps of 16-bit audio, where converters and codecs idle. Whisper hears the shape of a spectrum, not its level,
 and invents words there."""
 
 
+UNHEARD = 2 * FRAME_RATE
+"""Frames of speech without a word that are worth a second look."""
+NEAR = FRAME_RATE // 4
+"""Frames around a word that are taken to be part of it: its times are that inexact."""
+
+
 @dataclass(frozen=True)
 class Piece:
-    """Frames `first` to `last` (excluded) of a track."""
+    """Some frames of a track, in order; where frames are left out nobody speaks."""
 
-    first: int
-    last: int
-
-    @property
-    def frames(self) -> int:
-        """Its length in frames."""
-        return self.last - self.first
+    frames: Int
+    """(n,) increasing, at least one."""
 
     @property
     def start(self) -> float:
         """Seconds from the beginning of the track."""
-        return self.first / FRAME_RATE
+        return float(self.frames[0]) / FRAME_RATE
 
     @property
     def end(self) -> float:
         """Seconds from the beginning of the track."""
-        return self.last / FRAME_RATE
+        return float(self.frames[-1] + 1) / FRAME_RATE
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def cut(self, samples: Samples) -> Float32:
+        """What is heard in the piece: (up to n * FRAME,), at 16 kHz."""
+        edges = np.flatnonzero(np.diff(self.frames) > 1) + 1
+        runs = np.split(self.frames, edges)
+        parts = [samples[int(run[0]) * FRAME : (int(run[-1]) + 1) * FRAME] for run in runs]
+        return np.ascontiguousarray(np.concatenate(parts), np.float32)
+
+    def begins(self, seconds: float) -> float:
+        """When in the track something begins that begins so many seconds into what `cut` gives."""
+        frame = min(max(int(seconds * FRAME_RATE + 1e-6), 0), len(self.frames) - 1)
+        return (float(self.frames[frame]) + max(0.0, seconds * FRAME_RATE - frame)) / FRAME_RATE
+
+    def ends(self, seconds: float) -> float:
+        """When in the track something ends that ends so many seconds into what `cut` gives."""
+        frame = min(max(int(np.ceil(seconds * FRAME_RATE - 1e-6)) - 1, 0), len(self.frames) - 1)
+        return (float(self.frames[frame]) + min(1.0, seconds * FRAME_RATE - frame)) / FRAME_RATE
+
+    def halves(self, energy: Float32) -> tuple[Piece, Piece]:
+        """The same in two parts, cut where the middle third is quietest."""
+        middle = _cut(self.frames, energy, len(self) // 3, 2 * len(self) // 3)
+        return Piece(self.frames[:middle]), Piece(self.frames[middle:])
 
 
 @dataclass(frozen=True)
@@ -71,29 +100,78 @@ class Loudness:
             energy[there] = np.einsum("ij,ij->i", frames, frames)
         return Loudness(sounding, energy)
 
-    def next_piece(self, place: int, longest: int) -> Piece | None:
-        """What to recognize next from frame `place` on, at most `longest` frames; None: only silence is left.
-
-        Silence before and after is left out, and a longer stretch ends where its last third is quietest.
-        """
-        if not self.sounding[place:].any():
-            return None
-        first = max(place, place + int(self.sounding[place:].argmax()) - MARGIN)
-        last = len(self.energy)
-        if last - first > longest:
-            earliest = first + 2 * longest // 3
-            quiet = np.convolve(self.energy[earliest : first + longest], np.ones(QUIET), "valid")
-            last = earliest + int(quiet.argmin()) + QUIET // 2
-        final = first + int(np.flatnonzero(self.sounding[first:last])[-1])
-        return Piece(first, min(last, final + 1 + MARGIN))
-
     def most_speech(self) -> Piece | None:
         """The piece with the most frames that are nearly as loud as the loudest; None: only silence."""
         if not self.sounding.any():
             return None
-        loud = float(np.percentile(self.energy[self.sounding], 95)) * 10**-2.5
-        pieces, place = [], 0
-        while (piece := self.next_piece(place, WINDOW)) is not None:
-            pieces.append(piece)
-            place = piece.last
-        return max(pieces, key=lambda piece: int((self.energy[piece.first : piece.last] > loud).sum()))
+        loud = self.energy > float(np.percentile(self.energy[self.sounding], 95)) * 10**-2.5
+        return max(pieces(self), key=lambda piece: int(loud[piece.frames].sum()))
+
+
+def pieces(
+    loudness: Loudness, speech: Speech | None = None, check: Callable[[], None] = lambda: None
+) -> Iterator[Piece]:
+    """All of a track that is worth recognizing, in pieces of at most WINDOW frames, in order.
+
+    Without `speech`, everything that sounds; with it, what sounds near to where somebody may speak. It is
+    waited for no longer than each piece needs; `check` is called meanwhile and may raise.
+    """
+    count = len(loudness.energy)
+    place, known, held = 0, 0, np.empty(0, np.intp)
+    while place < count or len(held):
+        while len(held) <= WINDOW and place < count:
+            known = count if speech is None else speech.known(min(place + WINDOW + MARGIN, count), check)
+            last = count if known == count else known - MARGIN  # what comes next may be near to speech
+            held = np.append(held, place + np.flatnonzero(_wanted(loudness, speech, place, last)))
+            place = last
+        if len(held) <= WINDOW:
+            if len(held):
+                yield Piece(held)
+            return
+        end = _cut(held, loudness.energy, 2 * WINDOW // 3, WINDOW, speech)
+        yield Piece(held[:end])
+        held = held[end:]
+
+
+def gaps(speech: Speech, loudness: Loudness, words: Sequence[Word]) -> Iterator[Piece]:
+    """Where somebody is likely to speak for UNHEARD frames or more, and none of `words` is said."""
+    left = speech.likely() & loudness.sounding
+    for word in words:
+        left[max(0, int(word.start * FRAME_RATE) - NEAR) : int(word.end * FRAME_RATE) + NEAR] = False
+    places = np.flatnonzero(left)
+    if not len(places):
+        return
+    for run in np.split(places, np.flatnonzero(np.diff(places) > 2 * NEAR) + 1):
+        if len(run) >= UNHEARD:
+            frames = np.arange(max(0, run[0] - NEAR), min(run[-1] + 1 + NEAR, len(left)))
+            while len(frames) > WINDOW:
+                end = _cut(frames, loudness.energy, 2 * WINDOW // 3, WINDOW, speech)
+                yield Piece(frames[:end])
+                frames = frames[end:]
+            yield Piece(frames)
+
+
+def _wanted(loudness: Loudness, speech: Speech | None, first: int, last: int) -> Bool:
+    """(last - first,): what is worth recognizing; depends on nothing that is MARGIN frames or more away."""
+    around = slice(max(0, first - MARGIN), min(len(loudness.energy), last + MARGIN))
+    audible = loudness.sounding[around]
+    if speech is not None:
+        audible = audible & speech.possible(around.start, around.stop)
+    near: Bool = np.convolve(audible, np.ones(2 * MARGIN + 1))[MARGIN + first - around.start :] > 0.5
+    return near[: last - first]
+
+
+def _cut(frames: Int, energy: Float32, first: int, last: int, speech: Speech | None = None) -> int:
+    """Where to cut `frames` between `first` and `last`: in the longest pause, or where it is quietest."""
+    part = frames[first:last]
+    if speech is not None:
+        # A jump stands for a pause that is left out, as long as it was.
+        silent = ~speech.possible(int(part[0]), int(part[-1]) + 1)
+        edges = np.flatnonzero(np.diff(np.concatenate(([False], silent, [False])).astype(np.int8)))
+        if len(edges):
+            starts, ends = edges[::2], edges[1::2]
+            longest = int(np.argmax(ends - starts))
+            middle = int(part[0]) + (int(starts[longest]) + int(ends[longest])) // 2
+            return first + int(np.searchsorted(part, middle))
+    quiet = np.convolve(energy[part], np.ones(min(QUIET, len(part))), "valid")
+    return first + int(quiet.argmin()) + QUIET // 2

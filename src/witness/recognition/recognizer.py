@@ -1,11 +1,11 @@
-"""Audio -> words, by whisper.cpp in a child process (`recognition.child`).
+"""Audio -> words, by an engine in a child process.
 
-The audio is cut where it is quietest into pieces that fit Whisper's window, and each is recognized on its
-own: that bounds memory, shows progress, and a text that goes wrong goes wrong for one piece only.
+The audio is cut into pieces that fit the engine's window (`pieces`), and each is recognized on its own: that
+bounds memory, shows progress, and a text that goes wrong goes wrong for one piece only. A text that cannot be
+what was said is heard again with more care, and so is speech in which no word was found.
 
-The times of words come from Whisper's attention (dynamic time warping), not from its time stamps: those are
-seconds apart, and whisper.cpp spreads the words between them by their length, and then moves them by the
-loudness of another place in all segments but the first. Who said a word depends on its time.
+The times of words come from Whisper's attention (dynamic time warping), not from its time stamps, which are
+seconds apart. Who said a word depends on its time.
 """
 
 from __future__ import annotations
@@ -16,47 +16,72 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from witness.child import Child, DiedError, RefusedError
 from witness.errors import TranscriptionError, UsageError
-from witness.recognition.pieces import FRAME, SHORTEST, WINDOW, Loudness, Piece
-from witness.recognition.tokens import Token, piece_tokens, repair, to_words
+from witness.models.engines import INSTALL
+from witness.options import Recognizer as Name
+from witness.recognition.doubt import IMPROBABLE, doubt
+from witness.recognition.languages import MULTI, check_language
+from witness.recognition.pieces import SHORTEST, WINDOW, Loudness, Piece, gaps, pieces
+from witness.recognition.server import Heard, Order
+from witness.recognition.speech import FRAME_RATE, Speech
+from witness.recognition.tokens import Token, piece_tokens, place, to_words
 from witness.reporter import SILENT, Reporter
-from witness.schema import SAMPLE_RATE, Float32, ModelFile, Recognition, Samples
+from witness.schema import SAMPLE_RATE, Float32, ModelFile, Recognition, Samples, Word
 
-DENSE = 180
-"""Tokens that a piece should have at most. Whisper stops at 220; scripts far from Latin take many a word."""
+CHILDREN = {
+    Name.WHISPER_CPP: "witness.recognition.whisper_cpp",
+    Name.CTRANSLATE2: "witness.recognition.ctranslate",
+    Name.ONNX_ASR: "witness.recognition.onnx_engine",
+}
+"""Recognizer -> the module that its child process runs."""
 PADDED = SAMPLE_RATE
 """Samples that the child gets at least: whisper.cpp skips less than 0.1 s, and reads past the end of less."""
+MANY = 4 * WINDOW
+"""Frames of a track for which two pieces are worth recognizing together; twice as many: four."""
 
-UNFINISHED = "no words from {} to {}: whisper finds no end to its text there, as it does with noise and music"
 RELOAD = "`witness models verify` checks a model, `witness models fetch` gets a new one"
 SMALLER = "a smaller model needs less memory"
 NO_GPU = "GGML_VK_VISIBLE_DEVICES= keeps whisper.cpp off the GPU"
 
-T = TypeVar("T")
 
-CODES = (
-    "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr "
-    "bg lt la mi ml cy sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn "
-    "yo so af oc ka be tg sd gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba jw su "
-    "yue"
-)
-LANGUAGES = tuple(CODES.split())
-"""The codes of the languages that Whisper knows, in its order; here, so that a check needs no whisper.cpp."""
+@dataclass(frozen=True)
+class Wish:
+    """What to hear."""
+
+    language: str | None = None
+    """A code, None to find out the language of each track, or MULTI to find out that of each piece."""
+    translate: bool = False
+    """Into English."""
+    prompt: str = ""
+    """A text that could have been said before: names, terms, spelling."""
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """What the child says about its model."""
+
+    device: str
+    languages: Sequence[str]
+    workers: int
+    batch: int
 
 
 class Recognizer:
-    """whisper.cpp in a child process, for one recording: a context manager that ends the child when left.
+    """An engine in a child process, for one recording: a context manager that ends the child when left.
 
-        with Recognizer(model, language=None, threads=4) as recognizer:
+        with Recognizer(model, Wish(), threads=4) as recognizer:
             recognizer.send(samples)
             recognition = recognizer.result()
 
@@ -67,27 +92,28 @@ class Recognizer:
     def __init__(
         self,
         model: ModelFile,
+        wish: Wish = Wish(),
         *,
-        language: str | None,
         threads: int,
         gpu: bool = True,
         reporter: Reporter = SILENT,
     ) -> None:
         """Start the child, which begins to load `model`, and return at once.
 
-        `language` is one of LANGUAGES, or None to detect it. `gpu`: use one if whisper.cpp was built for it;
-        if that fails, early or late, the CPU goes on, and a warning of the recognition says so.
-        `reporter.progress` is called from another thread with ("transcription", seconds done, seconds sent),
-        counting all tracks. Raises UsageError if there is no such language.
+        `threads`: cores for an engine on the CPU; the words do not depend on them. `gpu`: use one if
+        whisper.cpp was built for it; if that fails, early or late, the CPU goes on, and a warning of the
+        recognition says so. `reporter.progress` is called from another thread with ("transcription", seconds
+        done, seconds sent), counting all tracks. Raises UsageError if there is no such language.
         """
-        if language is not None:
-            check_language(language)
+        if wish.language is not None:
+            check_language(wish.language)
+        self._name = Name(model.engine or Name.WHISPER_CPP)
         self._path = str(Path(model.path).absolute())
-        self._language = language
+        self._wish = wish
         self._threads = threads
-        self._gpu = gpu and has_gpu_backend()
+        self._gpu = gpu and self._name == Name.WHISPER_CPP and has_gpu_backend()
         self._reporter = reporter
-        self._tracks: queue.SimpleQueue[Samples | None] = queue.SimpleQueue()
+        self._tracks: queue.SimpleQueue[tuple[Samples, Speech | None] | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[Recognition | Exception] = queue.SimpleQueue()
         self._seconds = 0.0
         """Of all tracks that were sent."""
@@ -96,24 +122,38 @@ class Recognizer:
         self._owed = 0
         """Tracks whose result was not asked for yet."""
         self._failure: Exception | None = None
-        self._device = "cpu"
+        self._loaded = _Loaded("cpu", (), 1, 1)
         self._warnings: list[str] = []
         """For the next recognition."""
         self._starting = threading.Lock()
         self._leaving = False
-        self._child = _start(gpu=self._gpu)
+        self._sent: deque[tuple[dict[str, Any], Piece, Sequence[Float32]]] = deque()
+        """The requests to hear something that are not answered yet."""
+        self._turn = threading.Event()
+        self._turn.set()
+        self._child = _start(self._name, gpu=self._gpu)
         self._helper = threading.Thread(target=self._recognize_all, daemon=True)
         self._helper.start()
 
-    def send(self, samples: Samples) -> None:
-        """Have a track recognized: (n,) mono at 16 kHz, which must not change before its result is there."""
+    def send(self, samples: Samples, speech: Speech | None = None) -> None:
+        """Have a track recognized: (n,) mono at 16 kHz, which must not change before its result is there.
+
+        `speech`: where somebody speaks, which another thread may still be finding out; None: anywhere.
+        """
         self._seconds += len(samples) / SAMPLE_RATE
         self._owed += 1
-        self._tracks.put(samples)
+        self._tracks.put((samples, speech))
 
-    def set_threads(self, threads: int) -> None:
-        """Use so many cores from the next piece on. The words do not depend on it."""
-        self._threads = threads
+    def hold(self) -> None:
+        """Do nothing on the CPU before `go_on`: whoever works there meanwhile needs all of its cores.
+
+        Two that share the cores take longer than one after the other; a model is loaded all the same.
+        """
+        self._turn.clear()
+
+    def go_on(self) -> None:
+        """The cores are free."""
+        self._turn.set()
 
     def result(self) -> Recognition:
         """Wait for the words of the earliest track that was sent and not yet asked for.
@@ -144,7 +184,8 @@ class Recognizer:
     ) -> None:
         with self._starting:
             self._leaving = True
-            self._child.kill()  # it holds nothing worth saving, and may be deep inside whisper.cpp
+            self._child.kill()  # it holds nothing worth saving, and may be deep inside the engine
+        self._turn.set()
         self._tracks.put(None)
         self._helper.join()
 
@@ -153,31 +194,173 @@ class Recognizer:
     def _recognize_all(self) -> None:
         """Recognize the tracks, one piece after the other, and put what comes of it in `_results`."""
         try:
-            loaded = self._with_fallback(self._load)
-            languages = LANGUAGES[: loaded["languages"]]
-            if self._language is not None and self._language not in languages:
-                only = "it knows only English" if len(languages) == 1 else "it is older than that"
+            self._load()
+            languages, wanted = self._loaded.languages, self._wish.language
+            if wanted not in (None, MULTI, *languages):
+                only = "it knows only English" if list(languages) == ["en"] else "it knows others"
                 raise UsageError(
-                    f"{self._path} does not know the language {self._language!r} ({only}); "
+                    f"{self._path} does not know the language {wanted!r} ({only}); "
                     "--whisper chooses another model"
                 )
-            language = languages[0] if len(languages) == 1 else self._language
-            while (samples := self._tracks.get()) is not None:
-                self._results.put(self._recognize(samples, language))
+            while (track := self._tracks.get()) is not None:
+                self._results.put(self._recognize(*track))
         except Exception as error:  # raised again by result()
             self._results.put(error)
 
-    def _load(self) -> dict[str, Any]:
-        """Have the child load the model; its reply. Raises TranscriptionError."""
-        loaded = self._ask({"model": self._path, "gpu": self._gpu}, "while loading")
-        self._device = loaded["device"]
-        if self._gpu and self._device == "cpu":
+    def _recognize(self, samples: Samples, speech: Speech | None) -> Recognition:
+        """The words of a track. Raises TranscriptionError."""
+        self._wait()
+        begun = time.perf_counter()
+        track = _Track(samples, Loudness.of(samples), speech)
+        duration = len(samples) / SAMPLE_RATE
+        language = self._language(track)
+        order = Order(
+            self._threads,
+            None if language == MULTI else language,
+            self._wish.translate,
+            self._wish.prompt,
+        )
+        heard = self._convincing(track, order)
+        words = _words(heard, track)
+        heard_again = self._hear_again(track, words, order)
+        words = sorted([*words, *heard_again], key=lambda word: word.start)
+        self._done += duration
+        self._progress(0.0)
+        counted = Counter(one.language for _, one in heard if one.tokens)
+        if language in (None, MULTI):
+            language = counted.most_common(1)[0][0] if counted else None
+        seconds = time.perf_counter() - begun
+        warnings, self._warnings = tuple(self._warnings), []
+        return Recognition(tuple(words), language, self._loaded.device, warnings, seconds)
+
+    def _language(self, track: _Track) -> str | None:
+        """That of a whole track, MULTI, or None if the engine cannot tell or there is nothing to hear."""
+        if len(self._loaded.languages) == 1:
+            return self._loaded.languages[0]
+        if self._wish.language is not None:
+            return self._wish.language
+        if (piece := track.loudness.most_speech()) is None:
+            return None
+        reply = self._with_fallback(lambda: self._ask({"do": "language"}, piece, [track.part(piece)]))
+        language: str | None = reply["language"]
+        return language
+
+    def _convincing(self, track: _Track, order: Order) -> list[tuple[Piece, Heard]]:
+        """What was heard in all pieces, in order. What cannot be true is heard again with more care, then in
+        halves; what is no better then is kept, with a warning."""
+        duration = len(track.samples) / SAMPLE_RATE
+        careful = replace(order, careful=True, prompt="")
+        good: list[tuple[Piece, Heard]] = []
+        tried: list[tuple[Piece, Heard]] = []
+        for piece, heard in self._hear(track, pieces(track.loudness, track.speech, self._check), order):
+            (good if _flaw(piece, heard) is None else tried).append((piece, heard))
+            self._progress(min(piece.end, duration))
+        whole = [(piece, heard) for piece, heard in tried if heard.ended]
+        halved = [piece for piece, heard in tried if not heard.ended]
+        for (piece, first), (_, again) in zip(
+            whole, self._hear(track, [piece for piece, _ in whole], careful), strict=True
+        ):
+            better = again if again.ended and _logprob(again) > _logprob(first) else first
+            if _flaw(piece, again) is None or _flaw(piece, better) == IMPROBABLE:
+                good.append((piece, again if _flaw(piece, again) is None else better))
+            else:
+                halved.append(piece)
+        while halved:
+            parts = [
+                half
+                for piece in halved
+                for half in (piece.halves(track.loudness.energy) if len(piece) > SHORTEST else [piece])
+            ]
+            halved = []
+            for piece, heard in self._hear(track, parts, careful):
+                flaw = _flaw(piece, heard)
+                if flaw in (None, IMPROBABLE):
+                    good.append((piece, heard))
+                elif len(piece) > SHORTEST:
+                    halved.append(piece)
+                elif heard.ended:
+                    good.append((piece, heard))
+                    self._warn_about(piece, f"the text {flaw}, even when it is heard again; check it")
+                else:
+                    self._warn_about(piece, f"no words: {self._name} finds no end to its text, as with music")
+        return sorted(good, key=lambda one: one[0].start)
+
+    def _warn_about(self, piece: Piece, what: str) -> None:
+        self._warnings.append(f"{_minutes(piece.start)} to {_minutes(piece.end)}: {what}")
+
+    def _progress(self, seconds: float) -> None:
+        """So many seconds of the present track are done."""
+        self._reporter.progress("transcription", self._done + seconds, self._seconds)
+
+    def _hear(self, track: _Track, some: Iterable[Piece], order: Order) -> Iterator[tuple[Piece, Heard]]:
+        """What was heard in each piece, in order; as many at a time as the engine has workers."""
+        left = iter(some)
+        size = min(self._loaded.batch, 1 if len(track) < MANY else 2 if len(track) < 2 * MANY else 4)
+        waiting: deque[list[Piece]] = deque()
+        while group := list(islice(left, size)):
+            parts = [track.part(piece) for piece in group]
+            request = {"do": "hear", "lengths": [len(part) for part in parts], **asdict(order)}
+            self._sent.append((request, group[0], parts))
+            self._with_fallback(lambda: self._ask(*self._sent[-1]), sent=len(self._sent) - 1)
+            waiting.append(group)
+            # One more than there are workers, so that none of them waits for the next.
+            if len(waiting) > self._loaded.workers:
+                yield from self._next(waiting.popleft())
+        while waiting:
+            yield from self._next(waiting.popleft())
+
+    def _next(self, group: Sequence[Piece]) -> Iterator[tuple[Piece, Heard]]:
+        """What was heard in the earliest of the groups that the child was sent."""
+        reply = self._with_fallback(lambda: self._ask({"do": "next"}, group[0]), sent=len(self._sent))
+        self._sent.popleft()
+        return zip(group, (Heard(**one) for one in reply["heard"]), strict=True)
+
+    def _hear_again(self, track: _Track, words: Sequence[Word], order: Order) -> list[Word]:
+        """The words that a second look finds where somebody speaks and the first found none."""
+        if track.speech is None:
+            return []
+        missing = gaps(track.speech, track.loudness, words)
+        careful = replace(order, careful=True)
+        found: list[Word] = []
+        for piece, heard in self._hear(track, missing, careful):
+            if heard.tokens and _flaw(piece, heard) is None:
+                first, last = piece.start, piece.end
+                found += [
+                    word
+                    for word in _words([(piece, heard)], track)
+                    if first <= (word.start + word.end) / 2 <= last
+                    and not any(old.start < word.end and word.start < old.end for old in words)
+                ]
+        return found
+
+    # --- the child ---
+
+    def _wait(self) -> None:
+        """On a CPU that others use, until they are done."""
+        while self._loaded.device == "cpu" and not self._turn.wait(0.5):
+            self._check()
+
+    def _check(self) -> None:
+        if self._leaving:
+            raise TranscriptionError("nobody waits for the words any more")
+
+    def _load(self) -> None:
+        """Have the child load the model. Raises TranscriptionError."""
+        self._with_fallback(self._loading)
+
+    def _loading(self) -> dict[str, Any]:
+        reply = self._ask({"do": "load", "model": self._path, "gpu": self._gpu, "threads": self._threads})
+        self._loaded = _Loaded(**reply)
+        if self._gpu and self._loaded.device == "cpu":
             self._gpu = False
             self._warnings.append("whisper.cpp can use a GPU but found none, so it ran on the CPU")
-        return loaded
+        return reply
 
-    def _with_fallback(self, work: Callable[[], T]) -> T:
-        """The result of `work`; if it fails with a GPU, then of a second try without, in a new child."""
+    def _with_fallback(self, work: Callable[[], dict[str, Any]], sent: int = 0) -> dict[str, Any]:
+        """The result of `work`; if it fails with a GPU, then of a second try without, in a new child.
+
+        That is sent first what the old one was: `sent` of the requests in `_sent`.
+        """
         try:
             return work()
         except TranscriptionError as error:
@@ -186,84 +369,79 @@ class Recognizer:
                     raise
                 self._gpu = False
                 self._child.kill()
-                self._child = _start(gpu=False)
+                self._child = _start(self._name, gpu=False)
             self._warnings.append(f"whisper.cpp failed on the GPU, so the CPU went on: {error}")
-        if work == self._load:
-            return work()
-        self._load()
+        if work != self._loading:
+            self._loading()
+        for one in islice(self._sent, sent):
+            self._ask(*one)
         return work()
 
-    def _recognize(self, samples: Samples, language: str | None) -> Recognition:
-        """The words of a track. Raises TranscriptionError."""
-        begun = time.perf_counter()
-        loudness = Loudness.of(samples)
-        duration = len(samples) / SAMPLE_RATE
-        if language is None and (piece := loudness.most_speech()) is not None:
-            language = self._hear(samples, piece, None)["language"]
-        tokens: list[list[Token]] = []
-        place, longest = 0, WINDOW
-        while (piece := loudness.next_piece(place, longest)) is not None:
-            reply = self._hear(samples, piece, language)
-            if not reply["ended"] and piece.frames > SHORTEST:
-                longest = max(piece.frames // 2, SHORTEST)
-                continue
-            if reply["ended"]:
-                tokens.append(piece_tokens(reply["tokens"], piece.start, min(piece.end, duration)))
-                fitting = DENSE * max(piece.frames, SHORTEST) // max(len(reply["tokens"]), 1)
-                longest = min(max(fitting, SHORTEST), WINDOW)
-            else:
-                self._warnings.append(UNFINISHED.format(_minutes(piece.start), _minutes(piece.end)))
-            place = piece.last
-            self._reporter.progress("transcription", self._done + min(piece.end, duration), self._seconds)
-        self._done += duration
-        self._reporter.progress("transcription", self._done, self._seconds)
-        words = repair(to_words(tokens), duration)
-        seconds = time.perf_counter() - begun
-        warnings, self._warnings = tuple(self._warnings), []
-        return Recognition(tuple(words), language, self._device, warnings, seconds)
-
-    def _hear(self, samples: Samples, piece: Piece, language: str | None) -> dict[str, Any]:
-        """The child's reply about a piece. Raises TranscriptionError."""
-        part = np.ascontiguousarray(samples[piece.first * FRAME : piece.last * FRAME], np.float32)
-        part = np.pad(part, (0, max(0, PADDED - len(part))))
-        when = f"at {_minutes(piece.start)} of the recording, with"
-
-        def work() -> dict[str, Any]:
-            return self._ask({"threads": self._threads, "language": language}, when, part)
-
-        return self._with_fallback(work)
-
-    def _ask(self, request: dict[str, Any], when: str, samples: Float32 | None = None) -> dict[str, Any]:
-        """The child's reply. Raises TranscriptionError, whose message says `when` and names the model."""
+    def _ask(
+        self, request: dict[str, Any], piece: Piece | None = None, parts: Sequence[Float32] = ()
+    ) -> dict[str, Any]:
+        """The child's reply. Raises TranscriptionError, whose message says when and names the model."""
+        when = "while loading" if piece is None else f"at {_minutes(piece.start)} of the recording, with"
+        payload = np.concatenate(parts).data if parts else b""
         try:
-            return self._child.ask(request, b"" if samples is None else samples.data)[0]
+            return self._child.ask(request, payload)[0]
         except RefusedError as error:
             raise TranscriptionError(
                 f"{self._path}: {error}; {RELOAD}"
-                if samples is None
-                else f"whisper.cpp failed {when} {self._path}: {error}; {self._fix()}"
+                if piece is None
+                else f"{self._name} failed {when} {self._path}: {error}; {self._fix()}"
             ) from error
         except DiedError as error:
             raise TranscriptionError(self._death(error, when)) from error
 
     def _fix(self) -> str:
-        return SMALLER if self._device == "cpu" else f"{SMALLER}, and {NO_GPU}"
+        return SMALLER if self._loaded.device == "cpu" else f"{SMALLER}, and {NO_GPU}"
 
     def _death(self, error: DiedError, when: str) -> str:
         """The message about a child that died."""
         telling = [line for line in error.log[-20:] if re.search(r"error|fail|assert|terminate", line, re.I)]
         last = f" ({telling[-1]})" if telling else ""
         if last.startswith((" (ImportError", " (ModuleNotFoundError")):
-            return f"whisper.cpp does not start{last}; fix: pip install --force-reinstall pywhispercpp"
+            return f"{self._name} does not start{last}; fix: {INSTALL[self._name]} --force-reinstall"
         fix = f"{RELOAD}; {SMALLER}" if "load" in when else self._fix()
-        return f"whisper.cpp stopped with {error} {when} {self._path}{last}; {fix}"
+        return f"{self._name} stopped with {error} {when} {self._path}{last}; {fix}"
 
 
-def check_language(code: str) -> None:
-    """Raise UsageError if whisper knows no language of that code. Needs no model."""
-    if code not in LANGUAGES:
-        some = ", ".join(LANGUAGES[:12])
-        raise UsageError(f"whisper does not know the language {code!r}; its codes are {some}, ...")
+@dataclass(frozen=True)
+class _Track:
+    """What there is to recognize."""
+
+    samples: Samples
+    loudness: Loudness
+    speech: Speech | None
+
+    def __len__(self) -> int:
+        """In frames."""
+        return len(self.loudness.energy)
+
+    def part(self, piece: Piece) -> Float32:
+        """The samples of a piece."""
+        cut = piece.cut(self.samples)
+        return np.pad(cut, (0, max(0, PADDED - len(cut))))
+
+
+def _flaw(piece: Piece, heard: Heard) -> str | None:
+    """What is wrong with what was heard; None: nothing."""
+    if not heard.ended:
+        return "has no end"
+    text = b"".join(text.encode("latin-1") for text, _, _ in heard.tokens).decode("utf-8", "replace")
+    return doubt(text, len(piece) / FRAME_RATE, heard.logprob)
+
+
+def _logprob(heard: Heard) -> float:
+    return 0.0 if heard.logprob is None else heard.logprob
+
+
+def _words(heard: Sequence[tuple[Piece, Heard]], track: _Track) -> list[Word]:
+    """The words of some pieces, in order, at the times when somebody speaks."""
+    tokens: list[list[Token]] = [piece_tokens(one.tokens, piece) for piece, one in heard]
+    duration = len(track.samples) / SAMPLE_RATE
+    return place(to_words(tokens), duration, None if track.speech is None else track.speech.likely())
 
 
 def has_gpu_backend() -> bool:
@@ -278,7 +456,7 @@ def has_gpu_backend() -> bool:
     return any(re.search(r"ggml-(vulkan|cuda|hip|sycl|metal)", path.name) for path in libraries)
 
 
-def _start(*, gpu: bool) -> Child:
+def _start(name: Name, *, gpu: bool) -> Child:
     """A child that waits for its model, with GPUs or without."""
     environment = {
         # Threads that wait without sleeping take the cores from the diarizer, and then from each other:
@@ -289,7 +467,7 @@ def _start(*, gpu: bool) -> Child:
     }
     if not gpu:  # a driver that crashes does so when it is asked for its devices
         environment["GGML_VK_VISIBLE_DEVICES"] = ""
-    return Child("witness.recognition.child", environment)
+    return Child(CHILDREN[name], environment)
 
 
 def _minutes(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Whisper's tokens -> words with believable times.
+"""A recognizer's tokens -> words with believable times.
 
 A token is a part of the text and may begin or end inside a character; a word is what a person would call one.
 """
@@ -7,15 +7,24 @@ from __future__ import annotations
 
 import codecs
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from witness.schema import Word
+import numpy as np
+
+from witness.recognition.pieces import Piece
+from witness.recognition.speech import FRAME_RATE
+from witness.schema import Bool, Word
 
 WORD_SECONDS = 0.4
 """The longest that a word without letters is believed to take."""
 LETTER_SECONDS = 0.12
 """How much longer a word may take for each of its letters."""
+NEAR = 1.0
+"""Seconds from speech within which a word is said there, though its time lies in the pause."""
+SNAPPED = 0.2
+"""The most seconds that such a word is given."""
 UNSPACED = (  # from Thai to Burmese, Khmer, kana, Han and its extensions
     *(("\u0e00", "\u109f"), ("\u1780", "\u17ff"), ("\u3040", "\u312f"), ("\u3400", "\u9fff")),
     *(("\uf900", "\ufaff"), ("\uff66", "\uff9f"), ("\U00020000", "\U0003ffff")),
@@ -31,14 +40,14 @@ class Token:
     end: float
 
 
-def piece_tokens(reply: Sequence[tuple[str, int]], start: float, end: float) -> list[Token]:
-    """The child's tokens of a piece from `start` to `end`; each begins where the one before it ends."""
+def piece_tokens(found: Sequence[tuple[str, int | None, int]], piece: Piece) -> list[Token]:
+    """The tokens of a piece, as `server.Heard` has them; one without a start begins where the last ends."""
     tokens = []
-    before = start
-    for text, hundredths in reply:
-        after = min(max(before, start + hundredths / 100), end)
-        tokens.append(Token(text.encode("latin-1"), before, after))
-        before = after
+    before = piece.start
+    for text, first, last in found:
+        start = before if first is None else max(before, piece.begins(first / 100))
+        before = min(max(start, piece.ends(last / 100)), piece.end)
+        tokens.append(Token(text.encode("latin-1"), min(start, before), before))
     return tokens
 
 
@@ -120,18 +129,47 @@ def _unspaced(letter: str) -> bool:
     return any(first <= letter <= last for first, last in UNSPACED)
 
 
-def repair(words: Sequence[Word], duration: float) -> list[Word]:
+def place(words: Sequence[Word], duration: float, likely: Bool | None = None) -> list[Word]:
     """The same words with times in order: inside 0 to `duration`, none before the end of the last.
 
-    A word after a pause can contain the pause, because Whisper tells when a word ends and not when it begins;
-    so one that takes longer than its letters can explain begins later.
+    Whisper tells when a word ends and the next one begins, and not which of them is the pause between: a word
+    keeps the part of its time in which somebody is `likely`, (frames of 20 ms,), to speak. One whose time is
+    all pause goes to the speech next to it, if that is near. One that still takes longer than its letters can
+    explain begins later.
     """
-    repaired = []
+    runs = _runs(likely) if likely is not None else []
+    placed = []
     before = 0.0
     for word in words:
-        end = min(max(word.end, before), duration)
+        start, end = _spoken(word.start, word.end, runs)
+        end = min(max(end, before), duration)
         letters = sum(letter.isalnum() for letter in word.text)
-        start = max(word.start, before, end - WORD_SECONDS - LETTER_SECONDS * letters)
-        repaired.append(replace(word, start=min(start, end), end=end))
+        start = max(start, before, end - WORD_SECONDS - LETTER_SECONDS * letters)
+        placed.append(replace(word, start=min(start, end), end=end))
         before = end
-    return repaired
+    return placed
+
+
+def _spoken(start: float, end: float, runs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The part of a time in which somebody speaks; of several the longest."""
+    first = bisect_right(runs, start, key=lambda run: run[1])
+    inside = [
+        (max(start, run[0]), min(end, run[1]))
+        for run in runs[first : bisect_left(runs, end, key=lambda run: run[0])]
+    ]
+    if inside:
+        return max(inside, key=lambda part: part[1] - part[0])
+    after = runs[first][0] - end if first < len(runs) else NEAR
+    since = start - runs[first - 1][1] if first else NEAR
+    if min(after, since) >= NEAR:
+        return start, end
+    length = min(end - start, SNAPPED)
+    if since <= after:
+        return runs[first - 1][1] - length, runs[first - 1][1]
+    return runs[first][0], runs[first][0] + length
+
+
+def _runs(likely: Bool) -> list[tuple[float, float]]:
+    """Where somebody speaks, from and to, in seconds."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], likely, [False])).astype(np.int8)))
+    return [(float(first) / FRAME_RATE, float(last) / FRAME_RATE) for first, last in edges.reshape(-1, 2)]

@@ -1,15 +1,6 @@
-"""The child process that runs whisper.cpp: `python -m witness.recognition.child`, started by `recognizer`.
+"""The child process that runs whisper.cpp: `python -m witness.recognition.whisper_cpp`.
 
-A damaged model or a GPU driver can end a process without warning, so whisper.cpp lives alone in one. Its
-requests and replies, as `witness.child` carries them:
-
-    {"model": path, "gpu": bool}                      ->  {"device": name, "languages": n}
-    {"threads": n, "language": null} + float32        ->  {"language": code}
-    {"threads": n, "language": code} + float32        ->  {"ended": bool, "tokens": [...]}
-
-The payload is 1 to 30 seconds of samples, mono at 16 kHz. A token is [its bytes as Latin-1, its end in
-1/100 s from the first sample]; `ended` is false if whisper never came to the end of the text. `languages` is
-how many of whisper's the model knows, English alone or nearly all.
+A damaged model or a GPU driver can end a process without warning, so whisper.cpp lives alone in one.
 """
 
 from __future__ import annotations
@@ -22,10 +13,12 @@ from typing import Any
 
 import _pywhispercpp as pw
 import numpy as np
-import numpy.typing as npt
 
-from witness.child import Buffer, Message, serve
+from witness.recognition import server
 from witness.recognition.ggml import inspect
+from witness.recognition.languages import LANGUAGES
+from witness.recognition.server import Heard, Order
+from witness.schema import Float32
 
 LOG_LEVEL_ERROR = 4  # ggml.h
 
@@ -42,31 +35,19 @@ RETURN_CODES = {
 DISCRETE = re.compile(r"ggml_vulkan: (\d+) = .*\| uma: 0 \|")
 
 
-class _Server:
-    """Loads the model of the first request, and then answers with it."""
+class Engine:
+    """A loaded model, as `server.Engine`. Raises RuntimeError with one line if the file cannot be used or
+    whisper.cpp fails."""
 
-    def __init__(self) -> None:
-        self._engine: _Engine | None = None
-
-    def answer(self, request: Message, payload: bytes) -> tuple[Message, Sequence[Buffer]]:
-        """As the module's docstring says. Raises RuntimeError."""
-        if self._engine is None:
-            self._engine = _Engine(request)
-            return {"device": self._engine.device, "languages": self._engine.languages}, ()
-        samples = np.frombuffer(payload, np.float32)
-        return self._engine.answer(samples, request["threads"], request["language"]), ()
-
-
-class _Engine:
-    """A loaded model. Raises RuntimeError with one line if the file cannot be used or whisper.cpp fails."""
-
-    def __init__(self, request: dict[str, Any]) -> None:
-        header = inspect(request["model"])
-        self.languages = header.languages
+    def __init__(self, model: str, gpu: bool, threads: int) -> None:
+        self.workers = self.batch = 1  # its own threads share a piece
+        self._threads = threads
+        header = inspect(model)
+        self.languages: Sequence[str] = LANGUAGES[: header.languages]
         self._lines: list[str] = []
         self._errors: list[str] = []
         context = pw.whisper_context_default_params()
-        context.use_gpu = request["gpu"]
+        context.use_gpu = gpu
         # Word times come from the attention of some heads, which flash attention does not keep: with it,
         # whisper.cpp silently leaves the times out. On the CPU it also makes the result depend on the number
         # of threads: docs/decisions/2026-11-22-constants.md, "Flash attention".
@@ -82,7 +63,7 @@ class _Engine:
                 pw.whisper_print_system_info()  # the first to ask makes Vulkan list its devices
                 if "GGML_VK_VISIBLE_DEVICES" not in os.environ:  # or the first of those
                     context.gpu_device = best_device(self._lines)
-            self._context = pw.whisper_init_from_file_with_params(request["model"], context)
+            self._context = pw.whisper_init_from_file_with_params(model, context)
         finally:
             pw.whisper_log_set(None)
         # A model that does not load is a null pointer and no exception; the first use of it is the crash.
@@ -91,29 +72,45 @@ class _Engine:
         self.device = device_name(self._lines)
         self._end = pw.whisper_token_eot(self._context)
 
-    def answer(self, samples: npt.NDArray[np.float32], threads: int, language: str | None) -> dict[str, Any]:
-        """The reply to a request that comes with samples: (n,) mono at 16 kHz."""
-        code = pw.whisper_full(
-            self._context, _parameters(threads, language), np.ascontiguousarray(samples), len(samples)
-        )
-        if code != 0:
-            raise RuntimeError(f"{RETURN_CODES.get(code, 'it failed')} (whisper_full returned {code})")
-        if language is None:
-            return {"language": pw.whisper_lang_str(pw.whisper_full_lang_id(self._context))}
+    def language(self, samples: Float32) -> str | None:
+        """The code of the language that is spoken."""
+        if len(self.languages) == 1:
+            return self.languages[0]
+        parameters = _parameters(Order(self._threads, None))
+        parameters.detect_language = True
+        self._run(parameters, samples)
+        return self._heard_language()
+
+    def hear(self, pieces: Sequence[Float32], order: Order) -> Sequence[Heard]:
+        """What is said in each piece."""
+        return [self._hear(samples, order) for samples in pieces]
+
+    def _hear(self, samples: Float32, order: Order) -> Heard:
+        self._run(_parameters(order), samples)
         tokens = [
             pw.whisper_full_get_token_data(self._context, segment, place)
             for segment in range(pw.whisper_full_n_segments(self._context))
             for place in range(pw.whisper_full_n_tokens(self._context, segment))
         ]
-        return {
-            "ended": not tokens or tokens[-1].id == self._end,
+        text = [token for token in tokens if token.id < self._end]
+        return Heard(
             # Not whisper_full_get_token_text: it raises where a token ends inside a character.
-            "tokens": [
-                (pw.whisper_token_to_bytes(self._context, token.id).decode("latin-1"), token.t_dtw)
-                for token in tokens
-                if token.id < self._end
+            [
+                (pw.whisper_token_to_bytes(self._context, token.id).decode("latin-1"), None, token.t_dtw)
+                for token in text
             ],
-        }
+            order.language or self._heard_language(),
+            ended=not tokens or tokens[-1].id == self._end,
+            logprob=sum(token.plog for token in text) / len(text) if text else None,
+        )
+
+    def _heard_language(self) -> str:
+        return str(pw.whisper_lang_str(pw.whisper_full_lang_id(self._context)))
+
+    def _run(self, parameters: Any, samples: Float32) -> None:
+        code = pw.whisper_full(self._context, parameters, np.ascontiguousarray(samples), len(samples))
+        if code != 0:
+            raise RuntimeError(f"{RETURN_CODES.get(code, 'it failed')} (whisper_full returned {code})")
 
     def _note(self, level: int, text: str) -> None:
         sys.stderr.write(text)
@@ -124,12 +121,17 @@ class _Engine:
                 self._errors.append(line)
 
 
-def _parameters(threads: int, language: str | None) -> Any:
+def _parameters(order: Order) -> Any:
     """What `whisper_full` is asked to do. New for each call, because they keep what was set before."""
-    parameters = pw.whisper_full_default_params(pw.whisper_sampling_strategy.WHISPER_SAMPLING_GREEDY)
-    parameters.n_threads = threads
-    parameters.language = language or ""
-    parameters.detect_language = language is None
+    strategies = pw.whisper_sampling_strategy
+    parameters = pw.whisper_full_default_params(
+        strategies.WHISPER_SAMPLING_BEAM_SEARCH if order.careful else strategies.WHISPER_SAMPLING_GREEDY
+    )
+    parameters.n_threads = order.threads
+    parameters.language = order.language or "auto"
+    parameters.translate = order.translate
+    if order.prompt:
+        parameters.initial_prompt = order.prompt
     parameters.print_progress = False
     # Each piece on its own, so that a text that has gone wrong is not carried on.
     parameters.no_context = True
@@ -169,4 +171,4 @@ def device_name(lines: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    serve(_Server().answer)
+    server.run(Engine)

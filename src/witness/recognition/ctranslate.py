@@ -1,0 +1,170 @@
+"""The child process that runs CTranslate2: `python -m witness.recognition.ctranslate`.
+
+Several pieces are recognized at the same time, each on one thread unless there are many cores. So the words
+do not depend on the number of threads, and none spins while it waits for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import numpy as np
+
+from witness.models import ct2
+from witness.recognition import mel, server
+from witness.recognition.server import Heard, Order
+from witness.schema import SAMPLE_RATE, Float32
+
+WORKERS = 4
+"""The most pieces, or batches of them, at the same time; more cores share them. Each takes memory."""
+BATCH = 4
+"""Pieces that are decoded together: every step reads all weights once instead of once for each.
+docs/decisions/2026-11-22-words.md, "Batches"."""
+BEAMS = 5
+"""Of a careful search; Whisper's own default."""
+LONGEST = 448
+"""Tokens that Whisper's decoder sees at once, those of the prompt included."""
+PROMPT = LONGEST // 2 - 1
+"""The most tokens of a prompt; as openai/whisper has it."""
+START, PREVIOUS, NO_TIMES = "<|startoftranscript|>", "<|startofprev|>", "<|notimestamps|>"
+
+
+class Engine:
+    """A loaded model, as `server.Engine`. Raises RuntimeError with one line if it cannot be used."""
+
+    def __init__(self, model: str, threads: int) -> None:
+        self.device = "cpu"
+        self.batch = BATCH
+        self._folder = Path(model)
+        self._bands = ct2.inspect(self._folder).bands
+        self.workers = min(threads, WORKERS)
+        # int8: half the time of float32 where the processor has instructions for it, and as good (the note
+        # above); CTranslate2 takes what the processor can do where it has none.
+        self._model = ctranslate2.models.Whisper(
+            str(self._folder),
+            device="cpu",
+            compute_type="int8",
+            inter_threads=self.workers,
+            intra_threads=max(1, threads // self.workers),
+        )
+        tokens = ct2.vocabulary(self._folder)
+        self._ids = {token: number for number, token in enumerate(tokens)}
+        self._end = self._ids[ct2.END_OF_TEXT]
+        self._texts = [_raw(token) for token in tokens[: self._end]]
+        special = tokens[self._ids[START] + 1 : self._ids["<|translate|>"]]
+        self.languages: Sequence[str] = ["en"]
+        if self._model.is_multilingual:
+            self.languages = [token.strip("<|>") for token in special]
+
+    def language(self, samples: Float32) -> str | None:
+        """The code of the language that is spoken."""
+        return self._languages(self._encode([samples]))[0]
+
+    def hear(self, pieces: Sequence[Float32], order: Order) -> Sequence[Heard]:
+        """What is said in each piece, (n,) samples of at most 30 s."""
+        encoded = self._encode(pieces)
+        count = len(pieces)
+        languages = [order.language] * count if order.language else self._languages(encoded)
+        starts = [self._start(language, order.translate) for language in languages]
+        before = self._before(order.prompt)
+        longest = min(LONGEST, len(before) + 5 + LONGEST // 2)
+        results = self._model.generate(
+            encoded,
+            [[*before, *start, self._ids[NO_TIMES]] for start in starts],
+            beam_size=BEAMS if order.careful else 1,
+            max_length=longest,
+            return_scores=True,
+            suppress_blank=True,
+        )
+        texts = [[number for number in one.sequences_ids[0] if number < self._end] for one in results]
+        heard = []
+        for place, (text, result) in enumerate(zip(texts, results, strict=True)):
+            full = len(result.sequences_ids[0]) + len(before) + len(starts[place]) + 1 >= longest
+            times = self._times(encoded, place, starts[place], text, len(pieces[place]))
+            heard.append(Heard(times, languages[place], not full, float(result.scores[0])))
+        return heard
+
+    def _encode(self, pieces: Sequence[Float32]) -> Any:
+        spectra = np.stack([mel.log_mel(piece, self._bands) for piece in pieces])
+        return self._model.encode(ctranslate2.StorageView.from_array(spectra))
+
+    def _languages(self, encoded: Any) -> list[str]:
+        if not self._model.is_multilingual:
+            return ["en"] * encoded.shape[0]
+        return [found[0][0].strip("<|>") for found in self._model.detect_language(encoded)]
+
+    def _start(self, language: str, translate: bool) -> list[int]:
+        """What Whisper's text begins with."""
+        if not self._model.is_multilingual:
+            return [self._ids[START]]
+        task = "<|translate|>" if translate else "<|transcribe|>"
+        return [self._ids[token] for token in (START, f"<|{language}|>", task)]
+
+    def _before(self, prompt: str) -> list[int]:
+        """The tokens of a text that could have been said before; of a long one, the last."""
+        if not prompt:
+            return []
+        found = self._tokenizer.encode(f" {prompt.strip()}", add_special_tokens=False).ids
+        return [self._ids[PREVIOUS], *found[-PROMPT:]]
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
+
+        path = self._folder / ct2.TOKENIZER
+        if not path.is_file():
+            raise RuntimeError(f"{path.name} is missing, which a prompt or a vocabulary needs")
+        return Tokenizer.from_file(str(path))
+
+    def _times(
+        self, encoded: Any, place: int, start: list[int], text: list[int], samples: int
+    ) -> list[tuple[str, int | None, int]]:
+        """The tokens of a text with the times that the attention of some heads gives them."""
+        if not text:
+            return []
+        frames = max(2, min(mel.FRAMES, samples // mel.HOP))
+        one = encoded if encoded.shape[0] == 1 else _only(encoded, place)
+        (found,) = self._model.align(one, start, [text], frames)
+        # Pairs (token, position of 20 ms) along the way through both; a token begins where it comes first.
+        begins = [-1] * (len(text) + 1)
+        for token, position in found.alignments:
+            if token <= len(text) and begins[token] < 0:
+                begins[token] = position
+        for token in range(len(text) + 1):
+            if begins[token] < 0:
+                begins[token] = begins[token - 1] if token else 0
+        last = 100 * samples // SAMPLE_RATE
+        times = [min(2 * begin, last) for begin in begins]
+        return [
+            (self._texts[number].decode("latin-1"), times[token], times[token + 1])
+            for token, number in enumerate(text)
+        ]
+
+
+def _only(encoded: Any, place: int) -> Any:
+    """One of a batch of encoded pieces."""
+    return ctranslate2.StorageView.from_array(np.ascontiguousarray(np.asarray(encoded)[place : place + 1]))
+
+
+def _raw(token: str) -> bytes:
+    """The bytes of a token of GPT-2's vocabulary, which writes each byte as a printable character."""
+    return bytes(_BYTES[character] for character in token if character in _BYTES)
+
+
+def _printable() -> dict[str, int]:
+    """GPT-2's way to write bytes: the printable ones as themselves, the others from U+0100 on."""
+    themselves = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in themselves]
+    characters = {chr(byte): byte for byte in themselves}
+    return characters | {chr(256 + number): byte for number, byte in enumerate(others)}
+
+
+_BYTES = _printable()
+
+
+if __name__ == "__main__":
+    server.run(lambda model, _, threads: Engine(model, threads))

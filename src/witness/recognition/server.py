@@ -1,0 +1,110 @@
+"""The child's side of every recognizer: what the parent and the engines say to each other.
+
+`witness.child` carries it. The requests, and the replies to them:
+
+    {"do": "load", "model": path, "gpu": bool, "threads": n}
+        -> {"device": name, "languages": [codes], "workers": n, "batch": n}
+    {"do": "language"} + samples                     -> {"language": code, or null if the model cannot tell}
+    {"do": "hear", "lengths": [n], ...} + samples    -> {}; the fields of `Order` are among the request's
+    {"do": "next"}                                   -> {"heard": [...]}, what came of the oldest "hear"
+
+Samples are float32, mono at 16 kHz; `lengths` says how many belong to each piece, of 1 to 30 s. An entry of
+"heard" has the fields of `Heard`. So several "hear" may be under way at the same time, one in each of the
+engine's workers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields
+from typing import NoReturn, Protocol
+
+import numpy as np
+
+from witness.child import Buffer, Message, serve
+from witness.schema import Float32
+
+
+@dataclass(frozen=True)
+class Order:
+    """How to hear."""
+
+    threads: int
+    language: str | None
+    """None: the engine finds it out for each piece."""
+    translate: bool = False
+    """Into English."""
+    prompt: str = ""
+    """A text that could have been said before."""
+    careful: bool = False
+    """Search longer for the best text. It is asked for where the first one was not convincing."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What was heard in a piece."""
+
+    tokens: Sequence[tuple[str, int | None, int]]
+    """The bytes of each as Latin-1, and its start and end in 1/100 s from the first sample; a start of None
+    is the end of the token before."""
+    language: str | None
+    ended: bool = True
+    """False: the engine never came to the end of the text."""
+    logprob: float | None = None
+    """Mean of the natural logarithms of the tokens' probabilities."""
+
+
+class Engine(Protocol):
+    """A loaded model."""
+
+    device: str
+    """What it runs on: "cpu", "vulkan: a card"."""
+    languages: Sequence[str]
+    workers: int
+    """How many calls of `hear` it works on at the same time."""
+    batch: int
+    """The most pieces in a call of `hear`."""
+
+    def language(self, samples: Float32) -> str | None: ...
+
+    def hear(self, pieces: Sequence[Float32], order: Order) -> Sequence[Heard]: ...
+
+
+Load = Callable[[str, bool, int], Engine]
+"""Path of the model, whether to use a GPU, threads -> the engine. Raises RuntimeError with one line."""
+
+
+class Server:
+    """Answers requests with the engine that the first one loads."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._engine: Engine | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._jobs: deque[Future[Sequence[Heard]]] = deque()
+
+    def answer(self, request: Message, payload: bytes) -> tuple[Message, Sequence[Buffer]]:
+        """As the module's docstring says. Raises RuntimeError."""
+        if request["do"] == "load":
+            self._engine = engine = self._load(request["model"], request["gpu"], request["threads"])
+            self._pool = ThreadPoolExecutor(engine.workers)
+            told = {"device": engine.device, "languages": list(engine.languages)}
+            return {**told, "workers": engine.workers, "batch": engine.batch}, ()
+        if self._engine is None or self._pool is None:
+            raise RuntimeError("no model was loaded")
+        if request["do"] == "next":
+            return {"heard": [asdict(heard) for heard in self._jobs.popleft().result()]}, ()
+        samples = np.frombuffer(payload, np.float32)
+        if request["do"] == "language":
+            return {"language": self._engine.language(samples)}, ()
+        parts = np.split(samples, np.cumsum(request["lengths"])[:-1])
+        order = Order(**{field.name: request[field.name] for field in fields(Order)})
+        self._jobs.append(self._pool.submit(self._engine.hear, parts, order))
+        return {}, ()
+
+
+def run(load: Load) -> NoReturn:
+    """Serve until the parent is gone."""
+    serve(Server(load).answer)

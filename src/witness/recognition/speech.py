@@ -1,0 +1,79 @@
+"""Where somebody speaks in a track, told to the recognizer while the diarizer finds it out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+
+from witness.schema import FRAME_DURATION, FRAME_STEP, SAMPLE_RATE, Bool, Segmentation
+
+FRAME_RATE = 50
+"""Frames per second: Whisper's encoder has one every 20 ms."""
+FRAME = SAMPLE_RATE // FRAME_RATE
+"""Samples in a frame."""
+
+
+class Speech:
+    """Where somebody speaks, by frames of 20 ms; written by one thread and read by another.
+
+    Windows of the segmentation overlap. Somebody may speak where any window says so (`possible`), and is
+    taken to speak where at least half of them do (`likely`).
+    """
+
+    def __init__(self, samples: int) -> None:
+        """For a track of so many samples at 16 kHz, of which nothing is known yet."""
+        self.frames = -(-samples // FRAME)
+        steps = int(samples / SAMPLE_RATE / FRAME_STEP) + 2
+        self._votes = np.zeros(steps, np.uint8)  # a frame has ten windows or so
+        self._windows = np.zeros(steps, np.uint8)
+        self._known = 0  # segmentation frames that no later window can change
+        self._news = threading.Condition()
+        # The segmentation frame whose middle is nearest to that of each of our frames.
+        middles = (np.arange(self.frames) + 0.5) / FRAME_RATE - FRAME_DURATION / 2
+        self._nearest = np.clip(np.rint(middles / FRAME_STEP).astype(np.int32), 0, steps - 1)
+
+    def add(self, windows: Segmentation) -> None:
+        """Take in windows that come after all that were added."""
+        with self._news:
+            for active, first in zip(windows.active, windows.frame_starts, strict=True):
+                part = slice(int(first), min(int(first) + active.shape[0], len(self._votes)))
+                self._votes[part] += active.any(axis=1)[: max(0, part.stop - part.start)]
+                self._windows[part] += 1
+            if len(windows.starts):
+                self._known = max(self._known, int(windows.frame_starts[-1]))
+            self._news.notify_all()
+
+    def finish(self) -> None:
+        """There are no more windows."""
+        with self._news:
+            self._known = len(self._votes)
+            self._news.notify_all()
+
+    def known(self, frame: int, check: Callable[[], None]) -> int:
+        """Wait until everything before `frame` is known; the number of frames that are known by then.
+
+        `check` is called twice a second and may raise.
+        """
+        frame = min(frame, self.frames)
+        with self._news:
+            while (known := self._frames_known()) < frame:
+                self._news.wait(0.5)
+                check()
+        return known
+
+    def _frames_known(self) -> int:
+        if self._known >= len(self._votes):
+            return self.frames
+        return int(np.searchsorted(self._nearest, self._known))
+
+    def possible(self, first: int, last: int) -> Bool:
+        """(last - first,): where any window hears somebody."""
+        found: Bool = self._votes[self._nearest[first:last]] > 0
+        return found
+
+    def likely(self) -> Bool:
+        """(frames,): where at least half of the windows hear somebody."""
+        found: Bool = (2 * self._votes >= np.maximum(self._windows, 1))[self._nearest]
+        return found
