@@ -126,17 +126,15 @@ def test_a_character_split_over_two_tokens(folder):
 def test_a_character_split_over_two_pieces(folder):
     """The first piece ends inside a character, and the second begins with the rest of it."""
     path = ggml.write(folder / "torn.bin", low=[b"\xa9", *ggml.LOW_SCRIPT[1:24], b" caf\xc3"])
-    audio = ggml.tones(*[L] * 25, None, None, *[L] * 4)
+    audio = ggml.tones(*[L] * 25, None, None, *[L] * 9)
     (found,) = recognize(path, audio)
     assert texts(found.words)[0] == "\ufffd two"  # the very first has nothing to go on from
     assert texts(found.words)[22:26] == [" d", " café", " two", " three"]
 
 
 def test_the_language_is_heard_where_most_is_said(multilingual):
-    quiet = 0.01 * ggml.tones(L, None, None, None)
-    (found,) = recognize(
-        multilingual, np.concatenate([quiet, np.zeros(28 * 16_000, np.float32), ggml.tones(*[H] * 9)])
-    )
+    quiet = 0.01 * ggml.tones(*[L] * 27, None, None)
+    (found,) = recognize(multilingual, np.concatenate([quiet, ggml.tones(*[H] * 9)]))
     assert found.language == "de"
     (found,) = recognize(multilingual, ggml.tones(L, H))
     assert found.language == "en"
@@ -183,10 +181,17 @@ def test_the_number_of_threads_changes_nothing(model):
     audio = ggml.tones(*[L, H, H] * 9, None, *[H, L] * 6)
     one, two, four = (recognize(model, audio, threads=threads) for threads in (1, 2, 4))
     assert one == two == four
-    with started(model) as running:
-        running.send(audio)
-        running.set_threads(2)
-        assert [running.result()] == one
+
+
+def test_on_a_cpu_it_waits_for_its_turn(model):
+    steps = []
+    with started(model, progress=lambda *step: steps.append(step)) as running:
+        running.hold()
+        running.send(ggml.tones(L, H))
+        time.sleep(1.5)
+        assert steps == []
+        running.go_on()
+        assert texts(running.result().words) == [" one", " zwei"]
 
 
 @pytest.mark.parametrize("samples", [0, 1, 16_000, 50_000])
@@ -270,7 +275,7 @@ def test_whoever_waits_for_words_can_change_their_mind(endless):
         raise CancelledError("cancelled")
 
     model = ModelFile("synthetic", str(endless), "")
-    with Recognizer(model, language=None, threads=1, reporter=Reporter(check=check)) as running:
+    with Recognizer(model, threads=1, reporter=Reporter(check=check)) as running:
         running.send(ggml.tones(*[L] * 29))
         with pytest.raises(CancelledError):
             running.result()
@@ -315,7 +320,7 @@ def test_a_killed_parent_leaves_no_orphan(endless):
     code = (
         "import sys, time, ggml\nfrom witness.recognition.recognizer import Recognizer\n"
         "from witness.schema import ModelFile\n"
-        "running = Recognizer(ModelFile('m', sys.argv[1], ''), language=None, threads=1)\n"
+        "running = Recognizer(ModelFile('m', sys.argv[1], ''), threads=1)\n"
         "running.send(ggml.tones(*[300.0] * 29))\n"
         "print(running._child.pid, flush=True)\ntime.sleep(60)\n"
     )
@@ -644,7 +649,7 @@ def test_a_word_is_said_where_somebody_speaks():
     words = [Word(1.0, 2.9, " how"), Word(3.2, 3.6, " you?"), Word(3.6, 8.4, " good"), Word(14, 14.2, " um")]
     placed = [(word.start, word.end) for word in tokens.place(words, 20.0, likely)]
     # "you?" lies in the pause, near to the speech before it, which "how" fills; nobody speaks near "um".
-    assert placed == pytest.approx([(1.24 + 0.9, 2.9), (2.9, 3.0), (8.0, 8.4), (14, 14.2)])
+    np.testing.assert_allclose(placed, [(2.9 - 0.76, 2.9), (2.9, 3.0), (8.0, 8.4), (14, 14.2)])
 
 
 def test_the_pause_after_a_word_is_not_its_time():
@@ -736,7 +741,7 @@ def test_what_is_silent_is_not_recognized():
 
 def test_a_piece_ends_in_the_longest_pause():
     loudness = Loudness.of(noise(60))
-    first, second = pieces(loudness, speech_of([(0.0, 22.0), (22.3, 26.0), (26.8, 60.0)], 60))
+    first, second = pieces(loudness, speech_of([(0.0, 22.0), (22.3, 26.0), (26.8, 50.0)], 60))
     assert first.end == pytest.approx(26.4, abs=0.06)
     assert second.start == first.end
 

@@ -21,9 +21,12 @@ SHORTEST = WINDOW // 4
 """Frames. A piece whose text cannot be finished is not cut shorter than this."""
 QUIET = 10
 """Frames. A cut is in the middle of the 0.2 s with the least energy."""
+EDGE = 10
+"""Frames of silence that are left around what sounds."""
 MARGIN = 25
 """Frames that are left around speech: the edges of the segmentation are that inexact, and a recognizer wants
 to hear where a sentence ends. docs/decisions/2026-11-22-words.md, "Silence"."""
+REACH = max(EDGE, MARGIN)
 SILENCE = 10 / 32768
 """A frame is silent if half the difference between its highest and its lowest sample is less: -70 dBFS, ten
 steps of 16-bit audio, where converters and codecs idle. Whisper hears the shape of a spectrum, not its level,
@@ -73,9 +76,9 @@ class Piece:
         frame = min(max(int(np.ceil(seconds * FRAME_RATE - 1e-6)) - 1, 0), len(self.frames) - 1)
         return (float(self.frames[frame]) + min(1.0, seconds * FRAME_RATE - frame)) / FRAME_RATE
 
-    def halves(self, energy: Float32) -> tuple[Piece, Piece]:
-        """The same in two parts, cut where the middle third is quietest."""
-        middle = _cut(self.frames, energy, len(self) // 3, 2 * len(self) // 3)
+    def halves(self, loudness: Loudness) -> tuple[Piece, Piece]:
+        """The same in two parts, cut in a pause of the middle third, or where that is quietest."""
+        middle = _cut(self.frames, loudness, len(self) // 3, 2 * len(self) // 3)
         return Piece(self.frames[:middle]), Piece(self.frames[middle:])
 
 
@@ -120,15 +123,15 @@ def pieces(
     place, known, held = 0, 0, np.empty(0, np.intp)
     while place < count or len(held):
         while len(held) <= WINDOW and place < count:
-            known = count if speech is None else speech.known(min(place + WINDOW + MARGIN, count), check)
-            last = count if known == count else known - MARGIN  # what comes next may be near to speech
+            known = count if speech is None else speech.known(min(place + WINDOW + REACH, count), check)
+            last = count if known == count else known - REACH  # what comes next may be near to speech
             held = np.append(held, place + np.flatnonzero(_wanted(loudness, speech, place, last)))
             place = last
         if len(held) <= WINDOW:
             if len(held):
                 yield Piece(held)
             return
-        end = _cut(held, loudness.energy, 2 * WINDOW // 3, WINDOW, speech)
+        end = _cut(held, loudness, 2 * WINDOW // 3, WINDOW, speech)
         yield Piece(held[:end])
         held = held[end:]
 
@@ -145,33 +148,40 @@ def gaps(speech: Speech, loudness: Loudness, words: Sequence[Word]) -> Iterator[
         if len(run) >= UNHEARD:
             frames = np.arange(max(0, run[0] - NEAR), min(run[-1] + 1 + NEAR, len(left)))
             while len(frames) > WINDOW:
-                end = _cut(frames, loudness.energy, 2 * WINDOW // 3, WINDOW, speech)
+                end = _cut(frames, loudness, 2 * WINDOW // 3, WINDOW, speech)
                 yield Piece(frames[:end])
                 frames = frames[end:]
             yield Piece(frames)
 
 
 def _wanted(loudness: Loudness, speech: Speech | None, first: int, last: int) -> Bool:
-    """(last - first,): what is worth recognizing; depends on nothing that is MARGIN frames or more away."""
-    around = slice(max(0, first - MARGIN), min(len(loudness.energy), last + MARGIN))
-    audible = loudness.sounding[around]
+    """(last - first,): what is worth recognizing; depends on nothing that is REACH frames or more away."""
+    around = slice(max(0, first - REACH), min(len(loudness.energy), last + REACH))
+    wanted = _near(loudness.sounding[around], EDGE)
     if speech is not None:
-        audible = audible & speech.possible(around.start, around.stop)
-    near: Bool = np.convolve(audible, np.ones(2 * MARGIN + 1))[MARGIN + first - around.start :] > 0.5
-    return near[: last - first]
+        wanted &= _near(speech.possible(around.start, around.stop), MARGIN)
+    return wanted[first - around.start :][: last - first]
 
 
-def _cut(frames: Int, energy: Float32, first: int, last: int, speech: Speech | None = None) -> int:
+def _near(there: Bool, margin: int) -> Bool:
+    """Where it is, and so many frames before and after."""
+    near: Bool = np.convolve(there, np.ones(2 * margin + 1))[margin : margin + len(there)] > 0.5
+    return near
+
+
+def _cut(frames: Int, loudness: Loudness, first: int, last: int, speech: Speech | None = None) -> int:
     """Where to cut `frames` between `first` and `last`: in the longest pause, or where it is quietest."""
     part = frames[first:last]
+    # With what was left out: a pause is as long as it was.
+    whole = slice(int(part[0]), int(part[-1]) + 1)
+    silent = ~loudness.sounding[whole]
     if speech is not None:
-        # A jump stands for a pause that is left out, as long as it was.
-        silent = ~speech.possible(int(part[0]), int(part[-1]) + 1)
-        edges = np.flatnonzero(np.diff(np.concatenate(([False], silent, [False])).astype(np.int8)))
-        if len(edges):
-            starts, ends = edges[::2], edges[1::2]
-            longest = int(np.argmax(ends - starts))
-            middle = int(part[0]) + (int(starts[longest]) + int(ends[longest])) // 2
-            return first + int(np.searchsorted(part, middle))
-    quiet = np.convolve(energy[part], np.ones(min(QUIET, len(part))), "valid")
+        silent |= ~speech.possible(whole.start, whole.stop)
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], silent, [False])).astype(np.int8)))
+    if len(edges):
+        starts, ends = edges[::2], edges[1::2]
+        longest = int(np.argmax(ends - starts))
+        middle = whole.start + (int(starts[longest]) + int(ends[longest])) // 2
+        return first + int(np.searchsorted(part, middle))
+    quiet = np.convolve(loudness.energy[part], np.ones(min(QUIET, len(part))), "valid")
     return first + int(quiet.argmin()) + QUIET // 2

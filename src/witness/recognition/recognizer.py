@@ -269,7 +269,7 @@ class Recognizer:
             parts = [
                 half
                 for piece in halved
-                for half in (piece.halves(track.loudness.energy) if len(piece) > SHORTEST else [piece])
+                for half in (piece.halves(track.loudness) if len(piece) > SHORTEST else [piece])
             ]
             halved = []
             for piece, heard in self._hear(track, parts, careful):
