@@ -83,15 +83,17 @@ def texts(folder: Path) -> list[str]:
     return words[: words.index(ct2.END_OF_TEXT)]
 
 
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_BYTES = {chr(byte): byte for byte in _PRINTABLE}
+_BYTES |= {chr(256 + n): byte for n, byte in enumerate(sorted({*range(256)} - {*_PRINTABLE}))}
+
+
 def in_bytes(token: str) -> bytes:
     """The bytes that GPT-2 writes as one printable character each.
 
     Bytes that can be printed stand for themselves; the others are the characters from U+0100 on, in order.
     """
-    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in set(printable)]
-    table = {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
-    return bytes(table[character] for character in token)
+    return bytes(_BYTES[character] for character in token)
 
 
 def mel_filters(bands: int) -> Array:

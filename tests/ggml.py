@@ -25,7 +25,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-LOW, HIGH = 300.0, 3000.0  # Hz, inside the bands that the first convolution compares
+LOW, HIGH = (
+    300.0,
+    2900.0,
+)  # Hz, inside the bands that the first convolution compares, on both mel scales in use
 ENGLISH_ONLY, MULTILINGUAL = (
     51864,
     51865,
@@ -74,18 +77,8 @@ def write(
 
     `width` and `layers`: as much work as a model of that size, for the same words.
     """
-    multilingual = vocabulary >= MULTILINGUAL
     tokens = [SPACE, *low, *high]
-    end = 50257 if multilingual else 50256
-    start = 4 if multilingual else 2  # tokens before the first word: start (language, task) no-timestamps
-    embedding = np.zeros((vocabulary, width), np.float32)
-    for first, words, axis in ((1, low, LOW_AXIS), (1 + len(low), high, HIGH_AXIS)):
-        for slot in range(len(words)):
-            embedding[first + slot, [slot, axis]] = 10
-    embedding[end, END_AXIS] = 0 if endless else 10
-    if multilingual:
-        embedding[end + 2, LOW_AXIS] = embedding[end + 4, HIGH_AXIS] = 10  # <|en|>, <|de|>
-
+    weights, start = embedding(low, high, vocabulary, endless=endless, width=width)
     with path.open("wb") as file:
         sizes = (vocabulary, FRAMES, width, 1, layers, STEPS, width, 1, layers, BANDS)
         file.write(struct.pack("<12i", 0x67676D6C, *sizes, 1))
@@ -93,12 +86,29 @@ def write(
         file.write(struct.pack("<i", len(tokens)))
         for token in tokens:
             file.write(struct.pack("<i", len(token)) + token)
-        for name, tensor in _tensors(embedding, start, layers).items():
+        for name, tensor in tensors(weights, start, layers).items():
             _write_tensor(file, name, tensor)
     return path
 
 
-def _tensors(embedding: Array, start: int, layers: int) -> dict[str, Array]:
+def embedding(
+    low: Sequence[bytes], high: Sequence[bytes], vocabulary: int, *, endless: bool = False, width: int = WIDTH
+) -> tuple[Array, int]:
+    """(vocabulary, width): what each token stands for; and the number of tokens before the first word."""
+    multilingual = vocabulary >= MULTILINGUAL
+    end = 50257 if multilingual else 50256
+    start = 4 if multilingual else 2  # start (language, task) no-timestamps
+    weights = np.zeros((vocabulary, width), np.float32)
+    for first, words, axis in ((1, low, LOW_AXIS), (1 + len(low), high, HIGH_AXIS)):
+        for slot in range(len(words)):
+            weights[first + slot, [slot, axis]] = 10
+    weights[end, END_AXIS] = 0 if endless else 10
+    if multilingual:
+        weights[end + 2, LOW_AXIS] = weights[end + 4, HIGH_AXIS] = 10  # <|en|>, <|de|>
+    return weights, start
+
+
+def tensors(embedding: Array, start: int, layers: int = 1) -> dict[str, Array]:
     """Every tensor that whisper.cpp demands; all layers but the first of each kind do nothing."""
     width = embedding.shape[1]
     found = {

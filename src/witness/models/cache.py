@@ -161,7 +161,7 @@ def _verified_at(entry: CatalogueFile, path: Path, known: Container[Part] = ()) 
     for part, file in _files(entry, path):
         if part not in known:
             _check(entry, part, file, fix)
-    if path != place(entry) and entry.others:
+    if not _is_known(entry, path):
         ct2.inspect(path)  # the small files of another revision may differ, and must fit
     return ModelFile(entry.name, str(path), entry.sha256, entry.engine)
 
@@ -171,9 +171,13 @@ def _files(entry: CatalogueFile, path: Path) -> Iterator[tuple[Part, Path]]:
     if not entry.others:
         yield entry.parts[0], path
         return
-    same = path in (place(entry), _packaged(entry))
-    for part in entry.parts if same else entry.parts[-1:]:
+    for part in entry.parts if _is_known(entry, path) else entry.parts[-1:]:
         yield part, path / part.file
+
+
+def _is_known(entry: CatalogueFile, path: Path) -> bool:
+    """Whether the sha256 of all files at `path` are known, and not only that of the weights."""
+    return path in (place(entry), _packaged(entry))
 
 
 def _check(entry: CatalogueFile, part: Part, path: Path, fix: str) -> None:

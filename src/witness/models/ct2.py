@@ -163,8 +163,8 @@ def inspect(folder: Path) -> Header:
     try:
         with open_weights(folder / WEIGHTS) as data:
             header = _header(data, walk(data))
-        found = vocabulary(folder)
         name = "the vocabulary"
+        found = vocabulary(folder)
         if len(found) != header.tokens:
             raise ValueError(f"it has {len(found)} tokens, and the weights have {header.tokens}")
         name = CONFIG

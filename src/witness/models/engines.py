@@ -38,6 +38,6 @@ def usual(gpu: bool, available: Collection[str]) -> Recognizer:
 
 
 def require(engine: Recognizer, available: Collection[str], who: str) -> None:
-    """Raise UsageError, saying who needs it and how to install it, if a recognizer cannot run."""
+    """Raise UsageError, saying who asks for it and how to install it, if a recognizer cannot run."""
     if engine not in available:
-        raise UsageError(f"{who} needs {engine}, which is not installed; run: {INSTALL[engine]}")
+        raise UsageError(f"{who} asks for {engine}, which is not installed; run: {INSTALL[engine]}")

@@ -90,7 +90,7 @@ def recognizer_model(
     if wanted == Recognizer.AUTO:
         able, usual = available, engines.usual(gpu, available)
     else:
-        engines.require(wanted, available, f"--recognizer {wanted}")
+        engines.require(wanted, available, "--recognizer")
         able, usual = (wanted,), wanted
     if choice == "auto":
         name = catalogue.default_whisper(usual, gpu=gpu)
