@@ -410,6 +410,13 @@ def test_the_page_groups_words_as_witness_does(read):
     assert reader.said() == wanted
 
 
+def test_the_page_cuts_long_paragraphs_as_witness_does(read):
+    words = talks.spread("One sentence. And then " + "so on " * 60 + "it ends. " + "Never " * 80, "A", 0, 150)
+    found = talks.transcript(words, [Turn(0, 150, "A")], duration=150.0)
+    assert len(found.utterances) == 4
+    assert read(found).said() == [(u.speaker, u.text) for u in found.utterances]
+
+
 def test_two_tracks_are_grouped_each_by_itself(read):
     found = talks.call()
     sides = [[word for word in found.words if word.speaker == who] for who in ("SPEAKER_00", "SPEAKER_01")]
