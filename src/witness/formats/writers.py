@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from witness import files
-from witness.formats import findings, page, rttm
+from witness.formats import cues, findings, page, rttm
 from witness.options import Format
 from witness.schema import ModelFile, Sound, Transcript, Utterance, Word
 from witness.text import clock
@@ -26,13 +26,6 @@ UNKNOWN = "UNKNOWN"
 """In place of a speaker who is not known."""
 INAUDIBLE = "[inaudible]"
 """In place of words that are not known although a recognizer listened."""
-
-LINE = 42
-"""Most characters in a line of a subtitle. A cue has one or two lines: common practice of broadcasters."""
-CUE = 7.0
-"""Most seconds of a cue of several words."""
-CUE_PAUSE = 0.8
-"""Seconds of silence that end a cue."""
 
 
 def to_txt(transcript: Transcript) -> str:
@@ -119,18 +112,19 @@ def to_json(transcript: Transcript, stages: Mapping[str, str] | None = None) -> 
 def to_srt(transcript: Transcript) -> str:
     """SubRip. A cue names the speaker if the cue before it has another one."""
     return "\n".join(
-        f"{number}\n{clock(start, 3, ',')} --> {clock(end, 3, ',')}\n{text}\n"
-        for number, (start, end, _, text) in enumerate(_cues(transcript), start=1)
+        f"{number}\n{clock(cue.start, 3, ',')} --> {clock(cue.end, 3, ',')}\n"
+        + "".join(f"{text}\n" for _, text in cue.parts)
+        for number, cue in enumerate(_cues(transcript), start=1)
     )
 
 
 def to_vtt(transcript: Transcript) -> str:
-    """WebVTT; each cue has a voice tag beside the name in its text."""
-    cues = "".join(
-        f"\n{clock(start, 3)} --> {clock(end, 3)}\n<v {_vtt(speaker)}>{_vtt(text)}\n"
-        for start, end, speaker, text in _cues(transcript)
+    """WebVTT; each speaker of a cue has a voice tag beside the name in the text."""
+    return "WEBVTT\n" + "".join(
+        f"\n{clock(cue.start, 3)} --> {clock(cue.end, 3)}\n"
+        + "".join(f"<v {_vtt(speaker)}>{_vtt(text)}\n" for speaker, text in cue.parts)
+        for cue in _cues(transcript)
     )
-    return "WEBVTT\n" + cues
 
 
 def to_rttm(transcript: Transcript) -> str:
@@ -237,45 +231,15 @@ def _text_line(transcript: Transcript, utterance: Utterance, text: str | None) -
     return f"[{clock(utterance.start)}] {speaker}: {text}"
 
 
-def _cues(transcript: Transcript) -> Iterator[tuple[float, float, str, str]]:
-    """Start and end in seconds, the speaker, and the text, which has one or two lines."""
-    named = None
+def _cues(transcript: Transcript) -> list[cues.Cue]:
+    tracks: dict[int, list[cues.Said]] = {}
     for utterance, text in _lines_of_text(transcript):
-        speaker = _speaker(transcript, utterance)
-        if not utterance.words:
-            yield utterance.start, utterance.end, speaker, f"{speaker}: {text}" if text else speaker
-            named = speaker
-            continue
-        words = list(utterance.words)
-        while words:
-            prefix = "" if speaker == named else f"{speaker}:"
-            taken = _cue_length(words, prefix)
-            text = "\n".join(_lines(prefix, words[:taken]))
-            yield words[0].start, max(words[taken - 1].end, words[0].start + 0.001), speaker, text
-            named, words = speaker, words[taken:]
-
-
-def _cue_length(words: list[Word], prefix: str) -> int:
-    """How many of `words`, from the first, make a readable cue; at least one."""
-    for taken in range(1, len(words)):
-        before, word = words[taken - 1], words[taken]
-        full = len(_lines(prefix, words[:taken])) == 2 and before.text.endswith((".", "?", "!"))
-        pause = word.start - before.end > CUE_PAUSE
-        if full or pause or word.end - words[0].start > CUE or len(_lines(prefix, words[: taken + 1])) > 2:
-            return taken
-    return len(words)
-
-
-def _lines(prefix: str, words: list[Word]) -> list[str]:
-    """The prefix and the words in lines of LINE characters; a longer word gets a longer line."""
-    lines = [prefix]
-    for word in words:
-        text = word.text if lines != [prefix] or word.text.startswith(" ") else f" {word.text}"
-        if lines[-1] and len(lines[-1]) + len(text) > LINE:
-            lines.append(text.strip())
+        speaker, items = _speaker(transcript, utterance), tracks.setdefault(utterance.track, [])
+        if utterance.words:
+            items += cues.words(utterance.words, speaker)
         else:
-            lines[-1] = (lines[-1] + text).lstrip()
-    return lines
+            items.append(cues.Said(utterance.start, utterance.end, text or "", speaker, mark=True))
+    return cues.divide(list(tracks.values()), transcript.audio.duration)
 
 
 def _word(word: Word) -> dict[str, Any]:
