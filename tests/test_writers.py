@@ -87,6 +87,32 @@ def test_txt_without_words():
     assert found == "[00:00:01.2 - 01:01:02.0] SPEAKER_00\n"
 
 
+def test_pauses_are_marked_where_asked_for():
+    words = [(0, 1, " So"), (1.2, 2, " I"), (2.6, 3, " thought"), (4.6, 5, " *so*.")]
+    halting = Utterance(0, 5, "A", tuple(Word(*word, "A") for word in words))
+    reply = Utterance(5.4, 6, "B", (Word(5.4, 6, " Yes.", "B"),))
+    noise = Utterance(6.2, 9, "A")
+    later = Utterance(12.7, 13.5, "B", (Word(12.7, 13, "好", "B"), Word(13.5, 14, "。", "B")))
+    found = listened(halting, reply, GHOST, noise, later)
+    assert writers.to_txt(found, 0.5).splitlines() == [
+        "[00:00:00] A: So I (.) thought (2 s) *so*.",
+        "[00:00:05] B: Yes.",
+        "[00:00:06] A: [inaudible]",
+        "(4 s)",
+        "[00:00:12] B: 好 (.) 。",
+    ]
+    assert writers.to_txt(found, 2.0).splitlines()[0] == "[00:00:00] A: So I thought *so*."
+    assert "(" not in writers.to_txt(found)
+    assert r"I (.) thought (2 s) \*so\*." in writers.to_md(found, 0.5)
+    assert "\n\n(4 s)\n\n**B**" in writers.to_md(found, 0.5)
+
+
+def test_a_pause_under_other_speech_is_none():
+    long, reply = said("A", 0, "one two three four", 1.0), said("B", 1.0, "Yes.", 0.5)
+    after = said("A", 4.2, "five", 0.5)
+    assert "(" not in writers.to_txt(transcript([long, reply, after]), 0.5)
+
+
 def test_empty_transcript_in_every_format():
     for name, write in writers.WRITERS.items():
         text = write(transcript())

@@ -10,8 +10,10 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import pairwise
+from math import inf
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -26,25 +28,32 @@ UNKNOWN = "UNKNOWN"
 """In place of a speaker who is not known."""
 INAUDIBLE = "[inaudible]"
 """In place of words that are not known although a recognizer listened."""
+SHORT_PAUSE = 1.0
+"""Seconds; a shorter pause is not timed."""
 
 
-def to_txt(transcript: Transcript) -> str:
-    """`[00:09:32] SPEAKER_01: words`, a line per utterance."""
+def to_txt(transcript: Transcript, pauses: float | None = None) -> str:
+    """`[00:09:32] SPEAKER_01: words`, a line per utterance.
+
+    Pauses of at least `pauses` seconds are marked in the text, or on a line of their own; None: none are.
+    """
     return "".join(
-        _text_line(transcript, utterance, text) + "\n" for utterance, text in _lines_of_text(transcript)
+        (f"{pause}\n" if pause else "") + _text_line(transcript, utterance, text) + "\n"
+        for pause, utterance, text in _with_pauses(transcript, pauses)
     )
 
 
-def to_md(transcript: Transcript) -> str:
-    """A title, who spoke how much, the warnings, and a paragraph per utterance."""
+def to_md(transcript: Transcript, pauses: float | None = None) -> str:
+    """A title, who spoke how much, the warnings, and a paragraph per utterance; pauses as in `to_txt`."""
     parts = [f"# {_markdown(title(transcript))}", f"{clock(transcript.audio.duration)} long"]
     if transcript.speakers:
         parts[1] += ", " + ", ".join(
             f"{_markdown(speaker.name or speaker.id)} {speaker.share:.0%}" for speaker in transcript.speakers
         )
     parts += [f"> {_markdown(warning)}" for warning in transcript.warnings]
-    for utterance, text in _lines_of_text(transcript):
+    for pause, utterance, text in _with_pauses(transcript, pauses):
         head = f"**{_markdown(_speaker(transcript, utterance))}** [{clock(utterance.start)}]"
+        parts += [pause] if pause else []
         parts.append(head if text is None else f"{head} {_markdown(text)}")
     return "\n\n".join(parts) + "\n"
 
@@ -167,11 +176,12 @@ def save(
     *,
     keep: bool = True,
     sound: Sound | None = None,
+    pauses: float | None = None,
 ) -> None:
     """Write each format to its file; None is stdout.
 
-    Beside a JSON file (not beside a pipe) go the findings, unless `keep` is false. `sound` is for a page.
-    Raises OutputError and BrokenPipeError.
+    Beside a JSON file (not beside a pipe) go the findings, unless `keep` is false. `sound` is for a page,
+    `pauses` for txt and md. Raises OutputError and BrokenPipeError.
     """
     contents: list[tuple[bytes, Path | None]] = []
     for form, path in targets:
@@ -184,6 +194,10 @@ def save(
             text = to_json(transcript, stages)
         elif form == Format.HTML:
             text = to_html(transcript, sound)
+        elif form == Format.TXT:
+            text = to_txt(transcript, pauses)
+        elif form == Format.MD:
+            text = to_md(transcript, pauses)
         else:
             text = WRITERS[Format(form)](transcript)
         contents.append((encode(text), path))
@@ -218,6 +232,36 @@ def _lines_of_text(transcript: Transcript) -> Iterator[tuple[Utterance, str | No
             yield utterance, INAUDIBLE if recognized else None
         elif any(word.supported for word in utterance.words):  # all words of an utterance are, or none is
             yield utterance, utterance.text
+
+
+def _with_pauses(
+    transcript: Transcript, least: float | None
+) -> Iterator[tuple[str | None, Utterance, str | None]]:
+    """The mark of the pause before each utterance that people read, the utterance, and its text."""
+    end = inf
+    for utterance, text in _lines_of_text(transcript):
+        pause = None
+        if least is not None:
+            silence = utterance.start - end
+            pause = _pause(silence) if silence >= least else None
+            text = _spoken(utterance.words, least) if utterance.words else text
+        yield pause, utterance, text
+        end = utterance.end if end == inf else max(end, utterance.end)
+
+
+def _spoken(words: Sequence[Word], least: float) -> str:
+    """The text of an utterance with its pauses."""
+    text = words[0].text
+    for before, word in pairwise(words):
+        if word.start - before.end >= least:
+            text += f" {_pause(word.start - before.end)}" + ("" if word.text.startswith(" ") else " ")
+        text += word.text
+    return text.strip()
+
+
+def _pause(seconds: float) -> str:
+    """As transcription conventions write it: short ones are not timed."""
+    return "(.)" if seconds < SHORT_PAUSE else f"({seconds:.0f} s)"
 
 
 def _speaker(transcript: Transcript, utterance: Utterance) -> str:
