@@ -679,6 +679,18 @@ def test_inaudible_doubtful_and_invented_passages_are_marked(read):
     assert "Uh-huh." in reader.page.locator("#feed .unsure").all_inner_texts()
 
 
+def test_inaudible_speech_of_nobody_in_particular(read):
+    found = talks.call()
+    unheard = Utterance(26.0, 28.2, None)
+    reader = read(
+        replace(found, utterances=tuple(sorted([*found.utterances, unheard], key=lambda u: u.start)))
+    )
+    passage = reader.page.locator("article", has=reader.page.locator(".inaudible"))
+    assert passage.locator(".name").inner_text() == "several or unknown"
+    passage.locator("button.who").click()
+    assert "No single speaker" in reader.page.inner_text("#toast")
+
+
 def test_a_phone_and_a_print(read):
     reader = read(talks.call(), is_mobile=True, has_touch=True)
     page = reader.page

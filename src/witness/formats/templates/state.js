@@ -277,6 +277,11 @@ function nameOf(who) {
   return who < 0 ? "nobody heard" : names[who] ?? data.speakers[who][0];
 }
 
+/** Who speaks in a paragraph; of speech without words that may not be known. */
+function speakerOf(paragraph) {
+  return paragraph.who < 0 && !paragraph.words.length ? "several or unknown" : nameOf(paragraph.who);
+}
+
 /** Up to two characters that stand for a speaker, beside the color. */
 function initials(who) {
   if (who < 0) return "–";
