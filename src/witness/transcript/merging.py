@@ -33,7 +33,9 @@ from witness.schema import (
     Word,
 )
 
-REACH = 0.25  # seconds around a word that count, less and less: the recognizer's times are that inexact
+# Seconds around a word that count, less and less: the recognizer's times are that inexact. Where two voices
+# overlap, the one that goes on said the word more often than the one that stops.
+REACH_BEFORE, REACH_AFTER = 0.15, 0.35
 LEAST_SUPPORT = 0.05  # of full activity; below it nobody is heard speaking
 FLOOR = 0.02  # share of the evidence left to speakers who show none: a word's time may be quite wrong
 CHANGE_COST = 1.0  # nats: evidence below e^2 to 1 does not change the speaker of a single word
@@ -164,13 +166,13 @@ def _ends_sentence(word: Word) -> bool:
 
 
 def _around(word: Word, evidence: Evidence) -> Float64:
-    """(speakers,): mean activity of each speaker; frames outside the word fade out over REACH."""
-    first = max(0, int((word.start - REACH - FRAME_DURATION / 2) / FRAME_STEP))
-    last = int((word.end + REACH - FRAME_DURATION / 2) / FRAME_STEP) + 2
+    """(speakers,): mean activity of each speaker; frames outside the word fade out."""
+    first = max(0, int((word.start - REACH_BEFORE - FRAME_DURATION / 2) / FRAME_STEP))
+    last = int((word.end + REACH_AFTER - FRAME_DURATION / 2) / FRAME_STEP) + 2
     near = evidence[first:last]
     middles = np.arange(first, first + len(near)) * FRAME_STEP + FRAME_DURATION / 2
-    beyond = np.maximum(word.start - middles, middles - word.end)
-    weights = np.clip(1.0 - np.maximum(beyond, 0.0) / REACH, 0.0, 1.0)
+    beyond = np.maximum((word.start - middles) / REACH_BEFORE, (middles - word.end) / REACH_AFTER)
+    weights = np.clip(1.0 - np.maximum(beyond, 0.0), 0.0, 1.0)
     mean: Float64 = weights @ near / max(float(weights.sum()), 1e-9)
     return mean
 
