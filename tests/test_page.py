@@ -410,6 +410,13 @@ def test_the_page_groups_words_as_witness_does(read):
     assert reader.said() == wanted
 
 
+def test_the_page_cuts_long_paragraphs_as_witness_does(read):
+    words = talks.spread("One sentence. And then " + "so on " * 60 + "it ends. " + "Never " * 80, "A", 0, 150)
+    found = talks.transcript(words, [Turn(0, 150, "A")], duration=150.0)
+    assert len(found.utterances) == 4
+    assert read(found).said() == [(u.speaker, u.text) for u in found.utterances]
+
+
 def test_two_tracks_are_grouped_each_by_itself(read):
     found = talks.call()
     sides = [[word for word in found.words if word.speaker == who] for who in ("SPEAKER_00", "SPEAKER_01")]
@@ -670,6 +677,18 @@ def test_inaudible_doubtful_and_invented_passages_are_marked(read):
     assert reader.page.locator(".inaudible").first.inner_text() == "[inaudible] 3 s"
     assert reader.page.locator("#feed .ghost").all_inner_texts() == ["Thanks", "for", "watching."]
     assert "Uh-huh." in reader.page.locator("#feed .unsure").all_inner_texts()
+
+
+def test_inaudible_speech_of_nobody_in_particular(read):
+    found = talks.call()
+    unheard = Utterance(26.0, 28.2, None)
+    reader = read(
+        replace(found, utterances=tuple(sorted([*found.utterances, unheard], key=lambda u: u.start)))
+    )
+    passage = reader.page.locator("article", has=reader.page.locator(".inaudible"))
+    assert passage.locator(".name").inner_text() == "several or unknown"
+    passage.locator("button.who").click()
+    assert "No single speaker" in reader.page.inner_text("#toast")
 
 
 def test_a_phone_and_a_print(read):

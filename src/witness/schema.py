@@ -223,8 +223,10 @@ class Sound:
 
 PARAGRAPH_PAUSE = 2.0
 """Seconds of silence that end an utterance."""
-PARAGRAPH = 60.0
-"""Seconds after which an utterance ends at the next end of a sentence."""
+PARAGRAPH = 30.0
+"""Seconds of an utterance after which a new one may begin if it is longer than LONG_PARAGRAPH."""
+LONG_PARAGRAPH = 60.0
+"""Most seconds of an utterance."""
 BREATH = 0.5
 """Seconds of silence that do not interrupt a stretch of speech without words."""
 SENTENCE_ENDS = ".?!…。？！؟।"

@@ -44,6 +44,7 @@ def settle(
     *,
     keep_stages: bool = True,
     html_audio: PageAudio = PageAudio.AUTO,
+    pauses: float | None = None,
     reporter: Reporter = SILENT,
 ) -> Settings:
     """The options with every choice made, the models fetched and verified. Raises ModelError, UsageError."""
@@ -67,7 +68,7 @@ def settle(
     sha256 = {role: file.sha256 if file else None for role, file in models.items()}
     if engine.known is not None and known is not None:
         sha256["known"] = voices.fingerprint(Path(known))
-    return Settings(settled, Runtime(), sha256, tuple(engine.warnings), keep_stages, html_audio)
+    return Settings(settled, Runtime(), sha256, tuple(engine.warnings), keep_stages, html_audio, pauses)
 
 
 def fingerprint(settings: Settings) -> str:

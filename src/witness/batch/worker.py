@@ -43,6 +43,8 @@ class Settings:
     keep_stages: bool = True
     """Beside JSON files."""
     html_audio: PageAudio = PageAudio.AUTO
+    pauses: float | None = None
+    """Seconds, as `writers.save` takes them."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ def _perform(job: Job) -> Outcome:
     from witness.audio import sound
     from witness.formats import writers
 
-    engine = _engine(job.settings)
+    settings = job.settings
+    engine = _engine(settings)
     before = _look(job.source)
     transcript = engine.transcribe(job.source)
     if _look(job.source) != before:
@@ -116,8 +119,8 @@ def _perform(job: Job) -> Outcome:
     for _, path in job.files:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     files = [(form, Path(path)) for form, path in job.files]
-    heard = sound.take(transcript.audio, files, job.settings.html_audio)
-    writers.save(transcript, files, keep=job.settings.keep_stages, sound=heard)
+    heard = sound.take(transcript.audio, files, settings.html_audio)
+    writers.save(transcript, files, keep=settings.keep_stages, sound=heard, pauses=settings.pauses)
     failure = transcript.failure
     return Outcome(
         None if failure is None else f"{job.source}: speakers, but no words: {failure}",

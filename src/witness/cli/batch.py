@@ -72,6 +72,7 @@ SILENCE = 30.0
     help="Cores for the diarizer, for each recording. [default: a fair share]",
 )
 @options.HTML_AUDIO
+@options.PAUSES
 @options.NO_STAGES
 @options.QUIET
 def batch_command(
@@ -89,6 +90,7 @@ def batch_command(
     gpus: str | None,
     threads: int | None,
     html_audio: str,
+    pauses: float | None,
     no_stages: bool,
     quiet: bool,
     **asked: Any,
@@ -119,7 +121,11 @@ def batch_command(
     )
     with locked(to), options.progress(quiet) as reporter:
         settings = plan.settle(
-            wanted, keep_stages=not no_stages, html_audio=PageAudio(html_audio), reporter=reporter
+            wanted,
+            keep_stages=not no_stages,
+            html_audio=PageAudio(html_audio),
+            pauses=pauses,
+            reporter=reporter,
         )
         work = Batch(order, settings)
         try:

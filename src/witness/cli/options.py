@@ -148,6 +148,12 @@ HTML_AUDIO = click.option(
     show_default=True,
     help="Sound of an HTML page: embedded, a link, or none; auto embeds recordings under 20 minutes.",
 )
+PAUSES = click.option(
+    "--pauses",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Mark pauses of at least this length in txt and md: (.) if under a second, else (3 s).",
+)
 NO_STAGES = click.option(
     "--no-stages", is_flag=True, help="Do not keep what `witness redo` needs beside a JSON file."
 )

@@ -29,6 +29,7 @@ from witness.options import Bounds, PageAudio
 @options.formats("Also write this format; repeatable.")
 @click.option("-o", "--output", "to", metavar="PATH", help="Folder, file, or -. [default: beside TRANSCRIPT]")
 @options.HTML_AUDIO
+@options.PAUSES
 @options.QUIET
 def redo_command(
     transcript: Path,
@@ -39,6 +40,7 @@ def redo_command(
     formats: tuple[str, ...],
     to: str | None,
     html_audio: str,
+    pauses: float | None,
     quiet: bool,
     **asked: int | None,
 ) -> None:
@@ -65,4 +67,4 @@ def redo_command(
         heard = sound.take(after.audio, targets.files, audio, beside=transcript.parent, reporter=reporter)
     redo.replace(before, after)
     if others or not formats:
-        writers.save(after, targets.files, sound=heard)
+        writers.save(after, targets.files, sound=heard, pauses=pauses)

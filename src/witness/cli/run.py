@@ -36,6 +36,7 @@ class NoWordsError(WitnessError):
     "--parallel", is_flag=True, help="Do both at the same time even if the GPU's memory seems too small."
 )
 @options.HTML_AUDIO
+@options.PAUSES
 @options.NO_STAGES
 @click.option(
     "--profile",
@@ -55,6 +56,7 @@ def run(
     serial: bool,
     parallel: bool,
     html_audio: str,
+    pauses: float | None,
     no_stages: bool,
     profile: Path | None,
     quiet: bool,
@@ -86,7 +88,7 @@ def run(
             raise
         from witness.formats import writers
 
-        writers.save(transcript, targets.files, keep=not no_stages, sound=heard)
+        writers.save(transcript, targets.files, keep=not no_stages, sound=heard, pauses=pauses)
     if transcript.failure is not None:
         raise NoWordsError(transcript.failure)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from witness.schema import (
     BREATH,
     CLOSING,
+    LONG_PARAGRAPH,
     PARAGRAPH,
     PARAGRAPH_PAUSE,
     SENTENCE_ENDS,
@@ -56,7 +57,8 @@ def transcript_page(transcript: Transcript, title: str, sound: Sound | None) -> 
         "speakers": [[speaker.id, speaker.name] for speaker in transcript.speakers],
         "grouping": {
             "pause": _ms(PARAGRAPH_PAUSE),
-            "long": _ms(PARAGRAPH),
+            "shortest": _ms(PARAGRAPH),
+            "longest": _ms(LONG_PARAGRAPH),
             "breath": _ms(BREATH),
             "ends": SENTENCE_ENDS,
             "closing": CLOSING,

@@ -10,13 +10,15 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import pairwise
+from math import inf
 from pathlib import Path, PurePath
 from typing import Any
 
 from witness import files
-from witness.formats import findings, page, rttm
+from witness.formats import cues, findings, page, rttm
 from witness.options import Format
 from witness.schema import ModelFile, Sound, Transcript, Utterance, Word
 from witness.text import clock
@@ -26,32 +28,32 @@ UNKNOWN = "UNKNOWN"
 """In place of a speaker who is not known."""
 INAUDIBLE = "[inaudible]"
 """In place of words that are not known although a recognizer listened."""
-
-LINE = 42
-"""Most characters in a line of a subtitle. A cue has one or two lines: common practice of broadcasters."""
-CUE = 7.0
-"""Most seconds of a cue of several words."""
-CUE_PAUSE = 0.8
-"""Seconds of silence that end a cue."""
+SHORT_PAUSE = 1.0
+"""Seconds; a shorter pause is not timed."""
 
 
-def to_txt(transcript: Transcript) -> str:
-    """`[00:09:32] SPEAKER_01: words`, a line per utterance."""
+def to_txt(transcript: Transcript, pauses: float | None = None) -> str:
+    """`[00:09:32] SPEAKER_01: words`, a line per utterance.
+
+    Pauses of at least `pauses` seconds are marked in the text, or on a line of their own; None: none are.
+    """
     return "".join(
-        _text_line(transcript, utterance, text) + "\n" for utterance, text in _lines_of_text(transcript)
+        (f"{pause}\n" if pause else "") + _text_line(transcript, utterance, text) + "\n"
+        for pause, utterance, text in _with_pauses(transcript, pauses)
     )
 
 
-def to_md(transcript: Transcript) -> str:
-    """A title, who spoke how much, the warnings, and a paragraph per utterance."""
+def to_md(transcript: Transcript, pauses: float | None = None) -> str:
+    """A title, who spoke how much, the warnings, and a paragraph per utterance; pauses as in `to_txt`."""
     parts = [f"# {_markdown(title(transcript))}", f"{clock(transcript.audio.duration)} long"]
     if transcript.speakers:
         parts[1] += ", " + ", ".join(
             f"{_markdown(speaker.name or speaker.id)} {speaker.share:.0%}" for speaker in transcript.speakers
         )
     parts += [f"> {_markdown(warning)}" for warning in transcript.warnings]
-    for utterance, text in _lines_of_text(transcript):
+    for pause, utterance, text in _with_pauses(transcript, pauses):
         head = f"**{_markdown(_speaker(transcript, utterance))}** [{clock(utterance.start)}]"
+        parts += [pause] if pause else []
         parts.append(head if text is None else f"{head} {_markdown(text)}")
     return "\n\n".join(parts) + "\n"
 
@@ -119,18 +121,19 @@ def to_json(transcript: Transcript, stages: Mapping[str, str] | None = None) -> 
 def to_srt(transcript: Transcript) -> str:
     """SubRip. A cue names the speaker if the cue before it has another one."""
     return "\n".join(
-        f"{number}\n{clock(start, 3, ',')} --> {clock(end, 3, ',')}\n{text}\n"
-        for number, (start, end, _, text) in enumerate(_cues(transcript), start=1)
+        f"{number}\n{clock(cue.start, 3, ',')} --> {clock(cue.end, 3, ',')}\n"
+        + "".join(f"{text}\n" for _, text in cue.parts)
+        for number, cue in enumerate(_cues(transcript), start=1)
     )
 
 
 def to_vtt(transcript: Transcript) -> str:
-    """WebVTT; each cue has a voice tag beside the name in its text."""
-    cues = "".join(
-        f"\n{clock(start, 3)} --> {clock(end, 3)}\n<v {_vtt(speaker)}>{_vtt(text)}\n"
-        for start, end, speaker, text in _cues(transcript)
+    """WebVTT; each speaker of a cue has a voice tag beside the name in the text."""
+    return "WEBVTT\n" + "".join(
+        f"\n{clock(cue.start, 3)} --> {clock(cue.end, 3)}\n"
+        + "".join(f"<v {_vtt(speaker)}>{_vtt(text)}\n" for speaker, text in cue.parts)
+        for cue in _cues(transcript)
     )
-    return "WEBVTT\n" + cues
 
 
 def to_rttm(transcript: Transcript) -> str:
@@ -173,11 +176,12 @@ def save(
     *,
     keep: bool = True,
     sound: Sound | None = None,
+    pauses: float | None = None,
 ) -> None:
     """Write each format to its file; None is stdout.
 
-    Beside a JSON file (not beside a pipe) go the findings, unless `keep` is false. `sound` is for a page.
-    Raises OutputError and BrokenPipeError.
+    Beside a JSON file (not beside a pipe) go the findings, unless `keep` is false. `sound` is for a page,
+    `pauses` for txt and md. Raises OutputError and BrokenPipeError.
     """
     contents: list[tuple[bytes, Path | None]] = []
     for form, path in targets:
@@ -190,6 +194,10 @@ def save(
             text = to_json(transcript, stages)
         elif form == Format.HTML:
             text = to_html(transcript, sound)
+        elif form == Format.TXT:
+            text = to_txt(transcript, pauses)
+        elif form == Format.MD:
+            text = to_md(transcript, pauses)
         else:
             text = WRITERS[Format(form)](transcript)
         contents.append((encode(text), path))
@@ -226,6 +234,36 @@ def _lines_of_text(transcript: Transcript) -> Iterator[tuple[Utterance, str | No
             yield utterance, utterance.text
 
 
+def _with_pauses(
+    transcript: Transcript, least: float | None
+) -> Iterator[tuple[str | None, Utterance, str | None]]:
+    """The mark of the pause before each utterance that people read, the utterance, and its text."""
+    end = inf
+    for utterance, text in _lines_of_text(transcript):
+        pause = None
+        if least is not None:
+            silence = utterance.start - end
+            pause = _pause(silence) if silence >= least else None
+            text = _spoken(utterance.words, least) if utterance.words else text
+        yield pause, utterance, text
+        end = utterance.end if end == inf else max(end, utterance.end)
+
+
+def _spoken(words: Sequence[Word], least: float) -> str:
+    """The text of an utterance with its pauses."""
+    text = words[0].text
+    for before, word in pairwise(words):
+        if word.start - before.end >= least:
+            text += f" {_pause(word.start - before.end)}" + ("" if word.text.startswith(" ") else " ")
+        text += word.text
+    return text.strip()
+
+
+def _pause(seconds: float) -> str:
+    """As transcription conventions write it: short ones are not timed."""
+    return "(.)" if seconds < SHORT_PAUSE else f"({seconds:.0f} s)"
+
+
 def _speaker(transcript: Transcript, utterance: Utterance) -> str:
     return transcript.name(utterance.speaker) or UNKNOWN
 
@@ -237,45 +275,15 @@ def _text_line(transcript: Transcript, utterance: Utterance, text: str | None) -
     return f"[{clock(utterance.start)}] {speaker}: {text}"
 
 
-def _cues(transcript: Transcript) -> Iterator[tuple[float, float, str, str]]:
-    """Start and end in seconds, the speaker, and the text, which has one or two lines."""
-    named = None
+def _cues(transcript: Transcript) -> list[cues.Cue]:
+    tracks: dict[int, list[cues.Said]] = {}
     for utterance, text in _lines_of_text(transcript):
-        speaker = _speaker(transcript, utterance)
-        if not utterance.words:
-            yield utterance.start, utterance.end, speaker, f"{speaker}: {text}" if text else speaker
-            named = speaker
-            continue
-        words = list(utterance.words)
-        while words:
-            prefix = "" if speaker == named else f"{speaker}:"
-            taken = _cue_length(words, prefix)
-            text = "\n".join(_lines(prefix, words[:taken]))
-            yield words[0].start, max(words[taken - 1].end, words[0].start + 0.001), speaker, text
-            named, words = speaker, words[taken:]
-
-
-def _cue_length(words: list[Word], prefix: str) -> int:
-    """How many of `words`, from the first, make a readable cue; at least one."""
-    for taken in range(1, len(words)):
-        before, word = words[taken - 1], words[taken]
-        full = len(_lines(prefix, words[:taken])) == 2 and before.text.endswith((".", "?", "!"))
-        pause = word.start - before.end > CUE_PAUSE
-        if full or pause or word.end - words[0].start > CUE or len(_lines(prefix, words[: taken + 1])) > 2:
-            return taken
-    return len(words)
-
-
-def _lines(prefix: str, words: list[Word]) -> list[str]:
-    """The prefix and the words in lines of LINE characters; a longer word gets a longer line."""
-    lines = [prefix]
-    for word in words:
-        text = word.text if lines != [prefix] or word.text.startswith(" ") else f" {word.text}"
-        if lines[-1] and len(lines[-1]) + len(text) > LINE:
-            lines.append(text.strip())
+        speaker, items = _speaker(transcript, utterance), tracks.setdefault(utterance.track, [])
+        if utterance.words:
+            items += cues.words(utterance.words, speaker)
         else:
-            lines[-1] = (lines[-1] + text).lstrip()
-    return lines
+            items.append(cues.Said(utterance.start, utterance.end, text or "", speaker, mark=True))
+    return cues.divide(list(tracks.values()), transcript.audio.duration)
 
 
 def _word(word: Word) -> dict[str, Any]:

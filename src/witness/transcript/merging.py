@@ -2,7 +2,8 @@
 
 Each word is weighed by the speakers' activity around it, and a Viterbi pass decides for all words together: a
 change of speaker has a cost, a smaller one where a sentence ends or somebody pauses. A short reply within
-another speaker's sentence survives if its evidence is strong; a word at the edge of a turn does not flip.
+another speaker's sentence survives if its evidence is strong; a word at the edge of a turn does not flip, and
+the first or last words of a sentence hardly ever do.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from witness.schema import (
     CLOSING,
     FRAME_DURATION,
     FRAME_STEP,
+    LONG_PARAGRAPH,
     PARAGRAPH,
     PARAGRAPH_PAUSE,
     SENTENCE_ENDS,
@@ -31,13 +33,18 @@ from witness.schema import (
     Word,
 )
 
-REACH = 0.25  # seconds around a word that count, less and less: the recognizer's times are that inexact
+# Seconds around a word that count, less and less: the recognizer's times are that inexact. Where two voices
+# overlap, the one that goes on said the word more often than the one that stops.
+REACH_BEFORE, REACH_AFTER = 0.15, 0.35
 LEAST_SUPPORT = 0.05  # of full activity; below it nobody is heard speaking
 FLOOR = 0.02  # share of the evidence left to speakers who show none: a word's time may be quite wrong
 CHANGE_COST = 1.0  # nats: evidence below e^2 to 1 does not change the speaker of a single word
 CHANGE_COST_AT_BREAK = 0.3  # nats
+CHANGE_COST_OF_FEW = 1.3  # nats: within a sentence, where fewer than FEW of its words lie on one side
+FEW = 3
 PAUSE = 0.4  # seconds of silence at which the speaker may as well change
 OVERLAP_SHARE = 0.5  # of a word's frames
+NEAR = 1.5  # seconds: a recognizer can put the first or last word of a sentence that far into a pause
 INAUDIBLE = 2.0  # seconds of speech without a word that are worth marking
 
 
@@ -45,14 +52,16 @@ def label(words: Sequence[Word], evidence: Evidence, active: Bool, names: Sequen
     """The same words with speaker, confidence, overlap and support filled in.
 
     `evidence` and `active` cover the same frames and speakers; `active`, (frames, speakers), is the final
-    decision. `names` are the speakers' ids. A word where nobody is heard gets no speaker.
+    decision. `names` are the speakers' ids. A word where nobody is heard gets no speaker; but if most of its
+    sentence is heard, and some of that less than NEAR away, its time is wrong and the evidence there counts.
     """
     if not words or not names:
         return [replace(word, speaker=None, supported=False) for word in words]
     shares = np.array([_around(word, evidence) for word in words])  # (words, speakers)
     total = shares.sum(axis=1)
-    supported = total >= LEAST_SUPPORT
-    shares = shares / np.maximum(total, 1e-9)[:, None]
+    heard_at = _heard_at(words, total >= LEAST_SUPPORT)
+    supported = heard_at >= 0
+    shares = (shares / np.maximum(total, 1e-9)[:, None])[heard_at]
     path = _viterbi(np.where(supported[:, None], np.log(shares + FLOOR), 0.0), _change_costs(words))
     return [
         replace(
@@ -67,21 +76,30 @@ def label(words: Sequence[Word], evidence: Evidence, active: Bool, names: Sequen
 
 
 def utterances(words: Sequence[Word]) -> list[Utterance]:
-    """Labeled words of one track, in order -> utterances: what a speaker says without interruption."""
+    """Labeled words of one track, in order -> utterances: what a speaker says without interruption.
+
+    They end where the speaker changes or is silent for PARAGRAPH_PAUSE. One that is longer than
+    LONG_PARAGRAPH is cut into parts of at least PARAGRAPH: at the end of a sentence if one ends there, and of
+    the places that remain at the longest pause.
+    """
     groups: list[list[Word]] = []
     for word in words:
-        if groups and _goes_on(groups[-1], word):
+        if groups and _goes_on(groups[-1][-1], word):
             groups[-1].append(word)
         else:
             groups.append([word])
-    return [Utterance(group[0].start, group[-1].end, group[0].speaker, tuple(group)) for group in groups]
+    return [
+        Utterance(part[0].start, part[-1].end, part[0].speaker, tuple(part))
+        for group in groups
+        for part in _paragraphs(group)
+    ]
 
 
 def inaudible(turns: Sequence[Turn], words: Sequence[Word]) -> list[Utterance]:
     """Utterances without words: INAUDIBLE seconds or more of speech in which no word was recognized.
 
-    `turns` do not overlap, and `words` are in order; both are of one track. A stretch with several speakers
-    becomes one utterance per consecutive part of one speaker.
+    `turns` do not overlap, and `words` are in order; both are of one track. A stretch belongs to the speaker
+    who speaks for more than half of it; if nobody does, its speaker is not known.
     """
     stretches: list[list[Turn]] = []
     for part in _without_words(turns, words):
@@ -92,12 +110,19 @@ def inaudible(turns: Sequence[Turn], words: Sequence[Word]) -> list[Utterance]:
             stretches.append([])
         stretches[-1].append(part)
     return [
-        Utterance(parts[0].start, parts[-1].end, speaker)
-        for stretch in stretches
-        if sum(part.duration for part in stretch) >= INAUDIBLE
-        for speaker, group in groupby(stretch, key=lambda part: part.speaker)
-        for parts in [list(group)]
+        Utterance(parts[0].start, parts[-1].end, _speaker_of_most(parts))
+        for parts in stretches
+        if sum(part.duration for part in parts) >= INAUDIBLE
     ]
+
+
+def _speaker_of_most(turns: Sequence[Turn]) -> str | None:
+    """Who speaks for more than half of the time that these turns take together; None: nobody."""
+    seconds: dict[str, float] = {}
+    for turn in turns:
+        seconds[turn.speaker] = seconds.get(turn.speaker, 0.0) + turn.duration
+    most = max(seconds, key=lambda speaker: seconds[speaker])
+    return most if seconds[most] > sum(seconds.values()) / 2 else None
 
 
 def _without_words(turns: Sequence[Turn], words: Sequence[Word]) -> Iterator[Turn]:
@@ -113,10 +138,27 @@ def _without_words(turns: Sequence[Turn], words: Sequence[Word]) -> Iterator[Tur
             yield replace(turn, start=place)
 
 
-def _goes_on(group: list[Word], word: Word) -> bool:
-    last = group[-1]
-    long = last.end - group[0].start > PARAGRAPH and _ends_sentence(last)
-    return word.speaker == last.speaker and word.start - last.end < PARAGRAPH_PAUSE and not long
+def _goes_on(before: Word, word: Word) -> bool:
+    return word.speaker == before.speaker and word.start - before.end < PARAGRAPH_PAUSE
+
+
+def _paragraphs(words: list[Word]) -> Iterator[list[Word]]:
+    """What one speaker says, in parts that can be read."""
+    while words[-1].end - words[0].start > LONG_PARAGRAPH:
+        first = bisect_left(words, words[0].start + PARAGRAPH, key=lambda word: word.end) + 1
+        last = bisect_right(words, words[0].start + LONG_PARAGRAPH, key=lambda word: word.end)
+        if first > min(last, len(words) - 1):  # one word takes as long
+            break
+        cut = max(
+            range(first, min(last, len(words) - 1) + 1),
+            key=lambda place: (
+                _ends_sentence(words[place - 1]),
+                words[place].start - words[place - 1].end,
+            ),
+        )
+        yield words[:cut]
+        words = words[cut:]
+    yield words
 
 
 def _ends_sentence(word: Word) -> bool:
@@ -124,13 +166,13 @@ def _ends_sentence(word: Word) -> bool:
 
 
 def _around(word: Word, evidence: Evidence) -> Float64:
-    """(speakers,): mean activity of each speaker; frames outside the word fade out over REACH."""
-    first = max(0, int((word.start - REACH - FRAME_DURATION / 2) / FRAME_STEP))
-    last = int((word.end + REACH - FRAME_DURATION / 2) / FRAME_STEP) + 2
+    """(speakers,): mean activity of each speaker; frames outside the word fade out."""
+    first = max(0, int((word.start - REACH_BEFORE - FRAME_DURATION / 2) / FRAME_STEP))
+    last = int((word.end + REACH_AFTER - FRAME_DURATION / 2) / FRAME_STEP) + 2
     near = evidence[first:last]
     middles = np.arange(first, first + len(near)) * FRAME_STEP + FRAME_DURATION / 2
-    beyond = np.maximum(word.start - middles, middles - word.end)
-    weights = np.clip(1.0 - np.maximum(beyond, 0.0) / REACH, 0.0, 1.0)
+    beyond = np.maximum((word.start - middles) / REACH_BEFORE, (middles - word.end) / REACH_AFTER)
+    weights = np.clip(1.0 - np.maximum(beyond, 0.0), 0.0, 1.0)
     mean: Float64 = weights @ near / max(float(weights.sum()), 1e-9)
     return mean
 
@@ -143,8 +185,38 @@ def _overlapped(word: Word, active: Bool) -> bool:
 
 def _change_costs(words: Sequence[Word]) -> Float64:
     """(words,): the cost of a change of speaker before each word."""
-    breaks = [_ends_sentence(before) or word.start - before.end >= PAUSE for before, word in pairwise(words)]
-    return np.where([True, *breaks], CHANGE_COST_AT_BREAK, CHANGE_COST)
+    breaks = np.array([True, *(_breaks(before, word) for before, word in pairwise(words)), True])
+    places = np.arange(len(words))
+    ends = np.flatnonzero(breaks)
+    since = (
+        places - ends[np.searchsorted(ends, places, "right") - 1]
+    )  # words of the sentence before the change
+    until = ends[np.searchsorted(ends, places, "left")] - places  # and after it
+    few = np.minimum(since, until) < FEW
+    return np.where(breaks[:-1], CHANGE_COST_AT_BREAK, np.where(few, CHANGE_COST_OF_FEW, CHANGE_COST))
+
+
+def _breaks(before: Word, word: Word) -> bool:
+    """Whether a sentence ends between two words, or somebody pauses."""
+    return _ends_sentence(before) or word.start - before.end >= PAUSE
+
+
+def _heard_at(words: Sequence[Word], heard: Bool) -> Int:
+    """(words,): the word whose evidence each one gets, its own if it is heard; -1: it is not heard at all."""
+    at = np.where(heard, np.arange(len(words)), -1)
+    sentences = np.cumsum([0, *map(_ends_sentence, words[:-1])])
+    mostly = np.bincount(sentences, heard) > np.bincount(sentences) / 2
+    known = np.flatnonzero(heard)
+    for place in np.flatnonzero(~heard & mostly[sentences]).tolist():
+        following = int(np.searchsorted(known, place))
+        gaps = {
+            int(other): max(words[place].start - words[other].end, words[other].start - words[place].end)
+            for other in known[max(0, following - 1) : following + 1]
+            if sentences[other] == sentences[place]
+        }
+        if gaps and min(gaps.values()) < NEAR:
+            at[place] = min(gaps, key=lambda other: gaps[other])
+    return at
 
 
 def _viterbi(scores: Float64, change_costs: Float64) -> Int:

@@ -124,7 +124,8 @@ async function speakerMenu(number) {
       }
     }
   }
-  const done = await pick(`${nameOf(who)}, ${clock(paragraph.start)}`, "", choices);
+  if (!choices.length) { toast("No single speaker talks for most of this time."); return; }
+  const done = await pick(`${speakerOf(paragraph)}, ${clock(paragraph.start)}`, "", choices);
   if (done === "name") await askName(who);
   else if (done === "merge") await askMerge(who);
   else if (done !== null) move(paragraph.words, done);

@@ -120,7 +120,7 @@ window.addEventListener("beforeprint", () => {
   $("before").style.height = $("after").style.height = "0";
   for (const paragraph of paragraphs) {
     const element = make("article", "p printed");
-    const name = make("span", "name", nameOf(paragraph.who));
+    const name = make("span", "name", speakerOf(paragraph));
     name.dir = "auto";
     const head = make("header");
     head.append(name, make("span", "time", clock(paragraph.start)));
@@ -128,7 +128,7 @@ window.addEventListener("beforeprint", () => {
     const said = make("p", "said", text || (data.listened ? "[inaudible]" : `until ${clock(paragraph.end)}`));
     said.dir = "auto";
     element.append(head, said);
-    if (paragraph.who < 0) element.classList.add("ghosts");
+    if (paragraph.who < 0 && paragraph.words.length) element.classList.add("ghosts");
     feed.append(element);
   }
 });

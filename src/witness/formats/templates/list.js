@@ -103,7 +103,7 @@ function soon() {
 function article(n) {
   const { paragraph, number, from, to } = blocks[n];
   const who = paragraph.who;
-  const element = make("article", `p ${look(who)}${from ? " more" : ""}${who < 0 ? " ghosts" : ""}`);
+  const element = make("article", `p ${look(who)}${from ? " more" : ""}${who < 0 && paragraph.words.length ? " ghosts" : ""}`);
   element.words = paragraph.words.slice(from, to);
   element.tabIndex = -1;
   element.setAttribute("aria-posinset", n + 1);
@@ -115,7 +115,7 @@ function article(n) {
     button.type = "button";
     button.dataset.paragraph = number;
     button.title = "Rename, merge, or give this paragraph to another speaker";
-    const name = make("span", "name", nameOf(who));
+    const name = make("span", "name", speakerOf(paragraph));
     name.dir = "auto";
     button.append(chip(who), name);
     const time = make("a", "time", clock(paragraph.start));
@@ -123,7 +123,7 @@ function article(n) {
     time.dataset.time = paragraph.start;
     time.title = "Play from here";
     head.append(button, time);
-    element.setAttribute("aria-label", `${nameOf(who)}, ${clock(paragraph.start)}`);
+    element.setAttribute("aria-label", `${speakerOf(paragraph)}, ${clock(paragraph.start)}`);
   }
   const said = make("p", "said");
   said.dir = "auto";

@@ -192,28 +192,51 @@ function wordWithin(from, to, n) {
   return false;
 }
 
-/** Words -> paragraphs, by the rule of witness/transcript/merging.py: what a speaker says in one go. */
-function group() {
-  const open = new Map(); // track -> paragraph
-  const { pause, long } = data.grouping;
-  const breath = data.listened ? data.grouping.breath : 2; // without a recognizer there are no gaps between words
-  paragraphs = [];
-  for (let w = 0; w < texts.length; w += 1) {
-    if (texts[w] === "" && words.text[w] !== "") continue;
-    const current = open.get(words.track[w]);
-    if (current) {
-      const before = current.words[current.words.length - 1];
-      const full = words.end[before] - current.start > long && endsSentence(before);
-      if (current.who === owner[w] && words.start[w] - words.end[before] < pause && !full) {
-        current.words.push(w);
-        current.end = words.end[w];
-        continue;
+/** Parts of what one speaker says, as merging._paragraphs makes them. */
+function parts(chosen) {
+  const { shortest, longest } = data.grouping;
+  const found = [];
+  for (let from = 0; from < chosen.length;) {
+    const start = words.start[chosen[from]];
+    let cut = chosen.length;
+    if (words.end[chosen[chosen.length - 1]] - start > longest) {
+      let best = [-1, 0];
+      for (let at = from + 1; at < chosen.length && words.end[chosen[at - 1]] - start <= longest; at += 1) {
+        const before = chosen[at - 1];
+        if (words.end[before] - start < shortest) continue;
+        const one = [endsSentence(before) ? 1 : 0, words.start[chosen[at]] - words.end[before]];
+        if (one[0] > best[0] || (one[0] === best[0] && one[1] > best[1])) {
+          best = one;
+          cut = at;
+        }
       }
     }
-    const fresh = { start: words.start[w], end: words.end[w], who: owner[w], words: [w] };
-    open.set(words.track[w], fresh);
-    paragraphs.push(fresh);
+    found.push(chosen.slice(from, cut));
+    from = cut;
   }
+  return found;
+}
+
+/** Words -> paragraphs, by the rule of witness/transcript/merging.py: what a speaker says in one go. */
+function group() {
+  const open = new Map(); // track -> run of words
+  const runs = [];
+  const { pause } = data.grouping;
+  const breath = data.listened ? data.grouping.breath : 2; // without a recognizer there are no gaps between words
+  for (let w = 0; w < texts.length; w += 1) {
+    if (texts[w] === "" && words.text[w] !== "") continue;
+    const run = open.get(words.track[w]);
+    const before = run && run[run.length - 1];
+    if (run && owner[before] === owner[w] && words.start[w] - words.end[before] < pause) {
+      run.push(w);
+      continue;
+    }
+    open.set(words.track[w], [w]);
+    runs.push(open.get(words.track[w]));
+  }
+  paragraphs = runs.flatMap(parts).map((chosen) => ({
+    start: words.start[chosen[0]], end: words.end[chosen[chosen.length - 1]], who: owner[chosen[0]], words: chosen,
+  }));
   const quiet = new Map(); // track -> paragraph without words that may continue
   silent.start.forEach((start, n) => {
     const who = silent.speaker[n] < 0 ? -1 : last(silent.speaker[n]);
@@ -252,6 +275,11 @@ function group() {
 
 function nameOf(who) {
   return who < 0 ? "nobody heard" : names[who] ?? data.speakers[who][0];
+}
+
+/** Who speaks in a paragraph; of speech without words that may not be known. */
+function speakerOf(paragraph) {
+  return paragraph.who < 0 && !paragraph.words.length ? "several or unknown" : nameOf(paragraph.who);
 }
 
 /** Up to two characters that stand for a speaker, beside the color. */

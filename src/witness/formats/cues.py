@@ -1,0 +1,258 @@
+"""Words -> subtitles: which words are shown together, for how long, and in which lines.
+
+A dynamic program finds the best of all ways to divide the words of a track into cues: each cue costs
+something, and more if it breaks a clause, leaves a word alone, or is shown for too short a time to be read.
+What the eye sees is measured in columns; a Chinese character takes two.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby, pairwise
+
+from rich.cells import cell_len, chop_cells
+
+from witness.schema import CLOSING, PARAGRAPH_PAUSE, SENTENCE_ENDS, Word
+
+LINE = 42
+"""Most columns of a line. This, two lines and the three times are common practice of broadcasters."""
+SPEED = 20.0
+"""Columns per second that can be read: a cue is shown for longer than it takes to say if there is room."""
+SHORTEST = 0.7
+"""Seconds that a cue is shown at least, if there is room."""
+LONGEST = 7.0
+"""Most seconds from the first to the last of several words in a cue."""
+PAUSE = 0.8
+"""Seconds of silence at which a cue had better end."""
+INSTANT = 0.001
+"""Seconds: the least that the formats can express."""
+
+CLAUSE_ENDS = ",;:–—、，；：،؛"
+CONJUNCTIONS = frozenset(
+    """and but or nor so because that which who when where while if than as
+    und aber oder denn sondern weil dass daß wenn als ob et mais ou donc car que qui quand lorsque
+    y e o pero porque cuando aunque si ma perché che quando mas porém en maar want omdat dat""".split()  # noqa: SIM905
+)
+"""English, German, French, Spanish, Italian, Portuguese and Dutch ones: a line had better begin with one."""
+SHORT = 3
+"""Letters of a word that had better not end a line: most articles and prepositions have no more."""
+
+# What is bad about a way to divide words into cues, in cues: each costs 1.
+AT_SENTENCE, AT_CLAUSE, AT_CONJUNCTION, AFTER_WORD, AFTER_SHORT = 0.0, 0.3, 0.6, 1.0, 1.4  # where one ends
+ALONE = 3.0  # a single word that is no sentence
+STRADDLE = 0.7  # the end of a sentence and the beginning of the next, which does not end here
+BOTH = 1.5  # two speakers
+SILENCE = 2.0  # for each second of a pause within
+UNSEEN = 5.0  # less than SHORTEST
+UNREAD = 4.0  # for each second that is missing to read it
+UNEVEN = 2.0  # of two lines, for the share of LINE by which one is longer
+
+
+@dataclass(frozen=True)
+class Said:
+    """What cannot be divided: a word, or the mark of speech without words."""
+
+    start: float
+    end: float
+    text: str
+    """With a leading space where the script uses spaces; empty: only the speaker is shown."""
+    speaker: str
+    """As people are to read it."""
+    mark: bool = False
+    """It is a cue of its own, which names the speaker."""
+
+    @property
+    def ends_sentence(self) -> bool:
+        return self.mark or self.text.rstrip(CLOSING).endswith(tuple(SENTENCE_ENDS))
+
+
+@dataclass(frozen=True)
+class Cue:
+    """What is shown from `start` to `end`, in seconds."""
+
+    start: float
+    end: float
+    parts: tuple[tuple[str, str], ...]
+    """Each speaker, one or two, and the text: one or two lines, with the name where the speaker changes."""
+
+
+def words(said: Sequence[Word], speaker: str) -> Iterator[Said]:
+    """The words of an utterance. A corrected passage, which is one word, is several here.
+
+    What is wider than a line and has no space is cut.
+    """
+    for word in said:
+        texts = [part for text in re.findall(r"\s*\S+", word.text) for part in chop_cells(text, LINE)]
+        edges = list(accumulate(map(len, texts), initial=0))
+        pace = (word.end - word.start) / max(1, edges[-1])
+        for text, first, last in zip(texts, edges, edges[1:], strict=False):
+            yield Said(word.start + first * pace, word.start + last * pace, text, speaker)
+
+
+def divide(tracks: Sequence[Sequence[Said]], duration: float) -> list[Cue]:
+    """The subtitles of a recording of `duration` seconds, in the order in which they begin.
+
+    The items of a track are in order and do not overlap; neither do its cues. A cue names its speaker if the
+    one before it has another, in whatever track.
+    """
+    found = sorted(
+        (cue for items in tracks if items for cue in _Track(items, duration, len(tracks) > 1).cues()),
+        key=lambda cue: cue[:2],
+    )
+    cues, named = [], None
+    for start, end, items in found:
+        parts = []
+        for speaker, group in groupby(items, key=lambda item: item.speaker):
+            said = list(group)
+            parts.append((speaker, _lines("" if speaker == named and not said[0].mark else speaker, said)))
+            named = speaker
+        cues.append(Cue(start, end, tuple(parts)))
+    return cues
+
+
+class _Track:
+    """The items of a track, and what is needed again and again to weigh the ways to divide them.
+
+    A cue of the items from `first` to `last` does not contain the latter.
+    """
+
+    def __init__(self, items: Sequence[Said], duration: float, crowded: bool) -> None:
+        """In a `crowded` recording other tracks have cues between these: each may have to be named."""
+        self.items = items
+        self.duration = max(duration, items[-1].end)
+        pairs = list(pairwise(items))
+        self.edges = [0, *accumulate(cell_len(item.text) for item in items)]  # columns before each item
+        self.margins = [cell_len(item.text) - cell_len(item.text.lstrip()) for item in items]
+        changes = [
+            True,
+            *(before.speaker != item.speaker or item.mark or before.mark for before, item in pairs),
+        ]
+        self.labels = [
+            cell_len(_label(item)) if change or crowded else 0
+            for item, change in zip(items, changes, strict=True)
+        ]
+        self.breaks = [0.0, *map(_break, items, items[1:]), 0.0]  # the cost of ending a cue before each item
+        # The first item of what the speaker says, and of the sentence, that each item belongs to.
+        self.runs = _latest(changes)
+        self.sentences = _latest([cost == 0 for cost in self.breaks[:-1]])
+        gaps = [item.start - before.end for before, item in pairs]
+        self.quiet = [0.0, *accumulate((gap if gap >= PAUSE else 0.0 for gap in gaps), initial=0.0)]
+
+    def cues(self) -> Iterator[tuple[float, float, Sequence[Said]]]:
+        """Start, end and items of each cue of the cheapest way."""
+        best, begins = [0.0], [0]
+        for last in range(1, len(self.items) + 1):
+            ways = []
+            for first in range(last - 1, -1, -1):
+                if not self._fits(first, last):
+                    break
+                ways.append((best[first] + self._cost(first, last), first))
+            cost, first = min(ways)
+            best.append(cost)
+            begins.append(first)
+        places = [len(self.items)]
+        while places[-1]:
+            places.append(begins[places[-1]])
+        end = 0.0
+        for first, last in pairwise(reversed(places)):
+            start = max(self.items[first].start, end)
+            end = max(self._end(first, last), start + INSTANT)
+            yield start, end, self.items[first:last]
+
+    def _fits(self, first: int, last: int) -> bool:
+        """Whether there is room for the items in two lines, one for each speaker if there are two."""
+        if last - first == 1:
+            return True
+        run = self.runs[last - 1]
+        if any(item.mark for item in (self.items[first], self.items[last - 1])):
+            return False
+        long = self.items[last - 1].end - self.items[first].start > LONGEST
+        if long or self.items[first + 1].start - self.items[first].end >= PARAGRAPH_PAUSE:
+            return False
+        if run > first:
+            one = self.labels[first] + self._columns(first, run)
+            return (
+                self.runs[run - 1] <= first and max(one, self.labels[run] + self._columns(run, last)) <= LINE
+            )
+        room = LINE - self.labels[first] + self.edges[first] + self.margins[first]
+        second = bisect_right(self.edges, room, first + 1, last + 1) - 1  # the first item of the second line
+        return second == last or self._columns(second, last) <= LINE
+
+    def _cost(self, first: int, last: int) -> float:
+        start = self.items[first].start
+        shown = self._end(first, last) - start
+        ends = self.breaks[last]
+        return (
+            1.0
+            + ends
+            + (ALONE if last - first == 1 and (ends or self.sentences[first] < first) else 0.0)
+            + (STRADDLE if ends and self.sentences[last - 1] > first else 0.0)
+            + (BOTH if self.runs[last - 1] > first else 0.0)
+            + SILENCE * (self.quiet[last] - self.quiet[first + 1])
+            + (UNSEEN if shown < SHORTEST - INSTANT else 0.0)
+            + UNREAD * max(0.0, self._reading(first, last) - shown)
+        )
+
+    def _end(self, first: int, last: int) -> float:
+        """When a cue ends: with its last word, or once it could be read, but before the next one begins."""
+        following = self.items[last].start if last < len(self.items) else self.duration
+        needed = self.items[first].start + max(SHORTEST, self._reading(first, last))
+        return min(max(self.items[last - 1].end, needed), following)
+
+    def _reading(self, first: int, last: int) -> float:
+        """Seconds that it takes to read the items."""
+        run = self.runs[last - 1]
+        label = self.labels[first] + (self.labels[run] if run > first else 0)
+        return (label + self._columns(first, last)) / SPEED
+
+    def _columns(self, first: int, last: int) -> int:
+        """The width of the items in a line."""
+        return self.edges[last] - self.edges[first] - self.margins[first]
+
+
+def _latest(marks: Sequence[bool]) -> list[int]:
+    """For each place the last marked one up to it; the first is marked."""
+    return list(accumulate((place if mark else 0 for place, mark in enumerate(marks)), max))
+
+
+def _break(before: Said, item: Said) -> float:
+    """What it costs to part two items."""
+    if before.ends_sentence or item.mark or before.speaker != item.speaker:
+        return AT_SENTENCE
+    if item.start - before.end >= PAUSE or before.text.rstrip(CLOSING).endswith(tuple(CLAUSE_ENDS)):
+        return AT_CLAUSE
+    if item.text.strip().casefold() in CONJUNCTIONS:
+        return AT_CONJUNCTION
+    return AFTER_WORD if len(before.text.strip()) > SHORT else AFTER_SHORT
+
+
+def _label(item: Said) -> str:
+    """The name before what the speaker says; the end of a name that is longer than a line is left out."""
+    name = item.speaker if cell_len(item.speaker) < LINE else f"{chop_cells(item.speaker, LINE - 2)[0]}…"
+    return f"{name}: " if item.text else name
+
+
+def _lines(speaker: str, said: Sequence[Said]) -> str:
+    """One line if that is enough, else two that are about as long and part at a good place."""
+    label = _label(said[0]) if speaker else ""
+    texts = [label + said[0].text.lstrip(), *(item.text for item in said[1:])]
+    widths = [0, *accumulate(map(cell_len, texts))]
+    if widths[-1] <= LINE:
+        return "".join(texts)
+    ways = [
+        (
+            max(left, right) > LINE,
+            _break(said[place - 1], said[place]) + UNEVEN * abs(left - right) / LINE,
+            place,
+        )
+        for place in range(1, len(said))
+        for left, right in [(widths[place], widths[-1] - widths[place] - texts[place].startswith(" "))]
+    ]
+    if label and (not ways or min(ways)[0]):  # the first word goes into the second line
+        texts[:1] = [label, texts[0][len(label) :]]
+        return label.rstrip() + "\n" + "".join(texts[1:])
+    place = min(ways)[2]
+    return "".join(texts[:place]) + "\n" + "".join(texts[place:]).lstrip()
