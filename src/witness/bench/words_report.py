@@ -116,6 +116,7 @@ def recording(score: FileScore) -> dict[str, Any]:
         "end_error": _times(words.times(score.ends)),
         "speakers": found,
         "true_speakers": true,
+        "words_with_digits": {"reference": score.digits[0], "hypothesis": score.digits[1]},
         "unsupported_words": score.unsupported,
         "inaudible_seconds": _rounded(score.inaudible),
         "lost": [{**word._asdict(), "time": round(word.time, 3)} for word in score.lost],
