@@ -65,8 +65,8 @@ def transcribe(recording: Path, folder: Path, options: Sequence[str]) -> dict[st
 # --- words.py real ---
 
 
-def real(folder: Path, cache: Path, options: Sequence[str]) -> dict[str, Any]:
-    """Transcribe every recording with an STM, and score it.
+def real(folder: Path, cache: Path, options: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """Transcribe every recording with an STM, and score it: the result, and what to print of it.
 
     What was done is kept in `cache`, and not done again by the same program with the same options.
     """
@@ -85,28 +85,32 @@ def real(folder: Path, cache: Path, options: Sequence[str]) -> dict[str, Any]:
     documents = {
         recording.stem: json.loads((cache / f"{recording.stem}.json").read_bytes()) for recording, _ in pairs
     }
-    return {
+    if not all(document["models"]["whisper"] for document in documents.values()):
+        sys.exit("no words were recognized: name a Whisper model by --whisper after FOLDER")
+    figures, scores = report({path.stem: only(path) for _, path in pairs}, documents, kept["cost"])
+    result = {
         "command": " ".join(["python benchmarks/words.py real FOLDER", *map(shown, options)]),
         "hardware": asdict(machine.hardware()),
         "versions": machine.versions(),
         "source_sha256": settings["source_sha256"],
         "load_before": load,
         "models": next(iter(documents.values()))["models"],
-        **report({path.stem: only(path) for _, path in pairs}, documents, kept["cost"]),
+        **figures,
     }
+    return result, text(result, scores)
 
 
 def report(
     references: dict[str, Said], documents: dict[str, Any], costs: dict[str, dict[str, float]]
-) -> dict[str, Any]:
-    """Pooled figures, cost, and each recording, with the words that are missing."""
+) -> tuple[dict[str, Any], list[FileScore]]:
+    """Pooled figures, cost, and each recording, with the words that are missing; and the scores."""
     found = {name: lines.transcript(document) for name, document in documents.items()}
     scores = words.score({name: (said, found[name]) for name, said in references.items()})
     # What the text leaves out as unsupported is in the JSON, and no word is lost that is there.
     everything = words.score({name: (said, _everything(found[name])) for name, said in references.items()})
     audio = {name: document["audio"]["duration"] for name, document in documents.items()}
     summed = {key: sum(cost[key] for cost in costs.values()) for key in ("wall", "processor")}
-    return {
+    figures = {
         "audio_seconds": round(sum(audio.values()), 1),
         **words_report.summary(scores),
         "lost_alone": sum(not word.overlapped for score in scores for word in score.lost),
@@ -128,33 +132,23 @@ def report(
             for score in scores
         ],
     }
+    return figures, scores
 
 
-def table(result: dict[str, Any]) -> str:
+def text(result: dict[str, Any], scores: Sequence[FileScore]) -> str:
     """What a person wants to see of it."""
-    scores = [_score(item) for item in result["recordings"]]
     cost = result["cost"]
     lost = [
-        f"  {score.uri}  {word.time:7.1f} s  {word.speaker}: {word.text}{' (overlapped)' * word.overlapped}"
+        f"  {score.uri}  {word.time:.1f} s  {word.speaker}: {word.text}{' (overlapped)' * word.overlapped}\n"
         for score in scores
         for word in score.lost
     ]
-    return "\n".join(
-        [
-            words_report.to_text(scores),
-            *(
-                f"{edge}: {found['median']:.2f} s off (median), "
-                f"{found['percentile_95']:.2f} s (95th percentile)"
-                for edge in ("start_error", "end_error")
-                if (found := result[edge])
-            ),
-            f"{cost['wall']:.0f} s for {result['audio_seconds']:.0f} s of audio, "
-            f"{cost['processor']:.0f} s of processor time, {cost['peak_memory_mb']:.0f} MB",
-            f"words of the reference that are missing: {len(lost)}, "
-            f"{result['lost_from_json_too']} of them from the JSON, too",
-            *lost,
-            "",
-        ]
+    return (
+        f"{words_report.to_text(scores)}\n"
+        f"{cost['wall']:.0f} s for {result['audio_seconds']:.0f} s of audio, {cost['processor']:.0f} s of "
+        f"processor time, {cost['peak_memory_mb']:.0f} MB\n"
+        f"{len(lost)} words of the reference are missing, {result['lost_from_json_too']} of them "
+        f"from the JSON, too\n{''.join(lost)}"
     )
 
 

@@ -641,10 +641,10 @@ def main() -> None:
     if others and args.material != "real":
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     if args.material == "real":
-        result = real_words.real(args.folder, args.cache, others)
+        result, text = real_words.real(args.folder, args.cache, others)
         if args.json:
             args.json.write_text(json.dumps(result, ensure_ascii=False, indent=1) + "\n")
-        sys.stdout.write(real_words.table(result))
+        sys.stdout.write(text)
     elif args.material == "compare":
         sides = [json.loads(path.read_text()) for path in (args.first, args.second)]
         show(real_words.compare(*sides), args.json)
