@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -160,16 +160,17 @@ class Token:
     speaker: str | None
 
 
-def normalize(text: str, language: str | None = None) -> list[str]:
+@lru_cache(maxsize=100_000)  # most words of a transcript occur again
+def normalize(text: str, language: str | None = None) -> tuple[str, ...]:
     """The words of a text as they are compared (`NORMALIZATION`)."""
     folded = unicodedata.normalize("NFKC", text.translate(APOSTROPHES)).casefold()
-    found = []
+    found: list[str] = []
     for word in (word.strip("'") for word in "".join(_parted(folded)).split()):
         if word.isdecimal() and language and str(int(word)) == word and int(word) <= LARGEST_SPELLED:
             found += _spelled(int(word), language)
         elif word:
             found.append(word)
-    return found
+    return tuple(found)
 
 
 def score(pairs: Mapping[str, tuple[Said, Said]], *, reporter: Reporter = SILENT) -> list[FileScore]:
@@ -290,7 +291,7 @@ def _score(uri: str, reference: Said, hypothesis: Said) -> FileScore:
         counts,
         tuple(b.start - a.start for a, b in same if a.start is not None and b.start is not None),
         tuple(b.end - a.end for a, b in same if a.end is not None and b.end is not None),
-        tuple(_lost(a, reference) for a, b in aligned if a and b is None),
+        tuple(_lost((a for a, b in aligned if a and b is None), reference)),
         (_with_digits(truth), _with_digits(found)),
         people,
         len(hypothesis.unsupported),
@@ -346,11 +347,12 @@ def _tokens(line: Line, language: str | None) -> Iterator[Token]:
         )
 
 
-def _lost(token: Token, reference: Said) -> Lost:
-    overlapped = any(
-        line.speaker != token.speaker and line.start <= token.time <= line.end for line in reference.lines
-    )
-    return Lost(token.time, token.speaker, token.text, overlapped)
+def _lost(missing: Iterable[Token], reference: Said) -> Iterator[Lost]:
+    edges = np.array([(line.start, line.end) for line in reference.lines]).reshape(-1, 2)
+    speakers = np.array([str(line.speaker) for line in reference.lines])
+    for token in missing:
+        there = (edges[:, 0] <= token.time) & (token.time <= edges[:, 1])
+        yield Lost(token.time, token.speaker, token.text, bool((speakers[there] != str(token.speaker)).any()))
 
 
 def _speakers(said: Said) -> int:
@@ -388,7 +390,7 @@ def _parted(text: str) -> Iterator[str]:
         if letter != "'" and kind not in "LMN":
             letter = " "
         elif kind != "M":
-            unspaced = any(first <= letter <= last for first, last in UNSPACED)
+            unspaced = letter >= UNSPACED[0][0] and any(first <= letter <= last for first, last in UNSPACED)
             if unspaced or before:
                 yield " "
             before = unspaced
@@ -396,12 +398,12 @@ def _parted(text: str) -> Iterator[str]:
 
 
 @lru_cache
-def _spelled(value: int, language: str) -> list[str]:
+def _spelled(value: int, language: str) -> tuple[str, ...]:
     """The words of a number, or its digits in a language that num2words does not know."""
     try:
         return normalize(_library("num2words").num2words(value, lang=language))
     except NotImplementedError:
-        return [str(value)]
+        return (str(value),)
 
 
 def _library(name: str) -> Any:
