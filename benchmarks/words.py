@@ -3,6 +3,9 @@
     pip install '.[bench]'
     python benchmarks/words.py simulated RTTM_FOLDER
     python benchmarks/words.py recorded FOLDER
+    python benchmarks/words.py real FOLDER --cache RUN [OPTIONS OF witness run] [--json OUT]
+    python benchmarks/words.py compare BEFORE.json AFTER.json
+    python benchmarks/words.py rules FOLDER RUN [--set NAME=VALUE]
 
 `simulated` takes real turn-taking and overlap from RTTM files and simulates the rest with a fixed seed: words
 of known speaker and time in every turn, then what a recognizer and a diarizer would make of them.
@@ -22,11 +25,24 @@ of known speaker and time in every turn, then what a recognizer and a diarizer w
 `recorded` runs the diarizer itself on FOLDER/*.flac with a FOLDER/*.stm of the same name, and spreads the
 words of each line of the STM over its time by their letters; they are perturbed in the same way.
 
-Measures, over all files: word-diarization error, the share of the recognized true words that got another
-speaker or none (speakers are mapped one to one for the fewest errors; the interval is from a bootstrap over
-files); how much of it no rule could repair ("unheard"), because the diarizer does not hear the word's own
-speaker while it is said; and cpWER (meeteval), in which missed and invented words count, too. Words without a
-speaker are left out of the text, whatever the rule.
+`real` transcribes FOLDER/*.flac and *.wav with an STM of the same name, each by `witness run` in a separate
+process, and scores them as `witness score --words` does: WER, cpWER and what the speaker labels cost, words
+under the wrong speaker, errors of word times, the words that are missing and when they were said, wall and
+processor time (of all processes together, from start to end) and memory (of the largest process). Options
+that it does not know are given to `witness run`; name FOLDER before them. RUN keeps transcripts and findings.
+
+`compare` pairs two such results: differences with an interval from a bootstrap over files, and which words
+are no longer, or newly, missing.
+
+`rules` takes the words of such a RUN, so that rules can be held against each other in seconds, without a
+model. A word's own speaker is known where it is aligned with the same word of the reference; all others count
+as invented. `--told` tells the diarizer the true number of speakers.
+
+Measures of the rules, over all files: word-diarization error, the share of the recognized true words that
+got another speaker or none (speakers are mapped one to one for the fewest errors; the interval is from a
+bootstrap over files); how much of it no rule could repair ("unheard"), because the diarizer does not hear the
+word's own speaker while it is said; and cpWER (meeteval), in which missed and invented words count, too.
+Words without a speaker are left out of the text, whatever the rule.
 
 Files are halved by the order of their names: "tune" (even) may be used to choose constants, "check" (odd) may
 not. `--set NAME=VALUE` tries another constant of `witness.transcript.merging`.
@@ -43,18 +59,21 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import real_words
 
 from witness.audio import decode
-from witness.bench import scoring
+from witness.bench import lines, resampling, scoring
+from witness.bench.lines import Line, Said
+from witness.bench.words import align, normalize, owners, tokens
 from witness.diarization import clustering, embedding, reconstruction, segmentation
 from witness.diarization.reconstruction import Diarization
-from witness.formats import rttm
+from witness.formats import findings, rttm
 from witness.models import store
-from witness.recognition import tokens
+from witness.options import Bounds
+from witness.recognition import tokens as spoken_tokens
 from witness.schema import FRAME_DURATION, FRAME_STEP, Evidence, Turn, Word
 from witness.sessions import on_cores
-from witness.transcript import merging
+from witness.transcript import assemble, merging
 
 HEARINGS = 10  # windows of 10 s, one per second, over each frame
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu", "va", "we")
@@ -137,7 +156,7 @@ def recognize(
         words.append(Word(min(start, end), end, text))
         before = end
     spoken = [word for word, _ in kept]
-    return tokens.repair(words, duration), [speaker for _, speaker in kept], spoken
+    return spoken_tokens.repair(words, duration), [speaker for _, speaker in kept], spoken
 
 
 def _drowned(said: Sequence[tuple[str, Word]], rng: np.random.Generator) -> set[tuple[str, Word]]:
@@ -350,14 +369,7 @@ def unheard(heard: Heard, found: Sequence[str | None]) -> int:
 
 def mapping(truth: Sequence[str | None], found: Sequence[str | None]) -> dict[str, str]:
     """True speaker -> found speaker, one to one, for the fewest wrong words."""
-    pairs = [(there, here) for there, here in zip(truth, found, strict=True) if there is not None]
-    rows, columns = sorted({there for there, _ in pairs}), sorted({here for _, here in pairs if here})
-    table = np.zeros((len(rows), len(columns)), np.intp)
-    for there, here in pairs:
-        if here:
-            table[rows.index(there), columns.index(here)] += 1
-    places = linear_sum_assignment(-table)
-    return {rows[row]: columns[column] for row, column in zip(*places, strict=True)}
+    return owners([(there, here) for there, here in zip(truth, found, strict=True) if there and here])
 
 
 def cpwer(heard: Heard, found: Sequence[str | None]) -> tuple[int, int]:
@@ -375,7 +387,7 @@ def cpwer(heard: Heard, found: Sequence[str | None]) -> tuple[int, int]:
 def _streams(items: Sequence[tuple[str, str]]) -> dict[str, str]:
     streams: dict[str, list[str]] = {}
     for speaker, text in items:
-        streams.setdefault(speaker, []).append(text.strip(" .?!,").lower())
+        streams.setdefault(speaker, []).extend(normalize(text))
     return {speaker: " ".join(words) for speaker, words in streams.items()} or {"": ""}
 
 
@@ -412,6 +424,43 @@ def recorded(folder: Path, half: str) -> Iterator[Heard]:
         yield _heard(path.stem, read_stm(path), duration, found, rng)
 
 
+def saved(folder: Path, run: Path, half: str, *, told: bool) -> Iterator[Heard]:
+    """The words and the diarizer's evidence of a run of `real`."""
+    for place, (_, path) in enumerate(real_words.material(folder)):
+        if half != "all" and place % 2 != (half == "check"):
+            continue
+        stages = run / f"{path.stem}.stages.npz"
+        found = findings.decode(stages.read_bytes(), str(stages))
+        if len(found.tracks) != 1 or found.tracks[0].recognition is None:
+            sys.exit(f"{stages}: has several tracks, or no words; `rules` is for one track with words")
+        heard = found.tracks[0].recognition
+        (reference,) = lines.read(path).values()
+        asked = Bounds(len({line.speaker for line in reference.lines})) if told else Bounds()
+        (track,) = assemble.who(found, asked).tracks
+        # The place of each word, where `align` expects a speaker.
+        numbered = [Line(word.start, word.end, str(n), word.text) for n, word in enumerate(heard.words)]
+        truth: list[str | None] = [None] * len(heard.words)
+        said = list(heard.words)
+        sides = (tokens(text, heard.language) for text in (reference, Said(tuple(numbered))))
+        for true, ours in align(*sides):
+            if true and ours and true.text == ours.text:
+                truth[int(str(ours.speaker))] = true.speaker
+                said[int(str(ours.speaker))] = Word(true.time, true.time, true.text)
+        rng = np.random.default_rng([9, place])
+        yield Heard(
+            path.stem,
+            [(str(line.speaker), line.text) for line in reference.lines],
+            list(heard.words),
+            truth,
+            said,
+            segment(heard.words, 0.6, rng),
+            segment(heard.words, 1.0, rng),
+            track.diarization,
+            track.names,
+            track.turns(found.audio.duration),
+        )
+
+
 def read_stm(path: Path) -> list[tuple[str, Word]]:
     """The words of each line, over its time by their letters."""
     found = []
@@ -441,19 +490,43 @@ def _heard(
     return Heard(uri, texts, words, truth, spoken, segments, sentences, found, names, turns)
 
 
-def der(folder: Path, material: Sequence[Heard]) -> dict[str, float]:
-    """Strict DER and its parts, in percent, of the turns that the rules are given."""
+def der(folder: Path, material: Sequence[Heard]) -> dict[str, float] | None:
+    """Strict DER and its parts, in percent, of the turns that the rules are given; None without RTTMs."""
     references = {
         path.stem: turns
         for path in sorted(folder.glob("*.rttm"))
         for turns in rttm.parse(path.read_text()).values()
     }
+    if not {heard.uri for heard in material} <= set(references):
+        return None
     scores = scoring.score({heard.uri: (references[heard.uri], heard.turns) for heard in material})
     strict = scoring.pool(scores)[0]
     return {
         part: round(getattr(strict, part), 1)
         for part in ("der", "false_alarm", "missed_detection", "confusion")
     }
+
+
+def difference(material: Sequence[Heard], usual: Sequence[list[str | None]]) -> dict[str, object]:
+    """Witness with --set minus Witness as it is: points, and an interval from a bootstrap over files."""
+    sides = [
+        np.array(
+            [
+                (*wrong_words(heard.truth, speakers), *cpwer(heard, speakers))
+                for heard, speakers in zip(material, found, strict=True)
+            ],
+            np.float64,
+        )
+        for found in ([witness(heard) for heard in material], usual)
+    ]
+    result: dict[str, object] = {}
+    for name, (errors, words) in {"word_diarization_error": (0, 1), "cpwer": (2, 3)}.items():
+        drawn = [resampling.sums(side) for side in sides]
+        rates = [100 * side[:, errors] / side[:, words] for side in drawn]
+        points = [100 * side[:, errors].sum() / side[:, words].sum() for side in sides]
+        interval = resampling.interval(rates[0] - rates[1])
+        result[name] = [round(float(points[0] - points[1]), 2), [round(edge, 2) for edge in interval]]
+    return result
 
 
 def summary(material: Sequence[Heard]) -> dict[str, object]:
@@ -499,38 +572,84 @@ def summary(material: Sequence[Heard]) -> dict[str, object]:
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("material", choices=["simulated", "recorded"])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--half", choices=["tune", "check", "all"], default="all")
-    parser.add_argument("--diarizer", choices=["noisy", "exact"], default="noisy", help="of simulated")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="constants")
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
-    for constant in args.constants:
-        name, value = constant.split("=")
+def show(result: object, path: Path | None) -> None:
+    text = json.dumps(result, ensure_ascii=False, indent=1) + "\n"
+    sys.stdout.write(text)
+    if path:
+        path.write_text(text)
+
+
+def set_constants(constants: Sequence[str]) -> None:
+    for constant in constants:
+        name, _, value = constant.partition("=")
         if not hasattr(merging, name):
             sys.exit(f"--set {constant}: witness.transcript.merging has no {name}")
         setattr(merging, name, float(value))
+
+
+def rules(args: argparse.Namespace) -> dict[str, object]:
+    """`simulated`, `recorded` and `rules`."""
     if args.material == "simulated":
         material = list(simulated(args.folder, args.half, args.diarizer))
-    else:
+    elif args.material == "recorded":
         material = list(recorded(args.folder, args.half))
-    result = {
+    else:
+        material = list(saved(args.folder, args.run, args.half, told=args.told))
+    usual = [witness(heard) for heard in material]
+    set_constants(args.constants)
+    kinds = {
+        "simulated": getattr(args, "diarizer", None),
+        "recorded": "witness, builtin models",
+        "rules": "that of the run",
+    }
+    return {
         "material": args.material,
         "half": args.half,
-        "diarizer": args.diarizer if args.material == "simulated" else "witness, builtin models",
+        "diarizer": kinds[args.material],
         "der": der(args.folder, material),
         "set": args.constants,
         "files": len(material),
         "rules": summary(material),
+        **({"set_minus_usual": difference(material, usual)} if args.constants else {}),
     }
-    sys.stdout.write(json.dumps(result, indent=1) + "\n")
-    if args.json:
-        args.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="material", required=True)
+    for name in ("simulated", "recorded", "rules"):
+        command = commands.add_parser(name)
+        command.add_argument("folder", type=Path)
+        if name == "rules":
+            command.add_argument("run", type=Path, help="--cache of `real`")
+            command.add_argument("--told", action="store_true", help="the true number of speakers is known")
+        if name == "simulated":
+            command.add_argument("--diarizer", choices=["noisy", "exact"], default="noisy")
+        command.add_argument("--half", choices=["tune", "check", "all"], default="all")
+        command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="constants")
+    command = commands.add_parser("real")
+    command.add_argument("folder", type=Path)
+    command.add_argument("--cache", type=Path, required=True, metavar="RUN")
+    command = commands.add_parser("compare")
+    command.add_argument("first", type=Path)
+    command.add_argument("second", type=Path)
+    for command in commands.choices.values():
+        command.add_argument("--json", type=Path, metavar="OUT")
+    args, others = parser.parse_known_args()
+    if others and args.material != "real":
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    if args.material == "real":
+        result, text = real_words.real(args.folder, args.cache, others)
+        if args.json:
+            args.json.write_text(json.dumps(result, ensure_ascii=False, indent=1) + "\n")
+        sys.stdout.write(text)
+    elif args.material == "compare":
+        sides = [json.loads(path.read_text()) for path in (args.first, args.second)]
+        show(real_words.compare(*sides), args.json)
+    else:
+        show(rules(args), args.json)
 
 
 if __name__ == "__main__":

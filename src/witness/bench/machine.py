@@ -16,7 +16,7 @@ from witness.options import available_cores
 
 DISTRIBUTIONS = (
     *("onnxruntime", "onnxruntime-migraphx", "numpy", "scipy", "av", "soxr", "pywhispercpp"),
-    "pyannote.metrics",
+    *("ctranslate2", "pyannote.metrics", "kaldialign", "meeteval", "num2words"),
 )
 """What does the arithmetic."""
 

@@ -16,13 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from witness.bench import resampling
 from witness.errors import InputError, WitnessError
 from witness.formats import rttm
 from witness.reporter import SILENT, Reporter
 from witness.schema import Float64, Turn
-
-DRAWS = 10_000  # of the bootstrap over files
-SEED = 0
 
 
 @dataclass(frozen=True)
@@ -227,7 +225,7 @@ def pool(scores: Sequence[FileScore]) -> list[Pooled]:
             continue
         false_alarm, missed, confusion = (100 * seconds[:, :3].sum(axis=0) / seconds[:, 3].sum()).tolist()
         der = false_alarm + missed + confusion
-        interval = _interval(_rates(seconds))
+        interval = resampling.interval(_rates(seconds))
         pooled.append(Pooled(convention.name, der, interval, false_alarm, missed, confusion))
     return pooled
 
@@ -241,7 +239,9 @@ def compare(scores: Sequence[FileScore], others: Sequence[FileScore]) -> list[Di
     for convention in CONVENTIONS:
         one, other = _seconds(scores, convention.name), _seconds(others, convention.name)
         points = _rate(one) - _rate(other)
-        differences.append(Difference(convention.name, points, _interval(_rates(one) - _rates(other))))
+        differences.append(
+            Difference(convention.name, points, resampling.interval(_rates(one) - _rates(other)))
+        )
     return differences
 
 
@@ -267,19 +267,10 @@ def _rate(seconds: Float64) -> float:
 
 
 def _rates(seconds: Float64) -> Float64:
-    """(draws,): pooled DER of files drawn with replacement; the draws depend on the number of files only."""
-    draws = np.random.default_rng(SEED).integers(len(seconds), size=(DRAWS, len(seconds)))
-    # How often each file is drawn: less memory than the seconds of every draw.
-    weights = np.stack([np.bincount(draw, minlength=len(seconds)) for draw in draws])
-    sums = weights @ seconds
-    rates: Float64 = 100 * sums[:, :3].sum(axis=1) / np.maximum(sums[:, 3], 1e-9)
+    """(draws,): pooled DER of files drawn with replacement."""
+    drawn = resampling.sums(seconds)
+    rates: Float64 = 100 * drawn[:, :3].sum(axis=1) / np.maximum(drawn[:, 3], 1e-9)
     return rates
-
-
-def _interval(values: Float64) -> tuple[float, float]:
-    """What the middle 95 % of the values lie between."""
-    low, high = np.percentile(values, [2.5, 97.5]).tolist()
-    return low, high
 
 
 def _annotation(core: Any, turns: Sequence[Turn]) -> Any:

@@ -1,19 +1,24 @@
-"""`witness score`: how well one set of turns matches another."""
+"""`witness score`: how well turns, or words, match others."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import click
 
 from witness import files
 from witness.cli import options
 from witness.errors import UsageError
+from witness.reporter import Reporter
 
 
 @click.command()
 @click.argument("reference", type=click.Path(path_type=Path))
 @click.argument("hypothesis", type=click.Path(path_type=Path))
+@click.option("--words", is_flag=True, help="Score words: STM, CTM or JSON files instead of RTTM.")
 @click.option("--uem", type=click.Path(path_type=Path), help="Score only these parts of the recordings.")
 @click.option(
     "--against",
@@ -26,6 +31,7 @@ from witness.errors import UsageError
 def score(
     reference: Path,
     hypothesis: Path,
+    words: bool,
     uem: Path | None,
     against: Path | None,
     as_json: bool,
@@ -36,24 +42,60 @@ def score(
 
     Prints DER under every named convention, JER and speaker counts, with 95 % intervals over files. A
     recording that is missing from the hypothesis counts as all missed. Needs the extra `bench`.
-    """
-    from witness.bench import score_report, scoring
 
+    With --words: STM, CTM or JSON files (of `witness run -f json`, or SegLST), or folders of them. Prints
+    WER, cpWER, what the speaker labels cost, words under the wrong speaker, and errors of word times.
+    """
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; choose one")
+    if words and uem is not None:
+        raise UsageError("--uem is for turns, and --words scores whole recordings; leave one of them out")
+    with options.progress(quiet=False) as reporter:
+        if words:
+            report, scores, others = _words(reference, hypothesis, against, reporter)
+        else:
+            report, scores, others = _turns(reference, hypothesis, against, uem, reporter)
+    form = report.to_json if as_json else report.to_csv if as_csv else report.to_text
+    if html is not None:
+        files.write(report.to_html(scores, others).encode("utf-8", "replace"), html)
+    files.write(form(scores, others).encode(), None)
+
+
+Scored = tuple[ModuleType, list[Any], list[Any] | None]
+"""What makes a report of the scores, the scores, and those of the second hypothesis."""
+
+
+def _turns(
+    reference: Path, hypothesis: Path, against: Path | None, uem: Path | None, reporter: Reporter
+) -> Scored:
+    from witness.bench import score_report, scoring
+
     references, hypotheses = scoring.read(reference), scoring.read(hypothesis)
     parts = None if uem is None else scoring.read_uem(uem)
-    with options.progress(quiet=False) as reporter:
-        scores = scoring.score(scoring.pair(references, hypotheses), parts, reporter=reporter)
-        others = None
-        if against is not None:
-            pairs = scoring.pair(references, scoring.read(against))
-            others = scoring.score(pairs, parts, reporter=reporter)
-        if len(references) > 1 or len(hypotheses) > 1:
-            missing, unknown = set(references) - set(hypotheses), set(hypotheses) - set(references)
-            options.note_unpaired(reporter, missing, "are not in the hypothesis and count as all missed")
-            options.note_unpaired(reporter, unknown, "are not in the reference and are not scored")
-    form = score_report.to_json if as_json else score_report.to_csv if as_csv else score_report.to_text
-    if html is not None:
-        files.write(score_report.to_html(scores, others).encode("utf-8", "replace"), html)
-    files.write(form(scores, others).encode(), None)
+    scores = scoring.score(scoring.pair(references, hypotheses), parts, reporter=reporter)
+    others = None
+    if against is not None:
+        pairs = scoring.pair(references, scoring.read(against))
+        others = scoring.score(pairs, parts, reporter=reporter)
+    _note_unpaired(references, hypotheses, reporter)
+    return score_report, scores, others
+
+
+def _words(reference: Path, hypothesis: Path, against: Path | None, reporter: Reporter) -> Scored:
+    from witness.bench import lines, words, words_report
+
+    references, hypotheses = lines.read(reference, lines.REFERENCES), lines.read(hypothesis)
+    scores = words.score(lines.pair(references, hypotheses), reporter=reporter)
+    others = None
+    if against is not None:
+        others = words.score(lines.pair(references, lines.read(against)), reporter=reporter)
+    _note_unpaired(references, hypotheses, reporter)
+    return words_report, scores, others
+
+
+def _note_unpaired(references: Collection[str], hypotheses: Collection[str], reporter: Reporter) -> None:
+    """Two single recordings belong together whatever they are called."""
+    if len(references) > 1 or len(hypotheses) > 1:
+        missing, unknown = set(references) - set(hypotheses), set(hypotheses) - set(references)
+        options.note_unpaired(reporter, missing, "are not in the hypothesis and count as all missed")
+        options.note_unpaired(reporter, unknown, "are not in the reference and are not scored")

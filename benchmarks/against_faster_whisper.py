@@ -1,0 +1,148 @@
+"""The whole of Witness, speakers included, against faster-whisper alone: same recording, same model, in turn.
+
+    python3 -m venv peer && peer/bin/pip install 'faster-whisper>=1.2,<1.3'
+    pip install '.[bench]'
+    python benchmarks/against_faster_whisper.py FILE --peer-python peer/bin/python --model FOLDER [--json OUT]
+
+faster-whisper brings an onnxruntime of its own, which would overwrite that of Witness, so it lives in another
+environment. The model is a CTranslate2 folder; both get it, unless --whisper names another file for Witness.
+faster-whisper runs as its users run it where time matters: int8, beam 1, word_timestamps=True, and otherwise
+as it comes (in the same language, if --language is given). Each round runs both, in separate processes, in
+another order every time; the time is that of the process from start to end, with loading. The ratio is that
+of the medians; "low" and "high" are the lowest and highest ratio of a round. With a FILE.stm beside FILE the
+words of both are scored. Options that this script does not know are given to `witness run`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import real_words
+
+from witness.bench import lines, machine, words, words_report
+
+PEER = """
+import json, sys
+from faster_whisper import WhisperModel
+model, recording, threads, language = sys.argv[1:]
+model = WhisperModel(model, device="cpu", compute_type="int8", cpu_threads=int(threads))
+segments, _ = model.transcribe(recording, beam_size=1, word_timestamps=True, language=language or None)
+words = [word for segment in segments for word in segment.words]
+keys = ("session_id", "speaker", "start_time", "end_time", "words")
+print(json.dumps([
+    dict(zip(keys, ("peer", None, word.start, word.end, word.word), strict=True)) for word in words
+]))
+"""
+VERSIONS = """
+import json
+from importlib.metadata import version
+print(json.dumps({name: version(name) for name in ("faster-whisper", "ctranslate2", "onnxruntime")}))
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("recording", type=Path, metavar="FILE")
+    parser.add_argument("--peer-python", required=True, metavar="PATH")
+    parser.add_argument("--model", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--whisper", help="for Witness, if it is not --model")
+    parser.add_argument("--language", default="")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    args, others = parser.parse_known_args()
+
+    peer = [
+        args.peer_python,
+        "-c",
+        PEER,
+        str(args.model),
+        str(args.recording),
+        str(args.threads),
+        args.language,
+    ]
+    ours = ["--whisper", args.whisper or str(args.model), "--threads", str(args.threads), "--offline"]
+    ours += ["--models", "builtin", "--device", "cpu", *others]
+    ours += ["--language", args.language] if args.language else []
+    asked = [args.peer_python, "-c", VERSIONS]
+    peer_versions = subprocess.run(asked, check=True, capture_output=True).stdout
+    load = machine.load()
+    costs: dict[str, list[dict[str, float]]] = {"witness": [], "faster-whisper": []}
+    with TemporaryDirectory() as scratch:
+        theirs, mine = Path(scratch, "peer.json"), Path(scratch, f"{args.recording.stem}.json")
+        for round_ in range(args.repeat):
+            for name in sorted(costs, reverse=bool(round_ % 2)):
+                if name == "witness":
+                    costs[name].append(real_words.transcribe(args.recording, Path(scratch), ours))
+                else:
+                    costs[name].append(real_words.measured(peer, theirs))
+            sys.stderr.write(f"round {round_ + 1} of {args.repeat}\n")
+        document = json.loads(mine.read_bytes())
+        found = {
+            "witness": lines.transcript(document),
+            "faster-whisper": next(iter(lines.read(theirs).values())),
+        }
+    audio = document["audio"]["duration"]
+    reference = args.recording.with_suffix(".stm")
+    result: dict[str, Any] = {
+        "command": "python benchmarks/against_faster_whisper.py FILE --peer-python PATH --model FOLDER",
+        "recording": args.recording.name,
+        "audio_seconds": round(audio, 1),
+        "model": args.model.name,
+        "models": document["models"],
+        "options": [real_words.shown(option) for option in ours],
+        "threads": args.threads,
+        "load_before": load,
+        "programs": {
+            name: {
+                "wall": [cost["wall"] for cost in rows],
+                "processor": [cost["processor"] for cost in rows],
+                "peak_memory_mb": max(cost["peak_memory_mb"] for cost in rows),
+                "times_real_time": round(audio / median(cost["wall"] for cost in rows), 2),
+                "words": len(found[name].lines),
+                **({"scores": score(reference, found[name])} if reference.exists() else {}),
+            }
+            for name, rows in costs.items()
+        },
+        "witness_times_as_fast": {
+            key: ratio(
+                [cost[key] for cost in costs["faster-whisper"]], [cost[key] for cost in costs["witness"]]
+            )
+            for key in ("wall", "processor")
+        },
+        "hardware": asdict(machine.hardware()),
+        "versions": machine.versions(),
+        "peer_versions": json.loads(peer_versions),
+        "source_sha256": machine.source_sha256(),
+    }
+    text = json.dumps(result, indent=1) + "\n"
+    sys.stdout.write(text)
+    if args.json:
+        args.json.write_text(text)
+
+
+def score(reference: Path, found: lines.Said) -> dict[str, Any]:
+    """Of the words of one program; that of faster-whisper has no speakers, and so no cpWER."""
+    scored = words_report.summary(words.score({"both": (real_words.only(reference), found)}))
+    return {key: scored[key] for key in ("wer", "cpwer", "start_error", "end_error") if key in scored}
+
+
+def ratio(theirs: list[float], ours: list[float]) -> dict[str, float]:
+    """How many times as fast Witness is."""
+    rounds = [them / us for them, us in zip(theirs, ours, strict=True)]
+    values = {"median": median(theirs) / median(ours), "low": min(rounds), "high": max(rounds)}
+    return {name: round(value, 2) for name, value in values.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,417 @@
+"""Words against reference words: WER, cpWER, words under the wrong speaker, errors of word times, intervals.
+
+kaldialign aligns and meeteval finds the speakers; here the numbers get names, and texts become comparable.
+"""
+
+from __future__ import annotations
+
+import logging
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from witness.bench import resampling
+from witness.bench.lines import Line, Said
+from witness.errors import InputError, WitnessError
+from witness.reporter import SILENT, Reporter
+from witness.schema import Float64
+
+NORMALIZATION = (
+    "words/1: NFKC, lower case, no punctuation but apostrophes inside words, hyphens part words, "
+    "numbers up to 99 spelled out where the language is known, each character a word in scripts without "
+    "spaces"
+)
+"""How texts are made comparable; the number changes with what is done."""
+APOSTROPHES = dict.fromkeys(map(ord, "’‘ʼ´`＇"), "'")
+LARGEST_SPELLED = (
+    99  # above it people say a number in more than one way: years, telephone numbers, "a hundred"
+)
+UNSPACED = (  # scripts without spaces between words, from Thai to Han, as in recognition.tokens
+    *(("\u0e00", "\u109f"), ("\u1780", "\u17ff"), ("\u3040", "\u312f"), ("\u3400", "\u9fff")),
+    *(("\uf900", "\ufaff"), ("\U00020000", "\U0003ffff")),
+)
+COLLAR = 5.0
+"""Seconds by which the times of words may be wrong in tcpWER, as in the CHiME-7 and -8 challenges."""
+MOST_SPEAKERS = 20  # that meeteval takes
+NOTHING = "*"  # no token is written so
+
+
+class Measure(NamedTuple):
+    """A named rate, in percent."""
+
+    name: str
+    meaning: str
+
+
+WER = Measure("WER", "all words in order of time, whoever said them")
+CPWER = Measure("cpWER", "each speaker's words by themselves, speakers paired for the fewest errors")
+COST = Measure("cpWER - WER", "what the speaker labels cost")
+TCPWER = Measure("tcpWER", f"cpWER of words that are less than {COLLAR:g} s from where they were said")
+CONFUSED = Measure("wrong speaker", "of the words that were recognized")
+MEASURES = (WER, CPWER, COST, TCPWER, CONFUSED)
+
+
+class Counts(NamedTuple):
+    """Errors and what they are a share of. A cost can be below zero."""
+
+    substitutions: int
+    deletions: int
+    insertions: int
+    words: int
+    """In the reference."""
+
+    @property
+    def errors(self) -> int:
+        return self.substitutions + self.deletions + self.insertions
+
+
+class Lost(NamedTuple):
+    """A word of the reference for which the hypothesis has none."""
+
+    time: float
+    """About when it was said, in seconds: by its place in the line."""
+    speaker: str | None
+    text: str
+    overlapped: bool
+    """Somebody else has a line in the reference at that time."""
+
+
+@dataclass(frozen=True)
+class FileScore:
+    """One recording. What its formats do not tell is None."""
+
+    uri: str
+    counts: Mapping[Measure, Counts]
+    """Without those that need speakers if either side names none. `CONFUSED` has its errors in
+    `substitutions`, and `words` are those that were recognized."""
+    starts: tuple[float, ...]
+    """Seconds by which recognized words begin too late, where the reference tells when they begin: the first
+    word of each of its lines."""
+    ends: tuple[float, ...]
+    """The same for the ends, of the last word of each line."""
+    lost: tuple[Lost, ...]
+    digits: tuple[int, int]
+    """Words with digits in reference and hypothesis, after normalization: if one side has far more, it writes
+    numbers in another way, and some errors are none."""
+    speakers: tuple[int, int] | None
+    """In reference and hypothesis."""
+    unsupported: int
+    inaudible: float
+    """Seconds."""
+
+    def rate(self, measure: Measure) -> float | None:
+        """Percent; None if it is not known or there are no words."""
+        counts = self.counts.get(measure)
+        return 100 * counts.errors / counts.words if counts and counts.words else None
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """One measure over all files: errors are summed, then divided once. In percent of the words."""
+
+    measure: Measure
+    words: int
+    rate: float
+    interval: tuple[float, float] | None
+    """Of 95 %, by a bootstrap over files; None of one file."""
+    substitutions: float
+    deletions: float
+    insertions: float
+
+
+@dataclass(frozen=True)
+class Times:
+    """Absolute errors of word times, in seconds."""
+
+    words: int
+    median: float
+    percentile_95: float
+    late: float
+    """Median of the signed errors; below zero: the hypothesis is early."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much higher one rate is than another of the same files."""
+
+    measure: Measure
+    points: float
+    """Percentage points; below zero: the first is better."""
+    interval: tuple[float, float] | None
+    """Of 95 %, by a bootstrap that draws the same files for both; None of one file."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """A normalized word."""
+
+    text: str
+    start: float | None
+    """None: inside a line, whose words have no times."""
+    end: float | None
+    time: float
+    """About its middle."""
+    speaker: str | None
+
+
+@lru_cache(maxsize=100_000)  # most words of a transcript occur again
+def normalize(text: str, language: str | None = None) -> tuple[str, ...]:
+    """The words of a text as they are compared (`NORMALIZATION`)."""
+    folded = unicodedata.normalize("NFKC", text.translate(APOSTROPHES)).casefold()
+    found: list[str] = []
+    for word in (word.strip("'") for word in "".join(_parted(folded)).split()):
+        if word.isdecimal() and language and str(int(word)) == word and int(word) <= LARGEST_SPELLED:
+            found += _spelled(int(word), language)
+        elif word:
+            found.append(word)
+    return tuple(found)
+
+
+def score(pairs: Mapping[str, tuple[Said, Said]], *, reporter: Reporter = SILENT) -> list[FileScore]:
+    """Every recording: what was said, and what a transcript has of it.
+
+    Raises WitnessError if kaldialign, meeteval or num2words is not installed, InputError if a recording has
+    more than 20 speakers.
+    """
+    scores = []
+    for done, (uri, (reference, hypothesis)) in enumerate(pairs.items(), start=1):
+        scores.append(_score(uri, reference, hypothesis))
+        reporter.progress("scoring", done, len(pairs))
+    return scores
+
+
+def align(reference: Sequence[Token], hypothesis: Sequence[Token]) -> list[tuple[Token | None, Token | None]]:
+    """The two side by side with the fewest errors, None where the other has a word of its own.
+
+    Takes 4 bytes for each pair of words: 0.4 GB for two texts of 10,000 words, about an hour of talk.
+    """
+    rows, columns = iter(reference), iter(hypothesis)
+    sides = [[token.text for token in side] for side in (reference, hypothesis)]
+    return [
+        (None if here == NOTHING else next(rows), None if there == NOTHING else next(columns))
+        for here, there in _library("kaldialign").align(*sides, NOTHING)
+    ]
+
+
+def tokens(said: Said, language: str | None = None) -> list[Token]:
+    """The normalized words of all lines, in order of the lines."""
+    return [token for line in said.lines for token in _tokens(line, language)]
+
+
+def owners(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """(true speaker, found speaker) of each word -> found speaker of each true one, with the fewest errors.
+
+    One to one; whoever has no counterpart is left out.
+    """
+    rows, columns = (sorted(set(side)) for side in zip(*pairs, strict=True)) if pairs else ([], [])
+    table = np.zeros((len(rows), len(columns)))
+    for there, here in pairs:
+        table[rows.index(there), columns.index(here)] += 1
+    places = zip(*linear_sum_assignment(table, maximize=True), strict=True)
+    return {rows[row]: columns[column] for row, column in places}
+
+
+def pool(scores: Sequence[FileScore]) -> list[Pooled]:
+    """Every measure that all files have. Raises InputError if the references have no words."""
+    pooled = []
+    for measure in MEASURES:
+        counts = _counts(scores, measure)
+        if counts is None:
+            continue
+        total = counts.sum(axis=0)
+        if not total[3]:
+            if measure == WER:
+                raise InputError("the reference has no words to score against; check it")
+            continue
+        parts = (100 * total[:3] / total[3]).tolist()
+        interval = resampling.interval(_rates(counts)) if len(scores) > 1 else None
+        pooled.append(Pooled(measure, int(total[3]), sum(parts), interval, *parts))
+    return pooled
+
+
+def compare(scores: Sequence[FileScore], others: Sequence[FileScore]) -> list[Difference]:
+    """`scores` minus `others`, which are of the same files in the same order; per measure."""
+    differences = []
+    for measure in MEASURES:
+        one, other = _counts(scores, measure), _counts(others, measure)
+        if one is None or other is None or not (one[:, 3].any() and other[:, 3].any()):
+            continue
+        rates = [100 * counts[:, :3].sum() / counts[:, 3].sum() for counts in (one, other)]
+        interval = resampling.interval(_rates(one) - _rates(other)) if len(scores) > 1 else None
+        differences.append(Difference(measure, float(rates[0] - rates[1]), interval))
+    return differences
+
+
+def times(errors: Sequence[float]) -> Times | None:
+    """What the errors of word times amount to; None if there are none."""
+    if not errors:
+        return None
+    median, percentile = np.percentile(np.abs(errors), [50, 95]).tolist()
+    return Times(len(errors), median, percentile, float(np.median(errors)))
+
+
+# --- one recording ---
+
+
+def _score(uri: str, reference: Said, hypothesis: Said) -> FileScore:
+    truth, found = (tokens(said, hypothesis.language) for said in (reference, hypothesis))
+    aligned = align(truth, found)
+    same = [(a, b) for a, b in aligned if a and b and a.text == b.text]
+    counts = {
+        WER: Counts(
+            sum(1 for a, b in aligned if a and b) - len(same),
+            sum(1 for _, b in aligned if b is None),
+            sum(1 for a, _ in aligned if a is None),
+            len(truth),
+        )
+    }
+    people = None
+    if all(line.speaker is not None for said in (reference, hypothesis) for line in said.lines):
+        people = (_speakers(reference), _speakers(hypothesis))
+        if max(people) > MOST_SPEAKERS:
+            raise InputError(
+                f"{uri}: {max(people)} speakers, but cpWER takes {MOST_SPEAKERS} at most; use fewer"
+            )
+        counts |= _by_speaker(uri, reference, hypothesis)
+        one, other = counts[CPWER], counts[WER]
+        costs = (one[0] - other[0], one[1] - other[1], one[2] - other[2])
+        counts[COST] = Counts(*costs, len(truth))
+        said_by = [(str(a.speaker), str(b.speaker)) for a, b in same]
+        names = owners(said_by)
+        wrong = sum(names.get(there) != here for there, here in said_by)
+        counts[CONFUSED] = Counts(wrong, 0, 0, len(said_by))
+    return FileScore(
+        uri,
+        counts,
+        tuple(b.start - a.start for a, b in same if a.start is not None and b.start is not None),
+        tuple(b.end - a.end for a, b in same if a.end is not None and b.end is not None),
+        tuple(_lost((a for a, b in aligned if a and b is None), reference)),
+        (_with_digits(truth), _with_digits(found)),
+        people,
+        len(hypothesis.unsupported),
+        hypothesis.inaudible,
+    )
+
+
+def _by_speaker(uri: str, reference: Said, hypothesis: Said) -> dict[Measure, Counts]:
+    """cpWER and tcpWER, by meeteval."""
+    meeteval = _library("meeteval.wer")
+    # It warns of lines of one speaker that overlap, which references may have.
+    logging.getLogger("preprocess").setLevel(logging.ERROR)
+    sides = [
+        _library("meeteval.io").SegLST(
+            [
+                {
+                    "session_id": uri,
+                    "speaker": line.speaker,
+                    "words": " ".join(normalize(line.text, hypothesis.language)),
+                    "start_time": line.start,
+                    "end_time": line.end,
+                }
+                for line in said.lines
+            ]
+        )
+        for said in (reference, hypothesis)
+    ]
+    results = {
+        CPWER: meeteval.cp_word_error_rate(*sides),
+        TCPWER: meeteval.time_constrained_minimum_permutation_word_error_rate(*sides, collar=COLLAR),
+    }
+    return {
+        measure: Counts(result.substitutions, result.deletions, result.insertions, result.length)
+        for measure, result in results.items()
+    }
+
+
+def _tokens(line: Line, language: str | None) -> Iterator[Token]:
+    """The words of a line; in between, a word takes as much of the time as it has of the letters."""
+    texts = normalize(line.text, language)
+    if not texts:
+        return
+    edges = np.cumsum([0, *map(len, texts)]) / sum(map(len, texts))
+    spans = pairwise((line.start + edges * (line.end - line.start)).tolist())
+    last = len(texts) - 1
+    for place, (text, (start, end)) in enumerate(zip(texts, spans, strict=True)):
+        yield Token(
+            text,
+            line.start if place == 0 else None,
+            line.end if place == last else None,
+            (start + end) / 2,
+            line.speaker,
+        )
+
+
+def _lost(missing: Iterable[Token], reference: Said) -> Iterator[Lost]:
+    edges = np.array([(line.start, line.end) for line in reference.lines]).reshape(-1, 2)
+    speakers = np.array([str(line.speaker) for line in reference.lines])
+    for token in missing:
+        there = (edges[:, 0] <= token.time) & (token.time <= edges[:, 1])
+        yield Lost(token.time, token.speaker, token.text, bool((speakers[there] != str(token.speaker)).any()))
+
+
+def _speakers(said: Said) -> int:
+    return len({line.speaker for line in said.lines})
+
+
+def _with_digits(found: Sequence[Token]) -> int:
+    return sum(any(map(str.isdigit, token.text)) for token in found)
+
+
+# --- many ---
+
+
+def _counts(scores: Sequence[FileScore], measure: Measure) -> Float64 | None:
+    """(files, 4), in the order of `Counts`; None if a file lacks the measure."""
+    rows = [score.counts.get(measure) for score in scores]
+    return None if None in rows else np.array(rows, np.float64)
+
+
+def _rates(counts: Float64) -> Float64:
+    """(draws,): pooled percent of files drawn with replacement."""
+    drawn = resampling.sums(counts)
+    rates: Float64 = 100 * drawn[:, :3].sum(axis=1) / np.maximum(drawn[:, 3], 1e-9)
+    return rates
+
+
+# --- texts ---
+
+
+def _parted(text: str) -> Iterator[str]:
+    """Its letters, marks, numbers and apostrophes, with spaces wherever a word ends."""
+    before = False  # whether the last letter was of a script without spaces
+    for letter in text:
+        kind = unicodedata.category(letter)[0]
+        if letter != "'" and kind not in "LMN":
+            letter = " "
+        elif kind != "M":
+            unspaced = letter >= UNSPACED[0][0] and any(first <= letter <= last for first, last in UNSPACED)
+            if unspaced or before:
+                yield " "
+            before = unspaced
+        yield letter
+
+
+@lru_cache
+def _spelled(value: int, language: str) -> tuple[str, ...]:
+    """The words of a number, or its digits in a language that num2words does not know."""
+    try:
+        return normalize(_library("num2words").num2words(value, lang=language))
+    except NotImplementedError:
+        return (str(value),)
+
+
+def _library(name: str) -> Any:
+    """What the extra `bench` brings."""
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        raise WitnessError(f"scoring words needs {package}; fix: pip install 'witness[bench]'") from error
