@@ -220,7 +220,7 @@ class _Run:
             if recognizer is not None:
                 _send(audio, recognizer)
             tracks = self._tracks(audio)
-            if audio.source.duration > LONG:
+            if audio.source.heard.duration > LONG:
                 self.engine.release()
             if whisper is not None and self.serial:
                 # Not before: its model would fill the GPU's memory.
@@ -273,7 +273,12 @@ class _Run:
             from witness.audio import decode  # here: the recognizer starts before any heavy import
 
             with self.watch.stage("decode"):
-                audio = decode.load(recording, channels=self.options.channels, reporter=self.reporter)
+                audio = decode.load(
+                    recording,
+                    channels=self.options.channels,
+                    part=self.options.part,
+                    reporter=self.reporter,
+                )
             opened.result()
         for warning in audio.warnings:
             self.reporter.warn(warning)
@@ -301,7 +306,11 @@ class _Run:
         # On the CPU, beside the diarizer: most of the cores, for it has most of the work.
         threads = cores if self.serial else max(1, cores - max(1, cores // 4))
         return recognition.Recognizer(
-            whisper, language=self.options.language, threads=threads, reporter=self.reporter
+            whisper,
+            language=self.options.language,
+            threads=threads,
+            start=self.options.start,
+            reporter=self.reporter,
         )
 
     def _tracks(self, audio: decode.Audio) -> tuple[Track, ...]:

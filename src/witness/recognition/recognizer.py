@@ -71,12 +71,14 @@ class Recognizer:
         language: str | None,
         threads: int,
         gpu: bool = True,
+        start: float = 0.0,
         reporter: Reporter = SILENT,
     ) -> None:
         """Start the child, which begins to load `model`, and return at once.
 
         `language` is one of LANGUAGES, or None to detect it. `gpu`: use one if whisper.cpp was built for it;
         if that fails, early or late, the CPU goes on, and a warning of the recognition says so.
+        `start`: where the tracks begin in the recording, in seconds, for messages; words count from there.
         `reporter.progress` is called from another thread with ("transcription", seconds done, seconds sent),
         counting all tracks. Raises UsageError if there is no such language.
         """
@@ -86,6 +88,7 @@ class Recognizer:
         self._language = language
         self._threads = threads
         self._gpu = gpu and has_gpu_backend()
+        self._start = start
         self._reporter = reporter
         self._tracks: queue.SimpleQueue[Samples | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[Recognition | Exception] = queue.SimpleQueue()
@@ -212,7 +215,8 @@ class Recognizer:
                 fitting = DENSE * max(piece.frames, SHORTEST) // max(len(reply["tokens"]), 1)
                 longest = min(max(fitting, SHORTEST), WINDOW)
             else:
-                self._warnings.append(UNFINISHED.format(_minutes(piece.start), _minutes(piece.end)))
+                begin, end = (_minutes(self._start + time) for time in (piece.start, piece.end))
+                self._warnings.append(UNFINISHED.format(begin, end))
             place = piece.last
             self._reporter.progress("transcription", self._done + min(piece.end, duration), self._seconds)
         self._done += duration
@@ -226,7 +230,7 @@ class Recognizer:
         """The child's reply about a piece. Raises TranscriptionError."""
         part = np.ascontiguousarray(samples[piece.first * FRAME : piece.last * FRAME], np.float32)
         part = np.pad(part, (0, max(0, PADDED - len(part))))
-        when = f"at {_minutes(piece.start)} of the recording, with"
+        when = f"at {_minutes(self._start + piece.start)} of the recording, with"
 
         def work() -> dict[str, Any]:
             return self._ask({"threads": self._threads, "language": language}, when, part)
