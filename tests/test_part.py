@@ -14,6 +14,7 @@ import soundfile
 
 import ggml
 from conftest import CALL, in_process
+from recordings import make
 from test_audio import noisy, tracks, write
 from witness import Options, diarize, transcribe
 from witness.audio import decode, ffmpeg, sound
@@ -298,6 +299,35 @@ def test_the_page_shows_and_plays_the_part(pair, tmp_path):
     text = page.transcript_page(part, "talk", heard)
     assert '"start":20000,"end":44500' in text
     assert "00:00:20 to 00:00:44 of 1 min 0 s" in text
+
+
+def test_what_the_recognizer_says_names_the_times_of_the_recording(tmp_path):
+    """Its model never comes to an end, so a line says where there are no words."""
+    whisper = ggml.write(tmp_path / "endless.bin", endless=True)
+    samples = np.concatenate([np.zeros(16000 * 70, np.float32), ggml.tones(*[ggml.LOW] * 5)])
+    found = transcribe((samples, 16000), Options(whisper=str(whisper), start=70, **OFFLINE))
+    assert any(line.startswith("no words from 1:10 to 1:15") for line in found.warnings)
+
+
+def test_a_batch_takes_the_same_part_of_every_recording(tmp_path):
+    make(tmp_path / "in", 2)
+    soundfile.write(tmp_path / "in" / "short.wav", np.zeros(8000), 8000)
+
+    def batch(*args: str, code: int) -> str:
+        usual = ["batch", "in", "-o", "out", "--whisper", "none", *("--models", "builtin"), "--offline", "-q"]
+        result = in_process(tmp_path, *usual, *args)
+        assert result.returncode == code, result.stderr
+        return result.stdout.decode()
+
+    said = batch("--from", "2", "--to", "3.5", code=3)
+    assert "short.wav: lasts 00:00:01.0 and has nothing from 00:00:02.0 on; fix:" in said
+    assert "3 recordings: 2 done, 1 failed; 0.00 h" in said
+    document = json.loads((tmp_path / "out" / "call00.json").read_text())
+    assert document["audio"]["part"] == {"start": 2, "end": 3.5}
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["audio_seconds"] == 3.0
+    assert "2 done before" in batch("--from", "2", "--to", "3.5", code=3)
+    assert "2 done, 1 failed" in batch("--from", "2", "--to", "3", code=3)
 
 
 def test_the_sides_of_a_call_in_a_part(tmp_path):

@@ -153,9 +153,10 @@ class Options:
 
     def __post_init__(self) -> None:
         if not 0 <= self.part.start < self.part.end:  # nor is not-a-number
+            end = "its end" if self.end is None else f"{self.end:g} s"
             raise UsageError(
-                f"from {self.start:g} s to {self.part.end:g} s is not a part of a recording; give times of 0 "
-                "or more, the earlier one as the start (--from)"
+                f"from {self.start:g} s to {end} is not a part of a recording; give times of 0 or more, the "
+                "earlier one as the start (--from)"
             )
         object.__setattr__(self, "channels", chosen(Channels, self.channels))
         object.__setattr__(self, "precision", chosen(Precision, self.precision))
