@@ -30,6 +30,8 @@ TRANSCRIPT = {
     "min_speakers": ["--min-speakers", "2"],
     "max_speakers": ["--max-speakers", "2"],
     "language": ["--language", "de"],
+    "start": ["--from", "1:30"],
+    "end": ["--to", "2:30"],
     "channels": ["--channels", "split"],
     "known": ["--known", "people"],
     "models": ["--models", "builtin"],

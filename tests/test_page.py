@@ -23,6 +23,7 @@ from conftest import CALL
 from witness.audio import decode, sound
 from witness.cli.main import cli
 from witness.formats import page, writers
+from witness.options import Part
 from witness.reporter import Reporter
 from witness.schema import Source, Turn, Utterance, Word
 from witness.transcript import merging
@@ -647,6 +648,30 @@ def test_a_recording_that_is_linked_and_one_that_is_gone(read, tmp_path):
     reader.word("Hello.").click()
     assert reader.position() == "00:00:04"
     reader.context.close()
+
+
+@pytest.mark.parametrize("how", ["embed", "link"])
+def test_the_page_of_a_part_plays_the_part(read, tmp_path, how):
+    shutil.copy(CALL, tmp_path / "call.flac")
+    found = talks.call()
+    audio = replace(found.audio, path=str(tmp_path / "call.flac"), part=Part(12.0, 19.0))
+    words = [word for word in found.words if 12 <= word.start < 19]
+    turns = [turn for turn in found.turns if 12 <= turn.start < turn.end <= 19]
+    reader = read(replace(talks.transcript(words, turns), audio=audio), how=how)
+    assert reader.position() == "00:00:12"
+    assert reader.page.inner_text("#whole").strip() == "/ 00:00:19"
+    reader.word("blinking.").click()
+    reader.until("document.querySelector('#play').classList.contains('pause')")
+    assert 16 <= reader.seconds() <= 17
+    assert 4 < reader.page.evaluate("audio.currentTime") - 12 * (how == "link") < 7
+    # It stops where the part does, although a linked recording goes on.
+    reader.until("!document.querySelector('#play').classList.contains('pause')")
+    assert 18.5 <= reader.page.evaluate("position") / 1000 <= 20
+    reader.page.locator("#timeline").press("Home")
+    assert reader.position() == "00:00:12"
+    box = reader.page.locator("#timeline").bounding_box()
+    reader.page.mouse.click(box["x"] + box["width"] - 12, box["y"] + 50)
+    assert 18 <= reader.seconds() <= 19
 
 
 def test_no_speech_no_words_and_twenty_speakers(read):

@@ -134,6 +134,7 @@ def test_json_has_every_key_of_the_contract():
         "duration": 3725.5,
         "channels": 2,
         "sha256": "ab" * 32,
+        "part": None,
     }
     assert document["models"] == {
         "segmentation": {"name": "s", "sha256": "1" * 64},

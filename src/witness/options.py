@@ -5,6 +5,7 @@ Only the standard library is imported here, so that `--help` answers in a blink.
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from enum import Enum
@@ -121,6 +122,19 @@ class Bounds:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A part of a recording, in seconds from the recording's beginning; all of it by default."""
+
+    start: float = 0.0
+    end: float = math.inf
+
+    @property
+    def duration(self) -> float:
+        """In seconds."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
 class Options:
     """What changes the result."""
 
@@ -149,9 +163,19 @@ class Options:
     """Open no socket: use the model files that are here."""
     known: str | None = None
     """A folder of voiceprints to recognize; None: nobody is recognized."""
+    start: float = 0.0
+    """Seconds of the recording that are left out at its beginning; times stay those of the whole."""
+    end: float | None = None
+    """Seconds from the recording's beginning to the end of what is transcribed; None: the recording's end."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "recognizer", chosen(Recognizer, self.recognizer))
+        if not 0 <= self.part.start < self.part.end:  # nor is not-a-number
+            end = "its end" if self.end is None else f"{self.end:g} s"
+            raise UsageError(
+                f"from {self.start:g} s to {end} is not a part of a recording; give times of 0 or more, the "
+                "earlier one as the start (--from)"
+            )
         object.__setattr__(self, "channels", chosen(Channels, self.channels))
         object.__setattr__(self, "precision", chosen(Precision, self.precision))
 
@@ -164,6 +188,10 @@ class Options:
     @property
     def asked(self) -> Bounds:
         return Bounds(self.speakers, self.min_speakers, self.max_speakers)
+
+    @property
+    def part(self) -> Part:
+        return Part(self.start, math.inf if self.end is None else self.end)
 
 
 @dataclass(frozen=True)

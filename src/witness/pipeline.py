@@ -228,7 +228,7 @@ class _Run:
             if self.recognizer is not None:
                 self._send(audio)
             tracks = self._tracks(audio)
-            if audio.source.duration > LONG:
+            if audio.source.heard.duration > LONG:
                 self.engine.release()
             if whisper is not None and self.serial:
                 # Not before: its model would fill the GPU's memory.
@@ -283,7 +283,12 @@ class _Run:
             from witness.audio import decode  # here: the recognizer starts before any heavy import
 
             with self.watch.stage("decode"):
-                audio = decode.load(recording, channels=self.options.channels, reporter=self.reporter)
+                audio = decode.load(
+                    recording,
+                    channels=self.options.channels,
+                    part=self.options.part,
+                    reporter=self.reporter,
+                )
             opened.result()
         for warning in audio.warnings:
             self.reporter.warn(warning)
@@ -307,7 +312,7 @@ class _Run:
         return True
 
     def _recognizer(self, whisper: ModelFile) -> recognition.Recognizer:
-        wish = recognition.Wish(self.options.language, self.options.translate, self.options.context)
+        wish = recognition.wish(self.options)
         return recognition.Recognizer(whisper, wish, threads=self.runtime.cores, reporter=self.reporter)
 
     def _send(self, audio: decode.Audio) -> None:

@@ -1,4 +1,8 @@
-"""The nouns that every module shares. Times are seconds from the start of the recording."""
+"""The nouns that every module shares.
+
+Times are seconds from the start of the recording; in `Findings`, from the start of the part that the models
+were given, which `transcript.assemble` knows.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from witness.errors import WitnessError
-from witness.options import Bounds, Layout
+from witness.options import Bounds, Layout, Part
 
 if TYPE_CHECKING:
     from pyannote.core import Annotation
@@ -190,8 +194,16 @@ class Source:
 
     path: str
     duration: float
+    """Of the whole recording, in seconds."""
     channels: int
     sha256: str
+    part: Part | None = None
+    """What was transcribed; None: all of it."""
+
+    @property
+    def heard(self) -> Part:
+        """What was transcribed."""
+        return self.part or Part(0.0, self.duration)
 
 
 @dataclass(frozen=True)
@@ -212,11 +224,11 @@ class Sound:
     """What an HTML page shows and plays of the recording."""
 
     peaks: bytes
-    """The outline: the peaks of equally long parts of the recording, relative to the largest, 0 to 255."""
+    """Outline of `Source.heard`: the peaks of equally long stretches, relative to the largest, 0 to 255."""
     opus: bytes | None = None
-    """The whole recording as a WebM file; None: it is not embedded."""
+    """`Source.heard` as a WebM file; None: it is not embedded."""
     link: str | None = None
-    """URL of the recording, relative to the page; None: the page is not linked to it."""
+    """URL of the whole recording, relative to the page; None: the page is not linked to it."""
     recorded: str | None = None
     """When it was recorded, as its tags say."""
 

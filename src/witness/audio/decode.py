@@ -19,10 +19,10 @@ from witness.audio import ffmpeg, mixing, source, spool, stereo
 from witness.audio.mixing import Mixer
 from witness.errors import InputError
 from witness.files import sha256, sha256_of
-from witness.options import Channels
+from witness.options import Channels, Part
 from witness.reporter import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, Float32, Source
-from witness.text import printable
+from witness.text import clock, printable
 
 SAMPLES = "<samples>"
 """What `Source.path` and messages call a recording that was given as samples."""
@@ -48,36 +48,42 @@ class Audio:
     """What the tracks are; "call": the two sides of one, each without the other's voice."""
 
 
-def load(recording: Recording, *, channels: Channels = Channels.MIX, reporter: Reporter = SILENT) -> Audio:
+def load(
+    recording: Recording,
+    *,
+    channels: Channels = Channels.MIX,
+    part: Part = Part(),
+    reporter: Reporter = SILENT,
+) -> Audio:
     """Decode a file of any format, sample rate and number of channels ("-" is standard input), or samples.
 
     `mix` averages the channels into one track, `split` makes a track of each, `auto` splits the two sides of
     a call, with a warning, and mixes everything else. Samples are floats within [-1, 1] or signed integers
     that use the range of their type. Progress is ("decode", seconds, total); the total is a guess in formats
     that do not state it. What is left of a damaged or cut file is used, with a warning. The
-    same bytes always give the same samples.
+    same bytes always give the same samples; those of a `part` are those of a file that was cut there.
 
-    Raises InputError if the file cannot be opened, nothing in it can be decoded, or its samples are not
-    those of a recording; OutputError if there is no room for the decoded sound.
+    Raises InputError if the file cannot be opened, nothing in it can be decoded, its samples are not those of
+    a recording, or it ends before the part begins; OutputError if there is no room for the decoded sound.
     """
     if isinstance(recording, tuple):
         array, rate = recording
-        return _as_asked(_Samples(np.asarray(array), rate), channels, reporter)
+        return _as_asked(_Samples(np.asarray(array), rate, part), channels, reporter)
     path = os.fspath(recording)
     name = "standard input" if path == "-" else printable(path)
     with source.opened(path, name) as file:
-        return _as_asked(_File(path, name, file), channels, reporter)
+        return _as_asked(_File(path, name, file, part), channels, reporter)
 
 
-def blocks(path: str) -> Iterator[Float32]:
+def blocks(path: str, part: Part = Part()) -> Iterator[Float32]:
     """The samples that `load` mixes, as (n,) pieces, and not scaled where their level is wrong.
 
     Raises InputError.
     """
     name = printable(path)
     with source.opened(path, name) as file, ffmpeg.opened(file, name) as media:
-        for part in _resampled(Mixer(name, "mix").tracks(media.frames()), name):
-            yield part[:, 0]
+        for block in _resampled(Mixer(name, "mix").tracks(media.frames(part)), name):
+            yield block[:, 0]
 
 
 def about(path: str) -> tuple[str, str | None]:
@@ -94,18 +100,25 @@ class _File:
     path: str
     name: str
     file: BinaryIO
+    part: Part
 
     def decode(self, mixer: Mixer, reporter: Reporter) -> Audio:
         with ffmpeg.opened(self.file, self.name) as media:
-            samples = _spooled(
-                _resampled(mixer.tracks(media.frames()), self.name),
-                lambda: reporter.progress("decode", media.seconds, max(media.stated, media.seconds)),
-            )
+
+            def tell() -> None:
+                done = min(media.seconds, self.part.end)
+                reporter.progress("decode", done, max(min(media.stated, self.part.end), done))
+
+            samples = _spooled(_resampled(mixer.tracks(media.frames(self.part, tell)), self.name), tell)
+            duration = media.duration()
+            if duration:
+                _check_start(self.part, duration, self.name)
             if not samples or not len(samples[0]):
                 reason = "none of its sound can be decoded" if media.failed else "holds no sound (0 samples)"
                 raise InputError(f"{self.name}: {reason}; fix: copy or export it again")
             warnings = (*mixer.level(samples), *media.warnings())
-            return _audio(self.path, samples, mixer, warnings, sha256_of(self.file))
+            origin = Source(self.path, duration, mixer.channels, sha256_of(self.file), self.part)
+            return _audio(samples, origin, warnings, mixer)
 
 
 @dataclass(frozen=True)
@@ -114,27 +127,32 @@ class _Samples:
 
     array: npt.NDArray[Any]
     rate: int
+    part: Part
     name: str = SAMPLES
 
     def decode(self, mixer: Mixer, reporter: Reporter) -> Audio:
         self._check()
-        done, total = 0.0, len(self.array) / self.rate
+        duration = len(self.array) / self.rate
+        _check_start(self.part, duration, self.name)
+        array = self.array[slice(*ffmpeg.frames_of(self.part, 0.0, self.rate, len(self.array)))]
+        done, total = 0.0, len(array) / self.rate
 
         def frames() -> Iterator[tuple[int, Float32]]:
             nonlocal done
-            for start in range(0, len(self.array), mixing.BLOCK):
-                part = self.array[start : start + mixing.BLOCK]
-                done = (start + len(part)) / self.rate
-                yield self.rate, _full_scale(part)
+            for start in range(0, len(array), mixing.BLOCK):
+                block = array[start : start + mixing.BLOCK]
+                done = (start + len(block)) / self.rate
+                yield self.rate, _full_scale(block)
 
         samples = _spooled(
             _resampled(mixer.tracks(frames()), self.name),
             lambda: reporter.progress("decode", done, total),
         )
-        if not len(samples[0]):
+        if not samples or not len(samples[0]):
             raise InputError(f"{self.name}: less than one sample at 16 kHz; fix: give more of the recording")
         warnings = tuple(mixer.level(samples))
-        return _audio(self.name, samples, mixer, warnings, sha256(self.array.tobytes()))
+        origin = Source(self.name, duration, mixer.channels, sha256(self.array.tobytes()), self.part)
+        return _audio(samples, origin, warnings, mixer)
 
     def _check(self) -> None:
         """Raise InputError if this cannot be a recording."""
@@ -151,14 +169,14 @@ class _Samples:
 def _as_asked(recording: _File | _Samples, channels: Channels, reporter: Reporter) -> Audio:
     if channels != Channels.AUTO:
         mode: Literal["mix", "split"] = "split" if channels == Channels.SPLIT else "mix"
-        return recording.decode(Mixer(recording.name, mode), reporter)
+        return recording.decode(Mixer(recording.name, mode, start=recording.part.start), reporter)
     levels = stereo.Levels()
-    mixer = Mixer(recording.name, "mix", levels)
+    mixer = Mixer(recording.name, "mix", levels, start=recording.part.start)
     mixed = recording.decode(mixer, reporter)
     if mixer.channels != 2 or not stereo.is_call(levels.powers):
         return mixed
     del mixed  # it may be gigabytes on the disk
-    call = recording.decode(Mixer(recording.name, "split"), reporter)
+    call = recording.decode(Mixer(recording.name, "split", start=recording.part.start), reporter)
     stereo.silence_bleed(call.samples)
     line = (
         f"{recording.name}: its channels are the two sides of a call, and each became a track; "
@@ -167,11 +185,24 @@ def _as_asked(recording: _File | _Samples, channels: Channels, reporter: Reporte
     return replace(call, channels="call", warnings=(line, *call.warnings))
 
 
-def _audio(
-    path: str, samples: tuple[spool.Spool, ...], mixer: Mixer, warnings: tuple[str, ...], digest: str
-) -> Audio:
-    origin = Source(path, len(samples[0]) / SAMPLE_RATE, mixer.channels, digest)
-    return Audio(samples, origin, warnings, mixer.mode)
+def _audio(samples: tuple[spool.Spool, ...], asked: Source, warnings: tuple[str, ...], mixer: Mixer) -> Audio:
+    """`asked`: the recording, and the part that was asked for, which may be longer than what there is."""
+    held = len(samples[0]) / SAMPLE_RATE
+    start = asked.heard.start
+    if asked.part == Part():
+        return Audio(samples, replace(asked, duration=held, part=None), warnings, mixer.mode)
+    duration = max(asked.duration, start + held)
+    return Audio(
+        samples, replace(asked, duration=duration, part=Part(start, start + held)), warnings, mixer.mode
+    )
+
+
+def _check_start(part: Part, duration: float, name: str) -> None:
+    if part.start >= duration:
+        raise InputError(
+            f"{name}: lasts {clock(duration, 1)} and has nothing from {clock(part.start, 1)} on; "
+            "fix: choose an earlier start (--from)"
+        )
 
 
 def _full_scale(part: npt.NDArray[Any]) -> Float32:

@@ -6,10 +6,12 @@ FFmpeg, inside PyAV, decodes what is there, but for most formats does not say th
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any, BinaryIO
 
 import av
@@ -18,6 +20,7 @@ import numpy as np
 
 from witness.audio import headers
 from witness.errors import InputError
+from witness.options import Part
 from witness.schema import Float32
 from witness.text import clock
 
@@ -36,6 +39,12 @@ _GAPS = 3600.0
 _NOT_SOUND = 8.0
 """Peak, 18 dB over full scale, that no encoder was given: a decoder was fed damaged bytes."""
 
+_TIE = 1e-3
+"""Samples by which one may begin before a part and belong to it: times are sums of many numbers."""
+
+_UNDECODABLE = av.FFmpegError, OSError, IndexError, ValueError
+"""What PyAV raises for damage; the last two come from its own checks."""
+
 # A tag that is not UTF-8 must not make the sound unreadable. From PyAV 19 on it does not.
 _TAGS_IN_ANY_ENCODING: dict[str, Any] = (
     {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
@@ -50,7 +59,9 @@ class Media:
     name: str
     container: av.container.InputContainer
     seconds: float = 0.0
-    """Decoded so far, silence in gaps included."""
+    """The place in the recording up to which it was decoded; silence in gaps counts."""
+    whole: bool = True
+    """False: the end of the part was reached before that of the recording."""
     failed: bool = False
     """The latest packet could not be decoded."""
     damaged: list[float] = field(default_factory=list)
@@ -59,6 +70,12 @@ class Media:
     """Where silence was put."""
     silence: float = 0.0
     """Put into all gaps together."""
+    _filled: float = 0.0
+    """Of all gaps, those before the part included."""
+    _origin: float | None = None
+    """The time stamp of the recording's beginning, as far as it is known."""
+    _packets: Iterator[av.Packet[av.AudioStream]] = field(default_factory=lambda: iter(()))
+    """Those that are left."""
 
     @cached_property
     def stream(self) -> av.AudioStream:
@@ -83,47 +100,124 @@ class Media:
             tags |= {key.lower(): value for key, value in stream.metadata.items()}
         return tags
 
-    def frames(self) -> Iterator[tuple[int, Float32]]:
-        """(rate, (frames, channels)) as decoded, with silence where the time stamps leave a gap.
+    def frames(
+        self, part: Part = Part(), waiting: Callable[[], None] = lambda: None
+    ) -> Iterator[tuple[int, Float32]]:
+        """(rate, (frames, channels)) of `part` as decoded, with silence where the time stamps leave a gap.
 
         Browsers, phones and damage leave gaps; without the silence every later time would be too early.
+        `waiting` is called for each minute before the part. To be called once.
         """
-        container, stream = self.container, self.stream
-        origin = container.start_time / av.time_base if container.start_time is not None else None
-        end = container.duration / av.time_base if container.duration else float("inf")
-        exact = stream.codec_context.name.startswith(("pcm_", "wavpack"))  # floats as written, of any range
+        for begin, rate, block in self._blocks(part, waiting):
+            first, last = frames_of(part, begin, rate, len(block))
+            if first < last:
+                yield rate, block[first:last]
+
+    def _blocks(self, part: Part, waiting: Callable[[], None]) -> Iterator[tuple[float, int, Float32]]:
+        """Where each block begins, its rate and its frames: all blocks that touch `part`, and maybe more."""
+        # These give floats as they were written, of any range.
+        exact = self.stream.codec_context.name.startswith(("pcm_", "wavpack"))
         converters: dict[tuple[str, str, int], av.AudioResampler] = {}
-        packets = container.demux(stream)
-        while True:
+        self._origin = self.container.start_time and self.container.start_time / av.time_base
+        self._packets = self._from(part.start)
+        said = self.seconds
+        while self.seconds < part.end:
             try:
-                if (packet := next(packets, None)) is None:  # also after an error of the demuxer
+                if (packet := next(self._packets, None)) is None:  # also after an error of the demuxer
                     return
-                blocks = [(frame, _floats(frame, converters)) for frame in packet.decode()]
-            except (av.FFmpegError, OSError, IndexError, ValueError):  # PyAV's own checks raise the last two
+                frames = packet.decode()
+            except _UNDECODABLE:
                 self.failed = True
                 continue
-            for frame, block in blocks:
+            for frame in frames:
+                rate, gap = frame.sample_rate, self._gap(frame.time)
+                if self.seconds + gap + frame.samples / rate <= part.start:
+                    self.failed = False
+                    self._filled += gap
+                    self.seconds += gap + frame.samples / rate
+                    if self.seconds - said > 60:
+                        said = self.seconds
+                        waiting()
+                    continue
+                try:
+                    block = _floats(frame, converters)
+                except _UNDECODABLE:
+                    self.failed = True
+                    continue
                 if not (exact or np.abs(block).max(initial=0.0) < _NOT_SOUND):  # NaN is not less either
                     block[:] = 0
                     self.failed = True
                 if self.failed:
                     self.failed = False
                     self.damaged.append(self.seconds)
-                if frame.time is not None:
-                    origin = frame.time if origin is None else origin
-                    gap = frame.time - origin - self.seconds
-                    if _JUMP < gap < _GAPS - self.silence and self.seconds + gap < end:
-                        self.gaps.append(self.seconds)
-                        self.silence += gap
-                        missing = round(gap * frame.sample_rate)
-                        for start in range(0, missing, _SILENCE):
-                            shape = (min(_SILENCE, missing - start), block.shape[1])
-                            yield frame.sample_rate, np.zeros(shape, np.float32)
-                        self.seconds += gap
-                    elif abs(gap) > _JUMP:  # a clock that was set, or the next part of a chained Ogg
-                        origin += gap
-                self.seconds += len(block) / frame.sample_rate
-                yield frame.sample_rate, block
+                if gap:
+                    self.gaps.append(self.seconds)
+                    self.silence += gap
+                    self._filled += gap
+                    begin, missing = self.seconds, round(gap * rate)
+                    self.seconds += gap
+                    for start in range(0, missing, _SILENCE):
+                        shape = (min(_SILENCE, missing - start), block.shape[1])
+                        yield begin + start / rate, rate, np.zeros(shape, np.float32)
+                begin = self.seconds
+                self.seconds += len(block) / rate
+                yield begin, rate, block
+        self.whole = False
+
+    def _from(self, start: float) -> Iterator[av.Packet[av.AudioStream]]:
+        """The packets; where a jump gives the same samples, only those from shortly before `start` on."""
+        container, stream = self.container, self.stream
+        if start and self._exact_jumps and stream.time_base and start < self.stated:
+            origin = self._origin or 0.0
+            with contextlib.suppress(av.FFmpegError, OSError, StopIteration):
+                container.seek(round((origin + start) / stream.time_base), stream=stream)
+                packets = container.demux(stream)
+                first = next(packets)
+                place = -1.0 if first.pts is None else float(first.pts * stream.time_base) - origin
+                if 0 <= place <= start:
+                    self.seconds = place
+                    return chain([first], packets)
+            container.seek(0)
+        return container.demux(stream)
+
+    @property
+    def _exact_jumps(self) -> bool:
+        """Whether times are counted in samples, and nothing that was decoded before changes a sample.
+
+        The decoders of lossy formats remember: after a jump they give slightly different samples.
+        """
+        kind, codec = self.container.format.name, self.stream.codec_context.name
+        return kind in ("wav", "w64", "aiff", "flac") and codec.startswith(("pcm_", "flac"))
+
+    def _gap(self, time: float | None) -> float:
+        """Seconds without sound before what has that time stamp, if they are to be filled; 0: none."""
+        if time is None:
+            return 0.0
+        self._origin = time if self._origin is None else self._origin
+        gap = time - self._origin - self.seconds
+        end = self.stated or math.inf
+        if _JUMP < gap < _GAPS - self._filled and self.seconds + gap < end:
+            return gap
+        if abs(gap) > _JUMP:  # a clock that was set, or the next part of a chained Ogg
+            self._origin += gap
+        return 0.0
+
+    def duration(self) -> float:
+        """Seconds of the whole recording. Call after `frames`; what follows their part is not decoded."""
+        if self.whole:
+            return self.seconds
+        stated = (
+            self.stated
+            if self._exact_jumps
+            else headers.promised_seconds(self.file, self.container, self.stream, self.stated)
+        )
+        if not stated:
+            with contextlib.suppress(*_UNDECODABLE):
+                for packet in self._packets:
+                    if packet.pts is not None and packet.duration:
+                        self.seconds += self._gap(float(packet.pts * packet.time_base))
+                        self.seconds += float(packet.duration * packet.time_base)
+        return max(stated or 0.0, self.seconds)
 
     def warnings(self) -> Iterator[str]:
         """What of the recording was not used: other tracks, a lost end, damage, gaps. Call after `frames`."""
@@ -135,7 +229,9 @@ class Media:
             )
         promised = headers.promised_seconds(self.file, self.container, self.stream, self.seconds)
         held = clock(self.seconds, 1)
-        if promised is not None and promised > self.seconds + _SLACK:
+        if not self.whole:
+            pass  # whatever is wrong with its end, the part is there
+        elif promised is not None and promised > self.seconds + _SLACK:
             header = f"the header promises {clock(promised, 1)}, the file holds {held}"
             yield f"{name}: ends early ({header}); the sound up to there was used"
         elif self.failed or (self.container.format.name == "ogg" and headers.ends_within_page(self.file)):
@@ -146,6 +242,12 @@ class Media:
         if self.gaps:
             missing = f"{self.silence:.1f} s of sound, first at {clock(self.gaps[0], 1)}"
             yield f"{name}: lacks {missing}; silence was put there, so that times agree with a player's"
+
+
+def frames_of(part: Part, begin: float, rate: int, count: int) -> tuple[int, int]:
+    """Which of `count` frames, the first at `begin` seconds, begin in `part`: the first, and the end."""
+    first, last = ((time - begin) * rate - _TIE for time in (part.start, part.end))
+    return math.ceil(min(max(first, 0.0), count)), math.ceil(min(max(last, 0.0), count))
 
 
 @contextlib.contextmanager

@@ -36,6 +36,8 @@ class Mixer:
     """One track, the mean of all channels; or a track per channel."""
     levels: stereo.Levels | None = None
     """Gets the levels of two channels that may be the sides of a call."""
+    start: float = 0.0
+    """Seconds of the recording before its first frame, for messages."""
     channels: int = 0
     """Of the recording; 0 before its first frame."""
     peak: float = 0.0
@@ -47,7 +49,7 @@ class Mixer:
 
         Raises InputError if samples are not numbers or far too large, or if the number of tracks changes.
         """
-        seconds = 0.0
+        seconds = self.start
         for rate, block in _gathered(frames):
             n_frames, n_channels = block.shape
             peak = float(np.abs(block).max())

@@ -14,7 +14,7 @@ import numpy as np
 
 from witness.audio import decode
 from witness.errors import InputError
-from witness.options import PageAudio
+from witness.options import PageAudio, Part
 from witness.reporter import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, Float32, Sound, Source
 
@@ -47,17 +47,18 @@ def take(
     page = pages[0]
     try:
         path, recorded = _located(source, beside)
-        embed = how == PageAudio.EMBED or (how == PageAudio.AUTO and source.duration < EMBEDDED)
+        part = source.heard
+        embed = how == PageAudio.EMBED or (how == PageAudio.AUTO and part.duration < EMBEDDED)
         # It is read once for its outline and, more slowly, once more for its sound.
-        total = source.duration * (2 if embed else 1)
+        total = part.duration * (2 if embed else 1)
 
         def tell(seconds: float) -> None:
             reporter.progress("sound", seconds, total)
 
-        loudest, peaks = _peaks(path, source.duration, tell)
+        loudest, peaks = _peaks(path, part, tell)
         return Sound(
             peaks,
-            _opus(path, loudest, lambda seconds: tell(source.duration + seconds)) if embed else None,
+            _opus(path, part, loudest, lambda seconds: tell(part.duration + seconds)) if embed else None,
             None if embed else _link(path, page),
             recorded,
         )
@@ -86,13 +87,13 @@ def _located(source: Source, beside: Path | None) -> tuple[str, str | None]:
     raise InputError(f"{files[0]}: differs from what was transcribed (sha256); fix: put the original back")
 
 
-def _peaks(path: str, duration: float, tell: Callable[[float], None]) -> tuple[float, bytes]:
+def _peaks(path: str, part: Part, tell: Callable[[float], None]) -> tuple[float, bytes]:
     """The largest magnitude of a sample, and `Sound.peaks`."""
-    total = max(1, round(duration * SAMPLE_RATE))
-    parts = max(1, min(MOST_PEAKS, round(duration * PEAKS)))
+    total = max(1, round(part.duration * SAMPLE_RATE))
+    parts = max(1, min(MOST_PEAKS, round(part.duration * PEAKS)))
     heights = np.zeros(parts, np.float32)
     done = 0
-    for block in decode.blocks(path):
+    for block in decode.blocks(path, part):
         places = np.minimum(np.arange(done, done + len(block), dtype=np.int64) * parts // total, parts - 1)
         firsts = np.flatnonzero(np.diff(places, prepend=-1))
         if len(firsts):
@@ -104,8 +105,8 @@ def _peaks(path: str, duration: float, tell: Callable[[float], None]) -> tuple[f
     return loudest, np.rint(heights / (loudest or 1.0) * 255).astype(np.uint8).tobytes()
 
 
-def _opus(path: str, loudest: float, tell: Callable[[float], None]) -> bytes:
-    """The recording as WebM, which more versions of Safari play than Ogg; same samples, same bytes."""
+def _opus(path: str, part: Part, loudest: float, tell: Callable[[float], None]) -> bytes:
+    """The part as WebM, which more versions of Safari play than Ogg; same samples, same bytes."""
     file = io.BytesIO()
     # Without "bitexact" the file would hold a random number and the version of the library.
     with av.open(file, "w", format="webm", options={"fflags": "+bitexact"}) as container:
@@ -113,7 +114,7 @@ def _opus(path: str, loudest: float, tell: Callable[[float], None]) -> bytes:
         stream = container.add_stream("libopus", rate=SAMPLE_RATE, layout="mono", options=options)
         stream.bit_rate = BITS
         done = 0
-        for frame in _frames(path, 1.0 / max(1.0, loudest)):
+        for frame in _frames(path, part, 1.0 / max(1.0, loudest)):
             container.mux(stream.encode(frame))
             done += frame.samples
             tell(done / SAMPLE_RATE)
@@ -121,10 +122,10 @@ def _opus(path: str, loudest: float, tell: Callable[[float], None]) -> bytes:
     return file.getvalue()
 
 
-def _frames(path: str, gain: float) -> Iterator[av.AudioFrame]:
-    """The recording in frames for an encoder, times `gain`."""
+def _frames(path: str, part: Part, gain: float) -> Iterator[av.AudioFrame]:
+    """The part in frames for an encoder, times `gain`."""
     done = 0
-    for block in decode.blocks(path):
+    for block in decode.blocks(path, part):
         samples: Float32 = np.ascontiguousarray(block[None] * np.float32(gain))
         if samples.size:
             frame = av.AudioFrame.from_ndarray(samples, format="flt", layout="mono")

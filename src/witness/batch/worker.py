@@ -73,7 +73,7 @@ class Outcome:
     sha256: str | None = None
     """Of the recording."""
     duration: float | None = None
-    """Seconds of audio."""
+    """Seconds of audio that were transcribed."""
     seconds: float = 0.0
     """Seconds of work."""
     speakers: int | None = None
@@ -126,7 +126,7 @@ def _perform(job: Job) -> Outcome:
         None if failure is None else f"{job.source}: speakers, but no words: {failure}",
         0 if failure is None else failure.exit_code,
         transcript.audio.sha256,
-        transcript.audio.duration,
+        transcript.audio.heard.duration,
         speakers=len(transcript.speakers),
         warnings=transcript.warnings,
         again=isinstance(failure, TranscriptionError),

@@ -107,7 +107,7 @@ def measure(
         runs.append(watch.run("diarizer", _diarizer(alone), None))
         reporter.progress("contention", 3 * round_ + 1, 3 * rounds)
         with _Watch(card) as watch:
-            wish = recognizer.Wish(options.language, options.translate, options.context)
+            wish = recognizer.wish(options)
             with recognizer.Recognizer(model, wish, threads=runtime.cores) as engine:
                 for samples in recording.samples:
                     engine.send(samples)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,6 +31,34 @@ MOST = 10_000
 def choice(kind: type[Choice]) -> click.Choice[str]:
     """The words of an enumeration; the class itself would stand for its names, which are in capitals."""
     return click.Choice([item.value for item in kind])
+
+
+def moment(value: str | float) -> float:
+    """A time in a recording, in seconds: 90, 1:30 and 0:01:30 are the same, and any may have decimals.
+
+    Raises click's BadParameter, which ends as UsageError does.
+    """
+    if isinstance(value, float):  # a default
+        return value
+    match = re.fullmatch(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d*)?)", value, re.ASCII)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is not a time; write it as 90, 1:30 or 0:01:30.5")
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    if (match[2] and seconds >= 60) or (match[1] and minutes >= 60):
+        raise click.BadParameter(f"{value!r} is not a time; what follows a colon must be below 60")
+    return 3600 * hours + 60 * minutes + seconds
+
+
+def terms(path: Path | None) -> tuple[str, ...]:
+    """The lines of a file of names and terms, without empty ones and comments (#)."""
+    if path is None:
+        return ()
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{path} is not a text file in UTF-8 that can be read") from error
+    found = [" ".join(line.split()) for line in lines]
+    return tuple(term for term in found if term and not term.startswith("#"))
 
 
 def together(*group: Option) -> Option:
@@ -69,7 +98,20 @@ RECOGNIZER = click.option(
     help="Engine that recognizes words; auto is whisper.cpp on a GPU, else CTranslate2 if it is installed.",
 )
 LANGUAGE = click.option(
-    "--language", metavar="CODE", help="Language code such as en, de, ja. [default: detected]"
+    "--language",
+    metavar="CODE|multi",
+    help="Language code such as en, de, ja; multi: found out every half minute. [default: detected once]",
+)
+TRANSLATE = click.option("--translate", is_flag=True, help="Write the words in English, whatever is spoken.")
+VOCABULARY = click.option(
+    "--vocabulary",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    callback=lambda _, __, path: terms(path),
+    help="Text file of names and terms that may occur, one a line.",
+)
+PROMPT = click.option(
+    "--prompt", default="", metavar="TEXT", help="Text in the style and with the names that are expected."
 )
 CHANNELS = click.option(
     "--channels",
@@ -88,6 +130,15 @@ PRECISION = click.option(
 FAST = click.option(
     "--fast", is_flag=True, help="Analyze less of the audio: a third less work, slightly less accurate."
 )
+START = click.option(
+    "--from",
+    "start",
+    type=moment,
+    default=0.0,
+    metavar="TIME",
+    help="Where in the recording to begin: 90, 1:30 or 0:01:30. [default: its beginning]",
+)
+END = click.option("--to", "end", type=moment, metavar="TIME", help="Where to stop. [default: its end]")
 OFFLINE = click.option("--offline", is_flag=True, help="Open no socket; use the models on this disk.")
 KNOWN = click.option(
     "--known", metavar="DIR", help="Folder of voices from `witness enroll`: name these people."
@@ -108,18 +159,8 @@ MAX_SPEAKERS = click.option(
 speakers = together(SPEAKERS, MIN_SPEAKERS, MAX_SPEAKERS)
 
 transcript = together(
-    SPEAKERS,
-    MIN_SPEAKERS,
-    MAX_SPEAKERS,
-    LANGUAGE,
-    CHANNELS,
-    KNOWN,
-    MODELS,
-    WHISPER,
-    RECOGNIZER,
-    FAST,
-    PRECISION,
-    OFFLINE,
+    *(SPEAKERS, MIN_SPEAKERS, MAX_SPEAKERS, LANGUAGE, TRANSLATE, VOCABULARY, PROMPT, START, END, CHANNELS),
+    *(KNOWN, MODELS, WHISPER, RECOGNIZER, FAST, PRECISION, OFFLINE),
 )
 """Everything that changes a transcript. A command hands all of it to Options, which refuses other names."""
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from witness.errors import InputError
-from witness.options import Layout
+from witness.options import Layout, Part
 from witness.schema import (
     FRAMES,
     LOCAL_SPEAKERS,
@@ -90,7 +90,7 @@ def decode(content: bytes, name: str) -> Findings:
                 )
             tracks = tuple(_track(file, number, head) for number, head in enumerate(header["tracks"]))
             return Findings(
-                audio=Source(**header["audio"]),
+                audio=_source(header["audio"]),
                 models={role: m and ModelFile(m[0], "", m[1]) for role, m in header["models"].items()},
                 device=header["device"],
                 rule=Rule(**header["rule"]),
@@ -104,6 +104,11 @@ def decode(content: bytes, name: str) -> Findings:
         raise InputError(
             f"{name}: is damaged, or not a file of stages; transcribe the recording again"
         ) from error
+
+
+def _source(header: dict[str, Any]) -> Source:
+    part = header.pop("part")
+    return Source(**header, part=part and Part(**part))
 
 
 def _recognition(recognition: Recognition) -> dict[str, Any]:

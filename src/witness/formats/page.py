@@ -27,6 +27,7 @@ from witness.schema import (
     Transcript,
     Utterance,
 )
+from witness.text import clock
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -51,7 +52,8 @@ def transcript_page(transcript: Transcript, title: str, sound: Sound | None) -> 
         "title": title,
         "schema": CORRECTIONS,
         "sha256": transcript.audio.sha256,
-        "duration": _ms(transcript.audio.duration),
+        "start": _ms(transcript.audio.heard.start),
+        "end": _ms(transcript.audio.heard.end),
         "language": transcript.language,
         "listened": transcript.device["whisper"] is not None,
         "speakers": [[speaker.id, speaker.name] for speaker in transcript.speakers],
@@ -74,6 +76,7 @@ def transcript_page(transcript: Transcript, title: str, sound: Sound | None) -> 
         data=data,
         sound=None if sound is None or sound.opus is None else base64.b64encode(sound.opus).decode(),
         title=title,
+        start=round(transcript.audio.heard.start),
         facts=list(_facts(transcript, sound)),
         models=_models(transcript),
         warnings=transcript.warnings,
@@ -211,11 +214,19 @@ def _facts(transcript: Transcript, sound: Sound | None) -> Iterable[str]:
     """What the head of the page says about the recording."""
     if sound is not None and sound.recorded:
         yield f"recorded {sound.recorded}"
-    whole = int(transcript.audio.duration)
-    hours, minutes, seconds = whole // 3600, whole // 60 % 60, whole % 60
-    yield f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    part = transcript.audio.part
+    length = _length(transcript.audio.duration)
+    yield length if part is None else f"{clock(part.start)} to {clock(part.end)} of {length}"
     if transcript.language:
         yield f"language {transcript.language}"
+
+
+def _length(duration: float) -> str:
+    whole = int(duration)
+    hours, minutes, seconds = whole // 3600, whole // 60 % 60, whole % 60
+    return (
+        f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    )
 
 
 def _models(transcript: Transcript) -> str:

@@ -19,8 +19,8 @@ from typing import Any
 
 from witness import files
 from witness.formats import cues, findings, page, rttm
-from witness.options import Format
-from witness.schema import ModelFile, Sound, Transcript, Utterance, Word
+from witness.options import Format, Part
+from witness.schema import ModelFile, Sound, Source, Transcript, Utterance, Word
 from witness.text import clock
 
 SCHEMA = "witness/1"
@@ -45,7 +45,7 @@ def to_txt(transcript: Transcript, pauses: float | None = None) -> str:
 
 def to_md(transcript: Transcript, pauses: float | None = None) -> str:
     """A title, who spoke how much, the warnings, and a paragraph per utterance; pauses as in `to_txt`."""
-    parts = [f"# {_markdown(title(transcript))}", f"{clock(transcript.audio.duration)} long"]
+    parts = [f"# {_markdown(title(transcript))}", _length(transcript.audio)]
     if transcript.speakers:
         parts[1] += ", " + ", ".join(
             f"{_markdown(speaker.name or speaker.id)} {speaker.share:.0%}" for speaker in transcript.speakers
@@ -70,6 +70,7 @@ def to_json(transcript: Transcript, stages: Mapping[str, str] | None = None) -> 
             "duration": _ms(transcript.audio.duration),
             "channels": transcript.audio.channels,
             "sha256": transcript.audio.sha256,
+            "part": _part(transcript.audio.part),
         },
         "models": {role: _model(model) for role, model in transcript.models.items()},
         "device": transcript.device,
@@ -297,6 +298,18 @@ def _word(word: Word) -> dict[str, Any]:
         "overlap": word.overlap,
         "supported": word.supported,
     }
+
+
+def _length(audio: Source) -> str:
+    """How long the recording is, and what of it was transcribed."""
+    whole = clock(audio.duration)
+    if audio.part is None:
+        return f"{whole} long"
+    return f"{clock(audio.part.start)} to {clock(audio.part.end)} of {whole}"
+
+
+def _part(part: Part | None) -> dict[str, float] | None:
+    return None if part is None else {"start": _ms(part.start), "end": _ms(part.end)}
 
 
 def _model(model: ModelFile | None) -> dict[str, str] | None:

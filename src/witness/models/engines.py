@@ -17,7 +17,7 @@ MODULES = {
 INSTALL = {
     Recognizer.WHISPER_CPP: "pip install pywhispercpp",
     Recognizer.CTRANSLATE2: "pip install 'witness[words]'",
-    Recognizer.ONNX_ASR: "pip install onnx-asr",
+    Recognizer.ONNX_ASR: "pip install 'witness[parakeet]'",
 }
 """Recognizer -> what installs it."""
 

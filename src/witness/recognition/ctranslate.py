@@ -39,6 +39,7 @@ class Engine:
     def __init__(self, model: str, threads: int) -> None:
         self.device = "cpu"
         self.batch = BATCH
+        self.prompts = True
         self._folder = Path(model)
         self._bands = ct2.inspect(self._folder).bands
         self.workers = min(threads, WORKERS)
@@ -51,6 +52,7 @@ class Engine:
             inter_threads=self.workers,
             intra_threads=max(1, threads // self.workers),
         )
+        self.translates = self._model.is_multilingual
         tokens = ct2.vocabulary(self._folder)
         self._ids = {token: number for number, token in enumerate(tokens)}
         self._end = self._ids[ct2.END_OF_TEXT]

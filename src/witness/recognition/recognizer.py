@@ -30,11 +30,12 @@ import numpy as np
 from witness.child import Child, DiedError, RefusedError
 from witness.errors import TranscriptionError, UsageError
 from witness.models.engines import INSTALL
+from witness.options import Options
 from witness.options import Recognizer as Name
 from witness.recognition.doubt import IMPROBABLE, doubt
 from witness.recognition.languages import MULTI, check_language
 from witness.recognition.pieces import SHORTEST, WINDOW, Loudness, Piece, gaps, pieces
-from witness.recognition.server import Heard, Order
+from witness.recognition.server import Abilities, Heard, Order
 from witness.recognition.speech import FRAME_RATE, Speech
 from witness.recognition.tokens import Token, piece_tokens, place, to_words
 from witness.reporter import SILENT, Reporter
@@ -66,16 +67,13 @@ class Wish:
     """Into English."""
     prompt: str = ""
     """A text that could have been said before: names, terms, spelling."""
+    start: float = 0.0
+    """Where in the recording the tracks begin, in seconds, for messages; words count from there."""
 
 
-@dataclass(frozen=True)
-class _Loaded:
-    """What the child says about its model."""
-
-    device: str
-    languages: Sequence[str]
-    workers: int
-    batch: int
+def wish(options: Options) -> Wish:
+    """What these options ask for."""
+    return Wish(options.language, options.translate, options.context, options.start)
 
 
 class Recognizer:
@@ -122,7 +120,7 @@ class Recognizer:
         self._owed = 0
         """Tracks whose result was not asked for yet."""
         self._failure: Exception | None = None
-        self._loaded = _Loaded("cpu", (), 1, 1)
+        self._loaded = Abilities("cpu", ())
         self._warnings: list[str] = []
         """For the next recognition."""
         self._starting = threading.Lock()
@@ -195,17 +193,25 @@ class Recognizer:
         """Recognize the tracks, one piece after the other, and put what comes of it in `_results`."""
         try:
             self._load()
-            languages, wanted = self._loaded.languages, self._wish.language
-            if wanted not in (None, MULTI, *languages):
-                only = "it knows only English" if list(languages) == ["en"] else "it knows others"
-                raise UsageError(
-                    f"{self._path} does not know the language {wanted!r} ({only}); "
-                    "--whisper chooses another model"
-                )
+            self._check_wish()
             while (track := self._tracks.get()) is not None:
                 self._results.put(self._recognize(*track))
         except Exception as error:  # raised again by result()
             self._results.put(error)
+
+    def _check_wish(self) -> None:
+        """Raise UsageError if the model cannot do what is asked for."""
+        able, wish = self._loaded, self._wish
+        problem = None
+        if able.languages and wish.language not in (None, MULTI, *able.languages):
+            only = "it knows only English" if list(able.languages) == ["en"] else "it knows others"
+            problem = f"does not know the language {wish.language!r} ({only})"
+        elif wish.translate and not able.translates:
+            problem = "cannot translate"
+        elif wish.prompt and not able.prompts:
+            problem = "takes neither a prompt nor a vocabulary"
+        if problem:
+            raise UsageError(f"{self._path} {problem}; --whisper chooses another model")
 
     def _recognize(self, samples: Samples, speech: Speech | None) -> Recognition:
         """The words of a track. Raises TranscriptionError."""
@@ -285,8 +291,13 @@ class Recognizer:
                     self._warn_about(piece, f"no words: {self._name} finds no end to its text, as with music")
         return sorted(good, key=lambda one: one[0].start)
 
+    def _minutes(self, seconds: float) -> str:
+        """When in the recording something is: 0:07, 61:05."""
+        whole = int(self._wish.start + seconds)
+        return f"{whole // 60}:{whole % 60:02d}"
+
     def _warn_about(self, piece: Piece, what: str) -> None:
-        self._warnings.append(f"{_minutes(piece.start)} to {_minutes(piece.end)}: {what}")
+        self._warnings.append(f"{self._minutes(piece.start)} to {self._minutes(piece.end)}: {what}")
 
     def _progress(self, seconds: float) -> None:
         """So many seconds of the present track are done."""
@@ -350,7 +361,7 @@ class Recognizer:
 
     def _loading(self) -> dict[str, Any]:
         reply = self._ask({"do": "load", "model": self._path, "gpu": self._gpu, "threads": self._threads})
-        self._loaded = _Loaded(**reply)
+        self._loaded = Abilities(**reply)
         if self._gpu and self._loaded.device == "cpu":
             self._gpu = False
             self._warnings.append("whisper.cpp can use a GPU but found none, so it ran on the CPU")
@@ -381,7 +392,7 @@ class Recognizer:
         self, request: dict[str, Any], piece: Piece | None = None, parts: Sequence[Float32] = ()
     ) -> dict[str, Any]:
         """The child's reply. Raises TranscriptionError, whose message says when and names the model."""
-        when = "while loading" if piece is None else f"at {_minutes(piece.start)} of the recording, with"
+        when = "while loading" if piece is None else f"at {self._minutes(piece.start)} of the recording, with"
         payload = np.concatenate(parts).data if parts else b""
         try:
             return self._child.ask(request, payload)[0]
@@ -468,8 +479,3 @@ def _start(name: Name, *, gpu: bool) -> Child:
     if not gpu:  # a driver that crashes does so when it is asked for its devices
         environment["GGML_VK_VISIBLE_DEVICES"] = ""
     return Child(CHILDREN[name], environment)
-
-
-def _minutes(seconds: float) -> str:
-    """0:07, 61:05."""
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

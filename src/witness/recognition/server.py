@@ -3,7 +3,7 @@
 `witness.child` carries it. The requests, and the replies to them:
 
     {"do": "load", "model": path, "gpu": bool, "threads": n}
-        -> {"device": name, "languages": [codes], "workers": n, "batch": n}
+        -> the fields of `Abilities`
     {"do": "language"} + samples                     -> {"language": code, or null if the model cannot tell}
     {"do": "hear", "lengths": [n], ...} + samples    -> {}; the fields of `Order` are among the request's
     {"do": "next"}                                   -> {"heard": [...]}, what came of the oldest "hear"
@@ -56,16 +56,32 @@ class Heard:
     """Mean of the natural logarithms of the tokens' probabilities."""
 
 
-class Engine(Protocol):
-    """A loaded model."""
+@dataclass(frozen=True)
+class Abilities:
+    """What the child says about its model."""
 
     device: str
     """What it runs on: "cpu", "vulkan: a card"."""
     languages: Sequence[str]
-    workers: int
+    """Their codes; empty: the model does not say."""
+    workers: int = 1
     """How many calls of `hear` it works on at the same time."""
-    batch: int
+    batch: int = 1
     """The most pieces in a call of `hear`."""
+    prompts: bool = True
+    """Whether it takes a prompt."""
+    translates: bool = True
+
+
+class Engine(Protocol):
+    """A loaded model; its attributes are those of `Abilities`."""
+
+    device: str
+    languages: Sequence[str]
+    workers: int
+    batch: int
+    prompts: bool
+    translates: bool
 
     def language(self, samples: Float32) -> str | None: ...
 
@@ -90,8 +106,7 @@ class Server:
         if request["do"] == "load":
             self._engine = engine = self._load(request["model"], request["gpu"], request["threads"])
             self._pool = ThreadPoolExecutor(engine.workers)
-            told = {"device": engine.device, "languages": list(engine.languages)}
-            return {**told, "workers": engine.workers, "batch": engine.batch}, ()
+            return {field.name: getattr(engine, field.name) for field in fields(Abilities)}, ()
         if self._engine is None or self._pool is None:
             raise RuntimeError("no model was loaded")
         if request["do"] == "next":

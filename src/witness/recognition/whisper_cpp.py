@@ -41,8 +41,10 @@ class Engine:
 
     def __init__(self, model: str, gpu: bool, threads: int) -> None:
         self.workers = self.batch = 1  # its own threads share a piece
+        self.prompts = True
         self._threads = threads
         header = inspect(model)
+        self.translates = header.languages > 1
         self.languages: Sequence[str] = LANGUAGES[: header.languages]
         self._lines: list[str] = []
         self._errors: list[str] = []

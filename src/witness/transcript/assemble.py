@@ -1,6 +1,7 @@
 """What the models found -> a transcript: who speaks, who said each word, what people corrected.
 
-`witness redo` is these three alone.
+`witness redo` is these three alone. The models may have been given a part of the recording only; here, where
+frames become turns and words get their speakers, times become those of the recording.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import cached_property
 
 from witness.diarization import clustering, reconstruction, vbx, voices
 from witness.errors import UsageError
-from witness.options import Bounds, Layout, Mode
+from witness.options import Bounds, Layout, Mode, Part
 from witness.reporter import SILENT, Reporter
 from witness.schema import (
     FRAME_STEP,
@@ -47,13 +48,14 @@ class Diarized:
     diarization: reconstruction.Diarization
     count: Count
 
-    def turns(self, duration: float, *, exclusive: bool = False) -> list[Turn]:
-        """In a recording of `duration` seconds; `exclusive`: only one speaker at a time."""
+    def turns(self, part: Part, *, exclusive: bool = False) -> list[Turn]:
+        """In the recording, of which the models heard `part`; `exclusive`: only one speaker at a time."""
         active: Iterable[Bool] = self.diarization.active.T
         if exclusive:
             only = self.diarization.exclusive()
             active = (only == speaker for speaker in range(len(self.names)))
-        return reconstruction.turns(active, self.names, duration)
+        turns = reconstruction.turns(active, self.names, part.duration)
+        return [replace(turn, start=turn.start + part.start, end=turn.end + part.start) for turn in turns]
 
     def renamed(self, names: Mapping[str, str]) -> Diarized:
         """With other names; speakers who get the same one become one."""
@@ -74,7 +76,7 @@ class Who:
     @cached_property
     def turns(self) -> list[Turn]:
         """Of all tracks, sorted."""
-        return sorted(turn for track in self.tracks for turn in track.turns(self.findings.audio.duration))
+        return sorted(turn for track in self.tracks for turn in track.turns(self.findings.audio.heard))
 
     @property
     def counts(self) -> list[int]:
@@ -188,11 +190,17 @@ def _diarize(findings: Findings, number: int, wanted: clustering.SpeakerBounds) 
 
 
 def words(who: Who, recognitions: Sequence[Recognition | None]) -> Draft:
-    """Give each word of each track its speaker."""
+    """Give each word of each track its speaker, and its time in the recording."""
+    start = who.findings.audio.heard.start
     labeled = tuple(
         None
         if heard is None
-        else merging.label(heard.words, track.diarization.evidence, track.diarization.active, track.names)
+        else [
+            replace(word, start=word.start + start, end=word.end + start)
+            for word in merging.label(
+                heard.words, track.diarization.evidence, track.diarization.active, track.names
+            )
+        ]
         for track, heard in zip(who.tracks, recognitions, strict=True)
     )
     return Draft(who, labeled, tuple(heard for heard in recognitions if heard is not None))
@@ -277,10 +285,8 @@ def _said(
 ) -> _Said:
     """A merge gives what two speakers said to one, and moves no other word: what a person sees in a page is
     what this makes of it."""
-    duration = draft.who.findings.audio.duration
-    only = _united(
-        [_renamed(turn, merged) for turn in draft.who.tracks[number].turns(duration, exclusive=True)]
-    )
+    part = draft.who.findings.audio.heard
+    only = _united([_renamed(turn, merged) for turn in draft.who.tracks[number].turns(part, exclusive=True)])
     labeled = draft.words[number]
     if labeled is None:
         return _Said(utterances=[Utterance(turn.start, turn.end, turn.speaker) for turn in only])

@@ -1,7 +1,8 @@
 /* The sound, and the position in it. */
 
 const audio = new Audio();
-let position = 0; // ms, even without sound
+let position = data.start; // ms in the recording, even without sound
+let origin = 0; // where the sound begins in the recording
 let playing = -1; // the word that is being spoken
 let following = true; // scroll along with it
 let hasSound = false;
@@ -19,13 +20,15 @@ function openSound() {
     }
     audio.src = URL.createObjectURL(new Blob(parts, { type: "audio/webm; codecs=opus" }));
     embedded.remove();
+    origin = data.start;
   } else if (data.link) {
     audio.src = data.link;
   }
   hasSound = Boolean(audio.src);
   audio.preload = "metadata";
-  if (position) audio.currentTime = position / 1000;
+  if (position > origin) audio.currentTime = (position - origin) / 1000;
   showSound();
+  showPosition();
 }
 
 function showSound() {
@@ -57,10 +60,10 @@ function toggle() {
 }
 
 function seek(ms, play) {
-  position = Math.min(Math.max(0, ms), data.duration);
+  position = Math.min(Math.max(data.start, ms), data.end);
   following = true;
   if (hasSound) {
-    audio.currentTime = position / 1000;
+    audio.currentTime = (position - origin) / 1000;
     if (play) audio.play().catch(() => {});
   }
   showPosition();
@@ -90,7 +93,8 @@ function showPosition() {
 
 let ticking = false;
 function tick() {
-  if (hasSound && !audio.seeking) position = audio.currentTime * 1000;
+  if (hasSound && !audio.seeking) position = audio.currentTime * 1000 + origin;
+  if (position > data.end + 250 && !audio.paused) audio.pause(); // the recording goes on after the part
   showPosition();
   if (!audio.paused && !ticking) {
     ticking = true;

@@ -6,6 +6,7 @@
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
 const { words, turns, silent } = data;
+const duration = data.end - data.start; // of the part of the recording that was transcribed
 
 const ANCHORS = 10; // turns that a speaker is remembered by, as in witness/transcript/corrections.py
 const UNSURE = 60; // percent; below it a word is marked

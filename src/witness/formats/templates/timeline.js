@@ -4,7 +4,7 @@ const canvas = $("timeline"), pen = canvas.getContext("2d");
 const backdrop = document.createElement("canvas"), ink = backdrop.getContext("2d"); // everything but the playhead
 const peaks = data.peaks ? Uint8Array.from(atob(data.peaks), (sign) => sign.charCodeAt(0)) : null;
 const AXIS = 16;
-let view = [0, data.duration || 1];
+let view = [data.start, data.start + (duration || 1)];
 let geometry = null;
 
 function timelineLayout() {
@@ -60,8 +60,8 @@ function drawTimeline() {
   if (peaks) {
     ink.fillStyle = color("--wave");
     for (let x = label; x < width - right; x += 1) {
-      const from = Math.floor((timeAcross(x) / data.duration) * peaks.length);
-      const to = Math.max(from + 1, Math.ceil((timeAcross(x + 1) / data.duration) * peaks.length));
+      const from = Math.floor(((timeAcross(x) - data.start) / duration) * peaks.length);
+      const to = Math.max(from + 1, Math.ceil(((timeAcross(x + 1) - data.start) / duration) * peaks.length));
       let most = 0;
       for (let n = Math.max(0, from); n < Math.min(to, peaks.length); n += 1) most = Math.max(most, peaks[n]);
       const tall = Math.max(0.5, (most / 255) ** 0.75 * (wave / 2 - 1));
@@ -105,8 +105,8 @@ function drawTimeline() {
   });
   drawAxis(color);
   document.documentElement.style.setProperty("--bar", `${barHeight()}px`);
-  $("whole").textContent = ` / ${clock(data.duration)}`;
-  $("wider").disabled = view[1] - view[0] >= data.duration;
+  $("whole").textContent = ` / ${clock(data.end)}`;
+  $("wider").disabled = view[1] - view[0] >= duration;
   drawPlayhead();
 }
 
@@ -122,7 +122,7 @@ function drawAxis(color) {
   for (let ms = Math.ceil(view[0] / step) * step; ms <= view[1]; ms += step) {
     const x = across(ms);
     ink.fillRect(x, height - AXIS, 1, 4);
-    const text = data.duration >= 3600000 ? clock(ms) : clock(ms).slice(3);
+    const text = data.end >= 3600000 ? clock(ms) : clock(ms).slice(3);
     if (x + ink.measureText(text).width < width) ink.fillText(text, x + 3, height - 3);
   }
 }
@@ -143,7 +143,7 @@ function drawPlayhead() {
     pen.arc(x, 3, 3.5, 0, 7);
     pen.fill();
   }
-  canvas.setAttribute("aria-valuemax", Math.round(data.duration / 1000));
+  canvas.setAttribute("aria-valuemax", Math.round(data.end / 1000));
   canvas.setAttribute("aria-valuenow", Math.round(position / 1000));
   canvas.setAttribute("aria-valuetext", clock(position));
 }
@@ -158,10 +158,10 @@ function talking(ms) {
 }
 
 function zoom(factor, center = position) {
-  const least = Math.min(data.duration, 10000);
-  const size = Math.min(data.duration, Math.max(least, (view[1] - view[0]) * factor));
+  const least = Math.min(duration, 10000);
+  const size = Math.min(duration, Math.max(least, (view[1] - view[0]) * factor));
   const share = Math.min(1, Math.max(0, (center - view[0]) / (view[1] - view[0])));
-  const start = Math.min(Math.max(0, center - share * size), data.duration - size);
+  const start = Math.min(Math.max(data.start, center - share * size), data.end - size);
   view = [start, start + size];
   drawTimeline();
 }
@@ -169,7 +169,7 @@ function zoom(factor, center = position) {
 function followTimeline() {
   if (position >= view[0] && position <= view[1]) return;
   const size = view[1] - view[0];
-  const start = Math.min(Math.max(0, position - 0.1 * size), data.duration - size);
+  const start = Math.min(Math.max(data.start, position - 0.1 * size), data.end - size);
   view = [start, start + size];
   drawTimeline();
 }
@@ -207,15 +207,15 @@ canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
     const size = view[1] - view[0];
     const step = ((event.deltaX || event.deltaY) / geometry.width) * size;
-    const start = Math.min(Math.max(0, view[0] + step), data.duration - size);
+    const start = Math.min(Math.max(data.start, view[0] + step), data.end - size);
     view = [start, start + size];
     drawTimeline();
   }
 }, { passive: false });
 canvas.addEventListener("keydown", (event) => {
   const jump = { ArrowLeft: -5, ArrowRight: 5, ArrowDown: -5, ArrowUp: 5, PageDown: -60, PageUp: 60 }[event.key];
-  if (event.key === "Home") seek(0);
-  else if (event.key === "End") seek(data.duration);
+  if (event.key === "Home") seek(data.start);
+  else if (event.key === "End") seek(data.end);
   else if (jump) seek(position + jump * 1000);
   else return;
   showMoment(false);
