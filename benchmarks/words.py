@@ -13,7 +13,7 @@ of known speaker and time in every turn, then what a recognizer and a diarizer w
 - Words last 0.1 to 0.7 s, two to four per second, in sentences of 3 to 16 with pauses between them.
 - The recognizer's ends of words are wrong by up to 0.3 s (standard deviation 0.12 s, similar for neighboring
   words). A word begins where the one before ended, so that pauses belong to the word after them; then
-  `tokens.repair` does what it does in Witness. It misses 3 % of the words and a tenth of the sentence ends,
+  `tokens.place` does what it does in Witness. It misses 3 % of the words and a tenth of the sentence ends,
   writes one of two voices that speak at the same time (6 times in 10 the one that continues for longer), and
   invents a phrase in a quarter of the silences of two seconds or more.
 - The diarizer hears everything ten times, as overlapping windows do. Its edges are wrong by a standard
@@ -156,7 +156,7 @@ def recognize(
         words.append(Word(min(start, end), end, text))
         before = end
     spoken = [word for word, _ in kept]
-    return spoken_tokens.repair(words, duration), [speaker for _, speaker in kept], spoken
+    return spoken_tokens.place(words, duration), [speaker for _, speaker in kept], spoken
 
 
 def _drowned(said: Sequence[tuple[str, Word]], rng: np.random.Generator) -> set[tuple[str, Word]]:

@@ -453,3 +453,10 @@ def test_models_commands(witness):
     verified = json.loads(witness("models", "verify", "--json", check=0).stdout)
     assert {row["name"]: row["state"] for row in verified}["builtin-embedding"] == "ok"
     assert "base-q5_1" in complaint(witness("models", "fetch", "base-q5_1", check=5))
+    builtin = next(row["path"] for row in rows if row["name"] == "builtin-embedding")
+    assert witness("models", "path", "builtin-embedding", check=0).stdout.decode().strip() == builtin
+    assert "witness models fetch base-q5_1" in complaint(witness("models", "path", "base-q5_1", check=5))
+    assert "no model 'huge'" in complaint(witness("models", "path", "huge", check=2))
+    folder = next(row for row in rows if row["name"] == "faster-whisper-base")
+    assert (folder["recognizer"], len(folder["files"])) == ("ctranslate2", 4)
+    assert folder["size"] == sum(part["size"] for part in folder["files"])

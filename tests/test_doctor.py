@@ -15,7 +15,8 @@ from conftest import DATA
 from witness.cli.main import cli
 from witness.doctor import checks, probes
 from witness.doctor.machine import Check, Machine
-from witness.models import catalogue, store
+from witness.models import catalogue, engines, store
+from witness.options import Recognizer
 
 GPUS = DATA / "gpus"
 GOOD = {
@@ -346,6 +347,23 @@ def test_exit_code_and_one_line_where_something_is_broken(monkeypatch):
     assert isinstance(result.exception, Exception)
     assert str(result.exception) == "broken: rocm; the report says how to fix it"
     assert result.stdout == "NO  rocm  none\n          fix: install it\n"
+
+
+@pytest.mark.parametrize(
+    ("installed", "answer", "ok", "usual", "fix"),
+    [
+        (("whisper.cpp",), {}, None, "whisper.cpp", "pip install 'witness[words]'"),
+        (("whisper.cpp", "ctranslate2"), {"types": ["int8"]}, True, "ctranslate2", None),
+        (("whisper.cpp", "ctranslate2"), {"error": "no AVX"}, False, "whisper.cpp", "--force-reinstall"),
+    ],
+)
+def test_the_recognizers_that_can_run(monkeypatch, installed, answer, ok, usual, fix):
+    monkeypatch.setattr(engines, "installed", lambda: tuple(Recognizer(name) for name in installed))
+    report = checks.examine(machine(GPUS / "no_amd", ask=answers(ctranslate2=answer)))
+    check = one(report, "ctranslate2")
+    assert check.ok is ok
+    assert (fix in check.fix) if fix else check.fix is None
+    assert one(report, "recognizers").finding.endswith(f"--recognizer auto is {usual}")
 
 
 # --- the children that load drivers' libraries ---

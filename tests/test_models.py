@@ -1171,6 +1171,7 @@ def test_recognizers_and_models_that_do_not_belong_together(tmp_path: Path) -> N
         (str(own), "ctranslate2", BOTH, "ggml-own.bin is a model for whisper.cpp, not for ctranslate2"),
         ("base", "onnx-asr", (*BOTH, "onnx-asr"), "is a model for .*, not for onnx-asr"),
         ("bse", "auto", BOTH, f"no whisper model 'bse'.*{BASE}"),
+        ("b" * 300, "auto", BOTH, "no whisper model 'bbb"),
     ):
         with pytest.raises(UsageError, match=sign) as failure:
             chosen_whisper(choice, recognizer=Recognizer(recognizer), available=available)

@@ -41,6 +41,7 @@ def one(hypothesis, reference=TRUTH, language=None):
         ("between 8 and 9", None, "between 8 and 9"),
         ("um 8 Uhr", "de", "um acht uhr"),
         ("8", "xx", "8"),
+        ("9" * 5000, "en", "9" * 5000),
         ("你好 World。3時です", None, "你 好 world 3 時 で す"),
         ("हिन्दी में", None, "हिन्दी में"),
         ("... -- ?", None, ""),

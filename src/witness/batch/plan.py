@@ -64,7 +64,7 @@ def settle(
         words = "none"
     elif words == "auto":
         words = whisper.name
-    elif words != whisper.name or Path(words).is_file():
+    elif words != whisper.name or Path(words).exists():
         words = whisper.path
     known = options.known and os.path.abspath(options.known)  # noqa: PTH100
     settled = replace(options, models=chosen, whisper=words, known=known)
@@ -77,7 +77,7 @@ def settle(
 def fingerprint(settings: Settings) -> str:
     """The hash of everything that changes the result; recordings with another one are done again."""
     options = asdict(settings.options)
-    for name in ("models", "offline", "known"):  # the hashes of the files say more
+    for name in ("models", "recognizer", "offline", "known"):  # the hashes of the files say more
         del options[name]
     options["whisper"] = None
     for name, usual in NEWER.items():

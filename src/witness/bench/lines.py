@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from witness.errors import InputError
+from witness.formats.writers import SCHEMA
 
 REFERENCES = (".stm", ".ctm", ".json")
 """Endings of what a folder of references holds; files of the first one that occurs are read."""
 HYPOTHESES = (".json", ".stm", ".ctm")
 """The same for a folder of hypotheses: a transcript may lie beside its reference."""
 
-TRANSCRIPT = "witness/1"  # the schema of a transcript; batches and pages write JSON, too
 LABEL = re.compile(r"<[^<>\s]*>")  # of an STM line: <o,f0,male>
 MARKS = re.compile(r"\[[^\[\]]*\]|<[^<>]*>")  # what is no word: [laughter], <unk>
 IGNORED = "ignore_time_segment_in_scoring"
@@ -189,9 +189,9 @@ def _ordered(lines: Iterable[Line]) -> tuple[Line, ...]:
 
 
 def _other(document: Any) -> bool:
-    """Whether it is JSON of another kind."""
+    """Whether it is JSON of another kind; batches and pages write some, too."""
     return not isinstance(document, list) and (
-        not isinstance(document, dict) or document.get("schema") != TRANSCRIPT
+        not isinstance(document, dict) or document.get("schema") != SCHEMA
     )
 
 
@@ -206,7 +206,7 @@ def _rows(path: Path) -> Iterator[tuple[int, str, list[str]]]:
 def _json(path: Path) -> Any:
     try:
         return json.loads(_text(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not valid JSON; give a file of -f json") from error
 
 

@@ -19,6 +19,7 @@ from scipy.optimize import linear_sum_assignment
 from witness.bench import resampling
 from witness.bench.lines import Line, Said
 from witness.errors import InputError, WitnessError
+from witness.recognition.tokens import UNSPACED
 from witness.reporter import SILENT, Reporter
 from witness.schema import Float64
 
@@ -29,13 +30,7 @@ NORMALIZATION = (
 )
 """How texts are made comparable; the number changes with what is done."""
 APOSTROPHES = dict.fromkeys(map(ord, "’‘ʼ´`＇"), "'")
-LARGEST_SPELLED = (
-    99  # above it people say a number in more than one way: years, telephone numbers, "a hundred"
-)
-UNSPACED = (  # scripts without spaces between words, from Thai to Han, as in recognition.tokens
-    *(("\u0e00", "\u109f"), ("\u1780", "\u17ff"), ("\u3040", "\u312f"), ("\u3400", "\u9fff")),
-    *(("\uf900", "\ufaff"), ("\U00020000", "\U0003ffff")),
-)
+LARGEST_SPELLED = 99  # larger ones are said in several ways: years, telephone numbers, "a hundred"
 COLLAR = 5.0
 """Seconds by which the times of words may be wrong in tcpWER, as in the CHiME-7 and -8 challenges."""
 MOST_SPEAKERS = 20  # that meeteval takes
@@ -166,7 +161,8 @@ def normalize(text: str, language: str | None = None) -> tuple[str, ...]:
     folded = unicodedata.normalize("NFKC", text.translate(APOSTROPHES)).casefold()
     found: list[str] = []
     for word in (word.strip("'") for word in "".join(_parted(folded)).split()):
-        if word.isdecimal() and language and str(int(word)) == word and int(word) <= LARGEST_SPELLED:
+        short = word.isdecimal() and len(word) <= len(str(LARGEST_SPELLED))
+        if language and short and str(int(word)) == word:
             found += _spelled(int(word), language)
         elif word:
             found.append(word)

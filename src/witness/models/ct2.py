@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import mmap
+import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -145,10 +146,10 @@ class Header:
 
 def missing(folder: Path) -> list[str]:
     """The names of the files that a folder lacks and a model needs."""
-    lacks = [name for name in (WEIGHTS, CONFIG) if not (folder / name).is_file()]
-    if not any((folder / name).is_file() for name in VOCABULARIES):
-        lacks.append(VOCABULARIES[0])
-    return lacks
+    # Not Path.is_file, which raises in a folder that may not be read.
+    here = {name for name in (WEIGHTS, CONFIG, *VOCABULARIES) if os.path.isfile(folder / name)}  # noqa: PTH113
+    lacks = [name for name in (WEIGHTS, CONFIG) if name not in here]
+    return lacks if here & set(VOCABULARIES) else [*lacks, VOCABULARIES[0]]
 
 
 def inspect(folder: Path) -> Header:

@@ -21,7 +21,8 @@ LARGEST_VOCABULARY = 4 << 20
 
 def is_path(choice: str) -> bool:
     """Whether a choice means a file or a folder, even if there is none."""
-    return "/" in choice or os.sep in choice or choice.endswith(".bin") or Path(choice).exists()
+    # Not Path.exists, which raises for names that no file can have.
+    return "/" in choice or os.sep in choice or choice.endswith(".bin") or os.path.exists(choice)  # noqa: PTH110
 
 
 def model(path: Path, name: str) -> ModelFile:
@@ -40,13 +41,18 @@ def model(path: Path, name: str) -> ModelFile:
 
 def recognizer(path: Path) -> ModelFile:
     """The speech recognition model at `path`, a file or a folder. Raises ModelError."""
-    if not path.is_dir():
-        file = model(path, path.name)
-        return ModelFile(file.name, file.path, file.sha256, Recognizer.WHISPER_CPP)
-    if (path / ct2.WEIGHTS).exists():
+    try:
+        if not path.is_dir():
+            file = model(path, path.name)
+            return ModelFile(file.name, file.path, file.sha256, Recognizer.WHISPER_CPP)
+        names = {one.name for one in path.iterdir()}
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ModelError(f"cannot read the model {path} ({why}); give one that can be read") from error
+    if ct2.WEIGHTS in names:
         ct2.inspect(path)
         engine, weights = Recognizer.CTRANSLATE2, path / ct2.WEIGHTS
-    elif (path / "vocab.txt").exists():
+    elif "vocab.txt" in names:
         engine, weights = Recognizer.ONNX_ASR, _encoder(path)
     else:
         raise ModelError(f"no model in the folder {path}; give {KINDS}")

@@ -24,8 +24,8 @@ LONGEST = 30 * SAMPLE_RATE
 
 WORKERS = 4
 """The most pieces at the same time."""
-LAST = 0.5
-"""Seconds that the last token of a piece takes at most."""
+LONGEST_TOKEN = 0.5
+"""Seconds; what is left until the next one is a pause."""
 
 INSTALL = "onnx-asr is not installed; fix: pip install 'witness[parakeet]'"
 QUANTIZED = re.compile(r"[._-](u?int8|q8|int4|uint4|q4|q4f16|bnb4|quantized)(?=[._-])")
@@ -161,19 +161,19 @@ def _tokens(
 ) -> list[tuple[str, int | None, int]]:
     """The tokens of a piece, as in `Heard`; those that are not text are left out.
 
-    A token ends where the next one begins, because none of these models tells it. Those that tell no times at
+    A token ends where the next one begins, or soon, because none of these models tells it. Those that tell no times at
     all (Canary) have their text spread over the piece, a token as long as the other.
     """
     if places is None:
         places = [seconds * number / max(1, len(texts)) for number in range(len(texts))]
     kept = [(text, place) for text, place in zip(texts, places, strict=True) if not SPECIAL.fullmatch(text)]
-    ends = [*(place for _, place in kept[1:]), seconds]
+    ends = [*(place for _, place in kept[1:]), seconds][: len(kept)]
     tokens: list[tuple[str, int | None, int]] = []
     for number, ((text, place), end) in enumerate(zip(kept, ends, strict=True)):
         after = text[1:] or "".join(later for later, _ in kept[number + 1 : number + 2])
         if text.startswith(" ") and after.startswith(CLOSING):
             text = text[1:]
-        last = min(end, place + LAST) if number == len(kept) - 1 else end
+        last = min(end, place + LONGEST_TOKEN)
         tokens.append((text.encode().decode("latin-1"), round(100 * place), round(100 * last)))
     return tokens
 
