@@ -161,8 +161,8 @@ def _tokens(
 ) -> list[tuple[str, int | None, int]]:
     """The tokens of a piece, as in `Heard`; those that are not text are left out.
 
-    A token ends where the next one begins, or soon, because none of these models tells it. Those that tell no times at
-    all (Canary) have their text spread over the piece, a token as long as the other.
+    A token ends where the next one begins, or soon, because none of these models tells it. Those that tell no
+    times at all (Canary) have their text spread over the piece, a token as long as the other.
     """
     if places is None:
         places = [seconds * number / max(1, len(texts)) for number in range(len(texts))]
