@@ -746,6 +746,13 @@ def test_a_piece_ends_in_the_longest_pause():
     assert second.start == first.end
 
 
+def test_a_piece_ends_in_the_last_good_pause():
+    """A window costs the same however full it is."""
+    loudness = Loudness.of(noise(60))
+    first, _ = pieces(loudness, speech_of([(0.0, 22.0), (24.0, 28.0), (28.6, 50.0)], 60))
+    assert first.end == pytest.approx(28.3, abs=0.1)
+
+
 @pytest.mark.parametrize("group", [1, 7])
 def test_pieces_do_not_depend_on_when_the_diarizer_is_done(group):
     """The recognizer waits for what it needs, and no longer."""

@@ -53,6 +53,7 @@ class Engine:
             intra_threads=max(1, threads // self.workers),
         )
         self.translates = self._model.is_multilingual
+        self._told: tuple[Float32, Float32] | None = None
         tokens = ct2.vocabulary(self._folder)
         self._ids = {token: number for number, token in enumerate(tokens)}
         self._end = self._ids[ct2.END_OF_TEXT]
@@ -64,40 +65,47 @@ class Engine:
 
     def language(self, samples: Float32) -> str | None:
         """The code of the language that is spoken."""
-        return self._languages(self._encode([samples]))[0]
+        self._told = samples, self._encode(samples)
+        return self._language(self._told[1])
 
     def hear(self, pieces: Sequence[Float32], order: Order) -> Sequence[Heard]:
         """What is said in each piece, (n,) samples of at most 30 s."""
-        encoded = self._encode(pieces)
-        count = len(pieces)
-        languages = [order.language] * count if order.language else self._languages(encoded)
+        encoded = [self._encode(piece) for piece in pieces]
+        languages = [order.language or self._language(one) for one in encoded]
         starts = [self._start(language, order.translate) for language in languages]
         before = self._before(order.prompt)
         longest = min(LONGEST, len(before) + 5 + LONGEST // 2)
+        batch = np.concatenate(encoded)
         results = self._model.generate(
-            encoded,
+            _view(batch),
             [[*before, *start, self._ids[NO_TIMES]] for start in starts],
             beam_size=BEAMS if order.careful else 1,
             max_length=longest,
             return_scores=True,
             suppress_blank=True,
         )
-        texts = [[number for number in one.sequences_ids[0] if number < self._end] for one in results]
         heard = []
-        for place, (text, result) in enumerate(zip(texts, results, strict=True)):
-            full = len(result.sequences_ids[0]) + len(before) + len(starts[place]) + 1 >= longest
-            times = self._times(encoded, place, starts[place], text, len(pieces[place]))
+        for place, result in enumerate(results):
+            numbers = result.sequences_ids[0]
+            text = [number for number in numbers if number < self._end]
+            full = len(numbers) + len(before) + len(starts[place]) + 1 >= longest
+            times = self._times(encoded[place], starts[place], text, len(pieces[place]))
             heard.append(Heard(times, languages[place], not full, float(result.scores[0])))
         return heard
 
-    def _encode(self, pieces: Sequence[Float32]) -> Any:
-        spectra = np.stack([mel.log_mel(piece, self._bands) for piece in pieces])
-        return self._model.encode(ctranslate2.StorageView.from_array(spectra))
+    def _encode(self, samples: Float32) -> Float32:
+        """(1, 1500, width): what the decoder attends to. The last one that told a language is kept: its piece
+        is heard next."""
+        if self._told is not None and np.array_equal(self._told[0], samples):
+            return self._told[1]
+        spectrum = mel.log_mel(samples, self._bands)[None]
+        return np.array(self._model.encode(_view(spectrum), to_cpu=True))
 
-    def _languages(self, encoded: Any) -> list[str]:
+    def _language(self, encoded: Float32) -> str:
         if not self._model.is_multilingual:
-            return ["en"] * encoded.shape[0]
-        return [found[0][0].strip("<|>") for found in self._model.detect_language(encoded)]
+            return "en"
+        found: str = self._model.detect_language(_view(encoded))[0][0][0]
+        return found.strip("<|>")
 
     def _start(self, language: str, translate: bool) -> list[int]:
         """What Whisper's text begins with."""
@@ -123,14 +131,13 @@ class Engine:
         return Tokenizer.from_file(str(path))
 
     def _times(
-        self, encoded: Any, place: int, start: list[int], text: list[int], samples: int
+        self, encoded: Float32, start: list[int], text: list[int], samples: int
     ) -> list[tuple[str, int | None, int]]:
         """The tokens of a text with the times that the attention of some heads gives them."""
         if not text:
             return []
         frames = max(2, min(mel.FRAMES, samples // mel.HOP))
-        one = encoded if encoded.shape[0] == 1 else _only(encoded, place)
-        (found,) = self._model.align(one, start, [text], frames)
+        (found,) = self._model.align(_view(encoded), start, [text], frames)
         # Pairs (token, position of 20 ms) along the way through both; a token begins where it comes first.
         begins = [-1] * (len(text) + 1)
         for token, position in found.alignments:
@@ -147,9 +154,9 @@ class Engine:
         ]
 
 
-def _only(encoded: Any, place: int) -> Any:
-    """One of a batch of encoded pieces."""
-    return ctranslate2.StorageView.from_array(np.ascontiguousarray(np.asarray(encoded)[place : place + 1]))
+def _view(array: Float32) -> Any:
+    """The array, which must be contiguous and outlive the view, as CTranslate2 takes it."""
+    return ctranslate2.StorageView.from_array(array)
 
 
 def _raw(token: str) -> bytes:

@@ -21,6 +21,8 @@ SHORTEST = WINDOW // 4
 """Frames. A piece whose text cannot be finished is not cut shorter than this."""
 QUIET = 10
 """Frames. A cut is in the middle of the 0.2 s with the least energy."""
+BREAK = FRAME_RATE // 2
+"""Frames. A pause that long is as good a place to cut as a longer one."""
 EDGE = 10
 """Frames of silence that are left around what sounds."""
 MARGIN = 25
@@ -103,12 +105,12 @@ class Loudness:
             energy[there] = np.einsum("ij,ij->i", frames, frames)
         return Loudness(sounding, energy)
 
-    def most_speech(self) -> Piece | None:
-        """The piece with the most frames that are nearly as loud as the loudest; None: only silence."""
-        if not self.sounding.any():
+    def most_speech(self, some: Sequence[Piece]) -> Piece | None:
+        """That of some pieces with the most frames nearly as loud as the loudest; None: there are none."""
+        if not some:
             return None
         loud = self.energy > float(np.percentile(self.energy[self.sounding], 95)) * 10**-2.5
-        return max(pieces(self), key=lambda piece: int(loud[piece.frames].sum()))
+        return max(some, key=lambda piece: int(loud[piece.frames].sum()))
 
 
 def pieces(
@@ -170,7 +172,8 @@ def _near(there: Bool, margin: int) -> Bool:
 
 
 def _cut(frames: Int, loudness: Loudness, first: int, last: int, speech: Speech | None = None) -> int:
-    """Where to cut `frames` between `first` and `last`: in the longest pause, or where it is quietest."""
+    """Where to cut `frames` between `first` and `last`: in the last good pause, or the longest, or where it
+    is quietest. A window costs the same however full it is."""
     part = frames[first:last]
     # With what was left out: a pause is as long as it was.
     whole = slice(int(part[0]), int(part[-1]) + 1)
@@ -180,8 +183,9 @@ def _cut(frames: Int, loudness: Loudness, first: int, last: int, speech: Speech 
     edges = np.flatnonzero(np.diff(np.concatenate(([False], silent, [False])).astype(np.int8)))
     if len(edges):
         starts, ends = edges[::2], edges[1::2]
-        longest = int(np.argmax(ends - starts))
-        middle = whole.start + (int(starts[longest]) + int(ends[longest])) // 2
+        lengths = np.minimum(ends - starts, BREAK)
+        best = len(lengths) - 1 - int(np.argmax(lengths[::-1]))
+        middle = whole.start + (int(starts[best]) + int(ends[best])) // 2
         return first + int(np.searchsorted(part, middle))
     quiet = np.convolve(loudness.energy[part], np.ones(min(QUIET, len(part))), "valid")
     return first + int(quiet.argmin()) + QUIET // 2

@@ -20,7 +20,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -49,6 +49,8 @@ CHILDREN = {
 """Recognizer -> the module that its child process runs."""
 PADDED = SAMPLE_RATE
 """Samples that the child gets at least: whisper.cpp skips less than 0.1 s, and reads past the end of less."""
+TELLING = 20
+"""Pieces, ten minutes of speech, among which the one that tells the language is chosen."""
 MANY = 4 * WINDOW
 """Frames of a track for which two pieces are worth recognizing together; twice as many: four."""
 
@@ -219,14 +221,16 @@ class Recognizer:
         begun = time.perf_counter()
         track = _Track(samples, Loudness.of(samples), speech)
         duration = len(samples) / SAMPLE_RATE
-        language = self._language(track)
+        coming = pieces(track.loudness, speech, self._check)
+        first = list(islice(coming, TELLING))
+        language = self._language(track, first)
         order = Order(
             self._threads,
             None if language == MULTI else language,
             self._wish.translate,
             self._wish.prompt,
         )
-        heard = self._convincing(track, order)
+        heard = self._convincing(track, chain(first, coming), order)
         words = _words(heard, track)
         heard_again = self._hear_again(track, words, order)
         words = sorted([*words, *heard_again], key=lambda word: word.start)
@@ -239,26 +243,26 @@ class Recognizer:
         warnings, self._warnings = tuple(self._warnings), []
         return Recognition(tuple(words), language, self._loaded.device, warnings, seconds)
 
-    def _language(self, track: _Track) -> str | None:
+    def _language(self, track: _Track, first: Sequence[Piece]) -> str | None:
         """That of a whole track, MULTI, or None if the engine cannot tell or there is nothing to hear."""
         if len(self._loaded.languages) == 1:
             return self._loaded.languages[0]
         if self._wish.language is not None:
             return self._wish.language
-        if (piece := track.loudness.most_speech()) is None:
+        if (piece := track.loudness.most_speech(first)) is None:
             return None
         reply = self._with_fallback(lambda: self._ask({"do": "language"}, piece, [track.part(piece)]))
         language: str | None = reply["language"]
         return language
 
-    def _convincing(self, track: _Track, order: Order) -> list[tuple[Piece, Heard]]:
-        """What was heard in all pieces, in order. What cannot be true is heard again with more care, then in
+    def _convincing(self, track: _Track, some: Iterable[Piece], order: Order) -> list[tuple[Piece, Heard]]:
+        """What was heard in some pieces, in order. What cannot be true is heard again with more care, then in
         halves; what is no better then is kept, with a warning."""
         duration = len(track.samples) / SAMPLE_RATE
         careful = replace(order, careful=True, prompt="")
         good: list[tuple[Piece, Heard]] = []
         tried: list[tuple[Piece, Heard]] = []
-        for piece, heard in self._hear(track, pieces(track.loudness, track.speech, self._check), order):
+        for piece, heard in self._hear(track, some, order):
             (good if _flaw(piece, heard) is None else tried).append((piece, heard))
             self._progress(min(piece.end, duration))
         whole = [(piece, heard) for piece, heard in tried if heard.ended]
