@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -262,9 +262,17 @@ class _Run:
             heard = [track.recognition for track in findings.tracks]
             draft = assemble.words(replace(who, findings=findings), heard)
             transcript = assemble.corrected(draft, known=known, reporter=self.reporter)
-        mode = (Mode.SERIAL if self.serial else Mode.PARALLEL) if any(heard) else None
+        mode = self._mode([one for one in heard if one is not None])
         times = assemble.timing(self.watch, time.perf_counter() - begun, mode)
         return replace(transcript, timing=times, failure=failure)
+
+    def _mode(self, heard: Sequence[Recognition]) -> Mode | None:
+        """How the words were recognized; None: they were not."""
+        if not heard:
+            return None
+        # On the cores that the diarizer needs, the recognizer waits for it.
+        waited = self.device == "cpu" and heard[0].device == "cpu" and not self.runtime.parallel
+        return Mode.SERIAL if self.serial or waited else Mode.PARALLEL
 
     def _check(self, recording: Recording) -> None:
         """Raise what can be said before any model is fetched for it: InputError, UsageError."""

@@ -6,7 +6,6 @@ import math
 from functools import cache
 
 import numpy as np
-import scipy.fft
 from numpy.lib.stride_tricks import sliding_window_view
 
 from witness.schema import SAMPLE_RATE, Float32, Float64
@@ -26,7 +25,8 @@ def log_mel(samples: Float32, bands: int) -> Float32:
     padded[FFT // 2 : FFT // 2 + len(heard)] = heard
     padded[: FFT // 2] = padded[FFT : FFT // 2 : -1]  # reflected, as torch.stft does
     frames = sliding_window_view(padded, FFT)[: FRAMES * HOP : HOP] * _window()
-    power = np.abs(scipy.fft.rfft(frames, axis=1)) ** 2
+    # Not scipy.fft, whose import takes longer than the spectra of several minutes.
+    power = np.abs(np.fft.rfft(frames, axis=1)) ** 2
     spectrum = np.log10(np.maximum(power @ filters(bands).T, 1e-10))
     levels: Float32 = (np.maximum(spectrum, spectrum.max() - RANGE) + 4.0) / 4.0
     return np.ascontiguousarray(levels.T, np.float32)
