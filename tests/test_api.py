@@ -45,9 +45,10 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whisper = ggml.write(tmp_path / "tones.bin")
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     standing_in = {
         "Options(speakers=2)": f"Options(models='builtin', whisper={str(whisper)!r}, offline=True)",
+        'whisper="base",': f"whisper={str(whisper)!r}, models='builtin', offline=True,",
         'diarize(soundfile.read("call.wav"))': (
             "diarize(soundfile.read('call.wav'), Options(models='builtin', offline=True))"
         ),
@@ -63,6 +64,9 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "monday.wav ['SPEAKER_00', 'SPEAKER_01']" in done.stdout
+    assert "whisper.cpp Part(start=2.0, end=10.0)" in done.stdout.replace("start=2,", "start=2.0,").replace(
+        "end=10)", "end=10.0)"
+    )
     assert "segmentation: " in done.stdout
     assert done.stdout.strip().endswith("0.0")  # of a transcript against itself
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,7 +130,9 @@ def test_a_manifest_is_true_after_every_byte(tmp_path):
 
 
 def test_a_job_survives_the_way_to_a_worker():
-    options = Options(models="builtin", channels=Channels.SPLIT)
+    options = Options(
+        models="builtin", channels=Channels.SPLIT, vocabulary=("Łódź",), prompt="a", translate=True
+    )
     runtime = Runtime(Device.CPU, threads=2)
     settings = Settings(options, runtime, {"whisper": None}, ("a warning",), False, PageAudio.LINK)
     job = Job("/in/\udcff.wav", (("json", "/out/a.json"),), settings, 2.5, 10**9)
@@ -163,6 +166,7 @@ def test_the_fingerprint_of_settings_stays():
         offline=True,
         known="/people",
     )
+    assert plan.fingerprint(replace(usual, options=Options(vocabulary=("Anna",)))) != plan.fingerprint(usual)
     hashes |= {"whisper": None, "known": "2" * 64}
     other = Settings(options, Runtime(), hashes, ("a warning",), keep_stages=False)
     assert plan.fingerprint(other) == "613f24638f2ad98a5c7512ea3212ee8995c13977f81b9e154da91fb7eaf6157f"

@@ -27,6 +27,18 @@ def transcript(utterances=(), turns=(), path="calls/my call.wav", words=None, wa
     )
 
 
+def test_json_names_the_engine_that_recognized_the_words():
+    words = ModelFile("faster-whisper-base", "/x", "2" * 64, "ctranslate2")
+    done = transcript()
+    document = json.loads(writers.to_json(replace(done, models={**done.models, "whisper": words})))
+    assert document["models"]["whisper"] == {
+        "name": "faster-whisper-base",
+        "sha256": "2" * 64,
+        "engine": "ctranslate2",
+    }
+    assert document["models"]["segmentation"] == {"name": "s", "sha256": "1" * 64}
+
+
 def said(speaker, start, text, pace=0.5) -> Utterance:
     words = tuple(
         Word(

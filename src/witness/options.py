@@ -169,6 +169,9 @@ class Options:
     """Seconds from the recording's beginning to the end of what is transcribed; None: the recording's end."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.vocabulary, str):
+            raise UsageError("the vocabulary is a text; give a list of names and terms")
+        object.__setattr__(self, "vocabulary", tuple(self.vocabulary))  # from JSON it is a list
         object.__setattr__(self, "recognizer", chosen(Recognizer, self.recognizer))
         if not 0 <= self.part.start < self.part.end:  # nor is not-a-number
             end = "its end" if self.end is None else f"{self.end:g} s"
@@ -202,11 +205,11 @@ class Runtime:
     gpu: int | None = None
     """HIP's ordinal of the card; None: the best one."""
     threads: int = 0
-    """Cores for the diarizer; 0 means all that this process may use."""
+    """Cores for the diarizer, and for a recognizer on the CPU; 0 means all that this process may use."""
     serial: bool = False
-    """Run the speech recognizer after the diarizer instead of beside it."""
+    """Run the speech recognizer after the diarizer, even on a GPU."""
     parallel: bool = False
-    """Beside it even if one GPU seems to have too little memory for both."""
+    """Beside it, even on the same cores or on a GPU that seems to have too little memory for both."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "device", chosen(Device, self.device))

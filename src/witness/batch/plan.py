@@ -11,11 +11,18 @@ from pathlib import Path
 
 from witness.batch.worker import Settings
 from witness.diarization import voices
+from witness.models import own
 from witness.options import Device, Options, PageAudio, Runtime, available_cores
 from witness.pipeline import Engine
 from witness.reporter import SILENT, Reporter
 
-NEWER: dict[str, object] = {"start": 0.0, "end": None}
+NEWER: dict[str, object] = {
+    "start": 0.0,
+    "end": None,
+    "translate": False,
+    "prompt": "",
+    "vocabulary": (),
+}
 """Options that earlier versions did not have: where they are not used, earlier results are still good."""
 
 PEAK = 1_500_000_000
@@ -59,13 +66,9 @@ def settle(
     chosen = engine.chosen.name
     if options.models not in ("auto", chosen):  # a folder
         chosen = os.path.abspath(options.models)  # noqa: PTH100 - without following links
-    words = options.whisper
-    if whisper is None:
-        words = "none"
-    elif words == "auto":
-        words = whisper.name
-    elif words != whisper.name or Path(words).exists():
-        words = whisper.path
+    words = "none"
+    if whisper is not None:  # a name means the same model on every machine of a cluster
+        words = whisper.path if own.is_path(options.whisper) else whisper.name
     known = options.known and os.path.abspath(options.known)  # noqa: PTH100
     settled = replace(options, models=chosen, whisper=words, known=known)
     sha256 = {role: file.sha256 if file else None for role, file in models.items()}

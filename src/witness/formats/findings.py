@@ -48,7 +48,7 @@ def encode(findings: Findings) -> bytes:
         "version": VERSION,
         "audio": asdict(findings.audio),
         # Without the path, which is good on one machine only.
-        "models": {role: model and [model.name, model.sha256] for role, model in findings.models.items()},
+        "models": {role: model and _model(model) for role, model in findings.models.items()},
         "device": findings.device,
         "rule": asdict(findings.rule),
         "channels": findings.channels,
@@ -91,7 +91,7 @@ def decode(content: bytes, name: str) -> Findings:
             tracks = tuple(_track(file, number, head) for number, head in enumerate(header["tracks"]))
             return Findings(
                 audio=_source(header["audio"]),
-                models={role: m and ModelFile(m[0], "", m[1]) for role, m in header["models"].items()},
+                models={role: m and ModelFile(m[0], "", *m[1:]) for role, m in header["models"].items()},
                 device=header["device"],
                 rule=Rule(**header["rule"]),
                 plda={name.removeprefix("plda_"): file[name] for name in file if name.startswith("plda_")},
@@ -104,6 +104,11 @@ def decode(content: bytes, name: str) -> Findings:
         raise InputError(
             f"{name}: is damaged, or not a file of stages; transcribe the recording again"
         ) from error
+
+
+def _model(model: ModelFile) -> list[str | None]:
+    """For the header: as the fields of `ModelFile`, without the path."""
+    return [model.name, model.sha256, model.engine]
 
 
 def _source(header: dict[str, Any]) -> Source:

@@ -313,7 +313,10 @@ def _part(part: Part | None) -> dict[str, float] | None:
 
 
 def _model(model: ModelFile | None) -> dict[str, str] | None:
-    return None if model is None else {"name": model.name, "sha256": model.sha256}
+    if model is None:
+        return None
+    engine = {} if model.engine is None else {"engine": model.engine}
+    return {"name": model.name, "sha256": model.sha256, **engine}
 
 
 def _ms(value: float) -> float:
