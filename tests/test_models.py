@@ -14,7 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import constants, try_to_load_from_cache
@@ -36,6 +38,7 @@ CPU_WHISPER, GPU_WHISPER = b"small " * 40_000, b"large " * 50_000
 CONTENTS = {
     "segmentation-3.0": SEGMENTATION,
     "wespeaker-resnet34-lm": EMBEDDING,
+    "base": b"whole " * 40_000,
     "base-q5_1": CPU_WHISPER,
     "large-v3-turbo-q5_0": GPU_WHISPER,
     "tiny-q5_1": b"tiny " * 30_000,
@@ -191,8 +194,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, builtin models of our own, and no memory of earlier networks."""
+    """An empty cache, no models in packages, builtin ones of our own, and no memory of earlier networks."""
     folder = tmp_path / "cache"
+    monkeypatch.setattr("witness.models.cache.find_spec", lambda _: None)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(download, "_dead", {})
@@ -225,10 +229,10 @@ def chosen_whisper(
     gpu: bool = False,
     available: tuple[str, ...] = (Recognizer.WHISPER_CPP,),
     recognizer: Recognizer = Recognizer.AUTO,
-    language: str | None = None,
     note: Note = no_note,
+    **asked: Any,
 ) -> store.ModelFile | None:
-    options = Options(whisper=choice, recognizer=recognizer, language=language, offline=offline)
+    options = Options(whisper=choice, recognizer=recognizer, offline=offline, **asked)
     return store.recognizer_model(options, gpu=gpu, available=available, reporter=Reporter(note=note))
 
 
@@ -1162,7 +1166,7 @@ def test_recognizers_and_models_that_do_not_belong_together(tmp_path: Path) -> N
             BOTH[:1],
             r"--recognizer asks for ctranslate2.*pip install 'witness\[words\]'",
         ),
-        ("auto", "onnx-asr", BOTH, "--recognizer asks for onnx-asr.*pip install onnx-asr"),
+        ("auto", "onnx-asr", BOTH, "--recognizer asks for onnx-asr.*pip install 'witness.parakeet.'"),
         ("auto", "onnx-asr", ("onnx-asr",), "no model for onnx-asr is known.*--whisper FOLDER"),
         (BASE, "auto", BOTH[:1], rf"{BASE} asks for ctranslate2.*pip install 'witness\[words\]'"),
         ("tiny.en", "auto", BOTH[:1], "faster-whisper-tiny.en asks for ctranslate2"),
@@ -1204,6 +1208,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (root / "model" / name).write_bytes(TEXTS[name])
     (root / "model" / "model.bin").write_bytes(CONTENTS["faster-whisper-tiny.en"])
     monkeypatch.syspath_prepend(root.parent)
+    monkeypatch.setattr("witness.models.cache.find_spec", find_spec)
     return root / "model"
 
 
@@ -1239,7 +1244,7 @@ def test_auto_falls_back_on_the_package_for_english() -> None:
         name, note = chosen(language=language)
         assert name == "faster-whisper-tiny.en"
         assert re.search(f"tiny.en, which knows English only.*witness models fetch {BASE}", note)
-    for settings in ({"language": "de"}, {"language": "multi"}):
+    for settings in ({"language": "de"}, {"language": "multi"}, {"translate": True}):
         name, note = chosen(**settings)
         assert name is None
         assert "no words" in note
@@ -1248,6 +1253,34 @@ def test_auto_falls_back_on_the_package_for_english() -> None:
         name, note = chosen(**settings)
         assert name is None
         assert "English" not in note
+
+
+@pytest.mark.usefixtures("hub", "package")
+def test_what_would_recognize_words_here() -> None:
+    def words(*available: Recognizer) -> store.Words:
+        return store.words(gpu=False, available=available)
+
+    assert not words(Recognizer.WHISPER_CPP).able
+    english = words(*BOTH)
+    assert english.able
+    assert re.match(f"faster-whisper-tiny.en, which knows English only.* than {BASE}; by ct", english.finding)
+    assert english.fix is not None
+    assert english.fix.startswith(f"witness models fetch {BASE} (")
+    fetch("tiny-q5_1")
+    assert words(*BOTH).finding == f"tiny-q5_1, which is cached, instead of {BASE}; by whisper.cpp"
+    fetch(BASE)
+    assert words(*BOTH) == store.Words(f"{BASE}, by ctranslate2", None, True)
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_size_is_fetched_for_the_recognizer_that_will_be_used() -> None:
+    """`witness models fetch base` gets what `--whisper base` takes."""
+    for available, name in ((BOTH, BASE), (BOTH[:1], "base")):
+        fetched = store.fetch_models(["base"], gpu=False, available=available)
+        assert fetched == (chosen_whisper("base", available=available),)
+        assert fetched[0].name == name
+    assert entry("base").fetch == "witness models fetch base --recognizer whisper.cpp"
+    assert entry("base-q5_1").fetch == "witness models fetch base-q5_1"
 
 
 @pytest.mark.usefixtures("package")

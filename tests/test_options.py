@@ -19,8 +19,9 @@ from witness.cli import options
 from witness.cli.batch import batch_command
 from witness.cli.main import main
 from witness.cli.run import run
+from witness.errors import UsageError
 from witness.formats import writers
-from witness.options import Runtime
+from witness.options import Options, Runtime
 from witness.reporter import Reporter
 
 Seen = list[object]
@@ -30,6 +31,9 @@ TRANSCRIPT = {
     "min_speakers": ["--min-speakers", "2"],
     "max_speakers": ["--max-speakers", "2"],
     "language": ["--language", "de"],
+    "translate": ["--translate"],
+    "vocabulary": ["--vocabulary", __file__],
+    "prompt": ["--prompt", "Anna at the desk."],
     "start": ["--from", "1:30"],
     "end": ["--to", "2:30"],
     "channels": ["--channels", "split"],
@@ -68,6 +72,33 @@ BATCH = BOTH | {
     "limit_memory": ["--limit-memory", "1.5"],
     "scheduler": ["--scheduler", "tcp://there:8786"],
 }
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "names no terms"),
+        (b"# people\n\n", "names no terms"),
+        ("Łódź".encode("utf-16"), "save it as UTF-8"),
+        (b"Anna\0Lena", "not a vocabulary"),
+        (b"Anna\n" * 20_000, "not a vocabulary"),
+    ],
+)
+def test_what_is_not_a_vocabulary_is_refused(tmp_path: Path, content: bytes, problem: str) -> None:
+    path = tmp_path / "names.txt"
+    path.write_bytes(content)
+    with pytest.raises(click.BadParameter, match=problem) as failure:
+        options.terms(path)
+    assert str(path) in failure.value.message
+
+
+def test_a_vocabulary_is_a_term_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "names.txt"
+    path.write_bytes("\ufeff# people\r\nWanjiru  Oyelaran\r\n\r\n نیم\u200cفاصله\r\n".encode())
+    assert options.terms(path) == ("Wanjiru Oyelaran", "نیم\u200cفاصله")
+    assert Options(vocabulary=["Anna", "K2"]).context == "Glossary: Anna, K2."
+    with pytest.raises(UsageError, match="list of names"):
+        Options(vocabulary="Anna")
 
 
 def names(command: click.Command) -> set[str]:

@@ -69,7 +69,7 @@ SILENCE = 30.0
     "--threads",
     type=click.IntRange(1, options.MOST),
     metavar="N",
-    help="Cores for the diarizer, for each recording. [default: a fair share]",
+    help="Cores for each recording. [default: a fair share]",
 )
 @options.HTML_AUDIO
 @options.PAUSES

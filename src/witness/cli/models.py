@@ -28,11 +28,16 @@ def models_group(ctx: click.Context) -> None:
 def models_list(as_json: bool) -> None:
     """Show every model: name, recognizer or role, size, license, state, sha256 and path.
 
-    A model that was installed as a Python package is `installed`.
+    A model that was installed as a Python package is `installed`. A note says which one recognizes words.
     """
-    from witness.models import store
+    from witness.models import engines, store
+    from witness.recognition import recognizer
 
     _print(store.list_models(), as_json)
+    if not as_json:
+        words = store.words(gpu=recognizer.has_gpu_backend(), available=engines.installed())
+        better = f"; for the better one, run: {words.fix}" if words.fix else ""
+        click.echo(f"note: --whisper auto is {words.finding}{better}", err=True)
 
 
 @models_group.command("path")
@@ -44,7 +49,7 @@ def models_path(name: str) -> None:
 
     (model,) = store.list_models(names=(name,))
     if model.path is None:
-        raise ModelError(f"{name} is not on this machine; run: witness models fetch {name}")
+        raise ModelError(f"{name} is not on this machine; run: {model.file.fetch}")
     click.echo(model.path)
 
 
@@ -54,19 +59,29 @@ def models_path(name: str) -> None:
     "--force", is_flag=True, help="Also fetch files that are already here, to replace damaged ones."
 )
 @click.option("--offline", is_flag=True, help="Open no socket; say what is missing.")
-def models_fetch(names: tuple[str, ...], force: bool, offline: bool) -> None:
+@click.option(
+    "--recognizer",
+    type=click.Choice(["auto", "whisper.cpp", "ctranslate2"]),
+    default="auto",
+    show_default=True,
+    help="Whose models a size stands for; auto is the one that `witness run` uses.",
+)
+def models_fetch(names: tuple[str, ...], force: bool, offline: bool, recognizer: str) -> None:
     """Download and verify models.
 
-    NAMES are names of models or sets (standard, community-1). Without any, what a first run needs is fetched.
+    NAMES are names of models or sets (standard, community-1), or sizes such as base: the recognizer's model
+    of that size. Without any, what a first run needs is fetched.
     """
     from witness.models import engines, store
-    from witness.recognition import recognizer
+    from witness.options import Recognizer
+    from witness.recognition.recognizer import has_gpu_backend
 
+    available = engines.installed() if recognizer == "auto" else (Recognizer(recognizer),)
     with options.progress(quiet=False) as reporter:
         models = store.fetch_models(
             names,
-            gpu=recognizer.has_gpu_backend(),
-            available=engines.installed(),
+            gpu=has_gpu_backend() and Recognizer.WHISPER_CPP in available,
+            available=available,
             offline=offline,
             force=force,
             reporter=reporter,
@@ -84,10 +99,10 @@ def models_verify(as_json: bool) -> None:
 
     models = store.list_models(verify=True)
     _print(models, as_json)
-    damaged = [model.file.name for model in models if model.state == "damaged"]
+    damaged = [model.file for model in models if model.state == "damaged"]
     if damaged:
-        fix = f"witness models fetch --force {' '.join(damaged)}"
-        raise ModelError(f"damaged: {', '.join(damaged)}; run: {fix}")
+        fix = " && ".join(f"{file.fetch} --force" for file in damaged)
+        raise ModelError(f"damaged: {', '.join(file.name for file in damaged)}; run: {fix}")
 
 
 def _print(models: Sequence[OnDisk], as_json: bool) -> None:

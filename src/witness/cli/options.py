@@ -24,6 +24,10 @@ class Option(Protocol):
     def __call__(self, command: Command, /) -> Command: ...
 
 
+LARGEST_VOCABULARY = 1 << 16
+"""Bytes of a file of names and terms; a recognizer listens to far less."""
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+"""Characters that no text has."""
 MOST = 10_000
 """Speakers, cores or jobs; a larger number is a slip of the finger."""
 
@@ -50,15 +54,29 @@ def moment(value: str | float) -> float:
 
 
 def terms(path: Path | None) -> tuple[str, ...]:
-    """The lines of a file of names and terms, without empty ones and comments (#)."""
+    """The lines of a file of names and terms, without empty ones and comments (#).
+
+    Raises click's BadParameter, which ends as UsageError does.
+    """
     if path is None:
         return ()
     try:
-        lines = path.read_text("utf-8-sig").splitlines()
+        with path.open("rb") as file:
+            content = file.read(LARGEST_VOCABULARY + 1)
+        lines = content.decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{path} is not a text file in UTF-8 that can be read") from error
+        raise click.BadParameter(
+            f"{path} cannot be read as text; save it as UTF-8, one term a line"
+        ) from error
     found = [" ".join(line.split()) for line in lines]
-    return tuple(term for term in found if term and not term.startswith("#"))
+    given = tuple(term for term in found if term and not term.startswith("#"))
+    if len(content) > LARGEST_VOCABULARY or any(map(CONTROL.search, given)):
+        raise click.BadParameter(
+            f"{path} is not a vocabulary; give a short text file, one name or term a line"
+        )
+    if not given:
+        raise click.BadParameter(f"{path} names no terms; write one a line")
+    return given
 
 
 def together(*group: Option) -> Option:
@@ -177,7 +195,7 @@ GPU = click.option(
     "--gpu", type=click.IntRange(0), metavar="INDEX", help="Card to use, as HIP counts. [default: the best]"
 )
 THREADS = click.option(
-    "--threads", type=click.IntRange(1, MOST), metavar="N", help="Cores for the diarizer. [default: all]"
+    "--threads", type=click.IntRange(1, MOST), metavar="N", help="Cores to use. [default: all]"
 )
 
 # --- the rest ---

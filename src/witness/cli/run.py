@@ -33,7 +33,9 @@ class NoWordsError(WitnessError):
 @options.THREADS
 @click.option("--serial", is_flag=True, help="Recognize words after the speakers, not at the same time.")
 @click.option(
-    "--parallel", is_flag=True, help="Do both at the same time even if the GPU's memory seems too small."
+    "--parallel",
+    is_flag=True,
+    help="Do both at the same time, even on the same cores or on a GPU with little memory.",
 )
 @options.HTML_AUDIO
 @options.PAUSES

@@ -107,8 +107,12 @@ def recognizers(machine: Machine) -> Iterator[Check]:
             f"{engines.INSTALL[Recognizer.CTRANSLATE2]} (faster on a CPU; there are wheels for most systems)"
         )
         yield Check("ctranslate2", None, "not installed; whisper.cpp recognizes words", install)
-    usual = engines.usual(recognizer.has_gpu_backend(), able)
-    yield Check("recognizers", bool(able), f"{', '.join(able)}; --recognizer auto is {usual}")
+    gpu = recognizer.has_gpu_backend()
+    yield Check(
+        "recognizers", bool(able), f"{', '.join(able)}; --recognizer auto is {engines.usual(gpu, able)}"
+    )
+    words = store.words(gpu=gpu, available=able)
+    yield Check("words", True if words.able and words.fix is None else None, words.finding, words.fix)
 
 
 def decoding(_machine: Machine) -> Iterator[Check]:
@@ -136,7 +140,7 @@ def models(_machine: Machine) -> Iterator[Check]:
     statuses = (*store.list_models(verify=True, roles={"segmentation", "embedding", "plda"}), *whispers)
     for status in statuses:
         entry = status.file
-        fetch = f"witness models fetch {entry.name} --force"
+        fetch = f"{entry.fetch} --force"
         if status.state == "damaged":
             way = fetch if entry.repository else "install Witness again"
             yield Check("models", False, f"{entry.name} fails its sha256", way)

@@ -153,7 +153,7 @@ def verified(entry: CatalogueFile) -> ModelFile:
 
 def _verified_at(entry: CatalogueFile, path: Path, known: Container[Part] = ()) -> ModelFile:
     """A model at `path`, of which some files were verified a moment ago."""
-    fix = f"run: witness models fetch {entry.name} --force, or delete the file"
+    fix = f"run: {entry.fetch} --force, or delete the file"
     if not entry.repository:
         fix = "install witness again"
     elif path == _packaged(entry):
@@ -230,8 +230,8 @@ def _fetch(
     """Download a file, verify it, and only then give it its place in the cache."""
     from huggingface_hub import constants
 
-    name = next((name for name, one in catalogue.SETS.items() if entry.name in one.files), entry.name)
-    fix = f"when connected, run: witness models fetch {name}"
+    name = next((name for name, one in catalogue.SETS.items() if entry.name in one.files), None)
+    fix = f"when connected, run: {f'witness models fetch {name}' if name else entry.fetch}"
     if offline or constants.HF_HUB_OFFLINE:
         why = "--offline or HF_HUB_OFFLINE forbids the network"
         raise FetchError(f"cannot fetch {entry.name}: {why}; {fix}")

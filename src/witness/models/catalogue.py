@@ -61,6 +61,13 @@ class CatalogueFile:
         return sum(part.size for part in self.parts)
 
     @property
+    def fetch(self) -> str:
+        """The command that fetches it. Some names are also a size, which means another recognizer's model."""
+        sizes = of_size(self.name, Recognizer.CTRANSLATE2), of_size(self.name, Recognizer.WHISPER_CPP)
+        which = f" --recognizer {self.engine}" if all(sizes) else ""
+        return f"witness models fetch {self.name}{which}"
+
+    @property
     def english_only(self) -> bool:
         """A recognizer that turns every other language into English nonsense."""
         return ".en" in self.name

@@ -167,5 +167,6 @@ def _connect(url: str, offset: int) -> HTTPResponse:
         raise FetchError(f"cannot fetch {url}: the server answered {event.code} {event.reason}; {PORTAL}")
     if isinstance(event, Exception):
         reason = getattr(event, "reason", event)
+        reason = getattr(reason, "strerror", None) or reason  # without the number of the error
         raise NetworkError(f"{_server(url)} cannot be reached ({reason})") from event
     return event

@@ -143,28 +143,59 @@ def _instead_of(
     An English-only model is no substitute: it turns every other language into English nonsense. But one that
     was installed with Witness is better than no words, unless another language was asked for.
     """
+    found = _nearest(usual, able)
+    if found is None or (found.english_only and (options.language not in (None, "en") or options.translate)):
+        but = f" ({found.name} knows English only)" if found else ""
+        reporter.note(f"no words, only speakers and turns{but}: {error}; or give a model with --whisper FILE")
+        return None
+    reporter.note(f"recognizing words with {_compared(found, usual)}: {error}")
+    return cache.verified(found)
+
+
+def _nearest(usual: CatalogueFile, able: Collection[str]) -> CatalogueFile | None:
+    """Of what is on this disk for the recognizers `able`: the model nearest in size that knows all languages,
+    or else the one that a package has."""
     here = [
         entry
         for entry in catalogue.TABLE
         if entry.role == "whisper" and entry.engine in able and cache.locate(entry)
     ]
-    near = min(
+    return min(
         (entry for entry in here if not entry.english_only),
         key=lambda one: (one.engine != usual.engine, max(one.size / usual.size, usual.size / one.size)),
-        default=None,
+        default=next((entry for entry in here if entry.package), None),
     )
-    english = next((entry for entry in here if entry.package), None)
-    if near is not None:
-        what = f"recognizing words with {near.name}, which is cached, instead of {usual.name}"
-    elif english is not None and options.language in (None, "en"):
-        near = english
-        what = f"recognizing words with {near.name}, which knows English only and is less accurate"
-    else:
-        but = f" ({english.name} knows English only)" if english else ""
-        reporter.note(f"no words, only speakers and turns{but}: {error}; or give a model with --whisper FILE")
-        return None
-    reporter.note(f"{what}: {error}")
-    return cache.verified(near)
+
+
+def _compared(found: CatalogueFile, usual: CatalogueFile) -> str:
+    """A model by its name, and what there is to say of it beside the usual one."""
+    if found.english_only:
+        return f"{found.name}, which knows English only and makes more mistakes than {usual.name}"
+    return f"{found.name}, which is cached, instead of {usual.name}"
+
+
+@dataclass(frozen=True)
+class Words:
+    """What would recognize words on this machine, without a network and with `--whisper auto`."""
+
+    finding: str
+    fix: str | None
+    """How to get a better model; None: the usual one is here."""
+    able: bool
+    """Whether there would be words at all."""
+
+
+def words(*, gpu: bool, available: Collection[str]) -> Words:
+    """As `recognizer_model` would choose for English from what is on this disk. Nothing is fetched."""
+    engine = engines.usual(gpu, available)
+    (usual,) = _entries([catalogue.default_whisper(engine, gpu=gpu) or ""])
+    found = usual if cache.locate(usual) else _nearest(usual, available)
+    fix = f"{usual.fetch} ({usual.total / 1e6:,.0f} MB; with a network, a first run does it, too)"
+    if found is None:
+        return Words(f"no model is here; {usual.name} for {usual.engine} would be fetched", fix, False)
+    if found == usual:
+        return Words(f"{usual.name}, by {usual.engine}", None, True)
+    return Words(f"{_compared(found, usual)}; by {found.engine}", fix, True)
 
 
 def list_models(
@@ -189,7 +220,8 @@ def fetch_models(
 ) -> tuple[ModelFile, ...]:
     """Bring the named models (names of `catalogue.TABLE` or `catalogue.SETS`) into the cache, verified.
 
-    Without names: the standard set and the default of the usual recognizer, as `recognizer_model` has it.
+    A size means what `--whisper` takes it for: the usual recognizer's model, as `recognizer_model` has it.
+    Without names: the standard set and that recognizer's default.
     `force` also fetches files that are already there; an old file stays until the new one is complete and
     verified. Progress is ("download", bytes, bytes of all files).
 
@@ -198,9 +230,13 @@ def fetch_models(
         UsageError: an unknown name.
     """
     sets = catalogue.SETS
-    wanted = [part for name in names for part in (sets[name].files if name in sets else (name,))]
+    engine = engines.usual(gpu, available)
+    sized = {name: entry.name for name in names if (entry := catalogue.of_size(name, engine))}
+    wanted = [
+        part for name in names for part in (sets[name].files if name in sets else (sized.get(name, name),))
+    ]
     if not wanted:
-        usual = catalogue.default_whisper(engines.usual(gpu, available), gpu=gpu)
+        usual = catalogue.default_whisper(engine, gpu=gpu)
         wanted = [*sets["standard"].files, *([usual] if usual else [])]
     return tuple(cache.obtain(_entries(wanted), offline=offline, force=force, reporter=reporter))
 
