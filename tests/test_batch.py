@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 
+import ct2
 from recordings import OPTIONS, make, run, start
+from witness import Engine, pipeline
 from witness.batch import batch, plan, recordings
 from witness.batch.manifest import Entry, Manifest
 from witness.batch.worker import Job, Outcome, Settings, job_from_json, job_to_json
 from witness.errors import UsageError, WitnessError
 from witness.options import Channels, Device, Options, PageAudio, Runtime
 from witness.reporter import Reporter
+from witness.schema import ModelFile
 
 
 def outputs(found, manifest) -> dict[str, str]:
@@ -144,6 +147,7 @@ def test_workers_fit_the_machine(monkeypatch):
     assert plan.worker_count(None, 100, None) == 8
     assert plan.worker_count(None, 100, 4 * plan.PEAK) == 4
     assert plan.worker_count(3, 100, 4 * plan.PEAK) == 3
+    assert plan.worker_count(None, 100, 4 * plan.PEAK, weights=plan.PEAK) == 2
     assert plan.worker_count(None, 2, None) == 2
     assert plan.worker_count(None, 0, 1) == 1
     assert plan.share(2, Device.CPU) == Runtime(Device.CPU, threads=4)
@@ -170,6 +174,23 @@ def test_the_fingerprint_of_settings_stays():
     hashes |= {"whisper": None, "known": "2" * 64}
     other = Settings(options, Runtime(), hashes, ("a warning",), keep_stages=False)
     assert plan.fingerprint(other) == "613f24638f2ad98a5c7512ea3212ee8995c13977f81b9e154da91fb7eaf6157f"
+
+
+def test_a_batch_settles_on_a_model_and_counts_its_memory(tmp_path):
+    model = ct2.write(tmp_path / "tones")
+    settings = plan.settle(Options(whisper=str(model), models="builtin", offline=True))
+    assert settings.options.whisper == str(model)
+    assert settings.weights == sum(file.stat().st_size for file in model.iterdir()) > 0
+
+
+def test_a_worker_s_recognizer_has_its_share_of_the_cores(monkeypatch):
+    monkeypatch.setattr(plan, "available_cores", lambda: 12)
+    given = []
+    monkeypatch.setattr(pipeline.recognition, "Recognizer", lambda *_, threads, **__: given.append(threads))
+    for workers in (1, 3, 12):
+        engine = Engine(Options(), plan.share(workers, Device.CPU))
+        pipeline._Run(engine, Reporter(), [])._recognizer(ModelFile("m", "", ""))
+    assert given == [12, 4, 1]
 
 
 # --- whole batches ---

@@ -158,7 +158,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     monkeypatch.setattr(writers, "save", note("save"))
     trace = SimpleNamespace(document=lambda: "{}")
     monkeypatch.setattr(tracing, "recording", lambda _: nullcontext(trace))
-    monkeypatch.setattr(plan, "settle", note("settle"))
+    monkeypatch.setattr(plan, "settle", note("settle", SimpleNamespace(weights=0)))
     monkeypatch.setattr(plan, "available_cores", lambda: 8)
     monkeypatch.setattr(pool, "memory", lambda: None)
     monkeypatch.setattr(pool, "Pool", Pool)

@@ -26,7 +26,8 @@ NEWER: dict[str, object] = {
 """Options that earlier versions did not have: where they are not used, earlier results are still good."""
 
 PEAK = 1_500_000_000
-"""Bytes of memory that a worker may take; measured: docs/decisions/2026-11-22-constants.md."""
+"""Bytes of memory that a worker may take besides the recognizer's weights; measured:
+docs/decisions/2026-11-22-constants.md."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,16 @@ def settle(
     sha256 = {role: file.sha256 if file else None for role, file in models.items()}
     if engine.known is not None and known is not None:
         sha256["known"] = voices.fingerprint(Path(known))
-    return Settings(settled, Runtime(), sha256, tuple(engine.warnings), keep_stages, html_audio, pauses)
+    return Settings(
+        settled,
+        Runtime(),
+        sha256,
+        tuple(engine.warnings),
+        keep_stages,
+        html_audio,
+        pauses,
+        _size(Path(whisper.path)) if whisper is not None else 0,
+    )
 
 
 def fingerprint(settings: Settings) -> str:
@@ -89,12 +99,17 @@ def fingerprint(settings: Settings) -> str:
     return hashlib.sha256(json.dumps([options, settings.models], sort_keys=True).encode()).hexdigest()
 
 
-def worker_count(jobs: int | None, recordings: int, memory: int | None) -> int:
+def _size(path: Path) -> int:
+    """Bytes of a file, or of the files in a folder."""
+    return sum(file.stat().st_size for file in (path.iterdir() if path.is_dir() else (path,)))
+
+
+def worker_count(jobs: int | None, recordings: int, memory: int | None, weights: int = 0) -> int:
     """How many workers without a card of their own there are: `jobs`, or one per core, if they all fit.
 
-    `memory` is in bytes; None: unknown.
+    `memory` is in bytes; None: unknown. `weights` are those of the recognizer, of which every worker has one.
     """
-    room = max(1, memory // PEAK) if memory is not None else available_cores()
+    room = max(1, memory // (PEAK + weights)) if memory is not None else available_cores()
     return max(1, min(jobs or available_cores(), room, recordings))
 
 

@@ -45,6 +45,8 @@ class Settings:
     html_audio: PageAudio = PageAudio.AUTO
     pauses: float | None = None
     """Seconds, as `writers.save` takes them."""
+    weights: int = 0
+    """Bytes of the speech recognition model."""
 
 
 @dataclass(frozen=True)

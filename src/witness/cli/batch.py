@@ -138,7 +138,7 @@ def batch_command(
             else:
                 if gpus is not None:
                     reporter.note("--gpu has no effect without --device migraphx")
-                workers = _workers(work, jobs, reporter)
+                workers = _workers(work, jobs, settings.weights, reporter)
                 _run_here(work, [None] * workers, plan.share(workers, Device(device), threads), reporter)
         except (KeyboardInterrupt, SystemExit):
             left = work.summary().left
@@ -168,12 +168,12 @@ def _refuse_with_scheduler(values: dict[str, object]) -> None:
         )
 
 
-def _workers(work: Batch, jobs: int | None, reporter: Reporter) -> int:
+def _workers(work: Batch, jobs: int | None, weights: int, reporter: Reporter) -> int:
     """How many workers without a card of their own there are; a note if they are fewer than asked for."""
     from witness.batch import plan, pool
 
     recordings = options.MOST if work.order.watch else len(work.todo)
-    workers = plan.worker_count(jobs, recordings, pool.memory())
+    workers = plan.worker_count(jobs, recordings, pool.memory(), weights)
     if jobs is not None and workers < min(jobs, len(work.todo)):
         reporter.note(f"{workers} recordings at a time, because there is no memory for more")
     return workers
