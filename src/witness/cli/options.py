@@ -274,12 +274,18 @@ def progress(quiet: bool) -> Iterator[Reporter]:
             terminal.print(f"note: {line}", markup=False, highlight=False, soft_wrap=True)
 
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bars:
+        announced = False
 
         def show(stage: str, done: float, total: float) -> None:
+            nonlocal announced
             signals.check()
             if stage not in tasks:
+                if "download" in tasks:  # it is over, or has failed
+                    bars.update(tasks["download"], visible=False)
                 tasks[stage] = bars.add_task(stage, total=total)
-                if stage == "download" and not terminal.is_terminal:  # where no bar shows what takes so long
+            if stage == "download" and done and not announced:
+                announced = True
+                if not terminal.is_terminal:  # where no bar shows what takes so long
                     note(f"fetching {total / 1e6:,.0f} MB of models")
             bars.update(tasks[stage], completed=done, total=total)
 

@@ -60,6 +60,8 @@ def obtain(
         if force or not _is_there(entry, part)
     }
     total = sum(part.size for _, part in missing)
+    if missing and not offline:  # a server that does not answer keeps us waiting for seconds
+        reporter.progress("download", 0, total)
     before = 0
     obtained = []
     for entry in entries:
