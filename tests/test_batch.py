@@ -129,7 +129,7 @@ def test_a_manifest_is_true_after_every_byte(tmp_path):
 
 
 def test_a_job_survives_the_way_to_a_worker():
-    options = Options(models="builtin", channels=Channels.SPLIT)
+    options = Options(models="builtin", channels=Channels.SPLIT, vocabulary=("Laura", "Zoë"))
     runtime = Runtime(Device.CPU, threads=2)
     settings = Settings(options, runtime, {"whisper": None}, ("a warning",), False, PageAudio.LINK)
     job = Job("/in/\udcff.wav", (("json", "/out/a.json"),), settings, 2.5, 10**9)

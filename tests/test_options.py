@@ -11,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from conftest import CALL
 from witness import files, pipeline, tracing
 from witness.audio import sound
 from witness.batch import batch, cluster, plan, pool
@@ -30,6 +31,9 @@ TRANSCRIPT = {
     "min_speakers": ["--min-speakers", "2"],
     "max_speakers": ["--max-speakers", "2"],
     "language": ["--language", "de"],
+    "translate": ["--translate"],
+    "vocabulary": ["--vocabulary", str(CALL.with_suffix(".stm"))],  # any text will do
+    "prompt": ["--prompt", "Laura at the service desk"],
     "start": ["--from", "1:30"],
     "end": ["--to", "2:30"],
     "channels": ["--channels", "split"],
