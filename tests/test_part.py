@@ -195,6 +195,7 @@ def pair(tmp_path_factory) -> tuple[Transcript, Transcript]:
 
 def shifted(transcript: Transcript) -> Transcript:
     """As if the recording had begun START seconds earlier; milliseconds are all that is compared."""
+    audio = replace(transcript.audio, duration=START + transcript.audio.duration)
 
     def moved(item):
         return replace(item, start=round(item.start + START, 3), end=round(item.end + START, 3))
@@ -204,6 +205,7 @@ def shifted(transcript: Transcript) -> Transcript:
     )
     return replace(
         transcript,
+        audio=audio,
         turns=tuple(map(moved, transcript.turns)),
         words=tuple(map(moved, transcript.words)),
         utterances=utterances,
@@ -304,9 +306,11 @@ def test_the_page_shows_and_plays_the_part(pair, tmp_path):
 def test_what_the_recognizer_says_names_the_times_of_the_recording(tmp_path):
     """Its model never comes to an end, so a line says where there are no words."""
     whisper = ggml.write(tmp_path / "endless.bin", endless=True)
-    samples = np.concatenate([np.zeros(16000 * 70, np.float32), ggml.tones(*[ggml.LOW] * 5)])
-    found = transcribe((samples, 16000), Options(whisper=str(whisper), start=70, **OFFLINE))
-    assert any(line.startswith("no words from 1:10 to 1:15") for line in found.warnings)
+    samples, rate = soundfile.read(CALL, dtype="float32")
+    samples = np.concatenate([np.zeros(rate * 70, np.float32), samples[: rate * 4]])
+    found = transcribe((samples, rate), Options(whisper=str(whisper), start=70, **OFFLINE))
+    (line,) = [line for line in found.warnings if "finds no end" in line]
+    assert line.startswith("1:10 to 1:14: no words: whisper.cpp finds no end to its text")
 
 
 def test_a_batch_takes_the_same_part_of_every_recording(tmp_path):

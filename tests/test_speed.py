@@ -33,7 +33,8 @@ def witness(*args, cwd=None) -> subprocess.CompletedProcess:
 
 def test_what_is_counted(clip):
     done = witness(
-        "bench", "speed", clip, "--models", "builtin", "--offline", "--repeat", 1, "--vs-profile", "--json"
+        *("bench", "speed", clip, "--models", "builtin", "--whisper", "none", "--offline"),
+        *("--repeat", 1, "--vs-profile", "--json"),
     )
     document = json.loads(done.stdout)
     assert document["schema"] == "witness-speed/1"

@@ -16,13 +16,7 @@ from witness.options import Device, Options, PageAudio, Runtime, available_cores
 from witness.pipeline import Engine
 from witness.reporter import SILENT, Reporter
 
-NEWER: dict[str, object] = {
-    "start": 0.0,
-    "end": None,
-    "translate": False,
-    "prompt": "",
-    "vocabulary": (),
-}
+NEWER: dict[str, object] = {"start": 0.0, "end": None, "translate": False, "prompt": "", "vocabulary": ()}
 """Options that earlier versions did not have: where they are not used, earlier results are still good."""
 
 PEAK = 1_500_000_000

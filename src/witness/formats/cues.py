@@ -92,14 +92,14 @@ def words(said: Sequence[Word], speaker: str) -> Iterator[Said]:
             yield Said(word.start + first * pace, word.start + last * pace, text, speaker)
 
 
-def divide(tracks: Sequence[Sequence[Said]], duration: float) -> list[Cue]:
-    """The subtitles of a recording of `duration` seconds, in the order in which they begin.
+def divide(tracks: Sequence[Sequence[Said]], end: float) -> list[Cue]:
+    """The subtitles of what was heard up to `end`, in seconds, in the order in which they begin.
 
     The items of a track are in order and do not overlap; neither do its cues. A cue names its speaker if the
     one before it has another, in whatever track.
     """
     found = sorted(
-        (cue for items in tracks if items for cue in _Track(items, duration, len(tracks) > 1).cues()),
+        (cue for items in tracks if items for cue in _Track(items, end, len(tracks) > 1).cues()),
         key=lambda cue: cue[:2],
     )
     cues, named = [], None
@@ -119,10 +119,10 @@ class _Track:
     A cue of the items from `first` to `last` does not contain the latter.
     """
 
-    def __init__(self, items: Sequence[Said], duration: float, crowded: bool) -> None:
+    def __init__(self, items: Sequence[Said], end: float, crowded: bool) -> None:
         """In a `crowded` recording other tracks have cues between these: each may have to be named."""
         self.items = items
-        self.duration = max(duration, items[-1].end)
+        self.end = max(end, items[-1].end)
         pairs = list(pairwise(items))
         self.edges = [0, *accumulate(cell_len(item.text) for item in items)]  # columns before each item
         self.margins = [cell_len(item.text) - cell_len(item.text.lstrip()) for item in items]
@@ -198,7 +198,7 @@ class _Track:
 
     def _end(self, first: int, last: int) -> float:
         """When a cue ends: with its last word, or once it could be read, but before the next one begins."""
-        following = self.items[last].start if last < len(self.items) else self.duration
+        following = self.items[last].start if last < len(self.items) else self.end
         needed = self.items[first].start + max(SHORTEST, self._reading(first, last))
         return min(max(self.items[last - 1].end, needed), following)
 

@@ -284,7 +284,7 @@ def _cues(transcript: Transcript) -> list[cues.Cue]:
             items += cues.words(utterance.words, speaker)
         else:
             items.append(cues.Said(utterance.start, utterance.end, text or "", speaker, mark=True))
-    return cues.divide(list(tracks.values()), transcript.audio.duration)
+    return cues.divide(list(tracks.values()), transcript.audio.heard.end)
 
 
 def _word(word: Word) -> dict[str, Any]:
