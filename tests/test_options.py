@@ -11,7 +11,6 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from conftest import CALL
 from witness import files, pipeline, tracing
 from witness.audio import sound
 from witness.batch import batch, cluster, plan, pool

@@ -222,8 +222,11 @@ class Recognizer:
         track = _Track(samples, Loudness.of(samples), speech)
         duration = len(samples) / SAMPLE_RATE
         coming = pieces(track.loudness, speech, self._check)
-        first = list(islice(coming, TELLING))
-        language = self._language(track, first)
+        first: list[Piece] = []
+        language = self._known_language()
+        if language is None:
+            first = list(islice(coming, TELLING))
+            language = self._language(track, first)
         order = Order(
             self._threads,
             None if language == MULTI else language,
@@ -243,12 +246,14 @@ class Recognizer:
         warnings, self._warnings = tuple(self._warnings), []
         return Recognition(tuple(words), language, self._loaded.device, warnings, seconds)
 
-    def _language(self, track: _Track, first: Sequence[Piece]) -> str | None:
-        """That of a whole track, MULTI, or None if the engine cannot tell or there is nothing to hear."""
+    def _known_language(self) -> str | None:
+        """The language, or MULTI, if there is nothing to find out."""
         if len(self._loaded.languages) == 1:
             return self._loaded.languages[0]
-        if self._wish.language is not None:
-            return self._wish.language
+        return self._wish.language
+
+    def _language(self, track: _Track, first: Sequence[Piece]) -> str | None:
+        """That of a whole track; None: the engine cannot tell, or there is nothing to hear."""
         if (piece := track.loudness.most_speech(first)) is None:
             return None
         reply = self._with_fallback(lambda: self._ask({"do": "language"}, piece, [track.part(piece)]))
@@ -478,6 +483,9 @@ def _start(name: Name, *, gpu: bool) -> Child:
         # docs/decisions/2026-11-22-constants.md, "The recognizer's threads".
         "OMP_WAIT_POLICY": "passive",
         "GGML_NO_BACKTRACE": "1",  # no debugger after a failed assertion
+        # CTranslate2 takes and returns large blocks all the time; in large pages that costs a third of the
+        # system's time. docs/decisions/2026-11-22-recognizers.md, "Large pages".
+        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
         **os.environ,
     }
     if not gpu:  # a driver that crashes does so when it is asked for its devices
