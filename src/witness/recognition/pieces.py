@@ -33,8 +33,9 @@ steps of 16-bit audio, where converters and codecs idle. Whisper hears the shape
 and invents words there."""
 
 
-UNHEARD = 2 * FRAME_RATE
-"""Frames of speech without a word that are worth a second look."""
+UNHEARD = FRAME_RATE
+"""Frames of speech without a word, NEAR those around it, that are worth a second look.
+docs/decisions/2026-11-22-words.md, "Second look"."""
 NEAR = FRAME_RATE // 4
 """Frames around a word that are taken to be part of it: its times are that inexact."""
 
