@@ -661,6 +661,12 @@ def test_the_pause_after_a_word_is_not_its_time():
     assert (first.end, second.start) == (1, 4)
 
 
+def test_a_number_takes_as_long_as_its_digits():
+    """Otherwise they seem to be speech without words, and are heard again as words of their own."""
+    number = Word(1.0, 4.0, " 555-0100.")
+    assert tokens.place([number], 5.0) == [number]
+
+
 moments = st.floats(-5, 60, allow_nan=False)
 
 
@@ -819,8 +825,10 @@ def said(text, logprob=-0.2, *, ended=True):
 
 
 def believed(first, *tries):
-    """Of one piece that was heard as `first`, then as `tries` and as the last of them ever after: texts, notes,
-    and how many pieces as long were heard again."""
+    """Of one piece that was heard as `first`, then as `tries` and as the last of them ever after.
+
+    The texts, the notes, and how many pieces as long were heard again.
+    """
     left, asked = list(tries), []
 
     def again(some):
