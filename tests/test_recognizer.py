@@ -21,10 +21,14 @@ import ggml
 from witness.child import Child
 from witness.errors import CancelledError, TranscriptionError, UsageError
 from witness.recognition import recognizer, tokens, whisper_cpp
+from witness.recognition.context import context, fit
+from witness.recognition.convincing import Note, convincing, to_lines
+from witness.recognition.doubt import doubt
 from witness.recognition.ggml import FIELDS, MAGIC, Header, gpu_memory
 from witness.recognition.languages import LANGUAGES
 from witness.recognition.pieces import WINDOW, Loudness, Piece, gaps, pieces
 from witness.recognition.recognizer import Recognizer, Wish
+from witness.recognition.server import Heard
 from witness.recognition.speech import FRAME, Speech
 from witness.recognition.tokens import Token
 from witness.reporter import Reporter, no_progress
@@ -657,6 +661,12 @@ def test_the_pause_after_a_word_is_not_its_time():
     assert (first.end, second.start) == (1, 4)
 
 
+def test_a_number_takes_as_long_as_its_digits():
+    """Otherwise they seem to be speech without words, and are heard again as words of their own."""
+    number = Word(1.0, 4.0, " 555-0100.")
+    assert tokens.place([number], 5.0) == [number]
+
+
 moments = st.floats(-5, 60, allow_nan=False)
 
 
@@ -774,8 +784,147 @@ def test_pieces_do_not_depend_on_when_the_diarizer_is_done(group):
 
 def test_speech_without_words_is_heard_again():
     loudness = Loudness.of(noise(30))
-    speech = speech_of([(2.0, 12.0), (20.0, 21.5)], 30)
+    speech = speech_of([(2.0, 12.0), (20.0, 20.8)], 30)
     words = [Word(2.1, 4.0, " so"), Word(4.0, 6.0, " then")]
     (piece,) = gaps(speech, loudness, words)
     assert (piece.start, piece.end) == pytest.approx((6.0, 12.2), abs=0.1)
     assert list(gaps(speech, loudness, [*words, Word(6.0, 12.0, " well")])) == []
+
+
+# ── What can be believed ──
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No. No. No. No, no, no. I said no.",
+        "five five five, five five five, zero one zero zero",
+        "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen",
+        "Very, very, very good. Thank you. Thank you. Thank you so much. Okay. Okay. Bye. Bye. Bye bye.",
+        "Location, location, location, as they say, and then location.",
+    ],
+)
+def test_what_people_say_is_believed(text):
+    assert doubt(text, len(text) / 15, -0.3) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "logprob", "flaw"),
+    [
+        ("Then no, no, no, no, no, no, no, no, no.", 10, -0.1, "repeats itself"),
+        ("and so on. And so on, and so on, and so on and so on", 10, -0.1, "repeats itself"),
+        ("we shall see what it is to be done. " * 4, 20, -0.1, "repeats itself"),
+        ("All of this was never said within a second, it is too much.", 1, -0.1, "is too much for the time"),
+        ("Thank you.", 20, -1.2, "is improbable"),
+    ],
+)
+def test_what_nobody_says_is_doubted(text, seconds, logprob, flaw):
+    assert doubt(text, seconds, logprob) == flaw
+
+
+LOUD = Loudness.of(noise(30))
+WHOLE = Piece(np.arange(WINDOW))
+LOOP = "no, " * 20
+
+
+def said(text, logprob=-0.2, *, ended=True):
+    return Heard([(text, 0, 100)], "en", ended, logprob)
+
+
+def believed(first, *tries):
+    """Of one piece that was heard as `first`, then as `tries` and as the last of them ever after.
+
+    The texts, the notes, and how many pieces as long were heard again.
+    """
+    left, asked = list(tries), []
+
+    def again(some):
+        asked.extend(len(piece) for piece in some)
+        return [(piece, left.pop(0) if len(left) > 1 else left[0]) for piece in some]
+
+    found, notes = convincing([(WHOLE, first)], again, LOUD)
+    heard = ["".join(text for text, _, _ in one.tokens) for _, one in found]
+    return heard, [note.what for note in notes], sum(asked) / len(WHOLE)
+
+
+KEPT = "the text is improbable, even when it is heard again; check it"
+REPEATED = "the text repeats itself, even when it is heard again; check it"
+
+
+def test_a_good_text_is_heard_once():
+    assert believed(said("Good morning.")) == (["Good morning."], [], 0)
+
+
+def test_a_loop_is_heard_again():
+    again = "heard again, because the first text repeats itself"
+    assert believed(said(LOOP), said("No.")) == (["No."], [again], 1)
+    assert believed(said(LOOP), said(LOOP), said("No."), said("Yes.")) == (["No.", "Yes."], [again], 2)
+
+
+def test_of_two_improbable_texts_the_better_one_is_kept_and_said_to_be_so():
+    assert believed(said("Thank you.", -1.5), said("Bank.", -1.2)) == (["Bank."], [KEPT], 1)
+    assert believed(said("Thank you.", -1.2), said("Bank.", -1.5)) == (["Thank you."], [KEPT], 1)
+
+
+def test_what_is_heard_again_is_bounded():
+    """What is a loop to the end is kept, with a note for each part."""
+    heard, notes, times = believed(said(LOOP), said(LOOP))
+    assert (set(heard), set(notes)) == ({LOOP}, {REPEATED})
+    assert len(heard) == len(notes) >= 4
+    assert 3 <= times <= 5
+
+
+def test_a_text_without_end_is_left_out_with_a_note():
+    endless = said("la", ended=False)
+    heard, notes, _ = believed(endless, endless)
+    assert heard == []
+    assert set(notes) == {"no words: the text never ends, as with music"}
+
+
+def test_dots_are_no_words():
+    """Over noise, Whisper writes them, and heard again, "Thank you."."""
+    assert believed(said(" . . . . . . . . . . . . . . . . . . . . . . . .", -3.0)) == ([""], [], 0)
+
+
+def test_a_warning_for_all_that_is_said_alike():
+    notes = [Note(Piece(np.arange(50 * start, 50 * start + 50)), "check it") for start in (9, 0, 3, 5)]
+    assert list(to_lines([*notes, Note(WHOLE, "again")], lambda seconds: f"{seconds:.0f}")) == [
+        "0 to 30: again",
+        "0 to 1, 3 to 4, 5 to 6 and 1 more: check it",
+    ]
+
+
+# ── Names and terms ──
+
+
+def letters(text):
+    return len(text)
+
+
+def test_the_context():
+    assert context(["Zorvath", "Miriven"], "") == "Glossary: Zorvath, Miriven."
+    assert context(["Zorvath"], "Good morning.") == "Glossary: Zorvath. Good morning."
+    assert context([], " Good morning. ") == "Good morning."
+
+
+@given(
+    st.lists(st.text("ab", min_size=1, max_size=5), max_size=8), st.text("c", max_size=9), st.integers(0, 60)
+)
+def test_the_first_terms_are_kept_as_far_as_there_is_room(terms, prompt, room):
+    text, left_out = fit(terms, prompt, letters, room)
+    kept = terms[: len(terms) - len(left_out)]
+    assert [*kept, *left_out] == terms
+    assert text == context(kept, prompt)
+    assert len(text) <= room or not kept
+    assert not left_out or len(context(terms[: len(kept) + 1], prompt)) > room
+
+
+def test_terms_that_are_left_out_are_counted(folder):
+    path = ggml.write(folder / "terms.bin")
+    terms = ("one one one",) * 100
+    model = ModelFile("synthetic", str(path), "", "whisper.cpp")
+    with Recognizer(model, Wish(vocabulary=terms), threads=1) as running:
+        running.send(ggml.tones(L))
+        (warning,) = running.result().warnings
+    assert "26 of 100 terms were left out" in warning
+    assert "\n" not in warning

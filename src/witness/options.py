@@ -183,12 +183,6 @@ class Options:
         object.__setattr__(self, "precision", chosen(Precision, self.precision))
 
     @property
-    def context(self) -> str:
-        """What the recognizer is told to expect: the terms, and then the prompt."""
-        terms = f"Glossary: {', '.join(self.vocabulary)}." if self.vocabulary else ""
-        return f"{terms} {self.prompt}".strip()
-
-    @property
     def asked(self) -> Bounds:
         return Bounds(self.speakers, self.min_speakers, self.max_speakers)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from witness.models import ct2
 from witness.recognition import mel, server
-from witness.recognition.server import Heard, Order
+from witness.recognition.server import PROMPT, Heard, Order
 from witness.schema import SAMPLE_RATE, Float32
 
 WORKERS = 4
@@ -28,8 +28,6 @@ BEAMS = 5
 """Of a careful search; Whisper's own default."""
 LONGEST = 448
 """Tokens that Whisper's decoder sees at once, those of the prompt included."""
-PROMPT = LONGEST // 2 - 1
-"""The most tokens of a prompt; as openai/whisper has it."""
 START, PREVIOUS, NO_TIMES = "<|startoftranscript|>", "<|startofprev|>", "<|notimestamps|>"
 
 
@@ -93,6 +91,10 @@ class Engine:
             heard.append(Heard(times, languages[place], not full, float(result.scores[0])))
         return heard
 
+    def count(self, text: str) -> int:
+        """The tokens of a prompt."""
+        return len(self._tokenize(text))
+
     def _encode(self, samples: Float32) -> Float32:
         """(1, 1500, width): what the decoder attends to. The last one that told a language is kept: its piece
         is heard next."""
@@ -116,10 +118,11 @@ class Engine:
 
     def _before(self, prompt: str) -> list[int]:
         """The tokens of a text that could have been said before; of a long one, the last."""
-        if not prompt:
-            return []
-        found = self._tokenizer.encode(f" {prompt.strip()}", add_special_tokens=False).ids
-        return [self._ids[PREVIOUS], *found[-PROMPT:]]
+        return [self._ids[PREVIOUS], *self._tokenize(prompt)[-PROMPT:]] if prompt else []
+
+    def _tokenize(self, text: str) -> list[int]:
+        found: list[int] = self._tokenizer.encode(f" {text.strip()}", add_special_tokens=False).ids
+        return found
 
     @cached_property
     def _tokenizer(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import Counter
 
@@ -12,13 +13,16 @@ LOGPROB = -1.0
 RATE = 30.0
 """Characters a second that nobody says: fast speech has 20."""
 IMPROBABLE = "is improbable"
-GRAM, TIMES = 3, 4
-"""So many words that come back so often, one after the other, are a loop; a person may repeat them thrice."""
+WORDS = re.compile(r"\w+(?:['’]\w+)*")
+"""Without punctuation: a loop of "no, no, no." ends with another character."""
+GRAM, TIMES, LOOP = 3, 4, 8
+"""Up to GRAM words that come back more than TIMES times, one after the other, and are more than LOOP words
+in all, are a loop. People say "no" six times, and six equal digits."""
 
 
 def doubt(text: str, seconds: float, logprob: float | None) -> str | None:
     """What is wrong with a text that is said to have been spoken within `seconds`; None: nothing."""
-    words = text.casefold().split()
+    words = WORDS.findall(text.casefold())
     if _loops(words) or _compression(text) > COMPRESSION:
         return "repeats itself"
     if len(text) > RATE * max(seconds, 1.0):
@@ -29,14 +33,13 @@ def doubt(text: str, seconds: float, logprob: float | None) -> str | None:
 
 
 def _loops(words: list[str]) -> bool:
-    """Whether up to GRAM words are repeated TIMES times and more, without a break."""
+    """Whether a few words are repeated without a break, or a long phrase comes back again and again."""
     for size in range(1, GRAM + 1):
         run = 1
         for place in range(size, len(words) - size + 1, size):
             run = run + 1 if words[place : place + size] == words[place - size : place] else 1
-            if run > TIMES:
+            if run > TIMES and run * size > LOOP:
                 return True
-    # A long phrase that comes back again and again.
     grams = Counter(zip(*(words[shift:] for shift in range(8)), strict=False))
     return max(grams.values(), default=0) >= TIMES
 

@@ -77,6 +77,10 @@ class Engine:
         """What is said in each piece."""
         return [self._hear(samples, order) for samples in pieces]
 
+    def count(self, text: str) -> int:  # noqa: ARG002 - `server.Engine`
+        """Raises RuntimeError: these models take no prompt."""
+        raise RuntimeError("this model takes no prompt")
+
     def _hear(self, samples: Float32, order: Order) -> Heard:
         if not 0 < len(samples) <= LONGEST:
             raise RuntimeError(f"a piece of {len(samples)} samples; it takes 1 to {LONGEST}")

@@ -35,8 +35,9 @@ steps of 16-bit audio, where converters and codecs idle. Whisper hears the shape
 and invents words there."""
 
 
-UNHEARD = 2 * FRAME_RATE
-"""Frames of speech without a word that are worth a second look."""
+UNHEARD = FRAME_RATE
+"""Frames of speech without a word, NEAR those around it, that are worth a second look.
+docs/decisions/2026-11-22-words.md, "Second look"."""
 NEAR = FRAME_RATE // 4
 """Frames around a word that are taken to be part of it: its times are that inexact."""
 
@@ -114,9 +115,13 @@ class Loudness:
 
 
 def pieces(
-    loudness: Loudness, speech: Speech | None = None, check: Callable[[], None] = lambda: None
+    loudness: Loudness,
+    speech: Speech | None = None,
+    check: Callable[[], None] = lambda: None,
+    *,
+    longest: int = WINDOW,
 ) -> Iterator[Piece]:
-    """All of a track that is worth recognizing, in pieces of at most WINDOW frames, in order.
+    """All of a track that is worth recognizing, in pieces of at most `longest` frames, in order.
 
     Without `speech`, everything that sounds; with it, what sounds near to where somebody may speak. It is
     waited for no longer than each piece needs; `check` is called meanwhile and may raise.
@@ -124,16 +129,16 @@ def pieces(
     count = len(loudness.energy)
     place, known, held = 0, 0, np.empty(0, np.intp)
     while place < count or len(held):
-        while len(held) <= WINDOW and place < count:
-            known = count if speech is None else speech.known(min(place + WINDOW + REACH, count), check)
+        while len(held) <= longest and place < count:
+            known = count if speech is None else speech.known(min(place + longest + REACH, count), check)
             last = count if known == count else known - REACH  # what comes next may be near to speech
             held = np.append(held, place + np.flatnonzero(_wanted(loudness, speech, place, last)))
             place = last
-        if len(held) <= WINDOW:
+        if len(held) <= longest:
             if len(held):
                 yield Piece(held)
             return
-        end = _cut(held, loudness, 2 * WINDOW // 3, WINDOW, speech)
+        end = _cut(held, loudness, 2 * longest // 3, longest, speech)
         yield Piece(held[:end])
         held = held[end:]
 

@@ -32,11 +32,12 @@ from witness.errors import TranscriptionError, UsageError
 from witness.models.engines import INSTALL
 from witness.options import Options
 from witness.options import Recognizer as Name
-from witness.recognition.doubt import IMPROBABLE, doubt
+from witness.recognition.context import fit
+from witness.recognition.convincing import Found, convincing, flaw, to_lines
 from witness.recognition.languages import MULTI, check_language
-from witness.recognition.pieces import SHORTEST, WINDOW, Loudness, Piece, gaps, pieces
-from witness.recognition.server import Abilities, Heard, Order
-from witness.recognition.speech import FRAME_RATE, Speech
+from witness.recognition.pieces import WINDOW, Loudness, Piece, gaps, pieces
+from witness.recognition.server import PROMPT, Abilities, Heard, Order
+from witness.recognition.speech import Speech
 from witness.recognition.tokens import Token, piece_tokens, place, to_words
 from witness.reporter import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, Float32, ModelFile, Recognition, Samples, Word
@@ -49,6 +50,8 @@ CHILDREN = {
 """Recognizer -> the module that its child process runs."""
 PADDED = SAMPLE_RATE
 """Samples that the child gets at least: whisper.cpp skips less than 0.1 s, and reads past the end of less."""
+WINDOW_OF_ONE = WINDOW // 3
+"""Frames of a piece in a recording of several languages: a piece has one."""
 TELLING = 20
 """Pieces, ten minutes of speech, among which the one that tells the language is chosen."""
 MANY = 4 * WINDOW
@@ -69,13 +72,15 @@ class Wish:
     """Into English."""
     prompt: str = ""
     """A text that could have been said before: names, terms, spelling."""
+    vocabulary: tuple[str, ...] = ()
+    """Names and terms, the most important ones first: there is room for a hundred or less."""
     start: float = 0.0
     """Where in the recording the tracks begin, in seconds, for messages; words count from there."""
 
 
 def wish(options: Options) -> Wish:
     """What these options ask for."""
-    return Wish(options.language, options.translate, options.context, options.start)
+    return Wish(options.language, options.translate, options.prompt, options.vocabulary, options.start)
 
 
 class Recognizer:
@@ -123,6 +128,8 @@ class Recognizer:
         """Tracks whose result was not asked for yet."""
         self._failure: Exception | None = None
         self._loaded = Abilities("cpu", ())
+        self._prompt = ""
+        """What the engine is told was said before."""
         self._warnings: list[str] = []
         """For the next recognition."""
         self._starting = threading.Lock()
@@ -196,6 +203,7 @@ class Recognizer:
         try:
             self._load()
             self._check_wish()
+            self._prompt = self._context()
             while (track := self._tracks.get()) is not None:
                 self._results.put(self._recognize(*track))
         except Exception as error:  # raised again by result()
@@ -210,10 +218,33 @@ class Recognizer:
             problem = f"does not know the language {wish.language!r} ({only})"
         elif wish.translate and not able.translates:
             problem = "cannot translate"
-        elif wish.prompt and not able.prompts:
+        elif (wish.prompt or wish.vocabulary) and not able.prompts:
             problem = "takes neither a prompt nor a vocabulary"
         if problem:
             raise UsageError(f"{self._path} {problem}; --whisper chooses another model")
+
+    def _context(self) -> str:
+        """What the engine is told was said before: of the vocabulary, as much as it takes."""
+        terms, prompt = self._wish.vocabulary, self._wish.prompt
+        if not terms and not prompt:
+            return ""
+        text, left_out = fit(terms, prompt, self._count, PROMPT)
+        if self._count(prompt) > PROMPT:
+            self._warnings.append(
+                f"the prompt is longer than the {PROMPT} tokens that the recognizer takes, so it heard only "
+                "the end; shorten it"
+            )
+        if left_out:
+            self._warnings.append(
+                f"the vocabulary is longer than the recognizer takes: the last {len(left_out)} of "
+                f"{len(terms)} terms were left out, from {left_out[0]!r} on; put the important ones first"
+            )
+        return text
+
+    def _count(self, text: str) -> int:
+        """The tokens of a text."""
+        tokens: int = self._with_fallback(lambda: self._ask({"do": "count", "text": text}))["tokens"]
+        return tokens
 
     def _recognize(self, samples: Samples, speech: Speech | None) -> Recognition:
         """The words of a track. Raises TranscriptionError."""
@@ -221,7 +252,8 @@ class Recognizer:
         begun = time.perf_counter()
         track = _Track(samples, Loudness.of(samples), speech)
         duration = len(samples) / SAMPLE_RATE
-        coming = pieces(track.loudness, speech, self._check)
+        longest = WINDOW_OF_ONE if self._wish.language == MULTI else WINDOW
+        coming = pieces(track.loudness, speech, self._check, longest=longest)
         first: list[Piece] = []
         language = self._known_language()
         if language is None:
@@ -231,7 +263,7 @@ class Recognizer:
             self._threads,
             None if language == MULTI else language,
             self._wish.translate,
-            self._wish.prompt,
+            self._prompt,
         )
         heard = self._convincing(track, chain(first, coming), order)
         words = _words(heard, track)
@@ -260,59 +292,34 @@ class Recognizer:
         language: str | None = reply["language"]
         return language
 
-    def _convincing(self, track: _Track, some: Iterable[Piece], order: Order) -> list[tuple[Piece, Heard]]:
-        """What was heard in some pieces, in order. What cannot be true is heard again with more care, then in
-        halves; what is no better then is kept, with a warning."""
-        duration = len(track.samples) / SAMPLE_RATE
+    def _convincing(self, track: _Track, some: Iterable[Piece], order: Order) -> list[Found]:
+        """What was heard in some pieces, in order, with warnings about what is doubtful."""
         careful = replace(order, careful=True, prompt="")
-        good: list[tuple[Piece, Heard]] = []
-        tried: list[tuple[Piece, Heard]] = []
+        heard, notes = convincing(
+            self._hear_first(track, some, order),
+            lambda some: self._hear(track, some, careful),
+            track.loudness,
+        )
+        self._warnings += to_lines(notes, self._minutes)
+        return heard
+
+    def _hear_first(self, track: _Track, some: Iterable[Piece], order: Order) -> Iterator[Found]:
+        """What was heard in each piece, in order, with progress."""
+        duration = len(track.samples) / SAMPLE_RATE
         for piece, heard in self._hear(track, some, order):
-            (good if _flaw(piece, heard) is None else tried).append((piece, heard))
             self._progress(min(piece.end, duration))
-        whole = [(piece, heard) for piece, heard in tried if heard.ended]
-        halved = [piece for piece, heard in tried if not heard.ended]
-        for (piece, first), (_, again) in zip(
-            whole, self._hear(track, [piece for piece, _ in whole], careful), strict=True
-        ):
-            better = again if again.ended and _logprob(again) > _logprob(first) else first
-            if _flaw(piece, again) is None or _flaw(piece, better) == IMPROBABLE:
-                good.append((piece, again if _flaw(piece, again) is None else better))
-            else:
-                halved.append(piece)
-        while halved:
-            parts = [
-                half
-                for piece in halved
-                for half in (piece.halves(track.loudness) if len(piece) > SHORTEST else [piece])
-            ]
-            halved = []
-            for piece, heard in self._hear(track, parts, careful):
-                flaw = _flaw(piece, heard)
-                if flaw in (None, IMPROBABLE):
-                    good.append((piece, heard))
-                elif len(piece) > SHORTEST:
-                    halved.append(piece)
-                elif heard.ended:
-                    good.append((piece, heard))
-                    self._warn_about(piece, f"the text {flaw}, even when it is heard again; check it")
-                else:
-                    self._warn_about(piece, f"no words: {self._name} finds no end to its text, as with music")
-        return sorted(good, key=lambda one: one[0].start)
+            yield piece, heard
 
     def _minutes(self, seconds: float) -> str:
         """When in the recording something is: 0:07, 61:05."""
         whole = int(self._wish.start + seconds)
         return f"{whole // 60}:{whole % 60:02d}"
 
-    def _warn_about(self, piece: Piece, what: str) -> None:
-        self._warnings.append(f"{self._minutes(piece.start)} to {self._minutes(piece.end)}: {what}")
-
     def _progress(self, seconds: float) -> None:
         """So many seconds of the present track are done."""
         self._reporter.progress("transcription", self._done + seconds, self._seconds)
 
-    def _hear(self, track: _Track, some: Iterable[Piece], order: Order) -> Iterator[tuple[Piece, Heard]]:
+    def _hear(self, track: _Track, some: Iterable[Piece], order: Order) -> Iterator[Found]:
         """What was heard in each piece, in order; as many at a time as the engine has workers."""
         left = iter(some)
         size = min(self._loaded.batch, 1 if len(track) < MANY else 2 if len(track) < 2 * MANY else 4)
@@ -329,7 +336,7 @@ class Recognizer:
         while waiting:
             yield from self._next(waiting.popleft())
 
-    def _next(self, group: Sequence[Piece]) -> Iterator[tuple[Piece, Heard]]:
+    def _next(self, group: Sequence[Piece]) -> Iterator[Found]:
         """What was heard in the earliest of the groups that the child was sent."""
         reply = self._with_fallback(lambda: self._ask({"do": "next"}, group[0]), sent=len(self._sent))
         self._sent.popleft()
@@ -343,7 +350,7 @@ class Recognizer:
         careful = replace(order, careful=True)
         found: list[Word] = []
         for piece, heard in self._hear(track, missing, careful):
-            if heard.tokens and _flaw(piece, heard) is None:
+            if heard.tokens and flaw(piece, heard) is None:
                 first, last = piece.start, piece.end
                 found += [
                     word
@@ -445,19 +452,7 @@ class _Track:
         return np.pad(cut, (0, max(0, PADDED - len(cut))))
 
 
-def _flaw(piece: Piece, heard: Heard) -> str | None:
-    """What is wrong with what was heard; None: nothing."""
-    if not heard.ended:
-        return "has no end"
-    text = b"".join(text.encode("latin-1") for text, _, _ in heard.tokens).decode("utf-8", "replace")
-    return doubt(text, len(piece) / FRAME_RATE, heard.logprob)
-
-
-def _logprob(heard: Heard) -> float:
-    return 0.0 if heard.logprob is None else heard.logprob
-
-
-def _words(heard: Sequence[tuple[Piece, Heard]], track: _Track) -> list[Word]:
+def _words(heard: Sequence[Found], track: _Track) -> list[Word]:
     """The words of some pieces, in order, at the times when somebody speaks."""
     tokens: list[list[Token]] = [piece_tokens(one.tokens, piece) for piece, one in heard]
     duration = len(track.samples) / SAMPLE_RATE

@@ -4,6 +4,7 @@
 
     {"do": "load", "model": path, "gpu": bool, "threads": n}
         -> the fields of `Abilities`
+    {"do": "count", "text": text}                    -> {"tokens": n}, of a prompt
     {"do": "language"} + samples                     -> {"language": code, or null if the model cannot tell}
     {"do": "hear", "lengths": [n], ...} + samples    -> {}; the fields of `Order` are among the request's
     {"do": "next"}                                   -> {"heard": [...]}, what came of the oldest "hear"
@@ -25,6 +26,9 @@ import numpy as np
 
 from witness.child import Buffer, Message, serve
 from witness.schema import Float32
+
+PROMPT = 223
+"""The most tokens of a prompt: half of what Whisper's decoder sees at once, less one; as openai/whisper."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,8 @@ class Engine(Protocol):
 
     def hear(self, pieces: Sequence[Float32], order: Order) -> Sequence[Heard]: ...
 
+    def count(self, text: str) -> int: ...
+
 
 Load = Callable[[str, bool, int], Engine]
 """Path of the model, whether to use a GPU, threads -> the engine. Raises RuntimeError with one line."""
@@ -111,6 +117,8 @@ class Server:
             raise RuntimeError("no model was loaded")
         if request["do"] == "next":
             return {"heard": [asdict(heard) for heard in self._jobs.popleft().result()]}, ()
+        if request["do"] == "count":
+            return {"tokens": self._engine.count(request["text"])}, ()
         samples = np.frombuffer(payload, np.float32)
         if request["do"] == "language":
             return {"language": self._engine.language(samples)}, ()

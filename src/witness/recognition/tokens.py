@@ -21,6 +21,8 @@ WORD_SECONDS = 0.4
 """The longest that a word without letters is believed to take."""
 LETTER_SECONDS = 0.12
 """How much longer a word may take for each of its letters."""
+DIGIT = 4
+"""Letters that a digit stands for: "555-0100" is seven words to say."""
 NEAR = 1.0
 """Seconds from speech within which a word is said there, though its time lies in the pause."""
 SNAPPED = 0.2
@@ -143,7 +145,7 @@ def place(words: Sequence[Word], duration: float, likely: Bool | None = None) ->
     for word in words:
         start, end = _spoken(word.start, word.end, runs)
         end = min(max(end, before), duration)
-        letters = sum(letter.isalnum() for letter in word.text)
+        letters = sum(DIGIT if letter.isdigit() else letter.isalnum() for letter in word.text)
         start = max(start, before, end - WORD_SECONDS - LETTER_SECONDS * letters)
         placed.append(replace(word, start=min(start, end), end=end))
         before = end

@@ -87,6 +87,12 @@ class Engine:
         """What is said in each piece."""
         return [self._hear(samples, order) for samples in pieces]
 
+    def count(self, text: str) -> int:
+        """The tokens of a prompt."""
+        # Given no room, it writes nothing and returns how much is missing; pywhispercpp can give it room for
+        # no more than one token.
+        return -int(pw.whisper_tokenize(self._context, f" {text.strip()}", 0, 0))
+
     def _hear(self, samples: Float32, order: Order) -> Heard:
         self._run(_parameters(order), samples)
         tokens = [
@@ -133,7 +139,7 @@ def _parameters(order: Order) -> Any:
     parameters.language = order.language or "auto"
     parameters.translate = order.translate
     if order.prompt:
-        parameters.initial_prompt = order.prompt
+        parameters.initial_prompt = f" {order.prompt.strip()}"
     parameters.print_progress = False
     # Each piece on its own, so that a text that has gone wrong is not carried on.
     parameters.no_context = True

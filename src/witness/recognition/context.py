@@ -1,0 +1,29 @@
+"""Names and terms, and a prompt -> the text that a recognizer is told was said before."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+
+
+def context(terms: Sequence[str], prompt: str) -> str:
+    """The terms, and then the prompt: what is nearest to the speech counts most.
+
+    The wording: docs/decisions/2026-11-22-words.md, "Vocabulary".
+    """
+    glossary = f"Glossary: {', '.join(terms)}." if terms else ""
+    return f"{glossary} {prompt}".strip()
+
+
+def fit(
+    terms: Sequence[str], prompt: str, count: Callable[[str], int], room: int
+) -> tuple[str, Sequence[str]]:
+    """The context with as many of the first terms as there is room for, and the terms that are left out.
+
+    `count` tells the tokens of a text, of which there may be `room`. A prompt that is too long by itself
+    comes back whole, without terms; the recognizer hears its end.
+    """
+    fitting = bisect_right(
+        range(1, len(terms) + 1), room, key=lambda number: count(context(terms[:number], prompt))
+    )
+    return context(terms[:fitting], prompt), terms[fitting:]
