@@ -1066,6 +1066,7 @@ def test_a_folder_is_fetched_file_by_file(hub: Hub, cache: Path) -> None:
 def test_a_half_fetched_folder_is_not_taken_for_whole(
     hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("witness.models.cache.find_spec", lambda _: None)  # no package has another model
     weights = hub.files.pop(url_of(BASE, "model.bin"))
     with pytest.raises(download.FetchError, match="404"):
         fetch(BASE)
@@ -1166,7 +1167,7 @@ def test_recognizers_and_models_that_do_not_belong_together(tmp_path: Path) -> N
             BOTH[:1],
             r"--recognizer asks for ctranslate2.*pip install 'witness\[words\]'",
         ),
-        ("auto", "onnx-asr", BOTH, "--recognizer asks for onnx-asr.*pip install 'witness.parakeet.'"),
+        ("auto", "onnx-asr", BOTH, r"--recognizer asks for onnx-asr.*pip install 'witness\[parakeet\]'"),
         ("auto", "onnx-asr", ("onnx-asr",), "no model for onnx-asr is known.*--whisper FOLDER"),
         (BASE, "auto", BOTH[:1], rf"{BASE} asks for ctranslate2.*pip install 'witness\[words\]'"),
         ("tiny.en", "auto", BOTH[:1], "faster-whisper-tiny.en asks for ctranslate2"),

@@ -188,9 +188,8 @@ def test_words_do_not_depend_on_schedule_or_threads(whisper, toned, tmp_path):
     options = (tmp_path / "part.wav", *options)
     parallel = as_json(*options)
     assert len(parallel["words"]) > 10
-    assert parallel == as_json(*options, "--serial")
-    assert parallel == as_json(*options, "--threads", 1)
-    assert parallel == as_json(*options, "--threads", 2)
+    assert parallel == as_json(*options, "--serial", "--threads", 1)
+    assert parallel == as_json(*options, "--parallel", "--threads", 2)
 
 
 GIB = 1 << 30

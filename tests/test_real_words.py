@@ -163,9 +163,10 @@ def test_rules_on_the_words_of_a_run(monkeypatch, tmp_path, diarized):
     wrong, words = bench.wrong_words(material.truth, usual)
     assert words > 195
     assert wrong / words < 0.06
-    monkeypatch.setattr(merging, "CHANGE_COST", merging.CHANGE_COST)  # to have it back afterwards
-    monkeypatch.setattr(merging, "CHANGE_COST_AT_BREAK", merging.CHANGE_COST_AT_BREAK)
-    bench.set_constants(["CHANGE_COST=1000", "CHANGE_COST_AT_BREAK=1000"])
+    costs = ("CHANGE_COST", "CHANGE_COST_AT_BREAK", "CHANGE_COST_OF_FEW")
+    for cost in costs:
+        monkeypatch.setattr(merging, cost, getattr(merging, cost))  # to have it back afterwards
+    bench.set_constants([f"{cost}=1000" for cost in costs])
     points, _ = bench.difference([material], [usual])["word_diarization_error"]
     assert points > 20  # nobody ever takes over
     with pytest.raises(SystemExit, match="has no COST"):

