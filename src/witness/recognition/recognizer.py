@@ -259,8 +259,10 @@ class Recognizer:
         if language is None:
             first = list(islice(coming, TELLING))
             language = self._language(track, first)
+        # On a GPU it runs beside the diarizer, and needs few cores itself.
+        cores = self._threads if self._loaded.device == "cpu" else self._threads - self._threads // 4
         order = Order(
-            self._threads,
+            max(1, cores),
             None if language == MULTI else language,
             self._wish.translate,
             self._prompt,
