@@ -96,7 +96,7 @@ def test_a_vocabulary_is_a_term_a_line(tmp_path: Path) -> None:
     path = tmp_path / "names.txt"
     path.write_bytes("\ufeff# people\r\nWanjiru  Oyelaran\r\n\r\n نیم\u200cفاصله\r\n".encode())
     assert options.terms(path) == ("Wanjiru Oyelaran", "نیم\u200cفاصله")
-    assert Options(vocabulary=["Anna", "K2"]).context == "Glossary: Anna, K2."
+    assert Options(vocabulary=["Anna", "K2"]).vocabulary == ("Anna", "K2")
     with pytest.raises(UsageError, match="list of names"):
         Options(vocabulary="Anna")
 
