@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from witness.models import ct2
+from witness.recognition import mel
 
 Array = npt.NDArray[np.float32]
 
@@ -68,7 +69,7 @@ def convert(folder: Path, target: Path) -> Path:
     tokens = [in_bytes(token) for token in texts(folder)]
     with target.open("wb") as file:
         file.write(struct.pack("<12i", 0x67676D6C, *sizes))
-        file.write(struct.pack("<2i", bands, 201) + mel_filters(bands).tobytes())
+        file.write(struct.pack("<2i", bands, 201) + mel.filters(bands).tobytes())
         file.write(struct.pack("<i", len(tokens)))
         for token in tokens:
             file.write(struct.pack("<i", len(token)) + token)
@@ -83,33 +84,9 @@ def texts(folder: Path) -> list[str]:
     return words[: words.index(ct2.END_OF_TEXT)]
 
 
-_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-_BYTES = {chr(byte): byte for byte in _PRINTABLE}
-_BYTES |= {chr(256 + n): byte for n, byte in enumerate(sorted({*range(256)} - {*_PRINTABLE}))}
-
-
 def in_bytes(token: str) -> bytes:
-    """The bytes that GPT-2 writes as one printable character each.
-
-    Bytes that can be printed stand for themselves; the others are the characters from U+0100 on, in order.
-    """
-    return bytes(_BYTES[character] for character in token)
-
-
-def mel_filters(bands: int) -> Array:
-    """(bands, 201): triangles of equal area on Slaney's mel scale, for 16 kHz and windows of 400 samples.
-
-    Slaney's scale is linear up to 1 kHz (15 mels) and logarithmic above (27 mels for a factor of 6.4).
-    """
-    top = 15 + 27 * np.log(8000 / 1000) / np.log(6.4)
-    mels = np.linspace(0, top, bands + 2)
-    edges = np.where(mels < 15, mels * 200 / 3, 1000 * np.exp((mels - 15) * np.log(6.4) / 27))
-    bins = np.linspace(0, 8000, 201)
-    rising = (bins - edges[:-2, None]) / np.diff(edges)[:-1, None]
-    falling = (edges[2:, None] - bins) / np.diff(edges)[1:, None]
-    area = 2 / (edges[2:] - edges[:-2])
-    filters = np.maximum(0, np.minimum(rising, falling)) * area[:, None]
-    return filters.astype(np.float32)
+    """The bytes that a token stands for."""
+    return bytes(ct2.BYTES[character] for character in token)
 
 
 def tensors(weights: Weights) -> Iterator[tuple[str, Array]]:

@@ -19,6 +19,7 @@ from conftest import ROOT
 from witness.errors import ModelError
 from witness.models import ct2, own
 from witness.recognition import ggml as ggml_file
+from witness.recognition.mel import filters as mel_filters
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import base_model
@@ -292,7 +293,7 @@ def tensors(path: Path) -> dict[bytes, bytes]:
 
 @pytest.mark.parametrize("bands", [80, 128])
 def test_mel_filters_have_equal_area(bands: int) -> None:
-    filters = ct2_to_ggml.mel_filters(bands)
+    filters = mel_filters(bands)
     assert filters.shape == (bands, 201)
     # Each triangle has the area 1 per hertz; with 40 Hz a bin only the wide ones are sampled well.
     assert np.allclose(filters[bands * 3 // 4 :].sum(axis=1) * 40, 1, atol=0.05)
@@ -305,7 +306,7 @@ def test_ctranslate2_reads_it_too(folder: Path) -> None:
     sound = np.pad(ggml.tones(ggml.LOW, ggml.LOW, ggml.HIGH), (0, 27 * 16_000))
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(sound, 200, mode="reflect"), 400)[::160][:3000]
     power = np.abs(np.fft.rfft(windows * np.hanning(401)[:-1])) ** 2
-    mel = np.log10(np.maximum(ct2_to_ggml.mel_filters(80) @ power.T, 1e-10))
+    mel = np.log10(np.maximum(mel_filters(80) @ power.T, 1e-10))
     features = ((np.maximum(mel, mel.max() - 8) + 4) / 4).astype(np.float32)[None]
     model = engine.models.Whisper(str(folder), compute_type="int8")
     view = engine.StorageView.from_array(np.ascontiguousarray(features))

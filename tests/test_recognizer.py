@@ -651,7 +651,7 @@ def test_a_word_is_said_where_somebody_speaks():
     likely = np.zeros(1000, bool)
     likely[50:150] = likely[400:500] = True  # 1 to 3 s and 8 to 10 s
     words = [Word(1.0, 2.9, " how"), Word(3.2, 3.6, " you?"), Word(3.6, 8.4, " good"), Word(14, 14.2, " um")]
-    placed = [(word.start, word.end) for word in tokens.place(words, 20.0, likely)]
+    placed = [(word.start, word.end) for word in tokens.place(words, 20.0, tokens.runs(likely))]
     # "you?" lies in the pause, near to the speech before it, which "how" fills; nobody speaks near "um".
     np.testing.assert_allclose(placed, [(2.9 - 0.76, 2.9), (2.9, 3.0), (8.0, 8.4), (14, 14.2)])
 

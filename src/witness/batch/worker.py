@@ -179,7 +179,7 @@ def job_from_json(line: str | bytes) -> Job:
     fields = json.loads(line)
     settings = fields["settings"]
     settings |= {
-        "options": Options(**{**settings["options"], "vocabulary": tuple(settings["options"]["vocabulary"])}),
+        "options": Options(**settings["options"]),
         "runtime": Runtime(**settings["runtime"]),
         "warnings": tuple(settings["warnings"]),
         "html_audio": PageAudio(settings["html_audio"]),

@@ -118,7 +118,7 @@ RECOGNIZER = click.option(
 LANGUAGE = click.option(
     "--language",
     metavar="CODE|multi",
-    help="Language code such as en, de, ja; multi: found out every half minute. [default: detected once]",
+    help="Language code such as en, de, ja; multi: found out every ten seconds. [default: detected once]",
 )
 TRANSLATE = click.option("--translate", is_flag=True, help="Write the words in English, whatever is spoken.")
 VOCABULARY = click.option(

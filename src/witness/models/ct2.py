@@ -26,6 +26,12 @@ END_OF_TEXT = "<|endoftext|>"
 LARGEST = {CONFIG: 1 << 20, TOKENIZER: 64 << 20, **dict.fromkeys(VOCABULARIES, 64 << 20)}
 """Bytes of the small files; the largest published ones are 16 times smaller."""
 
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+BYTES = {chr(byte): byte for byte in _PRINTABLE}
+"""What stands for each byte in the tokens of GPT-2 and Whisper: printable ones for themselves, the others are
+the characters from U+0100 on, in order."""
+BYTES |= {chr(256 + place): byte for place, byte in enumerate(sorted({*range(256)} - {*_PRINTABLE}))}
+
 SPEC = "WhisperSpec"
 VERSION = 6
 """Of the file format: what every CTranslate2 that knows Whisper writes, up to 4.8."""

@@ -55,7 +55,10 @@ class Engine:
         tokens = ct2.vocabulary(self._folder)
         self._ids = {token: number for number, token in enumerate(tokens)}
         self._end = self._ids[ct2.END_OF_TEXT]
-        self._texts = [_raw(token) for token in tokens[: self._end]]
+        self._texts = [
+            bytes(ct2.BYTES[character] for character in token if character in ct2.BYTES)
+            for token in tokens[: self._end]
+        ]
         special = tokens[self._ids[START] + 1 : self._ids["<|translate|>"]]
         self.languages: Sequence[str] = ["en"]
         if self._model.is_multilingual:
@@ -160,22 +163,6 @@ class Engine:
 def _view(array: Float32) -> Any:
     """The array, which must be contiguous and outlive the view, as CTranslate2 takes it."""
     return ctranslate2.StorageView.from_array(array)
-
-
-def _raw(token: str) -> bytes:
-    """The bytes of a token of GPT-2's vocabulary, which writes each byte as a printable character."""
-    return bytes(_BYTES[character] for character in token if character in _BYTES)
-
-
-def _printable() -> dict[str, int]:
-    """GPT-2's way to write bytes: the printable ones as themselves, the others from U+0100 on."""
-    themselves = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in themselves]
-    characters = {chr(byte): byte for byte in themselves}
-    return characters | {chr(256 + number): byte for number, byte in enumerate(others)}
-
-
-_BYTES = _printable()
 
 
 if __name__ == "__main__":

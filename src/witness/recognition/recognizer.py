@@ -16,9 +16,11 @@ import re
 import sys
 import threading
 import time
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
@@ -38,7 +40,7 @@ from witness.recognition.languages import MULTI, check_language
 from witness.recognition.pieces import WINDOW, Loudness, Piece, gaps, pieces
 from witness.recognition.server import PROMPT, Abilities, Heard, Order
 from witness.recognition.speech import Speech
-from witness.recognition.tokens import Token, piece_tokens, place, to_words
+from witness.recognition.tokens import Token, piece_tokens, place, runs, to_words
 from witness.reporter import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, Float32, ModelFile, Recognition, Samples, Word
 
@@ -357,8 +359,7 @@ class Recognizer:
                 found += [
                     word
                     for word in _words([(piece, heard)], track)
-                    if first <= (word.start + word.end) / 2 <= last
-                    and not any(old.start < word.end and word.start < old.end for old in words)
+                    if first <= (word.start + word.end) / 2 <= last and not _said(word, words)
                 ]
         return found
 
@@ -448,17 +449,28 @@ class _Track:
         """In frames."""
         return len(self.loudness.energy)
 
+    @cached_property
+    def spoken(self) -> Sequence[tuple[float, float]]:
+        """From when to when somebody is likely to speak, in seconds, once the diarizer is done."""
+        return () if self.speech is None else runs(self.speech.likely())
+
     def part(self, piece: Piece) -> Float32:
         """The samples of a piece."""
         cut = piece.cut(self.samples)
         return np.pad(cut, (0, max(0, PADDED - len(cut))))
 
 
+def _said(word: Word, words: Sequence[Word]) -> bool:
+    """Whether one of some words, which are in order, is said at the same time."""
+    first = bisect_right(words, word.start, key=lambda old: old.end)
+    return first < len(words) and words[first].start < word.end
+
+
 def _words(heard: Sequence[Found], track: _Track) -> list[Word]:
     """The words of some pieces, in order, at the times when somebody speaks."""
     tokens: list[list[Token]] = [piece_tokens(one.tokens, piece) for piece, one in heard]
     duration = len(track.samples) / SAMPLE_RATE
-    return place(to_words(tokens), duration, None if track.speech is None else track.speech.likely())
+    return place(to_words(tokens), duration, track.spoken)
 
 
 def has_gpu_backend() -> bool:

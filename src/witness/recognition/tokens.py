@@ -131,19 +131,18 @@ def _unspaced(letter: str) -> bool:
     return any(first <= letter <= last for first, last in UNSPACED)
 
 
-def place(words: Sequence[Word], duration: float, likely: Bool | None = None) -> list[Word]:
+def place(words: Sequence[Word], duration: float, spoken: Sequence[tuple[float, float]] = ()) -> list[Word]:
     """The same words with times in order: inside 0 to `duration`, none before the end of the last.
 
     Whisper tells when a word ends and the next one begins, and not which of them is the pause between: a word
-    keeps the part of its time in which somebody is `likely`, (frames of 20 ms,), to speak. One whose time is
+    keeps the part of its time in which somebody speaks, as `spoken` says (`runs`). One whose time is
     all pause goes to the speech next to it, if that is near. One that still takes longer than its letters can
     explain begins later.
     """
-    runs = _runs(likely) if likely is not None else []
     placed = []
     before = 0.0
     for word in words:
-        start, end = _spoken(word.start, word.end, runs)
+        start, end = _spoken(word.start, word.end, spoken)
         end = min(max(end, before), duration)
         letters = sum(DIGIT if letter.isdigit() else letter.isalnum() for letter in word.text)
         start = max(start, before, end - WORD_SECONDS - LETTER_SECONDS * letters)
@@ -171,7 +170,7 @@ def _spoken(start: float, end: float, runs: Sequence[tuple[float, float]]) -> tu
     return runs[first][0], runs[first][0] + length
 
 
-def _runs(likely: Bool) -> list[tuple[float, float]]:
+def runs(likely: Bool) -> list[tuple[float, float]]:
     """Where somebody speaks, from and to, in seconds."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], likely, [False])).astype(np.int8)))
     return [(float(first) / FRAME_RATE, float(last) / FRAME_RATE) for first, last in edges.reshape(-1, 2)]
