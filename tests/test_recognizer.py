@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import ggml
 from witness.child import Child
 from witness.errors import CancelledError, TranscriptionError, UsageError
-from witness.recognition import recognizer, tokens, whisper_cpp
+from witness.recognition import recognizer, remote, tokens, whisper_cpp
 from witness.recognition.context import context, fit
 from witness.recognition.convincing import Note, convincing, to_lines
 from witness.recognition.doubt import doubt
@@ -264,7 +264,7 @@ def test_leaving_ends_the_child_at_once(endless, working):
     with started(endless) as running:
         running.send(ggml.tones(*[L] * 29))
         working()
-        pid = running._child.pid
+        pid = running._engine._child.pid
         assert alive(pid)
         begun = time.monotonic()
     assert time.monotonic() - begun < 3  # the piece takes much longer
@@ -283,7 +283,7 @@ def test_whoever_waits_for_words_can_change_their_mind(endless):
         running.send(ggml.tones(*[L] * 29))
         with pytest.raises(CancelledError):
             running.result()
-        pid = running._child.pid
+        pid = running._engine._child.pid
     assert not alive(pid)
 
 
@@ -291,7 +291,7 @@ def test_an_exception_ends_the_child(model):
     running = started(model)
     with pytest.raises(KeyboardInterrupt), running:
         raise KeyboardInterrupt
-    assert not alive(running._child.pid)
+    assert not alive(running._engine._child.pid)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -299,7 +299,7 @@ def test_a_killed_child_is_an_error_of_one_line(endless, working):
     with started(endless) as running:
         running.send(ggml.tones(*[L] * 29))
         working()
-        running._child.kill()
+        running._engine._child.kill()
         begun = time.monotonic()
         with pytest.raises(TranscriptionError, match=r"^[^\n]*SIGKILL at 0:00[^\n]*endless\.bin[^\n]*$"):
             running.result()
@@ -314,7 +314,7 @@ def test_the_child_leaves_ctrl_c_to_its_parent(model):
     with started(model) as running:
         running.send(ggml.tones(L))
         running.result()
-        os.kill(running._child.pid, signal.SIGINT)
+        os.kill(running._engine._child.pid, signal.SIGINT)
         running.send(ggml.tones(L, L))
         assert len(running.result().words) == 2
 
@@ -326,7 +326,7 @@ def test_a_killed_parent_leaves_no_orphan(endless):
         "from witness.schema import ModelFile\n"
         "running = Recognizer(ModelFile('m', sys.argv[1], ''), threads=1)\n"
         "running.send(ggml.tones(*[300.0] * 29))\n"
-        "print(running._child.pid, flush=True)\ntime.sleep(60)\n"
+        "print(running._engine._child.pid, flush=True)\ntime.sleep(60)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-c", code, str(endless)]
@@ -371,14 +371,14 @@ def test_a_flipped_byte_in_the_header(model, tmp_path, place):
 
 def test_a_crash_while_loading(model, monkeypatch):
     """As a damaged file that passes every check would do it: the child dies before its first answer."""
-    start = recognizer._start
+    start = remote._start
 
     def start_and_crash(name, *, gpu):
         child = start(name, gpu=gpu)
         os.kill(child.pid, signal.SIGSEGV)
         return child
 
-    monkeypatch.setattr(recognizer, "_start", start_and_crash)
+    monkeypatch.setattr(remote, "_start", start_and_crash)
     message = failure(model)
     assert "SIGSEGV while loading" in message
     assert "witness models verify" in message
@@ -408,7 +408,7 @@ serve(answer)
 @pytest.fixture
 def on_gpu(monkeypatch, tmp_path):
     """`on_gpu(how, pieces)`: the first child is one that fails on its GPU; what each was started with."""
-    start, started = recognizer._start, []
+    start, started = remote._start, []
 
     def prepare(how, pieces):
         (tmp_path / "gpu_child.py").write_text(GPU_CHILD.format(how, pieces))
@@ -418,7 +418,7 @@ def on_gpu(monkeypatch, tmp_path):
             started.append(gpu)
             return Child("gpu_child", {**os.environ, "PYTHONPATH": path}) if gpu else start(name, gpu=gpu)
 
-        monkeypatch.setattr(recognizer, "_start", fail_first)
+        monkeypatch.setattr(remote, "_start", fail_first)
         return started
 
     monkeypatch.setattr(recognizer, "has_gpu_backend", lambda: True)

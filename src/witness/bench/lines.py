@@ -197,7 +197,7 @@ def _other(document: Any) -> bool:
 
 def _rows(path: Path) -> Iterator[tuple[int, str, list[str]]]:
     """The number, the text and the fields of each line that is not empty and not a comment."""
-    for number, line in enumerate(_text(path).splitlines(), start=1):
+    for number, line in enumerate(contents(path).splitlines(), start=1):
         fields = line.split()
         if fields and not fields[0].startswith(";;"):
             yield number, line, fields
@@ -205,16 +205,15 @@ def _rows(path: Path) -> Iterator[tuple[int, str, list[str]]]:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(_text(path))
+        return json.loads(contents(path))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not valid JSON; give a file of -f json") from error
 
 
-def _text(path: Path) -> str:
+def contents(path: Path, give: str = "an STM, CTM or JSON file, or a folder of them") -> str:
+    """What is written in a file. Raises InputError, which says what to `give` instead."""
     try:
         return path.read_text("utf-8-sig")  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise InputError(
-            f"{path}: could not be read ({reason}); give an STM, CTM or JSON file, or a folder of them"
-        ) from error
+        raise InputError(f"{path}: could not be read ({reason}); give {give}") from error

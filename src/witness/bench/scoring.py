@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from witness.bench import resampling
+from witness.bench.lines import contents
 from witness.errors import InputError, WitnessError
 from witness.formats import rttm
 from witness.reporter import SILENT, Reporter
@@ -122,7 +123,7 @@ def read(path: Path) -> dict[str, list[Turn]]:
         raise InputError(f"{path}: no .rttm file in this folder")
     by_uri: dict[str, list[Turn]] = {}
     for file in files:
-        for uri, turns in rttm.parse(_text(file), str(file)).items():
+        for uri, turns in rttm.parse(contents(file, "an RTTM file or a folder of them"), str(file)).items():
             if uri in by_uri:
                 raise InputError(f"{file}: {uri} is in another file, too; give each recording once")
             by_uri[uri] = turns
@@ -135,7 +136,7 @@ def read_uem(path: Path) -> dict[str, list[tuple[float, float]]]:
     Each line of a UEM file is one part: uri, channel, start and end.
     """
     parts: dict[str, list[tuple[float, float]]] = {}
-    for number, line in enumerate(_text(path).splitlines(), start=1):
+    for number, line in enumerate(contents(path, "a UEM file").splitlines(), start=1):
         fields = line.split()
         if not fields or fields[0].startswith(";;"):
             continue
@@ -289,13 +290,3 @@ def _pyannote() -> tuple[Any, Any]:
     except ImportError as error:
         raise WitnessError("scoring needs pyannote.metrics; fix: pip install 'witness[bench]'") from error
     return pyannote.core, pyannote.metrics.diarization
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8-sig")  # some editors begin a file with a mark
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise InputError(
-            f"{path}: could not be read ({reason}); give an RTTM file or a folder of them"
-        ) from error

@@ -6,6 +6,7 @@ short as `pieces.SHORTEST`.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -14,9 +15,10 @@ from witness.recognition.doubt import IMPROBABLE, doubt
 from witness.recognition.pieces import SHORTEST, Loudness, Piece
 from witness.recognition.server import Heard
 from witness.recognition.speech import FRAME_RATE
+from witness.schema import Word
 
 Found = tuple[Piece, Heard]
-HearAgain = Callable[[Sequence[Piece]], Iterable[Found]]
+HearAgain = Callable[[Iterable[Piece]], Iterable[Found]]
 """Hears pieces with more care; the results are in the same order."""
 
 ENDLESS = "has no end"
@@ -80,6 +82,25 @@ def convincing(
     return sorted(good, key=lambda one: one[0].start), notes
 
 
+def second_look(
+    missing: Iterable[Piece], again: HearAgain, say: Callable[[Found], Iterable[Word]], words: Sequence[Word]
+) -> list[Word]:
+    """The words of the pieces in which none was found, heard again. `say` makes words of what was heard.
+
+    What is doubtful is left out, and so is what lies outside the piece or where one of `words` is said; they
+    are in order.
+    """
+    found: list[Word] = []
+    for piece, heard in again(missing):
+        if heard.tokens and flaw(piece, heard) is None:
+            found += [
+                word
+                for word in say((piece, heard))
+                if piece.start <= (word.start + word.end) / 2 <= piece.end and not _said(word, words)
+            ]
+    return found
+
+
 def flaw(piece: Piece, heard: Heard) -> str | None:
     """What is wrong with what was heard; None: nothing. No words are nothing wrong: perhaps nobody speaks."""
     if not heard.ended:
@@ -118,3 +139,9 @@ def _letters(heard: Heard) -> bool:
 
 def _logprob(heard: Heard) -> float:
     return 0.0 if heard.logprob is None else heard.logprob
+
+
+def _said(word: Word, words: Sequence[Word]) -> bool:
+    """Whether one of some words, which are in order, is said at the same time."""
+    first = bisect_right(words, word.start, key=lambda old: old.end)
+    return first < len(words) and words[first].start < word.end

@@ -16,40 +16,31 @@ import re
 import sys
 import threading
 import time
-from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 
-from witness.child import Child, DiedError, RefusedError
 from witness.errors import TranscriptionError, UsageError
-from witness.models.engines import INSTALL
 from witness.options import Options
 from witness.options import Recognizer as Name
 from witness.recognition.context import fit
-from witness.recognition.convincing import Found, convincing, flaw, to_lines
+from witness.recognition.convincing import Found, convincing, second_look, to_lines
 from witness.recognition.languages import MULTI, check_language
 from witness.recognition.pieces import WINDOW, Loudness, Piece, gaps, pieces
-from witness.recognition.server import PROMPT, Abilities, Heard, Order
+from witness.recognition.remote import Remote
+from witness.recognition.server import PROMPT, Order
 from witness.recognition.speech import Speech
 from witness.recognition.tokens import Token, piece_tokens, place, runs, to_words
 from witness.reporter import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, Float32, ModelFile, Recognition, Samples, Word
 
-CHILDREN = {
-    Name.WHISPER_CPP: "witness.recognition.whisper_cpp",
-    Name.CTRANSLATE2: "witness.recognition.ctranslate",
-    Name.ONNX_ASR: "witness.recognition.onnx_engine",
-}
-"""Recognizer -> the module that its child process runs."""
 PADDED = SAMPLE_RATE
 """Samples that the child gets at least: whisper.cpp skips less than 0.1 s, and reads past the end of less."""
 WINDOW_OF_ONE = WINDOW // 3
@@ -58,10 +49,6 @@ TELLING = 20
 """Pieces, ten minutes of speech, among which the one that tells the language is chosen."""
 MANY = 4 * WINDOW
 """Frames of a track for which two pieces are worth recognizing together; twice as many: four."""
-
-RELOAD = "`witness models verify` checks a model, `witness models fetch` gets a new one"
-SMALLER = "a smaller model needs less memory"
-NO_GPU = "GGML_VK_VISIBLE_DEVICES= keeps whisper.cpp off the GPU"
 
 
 @dataclass(frozen=True)
@@ -114,11 +101,8 @@ class Recognizer:
         """
         if wish.language is not None:
             check_language(wish.language)
-        self._name = Name(model.engine or Name.WHISPER_CPP)
-        self._path = str(Path(model.path).absolute())
         self._wish = wish
         self._threads = threads
-        self._gpu = gpu and self._name == Name.WHISPER_CPP and has_gpu_backend()
         self._reporter = reporter
         self._tracks: queue.SimpleQueue[tuple[Samples, Speech | None] | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[Recognition | Exception] = queue.SimpleQueue()
@@ -129,18 +113,15 @@ class Recognizer:
         self._owed = 0
         """Tracks whose result was not asked for yet."""
         self._failure: Exception | None = None
-        self._loaded = Abilities("cpu", ())
         self._prompt = ""
         """What the engine is told was said before."""
         self._warnings: list[str] = []
         """For the next recognition."""
-        self._starting = threading.Lock()
         self._leaving = False
-        self._sent: deque[tuple[dict[str, Any], Piece, Sequence[Float32]]] = deque()
-        """The requests to hear something that are not answered yet."""
         self._turn = threading.Event()
         self._turn.set()
-        self._child = _start(self._name, gpu=self._gpu)
+        built = model.engine in (None, Name.WHISPER_CPP) and has_gpu_backend()
+        self._engine = Remote(model, threads=threads, gpu=gpu and built)
         self._helper = threading.Thread(target=self._recognize_all, daemon=True)
         self._helper.start()
 
@@ -191,9 +172,8 @@ class Recognizer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._starting:
-            self._leaving = True
-            self._child.kill()  # it holds nothing worth saving, and may be deep inside the engine
+        self._leaving = True
+        self._engine.kill()
         self._turn.set()
         self._tracks.put(None)
         self._helper.join()
@@ -203,7 +183,7 @@ class Recognizer:
     def _recognize_all(self) -> None:
         """Recognize the tracks, one piece after the other, and put what comes of it in `_results`."""
         try:
-            self._load()
+            self._engine.load()
             self._check_wish()
             self._prompt = self._context()
             while (track := self._tracks.get()) is not None:
@@ -213,7 +193,7 @@ class Recognizer:
 
     def _check_wish(self) -> None:
         """Raise UsageError if the model cannot do what is asked for."""
-        able, wish = self._loaded, self._wish
+        able, wish = self._engine.abilities, self._wish
         problem = None
         if able.languages and wish.language not in (None, MULTI, *able.languages):
             only = "it knows only English" if list(able.languages) == ["en"] else "it knows others"
@@ -223,15 +203,15 @@ class Recognizer:
         elif (wish.prompt or wish.vocabulary) and not able.prompts:
             problem = "takes neither a prompt nor a vocabulary"
         if problem:
-            raise UsageError(f"{self._path} {problem}; --whisper chooses another model")
+            raise UsageError(f"{self._engine.path} {problem}; --whisper chooses another model")
 
     def _context(self) -> str:
         """What the engine is told was said before: of the vocabulary, as much as it takes."""
         terms, prompt = self._wish.vocabulary, self._wish.prompt
         if not terms and not prompt:
             return ""
-        text, left_out = fit(terms, prompt, self._count, PROMPT)
-        if self._count(prompt) > PROMPT:
+        text, left_out = fit(terms, prompt, self._engine.count, PROMPT)
+        if self._engine.count(prompt) > PROMPT:
             self._warnings.append(
                 f"the prompt is longer than the {PROMPT} tokens that the recognizer takes, so it heard only "
                 "the end; shorten it"
@@ -242,11 +222,6 @@ class Recognizer:
                 f"{len(terms)} terms were left out, from {left_out[0]!r} on; put the important ones first"
             )
         return text
-
-    def _count(self, text: str) -> int:
-        """The tokens of a text."""
-        tokens: int = self._with_fallback(lambda: self._ask({"do": "count", "text": text}))["tokens"]
-        return tokens
 
     def _recognize(self, samples: Samples, speech: Speech | None) -> Recognition:
         """The words of a track. Raises TranscriptionError."""
@@ -262,7 +237,9 @@ class Recognizer:
             first = list(islice(coming, TELLING))
             language = self._language(track, first)
         # On a GPU it runs beside the diarizer, and needs few cores itself.
-        cores = self._threads if self._loaded.device == "cpu" else self._threads - self._threads // 4
+        cores = (
+            self._threads if self._engine.abilities.device == "cpu" else self._threads - self._threads // 4
+        )
         order = Order(
             max(1, cores),
             None if language == MULTI else language,
@@ -279,22 +256,21 @@ class Recognizer:
         if language in (None, MULTI):
             language = counted.most_common(1)[0][0] if counted else None
         seconds = time.perf_counter() - begun
-        warnings, self._warnings = tuple(self._warnings), []
-        return Recognition(tuple(words), language, self._loaded.device, warnings, seconds)
+        warnings = (*self._engine.warnings, *self._warnings)
+        self._engine.warnings, self._warnings = [], []
+        return Recognition(tuple(words), language, self._engine.abilities.device, warnings, seconds)
 
     def _known_language(self) -> str | None:
         """The language, or MULTI, if there is nothing to find out."""
-        if len(self._loaded.languages) == 1:
-            return self._loaded.languages[0]
+        if len(self._engine.abilities.languages) == 1:
+            return self._engine.abilities.languages[0]
         return self._wish.language
 
     def _language(self, track: _Track, first: Sequence[Piece]) -> str | None:
         """That of a whole track; None: the engine cannot tell, or there is nothing to hear."""
         if (piece := track.loudness.most_speech(first)) is None:
             return None
-        reply = self._with_fallback(lambda: self._ask({"do": "language"}, piece, [track.part(piece)]))
-        language: str | None = reply["language"]
-        return language
+        return self._engine.language(track.part(piece), self._when(piece))
 
     def _convincing(self, track: _Track, some: Iterable[Piece], order: Order) -> list[Found]:
         """What was heard in some pieces, in order, with warnings about what is doubtful."""
@@ -319,6 +295,9 @@ class Recognizer:
         whole = int(self._wish.start + seconds)
         return f"{whole // 60}:{whole % 60:02d}"
 
+    def _when(self, piece: Piece) -> str:
+        return f"at {self._minutes(piece.start)} of the recording,"
+
     def _progress(self, seconds: float) -> None:
         """So many seconds of the present track are done."""
         self._reporter.progress("transcription", self._done + seconds, self._seconds)
@@ -326,115 +305,38 @@ class Recognizer:
     def _hear(self, track: _Track, some: Iterable[Piece], order: Order) -> Iterator[Found]:
         """What was heard in each piece, in order; as many at a time as the engine has workers."""
         left = iter(some)
-        size = min(self._loaded.batch, 1 if len(track) < MANY else 2 if len(track) < 2 * MANY else 4)
+        able = self._engine.abilities
+        size = min(able.batch, 1 if len(track) < MANY else 2 if len(track) < 2 * MANY else 4)
         waiting: deque[list[Piece]] = deque()
         while group := list(islice(left, size)):
-            parts = [track.part(piece) for piece in group]
-            request = {"do": "hear", "lengths": [len(part) for part in parts], **asdict(order)}
-            self._sent.append((request, group[0], parts))
-            self._with_fallback(lambda: self._ask(*self._sent[-1]), sent=len(self._sent) - 1)
+            self._engine.send([track.part(piece) for piece in group], order, self._when(group[0]))
             waiting.append(group)
             # One more than there are workers, so that none of them waits for the next.
-            if len(waiting) > self._loaded.workers:
-                yield from self._next(waiting.popleft())
+            if len(waiting) > able.workers:
+                yield from zip(waiting.popleft(), self._engine.receive(), strict=True)
         while waiting:
-            yield from self._next(waiting.popleft())
-
-    def _next(self, group: Sequence[Piece]) -> Iterator[Found]:
-        """What was heard in the earliest of the groups that the child was sent."""
-        reply = self._with_fallback(lambda: self._ask({"do": "next"}, group[0]), sent=len(self._sent))
-        self._sent.popleft()
-        return zip(group, (Heard(**one) for one in reply["heard"]), strict=True)
+            yield from zip(waiting.popleft(), self._engine.receive(), strict=True)
 
     def _hear_again(self, track: _Track, words: Sequence[Word], order: Order) -> list[Word]:
         """The words that a second look finds where somebody speaks and the first found none."""
         if track.speech is None:
             return []
-        missing = gaps(track.speech, track.loudness, words)
         careful = replace(order, careful=True)
-        found: list[Word] = []
-        for piece, heard in self._hear(track, missing, careful):
-            if heard.tokens and flaw(piece, heard) is None:
-                first, last = piece.start, piece.end
-                found += [
-                    word
-                    for word in _words([(piece, heard)], track)
-                    if first <= (word.start + word.end) / 2 <= last and not _said(word, words)
-                ]
-        return found
-
-    # --- the child ---
+        return second_look(
+            gaps(track.speech, track.loudness, words),
+            lambda some: self._hear(track, some, careful),
+            lambda found: _words([found], track),
+            words,
+        )
 
     def _wait(self) -> None:
         """On a CPU that others use, until they are done."""
-        while self._loaded.device == "cpu" and not self._turn.wait(0.5):
+        while self._engine.abilities.device == "cpu" and not self._turn.wait(0.5):
             self._check()
 
     def _check(self) -> None:
         if self._leaving:
             raise TranscriptionError("nobody waits for the words any more")
-
-    def _load(self) -> None:
-        """Have the child load the model. Raises TranscriptionError."""
-        self._with_fallback(self._loading)
-
-    def _loading(self) -> dict[str, Any]:
-        reply = self._ask({"do": "load", "model": self._path, "gpu": self._gpu, "threads": self._threads})
-        self._loaded = Abilities(**reply)
-        if self._gpu and self._loaded.device == "cpu":
-            self._gpu = False
-            self._warnings.append("whisper.cpp can use a GPU but found none, so it ran on the CPU")
-        return reply
-
-    def _with_fallback(self, work: Callable[[], dict[str, Any]], sent: int = 0) -> dict[str, Any]:
-        """The result of `work`; if it fails with a GPU, then of a second try without, in a new child.
-
-        That is sent first what the old one was: `sent` of the requests in `_sent`.
-        """
-        try:
-            return work()
-        except TranscriptionError as error:
-            with self._starting:
-                if not self._gpu or self._leaving:
-                    raise
-                self._gpu = False
-                self._child.kill()
-                self._child = _start(self._name, gpu=False)
-            self._warnings.append(f"whisper.cpp failed on the GPU, so the CPU went on: {error}")
-        if work != self._loading:
-            self._loading()
-        for one in islice(self._sent, sent):
-            self._ask(*one)
-        return work()
-
-    def _ask(
-        self, request: dict[str, Any], piece: Piece | None = None, parts: Sequence[Float32] = ()
-    ) -> dict[str, Any]:
-        """The child's reply. Raises TranscriptionError, whose message says when and names the model."""
-        when = "while loading" if piece is None else f"at {self._minutes(piece.start)} of the recording, with"
-        payload = np.concatenate(parts).data if parts else b""
-        try:
-            return self._child.ask(request, payload)[0]
-        except RefusedError as error:
-            raise TranscriptionError(
-                f"{self._path}: {error}; {RELOAD}"
-                if piece is None
-                else f"{self._name} failed {when} {self._path}: {error}; {self._fix()}"
-            ) from error
-        except DiedError as error:
-            raise TranscriptionError(self._death(error, when)) from error
-
-    def _fix(self) -> str:
-        return SMALLER if self._loaded.device == "cpu" else f"{SMALLER}, and {NO_GPU}"
-
-    def _death(self, error: DiedError, when: str) -> str:
-        """The message about a child that died."""
-        telling = [line for line in error.log[-20:] if re.search(r"error|fail|assert|terminate", line, re.I)]
-        last = f" ({telling[-1]})" if telling else ""
-        if last.startswith((" (ImportError", " (ModuleNotFoundError")):
-            return f"{self._name} does not start{last}; fix: {INSTALL[self._name]} --force-reinstall"
-        fix = f"{RELOAD}; {SMALLER}" if "load" in when else self._fix()
-        return f"{self._name} stopped with {error} {when} {self._path}{last}; {fix}"
 
 
 @dataclass(frozen=True)
@@ -460,12 +362,6 @@ class _Track:
         return np.pad(cut, (0, max(0, PADDED - len(cut))))
 
 
-def _said(word: Word, words: Sequence[Word]) -> bool:
-    """Whether one of some words, which are in order, is said at the same time."""
-    first = bisect_right(words, word.start, key=lambda old: old.end)
-    return first < len(words) and words[first].start < word.end
-
-
 def _words(heard: Sequence[Found], track: _Track) -> list[Word]:
     """The words of some pieces, in order, at the times when somebody speaks."""
     tokens: list[list[Token]] = [piece_tokens(one.tokens, piece) for piece, one in heard]
@@ -483,20 +379,3 @@ def has_gpu_backend() -> bool:
     home = Path(spec.origin).parent
     libraries = [path for folder in (home, home / "pywhispercpp.libs") for path in folder.glob("*ggml-*")]
     return any(re.search(r"ggml-(vulkan|cuda|hip|sycl|metal)", path.name) for path in libraries)
-
-
-def _start(name: Name, *, gpu: bool) -> Child:
-    """A child that waits for its model, with GPUs or without."""
-    environment = {
-        # Threads that wait without sleeping take the cores from the diarizer, and then from each other:
-        # docs/decisions/2026-11-22-constants.md, "The recognizer's threads".
-        "OMP_WAIT_POLICY": "passive",
-        "GGML_NO_BACKTRACE": "1",  # no debugger after a failed assertion
-        # CTranslate2 takes and returns large blocks all the time; in large pages that costs a third of the
-        # system's time. docs/decisions/2026-11-22-recognizers.md, "Large pages".
-        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-        **os.environ,
-    }
-    if not gpu:  # a driver that crashes does so when it is asked for its devices
-        environment["GGML_VK_VISIBLE_DEVICES"] = ""
-    return Child(CHILDREN[name], environment)
