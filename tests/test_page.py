@@ -264,6 +264,12 @@ GOOD = {"kind": "text", "speaker": [], "name": None, "other": [[1.0, 2.0]], "tex
     "entry",
     [
         {**GOOD, "kind": "shout"},
+        {**GOOD, "kind": "fill", "text": " "},
+        {**GOOD, "kind": "fill", "text": None},
+        {**GOOD, "kind": "fill", "speaker": [[1.0, 2.0]]},
+        {**GOOD, "kind": "new"},
+        {**GOOD, "kind": "new", "text": None, "other": []},
+        {**GOOD, "kind": "new", "text": None, "name": "Anna"},
         {**GOOD, "text": None},
         {**GOOD, "text": "a\nb"},
         {**GOOD, "text": 7},

@@ -14,7 +14,7 @@ from witness.diarization import voices
 from witness.errors import InputError, UsageError
 from witness.formats import findings, writers
 from witness.options import Bounds
-from witness.schema import Correction, Turn
+from witness.schema import Correction, Turn, Utterance, Word
 from witness.transcript import assemble, corrections
 
 
@@ -150,6 +150,59 @@ def test_corrections_by_hand():
         Correction("merge", ((6, 7),), other=((0, 2),)),  # C is A, as is known by now
     ]
     assert corrections.merges(chain, turns) == {"B": "A", "C": "A"}
+
+
+def test_somebody_who_talks_within_the_turns_of_another_is_found():
+    turns = [Turn(0, 10, "A"), Turn(4.0004, 4.6004, "B")]
+    assert corrections.whose(((4.0, 4.6),), turns) == "B"  # places are rounded to milliseconds
+    assert corrections.whose(((4.299, 4.301),), turns) == "B"
+    assert corrections.whose(((3.9, 4.6),), turns) == "A"
+
+
+def test_a_new_speaker_by_hand():
+    words = [Word(n, n + 0.8, f" {n}", "A" if n < 6 else "B", 0.9) for n in range(8)]
+    turns = [Turn(0, 6, "A"), Turn(0.5, 5, "C"), Turn(5.9, 8, "B")]
+    new = Correction("new", (), other=((1.3, 2.5), (5.3, 6.5)))
+    given, after = corrections.add(words, turns, {new: "X"})
+    assert [word.speaker for word in given] == [*"AXXAAXXB"]
+    assert [word.speaker_confidence for word in given if word.speaker == "X"] == [None] * 4
+    # The words were A's and B's: they lose the time, and C, who talks meanwhile, does not.
+    assert [(t.start, t.end) for t in after if t.speaker == "X"] == [(1, 2.8), (5, 5.8), (6, 6.8)]
+    assert [(t.start, t.end) for t in after if t.speaker == "A"] == [(0, 1), (2.8, 5), (5.8, 6)]
+    assert [(t.start, t.end) for t in after if t.speaker == "B"] == [(5.9, 6), (6.8, 8)]
+    assert Turn(0.5, 5, "C") in after
+
+
+def test_what_was_said_without_words_by_hand():
+    tracks = [[Word(0, 1, " a", "A")], []]
+    unheard = [[Utterance(2, 5, "A"), Utterance(8, 11, None)], [Utterance(2.5, 6, "B")]]
+
+    def fill(start, end, text):
+        return Correction("fill", (), other=((start, end),), text=text)
+
+    filled = corrections.fill(tracks, unheard, [fill(2.4, 6, "b"), fill(8, 11, "c"), fill(8, 11.2, "d")])
+    assert filled == [
+        [Word(0, 1, " a", "A"), Word(8, 11, " d", None)],
+        [Word(2.5, 6, " b", "B")],
+    ]
+    # Where there is no such utterance any more, because it has words, there is nothing to fill.
+    assert corrections.fill(tracks, unheard, [fill(4.5, 8.5, "e"), fill(20, 21, "f")]) == tracks
+
+
+def test_an_added_speaker_is_no_ghost_and_can_be_forgotten(transcript, path):
+    first = next(word for word in transcript.words if word.speaker == "SPEAKER_00")
+    new = Correction("new", (), other=((first.start, first.end),))
+    found = assemble.redo(transcript.findings, transcript.asked, [new])
+    assert [one.id for one in found.speakers] == ["SPEAKER_00", "SPEAKER_01", "SPEAKER_02"]
+    assert not any("SPEAKER_02" in warning for warning in found.warnings)
+    document_ = json.loads(writers.to_json(found, json.loads(path.read_text())["stages"]))
+    path.write_text(json.dumps(document_))
+    run(path, "--merge", "SPEAKER_01,SPEAKER_02")
+    assert [one["id"] for one in document(path)["speakers"]] == ["SPEAKER_00", "SPEAKER_01"]
+    moved = next(word for word in document(path)["words"] if word["start"] == round(first.start, 3))
+    assert moved["speaker"] == "SPEAKER_01"
+    run(path, "--forget")
+    assert document(path)["words"] == json.loads(writers.to_json(transcript))["words"]
 
 
 @pytest.mark.parametrize(
