@@ -335,15 +335,17 @@ Spans = tuple[tuple[float, float], ...]
 class Correction:
     """What a person knows better. It survives another clustering: a speaker is named by where they speak."""
 
-    kind: Literal["name", "merge", "move", "text"]
+    kind: Literal["name", "merge", "move", "new", "text", "fill"]
+    """"new": the words are those of somebody who is not yet a speaker. "fill": speech without words."""
     speaker: Spans
-    """Speech of the speaker who is named, who stays, or who gets the words; empty for "text"."""
+    """Speech of the speaker who is named, who stays, or who gets the words; empty for the other kinds."""
     name: str | None = None
     """For "name": what the speaker is called."""
     other: Spans = ()
-    """For "merge": speech of the speaker who is the same person. For "move" and "text": the words."""
+    """For "merge": speech of the speaker who is the same person. For "move", "new" and "text": the words. For
+    "fill": the speech."""
     text: str | None = None
-    """For "text": what was said instead; empty: nothing."""
+    """For "text" and "fill": what was said; for "text" it may be empty: nothing."""
 
 
 @dataclass(frozen=True)

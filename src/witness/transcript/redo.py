@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from dataclasses import replace as replaced
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from witness import files
 from witness.diarization import voices
@@ -152,7 +152,7 @@ def _replaced(old: Correction, more: Sequence[Correction], turns: Sequence[Turn]
 
 
 def _correction(entry: dict[str, Any]) -> Correction:
-    if entry["kind"] not in ("name", "merge", "move", "text"):
+    if entry["kind"] not in get_args(get_type_hints(Correction)["kind"]):
         raise ValueError(f"kind {entry['kind']!r}")
     return Correction(
         entry["kind"], _spans(entry["speaker"]), entry["name"], _spans(entry["other"]), entry.get("text")
@@ -167,7 +167,7 @@ def _checked(correction: Correction) -> Correction:
     """The correction itself, if it has exactly what its kind needs. Raises ValueError, UsageError."""
     kind, name, text = correction.kind, correction.name, correction.text
     for spans, needed in (
-        (correction.speaker, kind != "text"),
+        (correction.speaker, kind in ("name", "merge", "move")),
         (correction.other, kind != "name"),
     ):
         if bool(spans) != needed:
@@ -175,13 +175,17 @@ def _checked(correction: Correction) -> Correction:
         for start, end in spans:
             if not -1 <= start <= end < math.inf:
                 raise ValueError(f"{start} to {end} is not a time span")
-    if (kind == "name") != (name is not None) or (kind == "text") != (text is not None):
+    if (kind == "name") != (name is not None) or (kind in ("text", "fill")) != (text is not None):
         raise ValueError(f"the name or text of a {kind!r} correction")
     if name is not None:
         name = voices.check_name(_string(name))
     if text is not None:
         text = _string(text).strip()
-        if len(text) > LONGEST_TEXT or any(unicodedata.category(c) in UNPRINTABLE for c in text):
+        if (
+            (kind == "fill" and not text)
+            or len(text) > LONGEST_TEXT
+            or any(unicodedata.category(c) in UNPRINTABLE for c in text)
+        ):
             raise ValueError(f"{text[:40]!r} is not one line of text")
     return replaced(correction, name=name, text=text)
 
