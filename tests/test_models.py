@@ -1021,6 +1021,15 @@ def test_folder_with_known_files(tmp_path: Path) -> None:
         '{"linkage": "average", "threshold": 0.9, "smallest": true}',
         '{"linkage": "average", "threshold": 0.9, "balanced": 1}',
         '{"linkage": "average", "threshold": 0.9, "taste": 1}',
+        '{"linkage": "average", "threshold": 1e400}',
+        f'{{"linkage": "average", "threshold": 1{"0" * 400}}}',
+        f'{{"linkage": "average", "threshold": 0.9, "smallest": 1{"0" * 400}}}',
+        '{"linkage": "average", "threshold": 0.9, "pause": -1}',
+        '{"linkage": "average", "threshold": 0.9, "faint": Infinity}',
+        '{"linkage": "average", "threshold": 0.9, "\\ud800": 1}',
+        '{"linkage": "average", "threshold": 0.9, "\\u001b[31m": 1}',
+        "[" * 100_000,
+        '{"linkage": ' * 100_000,
     ],
 )
 def test_folder_with_bad_clustering(clustering: str, tmp_path: Path) -> None:
