@@ -13,7 +13,16 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from witness.cli import signals
-from witness.options import Channels, Choice, Device, Format, PageAudio, Precision, Recognizer
+from witness.options import (
+    MOST_SPEAKERS,
+    Channels,
+    Choice,
+    Device,
+    Format,
+    PageAudio,
+    Precision,
+    Recognizer,
+)
 from witness.reporter import Reporter
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -30,7 +39,7 @@ LARGEST_VOCABULARY = 1 << 16
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 """Characters that no text has."""
 MOST = 10_000
-"""Speakers, cores or jobs; a larger number is a slip of the finger."""
+"""Cores or jobs; a larger number is a slip of the finger."""
 
 
 def choice(kind: type[Choice]) -> click.Choice[str]:
@@ -177,15 +186,15 @@ KNOWN = click.option(
 )
 SPEAKERS = click.option(
     "--speakers",
-    type=click.IntRange(1, MOST),
+    type=click.IntRange(1, MOST_SPEAKERS),
     metavar="N",
     help="Exact number of speakers (with --channels split: in each channel). [default: detected]",
 )
 MIN_SPEAKERS = click.option(
-    "--min-speakers", type=click.IntRange(1, MOST), metavar="N", help="Minimum number of speakers."
+    "--min-speakers", type=click.IntRange(1, MOST_SPEAKERS), metavar="N", help="Minimum number of speakers."
 )
 MAX_SPEAKERS = click.option(
-    "--max-speakers", type=click.IntRange(1, MOST), metavar="N", help="Maximum number of speakers."
+    "--max-speakers", type=click.IntRange(1, MOST_SPEAKERS), metavar="N", help="Maximum number of speakers."
 )
 
 speakers = together(SPEAKERS, MIN_SPEAKERS, MAX_SPEAKERS)
@@ -214,6 +223,11 @@ THREADS = click.option(
 
 # --- the rest ---
 
+AS_PYANNOTE = click.option(
+    "--as-pyannote",
+    is_flag=True,
+    help="Count what overlapping turns of one speaker share twice, as pyannote.metrics does.",
+)
 HTML_AUDIO = click.option(
     "--html-audio",
     type=choice(PageAudio),

@@ -228,20 +228,21 @@ def corrected(
         reporter.note(line)
     added = _added(who, given)
     draft, found = _completed(draft, given, added)
-    merged = corrections.merges(given, found)
+    merged = corrections.merges(given, corrections.Talk(found))
     turns = _united(sorted(_renamed(turn, merged) for turn in found))
     if known is not None:
         # What somebody corrected comes later, and so counts more.
         given = (*_recognized(who, merged, turns, known, reporter), *given)
+    talk = corrections.Talk(turns)
     spoken: list[Word] = []
     utterances: list[Utterance] = []
     lines: list[str] = []
     for number in range(len(who.tracks)):
-        said = _said(draft, number, merged, given, turns)
+        said = _said(draft, number, merged, given, talk)
         spoken += said.words
         utterances += [replace(utterance, track=number) for utterance in said.utterances]
         lines += said.warnings
-    names = corrections.names(given, turns)
+    names = corrections.names(given, talk)
     speakers = _speakers(turns, {speaker: all_names[-1] for speaker, all_names in names.items()})
     lines += _several_names(names)
     lines += [
@@ -311,7 +312,7 @@ def _said(
     number: int,
     merged: Mapping[str, str],
     given: Sequence[Correction],
-    turns: Sequence[Turn],
+    talk: corrections.Talk,
 ) -> _Said:
     """A merge gives what two speakers said to one, and moves no other word: what a person sees in a page is
     what this makes of it."""
@@ -324,7 +325,7 @@ def _said(
         replace(word, speaker=merged.get(word.speaker, word.speaker)) if word.speaker else word
         for word in labeled
     ]
-    moved = corrections.move(renamed, given, turns)
+    moved = corrections.move(renamed, given, talk)
     unheard = merging.inaudible(only, moved)
     spelled = corrections.spell(moved, given)
     return _Said(spelled, merging.utterances(spelled) + unheard, tuple(_cross_check(spelled, unheard)))
