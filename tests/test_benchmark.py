@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from conftest import CALL, ROOT
 from witness.bench import accuracy, accuracy_report, child, manifest, records, scoring
-from witness.bench.plan import Plan, find
+from witness.bench.plan import Plan, find, unscored
 from witness.cli.main import cli
 from witness.errors import InputError, ModelError, PartlyFailedError, UsageError, WitnessError
 from witness.formats import rttm
@@ -309,6 +309,7 @@ def test_recordings_are_paired_by_name(pair, tmp_path):
     cases, missing = find(pair, tmp_path)
     assert [case.name for case in cases] == ["b"]
     assert missing == ("z",)
+    assert unscored(pair, cases) == {*NAMES} - {"b"}
     (tmp_path / "twice").mkdir()
     for ending in ("wav", "mp3"):
         (tmp_path / "twice" / f"b.{ending}").touch()

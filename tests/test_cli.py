@@ -14,9 +14,12 @@ import av
 import numpy as np
 import pytest
 import soundfile
+from click.testing import CliRunner
 
 from conftest import CALL, in_process
+from witness.cli.main import cli
 from witness.formats import rttm
+from witness.options import Format
 
 RATE = 16000
 MUTE = ("--whisper", "none")  # words take as long as the speakers: only where they matter
@@ -265,6 +268,7 @@ def test_a_cut_recording_gives_what_is_there_and_says_so(witness):
 @pytest.mark.parametrize(
     "args",
     [
+        ["another.wav"],
         ["--speakers", "0"],
         ["--speakers", "two"],
         ["--speakers", "2", "--max-speakers", "3"],
@@ -280,13 +284,78 @@ def test_a_cut_recording_gives_what_is_there_and_says_so(witness):
         ["--language", "xx"],
         ["--models", ""],
         ["--speakers", "99999999999999999999"],
-        ["another.wav"],
+        ["--profile", "nowhere/trace.json"],
+        ["-o", "out.xyz"],
     ],
     ids=" ".join,
 )
 def test_wrong_usage(witness, args):
     line = complaint(witness(CALL, *args, check=2))
     assert "Traceback" not in line
+    assert "--profile" not in args or "-o" not in line
+    assert list(witness.folder.iterdir()) == []
+
+
+def test_several_recordings_are_for_batch(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a b.wav", "c.wav"):
+        (tmp_path / name).touch()
+
+    def said(*args: str) -> str:
+        result = CliRunner().invoke(cli, list(args))
+        assert result.exit_code == 2
+        return result.stderr.splitlines()[-1]
+
+    command = "witness batch 'a b.wav' c.wav"
+    assert said("a b.wav", "c.wav").endswith(f"for several: {command} -o FOLDER")
+    assert said("a b.wav", "c.wav", "-o", "out").endswith(f"for several: {command} -o out")
+    assert said("bacth", "c.wav").endswith("'bacth' is neither a command nor a recording that is there")
+
+
+def test_words_of_other_programs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def said(*args: str) -> str:
+        result = CliRunner().invoke(cli, list(args))
+        assert result.exit_code == 0
+        return result.output
+
+    assert said("help") == said("--help")
+    assert said("help", "bench", "speed") == said("bench", "speed", "--help")
+    assert said("help", "me") == said("--help")
+    assert said("version") == said("--version")
+    assert said("transcribe", "--help") == said("run", "--help")
+
+
+def test_several_formats_in_one_option(witness, short):
+    witness.here(short, "-f", "srt, rttm", "-f", "srt", "-o", "out", check=0)
+    assert sorted(path.name for path in (witness.folder / "out").iterdir()) == ["call.rttm", "call.srt"]
+    witness.here(short, "-f", "all", "--html-audio", "none", "--no-stages", "-o", "all", check=0)
+    assert {path.suffix[1:] for path in (witness.folder / "all").iterdir()} == set(Format)
+    assert "'xyz' is not one of" in complaint(witness(short, "-f", "srt,xyz", "-o", "out", check=2))
+
+
+def test_a_folder_may_be_called_anything(witness, short):
+    for name in ("2026.11", "talk.v2/", "there.abc"):
+        if name == "there.abc":
+            (witness.folder / name).mkdir()
+        witness.here(short, "-q", "-f", "rttm", "-o", name, check=0)
+        assert (witness.folder / name / "call.rttm").exists()
+
+
+def test_the_shell_completes_commands_and_recordings(witness):
+    def offered(*words: str) -> list[str]:
+        typed = {"COMP_WORDS": " ".join(["witness", *words]), "COMP_CWORD": str(len(words))}
+        environment = {**witness.environment, **typed, "_WITNESS_COMPLETE": "bash_complete"}
+        command = [sys.executable, "-m", "witness"]
+        done = subprocess.run(command, capture_output=True, check=True, text=True, env=environment)
+        return done.stdout.split()
+
+    assert offered("ba") == ["plain,batch"]
+    assert offered("call") == ["file,call"]
+    assert offered("call.wav", "--spea") == ["plain,--speakers"]
+    assert offered("call.wav", "-f", "te") == offered("x", "-f", "te")
+    assert "plain,srt" in offered("call.wav", "-f", "s")
 
 
 def test_output_that_cannot_be_written(witness, short):

@@ -316,7 +316,18 @@ def test_variational_clustering_is_community_1s(golden):
     assert set(three.labels.ravel()) == {-1, 0, 1, 2}
 
 
-@pytest.mark.parametrize("bounds", [(3, 2), (0, None), (1, 0)])
+def test_more_speakers_than_groups_are_as_many_as_there_are_groups(monkeypatch):
+    """Of many vectors neighbors are merged first; the tree has fewer leaves than there are vectors."""
+    monkeypatch.setattr(clustering, "MANY", 40)
+    monkeypatch.setattr(clustering, "BLOCK", 40)
+    vectors = np.random.default_rng(0).normal(size=(50, 3, 16)).astype(np.float32)
+    active = np.zeros((50, 589, 3), np.bool_)
+    for speaker in range(3):
+        active[:, speaker * 190 : (speaker + 1) * 190, speaker] = True
+    assert 1 < cluster(vectors, active, PYANNOTE, bounds=SpeakerBounds(120, 120)).count.found <= 40
+
+
+@pytest.mark.parametrize("bounds", [(3, 2), (0, None), (1, 0), (1.5, None), (1, 2.5), (1, float("nan"))])
 def test_impossible_bounds(bounds):
     with pytest.raises(UsageError, match="; fix: "):
         SpeakerBounds(*bounds)

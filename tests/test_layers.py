@@ -23,7 +23,7 @@ LAYERS = (
     {"transcript"},
     {"diarization", "recognition", "amd", "formats"},
     {"audio", "models"},
-    {"sessions", "files", "child"},
+    {"sessions", "files", "documents", "child"},
     {"schema"},
     {"options", "reporter"},
     {"errors", "text", "tracing", "_version"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import itertools
 import json
 import os
 import re
@@ -71,6 +72,10 @@ class Hub:
     after: int = 0
     """Bytes of the body that "stall" and "drop" still send."""
     resumes: bool = True
+    stated: str | None = None
+    """In place of the right Content-Range."""
+    elsewhere: str = ""
+    """Where "redirect" leads to; empty: here."""
     delay: float = 0.0
     """Seconds before each answer."""
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
@@ -93,7 +98,7 @@ class Hub:
             return
         if self.mode == "redirect" and not request.path.startswith("/cdn/"):
             request.send_response(302)
-            request.send_header("Location", f"{self.url}/cdn{request.path}")
+            request.send_header("Location", f"{self.elsewhere or self.url}/cdn{request.path}")
             request.send_header("Content-Length", "0")
             request.end_headers()
             return
@@ -113,6 +118,8 @@ class Hub:
         if self.resumes and (asked := re.fullmatch(r"bytes=(\d+)-", headers.get("range", ""))):
             start = int(asked[1])
             known["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+        if self.stated:
+            known["Content-Range"] = self.stated
         if self.mode == "wrong":
             body = body[:-1] + bytes([body[-1] ^ 1])
         self.send(request, 206 if start else 200, body[start:], known)
@@ -133,6 +140,12 @@ class Hub:
                 self.over.wait(60)
             else:
                 request.connection.shutdown(socket.SHUT_RDWR)
+            return
+        if self.mode == "trickle":
+            for byte in body:
+                request.wfile.write(bytes([byte]))
+                if self.over.wait(0.02):
+                    break
             return
         request.wfile.write(body)
 
@@ -633,6 +646,71 @@ def test_two_at_once_download_once(hub: Hub) -> None:
     assert len(hub.requests) == 1
 
 
+def test_a_server_that_never_resumes_is_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every connection brings much, and all of it for the second time."""
+    monkeypatch.setattr(download, "MIN_GAIN", 50_000)
+    limited(monkeypatch)
+    hub.mode, hub.after, hub.resumes = "drop", 100_000, False
+    with pytest.raises(download.FetchError, match="keeps breaking"):
+        fetch("base-q5_1")
+
+
+def test_a_server_that_resumes_now_and_then_is_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New bytes with every other connection, which the next one costs."""
+    monkeypatch.setattr(download, "MIN_GAIN", 1)
+    limited(monkeypatch)
+    lengths = itertools.count(1000, 10)
+
+    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
+        hub.resumes, hub.after = not hub.resumes, next(lengths)
+        type(hub).answer(hub, request)
+
+    hub.mode, hub.answer = "drop", answer
+    with pytest.raises(download.FetchError, match="keeps breaking"):
+        fetch("base-q5_1")
+
+
+def limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endless download fails the test instead of blocking it."""
+    calls, connect = itertools.count(), download._connect
+
+    def counted(url: str, offset: int) -> object:
+        assert next(calls) < 50
+        return connect(url, offset)
+
+    monkeypatch.setattr(download, "_connect", counted)
+
+
+def test_a_server_that_trickles_is_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never silent for long, and never done; what has arrived is kept."""
+    monkeypatch.setattr(download, "PATIENCE", 0.2)
+    hub.mode = "trickle"
+    with pytest.raises(download.FetchError, match="sends less than 1 kB a second"):
+        fetch("segmentation-3.0")
+    hub.mode = "good"
+    monkeypatch.setattr(download, "_dead", {})
+    assert Path(fetch("segmentation-3.0")[0].path).read_bytes() == SEGMENTATION
+    assert hub.gets()[1] not in (None, "bytes=0-")
+
+
+@pytest.mark.parametrize(
+    "stated", ["bytes 5", "bytes -1-5/10", f"bytes 0-1/{'9' * 5000}", f"bytes {'9' * 5000}-1/2", "\xb2", "*"]
+)
+def test_a_malformed_content_range(stated: str, hub: Hub) -> None:
+    """Of an answer that otherwise is the file."""
+    hub.stated = stated
+    notes: list[str] = []
+    chosen = store.diarization_models("auto", offline=False, reporter=Reporter(note=notes.append))
+    assert chosen.name == "builtin"
+    assert "Content-Range is malformed" in notes[0]
+
+
+def test_redirects_stay_on_the_web(hub: Hub) -> None:
+    hub.mode, hub.elsewhere = "redirect", "ftp://127.0.0.1"
+    with pytest.raises(download.FetchError, match=r"redirects to ftp://127\.0\.0\.1"):
+        fetch("segmentation-3.0")
+
+
 # --- files that are not what they should be ---
 
 
@@ -943,6 +1021,15 @@ def test_folder_with_known_files(tmp_path: Path) -> None:
         '{"linkage": "average", "threshold": 0.9, "smallest": true}',
         '{"linkage": "average", "threshold": 0.9, "balanced": 1}',
         '{"linkage": "average", "threshold": 0.9, "taste": 1}',
+        '{"linkage": "average", "threshold": 1e400}',
+        f'{{"linkage": "average", "threshold": 1{"0" * 400}}}',
+        f'{{"linkage": "average", "threshold": 0.9, "smallest": 1{"0" * 400}}}',
+        '{"linkage": "average", "threshold": 0.9, "pause": -1}',
+        '{"linkage": "average", "threshold": 0.9, "faint": Infinity}',
+        '{"linkage": "average", "threshold": 0.9, "\\ud800": 1}',
+        '{"linkage": "average", "threshold": 0.9, "\\u001b[31m": 1}',
+        "[" * 100_000,
+        '{"linkage": ' * 100_000,
     ],
 )
 def test_folder_with_bad_clustering(clustering: str, tmp_path: Path) -> None:

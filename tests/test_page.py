@@ -26,7 +26,7 @@ from witness.formats import page, writers
 from witness.options import Part
 from witness.reporter import Reporter
 from witness.schema import Source, Turn, Utterance, Word
-from witness.transcript import merging
+from witness.transcript import assemble, merging
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -264,6 +264,12 @@ GOOD = {"kind": "text", "speaker": [], "name": None, "other": [[1.0, 2.0]], "tex
     "entry",
     [
         {**GOOD, "kind": "shout"},
+        {**GOOD, "kind": "fill", "text": " "},
+        {**GOOD, "kind": "fill", "text": None},
+        {**GOOD, "kind": "fill", "speaker": [[1.0, 2.0]]},
+        {**GOOD, "kind": "new"},
+        {**GOOD, "kind": "new", "text": None, "other": []},
+        {**GOOD, "kind": "new", "text": None, "name": "Anna"},
         {**GOOD, "text": None},
         {**GOOD, "text": "a\nb"},
         {**GOOD, "text": 7},
@@ -407,15 +413,21 @@ def read(browser, tmp_path):
 def test_the_page_groups_words_as_witness_does(read):
     found = talks.call()
     reader = read(found)
-    wanted = [(found.name(u.speaker) or "nobody heard", u.text) for u in found.utterances]
-    assert reader.said() == wanted
+    assert reader.said() == spoken(found)
 
 
 def test_the_page_cuts_long_paragraphs_as_witness_does(read):
     words = talks.spread("One sentence. And then " + "so on " * 60 + "it ends. " + "Never " * 80, "A", 0, 150)
     found = talks.transcript(words, [Turn(0, 150, "A")], duration=150.0)
     assert len(found.utterances) == 4
-    assert read(found).said() == [(u.speaker, u.text) for u in found.utterances]
+    assert read(found).said() == spoken(found)
+
+
+def spoken(found) -> list[tuple[str, str]]:
+    """Who says what, as the page is to show it: speakers without a name are numbered as they first speak."""
+    ids = list(dict.fromkeys(turn.speaker for turn in found.turns))
+    names = {one.id: one.name or f"Speaker {1 + ids.index(one.id)}" for one in found.speakers}
+    return [(names.get(u.speaker, "nobody heard"), u.text) for u in found.utterances]
 
 
 def test_two_tracks_are_grouped_each_by_itself(read):
@@ -423,7 +435,7 @@ def test_two_tracks_are_grouped_each_by_itself(read):
     sides = [[word for word in found.words if word.speaker == who] for who in ("SPEAKER_00", "SPEAKER_01")]
     utterances = [replace(u, track=n) for n, side in enumerate(sides) for u in merging.utterances(side)]
     found = replace(found, utterances=tuple(sorted(utterances, key=lambda u: (u.start, u.end))))
-    assert read(found).said() == [(u.speaker, u.text) for u in found.utterances]
+    assert read(found).said() == spoken(found)
 
 
 def test_words_that_go_from_right_to_left(read):
@@ -520,7 +532,9 @@ def test_hostile_text_shows_as_text_and_runs_nothing(read):
             assert shown[text[:90].strip()] == text.strip()
     assert page.title() == name
     assert page.inner_text("h1") == name
+    page.click("#warnings summary")
     assert page.locator(".warnings li").all_inner_texts()[1] == NASTY[1]
+    page.click("#facts")
     # Everywhere that text goes: dialogs, search, hints, quotations, print.
     page.locator("#feed .w").first.click()
     for key in ("c", "l", "m"):
@@ -528,6 +542,7 @@ def test_hostile_text_shows_as_text_and_runs_nothing(read):
     page.keyboard.press("Escape")
     page.locator("#feed .w").nth(1).dblclick()
     page.keyboard.press("Escape")
+    page.keyboard.press("/")
     page.fill("#query", "onerror")
     page.locator("button.who").first.click()
     page.keyboard.press("Escape")
@@ -543,16 +558,16 @@ def test_merge_move_and_undo(read, tmp_path):
     reader = read(found)
     page = reader.page
     before = reader.said()
-    page.get_by_label("Merge SPEAKER_01 with another speaker").click()
-    page.locator("#choices").get_by_role("button", name="SPEAKER_00").click()
-    assert {who for who, _ in reader.said()} == {"SPEAKER_00", "nobody heard"}
+    page.get_by_label("Merge Speaker 2 with another speaker").click()
+    page.locator("#choices").get_by_role("button", name="Speaker 1").click()
+    assert {who for who, _ in reader.said()} == {"Speaker 1", "nobody heard"}
     assert page.inner_text("#speakers-title") == "1 speaker"
     assert "100 %" in page.inner_text("#speakers")
     page.click("#undo")
     assert reader.said() == before
     # A whole paragraph, from the menu of its speaker.
     page.locator("button.who").nth(1).click()
-    page.get_by_role("button", name="SPEAKER_00 said this paragraph").click()
+    page.get_by_role("button", name="Speaker 1 said this paragraph").click()
     assert reader.said()[0][1].endswith("since last night, Uh-huh.")
     page.keyboard.press("Control+z")
     assert reader.said() == before
@@ -591,14 +606,14 @@ def test_the_keyboard_alone(read):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
     assert page.inner_text(".w.chosen") == "and"
-    assert page.inner_text("#announce") == "and, SPEAKER_01"
+    assert page.inner_text("#announce") == "and, Speaker 2"
     page.keyboard.press("Shift+ArrowRight")
     page.keyboard.press("Shift+ArrowRight")
     page.keyboard.press("c")
-    assert page.evaluate(clipboard) == "[00:00:06] SPEAKER_01: and I have"
+    assert page.evaluate(clipboard) == "[00:00:06] Speaker 2: and I have"
     page.keyboard.press("Escape")
     page.keyboard.press("c")
-    assert page.evaluate(clipboard) == "[00:00:06] SPEAKER_01: and I have tried all I can think of."
+    assert page.evaluate(clipboard) == "[00:00:06] Speaker 2: and I have tried all I can think of."
     page.keyboard.press("l")
     assert re.fullmatch(r"file:///.*/call\.html#t=6\.\d", page.evaluate(clipboard))
     page.keyboard.press("/")
@@ -682,13 +697,13 @@ def test_no_speech_no_words_and_twenty_speakers(read):
         empty.page.keyboard.press(key)
     wordless = read(talks.silent(20), "silent.html", "none")
     assert len(wordless.said()) == 80
-    assert wordless.said()[1] == ("SPEAKER_01", "until 00:00:05")
+    assert wordless.said()[1] == ("Speaker 2", "until 00:00:05")
     looks = wordless.page.evaluate("""() => [...document.querySelectorAll("#speakers .chip")].map((chip) => {
         const style = getComputedStyle(chip);
         return [style.backgroundColor, style.boxShadow, chip.textContent].join();
     })""")
     assert len(set(looks)) == 20
-    wordless.page.get_by_label("Rename SPEAKER_19").click()
+    wordless.page.get_by_label("Rename Speaker 20").click()
     wordless.page.keyboard.type("Zoë")
     wordless.page.keyboard.press("Enter")
     assert ("Zoë", "until 00:00:59") in wordless.said()
@@ -713,7 +728,23 @@ def test_inaudible_speech_of_nobody_in_particular(read):
     passage = reader.page.locator("article", has=reader.page.locator(".inaudible"))
     assert passage.locator(".name").inner_text() == "several or unknown"
     passage.locator("button.who").click()
-    assert "No single speaker" in reader.page.inner_text("#toast")
+    assert reader.page.locator("#choices .name").all_inner_texts() == ["Write what was said…"]
+    reader.page.keyboard.press("Escape")
+    # It is to be known who said what somebody writes there.
+    passage.get_by_role("button", name="write what was said").click()
+    reader.page.keyboard.type("Wait a moment.")
+    reader.page.keyboard.press("Enter")
+    reader.until("document.querySelector('#choose[open] h2')?.textContent === 'Who said it?'")
+    reader.page.keyboard.press("Escape")
+    assert passage.count() == 1
+    passage.locator(".inaudible").dblclick()
+    reader.page.keyboard.type("Wait a moment.")
+    reader.page.keyboard.press("Enter")
+    reader.page.locator("#choices").get_by_role("button", name="Speaker 2").click()
+    assert [who for who, said in reader.said() if "Wait a moment." in said] == ["Speaker 2"]
+    assert reader.page.locator(".inaudible").count() == 1  # in the list of marks
+    reader.page.click("#undo")
+    assert passage.count() == 1
 
 
 def test_a_phone_and_a_print(read):
@@ -728,7 +759,7 @@ def test_a_phone_and_a_print(read):
     assert not page.locator("#bar").is_visible()
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     page.emulate_media(media="screen")
-    assert reader.said()[0][0] == "SPEAKER_00"
+    assert reader.said()[0][0] == "Speaker 1"
 
 
 def test_twelve_hours_of_words(read):
@@ -764,11 +795,92 @@ def test_every_control_has_a_name(read):
         assert reader.page.locator(landmark).count() == 1
 
 
-def test_unsaved_corrections_are_not_lost_in_silence(read, tmp_path):
-    reader = read(talks.call())
-    reader.page.get_by_label("Rename SPEAKER_00").click()
-    reader.page.keyboard.type("Laura")
+def rename(reader, who: str, name: str) -> None:
+    reader.page.get_by_label(f"Rename {who}").click()
+    reader.page.keyboard.type(name)
     reader.page.keyboard.press("Enter")
+
+
+def reload(reader) -> None:
+    reader.page.reload()
+    reader.page.wait_for_selector("html[data-ready]", state="attached")
+
+
+KEPT = "Object.keys(localStorage).filter((key) => key.startsWith('witness-draft'))"
+
+
+def test_unsaved_corrections_outlive_a_reload(read, tmp_path):
+    reader = read(talks.call())
+    page = reader.page
+    before = reader.said()
+    rename(reader, "Speaker 1", "Laura")
+    page.locator("#feed .w").first.click()
+    page.keyboard.press("m")
+    page.get_by_role("button", name="A new speaker").click()
+    page.keyboard.press("Enter")
+    page.locator("#feed .w").nth(3).dblclick()
+    page.fill("#answer", "now")
+    page.keyboard.press("Enter")
+    shown = reader.said()
+    assert {"Laura", "Speaker 3"} < {who for who, _ in shown}
+    reload(reader)
+    assert "Your corrections from before" in page.inner_text("#toast")
+    assert reader.said() == shown
+    reader.save(tmp_path / "c.json")
+    kinds = [entry["kind"] for entry in json.loads((tmp_path / "c.json").read_text())["corrections"]]
+    assert kinds == ["name", "new", "text"]
+    # Once they are in a file, the browser has nothing of them any more.
+    assert page.evaluate(KEPT) == []
+    reload(reader)
+    assert reader.said() == before
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        "x",
+        "[]",
+        '{"steps": 7, "saved": 0}',
+        '{"steps": [[{"kind": "name", "who": 9, "name": "a"}]], "saved": 0}',
+        '{"steps": [[{"kind": "name", "who": 0, "name": "a\\u202eb"}]], "saved": 0}',
+        '{"steps": [[{"kind": "merge", "who": 0, "gone": -1}]], "saved": 0}',
+        '{"steps": [[{"kind": "text", "text": "a", "pieces": [["a", "b"]]}]], "saved": 0}',
+        '{"steps": [[{"kind": "fill", "text": "a", "gap": 0}]], "saved": 0}',
+        '{"steps": [[{"kind": "new", "who": 5, "pieces": [[1, 2]]}]], "saved": 0}',
+        '{"steps": [[{"kind": "shout"}]], "saved": 0}',
+    ],
+)
+def test_a_draft_that_is_none_is_ignored(read, draft):
+    reader = read(talks.call())
+    before = reader.said()
+    rename(reader, "Speaker 1", "Laura")
+    reader.page.evaluate(f"localStorage.setItem({KEPT}[0], {json.dumps(draft)})")
+    reload(reader)
+    assert reader.said() == before
+    assert reader.page.locator("#save").is_disabled()
+
+
+def test_drafts_of_other_pages_are_theirs(read):
+    reader = read(talks.call())
+    rename(reader, "Speaker 1", "Laura")
+    other = Path(reader.page.url.removeprefix("file://")).with_name("other.html")
+    found = talks.call()
+    writers.save(replace(found, words=found.words[1:], utterances=found.utterances[1:]), [("html", other)])
+    reader.page.goto(other.as_uri())
+    reader.page.wait_for_selector("html[data-ready]", state="attached")
+    assert "Laura" not in reader.page.inner_text("#speakers")
+    reader.page.go_back()
+    reader.until("document.documentElement.dataset.ready === 'yes'")
+    assert "Laura" in reader.page.inner_text("#speakers")
+
+
+def test_corrections_that_the_browser_cannot_keep_are_not_lost_in_silence(read, tmp_path):
+    reader = read(talks.call())
+    reader.page.add_init_script(
+        "Object.defineProperty(window, 'localStorage', {get() { throw new Error('none'); }})"
+    )
+    reload(reader)
+    rename(reader, "Speaker 1", "Laura")
     asked = []
     reader.page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
     reader.page.close(run_before_unload=True)
@@ -778,3 +890,162 @@ def test_unsaved_corrections_are_not_lost_in_silence(read, tmp_path):
     assert asked == ["beforeunload"]
     reader.save(tmp_path / "c.json")
     assert json.loads((tmp_path / "c.json").read_text())["corrections"][0]["name"] == "Laura"
+
+
+def test_a_new_speaker_is_one_after_redo_too(read, case):
+    reader = read(case / "toned.html")
+    page = reader.page
+    number = next(n for n, (_, said) in enumerate(reader.said()) if n > 3 and len(said.split()) > 2)
+    page.locator("button.who").nth(number).click()
+    page.get_by_role("button", name="A new speaker said this paragraph").click()
+    page.keyboard.type("Maria")
+    page.keyboard.press("Enter")
+    shown = reader.said()
+    assert shown[number][0] == "Maria"
+    # What came later is about the new speaker, too: another word, another name.
+    page.locator("#feed .w").last.click()
+    page.keyboard.press("m")
+    page.locator("#choices").get_by_role("button", name="Maria").click()
+    rename(reader, "Maria", "Marie")
+    shown, list_ = reader.said(), page.inner_text("#speakers")
+    assert shown[number][0] == shown[-1][0] == "Marie"
+    file = case / "c.json"
+    reader.save(file)
+    redo(case / "toned.json", "--corrections", file, "-f", "html", "-f", "rttm", "-q")
+    after = read(case / "toned.html")
+    assert after.said() == shown
+    assert after.page.inner_text("#speakers") == list_
+    assert " SPEAKER_02 " in (case / "toned.rttm").read_text()
+    # A name for what is now a speaker like all others goes to no other, whatever their number.
+    redo(case / "toned.json", "--name", "Marie=Mary", "-q")
+    redo(case / "toned.json", "--speakers", "3", "-q")
+    speakers = json.loads((case / "toned.json").read_text())["speakers"]
+    assert [(one["id"], one["name"]) for one in speakers if one["name"]] == [("SPEAKER_03", "Mary")]
+
+
+def test_what_was_said_where_no_word_was_recognized_is_there_after_redo_too(read, case, toned):
+    (track,) = toned.findings.tracks
+    kept = tuple(word for word in track.recognition.words if not 30 < word.start < 50)
+    heard = replace(
+        toned.findings, tracks=(replace(track, recognition=replace(track.recognition, words=kept)),)
+    )
+    found = assemble.redo(heard, toned.asked)
+    gaps = [u for u in found.utterances if not u.words]
+    assert gaps[-1].speaker
+    writers.save(found, [("json", case / "toned.json"), ("html", case / "toned.html")])
+    reader = read(case / "toned.html")
+    reader.page.get_by_role("button", name="write what was said").last.click()
+    reader.page.fill("#answer", "It never came, and <b>nobody</b> picked up the phone.")
+    reader.page.keyboard.press("Enter")
+    assert reader.page.inner_text(".w.chosen") == "It never came, and <b>nobody</b> picked up the phone."
+    # The new words are words like all others.
+    reader.page.keyboard.press("m")
+    reader.page.keyboard.press("1")
+    reader.page.locator("#feed .w.fixed").last.dblclick()
+    reader.page.fill("#answer", "It came, and somebody picked up the phone.")
+    reader.page.keyboard.press("Enter")
+    shown = reader.said()
+    assert any("somebody picked up" in said for _, said in shown)
+    file = case / "c.json"
+    reader.save(file)
+    kinds = [entry["kind"] for entry in json.loads(file.read_text())["corrections"]]
+    assert kinds == ["fill", "move", "text"]
+    redo(case / "toned.json", "--corrections", file, "-f", "html", "-f", "srt", "-q")
+    assert read(case / "toned.html").said() == shown
+    assert "somebody" in (case / "toned.srt").read_text()
+    assert redo(case / "toned.json", "-q").count("[inaudible]") == len(gaps) - 1
+
+
+def test_find_and_replace(read, tmp_path):
+    reader = read(talks.call())
+    page = reader.page
+    before = [text for _, text in reader.said()]
+    page.click("#find")
+    page.keyboard.type("the")
+    reader.until("document.querySelector('#hits').textContent === '1 of 6'")
+    # One match, and on to the next: the case of what is searched for does not matter, that of the other does.
+    page.fill("#by", "$&A")
+    page.keyboard.press("Enter")
+    assert page.inner_text("#hits") == "1 of 5"
+    assert "at $&A service desk" in reader.said()[0][1]
+    page.click("#undo")
+    page.fill("#query", "THE")
+    page.fill("#by", "the the")
+    page.click("#replace-all")
+    assert "Replaced in 6 places" in page.inner_text("#toast")
+    wanted = [re.sub("the", "the the", text, flags=re.IGNORECASE) for text in before]
+    assert [text for _, text in reader.said()] == wanted
+    page.click("#undo")
+    assert [text for _, text in reader.said()] == before
+    # Several words: each keeps its time if there are as many; all go if nothing is left.
+    page.fill("#query", "service  desk")
+    page.fill("#by", "Servants desk")
+    page.click("#replace-all")
+    reader.save(tmp_path / "c.json")
+    (entry,) = json.loads((tmp_path / "c.json").read_text())["corrections"]
+    assert (entry["kind"], entry["text"], len(entry["other"])) == ("text", "Servants", 1)
+    page.fill("#query", "morning, this")
+    page.fill("#by", "")
+    page.click("#replace-all")
+    assert reader.said()[0][1].startswith("Good is Laura")
+    page.keyboard.press("Escape")
+    assert not page.locator("#search").is_visible()
+
+
+def test_where_the_selection_is_its_tools_are_too(read):
+    reader = read(talks.long(600, 0.1), "long.html", "none")
+    inside = """() => {
+        const box = document.querySelector("#tools").getBoundingClientRect();
+        const at = (y) => document.elementFromPoint(box.left + box.width / 2, y)?.closest("#tools");
+        return Boolean(at(box.top + 2) && at(box.bottom - 2));
+    }"""
+    for scrolled, first, last in ((0, 0, 3), (40, 0, 3), (40, 0, 400), (900, 200, 203)):
+        reader.page.evaluate(f"scrollTo(0, {scrolled})")
+        reader.page.evaluate(f"choose({first}, {last}, {{view: {'true' if first else 'false'}}})")
+        reader.page.wait_for_timeout(600)
+        reader.page.evaluate("showTools()")
+        assert reader.page.evaluate(inside), (scrolled, first, last)
+
+
+@pytest.mark.parametrize(("size", "most"), [((1280, 800), 0.3), ((390, 844), 0.36)], ids=["desk", "phone"])
+def test_the_text_begins_near_the_top(read, size, most):
+    speakers = [Turn(n, n + 1.0, f"SPEAKER_{n:02d}") for n in range(4)]
+    words = [Word(n, n + 1.0, " word", f"SPEAKER_{n:02d}", 0.9) for n in range(4)]
+    notes = ("using the builtin speaker models, because no others could be fetched: " * 3,) * 6
+    reader = read(talks.transcript(words, speakers, path=f"{'a long name ' * 10}.wav", warnings=notes))
+    reader.page.set_viewport_size({"width": size[0], "height": size[1]})
+    reader.page.wait_for_timeout(100)
+    top = reader.page.evaluate("document.querySelector('#feed .w').getBoundingClientRect().top")
+    assert top / size[1] < most
+    assert reader.page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    reader.page.click("#warnings summary")
+    assert reader.page.locator(".warnings li").nth(5).is_visible()
+    reader.page.click("#facts")
+    assert not reader.page.locator(".warnings li").first.is_visible()
+
+
+def test_help_opens_at_its_top(read):
+    reader = read(talks.call())
+    reader.page.set_viewport_size({"width": 600, "height": 400})
+    reader.page.keyboard.press("?")
+    assert reader.page.evaluate("document.querySelector('#keys').scrollTop") == 0
+    assert reader.page.evaluate("document.querySelector('#keys').scrollHeight") > 400
+
+
+def test_light_and_dark(read):
+    reader = read(talks.call(), color_scheme="light")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = reader.page.evaluate(paper)
+    reader.page.emulate_media(color_scheme="dark")
+    dark = reader.page.evaluate(paper)
+    assert light != dark
+    reader.page.select_option("#colors", "light")
+    assert reader.page.evaluate(paper) == light
+    reader.page.emulate_media(color_scheme="light")
+    reader.page.select_option("#colors", "dark")
+    assert reader.page.evaluate(paper) == dark
+    reload(reader)
+    assert reader.page.evaluate(paper) == dark
+    assert reader.page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+    reader.page.select_option("#colors", "")
+    assert reader.page.evaluate(paper) == light

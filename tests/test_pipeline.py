@@ -23,6 +23,7 @@ from witness.diarization import clustering, vbx
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
 from witness.formats import findings, rttm, writers
 from witness.models import store
+from witness.recognition.recognizer import Recognizer
 from witness.reporter import Reporter
 from witness.schema import ModelFile, Speaker, Turn
 from witness.transcript import assemble
@@ -404,3 +405,19 @@ def test_speed_settings_do_not_change_the_result(transcript):
     runtime = Runtime(device="cpu", threads=1, serial=True)
     found = diarize(transcript.audio.path, Options(speakers=2, **OFFLINE), runtime)
     assert found.turns == transcript.turns
+
+
+def test_a_wish_that_the_model_cannot_fulfill_ends_the_work_as_soon_as_it_is_known(
+    whisper, short, monkeypatch
+):
+    def refused(recognizer):
+        recognizer._helper.join(60)  # until the model is loaded, whichever is faster
+        real(recognizer)
+
+    real = Recognizer.check
+    monkeypatch.setattr(Recognizer, "check", refused)
+    stages = set()
+    options = Options(whisper=str(whisper), language="de", **OFFLINE)
+    with pytest.raises(UsageError, match="knows only English"):
+        transcribe(str(short), options, progress=lambda stage, *_: stages.add(stage))
+    assert not stages

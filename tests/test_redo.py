@@ -1,5 +1,7 @@
 """`witness redo`: the same result from the stored stages, corrections that stay with the voice, damage."""
 
+import copy
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from witness.diarization import voices
 from witness.errors import InputError, UsageError
 from witness.formats import findings, writers
 from witness.options import Bounds
-from witness.schema import Correction, Turn
+from witness.schema import Correction, Turn, Utterance, Word
 from witness.transcript import assemble, corrections
 
 
@@ -142,14 +144,67 @@ def test_words_are_moved(transcript):
 def test_corrections_by_hand():
     turns = [Turn(0, 4, "A"), Turn(3, 6, "B"), Turn(6, 7, "C")]
     assert corrections.anchor("A", turns) == ((0, 4),)
-    assert corrections.whose(((2.5, 6.5),), turns) == "B"
-    assert corrections.whose(((8, 9),), turns) is None
+    assert corrections.Talk(turns).whose(((2.5, 6.5),)) == "B"
+    assert corrections.Talk(turns).whose(((8, 9),)) is None
     chain = [
         Correction("merge", ((0, 2),), other=((4, 6),)),  # A is B
         Correction("merge", ((4, 6),), other=((6, 7),)),  # B is C
         Correction("merge", ((6, 7),), other=((0, 2),)),  # C is A, as is known by now
     ]
-    assert corrections.merges(chain, turns) == {"B": "A", "C": "A"}
+    assert corrections.merges(chain, corrections.Talk(turns)) == {"B": "A", "C": "A"}
+
+
+def test_somebody_who_talks_within_the_turns_of_another_is_found():
+    turns = [Turn(0, 10, "A"), Turn(4.0004, 4.6004, "B")]
+    assert corrections.whose(((4.0, 4.6),), turns) == "B"  # places are rounded to milliseconds
+    assert corrections.whose(((4.299, 4.301),), turns) == "B"
+    assert corrections.whose(((3.9, 4.6),), turns) == "A"
+
+
+def test_a_new_speaker_by_hand():
+    words = [Word(n, n + 0.8, f" {n}", "A" if n < 6 else "B", 0.9) for n in range(8)]
+    turns = [Turn(0, 6, "A"), Turn(0.5, 5, "C"), Turn(5.9, 8, "B")]
+    new = Correction("new", (), other=((1.3, 2.5), (5.3, 6.5)))
+    given, after = corrections.add(words, turns, {new: "X"})
+    assert [word.speaker for word in given] == [*"AXXAAXXB"]
+    assert [word.speaker_confidence for word in given if word.speaker == "X"] == [None] * 4
+    # The words were A's and B's: they lose the time, and C, who talks meanwhile, does not.
+    assert [(t.start, t.end) for t in after if t.speaker == "X"] == [(1, 2.8), (5, 5.8), (6, 6.8)]
+    assert [(t.start, t.end) for t in after if t.speaker == "A"] == [(0, 1), (2.8, 5), (5.8, 6)]
+    assert [(t.start, t.end) for t in after if t.speaker == "B"] == [(5.9, 6), (6.8, 8)]
+    assert Turn(0.5, 5, "C") in after
+
+
+def test_what_was_said_without_words_by_hand():
+    tracks = [[Word(0, 1, " a", "A")], []]
+    unheard = [[Utterance(2, 5, "A"), Utterance(8, 11, None)], [Utterance(2.5, 6, "B")]]
+
+    def fill(start, end, text):
+        return Correction("fill", (), other=((start, end),), text=text)
+
+    filled = corrections.fill(tracks, unheard, [fill(2.4, 6, "b"), fill(8, 11, "c"), fill(8, 11.2, "d")])
+    assert filled == [
+        [Word(0, 1, " a", "A"), Word(8, 11, " d", None)],
+        [Word(2.5, 6, " b", "B")],
+    ]
+    # Where there is no such utterance any more, because it has words, there is nothing to fill.
+    assert corrections.fill(tracks, unheard, [fill(4.5, 8.5, "e"), fill(20, 21, "f")]) == tracks
+
+
+def test_an_added_speaker_is_no_ghost_and_can_be_forgotten(transcript, path):
+    first = next(word for word in transcript.words if word.speaker == "SPEAKER_00")
+    new = Correction("new", (), other=((first.start, first.end),))
+    found = assemble.redo(transcript.findings, transcript.asked, [new])
+    assert [one.id for one in found.speakers] == ["SPEAKER_00", "SPEAKER_01", "SPEAKER_02"]
+    assert not any("SPEAKER_02" in warning for warning in found.warnings)
+    document_ = json.loads(writers.to_json(found, json.loads(path.read_text())["stages"]))
+    path.write_text(json.dumps(document_))
+    run(path, "--merge", "SPEAKER_01,SPEAKER_02")
+    assert [one["id"] for one in document(path)["speakers"]] == ["SPEAKER_00", "SPEAKER_01"]
+    moved = next(word for word in document(path)["words"] if word["start"] == round(first.start, 3))
+    assert moved["speaker"] == "SPEAKER_01"
+    run(path, "--forget")
+    assert document(path)["words"] == json.loads(writers.to_json(transcript))["words"]
 
 
 @pytest.mark.parametrize(
@@ -199,3 +254,214 @@ def test_no_stages(tmp_path, monkeypatch):
     assert CliRunner().invoke(cli, ["run", str(CALL), *options, "--no-stages"]).exit_code == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.json"]
     assert json.loads((tmp_path / "out" / "a.json").read_text())["stages"] is None
+
+
+# --- documents of strangers ---
+
+HUGE = "1" + "0" * 400
+NESTED = "[" * 100_000 + "]" * 100_000
+
+
+def set_in(document: dict, place: str, value) -> dict:
+    """The document with another value in one place; "@TOKEN" stands for a token that json does not write."""
+    document = copy.deepcopy(document)
+    *folders, last = (int(key) if key.isdigit() else key for key in place.split("."))
+    inner = document
+    for key in folders:
+        inner = inner[key]
+    inner[last] = value
+    return document
+
+
+def text_of(document: dict) -> str:
+    text = json.dumps(document)
+    tokens = {"NaN": "NaN", "-Infinity": "-Infinity", "1e400": "1e400", "HUGE": HUGE, "NESTED": NESTED}
+    for name, token in tokens.items():
+        text = text.replace(f'"@{name}"', token)
+    return text
+
+
+SPAN = [[0.0, 1.0]]
+CORRECTIONS = [
+    ("corrections.0.speaker.0.0", "@NaN", "malformed"),
+    ("corrections.0.speaker.0.0", "@-Infinity", "malformed"),
+    ("corrections.0.speaker.0.1", "@1e400", "$.corrections[0].speaker[0][1]"),
+    ("corrections.0.speaker.0.1", "@HUGE", "$.corrections[0].speaker[0][1]"),
+    ("corrections.0.speaker.0.1", 1e300, "$.corrections[0].speaker[0][1]"),
+    ("corrections.0.speaker.0.0", "0", "$.corrections[0].speaker[0][0]"),
+    ("corrections.0.speaker.0.0", 1e6, "$.corrections[0]"),
+    ("corrections.0.speaker", [], "$.corrections[0]"),
+    ("corrections.0.speaker", "@NESTED", "$.corrections[0].speaker"),
+    ("corrections.0.other", SPAN, "$.corrections[0]"),
+    ("corrections.0.kind", "nick", "$.corrections[0].kind"),
+    ("corrections.0.kind", ["name"], "$.corrections[0].kind"),
+    ("corrections.0.name", None, "$.corrections[0]"),
+    ("corrections.0.name", 7, "$.corrections[0].name"),
+    ("corrections.0.name", "\x1b[31mred", "$.corrections[0]"),
+    ("corrections.0.name", "two\nlines", "$.corrections[0]"),
+    ("corrections.0.name", "x" * 101, "$.corrections[0]"),
+    ("corrections.0.name", "\ud800", "malformed"),
+    ("corrections.0.text", "x", "$.corrections[0]"),
+    ("corrections", {}, "$.corrections"),
+    ("corrections", [{}] * 20_000, "$.corrections"),
+    ("schema", 1, "$.schema"),
+    ("schema", "other/1", "schema"),
+]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "says"),
+    [
+        *CORRECTIONS,
+        ("asked.speakers", 1.5, "$.asked.speakers"),
+        ("asked.speakers", True, "$.asked.speakers"),
+        ("asked.speakers", 0, "$.asked.speakers"),
+        ("asked.max_speakers", "@HUGE", "$.asked.max_speakers"),
+        ("asked", {"speakers": 2, "min_speakers": 1, "max_speakers": None}, "exact number"),
+        ("asked", [], "$.asked"),
+        ("turns.0.start", "@NaN", "malformed"),
+        ("turns.0.end", "@HUGE", "$.turns[0].end"),
+        ("turns.0.speaker", None, "$.turns[0].speaker"),
+        ("turns", "@NESTED", "$.turns[0]"),
+        ("words", "@NESTED", "nested too deeply"),
+        ("speakers.0.name", "\x1b]0;title\x07", "is not a name"),
+        ("speakers.0.id", 0, "$.speakers[0].id"),
+        ("stages", {"file": "../toned.stages.npz", "sha256": ""}, "$.stages.file"),
+        ("stages", "toned.stages.npz", "$.stages"),
+    ],
+)
+def test_a_transcript_that_was_tampered_with(path, place, value, says):
+    run(path, "--name", "SPEAKER_00=Ana")
+    path.write_text(text_of(set_in(json.loads(path.read_text()), place, value)))
+    before = path.read_bytes()
+    message = run(path, code=4)
+    assert says in message
+    assert str(path) in message
+    assert len(message) < 500
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(("place", "value", "says"), CORRECTIONS)
+def test_corrections_that_were_tampered_with(path, transcript, place, value, says):
+    file = path.with_name("corrections.json")
+    one = {"kind": "name", "speaker": SPAN, "name": "Ana", "other": [], "text": None}
+    saved = {"schema": "witness-corrections/1", "sha256": transcript.audio.sha256, "corrections": [one]}
+    file.write_text(json.dumps(saved))
+    run(path, "--corrections", file)
+    file.write_text(text_of(set_in(saved, place, value)))
+    before = path.read_bytes()
+    message = run(path, "--corrections", file, code=4)
+    assert says in message
+    assert str(file) in message
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", "{", '"' * 9, "\ufeff{}", '{"schema": ', NESTED])
+def test_what_is_no_transcript_at_all(path, text):
+    path.write_text(text)
+    assert "is not a JSON transcript" in run(path, code=4)
+
+
+def test_ten_thousand_corrections_are_the_limit_of_both_together(path):
+    before = json.loads(path.read_text())
+    one = {"kind": "text", "speaker": [], "name": None, "other": SPAN, "text": "x"}
+    before["corrections"] = [{**one, "text": str(n)} for n in range(10_000)]
+    path.write_text(json.dumps(before))
+    run(path)
+    assert "10001 corrections, and 10000 is the limit" in run(path, "--name", "SPEAKER_00=Ana", code=4)
+    run(path, "--name", "SPEAKER_00=Ana", "--forget")
+
+
+def with_arrays(path: Path, header=None, **arrays) -> None:
+    """Change arrays of the findings, or places in their header, and let the JSON vouch for them."""
+    file = path.with_name("toned.stages.npz")
+    with np.load(file) as archive:
+        found = dict(archive)
+    document = json.loads(found["header"].tobytes())
+    for place, value in (header or {}).items():
+        document = set_in(document, place, value)
+    found["header"] = np.frombuffer(text_of(document).encode(), np.uint8)
+    found |= {name: change(found.get(name)) for name, change in arrays.items()}
+    np.savez_compressed(file, **{name: array for name, array in found.items() if array is not None})
+    transcript = json.loads(path.read_text())
+    transcript["stages"]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    path.write_text(json.dumps(transcript))
+
+
+def plda(**changes):
+    chance = np.random.default_rng(0)
+    parts = {
+        "mean1": np.zeros(256),
+        "mean2": np.zeros(8),
+        "lda": chance.normal(size=(256, 8)),
+        "mu": np.zeros(8),
+        "tr": np.eye(8),
+        "psi": np.ones(8),
+    }
+    return {f"plda_{name}": lambda _, array=array: array for name, array in {**parts, **changes}.items()}
+
+
+@pytest.mark.parametrize(
+    ("header", "arrays", "says"),
+    [
+        ({"tracks.0.windows": 1_000_000}, {}, "$.tracks[0].windows"),
+        ({"tracks.0.windows": 99_999}, {}, "starts_0 is an array"),
+        ({"tracks.0.windows": -1}, {}, "$.tracks[0].windows"),
+        ({"tracks.0.windows": "@HUGE"}, {}, "$.tracks[0].windows"),
+        ({"tracks.0.vector": 255}, {}, "vectors_0 is an array"),
+        ({"tracks": []}, {}, "0 tracks"),
+        ({"channels": "call"}, {}, "1 tracks"),
+        ({"channels": "sideways"}, {}, "$.channels"),
+        ({"audio.duration": "@NaN"}, {}, "malformed"),
+        ({"audio.part": {"start": 2.0, "end": 1.0}}, {}, "$.audio.part"),
+        ({"rule.threshold": 3}, {}, "$.rule.threshold"),
+        ({"models.whisper": ["x"]}, {}, "$.models.whisper"),
+        ({"device": {}}, {}, "$.device"),
+        ({"tracks.0.recognition.words.start.0": "@NaN"}, {}, "malformed"),
+        ({"tracks.0.recognition.words.start.0": "@HUGE"}, {}, "$.tracks[0].recognition.words.start[0]"),
+        ({"tracks.0.recognition.words.text": ["x"]}, {}, "shorter"),
+        ({"tracks.0.recognition.words.text.0": "\ud800"}, {}, "malformed"),
+        ({"warnings": "@NESTED"}, {}, "nested too deeply"),
+        ({}, {"starts_0": lambda a: a * 30}, "starts_0"),
+        ({}, {"starts_0": lambda a: a[::-1]}, "starts_0"),
+        ({}, {"starts_0": lambda a: a + 16_000}, "starts_0"),
+        ({}, {"starts_0": lambda a: a.astype(np.float64)}, "starts_0"),
+        ({}, {"vectors_0": lambda a: a * np.nan}, "vectors_0"),
+        ({}, {"vectors_0": lambda a: a * 0}, "vectors_0"),
+        ({}, {"active_0": lambda a: a[:-1]}, "active_0"),
+        ({}, {"known_0": lambda _: None}, "known_0"),
+        ({}, {"vectors_0": lambda _: np.array([{}], object)}, "vectors_0"),
+        ({}, plda(psi=np.ones(7)), "PLDA"),
+        ({}, plda(tr=np.zeros((8, 8))), "PLDA"),
+        ({}, plda(mu=np.full(8, np.nan)), "PLDA"),
+        ({}, plda(lda=np.ones((8, 8)), mean1=np.zeros(8)), "PLDA"),
+        ({}, plda(lda=np.zeros((2000, 2000))), "plda_lda is an array"),
+    ],
+)
+def test_findings_that_were_tampered_with(path, header, arrays, says):
+    with_arrays(path, header, **arrays)
+    message = run(path, code=4)
+    assert says in message
+    assert "toned.stages.npz" in message
+    assert "transcribe the recording again" in message
+
+
+def test_findings_with_a_whole_plda(path):
+    with_arrays(path, **plda())
+    run(path)
+
+
+def test_forget_begins_again_and_a_plain_redo_repeats(path):
+    found = len(document(path)["speakers"])
+    run(path, "--speakers", 4, "--name", "SPEAKER_00=Ana")
+    run(path)
+    assert len(document(path)["speakers"]) == 4
+    run(path, "--min-speakers", 1)  # detected again; names stay
+    assert len(document(path)["speakers"]) == found
+    assert "Ana" in {speaker["name"] for speaker in document(path)["speakers"]}
+    run(path, "--speakers", 4)
+    run(path, "--forget")
+    assert len(document(path)["speakers"]) == found
+    assert document(path)["asked"] == {"speakers": None, "min_speakers": None, "max_speakers": None}
+    run(path, "--forget", "--speakers", 3)
+    assert len(document(path)["speakers"]) == 3

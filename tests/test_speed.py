@@ -7,11 +7,15 @@ import sys
 import numpy as np
 import pytest
 import soundfile
+from click.testing import CliRunner
 
 from conftest import CALL
 from witness import tracing
 from witness.bench import speed
+from witness.cli.main import cli
 from witness.diarization import embedding, fbank, segmentation
+from witness.options import Options, Runtime
+from witness.reporter import SILENT
 from witness.sessions import Model
 
 SECONDS = 15
@@ -31,12 +35,15 @@ def witness(*args, cwd=None) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, check=True, timeout=120, cwd=cwd)
 
 
-def test_what_is_counted(clip):
-    done = witness(
-        *("bench", "speed", clip, "--models", "builtin", "--whisper", "none", "--offline"),
-        *("--repeat", 1, "--vs-profile", "--json"),
+def test_what_is_counted(clip, monkeypatch):
+    options = Options(models="builtin", whisper="none", offline=True)
+    measured = speed.measure([clip], speed.Plan(options, Runtime(), 1, ("run", "profiled")), SILENT)
+    monkeypatch.setattr(speed, "measure", lambda *_: measured)
+    # The result is what stdout gets: a table, or with --json the document.
+    table, text = (
+        CliRunner().invoke(cli, ["bench", "speed", str(clip), *more]).stdout for more in ([], ["--json"])
     )
-    document = json.loads(done.stdout)
+    document = json.loads(text)
     assert document["schema"] == "witness-speed/1"
     assert list(document) == [
         *("schema", "hardware", "versions", "source_sha256", "runtime", "options", "repeat", "load_before"),
@@ -66,7 +73,6 @@ def test_what_is_counted(clip):
     assert file["peak_memory_mb"] > 20
     assert file["times_real_time"] == pytest.approx(1 / file["real_time_factor"], rel=0.01)
     assert file["profiled"]["wall"] > 0
-    table = done.stderr.decode()
     for row in (
         "segmentation",
         "embedding",

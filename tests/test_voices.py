@@ -80,6 +80,32 @@ def test_files_that_hold_no_voice(tmp_path, text):
         voices.read(tmp_path / "none", "m")
 
 
+@pytest.mark.parametrize(
+    ("field", "token", "says"),
+    [
+        ("seconds", "NaN", "malformed"),
+        ("seconds", "1" + "0" * 400, "$.seconds"),
+        ("seconds", "-1", "$.seconds"),
+        ("vector", "[1.0]", "$.vector"),
+        ("vector", "[" + "0," * 255 + "1e300]", "$.vector[255]"),
+        ("vector", "[" + "0," * 255 + "0]", "$.vector"),
+        ("vector", "[" * 100_000, "$.vector[0]"),
+        ("name", '"\\ud800"', "malformed"),
+        ("name", '"\\u001b[31m"', "is not a name"),
+        ("embedding", "7", "$.embedding"),
+    ],
+)
+def test_voices_that_were_tampered_with(tmp_path, field, token, says):
+    path = voices.write(voice("Ana", unit(*range(1, 257))), tmp_path)
+    document = json.loads(path.read_text())
+    document[field] = "@"
+    path.write_text(json.dumps(document).replace('"@"', token))
+    with pytest.raises(InputError) as failure:
+        voices.read(tmp_path, "m")
+    assert says in str(failure.value)
+    assert str(path) in str(failure.value)
+
+
 def test_models_that_were_never_measured_recognize_nobody():
     with pytest.raises(ModelError, match="never measured"):
         catalogue.stranger_threshold(ModelFile("other", "", "0" * 64))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import stat
 import sys
@@ -55,6 +56,7 @@ def plan(recording: str, formats: Sequence[str], output: str | None) -> Targets:
         return Targets(((formats[0] if formats else "txt", None),))
     if not output:
         raise UsageError("-o is empty; give a folder or a file")
+    _check_ending(output)
     try:
         return _plan_files(recording, formats, output)
     except OSError as error:
@@ -87,6 +89,23 @@ def _plan_files(recording: str, formats: tuple[str, ...], output: str) -> Target
     if not os.access(folder, os.W_OK | os.X_OK) and not files[0][1].exists():
         raise OutputError(f"{folder}: cannot be written (no permission); change -o")
     return Targets(files, tuple(missing))
+
+
+def _check_ending(output: str) -> None:
+    """Raise UsageError for what looks like a file of a format that there is not."""
+    path = Path(output)
+    looks = re.fullmatch(r"\.[a-z][a-z0-9]{1,4}", path.suffix, re.IGNORECASE | re.ASCII)
+    if (
+        looks
+        and path.suffix[1:].lower() not in set(Format)
+        and not path.exists()
+        and not output.endswith(("/", os.sep))
+    ):
+        known = ", ".join(Format)
+        raise UsageError(
+            f"-o {output}: there is no format {path.suffix[1:]}; change -o to one of {known}, or to "
+            f"{output}{os.sep} for a folder"
+        )
 
 
 def write(content: bytes, path: Path | None) -> None:

@@ -111,6 +111,10 @@ def chosen(kind: type[C], value: str) -> C:
         raise UsageError(f"{value!r} is not a {kind.__name__.lower()}; choose one of {words}") from None
 
 
+MOST_SPEAKERS = 10_000
+"""Maximum number of speakers that can be asked for."""
+
+
 @dataclass(frozen=True)
 class Bounds:
     """How many speakers were asked for."""

@@ -200,7 +200,8 @@ class _Run:
     def __init__(self, engine: Engine, reporter: Reporter, warnings: list[str]) -> None:
         self.engine = engine
         self.options, self.runtime = engine.options, engine.runtime
-        self.reporter = reporter
+        self.reporter = replace(reporter, progress=self._progress)
+        self._tell = reporter.progress
         self.warnings = warnings
         self.watch = Stopwatch()
         self.serial = engine.runtime.serial
@@ -251,7 +252,7 @@ class _Run:
             if self.recognizer is not None:
                 try:
                     findings = _with_words(findings, self._recognized(self.recognizer, audio))
-                except CancelledError:
+                except (CancelledError, UsageError):
                     raise
                 except WitnessError as error:
                     failure = error
@@ -265,6 +266,12 @@ class _Run:
         mode = self._mode([one for one in heard if one is not None])
         times = assemble.timing(self.watch, time.perf_counter() - begun, mode)
         return replace(transcript, timing=times, failure=failure)
+
+    def _progress(self, stage: str, done: float, total: float) -> None:
+        """Report it, unless the recognizer has found out that all of the work is in vain."""
+        if self.recognizer is not None:
+            self.recognizer.check()
+        self._tell(stage, done, total)
 
     def _mode(self, heard: Sequence[Recognition]) -> Mode | None:
         """How the words were recognized; None: they were not."""

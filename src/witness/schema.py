@@ -1,4 +1,4 @@
-"""The nouns that every module shares.
+"""The nouns that every module shares. The limits of their fields are for `documents`, which checks them.
 
 Times are seconds from the start of the recording; in `Findings`, from the start of the part that the models
 were given, which `transcript.assemble` knows.
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
 from witness.errors import WitnessError
 from witness.options import Bounds, Layout, Part
@@ -46,6 +47,12 @@ LOCAL_SPEAKERS = 3
 """Speakers that the segmentation model can tell apart in one window."""
 
 
+LONGEST = 1e7
+"""Seconds, about four months: anything beyond is not a time in a recording."""
+Time = Annotated[float, Meta(ge=-1, le=LONGEST)]
+"""Seconds in a recording; a little below 0 where the edge of a frame or of a word lies there."""
+
+
 class Samples(Protocol):
     """(samples,) float32 at SAMPLE_RATE, nominally within [-1, 1]: an array, or a `spool.Spool` on disk."""
 
@@ -73,8 +80,8 @@ def in_turn(function: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]:
 class Turn:
     """One speaker talking without a break."""
 
-    start: float
-    end: float
+    start: Time
+    end: Time
     speaker: str
 
     @property
@@ -143,8 +150,8 @@ class Evidence:
 class Word:
     """A recognized word, and once `merging` has labeled it, who said it."""
 
-    start: float
-    end: float
+    start: Time
+    end: Time
     text: str
     """As the recognizer spells it, with a leading space where the script uses spaces."""
     speaker: str | None = None
@@ -193,9 +200,9 @@ class Source:
     """The recording that a transcript was made from."""
 
     path: str
-    duration: float
+    duration: Annotated[float, Meta(ge=0, le=LONGEST)]
     """Of the whole recording, in seconds."""
-    channels: int
+    channels: Annotated[int, Meta(ge=1, le=1 << 16)]
     sha256: str
     part: Part | None = None
     """What was transcribed; None: all of it."""
@@ -255,26 +262,26 @@ class Rule:
 
     linkage: Linkage
     """"average" (of the squared distances between two clusters) or "centroid"."""
-    threshold: float
-    """Euclidean distance of unit vectors, greater than 0 and up to 2: closer clusters are one speaker."""
-    reach: float = 0.0
+    threshold: Annotated[float, Meta(gt=0, le=2)]
+    """Euclidean distance of unit vectors, which is 2 at most: closer clusters are one speaker."""
+    reach: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """How far the threshold moves from there toward the top of the recording's own tree, 0 to 1."""
-    smallest: int = 12
+    smallest: Annotated[int, Meta(ge=1, le=1_000_000)] = 12
     """Vectors of windows 1 s apart (half as many if they are 2 s apart), or a tenth of all vectors if that
     is less: a smaller cluster is not a speaker, and its vectors join other clusters."""
-    shortest: float = 0.2
+    shortest: Annotated[float, Meta(gt=0, le=1)] = 0.2
     """Share of a window that must be clean speech for its vector to take part in clustering."""
     apart: bool = False
     """Two local speakers of one window are two people, no matter how similar they sound."""
     balanced: bool = False
     """`linkage` decides the number of speakers only; who is who is decided by a second tree that takes into
     account how much there is of each voice."""
-    distinct: float = 0.0
+    distinct: Annotated[float, Meta(ge=0, le=100)] = 0.0
     """Added to the squared distance of two clusters if every vector of the smaller one shares its window with
     a vector of the other that is beyond the threshold; proportionally less if fewer do. 0: never."""
-    pause: float = 0.0
+    pause: Annotated[float, Meta(ge=0, le=LONGEST)] = 0.0
     """Seconds of silence within a speaker's speech that still belong to the turn."""
-    faint: float | None = None
+    faint: Annotated[float, Meta(ge=0, le=1000)] | None = None
     """dB below the loud parts of the recording; what is fainter is not speech. None: no limit."""
 
 
@@ -327,23 +334,25 @@ class Findings:
     warnings: tuple[str, ...] = ()
 
 
-Spans = tuple[tuple[float, float], ...]
-"""Parts of a recording, each (start, end) in seconds."""
+Spans = tuple[tuple[Time, Time], ...]
+"""Parts of a recording, each (start, end)."""
 
 
 @dataclass(frozen=True)
 class Correction:
     """What a person knows better. It survives another clustering: a speaker is named by where they speak."""
 
-    kind: Literal["name", "merge", "move", "text"]
+    kind: Literal["name", "merge", "move", "new", "text", "fill"]
+    """"new": the words are those of somebody who is not yet a speaker. "fill": speech without words."""
     speaker: Spans
-    """Speech of the speaker who is named, who stays, or who gets the words; empty for "text"."""
+    """Speech of the speaker who is named, who stays, or who gets the words; empty for the other kinds."""
     name: str | None = None
     """For "name": what the speaker is called."""
     other: Spans = ()
-    """For "merge": speech of the speaker who is the same person. For "move" and "text": the words."""
+    """For "merge": speech of the speaker who is the same person. For "move", "new" and "text": the words. For
+    "fill": the speech."""
     text: str | None = None
-    """For "text": what was said instead; empty: nothing."""
+    """For "text" and "fill": what was said; for "text" it may be empty: nothing."""
 
 
 @dataclass(frozen=True)

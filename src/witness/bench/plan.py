@@ -56,10 +56,7 @@ def find(audio: Path, references: Path) -> tuple[tuple[Case, ...], tuple[str, ..
     about several goes by the names in it. Raises InputError.
     """
     turns = _references(references)
-    files: dict[str, list[Path]] = {}
-    for path in sorted(audio.rglob("*")):
-        if path.suffix.lower() not in NO_AUDIO and path.is_file():
-            files.setdefault(path.stem, []).append(path)
+    files = _recordings(audio)
     cases, missing = [], []
     for name, reference in sorted(turns.items()):
         paths = files.get(name, [])
@@ -72,6 +69,20 @@ def find(audio: Path, references: Path) -> tuple[tuple[Case, ...], tuple[str, ..
     if not cases:
         raise InputError(f"{audio}: no recording there has the name of a reference in {references}")
     return tuple(cases), tuple(missing)
+
+
+def unscored(audio: Path, cases: Sequence[Case]) -> set[str]:
+    """The names of the recordings below `audio` that are in no case."""
+    return set(_recordings(audio)) - {case.name for case in cases}
+
+
+def _recordings(folder: Path) -> dict[str, list[Path]]:
+    """The files below a folder that may be recordings, by their names."""
+    files: dict[str, list[Path]] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() not in NO_AUDIO and not path.name.startswith(".") and path.is_file():
+            files.setdefault(path.stem, []).append(path)
+    return files
 
 
 def _references(folder: Path) -> dict[str, Sequence[Turn]]:

@@ -4,13 +4,16 @@ pyannote.metrics computes; here its numbers get names. "Collar 0.25" means two t
 all (pyannote.metrics: ±0.125 s around each reference boundary) and 0.25 s on each side (md-eval, dscore,
 VoxSRC). They can differ by two points (docs/decisions/2026-11-22-constants.md), so no figure goes without a
 name.
+
+Turns of one speaker that overlap are one, as in md-eval, dscore and spyder: nobody says two things at a time.
+pyannote.metrics by itself counts such speech twice.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +24,7 @@ from witness.bench.lines import contents
 from witness.errors import InputError, WitnessError
 from witness.formats import rttm
 from witness.reporter import SILENT, Reporter
-from witness.schema import Float64, Turn
+from witness.schema import LONGEST, Float64, Turn
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class FileScore:
     """Sum of the reference speakers' Jaccard errors, and their number."""
     reference_speakers: int
     hypothesis_speakers: int
+    merged: bool = True
+    """Whether turns of one speaker that overlap were one."""
 
     def der(self, convention: str) -> float | None:
         """Percent; None without reference speech."""
@@ -142,7 +147,7 @@ def read_uem(path: Path) -> dict[str, list[tuple[float, float]]]:
             continue
         try:
             start, end = float(fields[2]), float(fields[3])
-            if not 0 <= start < end <= rttm.LONGEST:  # nor is not-a-number
+            if not 0 <= start < end <= LONGEST:  # nor is not-a-number
                 raise ValueError
             parts.setdefault(fields[0], []).append((start, end))
         except (IndexError, ValueError) as error:
@@ -176,12 +181,14 @@ def score(
     pairs: Mapping[str, tuple[list[Turn], list[Turn]]],
     uem: Mapping[str, list[tuple[float, float]]] | None = None,
     *,
+    as_pyannote: bool = False,
     reporter: Reporter = SILENT,
 ) -> list[FileScore]:
     """Every recording under every convention.
 
-    Without `uem` a recording is scored from its first to its last turn, in reference or hypothesis. Raises
-    WitnessError if pyannote.metrics is not installed, InputError if the UEM lacks a recording.
+    Without `uem` a recording is scored from its first to its last turn, in reference or hypothesis. With
+    `as_pyannote`, what overlapping turns of one speaker share counts twice. Raises WitnessError if
+    pyannote.metrics is not installed, InputError if the UEM lacks a recording.
     """
     core, metrics = _pyannote()
     scores = []
@@ -189,7 +196,8 @@ def score(
         if uem is not None and uri not in uem:
             raise InputError(f"the UEM has no line for {uri}; add one, or score without a UEM")
         parts = None if uem is None else core.Timeline([core.Segment(*part) for part in uem[uri]])
-        truth, guess = _annotation(core, reference), _annotation(core, hypothesis)
+        sides = (reference, hypothesis) if as_pyannote else (merged(reference), merged(hypothesis))
+        truth, guess = (_annotation(core, turns) for turns in sides)
         seconds = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that there is no UEM: the docstring says what is done then
@@ -207,10 +215,25 @@ def score(
                 (float(jaccard["speaker error"]), float(jaccard["speaker count"])),
                 len({turn.speaker for turn in reference}),
                 len({turn.speaker for turn in hypothesis}),
+                not as_pyannote,
             )
         )
         reporter.progress("scoring", done, len(pairs))
     return scores
+
+
+def merged(turns: Iterable[Turn]) -> list[Turn]:
+    """The same turns, sorted; those of one speaker that overlap are one."""
+    last: dict[str, Turn] = {}
+    done = []
+    for turn in sorted(turns):
+        before = last.get(turn.speaker)
+        if before is not None and turn.start < before.end:
+            turn = replace(before, end=max(before.end, turn.end))
+        elif before is not None:
+            done.append(before)
+        last[turn.speaker] = turn
+    return sorted([*done, *last.values()])
 
 
 def pool(scores: Sequence[FileScore]) -> list[Pooled]:

@@ -71,6 +71,7 @@ def bench_accuracy(
     )
     with options.progress(quiet=False) as reporter:
         options.note_unpaired(reporter, set(missing), "have no audio and are not scored")
+        options.note_unpaired(reporter, plan.unscored(audio, cases), "have no RTTM and are not scored")
         scores = accuracy.run(wanted, reporter)
     files.write(score_report.to_text(scores).encode(), None)
 
@@ -110,7 +111,7 @@ def bench_speed(
 ) -> None:
     """Time each FILE, stage by stage.
 
-    Each run is a separate process. The table of medians goes to stderr, and the JSON document to stdout.
+    Each run is a separate process. The table of medians, or the JSON document, goes to stdout.
     """
     from witness.bench import speed
     from witness.options import Options, Runtime
@@ -126,9 +127,7 @@ def bench_speed(
     )
     with options.progress(quiet=False) as reporter:
         result = speed.measure(recordings, plan, reporter)
-    click.echo(speed.to_text(result), err=True, nl=False)
-    if as_json:
-        files.write(speed.to_json(result).encode(), None)
+    files.write((speed.to_json if as_json else speed.to_text)(result).encode(), None)
 
 
 @bench.command("contention")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import click
+from click.shell_completion import CompletionItem
 
 from witness._version import __version__
 from witness.child import SINGLE_THREADED
@@ -24,9 +25,25 @@ class _DefaultRun(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {"--help", "-h", "--version", *self.commands}
+        args = self._meant(args)
         if args and args[0] not in own:
             args = ["run", *args]
         return super().parse_args(ctx, args)
+
+    def _meant(self, args: list[str]) -> list[str]:
+        """What somebody means who expects the words of other programs."""
+        match args:
+            case ["help", *rest]:
+                return [*(rest if rest and rest[0] in self.commands else ()), "--help"]
+            case ["version"]:
+                return ["--version"]
+            case ["transcribe", *rest]:
+                return ["run", *rest]
+        return args
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """A command, or else a recording."""
+        return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
 @click.group(

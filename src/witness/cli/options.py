@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +13,16 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from witness.cli import signals
-from witness.options import Channels, Choice, Device, Format, PageAudio, Precision, Recognizer
+from witness.options import (
+    MOST_SPEAKERS,
+    Channels,
+    Choice,
+    Device,
+    Format,
+    PageAudio,
+    Precision,
+    Recognizer,
+)
 from witness.reporter import Reporter
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -29,7 +39,7 @@ LARGEST_VOCABULARY = 1 << 16
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 """Characters that no text has."""
 MOST = 10_000
-"""Speakers, cores or jobs; a larger number is a slip of the finger."""
+"""Cores or jobs; a larger number is a slip of the finger."""
 
 
 def choice(kind: type[Choice]) -> click.Choice[str]:
@@ -79,6 +89,17 @@ def terms(path: Path | None) -> tuple[str, ...]:
     return given
 
 
+def can_be_written(path: Path | None) -> Path | None:
+    """The path itself. Raises click's BadParameter if no file can be made there."""
+    if path is None:
+        return None
+    folder = path.absolute().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        why = "no permission" if folder.is_dir() else "there is no such folder"
+        raise click.BadParameter(f"{path} cannot be written ({why}); give another path")
+    return path
+
+
 def together(*group: Option) -> Option:
     """Several options as one decorator, which `--help` lists in this order."""
 
@@ -91,6 +112,8 @@ def together(*group: Option) -> Option:
 
 
 FORMATS = [form.value for form in Format]
+ALL = "all"
+"""All formats."""
 
 # --- fields of witness.options.Options, by their names ---
 
@@ -163,15 +186,15 @@ KNOWN = click.option(
 )
 SPEAKERS = click.option(
     "--speakers",
-    type=click.IntRange(1, MOST),
+    type=click.IntRange(1, MOST_SPEAKERS),
     metavar="N",
     help="Exact number of speakers (with --channels split: in each channel). [default: detected]",
 )
 MIN_SPEAKERS = click.option(
-    "--min-speakers", type=click.IntRange(1, MOST), metavar="N", help="Minimum number of speakers."
+    "--min-speakers", type=click.IntRange(1, MOST_SPEAKERS), metavar="N", help="Minimum number of speakers."
 )
 MAX_SPEAKERS = click.option(
-    "--max-speakers", type=click.IntRange(1, MOST), metavar="N", help="Maximum number of speakers."
+    "--max-speakers", type=click.IntRange(1, MOST_SPEAKERS), metavar="N", help="Maximum number of speakers."
 )
 
 speakers = together(SPEAKERS, MIN_SPEAKERS, MAX_SPEAKERS)
@@ -200,6 +223,11 @@ THREADS = click.option(
 
 # --- the rest ---
 
+AS_PYANNOTE = click.option(
+    "--as-pyannote",
+    is_flag=True,
+    help="Count what overlapping turns of one speaker share twice, as pyannote.metrics does.",
+)
 HTML_AUDIO = click.option(
     "--html-audio",
     type=choice(PageAudio),
@@ -236,10 +264,28 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON docu
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Print errors only: no progress, no notes.")
 
 
+class _Formats(click.Choice[str]):
+    """One format or several: srt, or srt,json, or all."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The words, joined by commas."""
+        names = [name.strip() for name in value.split(",")]
+        found = [FORMATS if name == ALL else [click.Choice.convert(self, name, param, ctx)] for name in names]
+        return ",".join(form for some in found for form in some)
+
+
 def formats(help_text: str, **more: Any) -> Option:
-    """`-f`, as often as there are formats to write."""
-    kind = click.Choice(FORMATS)
-    return click.option("-f", "--format", "formats", multiple=True, type=kind, help=help_text, **more)
+    """`-f`, as often as there are formats to write, or once with all of them."""
+    return click.option(
+        "-f",
+        "--format",
+        "formats",
+        multiple=True,
+        type=_Formats([*FORMATS, ALL]),
+        callback=lambda _, __, given: tuple(name for one in given for name in one.split(",")),
+        help=help_text,
+        **more,
+    )
 
 
 def help_alone(ctx: click.Context) -> None:

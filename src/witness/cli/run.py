@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +25,23 @@ class NoWordsError(WitnessError):
         self.exit_code = failure.exit_code
 
 
-@click.command()
+class _OneRecording(click.Command):
+    """It says what is for several recordings, and that a first word may be a command written wrongly."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.allow_extra_args = True
+        given = " ".join(shlex.quote(arg) for arg in args)
+        super().parse_args(ctx, args)
+        if ctx.args and not ctx.resilient_parsing:
+            first = ctx.params["recording"]
+            if not os.path.exists(first):  # noqa: PTH110 - Path raises for names that no file can have
+                ctx.fail(f"{first!r} is neither a command nor a recording that is there")
+            where = " -o FOLDER" if ctx.params["to"] is None else ""
+            ctx.fail(f"this takes one recording; for several: witness batch {given}{where}")
+        return ctx.args
+
+
+@click.command(cls=_OneRecording)
 @click.argument("recording", type=click.Path(allow_dash=True))
 @options.formats("Format to write; repeatable. [default: txt]")
 @click.option("-o", "--output", "to", metavar="PATH", help="Folder, file, or - for stdout. [default: -]")
@@ -44,6 +62,7 @@ class NoWordsError(WitnessError):
     "--profile",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
+    callback=lambda _, __, path: options.can_be_written(path),
     help="Write a trace of where the time went, for ui.perfetto.dev.",
 )
 @options.QUIET

@@ -7,6 +7,8 @@ closest speaker. What was measured, and what lost: docs/decisions/2026-11-21-clu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral
+from types import NoneType
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -38,10 +40,11 @@ class SpeakerBounds:
     most: int | None = None
 
     def __post_init__(self) -> None:
-        if self.least < 1 or (self.most is not None and self.most < self.least):
+        whole = isinstance(self.least, Integral) and isinstance(self.most, (Integral, NoneType))
+        if not whole or self.least < 1 or (self.most is not None and self.most < self.least):
             raise UsageError(
                 f"no number of speakers is at least {self.least} and at most {self.most}; fix: ask for "
-                "a minimum of 1 or more, and a maximum that is not below it"
+                "a minimum of 1 or more, and a maximum that is not below it, in whole numbers"
             )
 
     def __str__(self) -> str:
@@ -309,7 +312,7 @@ def _tree(groups: _Groups, linkage: Tree, distinct: float = 0.0) -> _Tree:
 def _agglomerate(groups: _Groups, tree: _Tree, rule: Rule, bounds: SpeakerBounds) -> tuple[Int, Count]:
     """(groups,): the speaker, 0, 1, ..., of each group; and how sure their number is."""
     vectors = int(groups.weights.sum())
-    bounds = SpeakerBounds(min(bounds.least, vectors), bounds.most)
+    bounds = SpeakerBounds(min(bounds.least, len(groups)), bounds.most)
     heights = tree.heights
     threshold = rule.threshold
     if len(heights):

@@ -93,17 +93,28 @@ def read(files: Mapping[str, ModelFile]) -> dict[str, Float64]:
     Raises ModelError if a file cannot be read or they do not fit together.
     """
     parts = {name: _array(file.path) for name, file in files.items()}
-    if not parts:
-        return {}
     try:
-        plda = from_parameters(parts)
-        plda.project(np.ones((1, len(plda.mean1))))
-    except (ValueError, KeyError, np.linalg.LinAlgError) as error:
+        check(parts)
+    except ValueError as error:
         places = ", ".join(file.path for file in files.values())
         raise ModelError(
             f"{places}: do not fit together ({error}); fix: give the six files of one PLDA"
         ) from error
     return parts
+
+
+def check(parts: Mapping[str, Float64], size: int | None = None) -> None:
+    """Raise ValueError unless the arrays are a PLDA of vectors of `size` numbers (None: of any), or none."""
+    if not parts:
+        return
+    try:
+        with np.errstate(all="ignore"):
+            plda = from_parameters(parts)
+            there = plda.project(np.eye(len(plda.mean1) if size is None else size))
+    except (KeyError, IndexError, ValueError) as error:  # LinAlgError is a ValueError
+        raise ValueError(f"the arrays of the PLDA do not fit together ({error})") from error
+    if not (np.isfinite(there).all() and np.isfinite(plda.phi).all()):
+        raise ValueError("the arrays of the PLDA hold no numbers")
 
 
 def _array(path: str) -> Float64:

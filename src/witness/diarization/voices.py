@@ -13,13 +13,15 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
-from witness import files
+from witness import documents, files
 from witness.errors import InputError, OutputError, UsageError
 from witness.reporter import SILENT, Reporter
-from witness.schema import FRAME_STEP, Float64, Int, Track, alone
+from witness.schema import FRAME_STEP, LONGEST, Float64, Int, Track, alone
 
 SCHEMA = "witness-voice/1"
 LONGEST_NAME = 100
@@ -59,6 +61,17 @@ class Voice:
     """(256,), of length 1."""
     seconds: float
     """Of the speech it was made from."""
+
+
+@dataclass(frozen=True)
+class _Voice:
+    """The file of a `Voice`."""
+
+    schema: str
+    name: str
+    embedding: str
+    seconds: Annotated[float, Meta(ge=0, le=LONGEST)]
+    vector: Annotated[tuple[Annotated[float, Meta(ge=-1, le=1)], ...], Meta(min_length=256, max_length=256)]
 
 
 @dataclass(frozen=True)
@@ -175,16 +188,15 @@ def write(voice: Voice, folder: Path) -> Path:
 
 def _read(path: Path) -> Voice:
     try:
-        document = json.loads(path.read_text("utf-8"))
-        if document["schema"] != SCHEMA:
-            raise ValueError(document["schema"])
-        vector = np.array([float(value) for value in document["vector"]])
+        document = documents.decode(documents.read(path), _Voice)
+        if document.schema != SCHEMA:
+            raise ValueError(f"its schema is {document.schema[:80]!r}, not {SCHEMA!r}")
+        vector = np.array(document.vector)
         if not np.isclose(np.linalg.norm(vector), 1.0, atol=1e-3):
-            raise ValueError("vector")
-        return Voice(
-            check_name(document["name"]), str(document["embedding"]), vector, float(document["seconds"])
-        )
-    except (OSError, ValueError, KeyError, TypeError, UsageError) as error:
+            raise ValueError("its length is not 1 - at `$.vector`")
+        return Voice(check_name(document.name), document.embedding, vector, document.seconds)
+    except (OSError, ValueError, UsageError) as error:
+        why = getattr(error, "strerror", None) or error
         raise InputError(
-            f"{path}: is not a voiceprint of witness enroll; fix: delete it, or enroll again"
+            f"{path}: is not a voiceprint of witness enroll ({why}); fix: delete it, or enroll again"
         ) from error

@@ -17,16 +17,21 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
+from msgspec import Meta
 
+from witness import documents
 from witness.errors import InputError
-from witness.options import Layout, Part
+from witness.options import Layout
 from witness.schema import (
+    FRAME_SAMPLES,
     FRAMES,
     LOCAL_SPEAKERS,
+    WINDOW_SAMPLES,
     Bool,
     Findings,
     ModelFile,
@@ -34,19 +39,91 @@ from witness.schema import (
     Rule,
     Segmentation,
     Source,
+    Time,
     Track,
     Word,
 )
 
 VERSION = 2
 """Of the format; files of another version cannot be read."""
+MOST_WINDOWS = 100_000
+"""In all tracks together: 55 hours of one. What they take in memory is known before it is taken."""
+LARGEST_HEADER = 32 << 20
+"""Bytes. The words of an hour of talk take 0.4 MB."""
+LARGEST_PLDA = 1 << 20
+"""Numbers in an array of the clustering; that of community-1 has 32,768."""
+
+
+@dataclass(frozen=True)
+class _Version:
+    """So much of the header every version has."""
+
+    version: int
+
+
+class _Models(TypedDict):
+    """Name, sha256 and engine of each model."""
+
+    segmentation: tuple[str, str, str | None] | None
+    embedding: tuple[str, str, str | None] | None
+    whisper: tuple[str, str, str | None] | None
+
+
+class _Devices(TypedDict):
+    embedding: str | None
+    whisper: str | None
+
+
+@dataclass(frozen=True)
+class _Words:
+    """The words of a track by column; all columns are equally long."""
+
+    start: tuple[Time, ...] = ()
+    end: tuple[Time, ...] = ()
+    text: tuple[str, ...] = ()
+    speaker: tuple[str | None, ...] = ()
+    speaker_confidence: tuple[float | None, ...] = ()
+    overlap: tuple[bool, ...] = ()
+    supported: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Recognition:
+    words: _Words
+    language: str | None
+    device: str
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Track:
+    windows: Annotated[int, Meta(ge=0, le=MOST_WINDOWS)]
+    vector: Annotated[int, Meta(ge=1, le=512)]
+    """Numbers in a voice vector."""
+    recognition: _Recognition | None
+
+
+@dataclass(frozen=True)
+class _Header:
+    """Everything that is not an array."""
+
+    version: int
+    audio: Source
+    models: _Models
+    device: _Devices
+    rule: Rule
+    channels: Layout
+    fast: bool
+    tracks: tuple[_Track, ...]
+    warnings: tuple[str, ...]
 
 
 def encode(findings: Findings) -> bytes:
     """The content of the file."""
+    path = findings.audio.path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     header = {
         "version": VERSION,
-        "audio": asdict(findings.audio),
+        "audio": {**asdict(findings.audio), "path": path},
         # Without the path, which is good on one machine only.
         "models": {role: model and _model(model) for role, model in findings.models.items()},
         "device": findings.device,
@@ -82,38 +159,52 @@ def decode(content: bytes, name: str) -> Findings:
     Raises InputError, which calls the file `name`, if it is damaged or of another version of the format.
     """
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            header = json.loads(file["header"].tobytes())
-            if header["version"] != VERSION:
-                raise InputError(
-                    f"{name}: was written by another version of Witness; transcribe the recording again"
-                )
-            tracks = tuple(_track(file, number, head) for number, head in enumerate(header["tracks"]))
-            return Findings(
-                audio=_source(header["audio"]),
-                models={role: m and ModelFile(m[0], "", *m[1:]) for role, m in header["models"].items()},
-                device=header["device"],
-                rule=Rule(**header["rule"]),
-                plda={name.removeprefix("plda_"): file[name] for name in file if name.startswith("plda_")},
-                channels=Layout(header["channels"]),
-                fast=header["fast"],
-                tracks=tracks,
-                warnings=tuple(header["warnings"]),
-            )
-    except (ValueError, KeyError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            return _decode(archive, name)
+    except documents.DAMAGED as error:
+        why = " ".join(str(error).split())[:200]
         raise InputError(
-            f"{name}: is damaged, or not a file of stages; transcribe the recording again"
+            f"{name}: is damaged, or not a file of stages ({why}); transcribe the recording again"
         ) from error
+
+
+def _decode(archive: zipfile.ZipFile, name: str) -> Findings:
+    """Raises InputError, or one of `documents.DAMAGED`."""
+    text = _array(archive, "header", np.uint8, None, LARGEST_HEADER).tobytes()
+    if documents.decode(text, _Version).version != VERSION:
+        raise InputError(f"{name}: was written by another version of Witness; transcribe the recording again")
+    header = documents.decode(text, _Header)
+    part, tracks = header.audio.part, header.tracks
+    if part is not None and not 0 <= part.start < part.end:
+        raise ValueError("the part is empty - at `$.audio.part`")
+    if len(tracks) < 1 or len(tracks) != {Layout.MIX: 1, Layout.CALL: 2}.get(header.channels, len(tracks)):
+        raise ValueError(f"{len(tracks)} tracks of a recording with channels {header.channels}")
+    if (windows := sum(track.windows for track in tracks)) > MOST_WINDOWS:
+        raise ValueError(f"{windows} windows, and {MOST_WINDOWS} are the limit")
+    found = tuple(_track(archive, number, track) for number, track in enumerate(tracks))
+    if any(not np.array_equal(track.windows.starts, found[0].windows.starts) for track in found):
+        raise ValueError("its tracks have different windows")
+    arrays = [name.removesuffix(".npy") for name in archive.namelist() if name.startswith("plda_")]
+    models: Mapping[str, Any] = header.models
+    return Findings(
+        audio=header.audio,
+        models={role: m and ModelFile(m[0], "", *m[1:]) for role, m in models.items()},
+        device={"embedding": header.device["embedding"], "whisper": header.device["whisper"]},
+        rule=header.rule,
+        plda={
+            name.removeprefix("plda_"): _array(archive, name, np.float64, None, LARGEST_PLDA)
+            for name in arrays
+        },
+        channels=header.channels,
+        fast=header.fast,
+        tracks=found,
+        warnings=header.warnings,
+    )
 
 
 def _model(model: ModelFile) -> list[str | None]:
     """For the header: as the fields of `ModelFile`, without the path."""
     return [model.name, model.sha256, model.engine]
-
-
-def _source(header: dict[str, Any]) -> Source:
-    part = header.pop("part")
-    return Source(**header, part=part and Part(**part))
 
 
 def _recognition(recognition: Recognition) -> dict[str, Any]:
@@ -127,29 +218,62 @@ def _recognition(recognition: Recognition) -> dict[str, Any]:
     }
 
 
-def _read_recognition(header: dict[str, Any]) -> Recognition:
-    """The inverse of `_recognition`."""
-    columns = header["words"]
-    words = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+def _read_recognition(found: _Recognition) -> Recognition:
+    """The inverse of `_recognition`. Raises ValueError."""
+    columns = [getattr(found.words, column.name) for column in fields(_Words)]
     return Recognition(
-        words=tuple(Word(**word) for word in words),
-        language=header["language"],
-        device=header["device"],
-        warnings=tuple(header["warnings"]),
+        words=tuple(Word(*row) for row in zip(*columns, strict=True)),
+        language=found.language,
+        device=found.device,
+        warnings=found.warnings,
     )
 
 
-def _track(file: Any, number: int, head: dict[str, Any]) -> Track:
-    """Track `number` of an open npz file; `head` is its part of the header."""
-    windows = head["windows"]
-    active = _bits(file[f"active_{number}"], (windows, FRAMES, LOCAL_SPEAKERS))
-    vectors = np.full((windows, LOCAL_SPEAKERS, head["vector"]), np.nan, np.float32)
-    vectors[_bits(file[f"known_{number}"], (windows, LOCAL_SPEAKERS))] = file[f"vectors_{number}"]
-    recognition = head["recognition"] and _read_recognition(head["recognition"])
-    return Track(Segmentation(active, file[f"starts_{number}"].astype(np.intp)), vectors, recognition)
+def _track(archive: zipfile.ZipFile, number: int, head: _Track) -> Track:
+    """Track `number`; `head` is its part of the header. Raises one of `documents.DAMAGED`."""
+    windows, size = head.windows, head.vector
+    starts = _array(archive, f"starts_{number}", np.int64, (windows,)).astype(np.intp)
+    steps = np.diff(starts)
+    # No gaps: who speaks is counted in frames from the first window to the last.
+    if starts[:1].any() or ((steps < FRAME_SAMPLES) | (steps > WINDOW_SAMPLES)).any():
+        raise ValueError(f"starts_{number} are not those of windows")
+    active = _bits(archive, f"active_{number}", (windows, FRAMES, LOCAL_SPEAKERS))
+    known = _bits(archive, f"known_{number}", (windows, LOCAL_SPEAKERS))
+    given = _array(archive, f"vectors_{number}", np.float32, (int(known.sum()), size))
+    lengths = np.linalg.norm(given.astype(np.float64), axis=1)
+    if not (np.isfinite(lengths) & (lengths > 0)).all():
+        raise ValueError(f"vectors_{number} are not voice vectors")
+    vectors = np.full((windows, LOCAL_SPEAKERS, size), np.nan, np.float32)
+    vectors[known] = given
+    recognition = None if head.recognition is None else _read_recognition(head.recognition)
+    return Track(Segmentation(active, starts), vectors, recognition)
 
 
-def _bits(packed: Any, shape: tuple[int, ...]) -> Bool:
-    """Packed bits as booleans of that shape."""
-    flags: Bool = np.unpackbits(packed, count=int(np.prod(shape))).reshape(shape).astype(np.bool_)
+def _array(
+    archive: zipfile.ZipFile,
+    name: str,
+    kind: Any,
+    shape: tuple[int, ...] | None,
+    most: int | None = None,
+) -> Any:
+    """An array of the archive; its shape, of `most` numbers if none is given, is known before it is read.
+
+    Raises one of `documents.DAMAGED`.
+    """
+    with archive.open(f"{name}.npy") as file:
+        np.lib.format.read_magic(file)
+        found, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+        if shape is None and most is not None and len(found) <= 2 and np.prod(found, dtype=float) <= most:
+            shape = found
+        if dtype != np.dtype(kind) or found != shape:
+            raise ValueError(f"{name} is an array of {dtype}, {'x'.join(map(str, found))}")
+        data = file.read(int(np.prod(found)) * dtype.itemsize)
+        return np.frombuffer(data, dtype).reshape(found, order="F" if fortran else "C")
+
+
+def _bits(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> Bool:
+    """Packed bits of the archive as booleans of that shape. Raises one of `documents.DAMAGED`."""
+    count = int(np.prod(shape))
+    packed = _array(archive, name, np.uint8, (-(-count // 8),))
+    flags: Bool = np.unpackbits(packed, count=count).reshape(shape).view(np.bool_)
     return flags

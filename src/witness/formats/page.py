@@ -10,12 +10,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from witness import files
 from witness.schema import (
     BREATH,
     CLOSING,
@@ -24,6 +26,7 @@ from witness.schema import (
     PARAGRAPH_PAUSE,
     SENTENCE_ENDS,
     Sound,
+    Speaker,
     Transcript,
     Utterance,
 )
@@ -37,8 +40,8 @@ CORRECTIONS = "witness-corrections/1"
 """The schema of the file in which a page saves corrections."""
 
 SCRIPTS = (
-    *("state.js", "list.js", "sound.js", "choose.js"),
-    *("correct.js", "search.js", "timeline.js", "keys.js"),
+    *("state.js", "list.js", "sound.js", "choose.js", "correct.js"),
+    *("search.js", "timeline.js", "keep.js", "keys.js"),
 )
 """Joined to one script in this order. What a file uses from a later one, it uses once all have been run."""
 
@@ -48,15 +51,20 @@ OVERLAP, UNSUPPORTED = 1, 2
 
 def transcript_page(transcript: Transcript, title: str, sound: Sound | None) -> str:
     """The page of a transcript, with everything that its script shows."""
+    speakers = _speakers(transcript)
+    columns = _columns(transcript, speakers)
+    content = [transcript.audio.sha256, [speaker.id for speaker in speakers], columns]
     data = {
         "title": title,
         "schema": CORRECTIONS,
         "sha256": transcript.audio.sha256,
+        # What the browser keeps is for a page of the same words and speakers only.
+        "page": files.sha256(harmless(content).encode()),
         "start": _ms(transcript.audio.heard.start),
         "end": _ms(transcript.audio.heard.end),
         "language": transcript.language,
         "listened": transcript.device["whisper"] is not None,
-        "speakers": [[speaker.id, speaker.name] for speaker in transcript.speakers],
+        "speakers": [[speaker.id, speaker.name] for speaker in speakers],
         "grouping": {
             "pause": _ms(PARAGRAPH_PAUSE),
             "shortest": _ms(PARAGRAPH),
@@ -65,7 +73,7 @@ def transcript_page(transcript: Transcript, title: str, sound: Sound | None) -> 
             "ends": SENTENCE_ENDS,
             "closing": CLOSING,
         },
-        **_columns(transcript),
+        **columns,
         "peaks": None if sound is None else base64.b64encode(sound.peaks).decode(),
         "link": None if sound is None else sound.link,
     }
@@ -175,9 +183,17 @@ def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _columns(transcript: Transcript) -> dict[str, Any]:
+def _speakers(transcript: Transcript) -> list[Speaker]:
+    """In the order in which they first speak: the page numbers those without a name."""
+    first: dict[str, float] = {}
+    for turn in transcript.turns:
+        first[turn.speaker] = min(turn.start, first.get(turn.speaker, math.inf))
+    return sorted(transcript.speakers, key=lambda speaker: (first[speaker.id], speaker.id))
+
+
+def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> dict[str, Any]:
     """Turns, words and utterances without words, by column, in milliseconds: shorter than objects."""
-    place: Mapping[str | None, int] = {speaker.id: n for n, speaker in enumerate(transcript.speakers)}
+    place: Mapping[str | None, int] = {speaker.id: n for n, speaker in enumerate(speakers)}
     words = sorted(
         ((word, utterance.track) for utterance in transcript.utterances for word in utterance.words),
         key=lambda item: item[0].start,

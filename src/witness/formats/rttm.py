@@ -6,10 +6,7 @@ import re
 from collections.abc import Iterable
 
 from witness.errors import InputError
-from witness.schema import Turn
-
-LONGEST = 1e7
-"""Seconds, about four months: anything beyond is not a time in a recording."""
+from witness.schema import LONGEST, Turn
 
 
 def serialize(uri: str, turns: Iterable[Turn]) -> str:

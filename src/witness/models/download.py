@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from witness._version import __version__
 from witness.errors import ModelError
@@ -36,11 +36,20 @@ REMEMBERED = 30.0
 """Seconds for which a dead server is not asked again. The other files of a run must not cost `SILENCE` each,
 and a batch that runs for days must notice that the network is back."""
 
+PATIENCE = 15.0
+"""Seconds over which the rate of a transfer is measured."""
+
+MIN_RATE = 1000
+"""Bytes per second, less than the slowest modem; a server that sends fewer counts as dead."""
+
 MAX_FRUITLESS = 5
-"""Connections in a row that may break before `MIN_GAIN` bytes have arrived; then the server is dead."""
+"""Connections in a row that may break before they bring `MIN_GAIN` bytes that no earlier one brought; then
+the server is dead. As many in all may start over."""
 
 MIN_GAIN = 1 << 20
 """In bytes."""
+
+SCHEMES = ("http://", "https://")
 
 PORTAL = "check HF_ENDPOINT, the proxy, and whether this network has a login page"
 
@@ -67,7 +76,7 @@ def download(url: str, part: Path, size: int, report: Callable[[int], None]) -> 
         OSError: `part` cannot be written.
     """
     server = _server(url)
-    fruitless = 0
+    fruitless = again = most = 0
     while (have := part.stat().st_size if part.exists() else 0) < size:
         if (free := shutil.disk_usage(part.parent).free) < size - have:
             raise OSError(f"{size - have >> 20} MiB more are needed and {free >> 20} MiB are free")
@@ -75,30 +84,27 @@ def download(url: str, part: Path, size: int, report: Callable[[int], None]) -> 
         if sign and time.monotonic() - since < REMEMBERED:
             raise NetworkError(sign)
         try:
-            fruitless = 0 if _append(url, part, have, size, report) >= MIN_GAIN else fruitless + 1
-            if fruitless == MAX_FRUITLESS:
+            start, end = _append(url, part, have, size, report)
+            most = max(most, have)
+            again += start < have
+            fruitless = 0 if end - most >= MIN_GAIN else fruitless + 1
+            if end < size and MAX_FRUITLESS in (fruitless, again):
                 raise NetworkError(f"the connection to {server} keeps breaking")
         except NetworkError as error:
             _dead[server] = time.monotonic(), str(error)
             raise
 
 
-def _append(url: str, part: Path, have: int, size: int, report: Callable[[int], None]) -> int:
-    """Append to `part` what one connection brings; returns the number of bytes."""
+def _append(url: str, part: Path, have: int, size: int, report: Callable[[int], None]) -> tuple[int, int]:
+    """Append to `part` what one connection brings; returns from where to where, in bytes."""
     from http.client import HTTPException
 
-    received = 0
     with _connect(url, have) as answer, part.open("ab") as file:
-        resumed = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", ""))
-        start, offered = (int(resumed[1]), int(resumed[2])) if resumed else (0, answer.length)
-        if offered != size or start not in (0, have):
-            # Most likely the login page of a hotel, which must not spoil what `part` already holds.
-            raise FetchError(
-                f"cannot fetch {url}: the server offers {offered} bytes instead of {size}; {PORTAL}"
-            )
+        end = start = _start(answer, url, have, size)
         if start < have:  # the server does not resume
             file.truncate(0)
-        while start + received < size:
+        since, then = time.monotonic(), start
+        while end < size:
             try:
                 block = answer.read1(1 << 18)
             except TimeoutError as error:
@@ -108,9 +114,31 @@ def _append(url: str, part: Path, have: int, size: int, report: Callable[[int], 
             if not block:
                 break
             file.write(block)
-            received += len(block)
-            report(start + received)
-    return received
+            end += len(block)
+            report(end)
+            if (now := time.monotonic()) - since >= PATIENCE:
+                if end - then < MIN_RATE * (now - since):
+                    raise NetworkError(f"{_server(url)} sends less than {MIN_RATE / 1000:g} kB a second")
+                since, then = now, end
+    return start, end
+
+
+def _start(answer: HTTPResponse, url: str, have: int, size: int) -> int:
+    """The byte of the file that the body begins with, 0 or `have`.
+
+    Raises FetchError unless the rest up to `size` follows. Most likely it is the login page of a hotel, which
+    must not spoil what `part` already holds.
+    """
+    stated = answer.headers.get("Content-Range")
+    # No file has a size of more digits, and Python refuses to read thousands of them.
+    part = re.fullmatch(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18})", stated or "")
+    if stated and not part:
+        raise FetchError(f"cannot fetch {url}: the server's Content-Range is malformed; {PORTAL}")
+    start, offered = (int(part[1]), int(part[2])) if part else (0, answer.length)
+    if offered != size or start not in (0, have):
+        amount = "an unknown number of" if offered is None else offered
+        raise FetchError(f"cannot fetch {url}: the server offers {amount} bytes instead of {size}; {PORTAL}")
+    return start
 
 
 def _server(url: str) -> str:
@@ -121,22 +149,27 @@ def _server(url: str) -> str:
 def _connect(url: str, offset: int) -> HTTPResponse:
     """The answer to a GET of `url` from byte `offset` on: headers read, redirects followed, body to come.
 
-    A thread does the work and is abandoned if it takes too long: a socket's timeout covers neither the lookup
-    of a name nor an answer that trickles. A redirect is a sign of life and restarts the wait of `SILENCE`.
+    Redirects are followed to http and https only: urllib knows ftp, too. A thread does the work and is
+    abandoned if it takes too long: a socket's timeout covers neither the lookup of a name nor an answer that
+    trickles. A redirect is a sign of life and restarts the wait of `SILENCE`.
     """
     import ssl
     from urllib.error import HTTPError
     from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
-    if not url.startswith(("http://", "https://")):
+    if not url.startswith(SCHEMES):
         raise FetchError(f"cannot fetch {url}: HF_ENDPOINT must begin with http:// or https://; change it")
     events: queue.SimpleQueue[HTTPResponse | Exception | None] = queue.SimpleQueue()
     given_up = threading.Event()
 
     class Redirects(HTTPRedirectHandler):
-        def redirect_request(self, *args: object) -> Request | None:
+        def redirect_request(self, *args: Any) -> Request | None:
             events.put(None)
-            return super().redirect_request(*args)  # type: ignore[arg-type]
+            answer, target = args[1], args[-1]
+            if not target.startswith(SCHEMES):
+                answer.close()
+                raise FetchError(f"cannot fetch {url}: the server redirects to {target}; {PORTAL}")
+            return super().redirect_request(*args)
 
     def work() -> None:
         try:
@@ -162,6 +195,8 @@ def _connect(url: str, offset: int) -> HTTPResponse:
     except queue.Empty as error:
         given_up.set()
         raise NetworkError(f"{_server(url)} gave no answer for {SILENCE:g} s") from error
+    if isinstance(event, FetchError):
+        raise event
     if isinstance(event, HTTPError):
         event.close()
         raise FetchError(f"cannot fetch {url}: the server answered {event.code} {event.reason}; {PORTAL}")

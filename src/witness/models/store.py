@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import get_args
+from typing import Any
 
+from witness import documents
 from witness.errors import ModelError, UsageError
 from witness.models import cache, catalogue, engines, own
 from witness.models.cache import OnDisk as OnDisk
@@ -15,7 +15,7 @@ from witness.models.catalogue import CatalogueFile
 from witness.models.download import FetchError
 from witness.options import Options, Recognizer
 from witness.reporter import SILENT, Reporter
-from witness.schema import Linkage, ModelFile, Rule
+from witness.schema import ModelFile, Rule
 
 
 @dataclass(frozen=True)
@@ -271,24 +271,16 @@ def _rule(path: Path, usual: Rule) -> Rule:
     """The rule in the file at `path`; `usual` if there is none. Raises ModelError."""
     if not path.exists():
         return usual
+    names = [part.name for part in fields(Rule)]
     try:
-        given = json.loads(path.read_text("utf-8"))
-        rule = Rule(**given)
-        for name, value in asdict(rule).items():
-            kind = {"linkage": str, "smallest": int, "apart": bool, "balanced": bool}.get(name, (int, float))
-            if name == "faint" and value is None:
-                continue
-            if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
-                raise TypeError(f"{name}: {value!r}")
-        # 2: across the unit sphere
-        fits = 0 < rule.threshold <= 2 and 0 <= rule.reach <= 1 and 0 < rule.shortest <= 1
-        fits = fits and rule.smallest > 0 and rule.distinct >= 0
-        if rule.linkage not in get_args(Linkage) or not fits:
-            raise ValueError(f"{rule}")
-    except (OSError, ValueError, TypeError) as error:
-        others = ", ".join(part.name for part in fields(Rule)[2:])
+        content = documents.read(path)
+        rule = documents.decode(content, Rule)
+        if unknown := documents.decode(content, dict[str, Any]).keys() - set(names):
+            raise ValueError(f"there is no {min(unknown)[:80]!r}")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
         form = '{"linkage": "average" or "centroid", "threshold": above 0 and up to 2}'
         raise ModelError(
-            f"{path} must read {form}, optionally with {others}; correct or delete it"
+            f"{path} must read {form}, optionally with {', '.join(names[2:])} ({why}); correct or delete it"
         ) from error
     return rule

@@ -113,6 +113,7 @@ class Recognizer:
         self._owed = 0
         """Tracks whose result was not asked for yet."""
         self._failure: Exception | None = None
+        self._refusal: UsageError | None = None
         self._prompt = ""
         """What the engine is told was said before."""
         self._warnings: list[str] = []
@@ -166,6 +167,11 @@ class Recognizer:
             self._failure = outcome
         raise self._failure
 
+    def check(self) -> None:
+        """Raise UsageError once it is known that the model cannot do what is asked for."""
+        if self._refusal is not None:
+            raise self._refusal
+
     def __enter__(self) -> Recognizer:
         return self
 
@@ -189,6 +195,7 @@ class Recognizer:
             while (track := self._tracks.get()) is not None:
                 self._results.put(self._recognize(*track))
         except Exception as error:  # raised again by result()
+            self._refusal = error if isinstance(error, UsageError) else None
             self._results.put(error)
 
     def _check_wish(self) -> None:

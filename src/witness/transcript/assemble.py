@@ -6,6 +6,7 @@ frames become turns and words get their speakers, times become those of the reco
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -225,25 +226,29 @@ def corrected(
     for line in _about_speakers(who):
         warnings.append(line)
         reporter.note(line)
-    merged = corrections.merges(given, who.turns)
-    turns = _united(sorted(_renamed(turn, merged) for turn in who.turns))
+    added = _added(who, given)
+    draft, found = _completed(draft, given, added)
+    merged = corrections.merges(given, corrections.Talk(found))
+    turns = _united(sorted(_renamed(turn, merged) for turn in found))
     if known is not None:
         # What somebody corrected comes later, and so counts more.
         given = (*_recognized(who, merged, turns, known, reporter), *given)
+    talk = corrections.Talk(turns)
     spoken: list[Word] = []
     utterances: list[Utterance] = []
     lines: list[str] = []
     for number in range(len(who.tracks)):
-        said = _said(draft, number, merged, given, turns)
+        said = _said(draft, number, merged, given, talk)
         spoken += said.words
         utterances += [replace(utterance, track=number) for utterance in said.utterances]
         lines += said.warnings
-    names = corrections.names(given, turns)
+    names = corrections.names(given, talk)
     speakers = _speakers(turns, {speaker: all_names[-1] for speaker, all_names in names.items()})
     lines += _several_names(names)
     lines += [
         f"{name} may be spurious: little speech in total, and never more than {GHOST_TURN:.0f} s at a time"
         for name in ghosts(speakers, turns)
+        if name not in added.values()
     ]
     for line in lines:
         warnings.append(line)
@@ -267,6 +272,32 @@ def corrected(
     )
 
 
+def _added(who: Who, given: Sequence[Correction]) -> dict[Correction, str]:
+    """The speakers whom a person added, each with an id that nobody has."""
+    taken = {name for track in who.tracks for name in track.names}
+    free = (name for n in itertools.count(len(taken)) if (name := f"SPEAKER_{n:02d}") not in taken)
+    return dict(zip((one for one in dict.fromkeys(given) if one.kind == "new"), free, strict=False))
+
+
+def _completed(
+    draft: Draft, given: Sequence[Correction], added: Mapping[Correction, str]
+) -> tuple[Draft, list[Turn]]:
+    """The draft and its turns, with the words and the speakers that were missing."""
+    part, turns = draft.who.findings.audio.heard, draft.who.turns
+    tracks = [labeled or [] for labeled in draft.words]
+    if any(one.kind == "fill" for one in given):
+        unheard = [
+            [] if labeled is None else merging.inaudible(track.turns(part, exclusive=True), labeled)
+            for track, labeled in zip(draft.who.tracks, draft.words, strict=True)
+        ]
+        tracks = corrections.fill(tracks, unheard, given)
+    words: list[list[Word] | None] = []
+    for labeled, complete in zip(draft.words, tracks, strict=True):
+        given_words, turns = corrections.add(complete, turns, added)
+        words.append(None if labeled is None else given_words)
+    return replace(draft, words=tuple(words)), turns
+
+
 @dataclass(frozen=True)
 class _Said:
     """What one track adds to the transcript."""
@@ -281,7 +312,7 @@ def _said(
     number: int,
     merged: Mapping[str, str],
     given: Sequence[Correction],
-    turns: Sequence[Turn],
+    talk: corrections.Talk,
 ) -> _Said:
     """A merge gives what two speakers said to one, and moves no other word: what a person sees in a page is
     what this makes of it."""
@@ -294,7 +325,7 @@ def _said(
         replace(word, speaker=merged.get(word.speaker, word.speaker)) if word.speaker else word
         for word in labeled
     ]
-    moved = corrections.move(renamed, given, turns)
+    moved = corrections.move(renamed, given, talk)
     unheard = merging.inaudible(only, moved)
     spelled = corrections.spell(moved, given)
     return _Said(spelled, merging.utterances(spelled) + unheard, tuple(_cross_check(spelled, unheard)))

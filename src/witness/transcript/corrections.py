@@ -2,19 +2,28 @@
 
 A speaker's number means nothing once clustering has run again, so a correction holds places where the speaker
 talks, and applies to whoever talks there most. Names, merges and moved words all work this way; a corrected
-text applies to the words in a place.
+text and a speaker who was missing are tied to the words in a place, and a text that the recognizer missed to
+the speech without words that is there.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from witness.schema import Correction, Spans, Turn, Word
+import numpy as np
+
+from witness.schema import BREATH, Correction, Float64, Int, Spans, Turn, Utterance, Word
 
 ANCHORS = 10
 """Turns that identify a speaker: the longest, which another clustering is least likely to split."""
+TIE = 0.99
+"""Share of the most speech in a place at which a speaker talks as much there: places are rounded."""
+INSTANT = 0.001
+"""Seconds: the least that the formats can express."""
+SAME = 0.5
+"""Share of the time that a place and an utterance take together that they must share to be the same."""
 
 
 def anchor(speaker: str, turns: Iterable[Turn]) -> Spans:
@@ -23,53 +32,137 @@ def anchor(speaker: str, turns: Iterable[Turn]) -> Spans:
     return tuple(sorted((round(turn.start, 3), round(turn.end, 3)) for turn in own[:ANCHORS]))
 
 
-def whose(spans: Spans, turns: Iterable[Turn]) -> str | None:
-    """The speaker who talks most within `spans`; None: nobody does."""
-    seconds: dict[str, float] = {}
-    for turn in turns:
+class Talk:
+    """Turns that can be asked many times who talks in a place."""
+
+    def __init__(self, turns: Iterable[Turn]) -> None:
+        ordered = sorted(turns)
+        self._names: list[str] = sorted({turn.speaker for turn in ordered})
+        number = {name: place for place, name in enumerate(self._names)}
+        self._starts = np.array([turn.start for turn in ordered])
+        self._ends = np.array([turn.end for turn in ordered])
+        self._owners = np.array([number[turn.speaker] for turn in ordered], np.intp)
+        self._total = self._summed(self._ends - self._starts)
+        self._known: dict[Spans, str | None] = {}
+
+    def whose(self, spans: Spans) -> str | None:
+        """The speaker who talks most within `spans`; None: nobody does.
+
+        Of several who talk there all the time, the one who talks least elsewhere.
+        """
+        if spans not in self._known:
+            self._known[spans] = self._look(spans)
+        return self._known[spans]
+
+    def _look(self, spans: Spans) -> str | None:
+        seconds = np.zeros(len(self._names))
         for start, end in spans:
-            if (shared := min(end, turn.end) - max(start, turn.start)) > 0:
-                seconds[turn.speaker] = seconds.get(turn.speaker, 0.0) + shared
-    return max(sorted(seconds), key=lambda speaker: seconds[speaker], default=None)
+            count = int(np.searchsorted(self._starts, end))  # the others begin later
+            shared = np.minimum(end, self._ends[:count]) - np.maximum(start, self._starts[:count])
+            seconds += self._summed(np.maximum(shared, 0))
+        if not seconds.any():
+            return None
+        most = np.flatnonzero(seconds >= TIE * seconds.max())
+        return self._names[int(most[self._total[most].argmin()])]
+
+    def _summed(self, seconds: Float64) -> Float64:
+        """(speakers,): the sum of what is given for the first turns."""
+        return np.bincount(self._owners[: len(seconds)], seconds, len(self._names)).astype(np.float64)
 
 
-def merges(corrections: Iterable[Correction], turns: Sequence[Turn]) -> dict[str, str]:
+def merges(corrections: Iterable[Correction], talk: Talk) -> dict[str, str]:
     """Speaker -> the speaker they were merged into, for all who were merged."""
     same: dict[str, str] = {}
 
     def last(speaker: str) -> str:
-        return last(same[speaker]) if speaker in same else speaker
+        while speaker in same:
+            speaker = same[speaker]
+        return speaker
 
     for correction in corrections:
         if correction.kind == "merge":
-            stays, goes = whose(correction.speaker, turns), whose(correction.other, turns)
+            stays, goes = talk.whose(correction.speaker), talk.whose(correction.other)
             if stays is not None and goes is not None and last(stays) != last(goes):
                 same[last(goes)] = last(stays)
     return {speaker: last(speaker) for speaker in same}
 
 
-def names(corrections: Iterable[Correction], turns: Sequence[Turn]) -> dict[str, list[str]]:
+def names(corrections: Iterable[Correction], talk: Talk) -> dict[str, list[str]]:
     """Speaker -> the names given, the latest last; several where two named speakers became one."""
-    given: dict[str, list[str]] = {}
+    given: dict[str, dict[str, None]] = {}
     for correction in corrections:
-        speaker = whose(correction.speaker, turns) if correction.kind == "name" else None
+        speaker = talk.whose(correction.speaker) if correction.kind == "name" else None
         if speaker is not None and correction.name is not None:
-            others = [name for name in given.get(speaker, []) if name != correction.name]
-            given[speaker] = [*others, correction.name]
-    return given
+            own = given.setdefault(speaker, {})
+            own.pop(correction.name, None)
+            own[correction.name] = None
+    return {speaker: list(own) for speaker, own in given.items()}
 
 
-def move(words: Sequence[Word], corrections: Iterable[Correction], turns: Sequence[Turn]) -> list[Word]:
+def fill(
+    tracks: Sequence[Sequence[Word]],
+    unheard: Sequence[Sequence[Utterance]],
+    corrections: Iterable[Correction],
+) -> list[list[Word]]:
+    """The words of each track with those that a person heard in its utterances without words, `unheard`.
+
+    What was heard becomes one word, which takes as long as the utterance.
+    """
+    places = [(number, utterance) for number, own in enumerate(unheard) for utterance in own]
+    times = np.array([(one.start, one.end) for _, one in places]).reshape(-1, 2)
+    found: dict[int, str] = {}
+    for correction in corrections:
+        if correction.kind == "fill" and places:
+            alike = _alike(correction.other, times)
+            if alike.max() > SAME:
+                found[int(alike.argmax())] = correction.text or ""
+    filled = [list(words) for words in tracks]
+    for place, text in found.items():
+        number, utterance = places[place]
+        word = Word(utterance.start, utterance.end, f" {text}", utterance.speaker)
+        insort(filled[number], word, key=lambda other: other.start)
+    return filled
+
+
+def add(
+    words: Sequence[Word], turns: Sequence[Turn], added: Mapping[Correction, str]
+) -> tuple[list[Word], list[Turn]]:
+    """The words of a track and the turns, with the speakers whom a person added: correction -> speaker.
+
+    They talk where their words are, and whoever had these words before does not.
+    """
+    given, turns = list(words), list(turns)
+    for correction, places in _places(words, added, "new"):
+        lost: dict[str | None, list[tuple[float, float]]] = {}
+        for run in _runs(given, places.tolist()):
+            start = given[run[0]].start
+            end = max(given[run[-1]].end, start + INSTANT)
+            lost.setdefault(given[run[0]].speaker, []).append((start, end))
+        holes = {speaker: sorted(times) for speaker, times in lost.items()}
+        turns = [
+            *(part for turn in turns for part in _without(turn, holes.get(turn.speaker, ()))),
+            *(Turn(start, end, added[correction]) for times in lost.values() for start, end in times),
+        ]
+        for place in places:
+            given[place] = _said_by(added[correction], given[place])
+    return given, sorted(turns)
+
+
+def move(words: Sequence[Word], corrections: Iterable[Correction], talk: Talk) -> list[Word]:
     """The same words; those whose middle lies in a moved part now belong to the speaker of the correction.
 
     A word that a person assigned was said, whether the diarizer heard it or not.
     """
-    moved = list(words)
+    owners: list[str] = []
+    owner = np.full(len(words), -1, np.intp)
     for correction, places in _places(words, corrections, "move"):
-        if (speaker := whose(correction.speaker, turns)) is not None:
-            for place in places:
-                moved[place] = replace(moved[place], speaker=speaker, speaker_confidence=None, supported=True)
-    return moved
+        if (speaker := talk.whose(correction.speaker)) is not None:
+            owner[places] = len(owners)
+            owners.append(speaker)
+    return [
+        word if which < 0 else _said_by(owners[which], word)
+        for word, which in zip(words, owner.tolist(), strict=True)
+    ]
 
 
 def spell(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word]:
@@ -77,32 +170,80 @@ def spell(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word
 
     So does the first if the text is empty.
     """
-    texts = [word.text for word in words]
+    said: list[tuple[int, str]] = []  # the place of the first word, and the text
+    last = np.full(len(words), -1, np.intp)
     for correction, places in _places(words, corrections, "text"):
-        for place in places:
-            texts[place] = ""
-        if correction.text and places:
-            before = words[places[0]].text
-            space = before[: len(before) - len(before.lstrip())]
-            texts[places[0]] = space + correction.text
-    return [
-        word if word.text == text else replace(word, text=text)
-        for word, text in zip(words, texts, strict=True)
-        if text or not word.text
-    ]
+        if len(places):
+            last[places] = len(said)
+            said.append((int(places[0]), correction.text or ""))
+    spelled = []
+    for place, (word, which) in enumerate(zip(words, last.tolist(), strict=True)):
+        text = word.text
+        if which >= 0:
+            first, heard = said[which]
+            space = text[: len(text) - len(text.lstrip())]
+            text = space + heard if heard and place == first else ""
+        if text or not word.text:
+            spelled.append(word if text == word.text else replace(word, text=text))
+    return spelled
+
+
+def _said_by(speaker: str, word: Word) -> Word:
+    return replace(word, speaker=speaker, speaker_confidence=None, supported=True)
+
+
+def _alike(spans: Spans, times: Float64) -> Float64:
+    """(times,): seconds that the spans and each of `times` (times, 2) take, over those that either takes."""
+    starts, ends = times.T
+    shared = np.zeros(len(times))
+    for start, end in spans:
+        shared += np.maximum(0.0, np.minimum(end, ends) - np.maximum(start, starts))
+    either = sum(end - start for start, end in spans) + ends - starts - shared
+    alike: Float64 = shared / np.maximum(either, 1e-9)
+    return alike
+
+
+def _runs(words: Sequence[Word], places: Sequence[int]) -> list[list[int]]:
+    """The places of words that one speaker said in one breath, together."""
+    runs: list[list[int]] = []
+    for place in places:
+        before = runs[-1][-1] if runs else -2
+        if (
+            place == before + 1
+            and words[place].speaker == words[before].speaker
+            and words[place].start - words[before].end < BREATH
+        ):
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return runs
+
+
+def _without(turn: Turn, holes: Sequence[tuple[float, float]]) -> Iterator[Turn]:
+    """What is left of a turn between `holes`, whose starts rise."""
+    start = turn.start
+    for first, last in holes:
+        if first >= turn.end:
+            break
+        if first > start:
+            yield replace(turn, start=start, end=first)
+        start = max(start, last)
+    if start < turn.end:
+        yield replace(turn, start=start)
 
 
 def _places(
     words: Sequence[Word], corrections: Iterable[Correction], kind: str
-) -> Iterator[tuple[Correction, list[int]]]:
-    """Each correction of a kind, and the indexes of the words whose middle lies in its part."""
-    middles = sorted(((word.start + word.end) / 2, place) for place, word in enumerate(words))
-    times = [middle for middle, _ in middles]
+) -> Iterator[tuple[Correction, Int]]:
+    """Each correction of a kind, and the rising indexes of the words whose middle lies in its part."""
+    middles = np.array([(word.start + word.end) / 2 for word in words])
+    order = np.argsort(middles, kind="stable")
+    times = middles[order]
     for correction in corrections:
         if correction.kind == kind:
-            inside = {
-                place
-                for start, end in correction.other
-                for _, place in middles[bisect_left(times, start) : bisect_right(times, end)]
-            }
-            yield correction, sorted(inside)
+            starts, ends = np.array(correction.other).reshape(-1, 2).T
+            parts = zip(np.searchsorted(times, starts), np.searchsorted(times, ends, "right"), strict=True)
+            yield (
+                correction,
+                np.unique(np.concatenate([order[:0], *(order[first:last] for first, last in parts)])),
+            )

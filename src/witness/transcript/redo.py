@@ -5,28 +5,34 @@ Corrections are saved in the JSON and applied again by every later redo.
 
 from __future__ import annotations
 
-import json
-import math
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass
 from dataclasses import replace as replaced
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from witness import files
-from witness.diarization import voices
+from msgspec import Meta
+
+from witness import documents, files
+from witness.diarization import vbx, voices
 from witness.errors import InputError, UsageError
 from witness.formats import findings, page, writers
-from witness.options import Bounds
+from witness.options import MOST_SPEAKERS, Bounds
 from witness.reporter import SILENT, Reporter
 from witness.schema import Correction, Findings, Spans, Transcript, Turn
 from witness.transcript import assemble, corrections
 
+MOST = 10_000
+"""Maximum number of corrections of a transcript."""
 LONGEST_TEXT = 10_000
 """Maximum number of characters in a corrected text."""
 UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")
 """Unicode categories that would break a line. Joiners, which some scripts and emoji need, would not."""
+
+
+Number = Annotated[int, Meta(ge=1, le=MOST_SPEAKERS)]
+Corrections = Annotated[tuple[Correction, ...], Meta(max_length=MOST)]
 
 
 @dataclass(frozen=True)
@@ -57,26 +63,75 @@ class Saved:
         return corrections.anchor(self.find(speaker), self.turns)
 
 
+@dataclass(frozen=True)
+class _Link:
+    """Where the findings of a transcript are."""
+
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class _Speaker:
+    id: str
+    name: str | None
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """As `Bounds`, within limits."""
+
+    speakers: Number | None
+    min_speakers: Number | None
+    max_speakers: Number | None
+
+
+@dataclass(frozen=True)
+class _Transcript:
+    """What a redo needs of a JSON transcript."""
+
+    schema: str
+    stages: _Link | None
+    asked: _Asked
+    corrections: Corrections
+    turns: tuple[Turn, ...]
+    speakers: tuple[_Speaker, ...]
+
+
+@dataclass(frozen=True)
+class _Corrected:
+    """What a page saves."""
+
+    schema: str
+    sha256: str
+    corrections: Corrections
+
+
 def read(path: Path) -> Saved:
     """The JSON at `path` and its findings. Raises InputError if either cannot be used."""
+    fix = "transcribe the recording again"
     content = _bytes(path, "give a JSON transcript that Witness wrote")
     try:
-        document = json.loads(content)
-        link = document["stages"]
-        saved = Saved(
-            path,
-            link,
-            _findings(path, link) if link else _no_findings(path),
-            Bounds(**document["asked"]),
-            tuple(_correction(entry) for entry in document["corrections"]),
-            tuple(Turn(turn["start"], turn["end"], turn["speaker"]) for turn in document["turns"]),
-            {speaker["id"]: speaker["name"] for speaker in document["speakers"]},
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        document = documents.decode(content, _Transcript)
+        if document.schema != writers.SCHEMA:
+            raise ValueError(f"its schema is {document.schema[:80]!r}, not {writers.SCHEMA!r}")
+        asked = Bounds(**asdict(document.asked))
+        assemble.bounds(asked)
+        given = _all_checked(document.corrections)
+        names = {one.id: one.name and voices.check_name(one.name) for one in document.speakers}
+        link = document.stages
+        if link is not None and Path(link.file).name != link.file:
+            raise ValueError(f"{link.file[:80]!r} is not the name of a file - at `$.stages.file`")
+    except (ValueError, UsageError) as error:
         raise InputError(
-            f"{path} is not a JSON transcript of this version of Witness; transcribe the recording again"
+            f"{path} is not a JSON transcript of this version of Witness ({error}); {fix}"
         ) from error
-    return saved
+    if link is None:
+        raise InputError(
+            f"{path} was written without its findings (--no-stages, or not to a file); transcribe again "
+            "with -o"
+        )
+    return Saved(path, asdict(link), _findings(path, link), asked, given, document.turns, names)
 
 
 def naming(saved: Saved, given: str) -> Correction:
@@ -100,21 +155,19 @@ def from_file(saved: Saved, path: Path) -> list[Correction]:
     """The corrections that a page of this recording saved to a file. Raises InputError."""
     content = _bytes(path, "give a file of corrections that a Witness page saved")
     try:
-        document = json.loads(content)
-        if document["schema"] != page.CORRECTIONS:
-            raise ValueError(document["schema"])
-        sha256 = document["sha256"]
-        corrected = [_checked(_correction(entry)) for entry in document["corrections"]]
-    except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
-        why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        document = documents.decode(content, _Corrected)
+        if document.schema != page.CORRECTIONS:
+            raise ValueError(f"its schema is {document.schema[:80]!r}, not {page.CORRECTIONS!r}")
+        corrected = _all_checked(document.corrections)
+    except ValueError as error:
         raise InputError(
-            f"{path} does not hold corrections from a page ({why}); save them in the page again"
+            f"{path} does not hold corrections from a page ({error}); save them in the page again"
         ) from error
-    if sha256 != saved.findings.audio.sha256:
+    if document.sha256 != saved.findings.audio.sha256:
         raise InputError(
             f"{path} belongs to a different recording than {saved.path}; give the file from its own page"
         )
-    return corrected
+    return list(corrected)
 
 
 def redo(
@@ -127,15 +180,17 @@ def redo(
 ) -> Transcript:
     """The transcript with `more` corrections, and with another number of speakers if one is asked for.
 
-    `forget` drops earlier corrections. Raises UsageError if nothing can satisfy `asked`.
+    `forget` drops what was asked for and corrected earlier. Raises UsageError if nothing can satisfy `asked`,
+    InputError if there are too many corrections.
     """
-    earlier = [
-        old
-        for old in saved.corrections
-        if not forget and old not in more and not _replaced(old, more, saved.turns)
-    ]
-    bounds = asked if any(value is not None for value in astuple(asked)) else saved.asked
-    return assemble.redo(saved.findings, bounds, (*earlier, *more), reporter=reporter)
+    bounds = asked if forget or any(value is not None for value in astuple(asked)) else saved.asked
+    given = (*([] if forget else _earlier(saved, more)), *more)
+    if len(given) > MOST:
+        raise InputError(
+            f"{saved.path} would hold {len(given)} corrections, and {MOST} is the limit; drop the earlier "
+            "ones with --forget"
+        )
+    return assemble.redo(saved.findings, bounds, given, reporter=reporter)
 
 
 def replace(saved: Saved, transcript: Transcript) -> None:
@@ -143,76 +198,74 @@ def replace(saved: Saved, transcript: Transcript) -> None:
     files.write(writers.encode(writers.to_json(transcript, saved.link)), saved.path)
 
 
-def _replaced(old: Correction, more: Sequence[Correction], turns: Sequence[Turn]) -> bool:
-    """Whether it named somebody who now gets another name."""
-    return old.kind == "name" and any(
-        new.kind == "name" and corrections.whose(new.speaker, turns) == corrections.whose(old.speaker, turns)
-        for new in more
-    )
+def _earlier(saved: Saved, more: Sequence[Correction]) -> Iterator[Correction]:
+    """The corrections of before, without what `more` repeats and without the names of those it names."""
+    talk = corrections.Talk(saved.turns)
+    repeated = set(more)
+    named = {talk.whose(new.speaker) for new in more if new.kind == "name"}
+    for old in saved.corrections:
+        if old not in repeated and not (old.kind == "name" and talk.whose(old.speaker) in named):
+            yield old
 
 
-def _correction(entry: dict[str, Any]) -> Correction:
-    if entry["kind"] not in ("name", "merge", "move", "text"):
-        raise ValueError(f"kind {entry['kind']!r}")
-    return Correction(
-        entry["kind"], _spans(entry["speaker"]), entry["name"], _spans(entry["other"]), entry.get("text")
-    )
+def _all_checked(given: Sequence[Correction]) -> tuple[Correction, ...]:
+    """The corrections of a document. Raises ValueError that names the place of one that cannot be."""
+    return tuple(_placed(place, correction) for place, correction in enumerate(given))
 
 
-def _spans(pairs: Any) -> Spans:
-    return tuple((float(start), float(end)) for start, end in pairs)
+def _placed(place: int, correction: Correction) -> Correction:
+    try:
+        return _checked(correction)
+    except (ValueError, UsageError) as error:
+        raise ValueError(f"{error} - at `$.corrections[{place}]`") from error
 
 
 def _checked(correction: Correction) -> Correction:
     """The correction itself, if it has exactly what its kind needs. Raises ValueError, UsageError."""
     kind, name, text = correction.kind, correction.name, correction.text
     for spans, needed in (
-        (correction.speaker, kind != "text"),
+        (correction.speaker, kind in ("name", "merge", "move")),
         (correction.other, kind != "name"),
     ):
         if bool(spans) != needed:
             raise ValueError(f"the places of a {kind!r} correction")
         for start, end in spans:
-            if not -1 <= start <= end < math.inf:
+            if start > end:
                 raise ValueError(f"{start} to {end} is not a time span")
-    if (kind == "name") != (name is not None) or (kind == "text") != (text is not None):
+    if (kind == "name") != (name is not None) or (kind in ("text", "fill")) != (text is not None):
         raise ValueError(f"the name or text of a {kind!r} correction")
     if name is not None:
-        name = voices.check_name(_string(name))
+        name = voices.check_name(name)
     if text is not None:
-        text = _string(text).strip()
-        if len(text) > LONGEST_TEXT or any(unicodedata.category(c) in UNPRINTABLE for c in text):
+        text = text.strip()
+        if (
+            (kind == "fill" and not text)
+            or len(text) > LONGEST_TEXT
+            or any(unicodedata.category(c) in UNPRINTABLE for c in text)
+        ):
             raise ValueError(f"{text[:40]!r} is not one line of text")
     return replaced(correction, name=name, text=text)
 
 
-def _string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not text")
-    return value
-
-
-def _no_findings(path: Path) -> Findings:
-    raise InputError(
-        f"{path} was written without its findings (--no-stages, or not to a file); transcribe again with -o"
-    )
-
-
-def _findings(path: Path, link: dict[str, str]) -> Findings:
-    name = link["file"]
-    if Path(name).name != name:
-        raise ValueError(name)
-    file = path.with_name(name)
+def _findings(path: Path, link: _Link) -> Findings:
+    file = path.with_name(link.file)
     if not file.exists():  # renamed together with the JSON, or the name is not UTF-8
         file = writers.beside(path)
     content = _bytes(file, f"{path.name} needs it in the same folder: copy it there, or transcribe again")
-    if files.sha256(content) != link["sha256"]:
+    if files.sha256(content) != link.sha256:
         raise InputError(f"{file} does not belong to {path} (its sha256 differs); transcribe again")
-    return findings.decode(content, str(file))
+    found = findings.decode(content, str(file))
+    try:
+        for track in found.tracks:
+            vbx.check(found.plda, track.vectors.shape[2])
+    except ValueError as error:
+        raise InputError(f"{file}: is damaged ({error}); transcribe the recording again") from error
+    return found
 
 
 def _bytes(path: Path, fix: str) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); {fix}") from error
+        return documents.read(path)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be read ({why}); {fix}") from error

@@ -52,17 +52,21 @@ function showTools() {
   if (tools.hidden) return;
   const box = ends[0].getBoundingClientRect();
   const width = tools.offsetWidth, height = tools.offsetHeight;
-  const below = box.top - height - 8 < barHeight();
-  const line = below ? ends[ends.length - 1].getBoundingClientRect().bottom + 8 : box.top - height - 8;
+  // The bar is at the top of the window only once one has scrolled to it.
+  const top = Math.max(0, $("bar").getBoundingClientRect().bottom) + 8;
+  const before = box.top - height - 8;
+  const after = ends[ends.length - 1].getBoundingClientRect().bottom + 8;
+  const line = Math.max(top, Math.min(before >= top ? before : after, window.innerHeight - height - 8));
   const left = Math.min(Math.max(8, box.left), document.documentElement.clientWidth - width - 8);
   tools.style.left = `${left + window.scrollX}px`;
   tools.style.top = `${line + window.scrollY}px`;
 }
 
 feed.addEventListener("click", (event) => {
-  const target = event.target.closest("[data-w], [data-time], button.who");
+  const target = event.target.closest("[data-w], [data-time], [data-fill], button.who");
   if (!target) { unchoose(); return; }
   if (target.matches("button.who")) { speakerMenu(Number(target.dataset.paragraph)); return; }
+  if (target.dataset.fill !== undefined) { fillIn(paragraphs[target.dataset.fill]); return; }
   if (target.dataset.time !== undefined) {
     event.preventDefault();
     unchoose();
@@ -78,10 +82,10 @@ feed.addEventListener("click", (event) => {
   seek(words.start[w], event.detail < 2);
 });
 feed.addEventListener("dblclick", (event) => {
-  if (!event.target.closest("[data-w]")) return;
+  if (!event.target.closest("[data-w], .inaudible")) return;
   getSelection().removeAllRanges();
   audio.pause();
-  fix();
+  fix(); // of an inaudible passage: the click before has gone there
 });
 document.addEventListener("pointerup", () => setTimeout(() => {
   const dragged = getSelection();

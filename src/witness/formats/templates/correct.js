@@ -33,12 +33,13 @@ function save() {
   setTimeout(() => URL.revokeObjectURL(a.href), 10000);
   saved = steps.length;
   lost = false;
+  keepDraft();
   $("save").classList.remove("main");
   toast(`Saved. To apply: witness redo TRANSCRIPT.json --corrections "${a.download}" -f html`);
 }
 
 window.addEventListener("beforeunload", (event) => {
-  if (lost || steps.length !== saved) event.preventDefault();
+  if (unsaved() && !draftIsKept) event.preventDefault();
 });
 
 /** The name as Witness accepts it, or null. */
@@ -47,10 +48,17 @@ function checkName(text) {
   const bad = !name || [...name].length > LONGEST_NAME || /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u.test(name);
   return bad ? null : name;
 }
+const BAD_NAME = `A name has 1 to ${LONGEST_NAME} printable characters.`;
+
+/** What is wrong with a text that somebody wrote, or null. */
+function checkText(text) {
+  const bad = [...text].length > LONGEST_TEXT || /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text);
+  return bad ? `No more than ${LONGEST_TEXT} characters, and no line breaks.` : null;
+}
 
 function rename(who, text) {
   const name = checkName(text);
-  if (name === null) return `A name has 1 to ${LONGEST_NAME} printable characters.`;
+  if (name === null) return BAD_NAME;
   if (name !== names[who]) take({ kind: "name", who, name });
   return null;
 }
@@ -80,29 +88,72 @@ async function askMove(list, title) {
   if (!list.length) { toast("There are no words to give to another speaker."); return; }
   const now = new Set(list.map((w) => owner[w]));
   const others = speakers.filter((one) => now.size > 1 || !now.has(one.who));
-  if (!others.length) { toast("There is no other speaker."); return; }
   const who = await pick(title, shortened(list.map((w) => texts[w]).join("").trim()),
-    others.map((one) => speakerChoice(one.who)));
-  if (who !== null) move(list, who);
+    [...others.map((one) => speakerChoice(one.who)), NEW_SPEAKER]);
+  if (who !== null) await move(list, who);
 }
 
-function move(list, who) {
-  take({ kind: "move", who, pieces: piecesOf(list) });
+/** Give words to a speaker, maybe a new one, together with what was done to them before. */
+async function move(list, who, ...before) {
+  const pieces = piecesOf(list);
+  if (who !== NEW) take(...before, { kind: "move", who, pieces });
+  else {
+    const fresh = countAll(steps.flat());
+    const name = await askNew();
+    if (name === null) return;
+    take(...before, { kind: "new", who: fresh, pieces }, ...(name ? [{ kind: "name", who: fresh, name }] : []));
+  }
   const w = list.find((one) => place[one] >= 0);
   if (w !== undefined) reveal(w);
+}
+
+const NEW = -2;
+const NEW_SPEAKER = { value: NEW, label: "A new speaker…" };
+
+/** The name of a new speaker, "" for none; null: there is to be no new speaker. */
+async function askNew() {
+  let name = null;
+  await ask("Who is the new speaker?", "Name; leave it empty if you do not know it", "", (text) => {
+    if (text.trim() && checkName(text) === null) return BAD_NAME;
+    name = text.trim() && checkName(text);
+    return null;
+  });
+  return name;
+}
+
+/** Write what was said in speech without words. */
+async function fillIn(paragraph) {
+  let text = "";
+  await ask("What was said?", `${clock(paragraph.start)} to ${clock(paragraph.end)}`, "", (given) => {
+    const trouble = checkText(given.trim());
+    if (!trouble) text = given.trim();
+    return trouble;
+  });
+  if (!text) return;
+  const made = { kind: "fill", gap: paragraph.gap, text };
+  const w = gapWord[paragraph.gap];
+  if (paragraph.who < 0) {
+    const who = await pick("Who said it?", shortened(text), [...speakers.map((one) => speakerChoice(one.who)), NEW_SPEAKER]);
+    if (who === null) return;
+    await move([w], who, made);
+  } else {
+    take(made);
+  }
+  if (place[w] >= 0) choose(place[w]);
 }
 
 async function fix() {
   let list = chosenWords();
   if (!list.length && playing >= 0) list = [playing];
+  const here = paragraphs[paragraphNow()];
+  if (!list.length && here && !here.words.length && here.gap >= 0) { await fillIn(here); return; }
   if (!list.length) { toast("Select a word first: click it, or use the arrow keys."); return; }
   list = list.filter((w) => paragraphOf[w] === paragraphOf[list[0]]);
   const before = list.map((w) => texts[w]).join("").trim();
   await ask("What was said?", "Leave it empty if nothing was said.", before, (given) => {
     const text = given.trim();
-    if ([...text].length > LONGEST_TEXT || /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text)) {
-      return `No more than ${LONGEST_TEXT} characters, and no line breaks.`;
-    }
+    const trouble = checkText(text);
+    if (trouble) return trouble;
     if (text !== before) take({ kind: "text", text, pieces: piecesOf(list) });
     if (place[list[0]] >= 0) choose(place[list[0]]);
     return null;
@@ -113,6 +164,7 @@ async function speakerMenu(number) {
   const paragraph = paragraphs[number];
   const who = paragraph.who;
   const choices = [];
+  if (!paragraph.words.length && paragraph.gap >= 0) choices.push({ value: "fill", label: "Write what was said…" });
   if (who >= 0) {
     choices.push({ value: "name", label: `Rename ${nameOf(who)} everywhere…` });
     if (speakers.length > 1) choices.push({ value: "merge", label: `Merge ${nameOf(who)} with…` });
@@ -123,12 +175,14 @@ async function speakerMenu(number) {
         choices.push({ ...speakerChoice(one.who), label: `${nameOf(one.who)} said this paragraph` });
       }
     }
+    choices.push({ ...NEW_SPEAKER, label: "A new speaker said this paragraph…" });
   }
   if (!choices.length) { toast("No single speaker talks for most of this time."); return; }
   const done = await pick(`${speakerOf(paragraph)}, ${clock(paragraph.start)}`, "", choices);
-  if (done === "name") await askName(who);
+  if (done === "fill") await fillIn(paragraph);
+  else if (done === "name") await askName(who);
   else if (done === "merge") await askMerge(who);
-  else if (done !== null) move(paragraph.words, done);
+  else if (done !== null) await move(paragraph.words, done);
 }
 
 /* ---------- dialogs ---------- */
@@ -201,7 +255,7 @@ function showSpeakers() {
     const name = make("button", "name", nameOf(who));
     name.type = "button";
     name.dir = "auto";
-    name.title = "Rename";
+    name.title = who < data.speakers.length ? `Rename (${data.speakers[who][0]} in the files)` : "Rename";
     name.setAttribute("aria-label", `Rename ${nameOf(who)}`);
     name.addEventListener("click", () => renameHere(name, who));
     row.append(chip(who), name);
@@ -226,7 +280,7 @@ function showSpeakers() {
 function renameHere(button, who) {
   const field = make("input", "name");
   field.value = names[who] ?? "";
-  field.placeholder = data.speakers[who][0];
+  field.placeholder = nameOf(who);
   field.dir = "auto";
   field.setAttribute("aria-label", `Name of ${nameOf(who)}`);
   let done = false;
@@ -239,6 +293,7 @@ function renameHere(button, who) {
   };
   field.addEventListener("keydown", (event) => {
     if (event.key === "Enter" || event.key === "Escape") {
+      event.preventDefault(); // or Enter would press the button that gets the focus
       finish(event.key === "Enter");
       const item = $("speakers").children[speakers.findIndex((one) => one.who === who)];
       item?.querySelector("button.name")?.focus();

@@ -43,14 +43,14 @@ const keys = {
   g: () => withSpeaker(askMerge),
   n: () => goTo(1),
   N: () => goTo(-1),
-  "/": () => $("query").select(),
+  "/": openSearch,
   "?": () => $("keys").showModal(),
   "+": () => zoom(0.5),
   "=": () => zoom(0.5),
   "-": () => zoom(2),
   ",": () => seek(position - 5000),
   ".": () => seek(position + 5000),
-  Escape: unchoose,
+  Escape: () => { if (chosen || $("search").hidden) unchoose(); else closeSearch(); },
 };
 
 /** Whether the text around the selection runs from right to left. */
@@ -71,7 +71,7 @@ document.addEventListener("keydown", (event) => {
     if (key === "z" && !event.target.closest("input")) { if (event.shiftKey) redo(); else undo(); }
     else if (key === "y" && !event.target.closest("input")) redo();
     else if (key === "s") save();
-    else if (key === "f" && document.activeElement !== $("query")) $("query").select();
+    else if (key === "f" && document.activeElement !== $("query")) openSearch();
     else return;
     event.preventDefault();
     return;
@@ -88,6 +88,9 @@ document.addEventListener("keydown", (event) => {
 });
 
 $("play").addEventListener("click", toggle);
+document.addEventListener("click", (event) => {
+  if (!event.target.closest("#warnings")) $("warnings")?.removeAttribute("open");
+});
 $("rate").addEventListener("change", () => { audio.playbackRate = Number($("rate").value); });
 $("undo").addEventListener("click", undo);
 $("save").addEventListener("click", save);
@@ -112,12 +115,13 @@ window.addEventListener("resize", () => {
   showTools();
 });
 window.addEventListener("hashchange", followHash);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawTimeline);
+dark.addEventListener("change", drawTimeline);
 
 window.addEventListener("beforeprint", () => {
   printing = true;
   clear();
   $("before").style.height = $("after").style.height = "0";
+  $("warnings")?.toggleAttribute("open", true);
   for (const paragraph of paragraphs) {
     const element = make("article", "p printed");
     const name = make("span", "name", speakerOf(paragraph));
@@ -134,6 +138,7 @@ window.addEventListener("beforeprint", () => {
 });
 window.addEventListener("afterprint", () => {
   feed.replaceChildren();
+  $("warnings")?.toggleAttribute("open", false);
   printing = false;
   clear();
   layOut();
@@ -146,9 +151,11 @@ announce.id = "announce";
 announce.setAttribute("aria-live", "polite");
 document.body.append(announce);
 
+const restored = restoreDraft();
 derive();
 layOut();
 showAll();
+if (restored) toast("Your corrections from before are here again. They are not saved to a file yet.");
 openSound();
 followHash();
 document.documentElement.dataset.ready = "yes";

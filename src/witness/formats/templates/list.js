@@ -135,6 +135,13 @@ function article(n) {
     mark.lang = "en";
     mark.dataset.time = paragraph.start;
     said.append(mark);
+    if (paragraph.gap >= 0) {
+      const fill = make("button", "flat small", "write what was said");
+      fill.type = "button";
+      fill.lang = "en";
+      fill.dataset.fill = number;
+      said.append(" ", fill);
+    }
   }
   for (const w of element.words) {
     const text = texts[w], bare = text.trimStart();
@@ -177,6 +184,7 @@ function refresh() {
   const y = window.scrollY - listTop();
   const seen = blocks.length && y > 0 ? blocks[Math.max(0, above(tops, y, blocks.length) - 1)] : null;
   const from = seen ? y - tops[blocks.indexOf(seen)] : 0;
+  keepDraft();
   derive();
   chosen = null;
   search(false);
@@ -193,10 +201,9 @@ function showAll() {
   showSpeakers();
   render();
   drawTimeline();
-  const dirty = lost || steps.length !== saved;
   $("undo").disabled = !steps.length;
   $("save").disabled = !steps.length;
-  $("save").classList.toggle("main", dirty && steps.length > 0);
+  $("save").classList.toggle("main", unsaved() && steps.length > 0);
   $("empty").hidden = blocks.length > 0;
   if (!blocks.length) $("empty").textContent = "No speech was found in this recording.";
 }

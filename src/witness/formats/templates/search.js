@@ -1,4 +1,4 @@
-/* Search in all words, including those that are not in the document. */
+/* Search in all words, including those that are not in the document, and replace what was found. */
 
 let hits = []; // [first, last] in reading order
 let hitNow = -1; // the one that is shown
@@ -37,7 +37,7 @@ function search(fresh = true) {
     }
     if (!fresh) hitNow = Math.min(before, hits.length - 1);
   }
-  $("next").disabled = $("previous").disabled = !hits.length;
+  for (const id of ["next", "previous", "replace", "replace-all"]) $(id).disabled = !hits.length;
   showHits(wanted);
   if (fresh) {
     paint();
@@ -62,14 +62,14 @@ function hitAt(at) {
 
 function goTo(step) {
   if (!hits.length) return;
-  if (hitNow < 0) {
-    const here = above(words.start, position);
-    hitNow = hits.findIndex(([first]) => order[first] >= here - 1);
-    if (hitNow < 0) hitNow = 0;
-    if (step < 0) hitNow = (hitNow - 1 + hits.length) % hits.length;
-  } else {
-    hitNow = (hitNow + step + hits.length) % hits.length;
-  }
+  if (hitNow >= 0) { showHit(hitNow + step); return; }
+  const here = above(words.start, position);
+  const next = Math.max(0, hits.findIndex(([first]) => order[first] >= here - 1));
+  showHit(step < 0 ? next - 1 : next);
+}
+
+function showHit(n) {
+  hitNow = (n + hits.length) % hits.length;
   const w = order[hits[hitNow][0]];
   bringIntoView(blockOf[w]);
   reveal(w, true);
@@ -81,12 +81,82 @@ function goTo(step) {
 let typed = 0;
 $("query").addEventListener("input", () => {
   clearTimeout(typed);
-  typed = setTimeout(() => { search(); goTo(1); }, 150);
+  typed = setTimeout(() => { typed = 0; search(); goTo(1); }, 150);
 });
+
+/** Search now for what was typed a moment ago. */
+function settle() {
+  if (!typed) return;
+  clearTimeout(typed);
+  typed = 0;
+  search();
+}
 $("search").addEventListener("submit", (event) => event.preventDefault());
 $("query").addEventListener("keydown", (event) => {
   if (event.key === "Enter") { event.preventDefault(); goTo(event.shiftKey ? -1 : 1); }
-  if (event.key === "Escape") { $("query").value = ""; search(); main.focus({ preventScroll: true }); }
 });
+$("search").addEventListener("keydown", (event) => { if (event.key === "Escape") closeSearch(); });
+
+function openSearch() {
+  $("search").hidden = false;
+  $("find").setAttribute("aria-expanded", "true");
+  drawTimeline(); // the bar is higher now
+  $("query").select();
+}
+
+function closeSearch() {
+  $("query").value = "";
+  search();
+  $("search").hidden = true;
+  $("find").setAttribute("aria-expanded", "false");
+  drawTimeline();
+  main.focus({ preventScroll: true });
+}
+
+/* ---------- replacing ---------- */
+
+const wordsOf = (text) => text.split(/\s+/).filter(Boolean);
+
+/** The corrections that replace the wanted text within a match; none if they would change nothing. */
+function replacing([first, end], pattern, by) {
+  const list = order.slice(first, end + 1);
+  const before = list.map((w) => texts[w]).join("").trim();
+  const after = before.replace(pattern, () => by).trim();
+  const each = wordsOf(after);
+  if (after === before || checkText(after)) return [];
+  const alike = each.length === list.length && list.every((w) => wordsOf(texts[w]).length === 1);
+  if (!alike) return [{ kind: "text", text: after, pieces: piecesOf(list) }];
+  return list.map((w, n) => [w, each[n]]).filter(([w, text]) => text !== texts[w].trim())
+    .map(([w, text]) => ({ kind: "text", text, pieces: piecesOf([w]) })); // each keeps its time
+}
+
+function replaceIn(matches) {
+  const wanted = $("query").value.trim().replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/\s+/g, "\\s+");
+  const pattern = new RegExp(wanted, "giu");
+  const made = matches.map((match) => replacing(match, pattern, $("by").value));
+  const places = made.filter((one) => one.length).length;
+  if (places) take(...made.flat());
+  return places;
+}
+
+function replaceOne() {
+  settle();
+  if (hitNow < 0) { goTo(1); return; }
+  const at = hitNow, before = hits.length;
+  replaceIn([hits[at]]);
+  if (hits.length) showHit(hits.length < before ? at : at + 1); // what was written may match again
+}
+
+$("replace").addEventListener("click", replaceOne);
+$("replace-all").addEventListener("click", () => {
+  settle();
+  const places = replaceIn(hits);
+  toast(places === 1 ? "Replaced in 1 place" : `Replaced in ${places} places`);
+});
+$("by").addEventListener("keydown", (event) => {
+  if (event.key === "Enter") { event.preventDefault(); replaceOne(); }
+});
+$("find").addEventListener("click", () => { if ($("search").hidden) openSearch(); else closeSearch(); });
+$("close-search").addEventListener("click", closeSearch);
 $("next").addEventListener("click", () => goTo(1));
 $("previous").addEventListener("click", () => goTo(-1));

@@ -5,7 +5,7 @@
 
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
-const { words, turns, silent } = data;
+const { words, silent } = data;
 const duration = data.end - data.start; // of the part of the recording that was transcribed
 
 const ANCHORS = 10; // turns that a speaker is remembered by, as in witness/transcript/corrections.py
@@ -53,6 +53,28 @@ function toast(text) {
   toast.timer = setTimeout(() => { $("toast").textContent = ""; }, 6000);
 }
 
+/* ---------- speech without words ---------- */
+
+/** Each stretch gets a place among the words, which is empty until somebody writes what was said. */
+words.gap = words.text.map(() => -1); // word -> stretch, -1: a word that was recognized
+const gapWord = []; // stretch -> word
+if (data.listened) {
+  silent.start.forEach((start, n) => {
+    const place = { text: "", start, end: silent.end[n], speaker: silent.speaker[n], sure: -1, flags: 0,
+      track: silent.track[n], gap: n };
+    for (const [name, value] of Object.entries(place)) words[name].push(value);
+  });
+  const sorted = words.start.map((_, w) => w).sort((a, b) => words.start[a] - words.start[b] || a - b);
+  for (const name of Object.keys(words)) words[name] = sorted.map((w) => words[name][w]);
+  words.gap.forEach((n, w) => { if (n >= 0) gapWord[n] = w; });
+}
+const placeInTrack = []; // word -> its place among the words of its track
+const wordsOfTrack = new Map();
+words.track.forEach((track) => {
+  placeInTrack.push(wordsOfTrack.get(track) ?? 0);
+  wordsOfTrack.set(track, placeInTrack[placeInTrack.length - 1] + 1);
+});
+
 /* ---------- corrections ---------- */
 
 let steps = []; // each a list of corrections that are taken and undone together
@@ -63,6 +85,8 @@ let lost = false; // whether a step that was saved has been undone and replaced
 const middles = words.text.map((_, w) => (words.start[w] + words.end[w]) / 2);
 const byMiddle = middles.map((_, w) => w).sort((a, b) => middles[a] - middles[b] || a - b);
 const sortedMiddles = byMiddle.map((w) => middles[w]);
+const rank = new Int32Array(middles.length); // word -> its place in byMiddle
+byMiddle.forEach((w, n) => { rank[w] = n; });
 
 /** What a speaker is recognized by later: the longest turns, in order, in seconds. */
 function anchor(who) {
@@ -74,15 +98,13 @@ function anchor(who) {
 
 /** Pieces of time, in ms, that contain the middles of these words and of no others. */
 function piecesOf(chosen) {
-  const mine = new Set(chosen);
   const pieces = [];
-  let open = false;
-  byMiddle.forEach((w) => {
-    if (!mine.has(w)) { open = false; return; }
-    if (open) pieces[pieces.length - 1][1] = middles[w] + 1;
-    else pieces.push([middles[w] - 1, middles[w] + 1]);
-    open = true;
-  });
+  let before = -2;
+  for (const at of chosen.map((w) => rank[w]).sort((a, b) => a - b)) {
+    if (at === before + 1) pieces[pieces.length - 1][1] = sortedMiddles[at] + 1;
+    else pieces.push([sortedMiddles[at] - 1, sortedMiddles[at] + 1]);
+    before = at;
+  }
   return pieces;
 }
 
@@ -101,25 +123,31 @@ function wordsIn(pieces) {
 /** The content of the file that `witness redo --corrections` reads. */
 function correctionsFile() {
   const seconds = (pieces) => pieces.map(([a, b]) => [a / 1000, b / 1000]);
+  const ofSpeaker = ["name", "merge", "move"];
   const corrections = steps.flat().map((made) => ({
     kind: made.kind,
-    speaker: made.kind === "text" ? [] : anchor(made.who),
-    name: made.kind === "name" ? made.name : null,
-    other: made.kind === "merge" ? anchor(made.gone) : made.pieces ? seconds(made.pieces) : [],
-    text: made.kind === "text" ? made.text : null,
-  }));
+    speaker: ofSpeaker.includes(made.kind) ? anchor(made.who) : [],
+    name: made.name ?? null,
+    other: made.kind === "merge" ? anchor(made.gone)
+      : made.kind === "fill" ? seconds([[silent.start[made.gap], silent.end[made.gap]]])
+        : seconds(made.pieces ?? []),
+    text: made.text ?? null,
+  })).filter((one) => // who has lost all speech to a new speaker can no longer be found
+    (one.speaker.length || !ofSpeaker.includes(one.kind)) && (one.other.length || one.kind !== "merge"));
   const head = { schema: data.schema, sha256: data.sha256, recording: data.title };
   return `${JSON.stringify({ ...head, corrections }, null, 1)}\n`;
 }
 
 /* ---------- the state that follows from the corrections, in the order in which Witness applies them ---------- */
 
+let turns; // {start, end, speaker}: columns, in order
 let same; // speaker -> the speaker it was merged with, or itself
 let names; // speaker -> name or null
 let owner; // word -> speaker, -1: nobody
 let texts; // word -> text, "" if it was removed
 let heard; // word -> whether somebody was heard speaking
-let touched; // word -> whether a step changed it
+let touched; // the words that a step changed
+let filled; // the stretches without words of which somebody wrote what was said
 let speakers; // [{who, seconds, share}] of those who are left
 let paragraphs; // [{start, end, who, words}]
 let order, place; // the words in reading order; word -> its place in that order, -1: not shown
@@ -134,14 +162,24 @@ function last(who) {
 
 function derive() {
   const made = steps.flat();
-  same = data.speakers.map((_, who) => who);
-  for (const step of made) {
-    if (step.kind === "merge" && last(step.who) !== last(step.gone)) same[last(step.gone)] = last(step.who);
-  }
-  owner = words.speaker.map((who) => (who < 0 ? -1 : last(who)));
   texts = words.text.slice();
   heard = words.flags.map((flags) => !(flags & UNSUPPORTED));
   touched = new Set();
+  filled = new Set();
+  for (const step of made) {
+    if (step.kind !== "fill") continue;
+    texts[gapWord[step.gap]] = ` ${step.text}`;
+    touched.add(gapWord[step.gap]);
+    filled.add(step.gap);
+  }
+  owner = words.speaker.slice();
+  turns = data.turns;
+  for (const step of made) if (step.kind === "new") addSpeaker(step);
+  same = Array.from({ length: countAll(made) }, (_, who) => who);
+  for (const step of made) {
+    if (step.kind === "merge" && last(step.who) !== last(step.gone)) same[last(step.gone)] = last(step.who);
+  }
+  owner = owner.map((who) => (who < 0 ? -1 : last(who)));
   for (const step of made) {
     if (step.kind !== "move") continue;
     for (const w of wordsIn(step.pieces)) {
@@ -158,11 +196,43 @@ function derive() {
       touched.add(w);
     });
   }
-  names = data.speakers.map(() => null);
+  names = same.map(() => null);
   data.speakers.forEach(([, name], who) => { if (name && names[last(who)] === null) names[last(who)] = name; });
   for (const step of made) if (step.kind === "name") names[last(step.who)] = step.name;
   countSpeakers();
   group();
+}
+
+/** The number of speakers, with those who were merged and those whom these corrections add. */
+function countAll(made) {
+  return data.speakers.length + made.filter((step) => step.kind === "new").length;
+}
+
+/** As corrections.add: they talk where their words are, and whoever had these words before does not. */
+function addSpeaker({ who, pieces }) {
+  const mine = wordsIn(pieces).sort((a, b) => words.track[a] - words.track[b] || placeInTrack[a] - placeInTrack[b]);
+  const runs = [];
+  for (const w of mine) {
+    const before = runs[runs.length - 1]?.at(-1);
+    const goesOn = before !== undefined && words.track[before] === words.track[w] && owner[before] === owner[w]
+      && placeInTrack[before] + 1 === placeInTrack[w] && words.start[w] - words.end[before] < data.grouping.breath;
+    if (goesOn) runs[runs.length - 1].push(w); else runs.push([w]);
+  }
+  let left = turns.start.map((start, n) => [start, turns.end[n], turns.speaker[n]]);
+  for (const run of runs) {
+    const start = words.start[run[0]];
+    const end = Math.max(words.end[run[run.length - 1]], start + 1);
+    left = left.flatMap(([from, to, speaker]) => (speaker !== owner[run[0]] ? [[from, to, speaker]]
+      : [[from, Math.min(start, to), speaker], [Math.max(end, from), to, speaker]].filter(([a, b]) => a < b)));
+    left.push([start, end, who]);
+  }
+  left.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  turns = { start: left.map((turn) => turn[0]), end: left.map((turn) => turn[1]), speaker: left.map((turn) => turn[2]) };
+  for (const w of mine) {
+    owner[w] = who;
+    heard[w] = true;
+    touched.add(w);
+  }
 }
 
 function countSpeakers() {
@@ -175,8 +245,8 @@ function countSpeakers() {
     end.set(who, Math.max(end.get(who) ?? 0, turns.end[turn]));
   });
   const total = [...spoken.values()].reduce((sum, ms) => sum + ms, 0) || 1;
-  speakers = data.speakers.map((_, who) => who).filter((who) => same[who] === who)
-    .map((who) => ({ who, seconds: spoken.get(who) ?? 0, share: (spoken.get(who) ?? 0) / total }));
+  speakers = same.map((_, who) => who).filter((who) => same[who] === who && spoken.has(who))
+    .map((who) => ({ who, seconds: spoken.get(who), share: spoken.get(who) / total }));
 }
 
 function endsSentence(w) {
@@ -185,10 +255,15 @@ function endsSentence(w) {
   return end > 0 && data.grouping.ends.includes(texts[w][end - 1]);
 }
 
+/** Whether it is a word: one that was recognized, or speech of which somebody wrote what was said. */
+function isWord(w) {
+  return words.gap[w] < 0 || filled.has(words.gap[w]);
+}
+
 /** Whether a word begins between two stretches without words of a track. */
 function wordWithin(from, to, n) {
   for (let w = above(words.start, from - 1); w < texts.length && words.start[w] <= to; w += 1) {
-    if (words.track[w] === silent.track[n]) return true;
+    if (words.track[w] === silent.track[n] && isWord(w)) return true;
   }
   return false;
 }
@@ -225,7 +300,7 @@ function group() {
   const { pause } = data.grouping;
   const breath = data.listened ? data.grouping.breath : 2; // without a recognizer there are no gaps between words
   for (let w = 0; w < texts.length; w += 1) {
-    if (texts[w] === "" && words.text[w] !== "") continue;
+    if (!isWord(w) || (texts[w] === "" && (words.text[w] !== "" || words.gap[w] >= 0))) continue;
     const run = open.get(words.track[w]);
     const before = run && run[run.length - 1];
     if (run && owner[before] === owner[w] && words.start[w] - words.end[before] < pause) {
@@ -240,13 +315,14 @@ function group() {
   }));
   const quiet = new Map(); // track -> paragraph without words that may continue
   silent.start.forEach((start, n) => {
+    if (filled.has(n)) return;
     const who = silent.speaker[n] < 0 ? -1 : last(silent.speaker[n]);
     const before = quiet.get(silent.track[n]);
     if (before && before.who === who && start - before.end < breath && !wordWithin(before.end, start, n)) {
       before.end = silent.end[n];
       return;
     }
-    const fresh = { start, end: silent.end[n], who, words: [] };
+    const fresh = { start, end: silent.end[n], who, words: [], gap: data.listened ? n : -1 };
     quiet.set(silent.track[n], fresh);
     paragraphs.push(fresh);
   });
@@ -275,7 +351,7 @@ function group() {
 /* ---------- names and colors ---------- */
 
 function nameOf(who) {
-  return who < 0 ? "nobody heard" : names[who] ?? data.speakers[who][0];
+  return who < 0 ? "nobody heard" : names[who] ?? `Speaker ${who + 1}`;
 }
 
 /** Who speaks in a paragraph; of speech without words that may not be known. */
@@ -290,7 +366,7 @@ function initials(who) {
     const parts = names[who].split(/[\s.\-]+/).filter(Boolean);
     return parts.slice(0, 2).map((part) => [...part][0]).join("").toUpperCase();
   }
-  return (/(\d+)$/.exec(data.speakers[who][0]) ?? [])[1] ?? "?";
+  return String(who + 1);
 }
 
 function look(who) {

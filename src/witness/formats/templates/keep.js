@@ -1,0 +1,86 @@
+/* What the browser keeps: corrections until they are saved to a file, and the choice of colors. */
+
+const DRAFT = `witness-draft/${data.page}`, COLORS_CHOSEN = "witness-colors";
+
+function kept(key) {
+  try { return localStorage.getItem(key); } catch { return null; }
+}
+
+/** Keep a text, or with null forget it. Returns whether the browser does. */
+function keep(key, text) {
+  try {
+    if (text === null) localStorage.removeItem(key); else localStorage.setItem(key, text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/* ---------- corrections ---------- */
+
+let draftIsKept = true;
+
+function unsaved() {
+  return lost || steps.length !== saved;
+}
+
+function keepDraft() {
+  draftIsKept = keep(DRAFT, unsaved() ? JSON.stringify({ steps, saved, lost }) : null);
+}
+
+/** Take up the corrections that were not saved when the page was closed. Returns whether there are any. */
+function restoreDraft() {
+  try {
+    const draft = JSON.parse(kept(DRAFT));
+    if (!draft || !isSteps(draft.steps) || !isWhole(draft.saved, Infinity)) return false;
+    steps = draft.steps;
+    saved = draft.saved;
+    lost = Boolean(draft.lost);
+    return steps.length > 0;
+  } catch {
+    return false;
+  }
+}
+
+function isWhole(n, end) {
+  return Number.isInteger(n) && n >= 0 && n < end;
+}
+
+/** Whether these are corrections of this page: other files may write what the browser keeps for this one. */
+function isSteps(list) {
+  let count = data.speakers.length;
+  const isStep = (made) => {
+    const places = Array.isArray(made.pieces) && made.pieces.length > 0
+      && made.pieces.every((piece) => piece.length === 2 && piece.every(Number.isFinite));
+    switch (made.kind) {
+      case "name": return isWhole(made.who, count) && checkName(made.name) === made.name;
+      case "merge": return isWhole(made.who, count) && isWhole(made.gone, count);
+      case "move": return isWhole(made.who, count) && places;
+      case "new": count += 1; return made.who === count - 1 && places;
+      case "text": return checkText(made.text) === null && places;
+      case "fill": return isWhole(made.gap, gapWord.length) && made.text !== "" && checkText(made.text) === null;
+      default: return false;
+    }
+  };
+  return list.every((made) => made.every(isStep));
+}
+
+/* ---------- colors ---------- */
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const darkRules = [...document.styleSheets[0].cssRules].find((rule) => rule.media?.mediaText.includes("dark"));
+const darkMedia = darkRules.media.mediaText;
+
+/** "light", "dark", or "" for what the system has. */
+function setColors(choice) {
+  darkRules.media.mediaText = { light: "not all", dark: "screen" }[choice] ?? darkMedia;
+  document.documentElement.style.colorScheme = choice;
+  $("colors").value = choice;
+}
+
+setColors(["light", "dark"].find((choice) => choice === kept(COLORS_CHOSEN)) ?? "");
+$("colors").addEventListener("change", () => {
+  setColors($("colors").value);
+  keep(COLORS_CHOSEN, $("colors").value || null);
+  drawTimeline();
+});
