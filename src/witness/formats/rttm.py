@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from witness.errors import InputError
 from witness.schema import Turn
+from witness.text import one_line
 
 LONGEST = 1e7
 """Seconds, about four months: anything beyond is not a time in a recording."""
@@ -42,4 +43,4 @@ def parse(text: str, name: str = "RTTM") -> dict[str, list[Turn]]:
 
 
 def _token(text: str) -> str:
-    return re.sub(r"\s+", "_", text.strip()) or "_"
+    return re.sub(r"\s+", "_", one_line(text).strip()) or "_"
