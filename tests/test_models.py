@@ -913,6 +913,26 @@ def test_folder(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize(
+    ("embedding", "clustering", "said"),
+    [
+        (EMBEDDING[::-1], None, 1),
+        (EMBEDDING[::-1], '{"linkage": "average", "threshold": 0.9}', 0),
+        (CONTENTS["builtin-embedding"], None, 0),
+    ],
+)
+def test_a_threshold_of_another_voice_model_is_said(
+    tmp_path: Path, embedding: bytes, clustering: str | None, said: int
+) -> None:
+    notes: list[str] = []
+    path = Path(folder_of(tmp_path / "mine", clustering))
+    (path / "embedding.onnx").write_bytes(embedding)
+    store.diarization_models(str(path), offline=True, reporter=Reporter(note=notes.append))
+    assert len(notes) == said
+    assert all(re.match(".*wespeaker.*mine/embedding.onnx.*fix: .*clustering.json$", note) for note in notes)
+
+
+@pytest.mark.usefixtures("hub")
 def test_folder_with_known_files(tmp_path: Path) -> None:
     """Known weights keep their name wherever they lie, and the threshold that belongs to them."""
     path = Path(folder_of(tmp_path / "copy"))

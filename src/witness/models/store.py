@@ -49,7 +49,7 @@ def diarization_models(choice: str, *, offline: bool, reporter: Reporter = SILEN
     if not choice:
         raise UsageError(f"--models is empty; give a folder, auto, {_set_names()}")
     if choice not in ("auto", *catalogue.SETS):
-        return _from_folder(choice)
+        return _from_folder(choice, reporter)
     name = "standard" if choice == "auto" else choice
     try:
         models = cache.obtain(_entries(catalogue.SETS[name].files), offline=offline, reporter=reporter)
@@ -252,7 +252,7 @@ def _entries(names: Sequence[str]) -> list[CatalogueFile]:
 # --- the user's own speaker models ---
 
 
-def _from_folder(choice: str) -> DiarizationModels:
+def _from_folder(choice: str, reporter: Reporter) -> DiarizationModels:
     folder = Path(choice)
     if not folder.is_dir():
         if own.is_path(choice):
@@ -263,8 +263,14 @@ def _from_folder(choice: str) -> DiarizationModels:
     embedding = own.model(folder / "embedding.onnx", f"{name}/embedding.onnx")
     # The rule belongs to the embedding, so a copy of a known embedding model keeps its rule.
     sets = catalogue.SETS
-    usual = next((one for one in sets.values() if one.embedding == embedding.name), sets["standard"])
-    return DiarizationModels(name, segmentation, embedding, _rule(folder / "clustering.json", usual.rule))
+    known = next((one for one in sets.values() if one.embedding == embedding.name), None)
+    usual, rules = known or sets["standard"], folder / "clustering.json"
+    if known is None and not rules.exists():
+        reporter.note(
+            f"speakers are told apart by the threshold of {usual.embedding}, which may not fit "
+            f"{embedding.name}: there may be too many or too few; fix: put the model's own into {rules}"
+        )
+    return DiarizationModels(name, segmentation, embedding, _rule(rules, usual.rule))
 
 
 def _rule(path: Path, usual: Rule) -> Rule:
