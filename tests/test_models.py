@@ -1281,16 +1281,19 @@ def test_what_would_recognize_words_here() -> None:
     def words(*available: Recognizer) -> store.Words:
         return store.words(gpu=False, available=available)
 
-    assert not words(Recognizer.WHISPER_CPP).able
+    assert words(Recognizer.WHISPER_CPP).model is None
+    assert store.taken(gpu=False, available=BOTH[:1]) == {"builtin-segmentation", "builtin-embedding"}
     english = words(*BOTH)
-    assert english.able
+    assert english.model == entry("faster-whisper-tiny.en")
     assert re.match(f"faster-whisper-tiny.en, which knows English only.* than {BASE}; by ct", english.finding)
     assert english.fix is not None
     assert english.fix.startswith(f"witness models fetch {BASE} (")
     fetch("tiny-q5_1")
     assert words(*BOTH).finding == f"tiny-q5_1, which is cached, instead of {BASE}; by whisper.cpp"
     fetch(BASE)
-    assert words(*BOTH) == store.Words(f"{BASE}, by ctranslate2", None, True)
+    assert words(*BOTH) == store.Words(f"{BASE}, by ctranslate2", None, entry(BASE))
+    fetch("standard")
+    assert store.taken(gpu=False, available=BOTH) == {*catalogue.SETS["standard"].files, BASE}
 
 
 @pytest.mark.usefixtures("hub")

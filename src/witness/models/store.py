@@ -181,8 +181,8 @@ class Words:
     finding: str
     fix: str | None
     """How to get a better model; None: the usual one is here."""
-    able: bool
-    """Whether there would be words at all."""
+    model: CatalogueFile | None
+    """None: there would be no words."""
 
 
 def words(*, gpu: bool, available: Collection[str]) -> Words:
@@ -192,10 +192,21 @@ def words(*, gpu: bool, available: Collection[str]) -> Words:
     found = usual if cache.locate(usual) else _nearest(usual, available)
     fix = f"{usual.fetch} ({usual.total / 1e6:,.0f} MB; with a network, a first run does it, too)"
     if found is None:
-        return Words(f"no model is here; {usual.name} for {usual.engine} would be fetched", fix, False)
+        return Words(f"no model is here; {usual.name} for {usual.engine} would be fetched", fix, None)
     if found == usual:
-        return Words(f"{usual.name}, by {usual.engine}", None, True)
-    return Words(f"{_compared(found, usual)}; by {found.engine}", fix, True)
+        return Words(f"{usual.name}, by {usual.engine}", None, usual)
+    return Words(f"{_compared(found, usual)}; by {found.engine}", fix, found)
+
+
+def taken(*, gpu: bool, available: Collection[str]) -> frozenset[str]:
+    """The names of the models that `--models auto` and `--whisper auto` would take from what is on this disk.
+
+    The arguments are those of `words`. Nothing is fetched.
+    """
+    standard, builtin = (catalogue.SETS[name].files for name in ("standard", "builtin"))
+    speakers = standard if all(map(cache.locate, _entries(standard))) else builtin
+    model = words(gpu=gpu, available=available).model
+    return frozenset((*speakers, model.name) if model else speakers)
 
 
 def list_models(
