@@ -531,7 +531,27 @@ def test_models_commands(witness):
     state = {row["name"]: row["state"] for row in rows}
     assert state["builtin-embedding"] == "present"
     assert state["segmentation-3.0"] == "missing"
-    assert b"large-v3-turbo-q5_0" in witness("models", "list", check=0).stdout
+    sha256, taken = ({row["name"]: row[key] for row in rows} for key in ("sha256", "auto"))
+    assert taken["builtin-embedding"]
+    assert not taken["segmentation-3.0"]
+    for command in ("list", "verify"):
+        header, *lines = witness("models", command, check=0).stdout.decode().splitlines()
+        assert header.split() == [
+            "name",
+            "role",
+            "or",
+            "recognizer",
+            "size",
+            "license",
+            "state",
+            "sha256",
+            "path",
+        ]
+        assert len(lines) == len(rows)
+        for line, row in zip(lines, rows, strict=True):
+            assert line.startswith(("* " if row["auto"] else "  ") + f" {row['name']} ")
+            assert f" {sha256[row['name']][:12]} " in line
+            assert sha256[row["name"]] not in line
     verified = json.loads(witness("models", "verify", "--json", check=0).stdout)
     assert {row["name"]: row["state"] for row in verified}["builtin-embedding"] == "ok"
     assert "base-q5_1" in complaint(witness("models", "fetch", "base-q5_1", check=5))

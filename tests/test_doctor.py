@@ -6,6 +6,7 @@ import os
 import shutil
 import struct
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -327,6 +328,23 @@ def test_this_machine_as_text_and_json():
     assert document["ok"] == (result.exit_code == 0)
     text = CliRunner().invoke(cli, ["doctor"]).stdout
     assert all(check["name"] in text for check in document["checks"])
+
+
+def test_words_without_a_model_are_missing(monkeypatch):
+    """Neither broken, since a first run fetches one, nor all that is needed."""
+    nothing = store.Words(
+        "no model is here; base-q5_1 would be fetched", "witness models fetch base-q5_1", None
+    )
+    monkeypatch.setattr(store, "words", lambda **_: nothing)
+    report = checks.examine(machine(GPUS / "no_amd"))
+    assert checks.healthy(report)
+    assert checks.to_text(report).splitlines()[-1] == (
+        "nothing is broken, but this is missing: words; the hint says how to get it"
+    )
+    rows = json.loads(checks.to_json(report))["checks"]
+    assert [row["name"] for row in rows if row["missing"]] == ["words"]
+    monkeypatch.setattr(store, "words", lambda **_: replace(nothing, model=catalogue.TABLE[-1]))
+    assert "missing" not in checks.to_text(checks.examine(machine(GPUS / "no_amd"))).splitlines()[-1]
 
 
 def test_no_private_data(monkeypatch, tmp_path):

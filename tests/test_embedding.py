@@ -23,7 +23,9 @@ def model_file(path: Path) -> ModelFile:
     return ModelFile(path.name, str(path), hashlib.sha256(path.read_bytes()).hexdigest())
 
 
-def voice_model(path: Path, *, pooling: str = "rank4", tail: str = "gemm", seed: int = 3) -> ModelFile:
+def voice_model(
+    path: Path, *, pooling: str = "rank4", tail: str = "gemm", seed: int = 3, shape: tuple = ("B", "T", 80)
+) -> ModelFile:
     """A small voice model with the strides of a ResNet34, exported in one of several ways."""
     rng = np.random.default_rng(seed)
     weights: dict[str, np.ndarray] = {"axis1": np.array([1]), "flat": np.array([0, CHANNELS * BANDS, -1])}
@@ -82,8 +84,8 @@ def voice_model(path: Path, *, pooling: str = "rank4", tail: str = "gemm", seed:
     graph = helper.make_graph(
         nodes,
         "g",
-        [helper.make_tensor_value_info("q", TensorProto.FLOAT, ["B", "T", 80])],
-        [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["B", SIZE])],
+        [helper.make_tensor_value_info("q", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, [shape[0], SIZE])],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -109,9 +111,112 @@ def test_another_pooling_is_refused(tmp_path):
         embedding_cut.cut(voice_model(tmp_path / "voice.onnx", pooling="max"))
 
 
-def test_a_model_without_pooling_is_refused():
-    with pytest.raises(ModelError, match=r"cannot be cut"):
+def splice(file: ModelFile, tensor: str, nodes: list, **weights: np.ndarray) -> ModelFile:
+    """The model with `nodes`, which make "new" of "old", between `tensor` and all that take it."""
+    model = onnx.load(file.path)
+    for node in model.graph.node:
+        node.input[:] = ["new" if name == tensor else name for name in node.input]
+    made = [place for place, node in enumerate(model.graph.node, 1) if tensor in node.output]
+    for place, node in enumerate(nodes, made[0] if made else 0):
+        node.input[:] = [tensor if name == "old" else name for name in node.input]
+        model.graph.node.insert(place, node)
+    model.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()
+    )
+    onnx.checker.check_model(model)
+    onnx.save(model, file.path)
+    return model_file(Path(file.path))
+
+
+NODE = helper.make_node
+
+
+def test_a_model_without_pooling_is_refused(tmp_path):
+    with pytest.raises(ModelError, match=r"takes \[None, 1, None\], not \[B, T, 80\]"):
         embedding_cut.cut(model_file(BUILTIN_FOLDER / "segmentation.onnx"))
+    file = voice_model(tmp_path / "voice.onnx")
+    model = onnx.load(file.path)
+    model.graph.output[0].name = "mu"  # without the deviation
+    onnx.save(model, file.path)
+    with pytest.raises(ModelError, match=r"voice\.onnx: cannot be cut at its pooling"):
+        embedding_cut.cut(file)
+
+
+def test_a_model_that_looks_at_all_it_is_given_is_refused(tmp_path):
+    """As squeeze-excitation does: where a block begins would change every vector in it."""
+    squeeze = [
+        NODE("ReduceMean", ["old"], ["level"], axes=[2, 3], keepdims=1),
+        NODE("Sigmoid", ["level"], ["gate"]),
+        NODE("Mul", ["old", "gate"], ["new"]),
+    ]
+    file = splice(voice_model(tmp_path / "voice.onnx"), "c1", squeeze)
+    with pytest.raises(
+        ModelError, match=r"voice\.onnx: its vectors depend on .* over 1\.2 s away \(cosine 0\.9"
+    ):
+        embedding_cut.cut(file)
+
+
+DYNAMIC = [
+    NODE("DynamicQuantizeLinear", ["old"], ["small", "scale", "zero"]),
+    NODE("DequantizeLinear", ["small", "scale", "zero"], ["new"]),
+]
+STATIC = [
+    NODE("QuantizeLinear", ["old", "scale", "zero"], ["small"]),
+    NODE("DequantizeLinear", ["small", "scale", "zero"], ["new"]),
+]
+HALF = [
+    NODE("Cast", ["old"], ["half"], to=TensorProto.FLOAT16),
+    NODE("Cast", ["half"], ["new"], to=TensorProto.FLOAT),
+]
+ATTENTION = [NODE("Softmax", ["old"], ["weight"], axis=-1), NODE("Mul", ["old", "weight"], ["new"])]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "nodes", "says"),
+    [
+        ("c1", DYNAMIC, "is quantized"),
+        ("c1", STATIC, "is quantized"),
+        ("q", HALF, "computes in half precision"),
+        ("c3", ATTENTION, "pools with attention"),
+    ],
+)
+def test_what_is_of_no_use_here_is_said_in_our_words(tmp_path, tensor, nodes, says):
+    weights = {"scale": np.float32(0.01), "zero": np.uint8(0)} if nodes is STATIC else {}
+    file = splice(voice_model(tmp_path / "voice.onnx"), tensor, nodes, **weights)
+    with pytest.raises(ModelError, match=f"^{file.path}: {says}.*; fix: [^\n]*$"):
+        embedding_cut.cut(file)
+
+
+@pytest.mark.parametrize("shape", [("B", 200, 80), (1, 200, 80), (32, "T", 80)])
+def test_a_model_for_one_length_is_refused(tmp_path, shape):
+    with pytest.raises(
+        ModelError, match=r"voice\.onnx: takes \[.*, 80\] only, not speech of any length; fix"
+    ):
+        embedding_cut.cut(voice_model(tmp_path / "voice.onnx", shape=shape))
+
+
+def test_a_model_for_one_voice_at_a_time_gives_all_of_them(tmp_path):
+    many, one = (
+        embedding.load(voice_model(tmp_path / f"{size}.onnx", shape=(size, "T", 80))) for size in ("B", 1)
+    )
+    statistics = np.random.default_rng(6).normal(0, 1, (5, 2 * CHANNELS * BANDS)).astype(np.float32)
+    assert np.allclose(one.head(statistics), many.head(statistics), atol=1e-5)
+
+
+def test_of_two_outputs_the_last_is_the_voice_vector(tmp_path):
+    """As WeSpeaker's exports have it, whose first is from before the last layer."""
+    file = voice_model(tmp_path / "voice.onnx")
+    expected = embedding_cut.cut(file)
+    model = onnx.load(file.path)
+    model.graph.node.append(NODE("Relu", ["stats"], ["early"]))
+    model.graph.output.insert(0, helper.make_tensor_value_info("early", TensorProto.FLOAT, ["B", None]))
+    onnx.save(model, file.path)
+    statistics = np.ones((1, 2 * CHANNELS * BANDS), np.float32)
+    head, same = (
+        Model(part, "head")(statistics)
+        for part in (embedding_cut.cut(model_file(Path(file.path)))[1], expected[1])
+    )
+    assert np.array_equal(head, same)
 
 
 def test_cut_is_kept_and_a_damaged_one_made_again(tmp_path, monkeypatch):
@@ -365,5 +470,5 @@ def test_a_trunk_with_another_stride_is_refused(tmp_path):
             if node.op_type == "Conv" and node.input[0] == "c2" and attribute.name == "strides":
                 attribute.ints[:] = [2, 1]
     onnx.save(model, file.path)
-    with pytest.raises(ModelError, match=r"30 frames for 120 features"):
+    with pytest.raises(ModelError, match=r"100 frames for 400 features"):
         embedding.load(model_file(Path(file.path)))

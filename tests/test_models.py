@@ -991,6 +991,26 @@ def test_folder(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize(
+    ("embedding", "clustering", "said"),
+    [
+        (EMBEDDING[::-1], None, 1),
+        (EMBEDDING[::-1], '{"linkage": "average", "threshold": 0.9}', 0),
+        (CONTENTS["builtin-embedding"], None, 0),
+    ],
+)
+def test_a_threshold_of_another_voice_model_is_said(
+    tmp_path: Path, embedding: bytes, clustering: str | None, said: int
+) -> None:
+    notes: list[str] = []
+    path = Path(folder_of(tmp_path / "mine", clustering))
+    (path / "embedding.onnx").write_bytes(embedding)
+    store.diarization_models(str(path), offline=True, reporter=Reporter(note=notes.append))
+    assert len(notes) == said
+    assert all(re.match(".*wespeaker.*mine/embedding.onnx.*fix: .*clustering.json$", note) for note in notes)
+
+
+@pytest.mark.usefixtures("hub")
 def test_folder_with_known_files(tmp_path: Path) -> None:
     """Known weights keep their name wherever they lie, and the threshold that belongs to them."""
     path = Path(folder_of(tmp_path / "copy"))
@@ -1348,16 +1368,19 @@ def test_what_would_recognize_words_here() -> None:
     def words(*available: Recognizer) -> store.Words:
         return store.words(gpu=False, available=available)
 
-    assert not words(Recognizer.WHISPER_CPP).able
+    assert words(Recognizer.WHISPER_CPP).model is None
+    assert store.taken(gpu=False, available=BOTH[:1]) == {"builtin-segmentation", "builtin-embedding"}
     english = words(*BOTH)
-    assert english.able
+    assert english.model == entry("faster-whisper-tiny.en")
     assert re.match(f"faster-whisper-tiny.en, which knows English only.* than {BASE}; by ct", english.finding)
     assert english.fix is not None
     assert english.fix.startswith(f"witness models fetch {BASE} (")
     fetch("tiny-q5_1")
     assert words(*BOTH).finding == f"tiny-q5_1, which is cached, instead of {BASE}; by whisper.cpp"
     fetch(BASE)
-    assert words(*BOTH) == store.Words(f"{BASE}, by ctranslate2", None, True)
+    assert words(*BOTH) == store.Words(f"{BASE}, by ctranslate2", None, entry(BASE))
+    fetch("standard")
+    assert store.taken(gpu=False, available=BOTH) == {*catalogue.SETS["standard"].files, BASE}
 
 
 @pytest.mark.usefixtures("hub")

@@ -123,8 +123,14 @@ def test_a_model_for_one_window_at_a_time_sees_all_of_them(tmp_path):
     assert segment(np.zeros(16000 * 15, np.float32), model, step=1.0).active.shape == (6, 589, 3)
 
 
-def save_pyannet(path: Path, *, weight: float, bias: bool, pads: int = 0) -> ModelFile:
-    """A model that begins as PyanNet does, with another end."""
+def save_pyannet(
+    path: Path, *, weight: float, bias: bool, pads: int = 0, batch: str | int = "N", branch: str | None = None
+) -> ModelFile:
+    """A model that begins as PyanNet does, with another end.
+
+    With a `branch`, the convolution is in an If, as PyTorch's first exporter has it: for one channel, or for
+    sound with a positive sample.
+    """
     rng = np.random.default_rng(3)
     values = {
         "weight": np.array([weight]),
@@ -148,11 +154,34 @@ def save_pyannet(path: Path, *, weight: float, bias: bool, pads: int = 0) -> Mod
         helper.make_node("InstanceNormalization", ["most", "scale", "zero"], ["again"]),
         helper.make_node("LeakyRelu", ["again"], ["result"]),
     ]
+    if branch:
+        values |= {"second": np.array([1]), "limit": np.array([1 if branch == "channels" else 0])}
+        value = TensorProto.FLOAT
+        taken = helper.make_graph(
+            [nodes[1]], "then", [], [helper.make_tensor_value_info("heard", value, None)]
+        )
+        other = helper.make_node("Neg", ["even"], ["other"])
+        rest = helper.make_graph([other], "else", [], [helper.make_tensor_value_info("other", value, None)])
+        condition = {
+            "channels": [
+                helper.make_node("Shape", ["even"], ["shape"]),
+                helper.make_node("Cast", ["shape"], ["sizes"], to=TensorProto.FLOAT),
+                helper.make_node("Cast", ["second"], ["place"], to=TensorProto.INT64),
+                helper.make_node("Gather", ["sizes", "place"], ["size"]),
+                helper.make_node("Equal", ["size", "limit"], ["condition"]),
+            ],
+            "sound": [
+                helper.make_node("ReduceMax", ["even"], ["size"], keepdims=0),
+                helper.make_node("Greater", ["size", "limit"], ["condition"]),
+            ],
+        }[branch]
+        choice = helper.make_node("If", ["condition"], ["chosen"], then_branch=taken, else_branch=rest)
+        nodes[1:3] = [*condition, choice, helper.make_node("Abs", ["chosen"], ["loud"])]
     graph = helper.make_graph(
         nodes,
         "g",
-        [helper.make_tensor_value_info("sound", TensorProto.FLOAT, ["N", 1, "T"])],
-        [helper.make_tensor_value_info("result", TensorProto.FLOAT, ["N", 4, "P"])],
+        [helper.make_tensor_value_info("sound", TensorProto.FLOAT, [batch, 1, "T"])],
+        [helper.make_tensor_value_info("result", TensorProto.FLOAT, [batch, 4, "P"])],
         [numpy_helper.from_array(value.astype(np.float32), name) for name, value in values.items()],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
@@ -171,6 +200,47 @@ def test_windows_share_the_first_convolution(tmp_path, weight, bias):
     assert shared.hop == 30
     expected = windowed(Model(file.path, "whole"))(SOUND, STARTS)
     assert np.allclose(shared(SOUND, STARTS), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("batch", ["N", 1])
+@pytest.mark.parametrize("branch", [None, "channels"])
+def test_exports_with_branches_or_for_one_window_share_it_too(tmp_path, batch, branch):
+    file = save_pyannet(tmp_path / "m.onnx", weight=0.7, bias=False, batch=batch, branch=branch)
+    assert ("If" in {node.op_type for node in onnx.load(file.path).graph.node}) == (branch is not None)
+    shared = segmentation_cut.open_front(file)
+    assert shared is not None
+    expected = windowed(Model(file.path, "whole"), batch=1)(SOUND, STARTS)
+    assert np.allclose(shared(SOUND, STARTS), expected, atol=1e-4)
+
+
+def test_a_branch_that_the_sound_decides_stays(tmp_path):
+    file = save_pyannet(tmp_path / "m.onnx", weight=0.7, bias=False, branch="sound")
+    assert Model(file.path, "whole")(SOUND[None, None]).shape[1] == 4
+    assert segmentation_cut.open_front(file) is None
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
+@pytest.mark.parametrize("inside", [True, False])
+def test_half_precision_is_refused_before_it_runs(tmp_path, kind, inside):
+    """onnxruntime 1.27 ends the process over such exports of the real model."""
+    sound = TensorProto.FLOAT if inside else kind
+    nodes = [
+        helper.make_node("Cast", ["sound"], ["half"], to=kind),
+        helper.make_node("Abs", ["half"], ["loud"]),
+        helper.make_node("Cast", ["loud"], ["result"], to=TensorProto.FLOAT),
+    ]
+    graph = helper.make_graph(
+        nodes if inside else nodes[1:],
+        "g",
+        [helper.make_tensor_value_info("sound" if inside else "half", sound, ["N", 1, "T"])],
+        [helper.make_tensor_value_info("result", TensorProto.FLOAT, ["N", 1, "T"])],
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        tmp_path / "m.onnx",
+    )
+    with pytest.raises(ModelError, match=r"m\.onnx: computes in half precision .* fix: use the float32 file"):
+        segmentation.load(model_file(tmp_path / "m.onnx"))
 
 
 def test_a_trained_pyannet_shares_it_and_finds_the_same():
@@ -211,7 +281,7 @@ def test_the_cut_is_kept_by_the_models_sha256_and_made_again_if_damaged(tmp_path
     [
         (["B", "T", 80], [1, 256], r"takes \[None, None, 80\]"),
         (["N", 1, 80000], [1, 293, 7], "80000"),
-        ([32, 1, 160000], [32, 589, 7], "32"),
+        ([32, 1, 160000], [32, 589, 7], "takes 32 windows at a time"),
         (["N", 2, "T"], [1, 589, 7], "2"),
         (["N", 1, "T"], [1, 293, 7], "293"),
         (["N", 1, "T"], [1, 589, 3], "589, 3"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from witness.amd import cards, migraphx
 from witness.amd.subject import Subject
 from witness.audio import source
-from witness.diarization import embedding, segmentation, vbx, voices
+from witness.diarization import embedding, segmentation, trial, vbx, voices
 from witness.diarization.stream import Networks, stream
 from witness.errors import CancelledError, ModelError, UsageError, WitnessError
 from witness.models import catalogue, engines, store
@@ -129,11 +129,13 @@ class Engine:
     @cached_property
     def segmenter(self) -> segmentation.SegmentationModel:
         """Raises ModelError."""
+        trial.survive("segmentation", self.chosen.segmentation)
         return segmentation.load(self.chosen.segmentation)
 
     @cached_property
     def voice(self) -> embedding.VoiceModel:
         """On the CPU. Raises ModelError."""
+        trial.survive("embedding", self.chosen.embedding)
         return embedding.load(self.chosen.embedding)
 
     @cached_property

@@ -103,8 +103,8 @@ class Model:
         return np.asarray(result[0], dtype=np.float32)
 
 
-def folded(path: str) -> bytes:
-    """The model at `path`, with the nodes that depend on weights alone replaced by their results.
+def folded(source: str | bytes, name: str) -> bytes:
+    """A model as for `Model`, with what depends on weights alone replaced by its results, branches too.
 
     Raises ModelError.
     """
@@ -112,7 +112,7 @@ def folded(path: str) -> bytes:
     options.graph_optimization_level = onnxruntime().GraphOptimizationLevel.ORT_ENABLE_BASIC
     with tempfile.TemporaryDirectory() as scratch:
         options.optimized_model_filepath = str(Path(scratch, "model.onnx"))
-        Model(path, path, options=options)
+        Model(source, name, options=options)
         return Path(options.optimized_model_filepath).read_bytes()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,10 @@ from witness.cli import options
 
 if TYPE_CHECKING:
     from witness.models.store import OnDisk
+
+HEADERS = ("", "name", "role or recognizer", "size", "license", "state", "sha256", "path")
+SHORT = 12
+"""Digits of a sha256 in a table: enough to compare by eye."""
 
 
 @click.group("models", invoke_without_command=True)
@@ -26,18 +30,21 @@ def models_group(ctx: click.Context) -> None:
 @models_group.command("list")
 @options.JSON
 def models_list(as_json: bool) -> None:
-    """Show every model: name, recognizer or role, size, license, state, sha256 and path.
+    """Show every model: name, role or recognizer, size, license, state, sha256 and path.
 
-    A model that was installed as a Python package is `installed`. A note says which one recognizes words.
+    A star marks what `auto` takes without fetching. A model that was installed as a Python package is
+    `installed`. The sha256 is shortened; --json has all of it. A note says which model recognizes words.
     """
-    from witness.models import engines, store
-    from witness.recognition import recognizer
+    from witness.models import store
 
     _print(store.list_models(), as_json)
     if not as_json:
-        words = store.words(gpu=recognizer.has_gpu_backend(), available=engines.installed())
+        words = store.words(**_engines())
         better = f"; for the better one, run: {words.fix}" if words.fix else ""
-        click.echo(f"note: --whisper auto is {words.finding}{better}", err=True)
+        click.echo(
+            f"note: * is what auto takes without fetching; --whisper auto is {words.finding}{better}",
+            err=True,
+        )
 
 
 @models_group.command("path")
@@ -93,7 +100,10 @@ def models_fetch(names: tuple[str, ...], force: bool, offline: bool, recognizer:
 @models_group.command("verify")
 @options.JSON
 def models_verify(as_json: bool) -> None:
-    """Check the sha256 of every file on the disk. Exit code 5 if one is damaged."""
+    """Check the sha256 of every file on the disk. Exit code 5 if one is damaged.
+
+    The table is that of `witness models list`.
+    """
     from witness.errors import ModelError
     from witness.models import store
 
@@ -105,17 +115,30 @@ def models_verify(as_json: bool) -> None:
         raise ModelError(f"damaged: {', '.join(file.name for file in damaged)}; run: {fix}")
 
 
+def _engines() -> dict[str, Any]:
+    """What decides which models `auto` takes."""
+    from witness.models import engines
+    from witness.recognition import recognizer
+
+    return {"gpu": recognizer.has_gpu_backend(), "available": engines.installed()}
+
+
 def _print(models: Sequence[OnDisk], as_json: bool) -> None:
+    from witness.models import store
+
+    taken = store.taken(**_engines())
     if as_json:
-        click.echo(json.dumps([_row(model) for model in models], indent=1))
+        rows = [{**_row(model), "auto": model.file.name in taken} for model in models]
+        click.echo(json.dumps(rows, indent=1))
         return
-    rows = []
+    table = [HEADERS]
     for model in models:
         file = model.file
+        mark = "*" if file.name in taken else ""
         size = f"{file.total / 1e6:,.1f} MB"
-        kind = file.engine or file.role
-        rows.append([file.name, kind, size, file.license, model.state, file.sha256, str(model.path or "-")])
-    click.echo(text.table(rows, left=(0, 1, 3, 4, 5, 6)))
+        kind, sha256 = file.engine or file.role, file.sha256[:SHORT]
+        table.append((mark, file.name, kind, size, file.license, model.state, sha256, str(model.path or "-")))
+    click.echo(text.table(table, left=(0, 1, 2, 4, 5, 6, 7)))
 
 
 def _row(model: OnDisk) -> dict[str, object]:

@@ -17,8 +17,9 @@ from typing import Protocol
 import numpy as np
 
 from witness.diarization import embedding_cut
+from witness.diarization.embedding_cut import CONTEXT as CONTEXT
+from witness.diarization.embedding_cut import STRIDE as STRIDE
 from witness.diarization.fbank import HOP, N_MELS, fbank, frame_count
-from witness.errors import ModelError
 from witness.reporter import SILENT, Reporter
 from witness.schema import (
     FRAMES,
@@ -37,10 +38,8 @@ from witness.schema import (
 )
 from witness.sessions import Model
 
-STRIDE = 8  # fbank frames per trunk frame: three stages of stride 2
 TRUNK_SAMPLES = STRIDE * HOP  # from one trunk frame to the next: 1280, 0.08 s
 WINDOW_FRAMES = 125  # trunk frames in a window of 10 s
-CONTEXT = 15  # trunk frames, 1.2 s; ResNet34 sees 112 fbank frames (14 trunk frames) to either side
 FAST_CONTEXT = 1  # trunk frames that a fast run adds around clean speech, of pauses and of overlap
 BLOCK = 330
 """Trunk frames in one call: 26.4 s, of which 24 s are new.
@@ -85,23 +84,10 @@ class Block:
 
 
 def load(model: ModelFile) -> VoiceModel:
-    """Open a voice model on the CPU, cut at its pooling.
-
-    Raises ModelError if it does not take [B, T, 80] or its trunk does not give a frame per 8 features.
-    """
+    """Open a voice model on the CPU, cut at its pooling. Raises ModelError as `embedding_cut.cut` does."""
     trunk_part, head_part = embedding_cut.open_cut(model)
     trunk = Model(trunk_part, f"trunk of {model.path}")
-    if len(trunk.input_shape) != 3 or trunk.input_shape[2] not in (None, N_MELS):
-        raise ModelError(
-            f"{model.path}: takes {list(trunk.input_shape)}, not [B, T, 80]; fix: use a voice model"
-        )
-    frames = trunk(np.zeros((1, STRIDE * CONTEXT, N_MELS), np.float32)).shape[-1]
-    if frames != CONTEXT:
-        raise ModelError(
-            f"{model.path}: gives {frames} frames for {STRIDE * CONTEXT} features, not one per "
-            f"{STRIDE}; fix: use a voice model of that stride"
-        )
-    return VoiceModel(trunk, Model(head_part, f"head of {model.path}"), trunk, trunk_part)
+    return VoiceModel(trunk, embedding_cut.open_head(head_part, model.path), trunk, trunk_part)
 
 
 @dataclass

@@ -7,12 +7,14 @@ the names that an exporter happened to give, and the cut is tried on a test sign
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from witness import files
+from witness.diarization import structure
 from witness.diarization.fbank import N_MELS
 from witness.errors import ModelError
 from witness.schema import Float32, Float64, ModelFile
@@ -21,9 +23,14 @@ from witness.sessions import Model
 if TYPE_CHECKING:
     import onnx
 
+STRIDE = 8  # features per trunk frame: three stages of stride 2
+CONTEXT = 15  # trunk frames, 1.2 s; ResNet34 sees 112 features (14 trunk frames) to either side
 EPSILON = 1e-7  # WeSpeaker's (TSTP), added to the variance before the square root
-LEAST_COSINE = 0.9999  # between the vectors of the uncut model and those of head(pool(trunk))
-_VERSION = 1  # of `cut`; older cuts in the cache are not used
+LEAST_COSINE = 0.9999  # between vectors that should be the same
+PROOF = 50  # trunk frames of the signal that a cut is tried on
+AROUND = 57  # trunk frames to either side of it; not a multiple of the 100 features that CAM++ pools
+FIX = "fix: use a voice model that pools mean and standard deviation, such as WeSpeaker's ResNet34-LM"
+_VERSION = 2  # of `cut`; older cuts in the cache are not used
 
 
 def pool(frames: Float64, weights: Float64) -> Float32:
@@ -70,71 +77,122 @@ def folder_of(model: ModelFile, cache: Path | None, version: int) -> Path:
 def cut(model: ModelFile) -> tuple[bytes, bytes]:
     """The trunk and the head of `model` as serialized ONNX models.
 
-    Raises ModelError if it has no statistics pooling or the parts do not give the vectors of the whole.
+    Raises ModelError if it has no statistics pooling, if the parts do not give the vectors of the whole, or
+    if what they give for a stretch of speech depends on what is far from it.
     """
     import onnx
 
+    whole = structure.read(model.path)
+    _check(whole.graph, model.path)
     try:
-        whole = onnx.shape_inference.infer_shapes(onnx.load(model.path))
-        pooled, statistics = _seams(whole.graph)
+        whole = onnx.shape_inference.infer_shapes(whole)
+        # Of several outputs the last is the voice vector, as WeSpeaker has it.
+        start, end = structure.data(whole.graph).name, whole.graph.output[-1].name
+        pooled, statistics = _seams(whole.graph, end)
         extractor = onnx.utils.Extractor(whole)
-        trunk = extractor.extract_model([whole.graph.input[0].name], [pooled])
-        head = extractor.extract_model([statistics], [whole.graph.output[0].name])
-    except ModelError:
-        raise
+        ends = (start, end), (start, pooled), (statistics, end)
+        complete, trunk, head = (extractor.extract_model([a], [b]).SerializeToString() for a, b in ends)
     except Exception as error:  # protobuf and onnx raise whatever a foreign file makes them
         raise ModelError(
-            f"{model.path}: cannot be cut at its pooling ({' '.join(str(error).split())[:200]}); "
-            "fix: use a voice model with statistics pooling, feats [B,T,80] -> embs [B,256]"
+            f"{model.path}: cannot be cut at its pooling ({' '.join(str(error).split())[:200]}); {FIX}"
         ) from error
-    result = trunk.SerializeToString(), head.SerializeToString()
-    _prove(model, *result)
-    return result
+    _prove(model, complete, trunk, head)
+    return trunk, head
 
 
-def _seams(graph: onnx.GraphProto) -> tuple[str, str]:
+def open_head(head: bytes, path: str) -> Callable[[Float32], Float32]:
+    """(n, 2 x features) statistics -> (n, dims) voice vectors, by the head of the model at `path`.
+
+    Raises ModelError.
+    """
+    model = Model(head, f"head of {path}")
+    if model.input_shape[0] != 1:
+        return model
+    return lambda statistics: np.concatenate([model(row[None]) for row in statistics])
+
+
+def _check(graph: onnx.GraphProto, path: str) -> None:
+    """Raise ModelError for what would fail later, and be harder to understand."""
+    shape = structure.sizes(structure.data(graph))
+    fits = len(shape) == 3 and shape[2] in (None, N_MELS)
+    if not fits or shape[1] == 1:
+        raise ModelError(
+            f"{path}: takes {list(shape)}, not [B, T, {N_MELS}]; "
+            f"fix: use a voice model that takes {N_MELS} log mel energies"
+        )
+    if shape[1] is not None or shape[0] not in (None, 1):
+        raise ModelError(
+            f"{path}: takes {list(shape)} only, not speech of any length; fix: export it with a free length"
+        )
+    kinds = {node.op_type for node in structure.working(graph)}
+    if kinds & {"QuantizeLinear", "DynamicQuantizeLinear"}:
+        raise ModelError(
+            f"{path}: is quantized, and its voice vectors differ from those of the original; "
+            "fix: use the float32 file of this model"
+        )
+    if "Softmax" in kinds:
+        raise ModelError(
+            f"{path}: pools with attention, as ECAPA and TitaNet do, not mean and standard deviation; {FIX}"
+        )
+
+
+def _seams(graph: onnx.GraphProto, end: str) -> tuple[str, str]:
     """The names of the tensor that enters the pooling and of the one that leaves it."""
-    sizes = [size.dim_value for size in graph.input[0].type.tensor_type.shape.dim]  # 0: any
-    if len(sizes) != 3 or sizes[1] == 1 or sizes[2] not in (0, N_MELS):
-        raise ValueError(f"its input is {sizes}, not features")
     makers = {output: node for node in graph.node for output in node.output}
     order = {output: place for place, node in enumerate(graph.node) for output in node.output}
-    data = graph.input[0].name
-    statistics = graph.output[0].name
+    reached = {output for node in structure.working(graph) for output in node.output}
+    statistics = end
     while (node := makers.get(statistics)) is not None and node.op_type != "Concat":
         # Follow the data; the other inputs are weights, which an exporter may also compute by nodes.
-        statistics = next((name for name in node.input if data in _ancestors(name, makers)), "")
+        statistics = next((name for name in node.input if name in reached), "")
     if node is None or len(node.input) != 2:
         raise ValueError("no Concat of mean and deviation before the output")
-    mean, deviation = (_ancestors(name, makers) for name in node.input)
+    mean, deviation = (structure.ancestors(name, graph) for name in node.input)
     # Where the two branches part: the last tensor that both depend on.
-    shared = [name for name in mean & deviation & order.keys() if data in _ancestors(name, makers)]
-    pooled = max(shared, key=order.__getitem__, default=None)
+    pooled = max(mean & deviation & reached, key=order.__getitem__, default=None)
     if pooled is None:
         raise ValueError("mean and deviation have no tensor in common")
     return pooled, statistics
 
 
-def _ancestors(name: str, makers: dict[str, onnx.NodeProto]) -> set[str]:
-    """All tensors that a tensor depends on, itself included."""
-    tensors: set[str] = set()
-    waiting = [name]
-    while waiting:
-        name = waiting.pop()
-        if name not in tensors:
-            tensors.add(name)
-            waiting.extend(makers[name].input if name in makers else ())
-    return tensors
+def _prove(model: ModelFile, whole: bytes, trunk: bytes, head: bytes) -> None:
+    """Raise ModelError unless the parts give the vectors of the whole, wherever a block begins.
 
-
-def _prove(model: ModelFile, trunk: bytes, head: bytes) -> None:
-    """Raise ModelError unless the two parts give the vectors of the whole for features of a fixed seed."""
-    feats = np.random.default_rng(0).normal(0.0, 3.0, (1, 400, N_MELS)).astype(np.float32)
-    whole = Model(model.path, model.path)(feats)
-    frames = rows(Model(trunk, f"trunk of {model.path}")(feats))
-    halves = Model(head, f"head of {model.path}")(pool(frames, np.ones((1, len(frames)))))
-    if not (similarity := cosine(whole, halves)) >= LEAST_COSINE:  # also for NaN
+    Tried on noise of a fixed seed, alone and between louder noise: a network that looks at all it is given,
+    as one with squeeze-excitation does, gives the same speech another vector in every block.
+    """
+    rng = np.random.default_rng(0)
+    feats = rng.normal(0.0, 3.0, (1, PROOF * STRIDE, N_MELS)).astype(np.float32)
+    before, after = rng.normal(3.0, 6.0, (2, 1, AROUND * STRIDE, N_MELS)).astype(np.float32)
+    front, back = Model(trunk, f"trunk of {model.path}"), open_head(head, model.path)
+    output = front(feats)
+    if output.ndim > 2 and output.shape[-1] != PROOF:
         raise ModelError(
-            f"{model.path}: cut at its pooling, it gives different vectors (cosine {similarity:.6f}); "
-            "fix: use a voice model that pools mean and standard deviation"
+            f"{model.path}: gives {output.shape[-1]} frames for {PROOF * STRIDE} features, "
+            f"not one per {STRIDE}; fix: use a voice model of that stride"
+        )
+    frames, inside = (
+        rows(output),
+        rows(front(np.concatenate([before, feats, after], axis=1)))[AROUND:][:PROOF],
+    )
+    clean = np.ones((1, PROOF))
+    clean[:, :CONTEXT] = clean[:, -CONTEXT:] = 0.0
+    try:
+        vectors = back(
+            np.concatenate([pool(frames, np.ones_like(clean)), pool(frames, clean), pool(inside, clean)])
+        )
+    except (ModelError, ValueError) as error:  # of other sizes
+        raise ModelError(
+            f"{model.path}: does not pool mean and standard deviation of frames; {FIX}"
+        ) from error
+    together, alone, between = vectors
+    if not (likeness := cosine(Model(whole, model.path)(feats), together)) >= LEAST_COSINE:  # also for NaN
+        raise ModelError(
+            f"{model.path}: cut at its pooling, it gives different vectors (cosine {likeness:.6f}); {FIX}"
+        )
+    if not (likeness := cosine(alone, between)) >= LEAST_COSINE:
+        raise ModelError(
+            f"{model.path}: its vectors depend on what is heard over {CONTEXT * STRIDE / 100:.1f} s away "
+            f"(cosine {likeness:.6f}), as with squeeze-excitation, so they cannot be computed in blocks; "
+            "fix: use a voice model whose vectors do not, such as WeSpeaker's ResNet34-LM"
         )

@@ -76,6 +76,11 @@ def _whole(file: ModelFile) -> SegmentationModel:
     model = Model(file.path, file.path)
     wanted = (None, 1), (None, 1), (None, WINDOW_SAMPLES)
     shape = model.input_shape
+    if len(shape) == 3 and (shape[0] or 1) != 1:
+        raise ModelError(
+            f"{file.path}: takes {shape[0]} windows at a time, not one or any number; "
+            "fix: use the export of this model for one window at a time"
+        )
     if len(shape) != 3 or any(size not in sizes for size, sizes in zip(shape, wanted, strict=True)):
         raise ModelError(
             f"{file.path}: takes {list(shape)}, not [N, 1, 160000]; "

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from witness import files
+from witness.diarization import structure
 from witness.diarization.embedding_cut import folder_of
 from witness.schema import WINDOW_SAMPLES, Float32, Int, ModelFile
 from witness.sessions import Model, folded
@@ -28,7 +29,7 @@ LARGEST_ERROR = 1e-3  # of a log probability, cut against whole; about 1e-5 is u
 BATCH = 4  # windows per call of the back: 20 % less CPU time than one, and more gain nothing
 BACK = "back of "  # name of the back in traces, before the path of the model
 FILES = "front.onnx", "back.onnx", "level.npy"
-_VERSION = 1  # of `cut`; older cuts in the cache are not used
+_VERSION = 2  # of `cut`; older cuts in the cache are not used
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,16 @@ class Front:
     """(channels, 1), k: the sum of each kernel."""
     offsets: Float32
     """(channels, 1), a: what silence becomes."""
+    batch: int
+    """Windows per call of the back."""
 
     def __call__(self, sound: Float32, starts: Int, /) -> Float32:
         """(windows, 589, 7) scores of the windows of `sound` at `starts`, multiples of the hop."""
         largest, smallest = np.split(self.extremes(sound[None, None])[0], 2)
         lower = np.empty((len(largest), self.places), np.float32)
         scores = []
-        for first in range(0, len(starts), BATCH):
-            batch = starts[first : first + BATCH]
+        for first in range(0, len(starts), self.batch):
+            batch = starts[first : first + self.batch]
             inputs = np.empty((len(batch), *lower.shape), np.float32)
             for upper, start in zip(inputs, batch, strict=True):
                 gain, level = self._even(sound[start : start + WINDOW_SAMPLES])
@@ -98,15 +101,23 @@ def open_front(model: ModelFile, cache: Path | None = None) -> Front | None:
 
 def cut(model: ModelFile) -> tuple[bytes, bytes, bytes] | None:
     """The contents of `FILES`; None if the model does not begin as PyanNet does. Raises ModelError."""
-    import onnx
-
-    # Nodes may compute the kernels, from fewer numbers or in another precision; folding does it now.
-    content = folded(model.path)
+    structure.read(model.path)  # for what it refuses
+    content = folded(model.path, model.path)
     try:
-        parts = _cut(onnx.shape_inference.infer_shapes(onnx.load_from_string(content)))
-        return parts if parts and _proved(_join(model, *parts), Model(content, model.path)) else None
+        parts = _cut(_without_branches(content, model))
+        return parts if parts and _proved(_join(model, *parts), Model(model.path, model.path)) else None
     except Exception:  # onnx and protobuf raise whatever a foreign model makes them; it stays whole
         return None
+
+
+def _without_branches(content: bytes, model: ModelFile) -> onnx.ModelProto:
+    """The model of which `content` is folded, with shapes; what windows have in common is folded, too."""
+    import onnx
+
+    whole = onnx.shape_inference.infer_shapes(onnx.load_from_string(content))
+    if not structure.decide(whole, (1, 1, WINDOW_SAMPLES)):
+        return whole
+    return _without_branches(folded(whole.SerializeToString(), model.path), model)
 
 
 def _cut(whole: onnx.ModelProto) -> tuple[bytes, bytes, bytes] | None:
@@ -116,9 +127,12 @@ def _cut(whole: onnx.ModelProto) -> tuple[bytes, bytes, bytes] | None:
 
     graph = whole.graph
     chain: list[onnx.NodeProto] = []
-    data = graph.input[0].name
+    data = structure.data(graph).name
+    needed = structure.ancestors(
+        graph.output[0].name, graph
+    )  # a branch that was not taken leaves nodes behind
     for operator in ("InstanceNormalization", "Conv", "Abs", "MaxPool"):
-        users = [node for node in graph.node if data in node.input]
+        users = [node for node in graph.node if data in node.input and needed & set(node.output)]
         if [node.op_type for node in users] != [operator]:
             return None
         chain += users
@@ -174,7 +188,9 @@ def _join(model: ModelFile, front: bytes, back: bytes, level: bytes) -> Front:
     sums, offsets = np.array(channels, np.float32).reshape(2, -1, 1)
     extremes = Model(front, f"front of {model.path}")
     places = extremes(np.zeros((1, 1, WINDOW_SAMPLES), np.float32)).shape[2]
-    return Front(extremes, Model(back, BACK + model.path), int(hop), places, weight, epsilon, sums, offsets)
+    rest = Model(back, BACK + model.path)
+    batch = rest.input_shape[0] or BATCH  # speakrs exports a batch of 1
+    return Front(extremes, rest, int(hop), places, weight, epsilon, sums, offsets, batch)
 
 
 def _proved(front: Front, whole: Model) -> bool:
@@ -182,5 +198,5 @@ def _proved(front: Front, whole: Model) -> bool:
     sound = np.random.default_rng(0).normal(0.01, 0.1, 2 * WINDOW_SAMPLES).astype(np.float32)
     sound[WINDOW_SAMPLES:] *= 0.01
     starts = np.array([0, 100, WINDOW_SAMPLES // front.hop]) * front.hop
-    windows = np.stack([sound[None, start : start + WINDOW_SAMPLES] for start in starts])
-    return bool(np.abs(front(sound, starts) - whole(windows)).max() <= LARGEST_ERROR)
+    expected = [whole(sound[None, None, start : start + WINDOW_SAMPLES]) for start in starts]
+    return bool(np.abs(front(sound, starts) - np.concatenate(expected)).max() <= LARGEST_ERROR)

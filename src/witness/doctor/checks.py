@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from witness._version import __version__
@@ -67,7 +68,10 @@ def to_text(checks: Iterable[Check]) -> str:
         if check.fix:
             rows.append(("", "", f"{'fix' if check.ok is False else 'hint'}: {check.fix}"))
     text = table(rows, left=(0, 1, 2))
-    if healthy(checks):
+    missing = ", ".join(check.name for check in checks if check.missing)
+    if healthy(checks) and missing:
+        text += f"\n\nnothing is broken, but this is missing: {missing}; the hint says how to get it"
+    elif healthy(checks):
         text += "\n\nall that is needed on this machine works"
     return f"{text}\n"
 
@@ -80,7 +84,13 @@ def to_json(checks: Iterable[Check]) -> str:
         "witness": __version__,
         "ok": healthy(checks),
         "checks": [
-            {"name": check.name, "ok": check.ok, "found": check.finding, "cure": check.fix}
+            {
+                "name": check.name,
+                "ok": check.ok,
+                "missing": check.missing,
+                "found": check.finding,
+                "cure": check.fix,
+            }
             for check in checks
         ],
     }
@@ -101,4 +111,4 @@ def _private(check: Check) -> Check:
             text = re.sub(rf"(?<=[/\\]){re.escape(user)}(?=[/\\]|$)", "USER", text)
         return text
 
-    return Check(check.name, check.ok, clean(check.finding), check.fix and clean(check.fix))
+    return replace(check, finding=clean(check.finding), fix=check.fix and clean(check.fix))

@@ -112,7 +112,8 @@ def recognizers(machine: Machine) -> Iterator[Check]:
         "recognizers", bool(able), f"{', '.join(able)}; --recognizer auto is {engines.usual(gpu, able)}"
     )
     words = store.words(gpu=gpu, available=able)
-    yield Check("words", True if words.able and words.fix is None else None, words.finding, words.fix)
+    usual = words.fix is None
+    yield Check("words", usual or None, words.finding, words.fix, missing=words.model is None)
 
 
 def decoding(_machine: Machine) -> Iterator[Check]:

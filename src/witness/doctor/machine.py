@@ -43,6 +43,8 @@ class Check:
     finding: str
     fix: str | None = None
     """What to do, if anything."""
+    missing: bool = False
+    """It is needed and not here; that is not broken, because a first run with a network fetches it."""
 
 
 @dataclass(frozen=True)

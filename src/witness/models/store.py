@@ -49,7 +49,7 @@ def diarization_models(choice: str, *, offline: bool, reporter: Reporter = SILEN
     if not choice:
         raise UsageError(f"--models is empty; give a folder, auto, {_set_names()}")
     if choice not in ("auto", *catalogue.SETS):
-        return _from_folder(choice)
+        return _from_folder(choice, reporter)
     name = "standard" if choice == "auto" else choice
     try:
         models = cache.obtain(_entries(catalogue.SETS[name].files), offline=offline, reporter=reporter)
@@ -181,8 +181,8 @@ class Words:
     finding: str
     fix: str | None
     """How to get a better model; None: the usual one is here."""
-    able: bool
-    """Whether there would be words at all."""
+    model: CatalogueFile | None
+    """None: there would be no words."""
 
 
 def words(*, gpu: bool, available: Collection[str]) -> Words:
@@ -192,10 +192,21 @@ def words(*, gpu: bool, available: Collection[str]) -> Words:
     found = usual if cache.locate(usual) else _nearest(usual, available)
     fix = f"{usual.fetch} ({usual.total / 1e6:,.0f} MB; with a network, a first run does it, too)"
     if found is None:
-        return Words(f"no model is here; {usual.name} for {usual.engine} would be fetched", fix, False)
+        return Words(f"no model is here; {usual.name} for {usual.engine} would be fetched", fix, None)
     if found == usual:
-        return Words(f"{usual.name}, by {usual.engine}", None, True)
-    return Words(f"{_compared(found, usual)}; by {found.engine}", fix, True)
+        return Words(f"{usual.name}, by {usual.engine}", None, usual)
+    return Words(f"{_compared(found, usual)}; by {found.engine}", fix, found)
+
+
+def taken(*, gpu: bool, available: Collection[str]) -> frozenset[str]:
+    """The names of the models that `--models auto` and `--whisper auto` would take from what is on this disk.
+
+    The arguments are those of `words`. Nothing is fetched.
+    """
+    standard, builtin = (catalogue.SETS[name].files for name in ("standard", "builtin"))
+    speakers = standard if all(map(cache.locate, _entries(standard))) else builtin
+    model = words(gpu=gpu, available=available).model
+    return frozenset((*speakers, model.name) if model else speakers)
 
 
 def list_models(
@@ -252,7 +263,7 @@ def _entries(names: Sequence[str]) -> list[CatalogueFile]:
 # --- the user's own speaker models ---
 
 
-def _from_folder(choice: str) -> DiarizationModels:
+def _from_folder(choice: str, reporter: Reporter) -> DiarizationModels:
     folder = Path(choice)
     if not folder.is_dir():
         if own.is_path(choice):
@@ -263,8 +274,14 @@ def _from_folder(choice: str) -> DiarizationModels:
     embedding = own.model(folder / "embedding.onnx", f"{name}/embedding.onnx")
     # The rule belongs to the embedding, so a copy of a known embedding model keeps its rule.
     sets = catalogue.SETS
-    usual = next((one for one in sets.values() if one.embedding == embedding.name), sets["standard"])
-    return DiarizationModels(name, segmentation, embedding, _rule(folder / "clustering.json", usual.rule))
+    known = next((one for one in sets.values() if one.embedding == embedding.name), None)
+    usual, rules = known or sets["standard"], folder / "clustering.json"
+    if known is None and not rules.exists():
+        reporter.note(
+            f"speakers are told apart by the threshold of {usual.embedding}, which may not fit "
+            f"{embedding.name}: there may be too many or too few; fix: put the model's own into {rules}"
+        )
+    return DiarizationModels(name, segmentation, embedding, _rule(rules, usual.rule))
 
 
 def _rule(path: Path, usual: Rule) -> Rule:
