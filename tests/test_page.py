@@ -27,6 +27,7 @@ from witness.options import Part
 from witness.reporter import Reporter
 from witness.schema import Source, Turn, Utterance, Word
 from witness.transcript import assemble, merging
+from witness.transcript import redo as redoing
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -923,16 +924,23 @@ def test_a_new_speaker_is_one_after_redo_too(read, case):
     assert [(one["id"], one["name"]) for one in speakers if one["name"]] == [("SPEAKER_03", "Mary")]
 
 
-def test_what_was_said_where_no_word_was_recognized_is_there_after_redo_too(read, case, toned):
+@pytest.fixture
+def gaps(case, toned):
+    """As `case`, with speech in which no words were recognized; those utterances."""
     (track,) = toned.findings.tracks
-    kept = tuple(word for word in track.recognition.words if not 30 < word.start < 50)
+    kept = tuple(
+        word for word in track.recognition.words if not (8 < word.start < 14 or 30 < word.start < 50)
+    )
     heard = replace(
         toned.findings, tracks=(replace(track, recognition=replace(track.recognition, words=kept)),)
     )
     found = assemble.redo(heard, toned.asked)
-    gaps = [u for u in found.utterances if not u.words]
-    assert gaps[-1].speaker
     writers.save(found, [("json", case / "toned.json"), ("html", case / "toned.html")])
+    return [utterance for utterance in found.utterances if not utterance.words]
+
+
+def test_what_was_said_where_no_word_was_recognized_is_there_after_redo_too(read, case, gaps):
+    assert gaps[-1].speaker
     reader = read(case / "toned.html")
     reader.page.get_by_role("button", name="write what was said").last.click()
     reader.page.fill("#answer", "It never came, and <b>nobody</b> picked up the phone.")
@@ -954,6 +962,55 @@ def test_what_was_said_where_no_word_was_recognized_is_there_after_redo_too(read
     assert read(case / "toned.html").said() == shown
     assert "somebody" in (case / "toned.srt").read_text()
     assert redo(case / "toned.json", "-q").count("[inaudible]") == len(gaps) - 1
+
+
+ANY_CORRECTIONS = """(seed) => {
+    const random = (below) => {
+        seed = (seed * 16807) % 2147483647;
+        return Math.floor((seed / 2147483647) * below);
+    };
+    const one = (list) => list[random(list.length)];
+    steps = [];
+    derive();
+    for (let left = 1 + random(6); left > 0; left -= 1) {
+        const from = random(order.length), pieces = piecesOf(order.slice(from, from + 1 + random(8)));
+        const who = one(speakers).who, gone = one(speakers).who;
+        const gap = one(silent.start.map((_, n) => n));
+        steps.push([one([
+            { kind: "name", who, name: `N${left}` },
+            who === gone ? { kind: "name", who, name: "N" } : { kind: "merge", who, gone },
+            { kind: "move", who, pieces },
+            { kind: "new", who: countAll(steps.flat()), pieces },
+            { kind: "text", text: one(["", "one two", "x."]), pieces },
+            { kind: "fill", gap, text: `said ${left}` },
+        ])]);
+        derive();
+    }
+    const said = paragraphs.map(({ who, words }) =>
+        [who < 0 ? null : last(who), names[who] ?? null, words.map((w) => texts[w]).join("").trim()]);
+    return { file: correctionsFile(), said };
+}"""
+
+
+def test_the_page_shows_what_redo_will_make(read, case, gaps):
+    """Any corrections, in any order."""
+    assert len(gaps) > 1
+    reader = read(case / "toned.html")
+    saved = redoing.read(case / "toned.json")
+    kinds = set()
+    for seed in range(1, 40):
+        shown = reader.page.evaluate(ANY_CORRECTIONS, 7919 * seed)
+        (case / "c.json").write_text(shown["file"])
+        given = redoing.from_file(saved, case / "c.json")
+        kinds |= {correction.kind for correction in given}
+        found = redoing.redo(saved, more=given)
+        names = {one.id: one.name for one in found.speakers}
+        said = [[u.speaker, names.get(u.speaker), (u.text or "").strip()] for u in found.utterances]
+        assert [part[1:] for part in said] == [part[1:] for part in shown["said"]], given
+        # The same speakers, whatever they are called on each side.
+        pairs = {(one[0], other[0]) for one, other in zip(said, shown["said"], strict=True)}
+        assert len(pairs) == len({one for one, _ in pairs}) == len({other for _, other in pairs}), given
+    assert kinds == {"name", "merge", "move", "new", "text", "fill"}
 
 
 def test_find_and_replace(read, tmp_path):

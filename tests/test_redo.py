@@ -156,9 +156,9 @@ def test_corrections_by_hand():
 
 def test_somebody_who_talks_within_the_turns_of_another_is_found():
     turns = [Turn(0, 10, "A"), Turn(4.0004, 4.6004, "B")]
-    assert corrections.whose(((4.0, 4.6),), turns) == "B"  # places are rounded to milliseconds
-    assert corrections.whose(((4.299, 4.301),), turns) == "B"
-    assert corrections.whose(((3.9, 4.6),), turns) == "A"
+    assert corrections.Talk(turns).whose(((4.0, 4.6),)) == "B"  # places are rounded to milliseconds
+    assert corrections.Talk(turns).whose(((4.299, 4.301),)) == "B"
+    assert corrections.Talk(turns).whose(((3.9, 4.6),)) == "A"
 
 
 def test_a_new_speaker_by_hand():
