@@ -3,10 +3,11 @@
     pip install '.[bench]'
     python benchmarks/accuracy.py FOLDER --group 'sim_*' --group pyannote_sample
 
-FOLDER holds FILE.flac beside FILE.rttm. Convention "strict": collar 0, overlap counted, whole files scored;
-errors are summed over the files of a group and divided by its speech. The interval is from a bootstrap over
-files (2.5 % to 97.5 % of 10,000 draws, fixed seed) and says little about a handful of files. Speakers: the
-number of files in which their number is right, and the mean of hypothesis minus reference.
+FOLDER holds FILE.flac beside FILE.rttm. Convention "strict": collar 0, overlap counted, turns of one speaker
+that overlap are one, whole files scored; errors are summed over the files of a group and divided by its
+speech. The interval is from a bootstrap over files (2.5 % to 97.5 % of 10,000 draws, fixed seed) and says
+little about a handful of files. Speakers: the number of files in which their number is right, and the mean of
+hypothesis minus reference.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def main() -> None:
     result = {
         "witness": __version__,
         "models": args.models,
-        "convention": "strict: collar 0, overlap counted, pooled over files, whole files scored",
+        "convention": "strict: collar 0, overlap counted, a speaker's own overlapping turns merged, "
+        "pooled over files, whole files scored",
         "python": platform.python_version(),
         "groups": groups,
     }

@@ -3,9 +3,11 @@
 The programs come from the real provider on the doubles in `fakegpu`, which compute with a second onnxruntime.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+import random
 import shutil
 import threading
 from pathlib import Path
@@ -308,6 +310,22 @@ def test_pack_and_unpack(target, tmp_path):
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(InputError, match=r"graph\.zip: not a file of"):
         graphs.unpack(file, tmp_path / "there")
+
+
+def test_damaged_files_are_refused_in_one_way(target, tmp_path):
+    """Whatever is damaged, and wherever, nothing but an error of ours comes out of it."""
+    whole, file = graphs.pack(entry(target)), tmp_path / "graph.zip"
+    chance = random.Random(1)
+    (tmp_path / "there").mkdir()
+    for _ in range(150):
+        content = bytearray(whole)
+        for _ in range(chance.choice([1, 1, 4])):
+            place = chance.choice([chance.randrange(len(content)), -chance.randrange(1, 300)])
+            content[place] = chance.choice([0, 0xFF, chance.randrange(256)])
+        file.write_bytes(content[: chance.choice([len(content), chance.randrange(len(content))])])
+        with contextlib.suppress(InputError, GraphError):
+            # Here what was damaged is nothing that matters.
+            assert graphs.unpack(file, tmp_path / "there").sha256 == entry(target).sha256
 
 
 def test_the_canary_knows_other_numbers():

@@ -23,12 +23,14 @@ def vbx():
     folder = SHARED / "data" / "voxconverse"
     if not folder.is_dir():
         pytest.skip("VoxConverse's labels are not here (shared/data/voxconverse)")
-    reference = scoring.read(folder / "test")
-    return scoring.score(scoring.pair(reference, scoring.read(folder / "hypotheses" / "vbx.rttm")))
+    pairs = scoring.pair(scoring.read(folder / "test"), scoring.read(folder / "hypotheses" / "vbx.rttm"))
+    return pairs, scoring.score(pairs, as_pyannote=True)
 
 
 @pytest.mark.figures
 def test_anchors(vbx):
+    """They were computed with pyannote.metrics alone."""
+    pairs, vbx = vbx
     assert len(vbx) == 232
     found = {pooled.convention: round(pooled.der, 2) for pooled in scoring.pool(vbx)}
     assert found == {
@@ -41,11 +43,22 @@ def test_anchors(vbx):
     assert round(scoring.jer(vbx), 1) == 29.1
     counts = scoring.speaker_counts(vbx)
     assert (counts.exact, counts.within_one, round(counts.bias, 2)) == (108, 172, -0.81)
+    # Of 43 h, 3 s are a speaker's own overlap, in two files.
+    seconds = {uri: sum(turn.duration for turn in turns) for uri, (turns, _) in pairs.items()}
+    own = {
+        uri: found
+        for uri, (turns, _) in pairs.items()
+        if (found := round(seconds[uri] - sum(turn.duration for turn in scoring.merged(turns)), 3))
+    }
+    assert own == {"optsn": 0.01, "utial": 2.98}
+    again = {score.uri: score for score in scoring.score({uri: pairs[uri] for uri in own})}
+    merged = scoring.pool([again.get(score.uri, score) for score in vbx])
+    assert [pooled.der for pooled in merged] == pytest.approx(list(found.values()), abs=0.01)
 
 
 @pytest.mark.figures
 def test_anchor_interval(vbx):
-    low, high = scoring.pool(vbx)[0].interval
+    low, high = scoring.pool(vbx[1])[0].interval
     assert low == pytest.approx(10.97 - 1.2, abs=0.3)
     assert high == pytest.approx(10.97 + 1.2, abs=0.3)
 
@@ -239,6 +252,37 @@ def test_a_page_of_the_scores(folders):
     html = score_report.to_html(scores)
     assert nasty not in html
     assert html.count("&lt;script&gt;") == 2  # in the table, and where the pointer rests on a point
+
+
+def test_who_overlaps_themselves_says_it_once():
+    reference = [Turn(0, 10, "A"), Turn(5, 12, "A"), Turn(6, 8, "B")]
+    pairs = {"a": (reference, [Turn(0, 12, "x"), Turn(6, 8, "y")])}
+    (found,) = scoring.score(pairs)
+    assert found.seconds[STRICT] == pytest.approx((0, 0, 0, 14))
+    assert found.jer == pytest.approx(0)
+    (found,) = scoring.score(pairs, as_pyannote=True)
+    assert found.seconds[STRICT] == pytest.approx((0, 5, 0, 19))
+    (found,) = scoring.score({"a": pairs["a"][::-1]}, as_pyannote=True)
+    assert found.seconds[STRICT] == pytest.approx((5, 0, 0, 14))
+    (found,) = scoring.score({"a": pairs["a"][::-1]})
+    assert found.seconds[STRICT] == pytest.approx((0, 0, 0, 14))
+
+
+def test_turns_that_touch_stay_two():
+    turns = [Turn(2, 3, "A"), Turn(0, 1, "A"), Turn(1, 2, "A"), Turn(2.5, 2.6, "A"), Turn(0, 9, "B")]
+    assert scoring.merged(turns) == [Turn(0, 1, "A"), Turn(0, 9, "B"), Turn(1, 2, "A"), Turn(2, 3, "A")]
+
+
+def test_the_report_says_how_own_overlap_is_counted(folders):
+    for path in (folders / "ref").iterdir():
+        path.write_text(rttm.serialize(path.stem, [Turn(0, 10, "A"), Turn(5, 10, "A")]))
+    text, other = run(folders, "ref", "hyp").stdout, run(folders, "ref", "hyp", "--as-pyannote").stdout
+    assert text.splitlines()[1].split()[:2] == ["strict", "10.00"]
+    assert "overlapping turns share counts once" in text
+    assert other.splitlines()[1].split()[:2] == ["strict", "40.00"]
+    assert "overlapping turns share counts twice" in other
+    assert json.loads(run(folders, "ref", "hyp", "--json").stdout)["own_overlap"] == "merged"
+    assert run(folders, "ref", "hyp", "--words", "--as-pyannote").returncode == 2
 
 
 def test_a_line_that_is_there_twice_counts_once():

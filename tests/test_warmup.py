@@ -1,6 +1,7 @@
 """`witness gpu` and `witness probe`, on the doubles."""
 
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -159,8 +160,54 @@ def test_import_unpacks_no_other_names(exported, witness, model, tmp_path, name)
     with zipfile.ZipFile(exported, "a") as archive:
         archive.writestr(name, b"x")
     _, err = witness("gpu", "import", exported, "--model", model, code=6)
-    assert "holds" in err
+    assert "graph.zip: not taken: it holds" in err
     assert not list(tmp_path.rglob("evil"))
+
+
+@pytest.mark.parametrize("size", [1 << 10, 100 << 20])
+def test_import_inflates_nothing(exported, witness, model, size, monkeypatch):
+    """A manifest of gigabytes would be a file of megabytes."""
+    with zipfile.ZipFile(exported, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(graphs.MANIFEST, b" " * size)
+    monkeypatch.setattr(zipfile.ZipFile, "read", None)
+    _, err = witness("gpu", "import", exported, "--model", model, code=6)
+    assert "graph.zip: not taken: 'manifest.json' in it is compressed" in err
+
+
+def test_import_reads_no_manifest_that_is_too_large(exported, witness, model):
+    with zipfile.ZipFile(exported, "w") as archive:
+        archive.writestr(graphs.MANIFEST, b" " * (1 << 20))
+    _, err = witness("gpu", "import", exported, "--model", model, code=6)
+    assert "graph.zip: not taken: 'manifest.json' in it has 1 MiB" in err
+
+
+def test_import_names_the_file_and_the_place(exported, witness, model):
+    with zipfile.ZipFile(exported) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    document = json.loads(parts[graphs.MANIFEST])
+    document["key"]["shape"] = [1, "64", 80]
+    with zipfile.ZipFile(exported, "w") as archive:
+        for name, content in {**parts, graphs.MANIFEST: json.dumps(document).encode()}.items():
+            archive.writestr(name, content)
+    _, err = witness("gpu", "import", exported, "--model", model, code=6)
+    assert "graph.zip: not taken: its manifest.json is damaged" in err
+    assert "`$.key.shape[1]`" in err
+
+
+def test_what_a_killed_import_left_is_cleared_away(exported, witness, model):
+    for name in (".import-left", ".import-other"):
+        (graphs.root() / name).mkdir(parents=True)
+        (graphs.root() / name / "half.mxr").write_bytes(b"half")
+    witness("gpu", "import", exported, "--model", model)
+    assert not list(graphs.root().glob(".import-*"))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.usefixtures("card")
+def test_import_does_not_wait_for_a_pipe(witness, model, tmp_path):
+    os.mkfifo(tmp_path / "graph.zip")
+    _, err = witness("gpu", "import", tmp_path / "graph.zip", "--model", model, code=4)
+    assert "graph.zip: not a file of `witness gpu export` (it is not a regular file)" in err
 
 
 @pytest.mark.usefixtures("card")

@@ -13,7 +13,7 @@ import struct
 import zipfile
 import zlib
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -30,18 +30,22 @@ DAMAGED = (
 
 
 def read(path: Path, largest: int = LARGEST) -> bytes:
-    """The content of a regular file of at most `largest` bytes. Raises OSError, ValueError.
-
-    A pipe is not waited for.
-    """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError("it is not a regular file")
+    """The content of a regular file of at most `largest` bytes. Raises OSError, ValueError."""
+    with opened(path) as file:
         content = file.read(largest + 1)
     if len(content) > largest:
         raise ValueError(f"it has more than {largest >> 20} MiB")
     return content
+
+
+def opened(path: Path) -> BinaryIO:
+    """A regular file, open for reading; a pipe is not waited for. Raises OSError, ValueError."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    file = os.fdopen(descriptor, "rb")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        file.close()
+        raise ValueError("it is not a regular file")
+    return file
 
 
 def decode(content: bytes, kind: type[T]) -> T:

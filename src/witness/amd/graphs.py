@@ -22,12 +22,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Annotated
 
 import filelock
 import mmh3
 import msgpack
 import numpy as np
+from msgspec import Meta
 
+from witness import documents
 from witness.errors import GraphError, InputError
 from witness.files import cache_folder, replace, sha256
 from witness.options import Choice, Precision
@@ -39,7 +42,9 @@ MXR_VERSION = 7  # of the file format, from MIGraphX 6.4 to 7.2.4
 LEAST_COSINE = {Precision.FP32: 0.9999, Precision.FP16: 0.99}
 MOST_DIFFERENCE = {Precision.FP32: 0.02, Precision.FP16: 0.2}
 """Length of (GPU - CPU) over length of CPU; a cosine does not see a factor. cos 0.9999 is 0.014 at least."""
-LARGEST = 4 << 30  # bytes of an imported file
+LARGEST = 1 << 30  # bytes of a program; that of a voice model has 30 MB
+IMPORT_LIMIT = 600.0  # seconds
+LARGEST_PARTS = {MANIFEST: 1 << 16, CANARY: 64 << 20}  # bytes
 
 
 class Tuning(Choice):
@@ -64,7 +69,7 @@ class Key:
     """The card's architecture, "gfx1201"."""
     precision: Precision
     tuning: Tuning
-    shape: tuple[int, ...]
+    shape: Annotated[tuple[Annotated[int, Meta(ge=1, le=1 << 31)], ...], Meta(max_length=8)]
     """Of the model's input."""
 
     @property
@@ -131,6 +136,21 @@ class Graph:
         document = {"format": FORMAT, **asdict(self)}
         del document["folder"]
         return json.dumps(document, indent=1).encode() + b"\n"
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """The content of manifest.json: the fields of a `Graph` but for its folder."""
+
+    format: str
+    key: Key
+    name: str
+    file: str
+    size: int
+    sha256: str
+    version: str
+    canary: str
+    measured: Measured
 
 
 def root() -> Path:
@@ -200,29 +220,15 @@ def read(folder: Path, key: Key | None = None) -> Graph:
 def _parse(content: bytes, folder: Path) -> Graph:
     """The content of a manifest, about `folder`. Raises GraphError."""
     try:
-        document = json.loads(content)
-        if document.pop("format") != FORMAT:
-            raise ValueError("format")
-        key = document.pop("key")
-        measured = Measured(**document.pop("measured"))
-        graph = Graph(
-            folder,
-            key=Key(
-                **{
-                    **key,
-                    "precision": Precision(key["precision"]),
-                    "tuning": Tuning(key["tuning"]),
-                    "shape": tuple(key["shape"]),
-                }
-            ),
-            measured=measured,
-            **document,
-        )
-        if Path(graph.file).name != graph.file or not graph.file.endswith(".mxr"):
-            raise ValueError("file")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        found = documents.decode(content, _Manifest)
+        if found.format != FORMAT:
+            raise ValueError(f"its format is {found.format[:80]!r}, not {FORMAT!r}")
+        if Path(found.file).name != found.file or not found.file.endswith(".mxr") or "\0" in found.file:
+            raise ValueError(f"{found.file[:80]!r} is not the name of a program - at `$.file`")
+    except ValueError as error:
         raise GraphError(f"its {MANIFEST} is damaged ({error})") from error
-    return graph
+    parts = {field.name: getattr(found, field.name) for field in fields(_Manifest) if field.name != "format"}
+    return Graph(folder, **parts)
 
 
 @dataclass(frozen=True)
@@ -240,7 +246,7 @@ def facts(program: bytes) -> Facts:
     try:
         document = msgpack.unpackb(program, strict_map_key=False, unicode_errors="replace")
         if document["version"] != MXR_VERSION:
-            raise GraphError(f"its file format is {document['version']}, not {MXR_VERSION}")
+            raise GraphError(f"its file format is {str(document['version'])[:80]}, not {MXR_VERSION}")
         nodes = [node for module in document["modules"].values() for node in module["nodes"]]
         inputs, numbers = {}, {"float_type": 0, "half_type": 0}
         for node in nodes:
@@ -250,7 +256,7 @@ def facts(program: bytes) -> Facts:
                 inputs[node["operator"]["parameter"]] = lens
             elif shape["type"] in numbers:
                 numbers[shape["type"]] += int(np.prod(lens))
-    except (ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException) as error:
+    except (*documents.DAMAGED, TypeError, AttributeError, msgpack.UnpackException) as error:
         raise GraphError(f"the program is truncated or not an .mxr file ({error})") from error
     half = numbers["half_type"] > numbers["float_type"]
     return Facts(str(document["migraphx_version"]), inputs, Precision.FP16 if half else Precision.FP32)
@@ -277,18 +283,38 @@ def building(key: Key, limit: float) -> Iterator[Path]:
 
     Waits at most `limit` seconds for another one that is at it. Raises GraphError.
     """
-    root().mkdir(parents=True, exist_ok=True)
     try:
-        with _lock(key.digest, timeout=limit):
-            for left in root().glob(f".{key.digest}-*"):  # by a process that was killed
-                shutil.rmtree(left, ignore_errors=True)
-            scratch = Path(tempfile.mkdtemp(dir=root(), prefix=f".{key.digest}-"))
-            try:
-                yield scratch
-            finally:
-                shutil.rmtree(scratch, ignore_errors=True)
+        with _scratch(key.digest, limit) as folder:
+            yield folder
     except filelock.Timeout as error:
         raise GraphError(f"another process has been compiling it for {limit:.0f} s") from error
+
+
+@contextmanager
+def importing() -> Iterator[Path]:
+    """A folder to unpack a file in, while no other process does. Raises GraphError."""
+    try:
+        with _scratch("import", IMPORT_LIMIT) as folder:
+            yield folder
+    except filelock.Timeout as error:
+        raise GraphError(f"another process has been importing a graph for {IMPORT_LIMIT:.0f} s") from error
+
+
+@contextmanager
+def _scratch(name: str, limit: float) -> Iterator[Path]:
+    """A folder that is gone in the end; what a killed process left under this name goes, too.
+
+    Raises filelock.Timeout after `limit` seconds in which another process has it.
+    """
+    root().mkdir(parents=True, exist_ok=True)
+    with _lock(name, timeout=limit):
+        for left in root().glob(f".{name}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        scratch = Path(tempfile.mkdtemp(dir=root(), prefix=f".{name}-"))
+        try:
+            yield scratch
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def add(graph: Graph, canary: Float32) -> Graph:
@@ -356,17 +382,30 @@ def pack(graph: Graph) -> bytes:
 
 
 def unpack(file: Path, folder: Path) -> Graph:
-    """Verify what `pack` made, in `folder`. Raises InputError, or GraphError if its content is damaged."""
+    """Verify what `pack` made, in `folder`. Raises InputError, or GraphError if its content is damaged.
+
+    Nothing in it is compressed, so nothing can be larger than the file; all names and sizes are checked
+    before anything is read.
+    """
     try:
-        with zipfile.ZipFile(file) as archive:
+        with documents.opened(file) as content, zipfile.ZipFile(content) as archive:
+            entries = {info.filename: info for info in archive.infolist()}
+            for name, info in entries.items():
+                most = LARGEST_PARTS.get(name, LARGEST)
+                if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+                    raise GraphError(f"{name!r} in it is compressed")
+                if info.file_size > most:
+                    raise GraphError(f"{name!r} in it has {info.file_size >> 20} MiB, {most >> 20} at most")
+            if MANIFEST not in entries:
+                raise ValueError(f"it has no {MANIFEST}")
             graph = _parse(archive.read(MANIFEST), folder)
-            names = {info.filename: info.file_size for info in archive.infolist()}
-            if set(names) != {MANIFEST, CANARY, graph.file} or sum(names.values()) > LARGEST:
-                raise GraphError(f"holds {', '.join(sorted(names))}")
-            for name in names:
+            if set(entries) != {MANIFEST, CANARY, graph.file} or len(archive.infolist()) != 3:
+                raise GraphError(f"it holds {', '.join(map(repr, sorted(entries)))}"[:500])
+            for name in entries:
                 replace(archive.read(name), folder / name)
-    except (OSError, zipfile.BadZipFile, KeyError, RuntimeError, EOFError, NotImplementedError) as error:
-        raise InputError(f"{file}: not a file of `witness gpu export` ({error}); export it again") from error
+    except documents.DAMAGED as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{file}: not a file of `witness gpu export` ({why}); export it again") from error
     return read(folder)
 
 

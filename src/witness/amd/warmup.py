@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,12 +95,11 @@ def import_(
     `subject` gives the model that it should be for, once the shape of its input is known. Raises InputError
     if the file cannot be used, GraphError that names the part that does not match.
     """
-    graphs.root().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=graphs.root(), prefix=".import-") as folder:
-        graph = graphs.unpack(file, Path(folder))
-        target = Target(where, subject(graph.key.shape), graph.key.precision, graph.key.tuning)
-        note_ignored(reporter)
+    with graphs.importing() as folder:
         try:
+            graph = graphs.unpack(file, folder)
+            target = Target(where, subject(graph.key.shape), graph.key.precision, graph.key.tuning)
+            note_ignored(reporter)
             return migraphx.adopt(target, graph)
         except DeviceError as error:
             raise GraphError(f"{file}: not taken: {error}; `witness gpu warm` compiles one here") from error

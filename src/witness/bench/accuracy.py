@@ -58,7 +58,7 @@ def run(plan: Plan, reporter: Reporter) -> list[FileScore]:
     for place, case in enumerate(plan.cases, start=1):
         record = kept.get(case.name) or _run_one(case, plan.out, options, plan.runtime, begun.models)
         pair = list(case.reference), records.hypothesis(plan.out, record)
-        (score,) = scoring.score({case.name: pair})
+        (score,) = scoring.score({case.name: pair}, as_pyannote=plan.as_pyannote)
         outcome.records.append(record)
         outcome.scores.append(score)
         if case.name not in kept:

@@ -47,6 +47,8 @@ class Plan:
     """What the recordings are said to be; on "test" nothing may be tuned."""
     tuned_on: Path | None = None
     """The folder of the finished DEV run that settings on "test" come from."""
+    as_pyannote: bool = False
+    """How `scoring.score` counts."""
 
 
 def find(audio: Path, references: Path) -> tuple[tuple[Case, ...], tuple[str, ...]]:

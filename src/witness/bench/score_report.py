@@ -52,6 +52,7 @@ def to_json(scores: Sequence[FileScore], others: Sequence[FileScore] | None = No
     """One document; rates in percent, rounded to hundredths."""
     document = {
         "schema": "witness-score/1",
+        "own_overlap": "merged" if scores[0].merged else "as pyannote.metrics",
         "conventions": [
             {
                 "name": convention.name,
@@ -131,12 +132,14 @@ def pooled_table(scores: Sequence[FileScore]) -> page.Table:
 
 
 def beside_der(scores: Sequence[FileScore]) -> list[str]:
-    """A line each: JER, and how well the number of speakers was found."""
+    """A line each: JER, how well the number of speakers was found, and what counts once."""
     counts = scoring.speaker_counts(scores)
+    how = "once, as in md-eval and dscore" if scores[0].merged else "twice, as in pyannote.metrics"
     return [
         f"JER {scoring.jer(scores):.1f} %",
         f"speakers: right in {counts.exact} of {len(scores)} recordings, within one in {counts.within_one}, "
         f"bias {counts.bias:+.2f}",
+        f"what a speaker's overlapping turns share counts {how}",
     ]
 
 

@@ -40,6 +40,7 @@ def bench(ctx: click.Context) -> None:
     metavar="DEV-RUN",
     help="The output folder of the finished DEV run that settings on test come from.",
 )
+@options.AS_PYANNOTE
 @options.MODELS
 @options.speakers
 @options.DEVICE
@@ -47,7 +48,13 @@ def bench(ctx: click.Context) -> None:
 @options.FAST
 @options.OFFLINE
 def bench_accuracy(
-    audio: Path, rttm: Path, out: Path, split: Split | None, tuned_on: Path | None, **settings: Any
+    audio: Path,
+    rttm: Path,
+    out: Path,
+    split: Split | None,
+    tuned_on: Path | None,
+    as_pyannote: bool,
+    **settings: Any,
 ) -> None:
     """Diarize and score a folder of recordings.
 
@@ -68,6 +75,7 @@ def bench_accuracy(
         runtime=runtime,
         split=split,
         tuned_on=tuned_on,
+        as_pyannote=as_pyannote,
     )
     with options.progress(quiet=False) as reporter:
         options.note_unpaired(reporter, set(missing), "have no audio and are not scored")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from witness import files
 from witness.cli import options
 from witness.errors import UsageError
 from witness.reporter import Reporter
+
+if TYPE_CHECKING:
+    from witness.schema import Turn
 
 
 @click.command()
@@ -25,6 +28,7 @@ from witness.reporter import Reporter
     type=click.Path(path_type=Path),
     help="Compare with a second hypothesis, recording by recording.",
 )
+@options.AS_PYANNOTE
 @options.JSON
 @click.option("--csv", "as_csv", is_flag=True, help="Print a CSV table, one row per recording.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write an HTML report.")
@@ -34,6 +38,7 @@ def score(
     words: bool,
     uem: Path | None,
     against: Path | None,
+    as_pyannote: bool,
     as_json: bool,
     as_csv: bool,
     html: Path | None,
@@ -48,13 +53,15 @@ def score(
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; choose one")
+    if words and as_pyannote:
+        raise UsageError("--as-pyannote is for turns; leave out --as-pyannote or --words")
     if words and uem is not None:
         raise UsageError("--uem is for turns, and --words scores whole recordings; leave one of them out")
     with options.progress(quiet=False) as reporter:
         if words:
             report, scores, others = _words(reference, hypothesis, against, reporter)
         else:
-            report, scores, others = _turns(reference, hypothesis, against, uem, reporter)
+            report, scores, others = _turns(reference, hypothesis, against, uem, as_pyannote, reporter)
     form = report.to_json if as_json else report.to_csv if as_csv else report.to_text
     if html is not None:
         files.write(report.to_html(scores, others).encode("utf-8", "replace"), html)
@@ -66,17 +73,24 @@ Scored = tuple[ModuleType, list[Any], list[Any] | None]
 
 
 def _turns(
-    reference: Path, hypothesis: Path, against: Path | None, uem: Path | None, reporter: Reporter
+    reference: Path,
+    hypothesis: Path,
+    against: Path | None,
+    uem: Path | None,
+    as_pyannote: bool,
+    reporter: Reporter,
 ) -> Scored:
     from witness.bench import score_report, scoring
 
     references, hypotheses = scoring.read(reference), scoring.read(hypothesis)
     parts = None if uem is None else scoring.read_uem(uem)
-    scores = scoring.score(scoring.pair(references, hypotheses), parts, reporter=reporter)
-    others = None
-    if against is not None:
-        pairs = scoring.pair(references, scoring.read(against))
-        others = scoring.score(pairs, parts, reporter=reporter)
+
+    def scored(turns: dict[str, list[Turn]]) -> list[scoring.FileScore]:
+        pairs = scoring.pair(references, turns)
+        return scoring.score(pairs, parts, as_pyannote=as_pyannote, reporter=reporter)
+
+    scores = scored(hypotheses)
+    others = None if against is None else scored(scoring.read(against))
     _note_unpaired(references, hypotheses, reporter)
     return score_report, scores, others
 
