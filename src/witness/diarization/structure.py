@@ -29,7 +29,9 @@ def read(path: str) -> onnx.ModelProto:
         model = onnx.load(path)
     except Exception as error:  # protobuf and onnx raise whatever a foreign file makes them
         why = " ".join(str(error).split())[:200]
-        raise ModelError(f"{path}: not an ONNX model ({why}); fix: download or export it again") from error
+        raise ModelError(
+            f"{path}: cannot be read as an ONNX model ({why}); fix: download or export it again"
+        ) from error
     inputs = _inputs(model.graph)
     if len(inputs) != 1:
         raise ModelError(f"{path}: has {len(inputs)} inputs instead of one; is it the right file?")
