@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import get_args
 
+from witness import files
 from witness.errors import ModelError, UsageError
 from witness.models import cache, catalogue, engines, own
 from witness.models.cache import OnDisk as OnDisk
@@ -272,7 +273,7 @@ def _rule(path: Path, usual: Rule) -> Rule:
     if not path.exists():
         return usual
     try:
-        given = json.loads(path.read_text("utf-8"))
+        given = json.loads(files.read(path).decode("utf-8"))
         rule = Rule(**given)
         for name, value in asdict(rule).items():
             kind = {"linkage": str, "smallest": int, "apart": bool, "balanced": bool}.get(name, (int, float))

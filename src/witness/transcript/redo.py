@@ -204,7 +204,7 @@ def _findings(path: Path, link: dict[str, str]) -> Findings:
         raise ValueError(name)
     file = path.with_name(name)
     if not file.exists():  # renamed together with the JSON, or the name is not UTF-8
-        file = writers.beside(path)
+        file = files.beside(path)
     content = _bytes(file, f"{path.name} needs it in the same folder: copy it there, or transcribe again")
     if files.sha256(content) != link["sha256"]:
         raise InputError(f"{file} does not belong to {path} (its sha256 differs); transcribe again")
@@ -213,6 +213,6 @@ def _findings(path: Path, link: dict[str, str]) -> Findings:
 
 def _bytes(path: Path, fix: str) -> bytes:
     try:
-        return path.read_bytes()
+        return files.read(path)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); {fix}") from error
