@@ -20,7 +20,7 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from witness.audio import decode, mixing
+from witness.audio import decode, ffmpeg, mixing, source
 from witness.errors import InputError
 from witness.options import Channels
 from witness.reporter import Reporter
@@ -546,18 +546,18 @@ def test_permission_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     path = tmp_path / "secret.wav"
     path.write_bytes(b"RIFF")
 
-    def deny(*_: object) -> None:  # a mode of 0 does not keep root out
+    def deny(*_: object, **__: object) -> None:  # a mode of 0 does not keep root out
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "open", deny)
+    monkeypatch.setattr(source, "open", deny, raising=False)
     assert "secret.wav: could not be read (permission denied)" in refusal(path)
 
 
 def test_failing_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(Path, "open", fail)
+    monkeypatch.setattr(source, "open", fail, raising=False)
     assert "call.wav: could not be read (Input/output error)" in refusal(tmp_path / "call.wav")
 
 
@@ -575,7 +575,7 @@ def test_zero_byte_in_the_name() -> None:
         ("empty.wav", b"", "is empty"),
         ("text.wav", b"It was a dark and stormy night.\n" * 200, "not in a format"),
         ("text.mp3", b"It was a dark and stormy night.\n" * 200, "not in a format"),
-        ("text.txt", b"It was a dark and stormy night.\n" * 200, "no sound track"),
+        ("text.txt", b"It was a dark and stormy night.\n" * 200, "not in a format"),
         ("table.csv", b"start,end,text\n0,1,hello\n" * 50, "not in a format"),
         ("noise.bin", np.random.default_rng(3).bytes(50_000), "not in a format"),
         ("noise.mp3", np.random.default_rng(4).bytes(300_000), "no "),
@@ -596,6 +596,35 @@ def test_not_a_recording(tmp_path: Path, name: str, content: bytes, said: str) -
     message = refusal(path)
     assert name in message
     assert said in message
+
+
+SCRIPTS = {
+    "a thousand years.wav": b"-SE\n\nt: 100+5/50\noff: -\nNOW t\n+9999999:00:00 off\n",
+    "sbagen.mp3": b"## SBaGen\na: 200+10/80\nb: -\n00:00 a\n00:10 b\n",
+    "hls.m3u8": b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n/etc/hostname\n#EXT-X-ENDLIST\n",
+    "concat.wav": b"ffconcat version 1.0\nfile call.wav\n",
+    "dash.mp4": b"<?xml version='1.0'?><MPD xmlns='urn:mpeg:dash:schema:mpd:2011' type='static'></MPD>",
+    "picture.wav": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\0\0\0\0",
+    "subtitles.wav": b"1\n00:00:01,000 --> 999:00:02,000\nhello\n\n",
+    "meta.wav": b";FFMETADATA1\ntitle=x\n[CHAPTER]\nSTART=0\nEND=99999999999\n",
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_what_only_describes_sound_is_no_recording(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(SCRIPTS[name])
+    assert "is not in a format of recordings" in refusal(tmp_path / name)
+
+
+def test_more_sound_than_the_bytes_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames of digital silence, of 14 bytes each."""
+    path = tmp_path / "silence.flac"
+    soundfile.write(path, np.zeros(16000 * 60), 16000)
+    allowed = path.stat().st_size / ffmpeg._LEAST
+    monkeypatch.setattr(ffmpeg, "_FREE", 61.0 - allowed)
+    assert decode.load(str(path)).source.duration == 60
+    monkeypatch.setattr(ffmpeg, "_FREE", 50.0 - allowed)
+    assert "silence.flac: claims more than 00:00:50 of sound" in refusal(path)
 
 
 def test_video_without_sound(tmp_path: Path) -> None:
@@ -816,6 +845,43 @@ def test_gap_in_the_time_stamps_becomes_silence(tmp_path: Path) -> None:
         assert pitch_and_level(part)[1] == pytest.approx(LEVEL, rel=0.05)
     (warning,) = loaded.warnings
     assert "call.webm: lacks 1.0 s of sound, first at 00:00:01.0" in warning
+
+
+def with_gaps(path: Path, rate: int, gap: float, count: int = 1) -> int:
+    """`count` + 1 times a tone of 1024 samples in Matroska, with gaps of so many seconds; all samples."""
+    sound = (tones(1024 / rate, rate).T * 32767).astype(np.int16)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("pcm_s16le", rate=rate, layout="mono")
+        for number in range(count + 1):
+            frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(sound), format="s16", layout="mono")
+            frame.sample_rate, frame.time_base = rate, Fraction(1, rate)
+            frame.pts = number * (1024 + round(gap * rate))
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return 1024 * (count + 1)
+
+
+def test_silence_in_a_gap_is_not_resampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour of it at 1 MHz took a minute and a half."""
+    heard = with_gaps(tmp_path / "gap.mka", 192_000, 600.0)
+    fed = []
+
+    class Counting(decode.soxr.ResampleStream):  # type: ignore[misc,name-defined]
+        def resample_chunk(self, block: Floats, last: bool = False) -> Floats:
+            fed.append(len(block))
+            return super().resample_chunk(block, last)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(decode.soxr, "ResampleStream", Counting)
+    loaded = decode.load(str(tmp_path / "gap.mka"))
+    assert sum(fed) == heard
+    assert loaded.source.duration == pytest.approx(600 + heard / 192_000, abs=2e-3)
+
+
+def test_many_gaps_do_not_shift_what_follows(tmp_path: Path) -> None:
+    """Each stretch of 1024 samples at 44.1 kHz is 371.5 samples of the result."""
+    heard = with_gaps(tmp_path / "gaps.mka", 44_100, 0.5, count=400)
+    loaded = decode.load(str(tmp_path / "gaps.mka"))
+    assert loaded.source.duration == pytest.approx(400 * 0.5 + heard / 44_100, abs=2e-3)
 
 
 def test_later_start_than_the_pictures_is_kept(tmp_path: Path) -> None:

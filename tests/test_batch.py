@@ -1,12 +1,14 @@
 """`witness batch`: what is found, how it is named, what is done again and what is not."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import unicodedata
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -132,6 +134,53 @@ def test_a_manifest_is_true_after_every_byte(tmp_path):
     assert Manifest(path).entries == {**whole.entries, "after": entry("after")}
 
 
+LINE = asdict(entry("a", "/in/a.wav", duration=1.5))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(
+            ("output", value)
+            for value in ("../esc/pwn", "/etc/pwn", "a/../../b", "", ".", "a\0b", "\ud800", 7)
+        ),
+        *(("source", value) for value in (None, ["x"], "a\0", "\udfff")),
+        *(("size", value) for value in (-1, 1.5, "1", None, True, 10**400)),
+        ("mtime_ns", 1 << 64),
+        *(("sha256", value) for value in ("0" * 63, "Z" * 64, 0)),
+        *(("state", value) for value in ("finished", None, ["done"], {})),
+        *(("error", value) for value in (7, "\ud800")),
+        *(("code", value) for value in (None, -1, "0")),
+        *(("duration", value) for value in (float("nan"), float("inf"), -1, "1", [[]])),
+        ("seconds", None),
+        ("speakers", 1.5),
+        ("more", 1),
+    ],
+)
+def test_a_line_of_the_manifest_that_is_not_valid_is_dropped_and_named(tmp_path, field, value):
+    path = tmp_path / "manifest.jsonl"
+    good = json.dumps(LINE)
+    bad = json.dumps({**LINE, "output": "b", "source": "/in/b.wav", field: value})
+    path.write_text(f"{good}\n{bad}\n")
+    manifest = Manifest(path)
+    assert list(manifest.entries) == ["a"]
+    (line,) = manifest.dropped
+    assert line.startswith(f"{path}: line 2 is not used: ")
+    assert field == "more" or field in line
+    line.encode()
+
+
+@pytest.mark.parametrize(
+    "line", ["[" * 100_000, "[]", "null", "7", '{"output": 1}', "{}", '{"a":' * 50_000, "\x1b[2J", "9" * 5000]
+)
+def test_a_line_of_the_manifest_that_is_something_else(tmp_path, line):
+    path = tmp_path / "manifest.jsonl"
+    path.write_text(f"{line}\n{json.dumps(LINE)}\n")
+    manifest = Manifest(path)
+    assert list(manifest.entries) == ["a"]
+    assert len(manifest.dropped) == 1
+
+
 def test_a_job_survives_the_way_to_a_worker():
     options = Options(
         models="builtin", channels=Channels.SPLIT, vocabulary=("Łódź",), prompt="a", translate=True
@@ -243,6 +292,84 @@ def test_a_batch_resumes_and_tells_the_truth(tmp_path):
     assert "1 recording: 1 done" in stdout
 
 
+def test_what_cannot_be_a_recording_or_is_not_ours_stops_nothing(tmp_path):
+    """A hostile manifest, somebody's file in the place of a result, a pipe, results with corrections."""
+    make(tmp_path / "in", 3, 1.0)
+    os.mkfifo(tmp_path / "in" / "pipe.wav")
+    (tmp_path / "in" / "socket.wav").symlink_to("/dev/null")
+    arguments = ("in", "-o", "out", "-f", "json", "--whisper", "none", "--jobs", 1)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "call01.json").write_text('{"mine": 1}')
+    (tmp_path / "out" / "call02.stages.npz").mkdir()
+    source = str(tmp_path / "in" / "call00.flac")
+    line = {**LINE, "source": source, "output": "../esc/pwn", "state": "failed", "sha256": None}
+    (tmp_path / "out" / "manifest.jsonl").write_text(json.dumps(line) + "\n")
+    stdout, stderr = run(*arguments, cwd=tmp_path, code=3)
+    assert "line 1 is not used: its output cannot be" in stderr
+    assert "out/call01.json: is there already and not of this batch; fix: move it away, or use" in stdout
+    assert "call02.stages.npz: is a folder" in stdout
+    assert "pipe.wav is not a regular file" in stdout
+    assert "socket.wav is not a regular file" in stdout
+    assert "5 recordings: 1 done, 4 failed" in stdout
+    assert (tmp_path / "out" / "call01.json").read_text() == '{"mine": 1}'
+    assert not (tmp_path / "esc").exists()
+    assert json.loads((tmp_path / "out" / "call00.json").read_text())["audio"]["path"] == source
+    # A recording that is done is replaced by a pipe: the parent does not wait for it, either.
+    (tmp_path / "in" / "call00.flac").unlink()
+    os.mkfifo(tmp_path / "in" / "call00.flac")
+    stdout, _ = run(*arguments, "--retry-failed", cwd=tmp_path, code=3)
+    assert "call00.flac is not a regular file" in stdout
+    assert "5 recordings: 0 done, 5 failed" in stdout
+    (tmp_path / "in" / "call00.flac").unlink()
+    # Found again when it was refused, and written over when asked.
+    run("in/call01.flac", *arguments[1:], "--retry-failed", cwd=tmp_path, code=3)
+    run("in/call01.flac", *arguments[1:], "--force", cwd=tmp_path)
+    document = json.loads((tmp_path / "out" / "call01.json").read_text())
+    # A batch that has lost its manifest knows its own results, and the work of a person.
+    (tmp_path / "out" / "manifest.jsonl").unlink()
+    run("in/call01.flac", *arguments[1:], cwd=tmp_path)
+    document["corrections"] = [
+        {"kind": "name", "speaker": [[0, 1]], "name": "Anna", "other": [], "text": None}
+    ]
+    corrected = json.dumps(document)
+    (tmp_path / "out" / "call01.json").write_text(corrected)
+    stdout, _ = run("in/call01.flac", *arguments[1:], "--speakers", 1, cwd=tmp_path, code=3)
+    assert "call01.json: holds corrections, which a new transcript would lose" in stdout
+    assert (tmp_path / "out" / "call01.json").read_text() == corrected
+
+
+def test_a_result_without_its_line_in_the_manifest_is_ours(tmp_path):
+    """As after a kill -9 between the two: only JSON tells whose it is."""
+    make(tmp_path / "in", 1, 1.0)
+    arguments = ("in", "-o", "out", "-f", "txt", "--whisper", "none", "--jobs", 1)
+    run(*arguments, cwd=tmp_path)
+    manifest = tmp_path / "out" / "manifest.jsonl"
+    begun, done = manifest.read_text().splitlines()
+    assert (json.loads(begun)["state"], json.loads(done)["state"]) == ("begun", "done")
+    manifest.write_text(begun + "\n")
+    stdout, _ = run(*arguments, cwd=tmp_path)
+    assert "1 recording: 1 done" in stdout
+
+
+def test_no_room_for_the_sound_of_one_recording_is_no_end_of_the_batch(tmp_path):
+    make(tmp_path / "in", 2, 1.0)
+    full = (
+        "import sys\n"
+        "if 'witness.batch.worker' in sys.orig_argv:\n"
+        "    from witness.audio import spool\n"
+        "    append, failed = spool.Spool.append, []\n"
+        "    def once(self, samples):\n"
+        "        if failed:\n"
+        "            return append(self, samples)\n"
+        "        failed.append(1)\n"
+        "        raise self._trouble(OSError(28, 'No space left on device')) from OSError(28, 'No space')\n"
+        "    spool.Spool.append = once\n"
+    )
+    stdout, _ = run("in", "-o", "out", "--whisper", "none", "--jobs", 1, cwd=tmp_path, inject=full, code=3)
+    assert "2 recordings: 1 done, 1 failed" in stdout
+    assert "cannot hold the decoded sound (No space left on device)" in stdout
+
+
 def test_results_are_those_of_a_single_run(short, tmp_path):
     shutil.copy(short, tmp_path / "call.flac")
     run("call.flac", "-o", "out", "-f", "json", "--whisper", "none", cwd=tmp_path)
@@ -291,16 +418,21 @@ def test_watch_takes_a_recording_once_it_stops_growing(tmp_path):
                 assert not (tmp_path / "out" / "grows.json").exists()
             shutil.copy(first, tmp_path / "in" / "whole.flac")
         end = time.monotonic() + 60
-        wanted = [tmp_path / "out" / name for name in ("grows.json", "whole.json")]
-        while not all(path.exists() for path in wanted) and time.monotonic() < end:
+        manifest = tmp_path / "out" / "manifest.jsonl"
+        while time.monotonic() < end:
+            if manifest.exists() and manifest.read_text().count('"state": "done"') == 2:
+                break
             time.sleep(0.2)
-        duration = json.loads(wanted[0].read_text())["audio"]["duration"]
+        duration = json.loads((tmp_path / "out" / "grows.json").read_text())["audio"]["duration"]
         assert duration == pytest.approx(4.0, abs=0.1)
     finally:
-        process.send_signal(2)
-        _, err = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert "0 recordings are left" in err.decode()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    # That is how one ends it: no failure, and the table.
+    assert process.returncode == 0, err.decode()
+    assert out.decode().startswith("2 recordings: 2 done; ")
+    lines = err.decode().splitlines()
+    assert sorted(lines) == [f"note: done: {tmp_path}/in/{name}.flac" for name in ("grows", "whole")]
 
 
 def test_an_outcome_without_room_ends_the_batch(tmp_path):

@@ -508,6 +508,143 @@ def test_a_signal_whose_exception_a_library_drops(witness, name, code, quiet):
     assert (b"interrupted" in done.stderr) == (name == "SIGINT")
 
 
+DEAF = """
+import os, signal, sys, time
+from pathlib import Path
+from witness import files, pipeline
+from witness.cli.main import main
+
+def deaf(*_, **__):
+    files._scratch(b"half", Path("out.txt").absolute())
+    while True:
+        try:
+            os.kill(os.getpid(), signal.{name})
+            time.sleep(60)
+        except BaseException:
+            pass
+
+pipeline.transcribe = deaf
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_ends_what_never_looks(witness, name, code):
+    command = [sys.executable, "-c", DEAF.format(name=name), str(CALL), "-o", "out.txt"]
+    done = subprocess.run(
+        command, capture_output=True, cwd=witness.folder, env=witness.environment, check=False, timeout=60
+    )
+    assert done.returncode == code
+    assert (b"interrupted" in done.stderr) == (name == "SIGINT")
+    assert b"Traceback" not in done.stderr
+    assert list(witness.folder.iterdir()) == []
+
+
+def test_a_second_signal_disturbs_no_cleaning_up():
+    """A second Ctrl-C used to end as a traceback."""
+    program = (
+        "import os, signal\n"
+        "from witness.cli import main\n"
+        "def twice(*_):\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    finally:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        print('cleaned up')\n"
+        "main.cli.invoke = twice\n"
+        "main.main(['doctor'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
+    assert done.returncode == 130
+    assert done.stdout.split() == [b"cleaned", b"up"]
+    assert done.stderr.decode().splitlines() == ["witness: interrupted; unfinished results were not written"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is one of Linux")
+@pytest.mark.parametrize("kilobytes", [250_000, 400_000])
+def test_too_little_memory_is_said(witness, short, kilobytes):
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({kilobytes << 10},) * 2); "
+    program = limit + "import sys; from witness.cli.main import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", program, str(short), "--models", "builtin", "--offline", *MUTE]
+    done = subprocess.run(
+        command, capture_output=True, cwd=witness.folder, env=witness.environment, check=False
+    )
+    assert done.returncode == 1
+    assert "not enough memory" in complaint(done)
+
+
+# --- nothing is lost without a word ---
+
+
+@pytest.fixture
+def beep(witness):
+    """A second of a tone, a file for each ending, all different."""
+    for number, ending in enumerate(("flac", "wav", "ogg")):
+        sound = 0.1 * np.sin(np.arange(RATE) * (0.1 + number / 100))
+        soundfile.write(witness.folder / f"call.{ending}", sound, RATE)
+    return witness
+
+
+def test_corrections_are_not_lost_without_force(witness, short):
+    arguments = (short, "-f", "json", "-f", "srt", "-o", "ov/")
+    witness.here(*arguments, check=0)
+    path = witness.folder / "ov" / "call.json"
+    in_process(witness.folder, "redo", path, "--name", "SPEAKER_00=Anna", "-f", "srt")
+    before = {file: file.read_bytes() for file in path.parent.iterdir()}
+    assert b"Anna" in before[path]
+    for options in (arguments, (short, "-f", "srt", "-o", "ov"), (short, "-o", "ov/call.json")):
+        line = complaint(witness.here(*options, check=2))
+        assert "ov/call.json: holds corrections, which a new transcript would lose" in line
+        assert "--force" in line
+    assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
+    witness.here(*arguments, "--force", check=0)
+    assert b"Anna" not in path.read_bytes()
+    assert b"Anna" not in path.with_suffix(".srt").read_bytes()
+
+
+def test_recordings_of_one_name_do_not_take_each_other_s_results(beep):
+    def made() -> dict[str, str]:
+        return {
+            path.name: json.loads(path.read_text())["audio"]["path"]
+            for path in (beep.folder / "ov").glob("*.json")
+        }
+
+    for ending in ("flac", "wav", "ogg", "flac", "ogg"):  # some again
+        result = beep.here(f"call.{ending}", "-f", "json", "-o", "ov/", check=0)
+    assert made() == {
+        "call.json": "call.flac",
+        "call.wav.json": "call.wav",
+        "call.ogg.json": "call.ogg",
+    }
+    assert "ov/call.json is not of this recording; this is call.ogg.json" in result.stderr.decode()
+    # One of the same name in another folder, and somebody's own file of that name.
+    (beep.folder / "b").mkdir()
+    soundfile.write(beep.folder / "b" / "call.flac", 0.1 * np.sin(np.arange(RATE) * 0.2), RATE)
+    beep.here("b/call.flac", "-f", "json", "-o", "ov", check=0)
+    (other,) = set(made()) - {"call.json", "call.wav.json", "call.ogg.json"}
+    assert made()[other] == "b/call.flac"
+    (beep.folder / "mine").mkdir()
+    (beep.folder / "mine" / "call.json").write_text('{"name": "package"}')
+    beep.here("call.wav", "-f", "json", "-o", "mine", check=0)
+    assert (beep.folder / "mine" / "call.json").read_text() == '{"name": "package"}'
+    beep.here("call.wav", "-f", "json", "-o", "mine", "--force", check=0)
+    assert json.loads((beep.folder / "mine" / "call.json").read_text())["schema"] == "witness/1"
+
+
+def test_texts_of_one_name_do_not_take_each_other_s_place(beep):
+    """No text says whose it is; that there are several recordings of that name does."""
+    for ending in ("flac", "wav", "ogg"):
+        beep.here(f"call.{ending}", "-o", "ov/", check=0)
+    assert sorted(path.name for path in (beep.folder / "ov").iterdir()) == [
+        *("call.ogg.txt", "call.txt", "call.wav.txt"),
+    ]
+    (beep.folder / "alone.wav").write_bytes((beep.folder / "call.wav").read_bytes())
+    for _ in range(2):
+        beep.here("alone.wav", "-o", "ov/", check=0)
+    assert len(list((beep.folder / "ov").glob("alone*"))) == 1
+
+
 def test_help_names_every_option_and_is_quick(witness):
     text = witness("run", "--help", check=0).stdout.decode()
     for option in (

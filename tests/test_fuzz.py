@@ -1,4 +1,4 @@
-"""A short slice of the fuzz campaign; tests/fuzz/campaign.py runs as much of it as one likes."""
+"""Short slices of the fuzz campaigns; the programs in tests/fuzz run as much of them as one likes."""
 
 import json
 import os
@@ -13,13 +13,60 @@ FUZZ = Path(__file__).parent / "fuzz"
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the campaign forks")
 
 
-def test_damaged_recordings_of_every_kind():
-    command = [sys.executable, FUZZ / "campaign.py", "--first", "100000", "--count", "56"]
+def run(program: str, *arguments: str) -> dict:
+    """The sum of a campaign that found nothing."""
+    command = [sys.executable, FUZZ / program, *arguments]
     result = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-    summary = json.loads(result.stdout.splitlines()[-1])
-    assert summary["kinds"] >= 20
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def test_damaged_recordings_of_every_kind():
+    summary = run("campaign.py", "--first", "100000", "--count", "106")
+    assert summary["kinds"] >= 40
     assert set(summary["exit_codes"]) == {"0", "4"}
+
+
+def test_hostile_folders():
+    assert set(run("folders.py", "--count", "12")["exit_codes"]) <= {"0", "1", "3"}
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="nothing tells who waits for a core")
+def test_signals_at_random_times():
+    summary = run("signals.py", "--first", "1", "--count", "5")
+    assert sum(summary["exit_codes"].values()) == 5
+
+
+def test_the_other_campaigns_notice(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(FUZZ))
+    import folders
+    import signals
+
+    sent = signals.signal.SIGTERM
+    (tmp_path / "stderr").touch()
+    assert signals.complaint(sent, 143, tmp_path) is None
+    assert signals.complaint(sent, None, tmp_path) == "still there"
+    assert signals.complaint(sent, 1, tmp_path) == "exit code 1"
+    assert signals.complaint(sent, 0, tmp_path) == "no result"
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a.json").write_text("{}")
+    assert "left ['a.json']" in signals.complaint(sent, 143, tmp_path)
+    (tmp_path / "stderr").write_text("Traceback\n  File /x/witness/cli/main.py")
+    assert signals.complaint(sent, 143, tmp_path) == "traceback"
+
+    kept = tmp_path / "mine"
+    kept.write_bytes(folders.FOREIGN)
+    (tmp_path / "esc").mkdir()
+    assert folders.complaint(tmp_path, 1, "", {kept: folders.FOREIGN}) is None
+    assert "hung" in folders.complaint(tmp_path, -14, "", {})
+    assert "exit code 4" in folders.complaint(tmp_path, 4, "", {})
+    assert "report it" in folders.complaint(tmp_path, 1, "a bug, please report it", {})
+    assert "wrote over mine" in folders.complaint(tmp_path, 1, "", {kept: b"other"})
+    report = {"files": [{"source": "/in/good.wav", "state": "done", "error": None, "files": ["good.json"]}]}
+    (tmp_path / "out" / "report.json").write_text(json.dumps(report))
+    assert folders.complaint(tmp_path, 0, "", {}) == "lost a recording"
+    (tmp_path / "esc" / "pwn").touch()
+    assert "outside" in folders.complaint(tmp_path, 0, "", {})
 
 
 def test_the_campaign_notices(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 import os
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -138,3 +139,133 @@ def test_one_format_twice_is_one_format(tmp_path):
 
 def test_a_special_file_takes_one_format():
     assert [name for name, _ in files.plan("call.wav", ["srt"], os.devnull).files] == ["srt"]
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+# --- everything that can be in the way is found before any work ---
+
+
+def test_a_long_name_leaves_room_for_the_findings(tmp_path):
+    ((_, path),) = files.plan("a" * 246 + ".wav", ["json"], f"{tmp_path}/out").files
+    for made in (path, files.beside(path)):
+        made.touch()
+    assert path.stem.startswith("a" * 200)
+    with pytest.raises(OutputError, match=r"stages\.npz: cannot be written"):
+        files.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json")
+    assert not (tmp_path / "new").exists()
+    # Without findings there is room for it.
+    files.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json", stages=False)
+
+
+@pytest.mark.parametrize("name", ["s.json", "s.stages.npz"])
+def test_a_folder_in_the_place_of_a_result(tmp_path, name):
+    (tmp_path / name).mkdir()
+    with pytest.raises(OutputError, match=f"{name}: is a folder"):
+        files.plan("s.wav", ["srt", "json"], str(tmp_path))
+
+
+def test_links_that_lead_nowhere(tmp_path):
+    for name, target in (
+        ("loop.json", "loop.json"),
+        ("gone.json", "no/such/x.json"),
+        ("s.stages.npz", "s.stages.npz"),
+    ):
+        (tmp_path / name).symlink_to(target)
+    for name in ("loop.json", "gone.json", "s.json"):
+        with pytest.raises(OutputError, match="cannot be written"):
+            files.plan("call.wav", [], str(tmp_path / name))
+    (tmp_path / "later.json").symlink_to(tmp_path / "real.json")
+    files.plan("call.wav", [], str(tmp_path / "later.json"))
+
+
+def test_a_pipe_in_the_place_of_the_findings_is_not_written_into(tmp_path):
+    os.mkfifo(tmp_path / "s.stages.npz")
+    with pytest.raises(OutputError, match=r"s\.stages\.npz: is not a regular file"):
+        files.plan("s.wav", ["json"], str(tmp_path))
+    os.mkfifo(tmp_path / "s.json")
+    with pytest.raises(OutputError, match=r"s\.json: is not a regular file"):
+        files.prepare([("json", tmp_path / "s.json")], pipes=False)
+    assert files.plan("s.wav", ["json"], str(tmp_path)).files  # into a pipe, without findings
+
+
+def test_the_first_name_that_is_free(tmp_path):
+    def plan(taken: int) -> str:
+        tried = []
+
+        def free(paths) -> bool:
+            tried.append(paths)
+            return len(tried) > taken
+
+        ((_, path),) = files.plan("in/call.m4a", ["srt"], str(tmp_path), free=free).files
+        return path.name
+
+    digest = plan(9)
+    assert [plan(0), plan(1), plan(2)] == ["call.srt", "call.m4a.srt", digest]
+    assert digest.startswith("call.m4a~")
+
+
+# --- modes ---
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_what_is_replaced_keeps_its_mode(tmp_path):
+    path = tmp_path / "p.txt"
+    for before in (0o600, 0o640, 0o664, 0o444):
+        path.touch()
+        path.chmod(before)
+        files.write(b"new", path)
+        assert mode(path) == before
+        files.replace(b"newer", path)
+        assert mode(path) == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_voices_are_private(tmp_path):
+    json, voices = tmp_path / "new" / "s.json", tmp_path / "new" / "s.stages.npz"
+    files.plan("s.wav", ["json"], f"{tmp_path}/new")
+    assert mode(json.parent) == 0o700
+    files.write_all([(b"v", voices), (b"{}", json)], private=[voices])
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (mode(voices), mode(json)) == (0o600, 0o666 & ~umask)
+    voices.chmod(0o664)  # as earlier versions wrote it; its group stays
+    files.write(b"v", voices, private=True)
+    assert mode(voices) == 0o660
+    files.plan("s.wav", ["json"], f"{tmp_path}/without", stages=False)
+    assert mode(tmp_path / "without") == 0o777 & ~umask
+
+
+# --- nothing torn, nothing waited for ---
+
+
+def test_no_signal_comes_between_two_files(tmp_path, monkeypatch):
+    """Its exception is raised in the main thread."""
+    placing = []
+    replace = Path.replace
+    monkeypatch.setattr(
+        Path, "replace", lambda *args: [placing.append(threading.current_thread()), replace(*args)][1]
+    )
+    files.write_all([(b"1", tmp_path / "1"), (b"2", tmp_path / "2")])
+    assert len(placing) == 2
+    assert threading.main_thread() not in placing
+
+
+def test_what_is_half_written_goes_with_a_process_that_ends_at_once(tmp_path):
+    files._scratch(b"half", tmp_path / "x.json")
+    files.write(b"whole", tmp_path / "y.json")
+    files.abandon()
+    assert [path.name for path in tmp_path.iterdir()] == ["y.json"]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_only_regular_files_are_read(tmp_path, kind):
+    path = {"pipe": tmp_path / "pipe", "device": Path(os.devnull), "folder": tmp_path}[kind]
+    if kind == "pipe":
+        os.mkfifo(path)
+    with pytest.raises(OSError, match=r"regular file|directory"):
+        files.read(path)
+    with pytest.raises(OSError, match=r"regular file|directory"):
+        files.sha256_at(path)

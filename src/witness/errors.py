@@ -3,6 +3,10 @@
 A message is one line that names the file (or device) and the fix; only `cli` prints it.
 """
 
+from __future__ import annotations
+
+from errno import ENOMEM
+
 
 class WitnessError(Exception):
     """The root of all errors; by itself, a failure that is neither the input's fault nor the caller's."""
@@ -52,5 +56,30 @@ class OutputError(WitnessError):
     """A result cannot be written."""
 
 
+class ScratchError(OutputError):
+    """There is no room for the decoded sound of this recording; there may be for that of another."""
+
+
 class TranscriptionError(WitnessError):
     """The speech recognizer failed; the speakers can be known all the same."""
+
+
+_NO_MEMORY = (
+    "bad_alloc",  # C++
+    "Cannot allocate memory",  # the C library's ENOMEM, from the dynamic linker and others
+    "cannot allocate memory",
+    "failed to map segment",  # the dynamic linker
+    "Failed to allocate memory",  # onnxruntime
+    "can't start new thread",  # there is no room for its stack
+)
+
+
+def lacks_memory(error: BaseException | None) -> bool:
+    """Whether `error`, or what led to it, says that there is not enough memory."""
+    while error is not None:
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == ENOMEM):
+            return True
+        if any(words in str(error) for words in _NO_MEMORY):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -1,7 +1,8 @@
-"""Where results go, checked before the work; results written whole or not at all; hashes; the cache."""
+"""Where results go, checked before the work; results written whole or not at all; reading; hashes, cache."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -9,7 +10,7 @@ import re
 import secrets
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,11 @@ from witness.options import Format
 from witness.text import for_terminal
 
 T = TypeVar("T")
+
+LONGEST = 230
+"""Bytes of a file name without its ending; file systems take 255."""
+LARGEST = 512 << 20
+"""Bytes that are read at once. The findings of a day have 170 MB."""
 
 SCRATCH = ".witness-"
 """Prefix of the names of unfinished files; the id of the process that writes them follows."""
@@ -43,10 +49,18 @@ class Targets:
                 folder.rmdir()
 
 
-def plan(recording: str, formats: Sequence[str], output: str | None) -> Targets:
-    """The files for `-f FORMATS -o OUTPUT`; their folder is made, and can be written.
+def plan(
+    recording: str,
+    formats: Sequence[str],
+    output: str | None,
+    *,
+    stages: bool = True,
+    free: Callable[[Sequence[Path]], bool] = lambda _: True,
+) -> Targets:
+    """The files for `-f FORMATS -o OUTPUT`, checked by `prepare`.
 
-    Raises UsageError if the request makes no sense, OutputError if the folder cannot be written.
+    In a folder they have the first of the `names` of the recording whose files are `free` to take. Raises
+    UsageError if the request makes no sense, OutputError if something cannot be written.
     """
     formats = tuple(dict.fromkeys(formats))
     if output is None or output == "-":
@@ -59,12 +73,19 @@ def plan(recording: str, formats: Sequence[str], output: str | None) -> Targets:
         raise UsageError("-o is empty; give a folder or a file")
     _check_ending(output)
     try:
-        return _plan_files(recording, formats, output)
+        files = _plan_files(recording, formats, output, free)
+        source = Path(recording)
+        for _, target in files:
+            if recording != "-" and target.exists() and source.exists() and target.samefile(source):
+                raise UsageError(f"{target}: is the recording itself; change -o")
     except OSError as error:
         raise OutputError(f"{output}: cannot be written ({error.strerror}); change -o") from error
+    return prepare(files, stages=stages)
 
 
-def _plan_files(recording: str, formats: tuple[str, ...], output: str) -> Targets:
+def _plan_files(
+    recording: str, formats: tuple[str, ...], output: str, free: Callable[[Sequence[Path]], bool]
+) -> tuple[tuple[str, Path], ...]:
     path = Path(output)
     ending = path.suffix[1:].lower()
     is_folder = path.is_dir() or output.endswith(("/", os.sep))
@@ -73,23 +94,58 @@ def _plan_files(recording: str, formats: tuple[str, ...], output: str) -> Target
             raise UsageError(
                 f"-o {output} is one file, but -f says {', '.join(formats)}; give a folder with -o"
             )
-        name = formats[0] if formats else ending if ending in set(Format) else "txt"
-        files: tuple[tuple[str, Path], ...] = ((name, path),)
-    else:
-        stem = "stdin" if recording == "-" else Path(recording).stem
-        files = tuple((name, path / f"{stem}.{name}") for name in formats or ("txt",))
-    source = Path(recording)
-    for _, target in files:
-        if target.is_dir():
-            raise OutputError(f"{target}: is a folder; change -o")
-        if recording != "-" and target.exists() and source.exists() and target.samefile(source):
-            raise UsageError(f"{target}: is the recording itself; change -o")
+        return ((formats[0] if formats else ending if ending in set(Format) else "txt", path),)
+    stems = ("stdin",) if recording == "-" else names(Path(recording).name, os.path.abspath(recording))  # noqa: PTH100
+    choices = [tuple((name, path / f"{stem}.{name}") for name in formats or ("txt",)) for stem in stems]
+    return next((files for files in choices if free([target for _, target in files])), choices[-1])
+
+
+def names(place: str, source: str) -> tuple[str, str, str]:
+    """What the results of a recording may be called, without their endings, the usual one first.
+
+    `place` is its name, or its path in a tree of results, `source` its absolute path. All are short enough
+    for any ending; the last belongs to no other recording.
+    """
+    digest = hashlib.sha256(os.fsencode(source)).hexdigest()[:8]
+    whole = _shortened(place)
+    return _shortened(os.path.splitext(place)[0]), whole, f"{whole}~{digest}"  # noqa: PTH122
+
+
+def _shortened(path: str) -> str:
+    """The path with a last part that leaves room for endings."""
+    folder, name = os.path.split(path)
+    if len(os.fsencode(name)) > LONGEST:
+        digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
+        name = f"{os.fsencode(name)[: LONGEST - 9].decode('utf-8', 'ignore')}~{digest}"
+    return os.path.join(folder, name)  # noqa: PTH118
+
+
+def beside(path: Path) -> Path:
+    """Where the findings of a JSON file at `path` lie."""
+    return path.with_name(f"{path.stem if path.suffix == '.json' else path.name}.stages.npz")
+
+
+def prepare(files: Sequence[tuple[str, Path]], *, stages: bool = True, pipes: bool = True) -> Targets:
+    """The formats and their files, which can be written: nothing is in their way, their folder is there.
+
+    With `stages` the findings beside a JSON file are checked, too. A new folder for them is the user's
+    alone, because they hold voices. Without `pipes`, what is no regular file is refused; otherwise it is
+    written into. Raises OutputError.
+    """
+    findings = [beside(path) for form, path in files if form == Format.JSON and stages and is_regular(path)]
     folder = files[0][1].parent
-    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    if not os.access(folder, os.W_OK | os.X_OK) and not files[0][1].exists():
-        raise OutputError(f"{folder}: cannot be written (no permission); change -o")
-    return Targets(files, tuple(missing))
+    missing = tuple(parent for parent in (folder, *folder.parents) if not parent.exists())
+    targets = Targets(tuple(files), missing)
+    try:
+        _told(folder, partial(folder.mkdir, 0o700 if findings else 0o777, parents=True, exist_ok=True))
+        for path in [target for _, target in files]:
+            _check(path, pipes)
+        for path in findings:
+            _check(path, False)
+    except BaseException:
+        targets.give_up()
+        raise
+    return targets
 
 
 def _check_ending(output: str) -> None:
@@ -109,37 +165,69 @@ def _check_ending(output: str) -> None:
         )
 
 
-def write(content: bytes, path: Path | None) -> None:
+def _check(path: Path, pipes: bool) -> None:
+    """Raise OutputError unless a file can be written at `path`."""
+    try:
+        mode = path.stat().st_mode  # raises for a name that is too long and for a loop of links
+    except FileNotFoundError:
+        mode = stat.S_IFREG
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written ({error.strerror}); change -o") from error
+    if stat.S_ISDIR(mode):
+        raise OutputError(f"{path}: is a folder; change -o")
+    if not stat.S_ISREG(mode):
+        if not pipes:
+            raise OutputError(f"{path}: is not a regular file; remove it, or change -o")
+        return
+    folder = path.resolve().parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        reason = "no permission" if folder.exists() else "its link leads to a folder that is not there"
+        raise OutputError(f"{path}: cannot be written ({reason}); change -o")
+
+
+def is_regular(path: Path) -> bool:
+    """Whether what is written there will be a regular file: it is one, or nothing yet."""
+    return path.is_file() or not path.exists()
+
+
+def write(content: bytes, path: Path | None, *, private: bool = False) -> None:
     """Write the whole file or nothing: under another name in its folder, synced, then renamed. None: stdout.
 
-    A link is followed; what is not a regular file (a pipe, a terminal) is written as it is. Raises
-    OutputError, and BrokenPipeError if the reader of stdout is gone.
+    It keeps the mode of the file that it replaces. One that is `private` can be read by nobody else, or, if
+    it replaces one, by its group at most. A link is followed; what is not a regular file (a pipe, a terminal)
+    is written as it is. Raises OutputError, and BrokenPipeError if the reader of stdout is gone.
     """
-    write_all([(content, path)])
+    write_all([(content, path)], private=[path] if private and path is not None else [])
 
 
-def write_all(files: Sequence[tuple[bytes, Path | None]]) -> None:
+def write_all(files: Sequence[tuple[bytes, Path | None]], *, private: Collection[Path] = ()) -> None:
     """As `write`, for several files: all are on the disk before the first of them takes its place."""
     for content, path in files:
         if path is None:
             _to_stdout(content)
-    targets = [(content, path.resolve()) for content, path in files if path is not None]
+    targets = [(content, path.resolve(), path in private) for content, path in files if path is not None]
     if not targets:
         return
     waiting: list[tuple[Path, Future[Path | None]]] = []
     try:
         # At the same time, so that the disk syncs them in one go: docs/decisions/2026-11-22-constants.md.
         with ThreadPoolExecutor(len(targets)) as pool:
-            for content, path in targets:
-                waiting.append((path, pool.submit(_prepare, content, path)))
-        ready = [(path, _told(path, future.result)) for path, future in waiting]
-        for path, scratch in ready:
-            if scratch is not None:
-                _told(path, partial(scratch.replace, path))
+            for content, path, secret in targets:
+                waiting.append((path, pool.submit(_prepare, content, path, secret)))
+            ready = [(path, _told(path, future.result)) for path, future in waiting]
+            # Not in this thread: Ctrl-C would come between two of them.
+            pool.submit(_place, ready).result()
     finally:
         for _, future in waiting:
             if future.exception() is None and (left := future.result()) is not None:
-                left.unlink(missing_ok=True)
+                _remove(left)
+
+
+def _place(ready: Sequence[tuple[Path, Path | None]]) -> None:
+    """Put unfinished files, which are whole by now, in their places."""
+    for path, scratch in ready:
+        if scratch is not None:
+            _told(path, partial(scratch.replace, path))
 
 
 def _told(path: Path, step: Callable[[], T]) -> T:
@@ -153,13 +241,13 @@ def _told(path: Path, step: Callable[[], T]) -> T:
         ) from error
 
 
-def _prepare(content: bytes, path: Path) -> Path | None:
+def _prepare(content: bytes, path: Path, private: bool) -> Path | None:
     """The unfinished file with the content; None: it was written, because `path` is not a regular file."""
     if path.exists() and not stat.S_ISREG(path.stat().st_mode):
         with path.open("wb") as file:
             file.write(content)
         return None
-    return _scratch(content, path)
+    return _scratch(content, path, private)
 
 
 def replace(content: bytes, path: Path) -> None:
@@ -168,23 +256,53 @@ def replace(content: bytes, path: Path) -> None:
     try:
         scratch.replace(path)
     finally:
-        scratch.unlink(missing_ok=True)
+        _remove(scratch)
 
 
-def _scratch(content: bytes, path: Path) -> Path:
+def _scratch(content: bytes, path: Path, private: bool = False) -> Path:
     """A synced file with the content, in the folder of `path`, under a name of its own. Raises OSError."""
     scratch = path.with_name(f"{SCRATCH}{os.getpid()}-{secrets.token_hex(8)}")
-    # Made with the mode that any new file gets, which only the system knows without a race.
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    mode = _mode(path, private)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    # A new file gets the mode that any new file gets, which only the system knows without a race.
+    descriptor = os.open(scratch, flags, 0o666 if mode is None else 0o600)
+    _unfinished.add(scratch)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            if mode is not None and hasattr(os, "fchmod"):  # Windows has none before Python 3.13
+                os.fchmod(descriptor, mode)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
-        scratch.unlink(missing_ok=True)
+        _remove(scratch)
         raise
     return scratch
+
+
+def _mode(path: Path, private: bool) -> int | None:
+    """The permissions for what takes the place of `path`; None: the usual ones."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode) & 0o777
+    except OSError:  # nothing there
+        return 0o600 if private else None
+    return mode & 0o770 if private else mode
+
+
+_unfinished: set[Path] = set()
+"""Scratch files of this process that may still be there."""
+
+
+def _remove(scratch: Path) -> None:
+    scratch.unlink(missing_ok=True)
+    _unfinished.discard(scratch)
+
+
+def abandon() -> None:
+    """Remove what is half written; for a process that ends at once."""
+    for scratch in list(_unfinished):
+        with suppress(OSError):
+            scratch.unlink()
 
 
 def _to_stdout(content: bytes) -> None:
@@ -204,7 +322,30 @@ def _to_stdout(content: bytes) -> None:
         ) from error
 
 
-# --- hashes ---
+# --- reading, hashes ---
+
+
+def opened(path: str | os.PathLike[str]) -> BinaryIO:
+    """The regular file at `path`, open for reading; for a pipe one could wait for ever. Raises OSError."""
+    file = open(path, "rb", opener=at_once)  # noqa: SIM115 - Path.open takes no opener; returned
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return file
+
+
+def at_once(path: str, flags: int) -> int:
+    """The opener for `open` that does not wait for somebody at the other end of a pipe or a device."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def read(path: str | os.PathLike[str], largest: int = LARGEST) -> bytes:
+    """The content of the regular file at `path`, of at most so many bytes. Raises OSError."""
+    with opened(path) as file:
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise OSError(errno.EFBIG, f"more than {largest >> 20} MiB", os.fspath(path))
+    return content
 
 
 def sha256(content: bytes) -> str:
@@ -222,8 +363,8 @@ def sha256_of(file: BinaryIO) -> str:
 
 
 def sha256_at(path: str | os.PathLike[str]) -> str:
-    """The SHA-256 of the file at `path`. Raises OSError."""
-    with Path(path).open("rb") as file:
+    """The SHA-256 of the regular file at `path`. Raises OSError."""
+    with opened(path) as file:
         return sha256_of(file)
 
 
@@ -244,8 +385,8 @@ def cached(folder: Path, names: Sequence[str], make: Callable[[], Sequence[bytes
     """
     manifest = folder / "sha256.json"
     try:
-        contents = [(folder / name).read_bytes() for name in names]
-        if json.loads(manifest.read_text()) == [sha256(content) for content in contents]:
+        contents = [read(folder / name) for name in names]
+        if json.loads(read(manifest)) == [sha256(content) for content in contents]:
             return contents
     except (OSError, ValueError):
         pass  # not made yet, or damaged; all are made again

@@ -1,7 +1,8 @@
 """Damaged recordings of every kind: the same number always gives the same bytes.
 
-`seeds` encodes two seconds of sound in each container and codec that this FFmpeg can write, `mutated` breaks
-one of them: bits, lengths, lost, doubled and foreign parts, cut ends, headers of one kind before another.
+`seeds` encodes two seconds of sound in each container and codec that this FFmpeg can write, and has the texts
+and pictures of `scripts`, which make no recording. `mutated` breaks one of them: bits, lengths, lost, doubled
+and foreign parts, cut ends, headers of one kind before another.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import suppress
 
 import av
 import numpy as np
+import scripts
 import soundfile
 
 SECONDS = 2
@@ -55,7 +57,7 @@ def seeds() -> dict[str, bytes]:
             found[f"{container}-{codec}"] = _encoded(container, codec, rate, channels)
     file = io.BytesIO()  # FFmpeg's own encoder of Vorbis is an experiment
     soundfile.write(file, _sound(44100, 2).T, 44100, format="OGG", subtype="VORBIS")
-    return {**found, "ogg-vorbis": file.getvalue()}
+    return {**found, "ogg-vorbis": file.getvalue(), **scripts.seeds()}
 
 
 def _sound(rate: int, channels: int) -> np.ndarray:

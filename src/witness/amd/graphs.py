@@ -32,7 +32,7 @@ from msgspec import Meta
 
 from witness import documents
 from witness.errors import GraphError, InputError
-from witness.files import cache_folder, replace, sha256
+from witness.files import cache_folder, opened, replace, sha256
 from witness.options import Choice, Precision
 from witness.schema import Float32
 
@@ -388,7 +388,7 @@ def unpack(file: Path, folder: Path) -> Graph:
     before anything is read.
     """
     try:
-        with documents.opened(file) as content, zipfile.ZipFile(content) as archive:
+        with opened(file) as content, zipfile.ZipFile(content) as archive:
             entries = {info.filename: info for info in archive.infolist()}
             for name, info in entries.items():
                 most = LARGEST_PARTS.get(name, LARGEST)

@@ -21,11 +21,26 @@ import numpy as np
 from witness.audio import headers
 from witness.errors import InputError
 from witness.options import Part
-from witness.schema import Float32
+from witness.schema import SAMPLE_RATE, Float32
 from witness.text import clock
 
+CONTAINERS = """
+aa aac ac3 act aea aiff amr amrnb amrwb ape aptx aptx_hd asf asf_o au avi avr caf codec2 dhav dsf dss dts
+dtshd dv eac3 flac flv g722 g723_1 g726 g726le g729 gsm gxf iff ircam latm lc3 loas matroska mlp mov mp3 mpc
+mpc8 mpeg mpegts mpegtsraw mxf nistsphere nsv nut ogg oma pva qcp rm sbc shn sln sox tak truehd tta voc w64
+wav wsd wtv wv xwma
+"""
+"""FFmpeg's names of the formats in which the bytes hold the sound. Others make sound of text (SBaGen), name
+other files (playlists, image sequences) or are those of games."""
+
+_FREE = 3600.0
+"""Seconds of sound that a file may hold whatever its size."""
+
+_LEAST = 16
+"""Bytes for each second beyond those. Silence in FLAC at 8 kHz takes 23 or more, speech at least 85."""
+
 _SILENCE = 1 << 16
-"""Frames of silence made at a time."""
+"""Samples of silence made at a time."""
 
 _SLACK = 0.1
 """Seconds that a header may promise in excess; that of a whole MP3, M4A or WebM file does so by 0.01."""
@@ -58,6 +73,8 @@ class Media:
     file: BinaryIO
     name: str
     container: av.container.InputContainer
+    size: int
+    """Bytes of the file."""
     seconds: float = 0.0
     """The place in the recording up to which it was decoded; silence in gaps counts."""
     whole: bool = True
@@ -105,8 +122,11 @@ class Media:
     ) -> Iterator[tuple[int, Float32]]:
         """(rate, (frames, channels)) of `part` as decoded, with silence where the time stamps leave a gap.
 
-        Browsers, phones and damage leave gaps; without the silence every later time would be too early.
-        `waiting` is called for each minute before the part. To be called once.
+        Browsers, phones and damage leave gaps; without the silence every later time would be too early. It is
+        made at SAMPLE_RATE, because resampling it from a high rate would take minutes. `waiting` is called
+        for each minute before the part. To be called once.
+
+        Raises InputError if there is more sound than the bytes of the file can hold.
         """
         for begin, rate, block in self._blocks(part, waiting):
             first, last = frames_of(part, begin, rate, len(block))
@@ -120,7 +140,7 @@ class Media:
         converters: dict[tuple[str, str, int], av.AudioResampler] = {}
         self._origin = self.container.start_time and self.container.start_time / av.time_base
         self._packets = self._from(part.start)
-        said = self.seconds
+        said, most = self.seconds, _FREE + self.size / _LEAST
         while self.seconds < part.end:
             try:
                 if (packet := next(self._packets, None)) is None:  # also after an error of the demuxer
@@ -129,6 +149,11 @@ class Media:
             except _UNDECODABLE:
                 self.failed = True
                 continue
+            if self.seconds > most:
+                raise InputError(
+                    f"{self.name}: claims more than {clock(most)} of sound, which its size cannot hold; "
+                    "fix: export it again as WAV or FLAC"
+                )
             for frame in frames:
                 rate, gap = frame.sample_rate, self._gap(frame.time)
                 if self.seconds + gap + frame.samples / rate <= part.start:
@@ -154,11 +179,12 @@ class Media:
                     self.gaps.append(self.seconds)
                     self.silence += gap
                     self._filled += gap
-                    begin, missing = self.seconds, round(gap * rate)
-                    self.seconds += gap
-                    for start in range(0, missing, _SILENCE):
-                        shape = (min(_SILENCE, missing - start), block.shape[1])
-                        yield begin + start / rate, rate, np.zeros(shape, np.float32)
+                    # In samples of the result, so that no rounding adds up over many gaps.
+                    first, end = (round(t * SAMPLE_RATE) for t in (self.seconds, self.seconds + gap))
+                    self.seconds = end / SAMPLE_RATE
+                    for start in range(first, end, _SILENCE):
+                        shape = (min(_SILENCE, end - start), block.shape[1])
+                        yield start / SAMPLE_RATE, SAMPLE_RATE, np.zeros(shape, np.float32)
                 begin = self.seconds
                 self.seconds += len(block) / rate
                 yield begin, rate, block
@@ -253,9 +279,10 @@ def frames_of(part: Part, begin: float, rate: int, count: int) -> tuple[int, int
 @contextlib.contextmanager
 def opened(file: BinaryIO, name: str) -> Iterator[Media]:
     """The file, opened by FFmpeg; `name` is what messages call it. Raises InputError."""
+    size = file.seek(0, os.SEEK_END)
     file.seek(0)
     with _container(file, name) as container:
-        yield Media(file, name, container)
+        yield Media(file, name, container, size)
 
 
 class _Patient:
@@ -279,8 +306,8 @@ class _Patient:
 
 def _container(file: BinaryIO, name: str) -> av.container.InputContainer:
     try:
-        # No protocols: a playlist that poses as a recording must not open other files, let alone sockets.
-        options = {"protocol_whitelist": ""}
+        # No protocols either: what poses as a recording must not open other files, let alone sockets.
+        options = {"format_whitelist": ",".join(CONTAINERS.split()), "protocol_whitelist": ""}
         container: av.container.InputContainer = av.open(
             _Patient(file), "r", options=options, buffer_size=1 << 18, **_TAGS_IN_ANY_ENCODING
         )
@@ -290,7 +317,7 @@ def _container(file: BinaryIO, name: str) -> av.container.InputContainer:
         reason = (
             "is cut short: the index that an MP4 file needs (its moov atom) is missing or damaged"
             if file.read(4) == b"ftyp"
-            else "is not in a format that FFmpeg reads, or is damaged at its beginning"
+            else "is not in a format of recordings that FFmpeg reads, or is damaged at its beginning"
         )
         raise InputError(f"{name}: {reason}; fix: copy it again, or export it as WAV or FLAC") from error
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from witness import files
 from witness.audio import spool
 from witness.errors import InputError
 from witness.text import printable
@@ -45,7 +46,7 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
             elif Path(path).is_dir():
                 raise InputError(f"{name}: is a folder; fix: name a recording in it")
             else:
-                file = stack.enter_context(Path(path).open("rb"))
+                file = stack.enter_context(_open(path))
                 mode = os.fstat(file.fileno()).st_mode
             if stat.S_ISFIFO(mode):
                 copy = stack.enter_context(tempfile.TemporaryFile(dir=spool.folder()))
@@ -68,6 +69,13 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
                 f"{name}: could not be read ({reason}); fix: check the path, or copy it to a disk with room"
             ) from error
         yield file
+
+
+def _open(path: str) -> BinaryIO:
+    """The file, or the pipe once somebody writes into it; a device is not waited for."""
+    if Path(path).is_fifo():
+        return Path(path).open("rb")
+    return open(path, "rb", opener=files.at_once)
 
 
 def _endless(mode: int, file: BinaryIO) -> bool:

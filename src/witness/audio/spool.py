@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from witness.errors import OutputError
+from witness.errors import ScratchError
 from witness.schema import SAMPLE_RATE, Float32, Samples
 
 PIECE = 1 << 20
@@ -29,7 +29,7 @@ class Spool:
     """(samples,) float32 in a temporary file: `len`, slices to read and to write, `append`.
 
     Slices are those of an array, except that they copy and take no step (ValueError). Safe to use from
-    several threads. Raises OutputError if the disk is full or fails.
+    several threads. Raises ScratchError if the disk is full or fails.
     """
 
     def __init__(self) -> None:
@@ -90,8 +90,8 @@ class Spool:
             except OSError as error:
                 raise self._trouble(error) from error
 
-    def _trouble(self, error: OSError) -> OutputError:
-        return OutputError(
+    def _trouble(self, error: OSError) -> ScratchError:
+        return ScratchError(
             f"{self._folder}: cannot hold the decoded sound ({error.strerror}), "
             f"{SAMPLE_RATE * 3600 * _SIZE / 1e6:.0f} MB per hour and track; "
             "fix: free disk space there, or set TMPDIR to a folder with more"

@@ -11,7 +11,7 @@ import os
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from witness import files
+from witness.batch import earlier
 from witness.batch.manifest import Entry, Manifest
 from witness.batch.plan import Order, fingerprint
 from witness.batch.recordings import Item, assign, find, size_and_mtime
@@ -85,12 +86,15 @@ Tell = Callable[[BatchProgress], None]
 
 
 @contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """The folder for this batch alone, made if needed. Raises OutputError, WitnessError."""
+def locked(out: Path, *, private: bool = False) -> Iterator[None]:
+    """The folder for this batch alone, made if needed; if `private`, for its user alone.
+
+    Raises OutputError, WitnessError.
+    """
     from filelock import FileLock, Timeout
 
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
         with FileLock(out / LOCK, timeout=0):
             yield
     except Timeout:
@@ -113,6 +117,7 @@ class Batch:
         self._fingerprint = fingerprint(settings)
         self._seen: dict[str, tuple[int, int]] = {}  # sources that are in hand or finished, as they were
         self._growing: dict[str, tuple[int, int, float]] = {}
+        self._notices = _some(self.manifest.dropped)
         self.todo = self._scan()
         self._folders = {self.order.out, *map(self._folder, self.todo)}
         self._sweep()
@@ -130,12 +135,14 @@ class Batch:
         Raises OutputError when the disk is full. However it ends, report.json is written.
         """
         settings = replace(self._settings, runtime=runtime)
+        self._tell_notices(reporter)
         finished: queue.SimpleQueue[tuple[Item, Future[Outcome]]] = queue.SimpleQueue()
         clock = _Clock(self.todo)
         owed, looked = 0, time.monotonic()
         try:
             while owed or self.todo or self.order.watch:
                 for item in self.todo:
+                    self._claim(item)
                     self._folders.add(self._folder(item))
                     future = submit(self._job(item, settings))
                     future.add_done_callback(lambda done, item=item: finished.put((item, done)))  # type: ignore[misc]
@@ -148,6 +155,7 @@ class Batch:
                 tell(self._progress(clock))
                 if self.order.watch and time.monotonic() - looked > LOOK:
                     self.todo, looked = self._scan(), time.monotonic()
+                    self._tell_notices(reporter)
                     clock.more(self.todo)
         finally:
             self._sweep()  # a worker may have been killed
@@ -159,8 +167,8 @@ class Batch:
         document = {"schema": SCHEMA, **asdict(self.summary()), "files": rows}
         text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
         text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        with suppress(OutputError):
-            files.write(text.encode(), self.order.out / REPORT)
+        with suppress(OSError):
+            files.replace(text.encode(), self.order.out / REPORT)
 
     def summary(self) -> Summary:
         """The sums so far."""
@@ -185,13 +193,48 @@ class Batch:
     def _folder(self, item: Item) -> Path:
         return (self.order.out / item.output).parent
 
+    def _targets(self, output: str) -> list[Path]:
+        return [Path(f"{self.order.out / output}.{form}") for form in self.order.formats]
+
     def _job(self, item: Item, settings: Settings) -> Job:
-        targets = tuple((form, f"{self.order.out / item.output}.{form}") for form in self.order.formats)
+        paths = map(str, self._targets(item.output))
+        targets = tuple(zip(self.order.formats, paths, strict=True))
         return Job(item.source, targets, settings, self.order.limit, self.order.limit_memory)
+
+    def _claim(self, item: Item) -> None:
+        """Remember that the files of an item are the batch's own, before the first of them is there."""
+        if item.output not in self.manifest.entries:
+            self.manifest.append(self._entry(item, "begun"))
+
+    def _entry(self, item: Item, state: Literal["begun", "failed"], error: str | None = None) -> Entry:
+        """Of an item without results."""
+        place = item.output, item.source, item.size, item.mtime_ns
+        return Entry(*place, None, self._fingerprint, state, error, int(error is not None))
+
+    def _in_the_way(self, item: Item) -> str | None:
+        """Why the results of an item must not be written: something is there that would be lost."""
+        targets = self._targets(item.output)
+        if (loss := earlier.loss(targets)) is not None:
+            return loss
+        findings = [files.beside(path) for path in targets if path.suffix == ".json"]
+        places = [*targets, *(findings if self._settings.keep_stages else [])]
+        there = [path for path in places if os.path.lexists(path)]
+        if item.output in self.manifest.entries or not there:
+            return None
+        found = earlier.find(targets)
+        if found is not None and found.is_of(item.source):
+            return None
+        return f"{there[0]}: is there already and not of this batch; fix: move it away, or use --force"
+
+    def _tell_notices(self, reporter: Reporter) -> None:
+        for line in self._notices:
+            reporter.note(line)
+        self._notices = []
 
     def _record(self, item: Item, outcome: Outcome, clock: _Clock, reporter: Reporter) -> None:
         if outcome.full:
             raise OutputError(f"{outcome.error}; then run the same command again to continue")
+        state: Literal["done", "failed"] = "done" if outcome.error is None else "failed"
         entry = Entry(
             output=item.output,
             source=item.source,
@@ -199,7 +242,7 @@ class Batch:
             mtime_ns=item.mtime_ns,
             sha256=outcome.sha256,
             settings=self._fingerprint,
-            state="done" if outcome.error is None else "failed",
+            state=state,
             error=outcome.error,
             code=outcome.code,
             duration=outcome.duration,
@@ -207,10 +250,12 @@ class Batch:
             speakers=outcome.speakers,
         )
         self.manifest.append(entry)
-        self._set_result(entry, entry.state)
+        self._set_result(entry, state)
         clock.done(item, outcome.duration or 0.0)
         if outcome.error is not None:
             reporter.note(f"failed: {outcome.error}")
+        elif self.order.watch:  # nobody waits for the table at its end
+            reporter.note(f"done: {item.source}")
 
     def _set_result(self, entry: Entry, state: State) -> None:
         names = [f"{entry.output}.{form}" for form in self.order.formats] if entry.code == 0 else []
@@ -237,13 +282,16 @@ class Batch:
                 continue
             self._seen[source] = now
             item = Item(source, name, *now)
-            earlier = None if self.order.force else self._done_before(item)
-            if earlier is None:
-                left = Entry(name, source, *now, None, self._fingerprint, "failed", "not reached", 1)
-                self._set_result(left, "left")
-                todo.append(item)
+            before = None if self.order.force else self._done_before(item)
+            if before is not None:
+                self._set_result(before, "skipped" if before.state == "done" else "failed")
+            elif not self.order.force and (trouble := self._in_the_way(item)) is not None:
+                # Not in the manifest: the files are not the batch's.
+                self._set_result(self._entry(item, "failed", trouble), "failed")
+                self._notices.append(f"failed: {trouble}")
             else:
-                self._set_result(earlier, "skipped" if earlier.state == "done" else "failed")
+                self._set_result(self._entry(item, "failed", "not reached"), "left")
+                todo.append(item)
         return todo
 
     def _settled(self, source: str, now: tuple[int, int]) -> bool:
@@ -257,13 +305,11 @@ class Batch:
     def _done_before(self, item: Item) -> Entry | None:
         """The entry that spares the work on an item: same content, same settings, all its files there."""
         entry = self.manifest.entries.get(item.output)
-        if entry is None or entry.settings != self._fingerprint:
+        if entry is None or entry.state == "begun" or entry.settings != self._fingerprint:
             return None
         if entry.state == "failed" and self.order.retry_failed:
             return None
-        if entry.state == "done" and not all(
-            Path(f"{self.order.out / item.output}.{form}").exists() for form in self.order.formats
-        ):
+        if entry.state == "done" and not all(path.exists() for path in self._targets(item.output)):
             return None
         if (entry.source, entry.size, entry.mtime_ns) != (item.source, item.size, item.mtime_ns):
             if entry.sha256 is None or entry.sha256 != _sha256(item.source):
@@ -318,6 +364,12 @@ def _outcome(item: Item, future: Future[Outcome]) -> Outcome:
     except Exception as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         return Outcome(f"{item.source}: no worker could finish it ({text}); try again with --retry-failed", 1)
+
+
+def _some(lines: Sequence[str], most: int = 5) -> list[str]:
+    """The first of the lines, and how many there are beside them."""
+    more = [f"and {len(lines) - most} more of its lines are not used"] if len(lines) > most else []
+    return [*lines[:most], *more]
 
 
 def _sha256(path: str) -> str | None:

@@ -1,19 +1,24 @@
 """What a batch has done, in a file that is only ever appended to: a JSON line per recording.
 
 A process that is killed leaves at most one torn line, at the end; it is skipped, and the next line begins on
-its own. A line counts when all of it is there, so the file is true after every byte.
+its own. A line counts when all of it is there, so the file is true after every byte. It may come from
+anywhere: what is not valid is dropped and named, and no line makes a batch write outside its folder.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path, PurePath
+from typing import Any, Literal
 
+from witness import files
 from witness.errors import OutputError
+
+_LARGEST = 1 << 63
+"""What no size, time or code reaches."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,8 @@ class Entry:
     sha256: str | None
     settings: str
     """Hash of everything that changes the result."""
-    state: Literal["done", "failed"]
+    state: Literal["begun", "done", "failed"]
+    """"begun": it is being worked on, and what lies at `output` is the batch's own."""
     error: str | None = None
     code: int = 0
     """The exit code for the error."""
@@ -51,16 +57,24 @@ class Manifest:
         self.entries: dict[str, Entry] = {}
         self.sources: dict[str, str] = {}
         """Source -> output."""
+        self.dropped: list[str] = []
+        """A line about each line that is not valid and is not used."""
         try:
-            content = path.read_bytes() if path.exists() else b""
+            content = files.read(path)
+        except FileNotFoundError:
+            content = b""
         except OSError as error:
             raise OutputError(
                 f"{path}: cannot be read ({error.strerror}); delete it to start from scratch"
             ) from error
         self._torn = not content.endswith(b"\n") and bool(content)
-        for line in content.split(b"\n"):
-            with suppress(ValueError, TypeError):  # torn, or of another version
-                self._take(Entry(**json.loads(line)))
+        for number, line in enumerate(content.split(b"\n"), start=1):
+            if line and not _is_torn(line):
+                try:
+                    self._take(_entry(line))
+                except (ValueError, RecursionError) as error:
+                    why = str(error) if isinstance(error, _InvalidError) else "it is not JSON of this version"
+                    self.dropped.append(f"{path}: line {number} is not used: {why}")
 
     def append(self, entry: Entry) -> None:
         """Add a line. Raises OutputError if the disk is full."""
@@ -84,3 +98,77 @@ class Manifest:
     def _take(self, entry: Entry) -> None:
         self.entries[entry.output] = entry
         self.sources[entry.source] = entry.output
+
+
+class _InvalidError(ValueError):
+    """The reason why a line is not valid."""
+
+
+def _is_torn(line: bytes) -> bool:
+    """Whether a line is the beginning of one of ours, whose writer was killed."""
+    begin = b'{"output": "'
+    return not line.endswith(b"}") and (line.startswith(begin) or begin.startswith(line))
+
+
+def _entry(line: bytes) -> Entry:
+    """The entry of a line. Raises ValueError."""
+    document = json.loads(line)
+    required = {field.name for field in fields(Entry)[:7]}
+    known = {field.name for field in fields(Entry)}
+    if not isinstance(document, dict) or not required <= set(document) <= known:
+        raise _InvalidError("its keys are not those of this version")
+    for name, value in document.items():
+        if not _CHECKS[name](value):
+            raise _InvalidError(f"its {name} cannot be {json.dumps(value)[:60]}")
+    return Entry(**document)
+
+
+def _is_text(value: Any) -> bool:
+    """Whether it is a string that a file name can have: surrogates only for bytes that are not UTF-8."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        os.fsencode(value)
+    except UnicodeError:
+        return False
+    return True
+
+
+def _is_below(value: Any) -> bool:
+    """Whether it is a path that stays in its folder."""
+    if not _is_text(value):
+        return False
+    path = PurePath(value)
+    return bool(path.name) and not path.anchor and ".." not in path.parts
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and -_LARGEST < value < _LARGEST
+
+
+def _is_count(value: Any) -> bool:
+    return _is_whole(value) and value >= 0
+
+
+def _is_seconds(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < _LARGEST
+
+
+def _is_hash(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == 64 and set(value) <= set("0123456789abcdef")
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "output": _is_below,
+    "source": _is_text,
+    "size": _is_count,
+    "mtime_ns": _is_whole,
+    "sha256": lambda value: value is None or _is_hash(value),
+    "settings": _is_text,
+    "state": lambda value: value in ("begun", "done", "failed"),
+    "error": lambda value: value is None or _is_text(value),
+    "code": _is_count,
+    "duration": lambda value: value is None or _is_seconds(value),
+    "seconds": _is_seconds,
+    "speakers": lambda value: value is None or _is_count(value),
+}

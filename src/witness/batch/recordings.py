@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 import unicodedata
 from collections import Counter
@@ -13,9 +12,7 @@ from pathlib import Path
 
 from witness.batch.manifest import Manifest
 from witness.errors import UsageError
-
-LONGEST = 230
-"""Bytes of a file name without its ending; file systems take 255."""
+from witness.files import names
 
 _ENDINGS = """
 3ga 3gp 8svx aa aac aax ac3 adts aif aifc aiff amr ape asf au avi awb caf dsf dss dts eac3 f4v flac flv gsm
@@ -69,9 +66,9 @@ def find(inputs: Sequence[str], out: Path) -> list[tuple[str, str]]:
 def _walk(root: str, out: Path) -> Iterator[str]:
     """The files below a folder, without what is hidden and what is in `out`."""
     excluded = out.resolve()
-    for folder, below, names in os.walk(root):
+    for folder, below, found in os.walk(root):
         below[:] = [name for name in below if name[0] != "." and Path(folder, name).resolve() != excluded]
-        yield from (os.path.join(folder, name) for name in names if name[0] != ".")  # noqa: PTH118
+        yield from (os.path.join(folder, name) for name in found if name[0] != ".")  # noqa: PTH118
 
 
 def assign(recordings: Iterable[tuple[str, str]], manifest: Manifest) -> list[tuple[str, str]]:
@@ -87,14 +84,13 @@ def assign(recordings: Iterable[tuple[str, str]], manifest: Manifest) -> list[tu
     for source, name in manifest.sources.items():
         if source in sources or Path(source).exists():
             taken.setdefault(_key(name), source)
-    stems = [_shortened(os.path.splitext(place)[0]) for _, place in recordings]  # noqa: PTH122
-    uses = Counter(map(_key, stems))
+    choices = [names(place, source) for source, place in recordings]
+    uses = Counter(_key(stem) for stem, *_ in choices)
     assigned = []
-    for (source, place), stem in zip(recordings, stems, strict=True):
-        digest = hashlib.sha256(os.fsencode(source)).hexdigest()[:8]
+    for (source, _), (stem, *longer) in zip(recordings, choices, strict=True):
         earlier = manifest.sources.get(source)
         candidates = [earlier] if earlier is not None else [stem] if uses[_key(stem)] == 1 else []
-        candidates += [_shortened(place), f"{_shortened(place)}~{digest}"]
+        candidates += longer
         name = next(name for name in candidates if taken.get(_key(name), source) == source)
         taken[_key(name)] = source
         assigned.append((source, name))
@@ -104,15 +100,6 @@ def assign(recordings: Iterable[tuple[str, str]], manifest: Manifest) -> list[tu
 def _key(name: str) -> str:
     """Equal for names that some disk takes for the same."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
-
-
-def _shortened(path: str) -> str:
-    """The path with a last part that leaves room for endings."""
-    folder, name = os.path.split(path)
-    if len(os.fsencode(name)) > LONGEST:
-        digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
-        name = f"{os.fsencode(name)[: LONGEST - 9].decode('utf-8', 'ignore')}~{digest}"
-    return os.path.join(folder, name)  # noqa: PTH118
 
 
 def size_and_mtime(path: str) -> tuple[int, int]:

@@ -17,9 +17,18 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from witness import files
 from witness.batch.recordings import size_and_mtime
 from witness.child import Buffer, Message, serve
-from witness.errors import InputError, ModelError, TranscriptionError, WitnessError
+from witness.errors import (
+    InputError,
+    ModelError,
+    OutputError,
+    ScratchError,
+    TranscriptionError,
+    WitnessError,
+    lacks_memory,
+)
 from witness.options import Options, PageAudio, Runtime
 
 if TYPE_CHECKING:
@@ -97,12 +106,13 @@ def perform(job: Job) -> Outcome:
         outcome = _perform(job)
     except WitnessError as error:
         reason = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
-        outcome = Outcome(str(error), error.exit_code, full=error.exit_code == 1 and reason in FULL)
-    except MemoryError:
-        outcome = Outcome(f"{job.source}: not enough memory; use fewer --jobs", 1)
+        full = isinstance(error, OutputError) and not isinstance(error, ScratchError) and reason in FULL
+        outcome = Outcome(str(error), error.exit_code, full=full)
     except Exception as error:  # it must not end the batch
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        outcome = Outcome(f"{job.source}: {text}; this is a bug, please report it", 1)
+        text = " ".join(f"{type(error).__name__}: {error}".split()) + "; this is a bug, please report it"
+        if lacks_memory(error):
+            text = "not enough memory; use fewer --jobs"
+        outcome = Outcome(f"{job.source}: {text}", 1)
     return replace(outcome, seconds=time.monotonic() - begun)
 
 
@@ -111,18 +121,22 @@ def _perform(job: Job) -> Outcome:
     from witness.formats import writers
 
     settings = job.settings
-    engine = _engine(settings)
-    before = _look(job.source)
-    transcript = engine.transcribe(job.source)
-    if _look(job.source) != before:
-        raise InputError(
-            f"{job.source} was changed while it was read; try again with --retry-failed once it is complete"
-        )
-    for _, path in job.files:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-    files = [(form, Path(path)) for form, path in job.files]
-    heard = sound.take(transcript.audio, files, settings.html_audio)
-    writers.save(transcript, files, keep=settings.keep_stages, sound=heard, pauses=settings.pauses)
+    places = [(form, Path(path)) for form, path in job.files]
+    targets = files.prepare(places, stages=settings.keep_stages, pipes=False)
+    try:
+        engine = _engine(settings)
+        before = _look(job.source)
+        transcript = engine.transcribe(job.source)
+        if _look(job.source) != before:
+            raise InputError(
+                f"{job.source} was changed while it was read; "
+                "try again with --retry-failed once it is complete"
+            )
+        heard = sound.take(transcript.audio, targets.files, settings.html_audio)
+    except BaseException:
+        targets.give_up()
+        raise
+    writers.save(transcript, targets.files, keep=settings.keep_stages, sound=heard, pauses=settings.pauses)
     failure = transcript.failure
     return Outcome(
         None if failure is None else f"{job.source}: speakers, but no words: {failure}",
@@ -159,8 +173,10 @@ def _engine(settings: Settings) -> Engine:
 
 
 def _look(path: str) -> tuple[int, int]:
-    """As `size_and_mtime`, but raises InputError."""
+    """As `size_and_mtime`, but raises InputError, also for what is no regular file: a pipe may never end."""
     try:
+        if Path(path).exists() and not Path(path).is_file():
+            raise InputError(f"{path} is not a regular file; give a recording in a file")
         return size_and_mtime(path)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); check the path") from error

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from witness import files
-from witness.cli import options
-from witness.errors import PartlyFailedError, UsageError
+from witness.cli import options, signals
+from witness.errors import CancelledError, PartlyFailedError, UsageError
 from witness.options import Device, Options, PageAudio, Runtime
 from witness.reporter import Reporter
 
@@ -119,7 +119,8 @@ def batch_command(
         limit_time,
         None if limit_memory is None else round(limit_memory * 1e9),
     )
-    with locked(to), options.progress(quiet) as reporter:
+    private = "json" in formats and not no_stages  # voices are beside it
+    with locked(to, private=private), options.progress(quiet) as reporter:
         settings = plan.settle(
             wanted,
             keep_stages=not no_stages,
@@ -140,10 +141,11 @@ def batch_command(
                     reporter.note("--gpu has no effect without --device migraphx")
                 workers = _workers(work, jobs, settings.weights, reporter)
                 _run_here(work, [None] * workers, plan.share(workers, Device(device), threads), reporter)
-        except (KeyboardInterrupt, SystemExit):
-            left = work.summary().left
-            reporter.note(f"{left} recordings are left; run the same command again to continue")
-            raise
+        except (KeyboardInterrupt, SystemExit, CancelledError):
+            if left := work.summary().left:
+                reporter.note(f"{left} recordings are left; run the same command again to continue")
+            if not (watch and signals.exit_code() == signals.INTERRUPTED):
+                raise  # otherwise it is how one ends what watches
     files.write(work.table().encode("utf-8", "replace"), None)
     if work.summary().failed:
         raise SystemExit(PartlyFailedError.exit_code)

@@ -1,4 +1,4 @@
-"""The command line: commands, errors -> exit codes, signals.
+"""The command line: commands, errors -> exit codes.
 
 Everything heavy is imported inside the commands, so that `--help` answers in a blink.
 """
@@ -6,10 +6,8 @@ Everything heavy is imported inside the commands, so that `--help` answers in a 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 
 import click
 from click.shell_completion import CompletionItem
@@ -17,8 +15,7 @@ from click.shell_completion import CompletionItem
 from witness._version import __version__
 from witness.child import SINGLE_THREADED
 from witness.cli import batch, bench, doctor, enroll, gpu, models, options, redo, run, score, signals
-from witness.errors import CancelledError, WitnessError
-from witness.text import printable
+from witness.errors import CancelledError, WitnessError, lacks_memory
 
 
 class _DefaultRun(click.Group):
@@ -81,60 +78,63 @@ for _command in (
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line and end the process. The one place where errors become exit codes."""
+    """Run the command line and end the process."""
     for name, value in SINGLE_THREADED.items():
         os.environ.setdefault(name, value)
-    code = 0
     try:
         signals.listen()
+        code = _exit_code(list(sys.argv[1:] if args is None else args))
+    except (KeyboardInterrupt, SystemExit):  # while an error was being told
+        code = signals.exit_code()
+    signals.leave(code)
+
+
+def _exit_code(args: list[str]) -> int:
+    """Run the command line. The one place where errors become exit codes."""
+    try:
         if "_WITNESS_COMPLETE" in os.environ:  # the shell asks for completions
             cli.main(prog_name="witness")
         # Not cli.main: it ends the process for a broken pipe, and prints an empty line for Ctrl-C.
-        with cli.make_context("witness", list(sys.argv[1:] if args is None else args)) as context:
+        with cli.make_context("witness", args) as context:
             cli.invoke(context)
     except click.exceptions.Exit as stop:
-        code = stop.exit_code
-    except CancelledError:  # a library had dropped what the signal raised
-        code = _interrupted(signals.exit_code())
-    except WitnessError as error:
-        code = _complain(str(error), error.exit_code)
-    except click.UsageError as error:
-        code = _complain(f"{error.format_message()} (witness --help)", error.exit_code)
-    except click.ClickException as error:
-        code = _complain(error.format_message(), error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        code = _interrupted(signals.INTERRUPTED)
+        return stop.exit_code
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+    except (KeyboardInterrupt, click.Abort, CancelledError):  # the last, where a library dropped the first
+        signals.say_interrupted()
+        return signals.exit_code()
     except BrokenPipeError:
         # What is left in the buffer must not fail again while the interpreter shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        place = error.filename or "stdout"
-        code = _complain(f"{place}: {error.strerror}; free disk space or fix the folder's permissions", 1)
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else 1
+    except click.UsageError as error:
+        return _complain(f"{error.format_message()} (witness --help)", error.exit_code)
+    except click.ClickException as error:
+        return _complain(error.format_message(), error.exit_code)
     except Exception as error:
-        if os.environ.get("WITNESS_DEBUG"):
-            raise
-        code = _complain(
-            f"{type(error).__name__}: {error}; this is a bug, please report it with the traceback that "
-            "WITNESS_DEBUG=1 shows",
-            1,
-        )
-    sys.exit(code)
+        return _failed(error)
+    return 0
 
 
-def _interrupted(code: int) -> int:
-    """Say so after Ctrl-C; who sends another signal need not be told. Returns the exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
-    if code != signals.INTERRUPTED:
-        return code
-    return _complain("interrupted; unfinished results were not written", code)
+def _failed(error: Exception) -> int:
+    """Print what went wrong; returns the exit code."""
+    if lacks_memory(error):
+        return _complain("not enough memory; fix: close other programs, or raise the limit (ulimit -v)", 1)
+    if isinstance(error, WitnessError):
+        return _complain(str(error), error.exit_code)
+    if isinstance(error, OSError):
+        place = error.filename or "stdout"
+        return _complain(f"{place}: {error.strerror}; free disk space or fix the folder's permissions", 1)
+    if os.environ.get("WITNESS_DEBUG"):
+        raise error
+    return _complain(
+        f"{type(error).__name__}: {error}; this is a bug, please report it with the traceback that "
+        "WITNESS_DEBUG=1 shows",
+        1,
+    )
 
 
 def _complain(message: str, code: int) -> int:
     """Print the message in one line on stderr; returns the exit code."""
-    line = printable(" ".join(message.split()))
-    if sys.stderr is not None:  # print would use stdout instead
-        with suppress(OSError):
-            print(f"witness: {line}", file=sys.stderr)  # noqa: T201
+    signals.complain(message)
     return code

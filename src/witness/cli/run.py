@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from witness import files
-from witness.cli import options
-from witness.errors import WitnessError
+from witness.cli import options, signals
+from witness.errors import UsageError, WitnessError
 from witness.options import Device, Options, PageAudio, Runtime
 
 
@@ -58,6 +58,7 @@ class _OneRecording(click.Command):
 @options.HTML_AUDIO
 @options.PAUSES
 @options.NO_STAGES
+@click.option("--force", is_flag=True, help="Replace what is in the way, corrected transcripts included.")
 @click.option(
     "--profile",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -79,6 +80,7 @@ def run(
     html_audio: str,
     pauses: float | None,
     no_stages: bool,
+    force: bool,
     profile: Path | None,
     quiet: bool,
     verbose: bool,
@@ -87,14 +89,21 @@ def run(
     """Transcribe RECORDING (any audio or video file, or - for stdin) and say who spoke."""
     wanted = Options(**asked)
     runtime = Runtime(Device(device), gpu, threads or 0, serial, parallel)
-    targets = files.plan(recording, formats, to)
+    targets, remark = _planned(recording, formats, to, stages=not no_stages, force=force)
     with _profile(profile):
         try:
             with options.progress(quiet) as reporter:
+                if remark is not None:
+                    reporter.note(remark)
                 from witness.pipeline import transcribe
 
                 transcript = transcribe(
-                    recording, wanted, runtime, progress=reporter.progress, note=reporter.note
+                    recording,
+                    wanted,
+                    runtime,
+                    progress=reporter.progress,
+                    note=reporter.note,
+                    cancel=signals.arrived,
                 )
                 if verbose:
                     for count in transcript.counts:
@@ -112,6 +121,27 @@ def run(
         writers.save(transcript, targets.files, keep=not no_stages, sound=heard, pauses=pauses)
     if transcript.failure is not None:
         raise NoWordsError(transcript.failure)
+
+
+def _planned(
+    recording: str, formats: tuple[str, ...], to: str | None, *, stages: bool, force: bool
+) -> tuple[files.Targets, str | None]:
+    """Where the results go, and what to say about their names. Raises UsageError, OutputError."""
+    from witness.batch import earlier
+
+    def free(paths: Sequence[Path]) -> bool:
+        return force or earlier.free(paths, recording)
+
+    targets = files.plan(recording, formats, to, stages=stages, free=free)
+    paths = [path for _, path in targets.files if path is not None]
+    if paths and not force and (loss := earlier.loss(paths)) is not None:
+        targets.give_up()
+        raise UsageError(loss)
+    usual = "stdin" if recording == "-" else files.names(Path(recording).name, recording)[0]
+    if not paths or not to or Path(to) in paths or paths[0].stem == usual:
+        return targets, None
+    taken = paths[0].with_name(f"{usual}{paths[0].suffix}")
+    return targets, f"{taken} is not of this recording; this is {paths[0].name} (--force replaces it)"
 
 
 @contextmanager

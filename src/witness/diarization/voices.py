@@ -154,7 +154,7 @@ def fingerprint(folder: Path) -> str:
     digest = hashlib.sha256()
     try:
         for path in sorted(folder.glob("*.json")):
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
+            digest.update(hashlib.sha256(files.read(path)).digest())
     except OSError as error:
         raise InputError(
             f"{folder}: could not be read ({error.strerror}); fix: change its permissions or owner"
@@ -179,16 +179,16 @@ def write(voice: Voice, folder: Path) -> Path:
         "vector": [round(float(value), 6) for value in voice.vector],
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{folder}: cannot be created ({error.strerror}); fix: change --known") from error
-    files.write((json.dumps(document, ensure_ascii=False) + "\n").encode(), path)
+    files.write((json.dumps(document, ensure_ascii=False) + "\n").encode(), path, private=True)
     return path
 
 
 def _read(path: Path) -> Voice:
     try:
-        document = documents.decode(documents.read(path), _Voice)
+        document = documents.decode(files.read(path), _Voice)
         if document.schema != SCHEMA:
             raise ValueError(f"its schema is {document.schema[:80]!r}, not {SCHEMA!r}")
         vector = np.array(document.vector)

@@ -198,12 +198,14 @@ def save(
     `pauses` for txt and md. Raises OutputError and BrokenPipeError.
     """
     contents: list[tuple[bytes, Path | None]] = []
+    voices: list[Path] = []
     for form, path in targets:
         stages = None
-        if form == Format.JSON and keep and path and _is_regular(path) and transcript.findings:
+        if form == Format.JSON and keep and path and files.is_regular(path) and transcript.findings:
             content = findings.encode(transcript.findings)
-            contents.append((content, beside(path)))
-            stages = {"file": beside(path).name, "sha256": files.sha256(content)}
+            voices.append(files.beside(path))
+            contents.append((content, voices[-1]))
+            stages = {"file": voices[-1].name, "sha256": files.sha256(content)}
         if form == Format.JSON:
             text = to_json(transcript, stages)
         elif form == Format.HTML:
@@ -215,17 +217,7 @@ def save(
         else:
             text = WRITERS[Format(form)](transcript)
         contents.append((encode(text), path))
-    files.write_all(contents)
-
-
-def _is_regular(path: Path) -> bool:
-    """Whether what is written there will be a regular file: it is one, or nothing yet."""
-    return path.is_file() or not path.exists()
-
-
-def beside(path: Path) -> Path:
-    """Where the findings of a JSON file at `path` lie."""
-    return path.with_name(f"{path.stem if path.suffix == '.json' else path.name}.stages.npz")
+    files.write_all(contents, private=voices)
 
 
 def encode(text: str) -> bytes:

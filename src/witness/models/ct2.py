@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from witness import files
 from witness.errors import ModelError
 
 WEIGHTS, CONFIG, TOKENIZER = "model.bin", "config.json", "tokenizer.json"
@@ -123,7 +124,7 @@ def walk(data: bytes | mmap.mmap) -> Mapping[str, Variable]:
 
 def open_weights(path: Path) -> mmap.mmap:
     """A file as bytes that are read when they are needed. Raises OSError, and ValueError if it is empty."""
-    with path.open("rb") as file:
+    with files.opened(path) as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
@@ -205,7 +206,7 @@ def vocabulary(folder: Path) -> list[str]:
 def _text(path: Path) -> str:
     if path.stat().st_size > LARGEST[path.name]:
         raise ValueError(f"{path.name} is larger than any of its kind")
-    return path.read_text("utf-8")
+    return files.read(path).decode("utf-8")
 
 
 def _json(path: Path) -> Any:

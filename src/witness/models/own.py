@@ -81,7 +81,7 @@ def _check_vocabulary(path: Path) -> None:
     try:
         if path.stat().st_size > LARGEST_VOCABULARY:
             raise ValueError
-        lines = path.read_text("utf-8").rstrip("\n").split("\n")
+        lines = files.read(path).decode("utf-8").rstrip("\n").split("\n")
         numbers = sorted(int(line.rpartition(" ")[2]) for line in lines)
         if numbers != list(range(len(numbers))):
             raise ValueError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from witness import documents
+from witness import documents, files
 from witness.errors import ModelError, UsageError
 from witness.models import cache, catalogue, engines, own
 from witness.models.cache import OnDisk as OnDisk
@@ -290,7 +290,7 @@ def _rule(path: Path, usual: Rule) -> Rule:
         return usual
     names = [part.name for part in fields(Rule)]
     try:
-        content = documents.read(path)
+        content = files.read(path)
         rule = documents.decode(content, Rule)
         if unknown := documents.decode(content, dict[str, Any]).keys() - set(names):
             raise ValueError(f"there is no {min(unknown)[:80]!r}")

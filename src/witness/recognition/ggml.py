@@ -7,8 +7,8 @@ import mmap
 import os
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 
+from witness import files
 from witness.schema import ModelFile
 
 MAGIC = b"lmgg"
@@ -88,7 +88,7 @@ def inspect(path: str) -> Header:
     RuntimeError if the file cannot be read, is of another kind, or is damaged.
     """
     try:
-        with Path(path).open("rb") as file:
+        with files.opened(path) as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise RuntimeError("it is not a Whisper model in ggml format")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -131,7 +131,7 @@ def gpu_memory(model: ModelFile) -> int | None:
     with five candidates), and buffers that grow with the width.
     """
     try:
-        with Path(model.path).open("rb") as file:
+        with files.opened(model.path) as file:
             if file.read(len(MAGIC)) != MAGIC:
                 return None
             header = Header(*FIELDS.unpack(file.read(FIELDS.size)))

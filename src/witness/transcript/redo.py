@@ -250,7 +250,7 @@ def _checked(correction: Correction) -> Correction:
 def _findings(path: Path, link: _Link) -> Findings:
     file = path.with_name(link.file)
     if not file.exists():  # renamed together with the JSON, or the name is not UTF-8
-        file = writers.beside(path)
+        file = files.beside(path)
     content = _bytes(file, f"{path.name} needs it in the same folder: copy it there, or transcribe again")
     if files.sha256(content) != link.sha256:
         raise InputError(f"{file} does not belong to {path} (its sha256 differs); transcribe again")
@@ -265,7 +265,6 @@ def _findings(path: Path, link: _Link) -> Findings:
 
 def _bytes(path: Path, fix: str) -> bytes:
     try:
-        return documents.read(path)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InputError(f"{path} cannot be read ({why}); {fix}") from error
+        return files.read(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); {fix}") from error
