@@ -186,7 +186,7 @@ def test_rocm_6_is_enough_for_what_was_built_with_it(copy):
     assert one(report, "migraphx").finding == "MIGraphX 2.12.0"
 
 
-# Where AMD's packages put the two libraries; a release that is not here puts both into opt/rocm/lib.
+# Where AMD's packages put the two libraries (7.14 is taken to be as 10.0); before, both were in opt/rocm/lib.
 PLACES = {
     "7.14": ("opt/rocm/core-7.14/lib", "opt/rocm/lib"),
     "10.0": ("opt/rocm/core-10.0/lib", "opt/rocm/lib"),
