@@ -3,7 +3,7 @@
 #
 #   ./build.sh [--dry-run] [packages|source]
 #
-#   packages  ROCm 7 or newer: installs the onnxruntime-migraphx wheel and checks that its libraries are found.
+#   packages  ROCm 7.1 or newer: installs the onnxruntime-migraphx wheel and checks that its libraries are found.
 #   source    ROCm 6.4 (Fedora 43): builds MIGraphX rocm-6.4.2 and ONNX Runtime v1.24.2 with patches/, 1 to 2 hours.
 #   Without either it chooses the one that matches the installed HIP library.
 #
@@ -83,7 +83,7 @@ main() {
             *) route=packages ;;
         esac
     fi
-    say "route: $route; ROCm $hip below $ROCM_PREFIX"
+    say "route: $route; HIP $hip"
     "install_from_$route"
     say "checking the installation"
     run "$PYTHON" -m witness doctor
@@ -98,6 +98,13 @@ read_family() {
     fi
 }
 
+# Whether this is Ubuntu 26.10 or newer, whose own packages have MIGraphX with its GPU part.
+ubuntu_has_it() {
+    # shellcheck disable=SC1090,SC1091
+    (. "$root/etc/os-release" && [ "${ID:-}" = ubuntu ] &&
+        [ "$(printf '26.10\n%s\n' "${VERSION_ID:-0}" | sort -V | head -n 1)" = 26.10 ])
+}
+
 # The command that installs a package, from its names in Debian, Fedora and Arch.
 package() {
     case " $family " in
@@ -110,15 +117,25 @@ package() {
 
 install_rocm() {
     case " $family " in
-        *" debian "* | *" ubuntu "*) printf "add AMD's package repository (docs/amd-gpu.md), then: sudo apt install migraphx" ;;
+        *" debian "* | *" ubuntu "*)
+            if ubuntu_has_it; then
+                printf 'sudo apt install libmigraphx-c3 (from universe)'
+            else
+                printf "add AMD's two package sources (docs/amd-gpu.md), then: sudo apt install amdrocm10-migraphx"
+            fi
+            ;;
         *" fedora "* | *" rhel "*) printf 'sudo dnf install migraphx (Fedora 44 or newer; on 43 the packages that "build.sh source" names)' ;;
         *) package migraphx migraphx migraphx ;;
     esac
 }
 
-# The folders of libraries, below $root.
+# The folders of libraries, below $root; core is of ROCm 7.14 and newer, extras of 10.1 and newer.
 libraries() {
-    printf '%s\n' "$root$ROCM_PREFIX"/lib "$root$ROCM_PREFIX"/lib64 "$root"/usr/lib64 "$root"/usr/lib/x86_64-linux-gnu
+    local folder
+    for folder in "$root$ROCM_PREFIX"/lib "$root$ROCM_PREFIX"/lib64 "$root$ROCM_PREFIX"/core*/lib \
+        "$root$ROCM_PREFIX"/extras-*/lib "$root"/usr/lib64 "$root"/usr/lib/x86_64-linux-gnu; do
+        printf '%s\n' "$folder" "$folder/migraphx/lib"
+    done
 }
 
 hip_major() {
@@ -140,6 +157,19 @@ has_library() {
         [ -n "$(compgen -G "$folder/$1*")" ] && return 0
     done < <(libraries)
     return 1
+}
+
+# The newest MIGraphX as the number in its file's name: 2015000 is 2.15.0.
+migraphx_number() {
+    local newest=0 folder file number
+    while read -r folder; do
+        for file in "$folder"/libmigraphx.so.[0-9]*; do
+            number=${file##*libmigraphx.so.}
+            number=${number%%.*}
+            [ -e "$file" ] && [ "$number" -gt "$newest" ] && newest=$number
+        done
+    done < <(libraries)
+    printf '%s' "$newest"
 }
 
 # Whether cmake would find a package of one of these names.
@@ -168,14 +198,19 @@ need_cmake() {
 }
 need_header() { has_header "$1" || missing "no header $1; fix: $(package "$2" "$3" "$4")"; }
 
-# --- ROCm 7: the wheel ---
+# --- ROCm 7.1 and newer: the wheel ---
 
 install_from_packages() {
-    has_library libamdhip64.so.7 || missing "no libamdhip64.so.7, which the wheel needs (found: ROCm $hip); fix: $(install_rocm)"
+    has_library libamdhip64.so.7 || missing "no libamdhip64.so.7, which the wheel needs (found: HIP $hip); fix: $(install_rocm)"
     has_library libmigraphx_c.so.3 || missing "no MIGraphX (libmigraphx_c.so.3); fix: $(install_rocm)"
-    # Both have the same files: pip must not leave the one without MIGraphX.
+    # Debian's package is built for CPUs.
+    has_library libmigraphx_gpu.so || missing "this MIGraphX has no GPU part (libmigraphx_gpu); fix: $(install_rocm)"
+    # 2.13 numbers the types of arrays differently, under the same library name.
+    [ "$(migraphx_number)" -ge 2014000 ] || missing "this MIGraphX is older than 2.14 (ROCm 7.1); fix: $(install_rocm)"
+    # Both have the same files: pip must not leave the one without MIGraphX. Two versions need a newer glibc than
+    # their tags say.
     run "$PYTHON" -m pip uninstall --yes onnxruntime onnxruntime-migraphx
-    run "$PYTHON" -m pip install --no-deps "onnxruntime-migraphx>=1.24.2"
+    run "$PYTHON" -m pip install --no-deps "onnxruntime-migraphx>=1.24.2,!=1.24.4,!=1.25.0"
 }
 
 # --- ROCm 6.4: from source ---
@@ -235,7 +270,7 @@ find_clang() {
 
 best_gfx() {
     local found
-    found=$("$PYTHON" -c 'from witness import gpu; card = gpu.best(gpu.cards()); print(card.gfx if card else "")' 2> /dev/null) || true
+    found=$("$PYTHON" -c 'from witness.amd import cards; card = cards.best(cards.cards()); print(card.gfx if card else "")' 2> /dev/null) || true
     printf '%s' "$found"
 }
 

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from conftest import DATA
+from witness.amd import versions
 from witness.cli.main import cli
 from witness.doctor import checks, probes
 from witness.doctor.machine import Check, Machine
@@ -23,10 +24,12 @@ GPUS = DATA / "gpus"
 GOOD = {
     "files": {"libamdhip64.so.7": "/opt/rocm/lib/libamdhip64.so.7"},
     "missing": [],
+    "lacking": [],
     "devices": 1,
     "hip": 0,
 }
-BAD = {"files": {}, "missing": ["libamdhip64.so.7", "libmigraphx_c.so.3"], "devices": None, "hip": None}
+NEEDED = ["libamdhip64.so.7", "libmigraphx_c.so.3"]
+BAD = {"files": {}, "missing": NEEDED, "lacking": [], "devices": None, "hip": None}
 
 
 def answers(provider: dict | None = None, **others: dict):
@@ -39,6 +42,7 @@ def answers(provider: dict | None = None, **others: dict):
 
 def machine(root: Path, **settings) -> Machine:
     settings = {"environment": {}, "system": "linux", "here": Path("/"), "ask": answers(), **settings}
+    settings = {"wheel": "1.27.1", "glibc": "2.42", **settings}
     return Machine(root=root, **settings)
 
 
@@ -69,6 +73,7 @@ ROCM7 = {
     "opt/rocm-7.2.4/lib/libamdhip64.so.7.2.70204": "",
     "opt/rocm-7.2.4/lib/libmigraphx_c.so.3.0.70204": "",
     "opt/rocm-7.2.4/lib/migraphx/lib/libmigraphx.so.2015000.0.70204": "",
+    "opt/rocm-7.2.4/lib/migraphx/lib/libmigraphx_gpu.so.2015000.0.70204": "",
 }
 
 
@@ -95,7 +100,7 @@ def test_what_is_broken_without_rocm(name, broken):
 def test_all_is_well_with_rocm_7(copy, name):
     report = checks.examine(machine(copy(name, **ROCM7), ask=answers(GOOD)))
     assert checks.healthy(report)
-    assert one(report, "rocm").finding == "ROCm 7 (libamdhip64.so.7.2.70204)"
+    assert one(report, "rocm").finding == "HIP 7 (libamdhip64.so.7.2.70204)"
     assert one(report, "migraphx").finding == "MIGraphX 2.15.0"
     assert "HIP sees 1 devices" in one(report, "provider").finding
 
@@ -140,7 +145,7 @@ def test_rocm_6_is_not_enough(copy):
     root = copy("rx9070", **{"usr/lib64/libamdhip64.so.6.4.60402": "", "etc/os-release": "ID=fedora\n"})
     check = one(checks.examine(machine(root)), "rocm")
     assert check.ok is False
-    assert check.finding == "ROCm 6 (libamdhip64.so.6.4.60402)"
+    assert check.finding == "HIP 6 (libamdhip64.so.6.4.60402)"
     assert "dnf install migraphx" in check.fix
     assert "build.sh" in check.fix
     assert "libamdhip64.so.7" in check.fix
@@ -149,11 +154,14 @@ def test_rocm_6_is_not_enough(copy):
 @pytest.mark.parametrize(
     ("release", "fix"),
     [
-        ('ID=ubuntu\nVERSION_ID="24.04"\n', "apt install migraphx"),
-        ("ID=linuxmint\nID_LIKE='ubuntu debian'\n", "apt install migraphx"),
+        ('ID=ubuntu\nVERSION_ID="24.04"\n', "sudo apt install amdrocm10-migraphx"),
+        ('ID=ubuntu\nVERSION_ID="26.10"\n', "sudo apt install libmigraphx-c3"),
+        ("ID=ubuntu\n", "sudo apt install amdrocm10-migraphx"),
+        ("ID=linuxmint\nVERSION_ID=27\nID_LIKE='ubuntu debian'\n", "sudo apt install amdrocm10-migraphx"),
+        ('ID=debian\nVERSION_ID="13"\n', "sudo apt install amdrocm10-migraphx"),
         ("ID=arch\n", "pacman -S migraphx"),
         ("ID=nobara\nID_LIKE=fedora\n", "dnf install migraphx"),
-        ("ID=void\n", "ROCm 7"),
+        ("ID=void\n", "ROCm 7.1 or newer"),
     ],
 )
 def test_the_fix_names_the_package_of_the_distribution(copy, release, fix):
@@ -170,16 +178,106 @@ def test_rocm_6_is_enough_for_what_was_built_with_it(copy):
         "libmigraphx.so.2012000.0": f"{prefix}/migraphx/lib/libmigraphx.so.2012000.0",
     }
     root = copy("rx9070", **{"usr/lib64/libamdhip64.so.6.4.60402": ""})
-    report = checks.examine(machine(root, ask=answers({**GOOD, "files": files})))
+    # It made the wheel, too: what is known of those on PyPI says nothing about it.
+    report = checks.examine(machine(root, wheel="1.24.2", ask=answers({**GOOD, "files": files})))
     assert checks.healthy(report)
-    assert one(report, "rocm").finding == "ROCm 6 (libamdhip64.so.6.4.60402)"
+    assert not found(report, "wheel")
+    assert not found(report, "combination")
+    assert one(report, "rocm").finding == "HIP 6 (libamdhip64.so.6.4.60402)"
     assert one(report, "migraphx").finding == "MIGraphX 2.12.0"
 
 
+# Where AMD's packages put the two libraries (7.14 is taken to be as 10.0); before, both were in opt/rocm/lib.
+PLACES = {
+    "7.14": ("opt/rocm/core-7.14/lib", "opt/rocm/lib"),
+    "10.0": ("opt/rocm/core-10.0/lib", "opt/rocm/lib"),
+    "10.1": ("opt/rocm/core-10.1/lib", "opt/rocm/extras-10/lib"),
+}
+
+
+def installed(rocm: str, migraphx: tuple[int, int], hip: int) -> dict[str, str]:
+    """The files of a release of ROCm."""
+    core, extras = PLACES.get(rocm, ("opt/rocm/lib", "opt/rocm/lib"))
+    number = f"{migraphx[0]}{migraphx[1]:03d}000.0"
+    names = [f"{core}/libamdhip64.so.{hip}", f"{extras}/libmigraphx_c.so.3"]
+    names += [f"{extras}/migraphx/lib/libmigraphx{part}.so.{number}" for part in ("", "_gpu")]
+    return dict.fromkeys(names, "")
+
+
+@pytest.mark.parametrize("release", versions.RELEASES, ids=lambda release: release.rocm)
+def test_each_release_of_rocm_with_the_wheel(copy, release):
+    root = copy("rx9070", **installed(release.rocm, release.migraphx, release.hip))
+    found_both = {**GOOD, "files": {name: f"/opt/rocm/lib/{name}" for name in NEEDED}}
+    answer = found_both if release.hip == versions.HIP else BAD
+    report = checks.examine(machine(root, ask=answers(answer)))
+    number = ".".join(map(str, release.migraphx))
+    assert one(report, "migraphx").finding == f"MIGraphX {number}.0"
+    assert one(report, "rocm").ok is (release.hip == versions.HIP)
+    if release.hip != versions.HIP:
+        assert not found(report, "combination")
+        return
+    check = one(report, "combination")
+    assert f"onnxruntime-migraphx 1.27.1 with MIGraphX {number} of ROCm {release.rocm}: " in check.finding
+    assert checks.healthy(report) == (release.fault is None)
+    if release.fault:
+        assert check.ok is False
+        assert release.fault in check.finding
+        assert "ROCm 7.1 or newer" in check.fix
+    else:
+        assert check.ok is None  # which is not "it works"
+        assert "not tried on a card" in check.finding
+
+
+def test_a_newer_migraphx_was_not_compared(copy):
+    report = checks.examine(machine(copy("rx9070", **installed("11.0", (2, 25), 7)), ask=answers(GOOD)))
+    check = one(report, "combination")
+    assert check.ok is None
+    assert "MIGraphX 2.25: not compared; the newest that was is 2.18 of ROCm 10.1" in check.finding
+    assert checks.healthy(report)
+
+
+@pytest.mark.parametrize("rocm", ["7.14", "10.0", "10.1"])
+def test_libraries_that_are_there_but_not_found(copy, rocm):
+    """AMD's packages put them where neither the wheel nor the loader looks."""
+    (release,) = (release for release in versions.RELEASES if release.rocm == rocm)
+    core, extras = PLACES[rocm]
+    check = one(checks.examine(machine(copy("rx9070", **installed(rocm, release.migraphx, 7)))), "provider")
+    assert check.ok is False
+    assert "cannot be found, although the files are there" in check.finding
+    assert check.fix == f"export LD_LIBRARY_PATH=/{core}:/{extras}"
+
+
+def test_libraries_that_are_too_old(copy):
+    answer = {**BAD, "missing": [], "lacking": ["migraphx_quantize_bf16"]}
+    check = one(checks.examine(machine(copy("rx9070", **ROCM7), ask=answers(answer))), "provider")
+    assert check.ok is False
+    assert check.finding == "migraphx_quantize_bf16 is in none of its libraries: they are too old"
+
+
+def test_migraphx_without_its_gpu_part(copy):
+    """Debian's package is built for CPUs."""
+    names = ["libamdhip64.so.7", "libmigraphx_c.so.3", "libmigraphx.so.2014000.0"]
+    files = {f"usr/lib/x86_64-linux-gnu/{name}": "" for name in names}
+    root = copy("rx9070", **files, **{"etc/os-release": "ID=debian\n"})
+    check = one(checks.examine(machine(root, ask=answers(GOOD))), "migraphx")
+    assert check.ok is False
+    assert "MIGraphX 2.14.0 without its GPU part" in check.finding
+    assert "amdrocm10-migraphx" in check.fix
+
+
+@pytest.mark.parametrize(("name", "provider"), [("rx9070", GOOD), ("no_amd", BAD)])
+def test_a_wheel_that_this_glibc_refuses(name, provider):
+    """On the CPU, too: it is onnxruntime's own library."""
+    check = one(checks.examine(machine(GPUS / name, wheel="1.27.0", ask=answers(provider))), "wheel")
+    assert check.ok is False
+    assert "1.27.0 asks for an executable stack, which glibc 2.42 refuses" in check.finding
+    assert "pip install --upgrade onnxruntime-migraphx" in check.fix
+    older = checks.examine(machine(GPUS / name, wheel="1.27.0", glibc="2.36", ask=answers(provider)))
+    assert not found(older, "wheel")
+
+
 def test_a_slow_migraphx_is_known(copy):
-    name = "opt/rocm/lib/migraphx/lib/libmigraphx.so.2017000.0"
-    root = copy("rx9070", **{**ROCM7, name: ""})
-    (root / "opt/rocm-7.2.4/lib/migraphx/lib/libmigraphx.so.2015000.0.70204").unlink()
+    root = copy("rx9070", **installed("10.0", (2, 17), 7))
     check = one(checks.examine(machine(root, ask=answers(GOOD))), "migraphx")
     assert (check.ok, check.finding) == (None, "MIGraphX 2.17.0")
     assert "5234" in check.fix
@@ -400,9 +498,9 @@ def test_the_loader_names_what_is_missing():
     if not library.exists():
         pytest.skip("this onnxruntime has no MIGraphX")
     answer = probes.ask("provider", str(library))
-    assert set(answer) == {"files", "missing", "devices", "hip"}
-    assert "libmigraphx_c.so.3" in answer["files"]
-    assert "libmigraphx_c.so.3" in answer["missing"] or answer["hip"] is not None
+    assert set(answer) == {"files", "missing", "lacking", "devices", "hip"}
+    assert {*NEEDED} <= {*answer["files"], *answer["missing"]}
+    assert answer["missing"] or answer["hip"] is not None
 
 
 def test_a_probe_that_cannot_answer_says_so():

@@ -57,7 +57,19 @@ ROCM64 = [
     "usr/share/cmake/nlohmann_json/nlohmann_jsonConfig.cmake",
     "usr/lib64/cmake/msgpack-cxx/msgpack-cxx-config.cmake",
 ]
-ROCM7 = ["opt/rocm/lib/libamdhip64.so.7.2.70204", "opt/rocm/lib/libmigraphx_c.so.3.0.70204"]
+ROCM7 = [
+    "opt/rocm/lib/libamdhip64.so.7.2.70204",
+    "opt/rocm/lib/libmigraphx_c.so.3.0.70204",
+    "opt/rocm/lib/migraphx/lib/libmigraphx.so.2015000.0.70204",
+    "opt/rocm/lib/migraphx/lib/libmigraphx_gpu.so.2015000.0.70204",
+]
+ROCM101 = [
+    "opt/rocm/core-10.1/lib/libamdhip64.so.7.16.26385",
+    "opt/rocm/extras-10/lib/libmigraphx_c.so.3.0",
+    "opt/rocm/extras-10/lib/migraphx/lib/libmigraphx.so.2018000.0",
+    "opt/rocm/extras-10/lib/migraphx/lib/libmigraphx_gpu.so.2018000.0",
+]
+UBUNTU_HAS = [name.replace("opt/rocm/lib", "usr/lib/x86_64-linux-gnu") for name in ROCM7]
 
 
 class Box:
@@ -219,13 +231,14 @@ def test_what_is_missing_is_named_before_anything_is_done(tmp_path, lost, releas
     assert f"# missing: no {done.stderr.split('build.sh: no ')[1].strip()}" in box.run("--dry-run").stdout
 
 
-def test_rocm_7_takes_the_wheel(tmp_path):
-    box = Box(tmp_path, ROCM7, "ID=ubuntu\n")
+@pytest.mark.parametrize("files", [ROCM7, ROCM101, UBUNTU_HAS], ids=["7.2", "10.1", "of the distribution"])
+def test_rocm_7_and_10_take_the_wheel(tmp_path, files):
+    box = Box(tmp_path, files, "ID=ubuntu\n")
     done = box.run()
     assert done.returncode == 0, done.stderr
     assert box.calls() == [
         "python -m pip uninstall --yes onnxruntime onnxruntime-migraphx",
-        "python -m pip install --no-deps onnxruntime-migraphx>=1.24.2",
+        "python -m pip install --no-deps onnxruntime-migraphx>=1.24.2,!=1.24.4,!=1.25.0",
         "python -m witness doctor",
     ]
 
@@ -233,7 +246,11 @@ def test_rocm_7_takes_the_wheel(tmp_path):
 @pytest.mark.parametrize(
     ("files", "release", "cure"),
     [
-        ([], "ID=ubuntu\n", "sudo apt install migraphx"),
+        ([], "ID=ubuntu\nVERSION_ID=24.04\n", "sudo apt install amdrocm10-migraphx"),
+        ([], "ID=ubuntu\nVERSION_ID=26.10\n", "sudo apt install libmigraphx-c3"),
+        ([], "ID=debian\nVERSION_ID=13\n", "sudo apt install amdrocm10-migraphx"),
+        (ROCM7[:3], "ID=debian\n", "no GPU part"),
+        ([*ROCM7[:2], ROCM7[2].replace("2015", "2013"), ROCM7[3]], "ID=fedora\n", "older than 2.14"),
         ([], "ID=fedora\n", "sudo dnf install migraphx"),
         (ROCM7[:1], "ID=arch\n", "sudo pacman -S migraphx"),
         (["opt/rocm/lib/libamdhip64.so.8.0.1", ROCM7[1]], "ID=arch\n", "libamdhip64.so.7"),
@@ -246,6 +263,13 @@ def test_without_rocm_or_migraphx(tmp_path, files, release, cure):
     assert done.returncode == 1
     assert cure in done.stderr
     assert box.calls() == []
+
+
+def test_the_best_card_is_asked_for_in_words_that_python_knows():
+    """What fails there is silent: without a card there is nothing to say."""
+    (question,) = re.findall(r"-c '(from witness.*?)'", BUILD.read_text())
+    done = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_patches_are_well_formed_and_in_the_table():

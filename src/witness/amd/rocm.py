@@ -6,20 +6,18 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from witness.amd import cards
+from witness.amd import cards, loader
 from witness.amd.strict import provider_library
 from witness.errors import DeviceError
 from witness.files import cache_folder, replace, sha256_at
 from witness.reporter import Reporter
 from witness.sessions import runtime_version
 
-LOADER = "/lib64/ld-linux-x86-64.so.2"  # glibc's; the ABI fixes the path
 FIX = "`witness doctor` looks for the reason, --device cpu does without the GPU"
 OVERRIDES = re.compile(r"ORT_MIGRAPHX_|MIGRAPHX_")
 """Variables that override what is given in code: another cache folder, another precision, other passes."""
@@ -73,17 +71,12 @@ def stack(card: cards.Card) -> Stack:
         raise DeviceError(
             "no permission to use /dev/kfd; fix: sudo usermod -aG render,video $USER, and log in again"
         )
-    needed = _resolve(provider)
-    if missing := [name for name, path in needed.items() if path is None]:
-        raise DeviceError(
-            f"{', '.join(missing)} is missing, which onnxruntime's MIGraphX needs; "
-            f"install ROCm with MIGraphX of that version; {FIX}"
-        )
-    hip = [path for name, path in needed.items() if path and name.startswith("libamdhip")]
-    interface = [path for name, path in needed.items() if path and name.startswith("libmigraphx_c.")]
+    needed = _needed_by(provider).files
+    hip = [path for name, path in needed.items() if name.startswith("libamdhip")]
+    interface = [path for name, path in needed.items() if name.startswith("libmigraphx_c.")]
     # MIGraphX opens the library of its GPU by name, from its own folder.
     beside = [path for library in interface for path in library.resolve().parent.glob("libmigraphx*.so*")]
-    libraries = {path.resolve() for name, path in needed.items() if path and name.startswith("libmigraphx")}
+    libraries = {path.resolve() for name, path in needed.items() if name.startswith("libmigraphx")}
     libraries |= {path.resolve() for path in beside}
     hashes = hashes_of([provider, *libraries])
     digest = hashlib.sha256()
@@ -125,24 +118,24 @@ def hashes_of(paths: Iterable[Path]) -> dict[Path, str]:
     return hashes
 
 
-def _resolve(library: Path) -> dict[str, Path | None]:
-    """Each library that `library` needs -> the file that the system's loader would take; None: none."""
+def _needed_by(provider: Path) -> loader.Trace:
+    """What the loader finds for the provider, which is all that it needs. Raises DeviceError."""
     try:
-        result = subprocess.run(
-            [LOADER, str(library)],
-            # Not the user's folder: onnxruntime's list of folders to search has the current one in it.
-            cwd="/",
-            env={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        found = loader.trace(provider)
     except OSError as error:
+        raise DeviceError(f"{loader.LOADER} finds no libraries of ROCm ({error})") from error
+    if found.missing:
+        way = loader.way_to(found.missing, Path("/"), os.environ)
         raise DeviceError(
-            f"{LOADER} does not run ({error.strerror}), which finds ROCm's libraries"
-        ) from error
-    lines = re.findall(r"^\t(\S+) => (not found|/.*?)(?: \(0x|$)", result.stdout, re.MULTILINE)
-    return {name: None if path == "not found" else Path(path) for name, path in lines}
+            f"the loader does not find {', '.join(found.missing)}, which onnxruntime's MIGraphX needs; "
+            + (f"fix: {way}" if way else f"install ROCm with MIGraphX of that version; {FIX}")
+        )
+    if found.lacking:
+        raise DeviceError(
+            f"the installed ROCm lacks {', '.join(found.lacking)}, which onnxruntime's MIGraphX needs; "
+            f"install a newer one; {FIX}"
+        )
+    return found
 
 
 def note_ignored(reporter: Reporter) -> None:

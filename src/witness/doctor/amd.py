@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from importlib.util import find_spec
 from pathlib import Path
 
-from witness.amd import cards, graphs
+from witness.amd import cards, graphs, loader, versions
 from witness.doctor.machine import Check, Machine
 from witness.errors import GraphError
 from witness.models import catalogue, store
@@ -17,8 +17,6 @@ from witness.recognition import ggml
 from witness.schema import ModelFile
 
 GIB = 1 << 30
-ROCM = 7
-"""The major version of the HIP library that the onnxruntime-migraphx wheels of PyPI were linked with."""
 SLOW_MIGRAPHX = (2, 17)
 """Compiles 4 to 11 times slower (AMDMIGraphX#5234); some packages of it do not load (#5235)."""
 
@@ -92,32 +90,29 @@ def _group(path: Path) -> str:
 
 
 def rocm(machine: Machine) -> Iterator[Check]:
-    """ROCm's and MIGraphX's libraries, and whether onnxruntime's provider finds them."""
+    """The wheel, ROCm and MIGraphX; whether they fit, and whether onnxruntime's provider finds them."""
     if machine.system != "linux":
         return
     install = machine.install_rocm
-    provider, files = _provider(machine)
+    provider, needed, files = _provider(machine)
     # One that build.sh made from source wants ROCm 6, and finds MIGraphX where no package would put it.
-    wanted = max((_major(name) for name in files if "amdhip64" in name), default=ROCM)
-    resolved = [Path(name).name for pair in files.items() if pair[1].startswith("/") for name in pair]
+    wanted = max((_major(name) for name in needed if "amdhip64" in name), default=versions.HIP)
+    if wanted == versions.HIP and (fault := versions.wheel_fault(machine.wheel, machine.glibc)):
+        fix = "pip install --upgrade onnxruntime-migraphx (1.27.1 or newer; it needs Python 3.11 or newer)"
+        yield Check("wheel", False, f"onnxruntime-migraphx {machine.wheel} {fault}", fix)
+    resolved = [Path(name).name for pair in files.items() for name in pair]
     hip = _versions(machine, "libamdhip64.so.*", resolved)
     majors = sorted({_major(name) for name in hip})
     if not hip:
         yield machine.gpu_check("rocm", False, "no HIP library", install)
     else:
         fix = f"{install}: this onnxruntime needs libamdhip64.so.{wanted}"
-        yield machine.gpu_check("rocm", wanted in majors, f"ROCm {majors[-1]} ({hip[0]})", fix)
+        yield machine.gpu_check("rocm", wanted in majors, f"HIP {majors[-1]} ({hip[0]})", fix)
     names = _versions(machine, "libmigraphx.so.*", resolved)
-    numbers = [number for number in map(_migraphx_version, names) if number]
-    if not _versions(machine, "libmigraphx_c.so.*", resolved):
-        yield machine.gpu_check("migraphx", False, "no MIGraphX library", install)
-    elif not numbers:
-        yield Check("migraphx", True, "MIGraphX of unknown version")
-    else:
-        slow = numbers[0][:2] == SLOW_MIGRAPHX
-        fix = "2.17 compiles 4 to 11 times slower (AMDMIGraphX#5234): use another version of ROCm"
-        finding = f"MIGraphX {'.'.join(map(str, numbers[0]))}"
-        yield Check("migraphx", None if slow else True, finding, fix if slow else None)
+    number = next((number for number in map(_migraphx_version, names) if number), None)
+    yield _migraphx(machine, number, bool(_versions(machine, "libmigraphx_c.so.*", resolved)))
+    if number and wanted == versions.HIP and wanted in majors and machine.wheel:
+        yield _combination(machine, number)
     yield provider
     planted = [name for name in ("libmigraphx_c.so.3", "libamdhip64.so.7") if (machine.here / name).exists()]
     if planted:
@@ -125,32 +120,74 @@ def rocm(machine: Machine) -> Iterator[Check]:
         yield Check("current folder", False, f"holds {' and '.join(planted)}", fix)
 
 
+def _migraphx(machine: Machine, number: tuple[int, int, int] | None, interface: bool) -> Check:
+    """Whether MIGraphX is there, with the part that runs on GPUs."""
+    if not interface:
+        return machine.gpu_check("migraphx", False, "no MIGraphX library", machine.install_rocm)
+    if number is None:
+        return Check("migraphx", True, "MIGraphX of unknown version")
+    finding = f"MIGraphX {'.'.join(map(str, number))}"
+    folders = {path.parent for path in loader.on_disk("libmigraphx.so.*", machine.root, machine.environment)}
+    if folders and not any(any(folder.glob("libmigraphx_gpu.so*")) for folder in folders):
+        finding = f"{finding} without its GPU part (libmigraphx_gpu), as Debian packages it"
+        return machine.gpu_check("migraphx", False, finding, machine.install_rocm)
+    if number[:2] == SLOW_MIGRAPHX:
+        fix = "2.17 compiles 4 to 11 times slower (AMDMIGraphX#5234): use another version of ROCm"
+        return Check("migraphx", None, finding, fix)
+    return Check("migraphx", True, finding)
+
+
+def _combination(machine: Machine, migraphx: tuple[int, int, int]) -> Check:
+    """What `versions` knows of the wheel with this MIGraphX. That nothing speaks against it is no proof."""
+    release = versions.release_of(migraphx)
+    number = ".".join(map(str, migraphx[:2]))
+    wheel = f"onnxruntime-migraphx {machine.wheel}"
+    if release is None:
+        newest = versions.RELEASES[-1]
+        known = f"{'.'.join(map(str, newest.migraphx))} of ROCm {newest.rocm}"
+        finding = f"{wheel} with MIGraphX {number}: not compared; the newest that was is {known}"
+        return Check("combination", None, finding)
+    finding = f"{wheel} with MIGraphX {number} of ROCm {release.rocm}"
+    if release.fault:
+        finding = f"{finding}: that MIGraphX {release.fault}"
+        return machine.gpu_check("combination", False, finding, f"ROCm 7.1 or newer: {machine.install_rocm}")
+    finding = f"{finding}: their files fit (compared {versions.COMPARED}, not tried on a card)"
+    return Check("combination", None, finding)
+
+
 def _versions(machine: Machine, pattern: str, resolved: list[str]) -> list[str]:
     """The names of a library's versions in the usual folders and among those that the loader found."""
     return machine.libraries(pattern) + [name for name in resolved if fnmatch(name, pattern)]
 
 
-def _provider(machine: Machine) -> tuple[Check, dict[str, str]]:
-    """Whether the provider finds its libraries and HIP its devices; and AMD's libraries, name -> path."""
+def _provider(machine: Machine) -> tuple[Check, list[str], dict[str, str]]:
+    """Whether the provider finds its libraries and HIP devices; what it needs; the files that it finds."""
     spec = find_spec("onnxruntime")
     folder = Path(spec.origin).parent / "capi" if spec and spec.origin else Path()
     library = folder / "libonnxruntime_providers_migraphx.so"
     if not library.exists():
         fix = "pip install --force-reinstall onnxruntime-migraphx, after pip uninstall onnxruntime"
-        return machine.gpu_check("provider", False, "this onnxruntime has no MIGraphX", fix), {}
+        return machine.gpu_check("provider", False, "this onnxruntime has no MIGraphX", fix), [], {}
     answer = machine.ask("provider", str(library))
     if "error" in answer:
-        return machine.gpu_check("provider", False, answer["error"], machine.install_rocm), {}
+        return machine.gpu_check("provider", False, answer["error"], machine.install_rocm), [], {}
+    missing: list[str] = answer["missing"]
     files: dict[str, str] = answer["files"]
-    if answer["missing"]:
-        finding = f"{' and '.join(answer['missing'])} cannot be found"
-        return machine.gpu_check("provider", False, finding, machine.install_rocm), files
+    needed = [*files, *missing]
+    if missing:
+        way = loader.way_to(missing, machine.root, machine.environment)
+        finding = f"{' and '.join(missing)} cannot be found"
+        finding += ", although the files are there: the loader does not look in their folders" if way else ""
+        return machine.gpu_check("provider", False, finding, way or machine.install_rocm), needed, files
+    if answer["lacking"]:
+        finding = f"{' and '.join(answer['lacking'])} is in none of its libraries: they are too old"
+        return machine.gpu_check("provider", False, finding, machine.install_rocm), needed, files
     finding = f"finds {', '.join(sorted(files.values()))}"
     if answer["devices"]:
-        return Check("provider", True, f"{finding}; HIP sees {answer['devices']} devices"), files
+        return Check("provider", True, f"{finding}; HIP sees {answer['devices']} devices"), needed, files
     fix = "see the cards and device files above, and HIP_VISIBLE_DEVICES"
     finding = f"{finding}; HIP sees no device (code {answer['hip']})"
-    return machine.gpu_check("provider", False, finding, fix), files
+    return machine.gpu_check("provider", False, finding, fix), needed, files
 
 
 def _major(name: str) -> int:

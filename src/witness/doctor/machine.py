@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -12,24 +13,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from witness.amd import cards
+from witness.amd import cards, loader
 from witness.doctor import probes
 
-LIBRARIES = (
-    "opt/rocm*/lib",
-    "usr/lib64",
-    "usr/lib64/rocm/lib",
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib",
-    "usr/local/lib",
-)
-"""Below the root: where AMD's packages and the distributions put ROCm."""
+AMD_PACKAGES = "add AMD's two package sources (docs/amd-gpu.md), then sudo apt install amdrocm10-migraphx"
+UBUNTU_HAS_IT = (26, 10)
+"""From this Ubuntu on, its own packages have MIGraphX with its GPU part; Debian's have the CPU part only."""
 INSTALL = {
     "fedora": "sudo dnf install migraphx (Fedora 44 or newer; before that: ./build.sh)",
     "arch": "sudo pacman -S migraphx",
-    "ubuntu": "add AMD's package source (README, AMD GPUs), then sudo apt install migraphx",
+    "ubuntu": AMD_PACKAGES,
+    "debian": AMD_PACKAGES,
 }
-INSTALL["debian"] = INSTALL["linuxmint"] = INSTALL["ubuntu"]
 """ID of a distribution -> how to install MIGraphX there."""
 
 
@@ -58,6 +53,10 @@ class Machine:
     here: Path = field(default_factory=Path.cwd)
     """The current folder."""
     ask: Callable[..., dict[str, Any]] = probes.ask
+    wheel: str | None = field(default_factory=lambda: package_version("onnxruntime-migraphx"))
+    """The version of onnxruntime-migraphx; None: it is not installed."""
+    glibc: str = field(default_factory=lambda: platform.libc_ver()[1])
+    """The version of the C library, such as 2.36; "" where it is not glibc."""
 
     @cached_property
     def cards(self) -> tuple[cards.Card, ...]:
@@ -87,21 +86,16 @@ class Machine:
     @property
     def install_rocm(self) -> str:
         """How to install MIGraphX on this distribution."""
-        names = [self.distribution.get("ID", ""), *self.distribution.get("ID_LIKE", "").split()]
+        name, number = (self.distribution.get(key, "") for key in ("ID", "VERSION_ID"))
+        if name == "ubuntu" and tuple(map(int, re.findall(r"\d+", number))) >= UBUNTU_HAS_IT:
+            return "sudo apt install libmigraphx-c3 (from universe)"
+        names = [name, *self.distribution.get("ID_LIKE", "").split()]
         ways = (INSTALL[name] for name in names if name in INSTALL)
-        return next(ways, "install ROCm 7 and MIGraphX (README, AMD GPUs)")
+        return next(ways, "install ROCm 7.1 or newer with MIGraphX (docs/amd-gpu.md)")
 
     def libraries(self, pattern: str) -> list[str]:
         """The names of the library files that match, the longest (that say most) first."""
-        folders = [folder for place in LIBRARIES for folder in self.root.glob(place)]
-        own = self.environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-        folders += [Path(part) for part in own if part]
-        names = {
-            path.name
-            for folder in folders
-            for sub in ("", "migraphx/lib")
-            for path in (folder / sub).glob(pattern)
-        }
+        names = {path.name for path in loader.on_disk(pattern, self.root, self.environment)}
         return sorted(names, key=len, reverse=True)
 
 

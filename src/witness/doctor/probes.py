@@ -3,28 +3,29 @@
 Requests and replies, as `witness.child` carries them:
 
     {"probe": "vulkan", "arguments": []}      ->  {"devices": [{"name", "type", "driver"}, ...]}
-    {"probe": "provider", "arguments": [..]}  ->  {"files": {name: path}, "missing": [...], "devices", "hip"}
+    {"probe": "provider", "arguments": [..]}  ->  {"files": {name: path}, "devices", "hip",
+                                                   "missing": [names], "lacking": [functions]}
     {"probe": "whisper", "arguments": []}     ->  {"log": [lines], "system": line}
     {"probe": "ctranslate2", "arguments": []} ->  {"types": [names]}
 
-Only the standard library and the recognizers' own modules are imported.
+Only the standard library, the way to the system's loader and the recognizers' own modules are imported.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+from witness.amd import loader
 from witness.child import Buffer, Child, ChildError, DiedError, Limits, Message, serve
 
 TYPES = ("other", "integrated", "discrete", "virtual", "cpu")
 """VkPhysicalDeviceType, in order."""
-LOADER = "/lib64/ld-linux-x86-64.so.2"  # the provider exists for Linux on x86-64 only
+AMD = re.compile(r"lib(migraphx|amdhip64|hsa-)")
 LIMIT = 20.0  # seconds; a first use of HIP takes about one
 
 
@@ -79,22 +80,18 @@ def provider(path: str) -> dict[str, Any]:
 
     The provider is not loaded: outside onnxruntime it crashes immediately.
     """
-    only_list = {**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"}
-    listed = subprocess.run([LOADER, path], env=only_list, capture_output=True, text=True, check=False)
-    needed = dict(re.findall(r"^\s*(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$", listed.stdout, re.M))
-    missing = sorted(name for name, place in needed.items() if place == "not found")
-    if listed.returncode != 0 and not needed:
-        return {"error": listed.stderr.strip()}
-    files = {name: place for name, place in needed.items() if re.match(r"lib(migraphx|amdhip64|hsa-)", name)}
-    if missing or not files:
-        return {"files": files, "missing": missing, "devices": None, "hip": None}
+    found = loader.trace(Path(path))
+    files = {name: str(file) for name, file in found.files.items() if AMD.match(name)}
+    if found.missing or found.lacking or not files:
+        devices: dict[str, Any] = {"devices": None, "hip": None}
+        return {"files": files, "missing": found.missing, "lacking": found.lacking, **devices}
     for name, place in files.items():
         if name.startswith("libmigraphx_c"):
             ctypes.CDLL(place)
     hip = ctypes.CDLL(next(place for name, place in files.items() if name.startswith("libamdhip64")))
     count = ctypes.c_int()
     code = hip.hipGetDeviceCount(ctypes.byref(count))
-    return {"files": files, "missing": [], "devices": count.value, "hip": code}
+    return {"files": files, "missing": (), "lacking": (), "devices": count.value, "hip": code}
 
 
 def whisper() -> dict[str, Any]:

@@ -15,7 +15,8 @@ def windows(machine: Machine) -> Iterator[Check]:
     if machine.system != "win32":
         return
     cpu = "the voice model runs on the CPU: onnxruntime's MIGraphX provider is for Linux"
-    yield Check("migraphx", None, cpu, "Windows ML has one for RDNA 3 and newer, which Witness does not use")
+    windows_ml = "Windows ML has one for RDNA 3 and newer and gives it up; Witness does not use it"
+    yield Check("migraphx", None, cpu, windows_ml)
     system = Path(machine.environment.get("SystemRoot", r"C:\Windows")) / "System32"
     programs = Path(machine.environment.get("ProgramFiles", r"C:\Program Files"))
     driver = sorted({_major(path) for path in system.glob("amdhip64*.dll")})

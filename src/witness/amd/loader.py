@@ -1,0 +1,91 @@
+"""Where the system's loader finds the libraries that another one needs, and where else they may lie.
+
+Nothing is loaded. Only the standard library is imported, because `doctor.probes` uses it in a child process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+LOADER = "/lib64/ld-linux-x86-64.so.2"  # glibc's; the ABI fixes the path, and the provider is for x86-64 only
+FOLDERS = (
+    "opt/rocm*/lib",
+    "opt/rocm/core*/lib",
+    "opt/rocm/extras-*/lib",
+    "usr/lib64",
+    "usr/lib64/rocm/lib",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib",
+    "usr/local/lib",
+)
+"""Below the root: where AMD's packages and the distributions put ROCm's libraries.
+
+`core` is of ROCm 7.14 and newer, `extras` of 10.1 and newer. MIGraphX's own parts lie in migraphx/lib below.
+"""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What the loader says about a library."""
+
+    files: dict[str, Path]
+    """Name of a library that it needs -> the file that would be loaded."""
+    missing: tuple[str, ...]
+    """The names of those that are not found."""
+    lacking: tuple[str, ...]
+    """Functions of HIP and MIGraphX that it needs and that the files do not have; () if some are missing."""
+
+
+def trace(library: Path) -> Trace:
+    """What the loader finds for `library`. Raises OSError if it does not run or cannot read the file."""
+    result = subprocess.run(
+        [LOADER, str(library)],
+        # Not the user's folder: onnxruntime's list of folders to search has the current one in it.
+        cwd="/",
+        # Together these are `ldd -r`: list, resolve every function, and say what remains.
+        env={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "yes", "LD_BIND_NOW": "yes"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = re.findall(r"^\s*(\S+) => (not found|/.*?)(?: \(0x[0-9a-f]+\))?$", result.stdout, re.MULTILINE)
+    if result.returncode != 0 and not lines:
+        raise OSError(result.stderr.strip() or f"{LOADER} ended with {result.returncode}")
+    missing = tuple(sorted({name for name, path in lines if path == "not found"}))
+    # onnxruntime brings the rest of what the provider needs (Provider_GetHost) when it loads it.
+    lacking = re.findall(r"undefined symbol: ((?:migraphx_|hip)\w+)", result.stdout + result.stderr)
+    files = {name: Path(path) for name, path in lines if path != "not found"}
+    return Trace(files, missing, () if missing else tuple(sorted(set(lacking))))
+
+
+def on_disk(pattern: str, root: Path, environment: Mapping[str, str]) -> list[Path]:
+    """The library files of that name where ROCm may lie, whether or not the loader looks there."""
+    folders = [folder for place in FOLDERS for folder in sorted(root.glob(place))]
+    folders += [Path(part) for part in environment.get("LD_LIBRARY_PATH", "").split(os.pathsep) if part]
+    return [
+        path
+        for folder in folders
+        for sub in ("", "migraphx/lib")
+        for path in sorted((folder / sub).glob(pattern))
+    ]
+
+
+def way_to(missing: Iterable[str], root: Path, environment: Mapping[str, str]) -> str | None:
+    """How to lead the loader to libraries that it misses although they are there; None: one is not there.
+
+    ROCm 7.14 and newer put HIP, and since 10.1 MIGraphX too, where the provider does not look by itself.
+    """
+    folders = []
+    for name in missing:
+        there = on_disk(f"{name}*", root, {})
+        if not there:
+            return None
+        folders.append(f"/{there[0].parent.relative_to(root)}")
+    if environment.get("LD_LIBRARY_PATH"):  # an empty part would be the current folder
+        folders.append("$LD_LIBRARY_PATH")
+    return f"export LD_LIBRARY_PATH={':'.join(dict.fromkeys(folders))}"

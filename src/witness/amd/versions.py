@@ -1,0 +1,82 @@
+"""Which versions of onnxruntime-migraphx, MIGraphX and ROCm can be loaded together.
+
+Read from wheels, headers and package lists; docs/amd-gpu.md names the source of each row. No row was tried on
+a card, so none says that a combination works.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+COMPARED = "2026-11-22"
+HIP = 7
+"""The major version of the HIP library that every wheel on PyPI needs: libamdhip64.so.7."""
+STACK_GLIBC = (2, 41)
+"""From this glibc on, a library that asks for an executable stack is refused (CTranslate2#1849)."""
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A version of onnxruntime-migraphx on PyPI, for Linux on x86-64."""
+
+    version: str
+    glibc: tuple[int, int]
+    """The oldest that has all functions which its libraries need; its tag says 2.34 in every case."""
+    executable_stack: bool
+    """Whether the Python module asks for one, which it does not need."""
+
+
+WHEELS = (
+    Wheel("1.23.2", (2, 34), executable_stack=True),
+    Wheel("1.24.2", (2, 34), executable_stack=True),
+    Wheel("1.24.4", (2, 38), executable_stack=True),
+    Wheel("1.25.0", (2, 38), executable_stack=True),
+    Wheel("1.27.0", (2, 34), executable_stack=True),
+    Wheel("1.27.1", (2, 34), executable_stack=False),
+)
+"""All need libmigraphx_c.so.3 and libamdhip64.so.7 with the symbol versions hip_4.2, hip_5.3 and hip_6.0."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release of ROCm, and what it means for the wheels."""
+
+    rocm: str
+    migraphx: tuple[int, int]
+    """The version of MIGraphX that belongs to it."""
+    hip: int
+    """The major version of its HIP library."""
+    fault: str | None = None
+    """Why the wheels cannot use it; None: nothing that was compared speaks against it."""
+
+
+RELEASES = (
+    Release("6.4", (2, 12), 6, "lacks migraphx_quantize_bf16, and its ROCm has libamdhip64.so.6"),
+    Release("7.0", (2, 13), 7, "numbers the types of arrays differently under the same library name"),
+    Release("7.1", (2, 14), 7),
+    Release("7.2", (2, 15), 7),
+    Release("7.14", (2, 16), 7),
+    Release("10.0", (2, 17), 7),
+    Release("10.1", (2, 18), 7),
+)
+"""From the oldest. The interface is libmigraphx_c.so.3 in all of them."""
+
+
+def wheel_fault(version: str | None, glibc: str) -> str | None:
+    """Why that wheel cannot be loaded with that glibc ("2.36"); None: nothing known speaks against it."""
+    wheel = next((wheel for wheel in WHEELS if wheel.version == version), None)
+    match = re.match(r"(\d+)\.(\d+)", glibc)
+    if wheel is None or match is None:
+        return None
+    here = int(match[1]), int(match[2])
+    if here < wheel.glibc:
+        return f"needs glibc {'.'.join(map(str, wheel.glibc))}, and this is glibc {glibc}"
+    if wheel.executable_stack and here >= STACK_GLIBC:
+        return f"asks for an executable stack, which glibc {glibc} refuses"
+    return None
+
+
+def release_of(migraphx: tuple[int, ...]) -> Release | None:
+    """The release to which that version of MIGraphX belongs; None: it was not compared."""
+    return next((release for release in RELEASES if release.migraphx == migraphx[:2]), None)
