@@ -226,6 +226,7 @@ def test_each_release_of_rocm_with_the_wheel(copy, release):
     else:
         assert check.ok is None  # which is not "it works"
         assert "not tried on a card" in check.finding
+        assert ("names of their libraries" in check.finding) == (release.rocm in {"10.0", "10.1"})
 
 
 def test_a_newer_migraphx_was_not_compared(copy):

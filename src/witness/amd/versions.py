@@ -49,6 +49,8 @@ class Release:
     """The major version of its HIP library."""
     fault: str | None = None
     """Why the wheels cannot use it; None: nothing that was compared speaks against it."""
+    header: bool = True
+    """Whether the header of its C interface was compared, and not the names of its libraries alone."""
 
 
 RELEASES = (
@@ -57,8 +59,8 @@ RELEASES = (
     Release("7.1", (2, 14), 7),
     Release("7.2", (2, 15), 7),
     Release("7.14", (2, 16), 7),
-    Release("10.0", (2, 17), 7),
-    Release("10.1", (2, 18), 7),
+    Release("10.0", (2, 17), 7, header=False),
+    Release("10.1", (2, 18), 7, header=False),
 )
 """From the oldest. The interface is libmigraphx_c.so.3 in all of them."""
 

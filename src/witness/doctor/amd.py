@@ -151,7 +151,8 @@ def _combination(machine: Machine, migraphx: tuple[int, int, int]) -> Check:
     if release.fault:
         finding = f"{finding}: that MIGraphX {release.fault}"
         return machine.gpu_check("combination", False, finding, f"ROCm 7.1 or newer: {machine.install_rocm}")
-    finding = f"{finding}: their files fit (compared {versions.COMPARED}, not tried on a card)"
+    what = "their files" if release.header else "the names of their libraries"
+    finding = f"{finding}: {what} fit (compared {versions.COMPARED}, not tried on a card)"
     return Check("combination", None, finding)
 
 
