@@ -42,6 +42,7 @@ def models(tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("models")
     voice_model(folder / "embedding.onnx")
+    (folder / "clustering.json").write_text('{"linkage": "centroid", "threshold": 0.7}')
     scores = np.full((1, 589, 7), -9, np.float32)
     scores[0, :, 1] = scores[0, 300:, 2] = 0
     scores[0, 300:, 1] = -9
