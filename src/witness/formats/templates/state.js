@@ -356,7 +356,7 @@ function nameOf(who) {
 
 /** Who speaks in a paragraph; of speech without words that may not be known. */
 function speakerOf(paragraph) {
-  return paragraph.who < 0 && !paragraph.words.length ? "several or unknown" : nameOf(paragraph.who);
+  return paragraph.who < 0 && !paragraph.words.length ? "unknown" : nameOf(paragraph.who);
 }
 
 /** Up to two characters that stand for a speaker, beside the color. */
