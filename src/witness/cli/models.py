@@ -31,11 +31,11 @@ def models_list(as_json: bool) -> None:
     A model that was installed as a Python package is `installed`. A note says which one recognizes words.
     """
     from witness.models import engines, store
-    from witness.recognition import recognizer
+    from witness.recognition import gpus
 
     _print(store.list_models(), as_json)
     if not as_json:
-        words = store.words(gpu=recognizer.has_gpu_backend(), available=engines.installed())
+        words = store.words(gpu=gpus.recognizer(), available=engines.installed())
         better = f"; for the better one, run: {words.fix}" if words.fix else ""
         click.echo(f"note: --whisper auto is {words.finding}{better}", err=True)
 
@@ -61,7 +61,7 @@ def models_path(name: str) -> None:
 @click.option("--offline", is_flag=True, help="Open no socket; say what is missing.")
 @click.option(
     "--recognizer",
-    type=click.Choice(["auto", "whisper.cpp", "ctranslate2"]),
+    type=click.Choice(["auto", "whisper.cpp", "ctranslate2", "transcribe-cpp"]),
     default="auto",
     show_default=True,
     help="Whose models a size stands for; auto is the one that `witness run` uses.",
@@ -74,13 +74,14 @@ def models_fetch(names: tuple[str, ...], force: bool, offline: bool, recognizer:
     """
     from witness.models import engines, store
     from witness.options import Recognizer
-    from witness.recognition.recognizer import has_gpu_backend
+    from witness.recognition import gpus
 
     available = engines.installed() if recognizer == "auto" else (Recognizer(recognizer),)
+    gpu = gpus.recognizer()
     with options.progress(quiet=False) as reporter:
         models = store.fetch_models(
             names,
-            gpu=has_gpu_backend() and Recognizer.WHISPER_CPP in available,
+            gpu=gpu if gpu in available else None,
             available=available,
             offline=offline,
             force=force,

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import queue
 import re
-import sys
 import threading
 import time
 from bisect import bisect_right
@@ -21,7 +20,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
@@ -34,11 +32,12 @@ from witness.errors import TranscriptionError, UsageError
 from witness.models.engines import INSTALL
 from witness.options import Options
 from witness.options import Recognizer as Name
+from witness.recognition import gpus
 from witness.recognition.context import fit
 from witness.recognition.convincing import Found, convincing, flaw, to_lines
 from witness.recognition.languages import MULTI, check_language
 from witness.recognition.pieces import WINDOW, Loudness, Piece, gaps, pieces
-from witness.recognition.server import PROMPT, Abilities, Heard, Order
+from witness.recognition.server import PROMPT, Abilities, Heard, Load, Order
 from witness.recognition.speech import Speech
 from witness.recognition.tokens import Token, piece_tokens, place, runs, to_words
 from witness.reporter import SILENT, Reporter
@@ -48,6 +47,7 @@ CHILDREN = {
     Name.WHISPER_CPP: "witness.recognition.whisper_cpp",
     Name.CTRANSLATE2: "witness.recognition.ctranslate",
     Name.ONNX_ASR: "witness.recognition.onnx_engine",
+    Name.TRANSCRIBE_CPP: "witness.recognition.transcribe_cpp",
 }
 """Recognizer -> the module that its child process runs."""
 PADDED = SAMPLE_RATE
@@ -61,7 +61,7 @@ MANY = 4 * WINDOW
 
 RELOAD = "`witness models verify` checks a model, `witness models fetch` gets a new one"
 SMALLER = "a smaller model needs less memory"
-NO_GPU = "GGML_VK_VISIBLE_DEVICES= keeps whisper.cpp off the GPU"
+NO_GPU = "GGML_VK_VISIBLE_DEVICES= keeps it off the GPU"
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Recognizer:
         """Start the child, which begins to load `model`, and return at once.
 
         `threads`: cores for an engine on the CPU; the words do not depend on them. `gpu`: use one if
-        whisper.cpp was built for it; if that fails, early or late, the CPU goes on, and a warning of the
+        the engine can; if that fails, early or late, the CPU goes on, and a warning of the
         recognition says so. `reporter.progress` is called from another thread with ("transcription", seconds
         done, seconds sent), counting all tracks. Raises UsageError if there is no such language.
         """
@@ -116,9 +116,13 @@ class Recognizer:
             check_language(wish.language)
         self._name = Name(model.engine or Name.WHISPER_CPP)
         self._path = str(Path(model.path).absolute())
+        self._aligner = model.aligner
         self._wish = wish
         self._threads = threads
-        self._gpu = gpu and self._name == Name.WHISPER_CPP and has_gpu_backend()
+        able = self._name == Name.TRANSCRIBE_CPP or (
+            self._name == Name.WHISPER_CPP and gpus.has_gpu_backend()
+        )
+        self._gpu = gpu and able
         self._reporter = reporter
         self._tracks: queue.SimpleQueue[tuple[Samples, Speech | None] | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[Recognition | Exception] = queue.SimpleQueue()
@@ -379,11 +383,12 @@ class Recognizer:
         self._with_fallback(self._loading)
 
     def _loading(self) -> dict[str, Any]:
-        reply = self._ask({"do": "load", "model": self._path, "gpu": self._gpu, "threads": self._threads})
+        load = Load(self._path, self._gpu, self._threads, self._aligner)
+        reply = self._ask({"do": "load", **asdict(load)})
         self._loaded = Abilities(**reply)
         if self._gpu and self._loaded.device == "cpu":
             self._gpu = False
-            self._warnings.append("whisper.cpp can use a GPU but found none, so it ran on the CPU")
+            self._warnings.append(f"{self._name} can use a GPU but found none, so it ran on the CPU")
         return reply
 
     def _with_fallback(self, work: Callable[[], dict[str, Any]], sent: int = 0) -> dict[str, Any]:
@@ -400,7 +405,7 @@ class Recognizer:
                 self._gpu = False
                 self._child.kill()
                 self._child = _start(self._name, gpu=False)
-            self._warnings.append(f"whisper.cpp failed on the GPU, so the CPU went on: {error}")
+            self._warnings.append(f"{self._name} failed on the GPU, so the CPU went on: {error}")
         if work != self._loading:
             self._loading()
         for one in islice(self._sent, sent):
@@ -471,18 +476,6 @@ def _words(heard: Sequence[Found], track: _Track) -> list[Word]:
     tokens: list[list[Token]] = [piece_tokens(one.tokens, piece) for piece, one in heard]
     duration = len(track.samples) / SAMPLE_RATE
     return place(to_words(tokens), duration, track.spoken)
-
-
-def has_gpu_backend() -> bool:
-    """Whether this whisper.cpp was built to use a GPU, be there one or not. Loads nothing."""
-    spec = find_spec("_pywhispercpp")
-    if spec is None or spec.origin is None:
-        return False
-    if sys.platform == "darwin" and os.uname().machine == "arm64":
-        return True  # Metal is built in, without a file of its own
-    home = Path(spec.origin).parent
-    libraries = [path for folder in (home, home / "pywhispercpp.libs") for path in folder.glob("*ggml-*")]
-    return any(re.search(r"ggml-(vulkan|cuda|hip|sycl|metal)", path.name) for path in libraries)
 
 
 def _start(name: Name, *, gpu: bool) -> Child:
