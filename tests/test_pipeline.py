@@ -23,6 +23,7 @@ from witness.diarization import clustering, vbx
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
 from witness.formats import findings, rttm, writers
 from witness.models import store
+from witness.options import Recognizer
 from witness.reporter import Reporter
 from witness.schema import ModelFile, Speaker, Turn
 from witness.transcript import assemble
@@ -219,7 +220,7 @@ def whisper_file(path: Path, shape: tuple[int, int, int], size: int) -> ModelFil
 def test_too_little_memory_for_both_engines(tmp_path, monkeypatch, free, model, waits):
     (card,) = cards.cards(DATA / "gpus" / "rx9070", {})
     monkeypatch.setattr(cards, "cards", lambda: (replace(card, memory_free=free),))
-    monkeypatch.setattr(pipeline.recognition, "has_gpu_backend", lambda: True)
+    monkeypatch.setattr(pipeline.gpus, "recognizer", lambda: Recognizer.WHISPER_CPP)
     whisper = whisper_file(tmp_path / "whisper.bin", *model)
     notes = []
 

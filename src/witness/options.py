@@ -70,7 +70,7 @@ class Recognizer(Choice):
     """What recognizes words."""
 
     AUTO = "auto"
-    """What can use a GPU here, whisper.cpp or else transcribe-cpp; without one CTranslate2 if it is installed,
+    """What uses a GPU here, whisper.cpp or else transcribe-cpp; without a GPU CTranslate2 if it is installed,
     else whisper.cpp."""
     WHISPER_CPP = "whisper.cpp"
     CTRANSLATE2 = "ctranslate2"

@@ -20,7 +20,7 @@ from witness.diarization import embedding, segmentation, vbx, voices
 from witness.diarization.stream import Networks, stream
 from witness.errors import CancelledError, ModelError, UsageError, WitnessError
 from witness.models import catalogue, engines, store
-from witness.options import Device, Layout, Mode, Options, Recognizer, Runtime
+from witness.options import Device, Layout, Mode, Options, Runtime
 from witness.recognition import ggml, gpus
 from witness.recognition import recognizer as recognition
 from witness.recognition.languages import check_language
@@ -306,7 +306,7 @@ class _Run:
         """Whether both engines may use the card, and it has no room for both."""
         if whisper is None or self.runtime.device == Device.CPU or self.runtime.parallel:
             return False
-        if whisper.engine not in (Recognizer.WHISPER_CPP, Recognizer.TRANSCRIBE_CPP) or not gpus.recognizer():
+        if gpus.recognizer() is None:
             return False
         # "auto" never puts the voice model on a card that AMD does not list.
         auto = self.runtime.device == Device.AUTO

@@ -94,7 +94,7 @@ class Aligner:
 
         path = self._folder / ct2.TOKENIZER
         if not path.is_file():
-            raise RuntimeError(f"{path.name} is missing, which a prompt or a vocabulary needs")
+            raise RuntimeError(f"{path.name} is missing, which makes tokens of a text")
         return Tokenizer.from_file(str(path))
 
 

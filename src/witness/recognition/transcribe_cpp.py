@@ -7,9 +7,9 @@ are found by a small model on the CPU, beside the GPU's work.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any, TypeVar
 
 import transcribe_cpp
 
@@ -20,17 +20,15 @@ from witness.recognition.languages import LANGUAGES
 from witness.recognition.server import Heard, Load, Order
 from witness.schema import Float32
 
-BATCH = 8
-"""Pieces that a GPU decodes together."""
-WORKERS = 2
-"""One batch is on the GPU while the words of another are timed."""
 SEED = 1
-"""Of the bolder tries; 0 would be another one each time."""
+"""Of the bolder tries; with 0 they would not be the same again."""
 FULL = 240
 """Tokens of a text that was cut off: it stops at 256, which may be fewer when they are counted again."""
 KINDS = ("gpu", "igpu")
-"""Of devices, the best first. Software drivers are of neither kind and are used only if there is no other,
-which takes GGML_VK_VISIBLE_DEVICES."""
+"""Of devices, the best first. Software drivers are neither, and are hidden unless GGML_VK_VISIBLE_DEVICES
+names them."""
+
+T = TypeVar("T")
 
 
 class Engine:
@@ -44,11 +42,15 @@ class Engine:
         self.translates = header.languages > 1
         self.languages: Sequence[str] = LANGUAGES[: header.languages]
         self.prompts = True
+        # Pieces that are decoded together take a GPU as long as one after the other, and get other words:
+        # docs/decisions/2026-11-22-vulkan.md, "Batches".
+        self.batch = 1
         self._aligner = Aligner(load.aligner, load.threads)
         device = best(transcribe_cpp.backends()) if load.gpu else None
         self.device = "cpu" if device is None else f"vulkan: {device.description}"
-        # On a CPU the pieces would only wait for each other.
-        self.workers, self.batch = (1, 1) if device is None else (WORKERS, BATCH)
+        # One piece is on the GPU while others are timed. On a CPU both would share the cores.
+        self.workers = 1 if device is None else 1 + self._aligner.workers
+        self._turn = Lock()
         self._model = _tried(
             lambda: transcribe_cpp.Model(load.model, device=device, backend="auto" if device else "cpu")
         )
@@ -58,22 +60,29 @@ class Engine:
         """The code of the language that is spoken."""
         if len(self.languages) == 1:
             return self.languages[0]
-        (found,) = self._texts([samples], Order(1, None))
-        return str(found.language)
+        return str(self._result(samples, Order(1, None)).language)
 
     def hear(self, pieces: Sequence[Float32], order: Order) -> Sequence[Heard]:
-        """What is said in each piece."""
-        with ThreadPoolExecutor(self._aligner.workers) as pool:
-            encoded = pool.map(self._aligner.encode, pieces)  # while the GPU works
-            texts = self._texts(pieces, order)
-            return list(pool.map(self._heard, texts, encoded, map(len, pieces), [order] * len(pieces)))
+        """What is said in each piece, (n,) samples of at most 30 s."""
+        return [self._hear(samples, order) for samples in pieces]
 
     def count(self, text: str) -> int:
         """The tokens of a prompt."""
         return len(self._model.tokenize(f" {text.strip()}"))
 
-    def _texts(self, pieces: Sequence[Float32], order: Order) -> Sequence[Any]:
-        """transcribe.cpp's results."""
+    def _hear(self, samples: Float32, order: Order) -> Heard:
+        result = self._result(samples, order)
+        language = order.language or result.language or self.languages[0]
+        if not result.text.strip():
+            return Heard([], language)
+        start = self._aligner.start(language, order.translate)
+        text = self._aligner.tokenize(result.text)
+        times = self._aligner.times(self._aligner.encode(samples), start, text, len(samples))
+        return Heard(times, language, ended=len(text) < FULL)
+
+    def _result(self, samples: Float32, order: Order) -> Any:
+        """transcribe.cpp's result: its text and language."""
+        # As for whisper.cpp: another, bolder try where the text is improbable, repeats itself or never ends.
         options = transcribe_cpp.WhisperRunOptions(
             initial_prompt=order.prompt or None,
             compression_ratio_thold=2.4,
@@ -82,35 +91,32 @@ class Engine:
             temperature_inc=0.2,
             seed=SEED,
         )
-        # There is no search with several candidates. With time stamps Whisper goes another way through the
-        # text, and on where it stopped too early.
-        found: Sequence[Any] = _tried(
-            lambda: self._session.run_batch(
-                pieces,
-                task="translate" if order.translate else "transcribe",
-                language=order.language,
-                timestamps="segment" if order.careful else "none",
-                family=options,
+        with self._turn:
+            return _tried(
+                lambda: self._session.run(
+                    samples,
+                    task="translate" if order.translate else "transcribe",
+                    language=order.language,
+                    # There is no search with several candidates. With time stamps Whisper finds another way
+                    # through the sound, and goes on where it has stopped too early.
+                    timestamps="segment" if order.careful else "none",
+                    family=options,
+                )
             )
-        )
-        return found
-
-    def _heard(self, result: Any, encoded: Float32, samples: int, order: Order) -> Heard:
-        tokens = self._aligner.tokenize(result.text) if result.text.strip() else []
-        language = order.language or result.language or self.languages[0]
-        times = self._aligner.times(encoded, self._aligner.start(language, order.translate), tokens, samples)
-        return Heard(times, language, ended=len(tokens) < FULL)
 
 
 def best(devices: Sequence[Any]) -> Any:
-    """The Vulkan device to use, of `transcribe_cpp.backends()`; None if there is none."""
+    """The Vulkan device to use, of `transcribe_cpp.backends()`: a card before a part of the processor.
+
+    None if there is none.
+    """
     ranks = {kind: rank for rank, kind in enumerate(KINDS)}
     able = [device for device in devices if device.kind == "vulkan"]
     return min(able, key=lambda device: ranks.get(device.device_type, math.inf), default=None)
 
 
-def _tried(work: Any) -> Any:
-    """What `work` returns, the library's errors as one line."""
+def _tried(work: Callable[[], T]) -> T:
+    """What `work` returns. The library's errors are raised as RuntimeError with one line."""
     try:
         return work()
     except transcribe_cpp.TranscribeError as error:
