@@ -46,6 +46,7 @@ CONTENTS = {
     "community-1-segmentation": b"newer segmentation",
     **{f"plda-{part}": f"plda {part}".encode() for part in ("lda", "tr", "mu", "psi", "mean1", "mean2")},
     "faster-whisper-base": b"weights " * 30_000,
+    "faster-whisper-tiny": b"other small weights " * 10_000,
     "faster-whisper-tiny.en": b"small weights " * 10_000,
     "builtin-segmentation": b"own segmentation",
     "builtin-embedding": b"own embedding",
@@ -1143,7 +1144,7 @@ ALIGNER = "faster-whisper-tiny"
 
 @pytest.mark.usefixtures("hub")
 def test_a_gpu_without_a_build_has_whisper_cpps_models_and_one_that_times_words() -> None:
-    for choice, name in (("auto", "large-v3-turbo-q5_0"), ("tiny-q5_1", "tiny-q5_1"), ("tiny", "tiny")):
+    for choice, name in (("auto", "large-v3-turbo-q5_0"), ("tiny-q5_1", "tiny-q5_1"), ("base", "base")):
         file = chosen_whisper(choice, **VULKAN)
         assert (file.name, file.engine) == (name, "transcribe-cpp")
         assert file.aligner == str(place(ALIGNER))
