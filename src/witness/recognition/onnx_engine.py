@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from witness.recognition import server
-from witness.recognition.server import Heard, Order
+from witness.recognition.server import Heard, Load, Order
 from witness.schema import SAMPLE_RATE, Float32
 from witness.sessions import CPU, one_thread, reason
 
@@ -53,8 +53,8 @@ class Engine:
     not depend on their number.
     """
 
-    def __init__(self, model: str, threads: int) -> None:
-        folder = Path(model)
+    def __init__(self, load: Load) -> None:
+        folder = Path(load.model)
         kind = _kind(folder)
         self._model = _load(folder, kind)
         # Only a model with an attention decoder is told what to do; its vocabulary has a token per language.
@@ -63,7 +63,7 @@ class Engine:
         spoken = LANGUAGE.findall(vocabulary.read_text("utf-8")) if self._instructed else []
         self.languages: Sequence[str] = sorted(set(spoken))
         self.device = "cpu"
-        self.workers = min(threads, WORKERS)
+        self.workers = min(load.threads, WORKERS)
         self.batch = 1
         self.prompts = False
 
@@ -183,4 +183,4 @@ def _tokens(
 
 
 if __name__ == "__main__":
-    server.run(lambda model, _, threads: Engine(model, threads))
+    server.run(Engine)

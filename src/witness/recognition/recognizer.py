@@ -10,26 +10,20 @@ seconds apart. Who said a word depends on its time.
 
 from __future__ import annotations
 
-import os
 import queue
-import re
-import sys
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.util import find_spec
 from itertools import chain, islice
-from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 
 from witness.errors import TranscriptionError, UsageError
 from witness.options import Options
-from witness.options import Recognizer as Name
 from witness.recognition.context import fit
 from witness.recognition.convincing import Found, convincing, second_look, to_lines
 from witness.recognition.languages import MULTI, check_language
@@ -95,7 +89,7 @@ class Recognizer:
         """Start the child, which begins to load `model`, and return at once.
 
         `threads`: cores for an engine on the CPU; the words do not depend on them. `gpu`: use one if
-        whisper.cpp was built for it; if that fails, early or late, the CPU goes on, and a warning of the
+        the engine can; if that fails, early or late, the CPU goes on, and a warning of the
         recognition says so. `reporter.progress` is called from another thread with ("transcription", seconds
         done, seconds sent), counting all tracks. Raises UsageError if there is no such language.
         """
@@ -121,8 +115,7 @@ class Recognizer:
         self._leaving = False
         self._turn = threading.Event()
         self._turn.set()
-        built = model.engine in (None, Name.WHISPER_CPP) and has_gpu_backend()
-        self._engine = Remote(model, threads=threads, gpu=gpu and built)
+        self._engine = Remote(model, threads=threads, gpu=gpu)
         self._helper = threading.Thread(target=self._recognize_all, daemon=True)
         self._helper.start()
 
@@ -374,15 +367,3 @@ def _words(heard: Sequence[Found], track: _Track) -> list[Word]:
     tokens: list[list[Token]] = [piece_tokens(one.tokens, piece) for piece, one in heard]
     duration = len(track.samples) / SAMPLE_RATE
     return place(to_words(tokens), duration, track.spoken)
-
-
-def has_gpu_backend() -> bool:
-    """Whether this whisper.cpp was built to use a GPU, be there one or not. Loads nothing."""
-    spec = find_spec("_pywhispercpp")
-    if spec is None or spec.origin is None:
-        return False
-    if sys.platform == "darwin" and os.uname().machine == "arm64":
-        return True  # Metal is built in, without a file of its own
-    home = Path(spec.origin).parent
-    libraries = [path for folder in (home, home / "pywhispercpp.libs") for path in folder.glob("*ggml-*")]
-    return any(re.search(r"ggml-(vulkan|cuda|hip|sycl|metal)", path.name) for path in libraries)

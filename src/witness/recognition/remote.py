@@ -21,18 +21,20 @@ from witness.child import Child, DiedError, RefusedError
 from witness.errors import TranscriptionError
 from witness.models.engines import INSTALL
 from witness.options import Recognizer as Name
-from witness.recognition.server import Abilities, Heard, Order
+from witness.recognition import gpus
+from witness.recognition.server import Abilities, Heard, Load, Order
 from witness.schema import Float32, ModelFile
 
 CHILDREN = {
     Name.WHISPER_CPP: "witness.recognition.whisper_cpp",
     Name.CTRANSLATE2: "witness.recognition.ctranslate",
     Name.ONNX_ASR: "witness.recognition.onnx_engine",
+    Name.TRANSCRIBE_CPP: "witness.recognition.transcribe_cpp",
 }
 """Recognizer -> the module that its child process runs."""
 RELOAD = "`witness models verify` checks a model, `witness models fetch` gets a new one"
 SMALLER = "a smaller model needs less memory"
-NO_GPU = "GGML_VK_VISIBLE_DEVICES= keeps whisper.cpp off the GPU"
+NO_GPU = "GGML_VK_VISIBLE_DEVICES= keeps it off the GPU"
 
 Asked = tuple[dict[str, Any], str, Sequence[Float32]]
 """A request, when it is asked (in words, for messages), and the samples that go with it."""
@@ -45,19 +47,21 @@ class Remote:
     """
 
     def __init__(self, model: ModelFile, *, threads: int, gpu: bool) -> None:
-        """Start the child. `gpu`: whether to use one, if the engine can."""
+        """Start the child. `gpu`: use one if the engine can."""
         self.name = Name(model.engine or Name.WHISPER_CPP)
         self.path = str(Path(model.path).absolute())
         self.abilities = Abilities("cpu", ())
         self.warnings: list[str] = []
         """What a reader of the words should know; whoever reads them empties the list."""
         self._threads = threads
-        self._gpu = gpu
+        self._aligner = model.aligner
+        able = self.name == Name.TRANSCRIBE_CPP or (self.name == Name.WHISPER_CPP and gpus.has_gpu_backend())
+        self._gpu = gpu and able
         self._sent: deque[Asked] = deque()
         """The requests to hear something that are not answered yet."""
         self._starting = threading.Lock()
         self._killed = False
-        self._child = _start(self.name, gpu=gpu)
+        self._child = _start(self.name, gpu=self._gpu)
 
     def load(self) -> None:
         """Have the model loaded; `abilities` are its own from then on."""
@@ -94,11 +98,12 @@ class Remote:
             self._child.kill()
 
     def _load(self) -> dict[str, Any]:
-        reply = self._ask({"do": "load", "model": self.path, "gpu": self._gpu, "threads": self._threads})
+        load = Load(self.path, self._gpu, self._threads, self._aligner)
+        reply = self._ask({"do": "load", **asdict(load)})
         self.abilities = Abilities(**reply)
         if self._gpu and self.abilities.device == "cpu":
             self._gpu = False
-            self.warnings.append("whisper.cpp can use a GPU but found none, so it ran on the CPU")
+            self.warnings.append(f"{self.name} can use a GPU but found none, so it ran on the CPU")
         return reply
 
     def _with_fallback(self, work: Callable[[], dict[str, Any]], sent: int = 0) -> dict[str, Any]:
@@ -115,7 +120,7 @@ class Remote:
                 self._gpu = False
                 self._child.kill()
                 self._child = _start(self.name, gpu=False)
-            self.warnings.append(f"whisper.cpp failed on the GPU, so the CPU went on: {error}")
+            self.warnings.append(f"{self.name} failed on the GPU, so the CPU went on: {error}")
         if work != self._load:
             self._load()
         for one in islice(self._sent, sent):

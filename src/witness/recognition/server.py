@@ -2,8 +2,7 @@
 
 `witness.child` carries it. The requests, and the replies to them:
 
-    {"do": "load", "model": path, "gpu": bool, "threads": n}
-        -> the fields of `Abilities`
+    {"do": "load", ...}                              -> the fields of `Abilities`; the request has `Load`'s
     {"do": "count", "text": text}                    -> {"tokens": n}, of a prompt
     {"do": "language"} + samples                     -> {"language": code, or null if the model cannot tell}
     {"do": "hear", "lengths": [n], ...} + samples    -> {}; the fields of `Order` are among the request's
@@ -29,6 +28,19 @@ from witness.schema import Float32
 
 PROMPT = 223
 """The most tokens of a prompt: half of what Whisper's decoder sees at once, less one; as openai/whisper."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What to load."""
+
+    model: str
+    """The path of a file or a folder."""
+    gpu: bool
+    """Whether to use one."""
+    threads: int
+    aligner: str | None = None
+    """The folder of a model that tells when words are said, for an engine that does not."""
 
 
 @dataclass(frozen=True)
@@ -94,15 +106,15 @@ class Engine(Protocol):
     def count(self, text: str) -> int: ...
 
 
-Load = Callable[[str, bool, int], Engine]
-"""Path of the model, whether to use a GPU, threads -> the engine. Raises RuntimeError with one line."""
+Open = Callable[[Load], Engine]
+"""Raises RuntimeError with one line."""
 
 
 class Server:
     """Answers requests with the engine that the first one loads."""
 
-    def __init__(self, load: Load) -> None:
-        self._load = load
+    def __init__(self, open_: Open) -> None:
+        self._open = open_
         self._engine: Engine | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._jobs: deque[Future[Sequence[Heard]]] = deque()
@@ -110,7 +122,8 @@ class Server:
     def answer(self, request: Message, payload: bytes) -> tuple[Message, Sequence[Buffer]]:
         """As the module's docstring says. Raises RuntimeError."""
         if request["do"] == "load":
-            self._engine = engine = self._load(request["model"], request["gpu"], request["threads"])
+            load = Load(**{field.name: request[field.name] for field in fields(Load)})
+            self._engine = engine = self._open(load)
             self._pool = ThreadPoolExecutor(engine.workers)
             return {field.name: getattr(engine, field.name) for field in fields(Abilities)}, ()
         if self._engine is None or self._pool is None:
@@ -128,6 +141,6 @@ class Server:
         return {}, ()
 
 
-def run(load: Load) -> NoReturn:
+def run(open_: Open) -> NoReturn:
     """Serve until the parent is gone."""
-    serve(Server(load).answer)
+    serve(Server(open_).answer)

@@ -17,7 +17,7 @@ import numpy as np
 from witness.recognition import server
 from witness.recognition.ggml import inspect
 from witness.recognition.languages import LANGUAGES
-from witness.recognition.server import Heard, Order
+from witness.recognition.server import Heard, Load, Order
 from witness.schema import Float32
 
 LOG_LEVEL_ERROR = 4  # ggml.h
@@ -39,17 +39,17 @@ class Engine:
     """A loaded model, as `server.Engine`. Raises RuntimeError with one line if the file cannot be used or
     whisper.cpp fails."""
 
-    def __init__(self, model: str, gpu: bool, threads: int) -> None:
+    def __init__(self, load: Load) -> None:
         self.workers = self.batch = 1  # its own threads share a piece
         self.prompts = True
-        self._threads = threads
-        header = inspect(model)
+        self._threads = load.threads
+        header = inspect(load.model)
         self.translates = header.languages > 1
         self.languages: Sequence[str] = LANGUAGES[: header.languages]
         self._lines: list[str] = []
         self._errors: list[str] = []
         context = pw.whisper_context_default_params()
-        context.use_gpu = gpu
+        context.use_gpu = load.gpu
         # Word times come from the attention of some heads, which flash attention does not keep: with it,
         # whisper.cpp silently leaves the times out. On the CPU it also makes the result depend on the number
         # of threads: docs/decisions/2026-11-22-constants.md, "Flash attention".
@@ -65,7 +65,7 @@ class Engine:
                 pw.whisper_print_system_info()  # the first to ask makes Vulkan list its devices
                 if "GGML_VK_VISIBLE_DEVICES" not in os.environ:  # or the first of those
                     context.gpu_device = best_device(self._lines)
-            self._context = pw.whisper_init_from_file_with_params(model, context)
+            self._context = pw.whisper_init_from_file_with_params(load.model, context)
         finally:
             pw.whisper_log_set(None)
         # A model that does not load is a null pointer and no exception; the first use of it is the crash.

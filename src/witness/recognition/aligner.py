@@ -1,0 +1,103 @@
+"""A Whisper model of CTranslate2: when the tokens of a text are said, by its attention to the sound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import numpy as np
+
+from witness.models import ct2
+from witness.recognition import mel
+from witness.schema import SAMPLE_RATE, Float32
+
+WORKERS = 4
+"""The most calls at the same time; more cores share them. Each takes memory."""
+START, NO_TIMES = "<|startoftranscript|>", "<|notimestamps|>"
+
+
+class Aligner:
+    """A loaded model. Several threads may use it. Raises RuntimeError with one line if it cannot be used."""
+
+    def __init__(self, folder: str, threads: int) -> None:
+        """At most `threads` cores are used; a result does not depend on them while there are few."""
+        self._folder = Path(folder)
+        self._bands = ct2.inspect(self._folder).bands
+        self.workers = min(threads, WORKERS)
+        # int8: half the time of float32 where the processor has instructions for it, and as good
+        # (docs/decisions/2026-11-22-words.md); CTranslate2 takes what the processor can do where it has none.
+        self.model = ctranslate2.models.Whisper(
+            str(self._folder),
+            device="cpu",
+            compute_type="int8",
+            inter_threads=self.workers,
+            intra_threads=max(1, threads // self.workers),
+        )
+        self.multilingual: bool = self.model.is_multilingual
+        tokens = ct2.vocabulary(self._folder)
+        self.ids = {token: number for number, token in enumerate(tokens)}
+        self.end = self.ids[ct2.END_OF_TEXT]
+        self._texts = [
+            bytes(ct2.BYTES[character] for character in token if character in ct2.BYTES)
+            for token in tokens[: self.end]
+        ]
+        special = tokens[self.ids[START] + 1 : self.ids["<|translate|>"]]
+        self.languages = [token.strip("<|>") for token in special] if self.multilingual else ["en"]
+
+    def encode(self, samples: Float32) -> Float32:
+        """(n,) samples of at most 30 s -> (1, 1500, width): what the decoder attends to."""
+        spectrum = mel.log_mel(samples, self._bands)[None]
+        return np.array(self.model.encode(view(spectrum), to_cpu=True))
+
+    def start(self, language: str | None, translate: bool = False) -> list[int]:
+        """What Whisper's text begins with, in a language that the model knows or any."""
+        if not self.multilingual:
+            return [self.ids[START]]
+        task = "<|translate|>" if translate else "<|transcribe|>"
+        known = language if language in self.languages else "en"
+        return [self.ids[token] for token in (START, f"<|{known}|>", task)]
+
+    def tokenize(self, text: str) -> list[int]:
+        """The tokens of a text. Raises RuntimeError if the folder lacks what that takes."""
+        found: list[int] = self._tokenizer.encode(f" {text.strip()}", add_special_tokens=False).ids
+        return found
+
+    def times(
+        self, encoded: Float32, start: Sequence[int], text: Sequence[int], samples: int
+    ) -> list[tuple[str, int | None, int]]:
+        """The tokens of a text as `server.Heard` has them; `samples` are those that `encoded` stands for."""
+        if not text:
+            return []
+        frames = max(2, min(mel.FRAMES, samples // mel.HOP))
+        (found,) = self.model.align(view(encoded), list(start), [list(text)], frames)
+        # Pairs (token, position of 20 ms) along the way through both; a token begins where it comes first.
+        begins = [-1] * (len(text) + 1)
+        for token, position in found.alignments:
+            if token <= len(text) and begins[token] < 0:
+                begins[token] = position
+        for token in range(len(text) + 1):
+            if begins[token] < 0:
+                begins[token] = begins[token - 1] if token else 0
+        last = 100 * samples // SAMPLE_RATE
+        times = [min(2 * begin, last) for begin in begins]
+        return [
+            (self._texts[number].decode("latin-1"), times[token], times[token + 1])
+            for token, number in enumerate(text)
+        ]
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
+
+        path = self._folder / ct2.TOKENIZER
+        if not path.is_file():
+            raise RuntimeError(f"{path.name} is missing, which makes tokens of a text")
+        return Tokenizer.from_file(str(path))
+
+
+def view(array: Float32) -> Any:
+    """The array, which must be contiguous and outlive the view, as CTranslate2 takes it."""
+    return ctranslate2.StorageView.from_array(array)
