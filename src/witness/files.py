@@ -13,10 +13,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from witness.errors import OutputError, UsageError
+from witness.errors import OutputError, UsageError, WitnessError
 from witness.options import Format
 
 T = TypeVar("T")
@@ -44,14 +45,18 @@ class Targets:
 def plan(recording: str, formats: Sequence[str], output: str | None) -> Targets:
     """The files for `-f FORMATS -o OUTPUT`; their folder is made, and can be written.
 
-    Raises UsageError if the request makes no sense, OutputError if the folder cannot be written.
+    Raises UsageError if the request makes no sense, OutputError if the folder cannot be written, WitnessError
+    if a format needs a library that is not installed.
     """
     formats = tuple(dict.fromkeys(formats))
+    check_libraries(formats)
     if output is None or output == "-":
         if len(formats) > 1:
             raise UsageError("several formats need a folder; give one with -o FOLDER")
         if sys.stdout is None:
             raise OutputError("stdout is closed; open it, or write a file with -o")
+        if Format.DOCX in formats and sys.stdout.isatty():
+            raise UsageError("docx is not text, which a terminal could show; write it to a file with -o")
         return Targets(((formats[0] if formats else "txt", None),))
     if not output:
         raise UsageError("-o is empty; give a folder or a file")
@@ -61,20 +66,38 @@ def plan(recording: str, formats: Sequence[str], output: str | None) -> Targets:
         raise OutputError(f"{output}: cannot be written ({error.strerror}); change -o") from error
 
 
+def check_libraries(formats: Sequence[str]) -> None:
+    """Raise WitnessError if one of the formats needs a library that is not installed."""
+    if Format.DOCX in formats and find_spec("docx") is None:
+        raise WitnessError("docx needs python-docx; fix: pip install 'witness[docx]'")
+
+
+def name_of(base: str | os.PathLike[str], form: str) -> str:
+    """The file of a format: `base`, which has no ending, with the format's own."""
+    return f"{os.fspath(base)}.{Format(form).ending}"
+
+
+def _format_of(name: str) -> Format | None:
+    """The format that a file's name stands for: of those whose ending it has, the one with the longest."""
+    named = [form for form in Format if name.lstrip(".").lower().endswith(f".{form.ending.lower()}")]
+    return max(named, key=lambda form: len(form.ending), default=None)
+
+
 def _plan_files(recording: str, formats: tuple[str, ...], output: str) -> Targets:
     path = Path(output)
-    ending = path.suffix[1:].lower()
+    named = _format_of(path.name)
     is_folder = path.is_dir() or output.endswith(("/", os.sep))
-    if not is_folder and (ending in set(Format) or path.exists()):
-        if len(formats) > 1 or (formats and ending in set(Format) and formats != (ending,)):
+    if not is_folder and (named or path.exists()):
+        if len(formats) > 1 or (formats and named and not _may_be_called(formats[0], path)):
             raise UsageError(
                 f"-o {output} is one file, but -f says {', '.join(formats)}; give a folder with -o"
             )
-        name = formats[0] if formats else ending if ending in set(Format) else "txt"
+        name = formats[0] if formats else named or Format.TXT
+        check_libraries([name])
         files: tuple[tuple[str, Path], ...] = ((name, path),)
     else:
         stem = "stdin" if recording == "-" else Path(recording).stem
-        files = tuple((name, path / f"{stem}.{name}") for name in formats or ("txt",))
+        files = tuple((name, Path(name_of(path / stem, name))) for name in formats or ("txt",))
     source = Path(recording)
     for _, target in files:
         if target.is_dir():
@@ -87,6 +110,11 @@ def _plan_files(recording: str, formats: tuple[str, ...], output: str) -> Target
     if not os.access(folder, os.W_OK | os.X_OK) and not files[0][1].exists():
         raise OutputError(f"{folder}: cannot be written (no permission); change -o")
     return Targets(files, tuple(missing))
+
+
+def _may_be_called(form: str, path: Path) -> bool:
+    """Whether files of the format have this file's last ending."""
+    return path.suffix.lower() == Path(name_of("x", form)).suffix.lower()
 
 
 def write(content: bytes, path: Path | None) -> None:

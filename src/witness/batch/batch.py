@@ -103,8 +103,9 @@ class Batch:
     """One run over a folder that is `locked`."""
 
     def __init__(self, order: Order, settings: Settings) -> None:
-        """Find out what is to be done. Raises UsageError, OutputError."""
+        """Find out what is to be done. Raises UsageError, OutputError, and WitnessError as `files.plan`."""
         self.order = replace(order, out=order.out.absolute(), formats=tuple(dict.fromkeys(order.formats)))
+        files.check_libraries(self.order.formats)
         self.manifest = Manifest(self.order.out / MANIFEST)
         self.results: dict[str, Result] = {}
         """By source."""
@@ -186,7 +187,8 @@ class Batch:
         return (self.order.out / item.output).parent
 
     def _job(self, item: Item, settings: Settings) -> Job:
-        targets = tuple((form, f"{self.order.out / item.output}.{form}") for form in self.order.formats)
+        base = self.order.out / item.output
+        targets = tuple((form, files.name_of(base, form)) for form in self.order.formats)
         return Job(item.source, targets, settings, self.order.limit, self.order.limit_memory)
 
     def _record(self, item: Item, outcome: Outcome, clock: _Clock, reporter: Reporter) -> None:
@@ -213,7 +215,7 @@ class Batch:
             reporter.note(f"failed: {outcome.error}")
 
     def _set_result(self, entry: Entry, state: State) -> None:
-        names = [f"{entry.output}.{form}" for form in self.order.formats] if entry.code == 0 else []
+        names = [files.name_of(entry.output, form) for form in self.order.formats] if entry.code == 0 else []
         if entry.source in self.results:
             self._states[self.results[entry.source].state] -= 1
         self._states[state] += 1
@@ -262,7 +264,7 @@ class Batch:
         if entry.state == "failed" and self.order.retry_failed:
             return None
         if entry.state == "done" and not all(
-            Path(f"{self.order.out / item.output}.{form}").exists() for form in self.order.formats
+            Path(files.name_of(self.order.out / item.output, form)).exists() for form in self.order.formats
         ):
             return None
         if (entry.source, entry.size, entry.mtime_ns) != (item.source, item.size, item.mtime_ns):

@@ -1,4 +1,4 @@
-"""Transcript -> txt, md, json, srt, vtt, rttm, csv, html. Each format is a function `Transcript -> str`.
+"""Transcript -> txt, md, json, srt, vtt, rttm, csv, html; the other formats have a module each.
 
 The text formats leave out words where the diarizer heard nobody, and mark speech in which the recognizer
 heard no words. JSON has both as they are, and the page marks both.
@@ -18,7 +18,24 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from witness import files
-from witness.formats import cues, findings, page, rttm
+from witness.formats import (
+    audacity,
+    ctm,
+    cues,
+    docx,
+    eaf,
+    findings,
+    openai,
+    page,
+    podcast,
+    qda,
+    rttm,
+    seglst,
+    stm,
+    textgrid,
+    whisperx,
+)
+from witness.formats.reading import Line, Reading
 from witness.options import Format, Part
 from witness.schema import ModelFile, Sound, Source, Transcript, Utterance, Word
 from witness.text import clock
@@ -159,7 +176,32 @@ def to_html(transcript: Transcript, sound: Sound | None = None) -> str:
     return page.transcript_page(transcript, title(transcript), sound)
 
 
-WRITERS: dict[Format, Callable[[Transcript], str]] = {
+def read(transcript: Transcript, pauses: float | None = None) -> Reading:
+    """What people read of a transcript; pauses as in `to_txt`."""
+    shares = [f"{speaker.name or speaker.id} {speaker.share:.0%}" for speaker in transcript.speakers]
+    lines = [
+        Line(utterance.start, utterance.end, _speaker(transcript, utterance), text, utterance.words, pause)
+        for pause, utterance, text in _with_pauses(transcript, pauses)
+    ]
+    return Reading(transcript, title(transcript), ", ".join([_length(transcript.audio), *shares]), lines)
+
+
+def _of_lines(write: Callable[[Reading], str | bytes]) -> Callable[..., str | bytes]:
+    def written(transcript: Transcript, pauses: float | None = None) -> str | bytes:
+        return write(read(transcript, pauses))
+
+    return written
+
+
+WITH_PAUSES: dict[Format, Callable[[Transcript, float | None], str | bytes]] = {
+    Format.TXT: to_txt,
+    Format.MD: to_md,
+    Format.DOCX: _of_lines(docx.write),
+    Format.QDA: _of_lines(qda.write),
+}
+"""The formats in which pauses can be marked."""
+
+WRITERS: dict[Format, Callable[[Transcript], str | bytes]] = {
     Format.TXT: to_txt,
     Format.MD: to_md,
     Format.JSON: to_json,
@@ -168,6 +210,17 @@ WRITERS: dict[Format, Callable[[Transcript], str]] = {
     Format.RTTM: to_rttm,
     Format.CSV: to_csv,
     Format.HTML: to_html,
+    Format.DOCX: _of_lines(docx.write),
+    Format.QDA: _of_lines(qda.write),
+    Format.EAF: _of_lines(eaf.write),
+    Format.TEXTGRID: _of_lines(textgrid.write),
+    Format.AUDACITY: _of_lines(audacity.write),
+    Format.CTM: _of_lines(ctm.write),
+    Format.STM: _of_lines(stm.write),
+    Format.SEGLST: _of_lines(seglst.write),
+    Format.WHISPERX: _of_lines(whisperx.write),
+    Format.OPENAI: _of_lines(openai.write),
+    Format.PODCAST: _of_lines(podcast.write),
 }
 
 
@@ -182,7 +235,7 @@ def save(
     """Write each format to its file; None is stdout.
 
     Beside a JSON file (not beside a pipe) go the findings, unless `keep` is false. `sound` is for a page,
-    `pauses` for txt and md. Raises OutputError and BrokenPipeError.
+    `pauses` for the formats WITH_PAUSES. Raises OutputError and BrokenPipeError.
     """
     contents: list[tuple[bytes, Path | None]] = []
     for form, path in targets:
@@ -191,17 +244,16 @@ def save(
             content = findings.encode(transcript.findings)
             contents.append((content, beside(path)))
             stages = {"file": beside(path).name, "sha256": files.sha256(content)}
+        text: str | bytes
         if form == Format.JSON:
             text = to_json(transcript, stages)
         elif form == Format.HTML:
             text = to_html(transcript, sound)
-        elif form == Format.TXT:
-            text = to_txt(transcript, pauses)
-        elif form == Format.MD:
-            text = to_md(transcript, pauses)
+        elif form in WITH_PAUSES:
+            text = WITH_PAUSES[Format(form)](transcript, pauses)
         else:
             text = WRITERS[Format(form)](transcript)
-        contents.append((encode(text), path))
+        contents.append((encode(text) if isinstance(text, str) else text, path))
     files.write_all(contents)
 
 
