@@ -77,7 +77,7 @@ def name_of(base: str | os.PathLike[str], form: str) -> str:
     return f"{os.fspath(base)}.{Format(form).ending}"
 
 
-def _format_of(name: str) -> Format | None:
+def format_of(name: str) -> Format | None:
     """The format that a file's name stands for: of those whose ending it has, the one with the longest."""
     named = [form for form in Format if name.lstrip(".").lower().endswith(f".{form.ending.lower()}")]
     return max(named, key=lambda form: len(form.ending), default=None)
@@ -85,7 +85,7 @@ def _format_of(name: str) -> Format | None:
 
 def _plan_files(recording: str, formats: tuple[str, ...], output: str) -> Targets:
     path = Path(output)
-    named = _format_of(path.name)
+    named = format_of(path.name)
     is_folder = path.is_dir() or output.endswith(("/", os.sep))
     if not is_folder and (named or path.exists()):
         if len(formats) > 1 or (formats and named and not _may_be_called(formats[0], path)):

@@ -11,11 +11,13 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from math import inf
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from witness import files
 from witness.formats import (
@@ -39,6 +41,11 @@ from witness.formats.reading import Line, Reading
 from witness.options import Format, Part
 from witness.schema import ModelFile, Sound, Source, Transcript, Utterance, Word
 from witness.text import clock
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 SCHEMA = "witness/1"
 UNKNOWN = "UNKNOWN"
@@ -234,9 +241,11 @@ def save(
 ) -> None:
     """Write each format to its file; None is stdout.
 
+    All are written from the numbers that JSON has, so that the transcript in it gives the same bytes again.
     Beside a JSON file (not beside a pipe) go the findings, unless `keep` is false. `sound` is for a page,
     `pauses` for the formats WITH_PAUSES. Raises OutputError and BrokenPipeError.
     """
+    transcript = as_in_json(transcript)
     contents: list[tuple[bytes, Path | None]] = []
     for form, path in targets:
         stages = None
@@ -255,6 +264,31 @@ def save(
             text = WRITERS[Format(form)](transcript)
         contents.append((encode(text) if isinstance(text, str) else text, path))
     files.write_all(contents)
+
+
+def as_in_json(transcript: Transcript) -> Transcript:
+    """The same transcript with all numbers that people see rounded as JSON has them."""
+    part = transcript.audio.part
+    return replace(
+        transcript,
+        audio=replace(_rounded(transcript.audio), part=None if part is None else _rounded(part)),
+        speakers=tuple(map(_rounded, transcript.speakers)),
+        turns=tuple(map(_rounded, transcript.turns)),
+        utterances=tuple(
+            replace(_rounded(utterance), words=tuple(map(_rounded, utterance.words)))
+            for utterance in transcript.utterances
+        ),
+    )
+
+
+def _rounded(item: T) -> T:
+    """A dataclass with its numbers rounded to three digits after the point."""
+    numbers = {
+        name: _ms(float(value))
+        for name, value in vars(item).items()
+        if isinstance(value, float | np.floating)
+    }
+    return replace(item, **numbers)
 
 
 def _is_regular(path: Path) -> bool:
