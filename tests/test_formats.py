@@ -312,6 +312,12 @@ def test_witness_scores_what_it_writes(tmp_path, form):
     assert texts == sorted([*LONG.text.split(), "It", "never", "came.", "Sorry?"])
 
 
+def test_a_folder_with_every_format_can_be_scored(tmp_path):
+    for form in ("json", "seglst", "whisperx", "openai", "podcast"):
+        Path(files.name_of(tmp_path / "my call", form)).write_text(written(form), encoding="utf-8")
+    assert list(lines.read(tmp_path)) == ["my call"]
+
+
 # --- programs ---
 
 

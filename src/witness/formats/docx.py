@@ -16,6 +16,7 @@ from witness.text import clock
 if TYPE_CHECKING:
     from docx.document import Document
     from docx.styles.style import CharacterStyle, ParagraphStyle
+    from docx.text.paragraph import Paragraph
 
 DATE = (1980, 1, 1, 0, 0, 0)
 """Of the files in the archive: the earliest that it can express. The same transcript gives the same bytes."""
@@ -39,16 +40,22 @@ def write(reading: Reading) -> bytes:
     document.add_paragraph(for_xml(reading.title), style="Title")
     document.add_paragraph(for_xml(reading.summary), style="Subtitle")
     for about in reading.transcript.warnings:
-        document.add_paragraph(for_xml(about), style=warning)
+        _add(document, about, warning)
     for line in reading.lines:
         if line.pause:
-            document.add_paragraph(line.pause, style=pause)
-        document.add_paragraph(f"{for_xml(line.speaker)} ", style=speaker).add_run(
-            f"[{clock(line.start)}]", style=time
-        )
+            _add(document, line.pause, pause)
+        head = _add(document, f"{line.speaker} ", speaker)
+        head.add_run(f"[{clock(line.start)}]")._r.style = time.style_id
         if line.text is not None:
-            document.add_paragraph(for_xml(line.text), style=text)
+            _add(document, line.text, text)
     return _archive(document)
+
+
+def _add(document: Document, text: str, style: ParagraphStyle) -> Paragraph:
+    """A paragraph; python-docx's own way to give it a style looks at all styles, for each of them anew."""
+    paragraph = document.add_paragraph(for_xml(text))
+    paragraph._p.style = style.style_id
+    return paragraph
 
 
 def _styles(
