@@ -22,12 +22,13 @@ from witness.schema import (
     LONG_PARAGRAPH,
     PARAGRAPH,
     PARAGRAPH_PAUSE,
+    PHRASE_PAUSE,
     SENTENCE_ENDS,
     Sound,
     Transcript,
     Utterance,
 )
-from witness.text import clock
+from witness.text import clock, in_json
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -59,6 +60,7 @@ def transcript_page(transcript: Transcript, title: str, sound: Sound | None) -> 
         "speakers": [[speaker.id, speaker.name] for speaker in transcript.speakers],
         "grouping": {
             "pause": _ms(PARAGRAPH_PAUSE),
+            "phrase": _ms(PHRASE_PAUSE),
             "shortest": _ms(PARAGRAPH),
             "longest": _ms(LONG_PARAGRAPH),
             "breath": _ms(BREATH),
@@ -144,8 +146,8 @@ def render(
 
 def harmless(data: Any) -> str:
     """JSON in which nothing can end the script block around it."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    for sign in "<>&\u2028\u2029":
+    text = in_json(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+    for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
 

@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from witness.schema import Transcript, Word
+from witness.text import in_json
 
 NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 has no way to write: https://www.w3.org/TR/xml/#charsets."""
@@ -61,7 +62,7 @@ def single(words: Sequence[Word]) -> Iterator[Word]:
 
 def to_json(document: Any) -> str:
     """A document of another program's format."""
-    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    return in_json(json.dumps(document, ensure_ascii=False, indent=1)) + "\n"
 
 
 def for_xml(text: str) -> str:

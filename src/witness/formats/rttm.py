@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from witness.errors import InputError
 from witness.schema import Turn
+from witness.text import one_line
 
 LONGEST = 1e7
 """Seconds, about four months: anything beyond is not a time in a recording."""
@@ -43,4 +44,4 @@ def parse(text: str, name: str = "RTTM") -> dict[str, list[Turn]]:
 
 def token(text: str) -> str:
     """The text as one field of a line: "_" for white space."""
-    return re.sub(r"\s+", "_", text.strip()) or "_"
+    return re.sub(r"\s+", "_", one_line(text).strip()) or "_"

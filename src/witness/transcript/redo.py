@@ -68,11 +68,11 @@ def read(path: Path) -> Saved:
             link,
             _findings(path, link) if link else _no_findings(path),
             Bounds(**document["asked"]),
-            tuple(_correction(entry) for entry in document["corrections"]),
+            tuple(_checked(_correction(entry)) for entry in document["corrections"]),
             tuple(Turn(turn["start"], turn["end"], turn["speaker"]) for turn in document["turns"]),
             {speaker["id"]: speaker["name"] for speaker in document["speakers"]},
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
         raise InputError(
             f"{path} is not a JSON transcript of this version of Witness; transcribe the recording again"
         ) from error
