@@ -202,7 +202,7 @@ def test_a_speaker_in_two_channels_at_once_has_two_tiers(tmp_path):
 
 
 def test_xml_takes_whatever_is_said(tmp_path):
-    odd = Utterance(1, 2, "A", (Word(1, 2, " a\x00b\x1f]]>\udce9<&", "A"),))
+    odd = Utterance(1, 2, "A", (Word(1, 2, " a\x00b\x01]]>\udce9<&", "A"),))
     given = listened(odd, path=os.fsdecode(b"caf\xe9.wav"))
     eaf = eaf_of(tmp_path, given)
     assert eaf.get_annotation_data_for_tier("A") == [(1000, 2000, "a\ufffdb\ufffd]]>\ufffd<&")]
