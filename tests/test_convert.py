@@ -182,6 +182,8 @@ def converted(path: Path, *args: object, code: int = 0) -> str:
     [
         (lambda found: found["words"][3].update(start="1"), "$.words[3].start"),
         (lambda found: found["words"][3].update(start=-1), "$.words[3]"),
+        (lambda found: found["words"][3].update(end=1e300), "$.words[3]"),
+        (lambda found: found["audio"].update(duration=1e300), "$.audio.duration"),
         (lambda found: found["turns"][1].update(speaker="X"), "$.turns[1]"),
         (lambda found: found["turns"][0].update(end=0), "$.turns[0]"),
         (lambda found: found["utterances"][1].update(text="It never came back."), "$.utterances[1]"),

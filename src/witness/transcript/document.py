@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from witness.errors import InputError
+from witness.formats import rttm
 from witness.formats.writers import SCHEMA
 from witness.options import Bounds
 from witness.recognition.tokens import unspaced
@@ -170,10 +171,12 @@ def _transcript(document: _Document) -> Transcript:
 
 def _check(document: _Document) -> None:
     """Raise ValueError for what no type says: times run forward, and all speakers are in the list."""
+    if not 0 <= document.audio.duration <= rttm.LONGEST:
+        raise ValueError(f"{document.audio.duration} s is no duration - at `$.audio.duration`")
     ids = {speaker.id for speaker in document.speakers}
     for name in ("turns", "utterances", "words"):
         for number, one in enumerate(getattr(document, name)):
-            if not 0 <= one.start <= one.end:
+            if not 0 <= one.start <= one.end <= rttm.LONGEST:
                 raise ValueError(f"{one.start} to {one.end} is no time span - at `$.{name}[{number}]`")
             if one.speaker not in ids and (one.speaker is not None or name == "turns"):
                 raise ValueError(f"{one.speaker!r} is not one of the speakers - at `$.{name}[{number}]`")
@@ -210,7 +213,7 @@ def _spelled(text: str, end: float, waiting: deque[tuple[int, Word]]) -> tuple[W
     place = 0
     while waiting and waiting[0][1].start <= end:
         number, word = waiting.popleft()
-        begin = place + len(text[place:]) - len(text[place:].lstrip())
+        begin = next((at for at in range(place, len(text)) if not text[at].isspace()), len(text))
         if not text.startswith(word.text, begin) or (place == len(text) and word.text):
             passed.append((number, word))
             continue
