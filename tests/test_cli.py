@@ -273,7 +273,7 @@ def test_a_cut_recording_gives_what_is_there_and_says_so(witness):
         ["--speakers", "two"],
         ["--speakers", "2", "--max-speakers", "3"],
         ["--min-speakers", "4", "--max-speakers", "3"],
-        ["-f", "docx"],
+        ["-f", "odt"],
         ["-f", "srt", "-f", "txt"],
         ["-f", "srt", "-o", "a.txt"],
         ["--device", "cuda"],

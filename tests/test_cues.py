@@ -99,6 +99,18 @@ def test_tracks_that_overlap_are_named_at_each_change():
     assert found[1].start < found[0].end
 
 
+def test_a_word_before_speech_without_words_is_shown_long_enough():
+    """What follows begins later or, where it would be too short then, the word is shown earlier."""
+    word = cues.Said(5.0, 5.08, " Uh", "Anna")
+    mark = cues.Said(5.08, 9.0, "[inaudible]", "Anna", mark=True)
+    first, second = cues.divide([[word, mark]], 60)
+    assert (first.start, first.end) == (5.0, pytest.approx(5.0 + cues.SHORTEST))
+    assert (second.start, second.end) == (first.end, 9.0)
+    first, second = cues.divide([[word, cues.Said(5.08, 5.6, "[inaudible]", "Anna", mark=True)]], 5.6)
+    assert (first.start, first.end) == (pytest.approx(5.08 - cues.SHORTEST), 5.08)
+    assert (second.start, second.end) == (pytest.approx(5.08), 5.6)
+
+
 def test_scripts_without_spaces_break_too():
     tokens = ["今天", "天气", "很", "好，", "我们", "一起", "去", "公园", "散步", "吧。"] * 2
     items = [cues.Said(0.3 * n, 0.3 * (n + 1), text, "李") for n, text in enumerate(tokens)]

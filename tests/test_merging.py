@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -219,3 +221,45 @@ def test_unheard_speech_is_speech_and_has_no_word(turns, words):
         parts = [turn for turn in spoken if turn.start < found.end and found.start < turn.end]
         assert found.speaker in {None, *(turn.speaker for turn in parts)}
         assert found.end - found.start >= 2.0 - 1e-9
+
+
+def both(*sides: list[Word]) -> list[tuple[str | None, str | None]]:
+    """Speaker and text of each utterance of two tracks, in the order in which they begin."""
+    named = [[replace(word, speaker=name) for word in side] for name, side in zip("AB", sides, strict=True)]
+    found = utterances(*named)
+    assert [u.start for u in found] == sorted(u.start for u in found)
+    assert sorted(w.text for u in found for w in u.words) == sorted(w.text for side in sides for w in side)
+    assert {(u.speaker, u.track) for u in found} <= {("A", 0), ("B", 1)}
+    return [(u.speaker, u.text) for u in found]
+
+
+def test_an_utterance_ends_where_the_other_side_answers():
+    question = [*say("Is it on?", 0), *say("I can wait.", 1.8), *say("Good.", 5)]
+    answer = [*say("Yes it is.", 1.0), *say("Thanks.", 4.2)]
+    assert both(question, answer) == [
+        ("A", "Is it on?"),
+        ("B", "Yes it is."),
+        ("A", "I can wait."),
+        ("B", "Thanks."),
+        ("A", "Good."),
+    ]
+    assert both(question, []) == [("A", "Is it on? I can wait."), ("A", "Good.")]
+
+
+def test_a_phrase_stays_together_while_the_other_side_agrees():
+    told = say("so I went to the shop and it was closed. Then I left", 0)
+    agreed = say("uh-huh", 1.5)
+    assert both(told, agreed) == [
+        ("A", "so I went to the shop and it was closed."),
+        ("B", "uh-huh"),
+        ("A", "Then I left"),
+    ]
+    paused = [*say("so I went", 0), *say("to the shop", 1.9)]
+    assert both(paused, agreed) == [("A", "so I went"), ("B", "uh-huh"), ("A", "to the shop")]
+
+
+def test_what_nobody_said_interrupts_nobody():
+    told, invented = [*say("so I went", 0), *say("to the shop", 1.9)], say("Thank you.", 1.3)
+    ghosts = [replace(word, supported=False) for word in invented]
+    found = utterances(told, ghosts)
+    assert [u.text for u in found] == ["so I went to the shop", "Thank you."]

@@ -431,11 +431,15 @@ def spoken(found) -> list[tuple[str, str]]:
     return [(names.get(u.speaker, "nobody heard"), u.text) for u in found.utterances]
 
 
-def test_two_tracks_are_grouped_each_by_itself(read):
+@pytest.mark.parametrize("early", [0.0, 1.3, 4.0])
+def test_two_tracks_are_grouped_as_witness_does(read, early):
+    """The second side answers `early` seconds too soon, so that they talk at the same time."""
     found = talks.call()
     sides = [[word for word in found.words if word.speaker == who] for who in ("SPEAKER_00", "SPEAKER_01")]
-    utterances = [replace(u, track=n) for n, side in enumerate(sides) for u in merging.utterances(side)]
-    found = replace(found, utterances=tuple(sorted(utterances, key=lambda u: (u.start, u.end))))
+    sides[1] = [replace(w, start=round(w.start - early, 3), end=round(w.end - early, 3)) for w in sides[1]]
+    utterances = sorted(merging.utterances(*sides), key=lambda u: (u.start, u.end))
+    assert len(utterances) > len(found.utterances) - 5
+    found = replace(found, utterances=tuple(utterances))
     assert read(found).said() == spoken(found)
 
 

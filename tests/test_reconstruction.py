@@ -3,7 +3,15 @@ import pytest
 
 from conftest import SHARED, strict_der
 from witness.diarization.clustering import cluster
-from witness.diarization.reconstruction import fill_pauses, frame_count, reconstruct, speaker_count, turns
+from witness.diarization.reconstruction import (
+    SHORTEST,
+    drop_flickers,
+    fill_pauses,
+    frame_count,
+    reconstruct,
+    speaker_count,
+    turns,
+)
 from witness.formats import rttm
 from witness.models import catalogue
 from witness.schema import Segmentation, Turn
@@ -144,3 +152,43 @@ def test_no_turn_beyond_the_recording():
     active = np.ones((600, 1), np.bool_)
     assert turns(active.T, ["A"], 0.3) == [Turn(pytest.approx(0.03096875), 0.3, "A")]
     assert turns(active[:1].T, ["A"], 0.01) == []
+
+
+def flickers(text: str) -> np.ndarray:
+    """(frames, 2) of a drawing: A and B speak alone, 2 both, - nobody."""
+    return np.array([[sign in "A2", sign in "B2"] for sign in text])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("-AAAAA-BBBBBB-", "-------BBBBBB-"),  # 5 frames are 0.08 s, 6 are 0.1 s
+        ("AAAAAABAAAAAA", "AAAAAAAAAAAAA"),  # what is around goes on
+        ("AAAABAAAABBBBBB", "AAAAAAAAABBBBBB"),  # pieces become one before they are judged
+        ("AAAAAABBBAAAAAA", "AAAAAAAAAAAAAAA"),
+        ("AAAAAA22AAAAAA", "AAAAAAAAAAAAAA"),  # the other goes on anyway
+        ("222222-222222", "222222-222222"),  # a pause is no flicker
+        ("AAAAAA-BB-AAAAAA", "AAAAAA----AAAAAA"),
+        ("BAAAAAAB", "-AAAAAA-"),
+        ("AAAAAABBBBBB", "AAAAAABBBBBB"),
+        ("ABABABABAB", "----------"),
+        ("", ""),
+    ],
+)
+def test_nobody_speaks_for_less_than_can_be_heard(before, after):
+    active = flickers(before).reshape(-1, 2)
+    drop_flickers(active)
+    expected = flickers(after).reshape(-1, 2)
+    if before != "ABABABABAB":  # here it does not matter who is left
+        assert np.array_equal(active, expected)
+    active = np.concatenate([active, np.zeros((1, 2), np.bool_)])  # a recording ends within its last frame
+    assert all(turn.duration > 0.1 for turn in turns(active.T, ["A", "B"], 10.0))
+
+
+def test_no_turn_of_a_reconstruction_is_shorter_than_can_be_heard():
+    rng = np.random.default_rng(0)
+    active = np.repeat(rng.random((20, 589 // 4 + 1, 3)) < 0.4, 4, axis=1)[:, :589]
+    found = reconstruct(Segmentation.regular(active), np.tile(np.arange(3), (20, 1)))
+    lengths = [turn.duration for turn in turns(found.active.T, list("ABC"), 40.0)]
+    assert len(lengths) > 50
+    assert min(lengths) > (SHORTEST - 0.5) * 0.016875

@@ -1,6 +1,7 @@
 """Calls recorded with one side per channel: recognized, taken apart, and everything else left alone."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,17 @@ from conftest import CALL, SHARED, strict_der
 from witness import Options, diarize
 from witness.audio import decode, stereo
 from witness.formats import rttm
-from witness.options import Bounds
+from witness.models import catalogue
+from witness.options import Bounds, Layout
+from witness.schema import (
+    FRAMES,
+    LOCAL_SPEAKERS,
+    WINDOW_SAMPLES,
+    Findings,
+    Segmentation,
+    Source,
+    Track,
+)
 from witness.transcript import assemble
 
 RATE = 8000
@@ -179,3 +190,44 @@ def test_a_room_with_two_microphones():
     if not path.exists():
         pytest.skip("the awkward recordings are not here (shared/data/eval)")
     assert decode.load(str(path), channels="auto").channels == "mix"
+
+
+def one_side(angle: float, others: int, windows: int = 60):
+    """Findings of a call; in `others` windows of the first side the voice is one that is `angle` off."""
+    active = np.zeros((windows, FRAMES, LOCAL_SPEAKERS), np.bool_)
+    active[:, 100:400, 0] = True  # 5 s in each window, which do not overlap
+    vectors = np.full((windows, LOCAL_SPEAKERS, 256), np.nan, np.float32)
+    vectors[:, 0] = np.random.default_rng(0).normal(0, 0.01, (windows, 256))
+    vectors[:, 0, 0] += 1
+    vectors[::-1][:others, 0, :2] += (np.cos(angle) - 1, np.sin(angle))
+    first = Track(Segmentation(active, np.arange(windows) * WINDOW_SAMPLES), vectors)
+    second = replace(first, vectors=np.roll(vectors[:1].repeat(windows, axis=0), 5, axis=2))
+    return Findings(
+        audio=Source("call.wav", windows * 10.0, 2, "0" * 64),
+        models={},
+        device={},
+        rule=catalogue.SETS["builtin"].rule,
+        plda={},
+        channels=Layout.CALL,
+        tracks=(first, second),
+    )
+
+
+@pytest.mark.parametrize(
+    ("angle", "others", "people"),
+    [
+        (1.1, 30, 1),  # a cosine of 0.45: as far as a bad line drives a voice from itself
+        (1.5, 30, 2),  # 0.07: a stranger
+        (1.5, 3, 2),  # who speaks for 15 s of five minutes
+        (1.5, 1, 1),  # for 5 s
+    ],
+)
+def test_there_is_one_person_on_a_side_unless_others_are_clearly_strangers(angle, others, people):
+    findings = one_side(angle, others)
+    findings = replace(findings, rule=replace(findings.rule, smallest=1))
+    who = assemble.who(findings)
+    assert [len(track.names) for track in who.tracks] == [people, 1]
+    mixed = assemble.who(replace(findings, channels=Layout.SPLIT))
+    assert [len(track.names) for track in mixed.tracks] == [2, 1]  # where nothing speaks for one person
+    asked = assemble.who(findings, Bounds(speakers=3))
+    assert [len(track.names) for track in asked.tracks] == [2, 1]  # whoever asks for more gets more

@@ -23,15 +23,21 @@ DAMAGED = (
 """What reading a zip archive raises if it is damaged, or if a document in it is."""
 
 
+class NotJsonError(ValueError):
+    """What was read is no JSON document of any kind."""
+
+
 def decode(content: bytes, kind: type[T]) -> T:
-    """A JSON document as `kind`. Raises ValueError that names the place where it is not.
+    """A JSON document as `kind`. Raises ValueError that names the place where it is not, or NotJsonError.
 
     What is not JSON is refused, though Python's own reader takes it: NaN, infinity, half a surrogate pair.
     So are numbers that no double holds and brackets nested too deeply.
     """
     try:
         return msgspec.json.decode(content.removeprefix(codecs.BOM_UTF8), type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise NotJsonError(str(error)) from error
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise NotJsonError("it is nested too deeply") from None

@@ -15,10 +15,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from witness.errors import OutputError, UsageError
+from witness.errors import OutputError, UsageError, WitnessError
 from witness.options import Format
 from witness.text import for_terminal
 
@@ -60,14 +61,18 @@ def plan(
     """The files for `-f FORMATS -o OUTPUT`, checked by `prepare`.
 
     In a folder they have the first of the `names` of the recording whose files are `free` to take. Raises
-    UsageError if the request makes no sense, OutputError if something cannot be written.
+    UsageError if the request makes no sense, OutputError if something cannot be written, WitnessError if a
+    format needs a library that is not installed.
     """
     formats = tuple(dict.fromkeys(formats))
+    check_libraries(formats)
     if output is None or output == "-":
         if len(formats) > 1:
             raise UsageError("several formats need a folder; give one with -o FOLDER")
         if sys.stdout is None:
             raise OutputError("stdout is closed; open it, or write a file with -o")
+        if Format.DOCX in formats and sys.stdout.isatty():
+            raise UsageError("docx is not text, which a terminal could show; write it to a file with -o")
         return Targets(((formats[0] if formats else "txt", None),))
     if not output:
         raise UsageError("-o is empty; give a folder or a file")
@@ -83,20 +88,41 @@ def plan(
     return prepare(files, stages=stages)
 
 
+def check_libraries(formats: Sequence[str]) -> None:
+    """Raise WitnessError if one of the formats needs a library that is not installed."""
+    if Format.DOCX in formats and find_spec("docx") is None:
+        raise WitnessError("docx needs python-docx; fix: pip install 'witness[docx]'")
+
+
+def name_of(base: str | os.PathLike[str], form: str) -> str:
+    """The file of a format: `base`, which has no ending, with the format's own."""
+    return f"{os.fspath(base)}.{Format(form).ending}"
+
+
+def format_of(name: str) -> Format | None:
+    """The format that a file's name stands for: of those whose ending it has, the one with the longest."""
+    named = [form for form in Format if name.lstrip(".").lower().endswith(f".{form.ending.lower()}")]
+    return max(named, key=lambda form: len(form.ending), default=None)
+
+
 def _plan_files(
     recording: str, formats: tuple[str, ...], output: str, free: Callable[[Sequence[Path]], bool]
 ) -> tuple[tuple[str, Path], ...]:
     path = Path(output)
-    ending = path.suffix[1:].lower()
+    named = format_of(path.name)
     is_folder = path.is_dir() or output.endswith(("/", os.sep))
-    if not is_folder and (ending in set(Format) or path.exists()):
-        if len(formats) > 1 or (formats and ending in set(Format) and formats != (ending,)):
+    if not is_folder and (named or path.exists()):
+        if len(formats) > 1 or (formats and named and not _may_be_called(formats[0], path)):
             raise UsageError(
                 f"-o {output} is one file, but -f says {', '.join(formats)}; give a folder with -o"
             )
-        return ((formats[0] if formats else ending if ending in set(Format) else "txt", path),)
+        name = formats[0] if formats else named or Format.TXT
+        check_libraries([name])
+        return ((name, path),)
     stems = ("stdin",) if recording == "-" else names(Path(recording).name, os.path.abspath(recording))  # noqa: PTH100
-    choices = [tuple((name, path / f"{stem}.{name}") for name in formats or ("txt",)) for stem in stems]
+    choices = [
+        tuple((name, Path(name_of(path / stem, name))) for name in formats or ("txt",)) for stem in stems
+    ]
     return next((files for files in choices if free([target for _, target in files])), choices[-1])
 
 
@@ -152,17 +178,17 @@ def _check_ending(output: str) -> None:
     """Raise UsageError for what looks like a file of a format that there is not."""
     path = Path(output)
     looks = re.fullmatch(r"\.[a-z][a-z0-9]{1,4}", path.suffix, re.IGNORECASE | re.ASCII)
-    if (
-        looks
-        and path.suffix[1:].lower() not in set(Format)
-        and not path.exists()
-        and not output.endswith(("/", os.sep))
-    ):
+    if looks and format_of(path.name) is None and not path.exists() and not output.endswith(("/", os.sep)):
         known = ", ".join(Format)
         raise UsageError(
             f"-o {output}: there is no format {path.suffix[1:]}; change -o to one of {known}, or to "
             f"{output}{os.sep} for a folder"
         )
+
+
+def _may_be_called(form: str, path: Path) -> bool:
+    """Whether files of the format have this file's last ending."""
+    return path.suffix.lower() == Path(name_of("x", form)).suffix.lower()
 
 
 def _check(path: Path, pipes: bool) -> None:

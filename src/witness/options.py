@@ -80,7 +80,7 @@ class Recognizer(Choice):
 
 
 class Format(Choice):
-    """Of a transcript; the word is the ending of its file, too."""
+    """Of a transcript."""
 
     TXT = "txt"
     MD = "md"
@@ -90,6 +90,36 @@ class Format(Choice):
     RTTM = "rttm"
     CSV = "csv"
     HTML = "html"
+    DOCX = "docx"
+    QDA = "qda"
+    EAF = "eaf"
+    TEXTGRID = "textgrid"
+    AUDACITY = "audacity"
+    CTM = "ctm"
+    STM = "stm"
+    SEGLST = "seglst"
+    WHISPERX = "whisperx"
+    OPENAI = "openai"
+    PODCAST = "podcast"
+
+    @property
+    def ending(self) -> str:
+        """What its files end with after `NAME.`: the word, and before another ending that programs look for.
+
+        So two formats of one recording are never one file.
+        """
+        return _ENDINGS.get(self, self.value)
+
+
+_ENDINGS = {
+    Format.QDA: "qda.txt",
+    Format.TEXTGRID: "TextGrid",
+    Format.AUDACITY: "audacity.txt",
+    Format.SEGLST: "seglst.json",
+    Format.WHISPERX: "whisperx.json",
+    Format.OPENAI: "openai.json",
+    Format.PODCAST: "podcast.json",
+}
 
 
 class PageAudio(Choice):

@@ -244,6 +244,8 @@ class Sound:
 
 PARAGRAPH_PAUSE = 2.0
 """Seconds of silence that end an utterance."""
+PHRASE_PAUSE = 0.4
+"""Seconds of silence that end a phrase, after which somebody else may have the word."""
 PARAGRAPH = 30.0
 """Seconds of an utterance after which a new one may begin if it is longer than LONG_PARAGRAPH."""
 LONG_PARAGRAPH = 60.0

@@ -47,7 +47,8 @@ def take(
     page = pages[0]
     try:
         path, recorded = _located(source, beside)
-        part = source.heard
+        # Rounded as in JSON, from which the same page can be made later.
+        part = Part(round(source.heard.start, 3), round(source.heard.end, 3))
         embed = how == PageAudio.EMBED or (how == PageAudio.AUTO and part.duration < EMBEDDED)
         # It is read once for its outline and, more slowly, once more for its sound.
         total = part.duration * (2 if embed else 1)

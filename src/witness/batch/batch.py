@@ -107,8 +107,9 @@ class Batch:
     """One run over a folder that is `locked`."""
 
     def __init__(self, order: Order, settings: Settings) -> None:
-        """Find out what is to be done. Raises UsageError, OutputError."""
+        """Find out what is to be done. Raises UsageError, OutputError, and WitnessError as `files.plan`."""
         self.order = replace(order, out=order.out.absolute(), formats=tuple(dict.fromkeys(order.formats)))
+        files.check_libraries(self.order.formats)
         self.manifest = Manifest(self.order.out / MANIFEST)
         self.results: dict[str, Result] = {}
         """By source."""
@@ -194,7 +195,7 @@ class Batch:
         return (self.order.out / item.output).parent
 
     def _targets(self, output: str) -> list[Path]:
-        return [Path(f"{self.order.out / output}.{form}") for form in self.order.formats]
+        return [Path(files.name_of(self.order.out / output, form)) for form in self.order.formats]
 
     def _job(self, item: Item, settings: Settings) -> Job:
         paths = map(str, self._targets(item.output))
@@ -258,7 +259,7 @@ class Batch:
             reporter.note(f"done: {item.source}")
 
     def _set_result(self, entry: Entry, state: State) -> None:
-        names = [f"{entry.output}.{form}" for form in self.order.formats] if entry.code == 0 else []
+        names = [files.name_of(entry.output, form) for form in self.order.formats] if entry.code == 0 else []
         if entry.source in self.results:
             self._states[self.results[entry.source].state] -= 1
         self._states[state] += 1

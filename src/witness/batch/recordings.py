@@ -13,6 +13,7 @@ from pathlib import Path
 from witness.batch.manifest import Manifest
 from witness.errors import UsageError
 from witness.files import names
+from witness.options import Format
 
 _ENDINGS = """
 3ga 3gp 8svx aa aac aax ac3 adts aif aifc aiff amr ape asf au avi awb caf dsf dss dts eac3 f4v flac flv gsm
@@ -21,6 +22,8 @@ shn snd spx tta ts vob voc vox w64 wav wave weba webm wma wmv wv
 """
 ENDINGS = frozenset(_ENDINGS.split())
 """What folders are searched for; a file that is named is taken whatever its ending."""
+INNER = tuple(f".{form.ending.rpartition('.')[0]}".casefold() for form in Format if "." in form.ending)
+"""What stands in names of files before their last ending to tell two formats apart."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,8 @@ def assign(recordings: Iterable[tuple[str, str]], manifest: Manifest) -> list[tu
 
     Outputs that differ only in case or in the composition of accents are one file on some disks, so they
     count as one here: `a.wav` and `a.mp3` become `a.wav.json` and `a.mp3.json`, and a third one in the way
-    gets a number made from its path.
+    gets a number made from its path. `a.openai.wav` becomes `a.openai.wav.json`, because `a.openai.json` is
+    another format of `a.wav`.
     """
     recordings = list(recordings)
     sources = {source for source, _ in recordings}
@@ -89,7 +93,8 @@ def assign(recordings: Iterable[tuple[str, str]], manifest: Manifest) -> list[tu
     assigned = []
     for (source, _), (stem, *longer) in zip(recordings, choices, strict=True):
         earlier = manifest.sources.get(source)
-        candidates = [earlier] if earlier is not None else [stem] if uses[_key(stem)] == 1 else []
+        alone = uses[_key(stem)] == 1 and not _key(stem).endswith(INNER)
+        candidates = [earlier] if earlier is not None else [stem] if alone else []
         candidates += longer
         name = next(name for name in candidates if taken.get(_key(name), source) == source)
         taken[_key(name)] = source

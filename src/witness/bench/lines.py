@@ -12,11 +12,14 @@ from typing import Any
 
 from witness.errors import InputError
 from witness.formats.writers import SCHEMA
+from witness.options import Format
 
 REFERENCES = (".stm", ".ctm", ".json")
 """Endings of what a folder of references holds; files of the first one that occurs are read."""
 HYPOTHESES = (".json", ".stm", ".ctm")
 """The same for a folder of hypotheses: a transcript may lie beside its reference."""
+
+SEGLST = f".{Format.SEGLST.ending}"
 
 LABEL = re.compile(r"<[^<>\s]*>")  # of an STM line: <o,f0,male>
 MARKS = re.compile(r"\[[^\[\]]*\]|<[^<>]*>")  # what is no word: [laughter], <unk>
@@ -51,8 +54,9 @@ class Said:
 def read(path: Path, endings: Sequence[str] = HYPOTHESES) -> dict[str, Said]:
     """What was said, by recording: of a file, or of the files below a folder.
 
-    A folder is searched for files of the first of `endings` that occurs. A file with one recording is called
-    by its own name, and the recordings of others by the names in them.
+    A folder is searched for files of the first of `endings` that occurs; a transcript there counts, and not
+    the SegLST of it beside it. A file with one recording is called by its own name, and the recordings of
+    others by the names in them.
     Raises InputError.
     """
     if not path.is_dir():
@@ -60,6 +64,9 @@ def read(path: Path, endings: Sequence[str] = HYPOTHESES) -> dict[str, Said]:
     paths = next((found for end in endings if (found := sorted(path.rglob(f"*{end}")))), [])
     by_uri: dict[str, Said] = {}
     for file in paths:
+        whole = file.with_name(file.name.removesuffix(SEGLST) + ".json")
+        if file.name.endswith(SEGLST) and whole in paths:
+            continue
         if file.suffix == ".json" and _other(_json(file)):
             continue
         for uri, said in _file(file).items():

@@ -9,10 +9,10 @@ from typing import Literal
 
 from witness.bench import scoring
 from witness.errors import InputError
-from witness.options import Options, Runtime
+from witness.options import Format, Options, Runtime
 from witness.schema import Turn
 
-NO_AUDIO = {".rttm", ".uem", ".stm", ".txt", ".json", ".md", ".csv", ".srt", ".vtt", ".lab"}
+NO_AUDIO = {".uem", ".lab", *(f".{form.ending.rpartition('.')[2].lower()}" for form in Format)}
 """Endings of files that lie beside recordings and are none."""
 
 Split = Literal["dev", "test"]

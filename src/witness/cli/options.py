@@ -241,7 +241,7 @@ PAUSES = click.option(
     "--pauses",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Mark pauses of at least this length in txt and md: (.) if under a second, else (3 s).",
+    help="Mark pauses of at least this length in txt, md, qda and docx: (.) if under a second, else (3 s).",
 )
 NO_STAGES = click.option(
     "--no-stages", is_flag=True, help="Do not keep what `witness redo` needs beside a JSON file."

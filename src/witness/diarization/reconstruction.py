@@ -25,6 +25,7 @@ from witness.schema import (
 )
 
 ROWS = 65_536  # frames worked on together
+SHORTEST = 6  # frames, 0.1 s: nobody hears less as a turn (docs/decisions/2026-11-22-calls-and-turns.md)
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,22 @@ def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = N
     if speakers:
         for rows in _slices(len(votes)):
             chosen[rows] = _top(votes[rows], count[rows])
+        drop_flickers(chosen)
     return Diarization.in_order_of_appearance(Evidence(votes, windows), chosen)
+
+
+def drop_flickers(active: Bool) -> None:
+    """Silence each speaker wherever they speak for less than SHORTEST frames. In place.
+
+    `active` is (frames, speakers). Where that leaves nobody, those speak who do right before and right after.
+    """
+    for length in range(1, SHORTEST):  # the shortest first: what is around them grows
+        for speaker in range(active.shape[1]):
+            starts, ends = _runs(active[:, speaker]).T
+            for start, end in zip(*(edges[ends - starts == length] for edges in (starts, ends)), strict=True):
+                active[start:end, speaker] = False
+                if start > 0 and end < len(active) and not active[start:end].any():
+                    active[start:end] = active[start - 1] & active[end]
 
 
 def fill_pauses(tracks: Sequence[Bool], pause: float) -> None:
@@ -154,13 +170,18 @@ def turns(active: Iterable[Bool], names: list[str], duration: float) -> list[Tur
     """
     spoken = []
     for name, speaking in zip(names, active, strict=True):
-        edges = np.flatnonzero(np.diff(speaking.astype(np.int8), prepend=0, append=0))
-        frames = np.minimum(edges, len(speaking) - 1)
+        frames = np.minimum(_runs(speaking), len(speaking) - 1)
         middles = np.minimum(frames * FRAME_STEP + FRAME_DURATION / 2, duration)
-        for start, end in middles.reshape(-1, 2):
+        for start, end in middles:
             if end > start:
                 spoken.append(Turn(float(start), float(end), name))
     return sorted(spoken)
+
+
+def _runs(active: Bool) -> Int:
+    """(frames,) -> (runs, 2): the first frame of each, and the first one after it."""
+    edges: Int = np.flatnonzero(np.diff(active.astype(np.int8), prepend=0, append=0))
+    return edges.reshape(-1, 2)
 
 
 def _top(votes: Counts, count: Int) -> Bool:

@@ -157,9 +157,14 @@ class _Track:
         while places[-1]:
             places.append(begins[places[-1]])
         end = 0.0
-        for first, last in pairwise(reversed(places)):
-            start = max(self.items[first].start, end)
+        cues = list(pairwise(reversed(places)))
+        for (first, last), following in zip(cues, [*cues[1:], None], strict=True):
+            start, before = max(self.items[first].start, end), end
             end = max(self._end(first, last), start + INSTANT)
+            if end - start < SHORTEST and following is not None:  # the next one begins later, if it can
+                end = max(end, min(start + SHORTEST, self._end(*following) - SHORTEST))
+            if end - start < SHORTEST:  # or this one earlier
+                start = max(before, end - SHORTEST)
             yield start, end, self.items[first:last]
 
     def _fits(self, first: int, last: int) -> bool:

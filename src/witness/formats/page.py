@@ -24,6 +24,7 @@ from witness.schema import (
     LONG_PARAGRAPH,
     PARAGRAPH,
     PARAGRAPH_PAUSE,
+    PHRASE_PAUSE,
     SENTENCE_ENDS,
     Sound,
     Speaker,
@@ -67,6 +68,7 @@ def transcript_page(transcript: Transcript, title: str, sound: Sound | None) -> 
         "speakers": [[speaker.id, speaker.name] for speaker in speakers],
         "grouping": {
             "pause": _ms(PARAGRAPH_PAUSE),
+            "phrase": _ms(PHRASE_PAUSE),
             "shortest": _ms(PARAGRAPH),
             "longest": _ms(LONG_PARAGRAPH),
             "breath": _ms(BREATH),

@@ -13,8 +13,8 @@ from witness.text import one_line
 def serialize(uri: str, turns: Iterable[Turn]) -> str:
     """A SPEAKER line per turn. White space in names becomes "_", because readers split the lines at it."""
     return "".join(
-        f"SPEAKER {_token(uri)} 1 {turn.start:.3f} {turn.duration:.3f} "
-        f"<NA> <NA> {_token(turn.speaker)} <NA> <NA>\n"
+        f"SPEAKER {token(uri)} 1 {turn.start:.3f} {turn.duration:.3f} "
+        f"<NA> <NA> {token(turn.speaker)} <NA> <NA>\n"
         for turn in turns
     )
 
@@ -39,5 +39,6 @@ def parse(text: str, name: str = "RTTM") -> dict[str, list[Turn]]:
     return {uri: sorted(turns) for uri, turns in by_uri.items()}
 
 
-def _token(text: str) -> str:
+def token(text: str) -> str:
+    """The text as one field of a line: "_" for white space."""
     return re.sub(r"\s+", "_", one_line(text).strip()) or "_"

@@ -1,4 +1,4 @@
-"""Transcript -> txt, md, json, srt, vtt, rttm, csv, html. Each format is a function `Transcript -> str`.
+"""Transcript -> txt, md, json, srt, vtt, rttm, csv, html; the other formats have a module each.
 
 The text formats leave out words where the diarizer heard nobody, and mark speech in which the recognizer
 heard no words. JSON has both as they are, and the page marks both.
@@ -18,13 +18,37 @@ from dataclasses import asdict, replace
 from itertools import pairwise
 from math import inf
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from witness import files
-from witness.formats import cues, findings, page, rttm
+from witness.formats import (
+    audacity,
+    ctm,
+    cues,
+    docx,
+    eaf,
+    findings,
+    openai,
+    page,
+    podcast,
+    qda,
+    rttm,
+    seglst,
+    stm,
+    textgrid,
+    whisperx,
+)
+from witness.formats.reading import Line, Reading
 from witness.options import Format, Part
 from witness.schema import ModelFile, Sound, Source, Transcript, Utterance, Word
 from witness.text import clock, in_json, one_line
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 SCHEMA = "witness/1"
 UNKNOWN = "UNKNOWN"
@@ -172,7 +196,32 @@ def to_html(transcript: Transcript, sound: Sound | None = None) -> str:
     return page.transcript_page(transcript, title(transcript), sound)
 
 
-WRITERS: dict[Format, Callable[[Transcript], str]] = {
+def read(transcript: Transcript, pauses: float | None = None) -> Reading:
+    """What people read of a transcript; pauses as in `to_txt`."""
+    shares = [f"{speaker.name or speaker.id} {speaker.share:.0%}" for speaker in transcript.speakers]
+    lines = [
+        Line(utterance.start, utterance.end, _speaker(transcript, utterance), text, utterance.words, pause)
+        for pause, utterance, text in _with_pauses(transcript, pauses)
+    ]
+    return Reading(transcript, title(transcript), ", ".join([_length(transcript.audio), *shares]), lines)
+
+
+def _of_lines(write: Callable[[Reading], str | bytes]) -> Callable[..., str | bytes]:
+    def written(transcript: Transcript, pauses: float | None = None) -> str | bytes:
+        return write(read(transcript, pauses))
+
+    return written
+
+
+WITH_PAUSES: dict[Format, Callable[[Transcript, float | None], str | bytes]] = {
+    Format.TXT: to_txt,
+    Format.MD: to_md,
+    Format.DOCX: _of_lines(docx.write),
+    Format.QDA: _of_lines(qda.write),
+}
+"""The formats in which pauses can be marked."""
+
+WRITERS: dict[Format, Callable[[Transcript], str | bytes]] = {
     Format.TXT: to_txt,
     Format.MD: to_md,
     Format.JSON: to_json,
@@ -181,6 +230,17 @@ WRITERS: dict[Format, Callable[[Transcript], str]] = {
     Format.RTTM: to_rttm,
     Format.CSV: to_csv,
     Format.HTML: to_html,
+    Format.DOCX: _of_lines(docx.write),
+    Format.QDA: _of_lines(qda.write),
+    Format.EAF: _of_lines(eaf.write),
+    Format.TEXTGRID: _of_lines(textgrid.write),
+    Format.AUDACITY: _of_lines(audacity.write),
+    Format.CTM: _of_lines(ctm.write),
+    Format.STM: _of_lines(stm.write),
+    Format.SEGLST: _of_lines(seglst.write),
+    Format.WHISPERX: _of_lines(whisperx.write),
+    Format.OPENAI: _of_lines(openai.write),
+    Format.PODCAST: _of_lines(podcast.write),
 }
 
 
@@ -194,9 +254,11 @@ def save(
 ) -> None:
     """Write each format to its file; None is stdout.
 
+    All are written from the numbers that JSON has, so that the transcript in it gives the same bytes again.
     Beside a JSON file (not beside a pipe) go the findings, unless `keep` is false. `sound` is for a page,
-    `pauses` for txt and md. Raises OutputError and BrokenPipeError.
+    `pauses` for the formats WITH_PAUSES. Raises OutputError and BrokenPipeError.
     """
+    transcript = as_in_json(transcript)
     contents: list[tuple[bytes, Path | None]] = []
     voices: list[Path] = []
     for form, path in targets:
@@ -206,18 +268,42 @@ def save(
             voices.append(files.beside(path))
             contents.append((content, voices[-1]))
             stages = {"file": voices[-1].name, "sha256": files.sha256(content)}
+        text: str | bytes
         if form == Format.JSON:
             text = to_json(transcript, stages)
         elif form == Format.HTML:
             text = to_html(transcript, sound)
-        elif form == Format.TXT:
-            text = to_txt(transcript, pauses)
-        elif form == Format.MD:
-            text = to_md(transcript, pauses)
+        elif form in WITH_PAUSES:
+            text = WITH_PAUSES[Format(form)](transcript, pauses)
         else:
             text = WRITERS[Format(form)](transcript)
-        contents.append((encode(text), path))
+        contents.append((encode(text) if isinstance(text, str) else text, path))
     files.write_all(contents, private=voices)
+
+
+def as_in_json(transcript: Transcript) -> Transcript:
+    """The same transcript with all numbers that people see rounded as JSON has them."""
+    part = transcript.audio.part
+    return replace(
+        transcript,
+        audio=replace(_rounded(transcript.audio), part=None if part is None else _rounded(part)),
+        speakers=tuple(map(_rounded, transcript.speakers)),
+        turns=tuple(map(_rounded, transcript.turns)),
+        utterances=tuple(
+            replace(_rounded(utterance), words=tuple(map(_rounded, utterance.words)))
+            for utterance in transcript.utterances
+        ),
+    )
+
+
+def _rounded(item: T) -> T:
+    """A dataclass with its numbers rounded to three digits after the point."""
+    numbers = {
+        name: _ms(float(value))
+        for name, value in vars(item).items()
+        if isinstance(value, float | np.floating)
+    }
+    return replace(item, **numbers)
 
 
 def encode(text: str) -> bytes:

@@ -94,7 +94,7 @@ def to_words(pieces: Sequence[Sequence[Token]]) -> list[Word]:
             groups[-1].append((token, text))
         for group in _with_letters(groups):
             text = "".join(text for _, text in group)
-            if words and group is groups[0] and not text[:1].isspace() and not _unspaced(text[:1]):
+            if words and group is groups[0] and not text[:1].isspace() and not unspaced(text[:1]):
                 text = f" {text}"
             spoken = [token for token, text in group if not text or any(map(str.isalnum, text))]
             words.append(Word(spoken[0].start, spoken[-1].end, text))
@@ -108,7 +108,7 @@ def _begins_word(text: str, group: Sequence[tuple[Token, str]]) -> bool:
     if unicodedata.category(text[0]) == "Lm":  # marks of length and repetition
         return False
     before = [letter for _, text in group for letter in text if letter.isalnum()]
-    return _unspaced(text[0]) or bool(before and _unspaced(before[-1]))
+    return unspaced(text[0]) or bool(before and unspaced(before[-1]))
 
 
 def _with_letters(groups: Sequence[list[tuple[Token, str]]]) -> list[list[tuple[Token, str]]]:
@@ -126,7 +126,7 @@ def _letters(group: Sequence[tuple[Token, str]]) -> int:
     return sum(letter.isalnum() for _, text in group for letter in text)
 
 
-def _unspaced(letter: str) -> bool:
+def unspaced(letter: str) -> bool:
     """Whether its script puts no spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana, Han."""
     return any(first <= letter <= last for first, last in UNSPACED)
 

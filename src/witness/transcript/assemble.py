@@ -7,10 +7,14 @@ frames become turns and words get their speakers, times become those of the reco
 from __future__ import annotations
 
 import itertools
+import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
+
+import numpy as np
 
 from witness.diarization import clustering, reconstruction, vbx, voices
 from witness.errors import UsageError
@@ -18,12 +22,12 @@ from witness.options import Bounds, Layout, Mode, Part
 from witness.reporter import SILENT, Reporter
 from witness.schema import (
     FRAME_STEP,
-    Bool,
     Correction,
     Count,
     Findings,
     Recognition,
     Speaker,
+    Track,
     Transcript,
     Turn,
     Utterance,
@@ -40,6 +44,10 @@ STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", 
 GHOST_SHARE = 0.02  # of all speech; this and GHOST_TURN are noScribe's rule, right for 69 % of what it names
 GHOST_TURN = 2.0  # seconds
 
+# Of each of several people on one side of a call: docs/decisions/2026-11-22-calls-and-turns.md.
+SIDE_SECONDS, SIDE_SHARE = 10.0, 0.2  # least clean speech: seconds, or the share of the side if that is less
+SIDE_APART = 1.25  # least distance of two voiceprints, in thresholds of the rule
+
 
 @dataclass(frozen=True)
 class Diarized:
@@ -51,11 +59,11 @@ class Diarized:
 
     def turns(self, part: Part, *, exclusive: bool = False) -> list[Turn]:
         """In the recording, of which the models heard `part`; `exclusive`: only one speaker at a time."""
-        active: Iterable[Bool] = self.diarization.active.T
+        active = self.diarization.active
         if exclusive:
-            only = self.diarization.exclusive()
-            active = (only == speaker for speaker in range(len(self.names)))
-        turns = reconstruction.turns(active, self.names, part.duration)
+            active = self.diarization.exclusive()[:, None] == np.arange(len(self.names))
+            reconstruction.drop_flickers(active)
+        turns = reconstruction.turns(active.T, self.names, part.duration)
         return [replace(turn, start=turn.start + part.start, end=turn.end + part.start) for turn in turns]
 
     def renamed(self, names: Mapping[str, str]) -> Diarized:
@@ -155,7 +163,7 @@ def who(findings: Findings, asked: Bounds = Bounds(), reporter: Reporter = SILEN
 def _sides(findings: Findings, wanted: clustering.SpeakerBounds) -> list[Diarized]:
     """Who speaks on each side of a call: two sides never share a speaker, and `wanted` is for both."""
     most = None if wanted.most is None else max(1, wanted.most - 1)
-    free = [_diarize(findings, side, clustering.SpeakerBounds(1, most)) for side in (0, 1)]
+    free = [_side(findings, side, clustering.SpeakerBounds(1, most)) for side in (0, 1)]
     counts = [len(side.names) for side in free]
     if wanted.most == 1:
         return [side.renamed(dict.fromkeys(side.names, "SPEAKER_00")) for side in free]
@@ -169,6 +177,29 @@ def _sides(findings: Findings, wanted: clustering.SpeakerBounds) -> list[Diarize
     return [
         _diarize(findings, side, clustering.SpeakerBounds(share, share)) for side, share in enumerate(shares)
     ]
+
+
+def _side(findings: Findings, number: int, wanted: clustering.SpeakerBounds) -> Diarized:
+    """Who speaks on a side of a call: one person, unless there are several who are clearly strangers.
+
+    What is left of the other side's voice, of noise and of what a telephone does to a voice is soon taken for
+    another person: docs/decisions/2026-11-22-calls-and-turns.md.
+    """
+    found = _diarize(findings, number, wanted)
+    while len(found.names) > 1 and not _strangers(findings, number, found):
+        fewer = len(found.names) - 1
+        found = _diarize(findings, number, clustering.SpeakerBounds(fewer, fewer))
+    return found
+
+
+def _strangers(findings: Findings, number: int, who: Diarized) -> bool:
+    """Whether each of them speaks long enough to be known, and no two could be one person."""
+    prints = list(_track_prints(findings.tracks[number], who).values())
+    needed = min(SIDE_SECONDS, SIDE_SHARE * sum(one.seconds for one in prints))
+    apart = SIDE_APART * findings.rule.threshold
+    return all(one.seconds >= needed for one in prints) and all(
+        math.dist(one.vector, other.vector) >= apart for one, other in combinations(prints, 2)
+    )
 
 
 def _diarize(findings: Findings, number: int, wanted: clustering.SpeakerBounds) -> Diarized:
@@ -234,14 +265,8 @@ def corrected(
         # What somebody corrected comes later, and so counts more.
         given = (*_recognized(who, merged, turns, known, reporter), *given)
     talk = corrections.Talk(turns)
-    spoken: list[Word] = []
-    utterances: list[Utterance] = []
-    lines: list[str] = []
-    for number in range(len(who.tracks)):
-        said = _said(draft, number, merged, given, talk)
-        spoken += said.words
-        utterances += [replace(utterance, track=number) for utterance in said.utterances]
-        lines += said.warnings
+    said = [_said(draft, number, merged, given, talk) for number in range(len(who.tracks))]
+    lines = [line for one in said for line in one.warnings]
     names = corrections.names(given, talk)
     speakers = _speakers(turns, {speaker: all_names[-1] for speaker, all_names in names.items()})
     lines += _several_names(names)
@@ -261,8 +286,8 @@ def corrected(
         language=next((heard.language for heard in draft.recognitions if heard.language), None),
         speakers=speakers,
         turns=tuple(turns),
-        utterances=tuple(sorted(utterances, key=_when)),
-        words=tuple(sorted(spoken, key=_when)),
+        utterances=tuple(_in_order(said)),
+        words=tuple(sorted((word for one in said for word in one.words), key=_when)),
         warnings=tuple(warnings),
         counts=tuple(track.count for track in who.tracks),
         findings=findings,
@@ -303,7 +328,8 @@ class _Said:
     """What one track adds to the transcript."""
 
     words: Sequence[Word] = ()
-    utterances: Sequence[Utterance] = ()
+    unheard: Sequence[Utterance] = ()
+    """Speech without words."""
     warnings: Sequence[str] = ()
 
 
@@ -320,7 +346,7 @@ def _said(
     only = _united([_renamed(turn, merged) for turn in draft.who.tracks[number].turns(part, exclusive=True)])
     labeled = draft.words[number]
     if labeled is None:
-        return _Said(utterances=[Utterance(turn.start, turn.end, turn.speaker) for turn in only])
+        return _Said(unheard=[Utterance(turn.start, turn.end, turn.speaker) for turn in only])
     renamed = [
         replace(word, speaker=merged.get(word.speaker, word.speaker)) if word.speaker else word
         for word in labeled
@@ -328,7 +354,13 @@ def _said(
     moved = corrections.move(renamed, given, talk)
     unheard = merging.inaudible(only, moved)
     spelled = corrections.spell(moved, given)
-    return _Said(spelled, merging.utterances(spelled) + unheard, tuple(_cross_check(spelled, unheard)))
+    return _Said(spelled, unheard, tuple(_cross_check(spelled, unheard)))
+
+
+def _in_order(said: Sequence[_Said]) -> list[Utterance]:
+    """The utterances of all tracks."""
+    unheard = (replace(one, track=track) for track, part in enumerate(said) for one in part.unheard)
+    return sorted([*merging.utterances(*(part.words for part in said)), *unheard], key=_when)
 
 
 def _about_speakers(who: Who) -> Iterator[str]:
@@ -373,11 +405,15 @@ def _cross_check(words: Sequence[Word], unheard: Sequence[Utterance]) -> Iterato
 def _prints(findings: Findings, tracks: Sequence[Diarized]) -> dict[str, voices.Print]:
     prints: dict[str, voices.Print] = {}
     for track, who in zip(findings.tracks, tracks, strict=True):
-        seconds = [float(count) * FRAME_STEP for count in alone(who.diarization.active).sum(axis=0)]
-        owners = reconstruction.owners(track.windows, who.diarization)
-        for name, one in zip(who.names, voices.prints(track, owners, seconds), strict=True):
+        for name, one in _track_prints(track, who).items():
             prints[name] = prints[name] + one if name in prints else one
     return prints
+
+
+def _track_prints(track: Track, who: Diarized) -> dict[str, voices.Print]:
+    seconds = [float(count) * FRAME_STEP for count in alone(who.diarization.active).sum(axis=0)]
+    owners = reconstruction.owners(track.windows, who.diarization)
+    return dict(zip(who.names, voices.prints(track, owners, seconds), strict=True))
 
 
 def ghosts(speakers: Sequence[Speaker], turns: Sequence[Turn]) -> list[str]:

@@ -8,6 +8,7 @@ the first or last words of a sentence hardly ever do.
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from witness.schema import (
     LONG_PARAGRAPH,
     PARAGRAPH,
     PARAGRAPH_PAUSE,
+    PHRASE_PAUSE,
     SENTENCE_ENDS,
     Bool,
     Evidence,
@@ -42,7 +44,6 @@ CHANGE_COST = 1.0  # nats: evidence below e^2 to 1 does not change the speaker o
 CHANGE_COST_AT_BREAK = 0.3  # nats
 CHANGE_COST_OF_FEW = 1.3  # nats: within a sentence, where fewer than FEW of its words lie on one side
 FEW = 3
-PAUSE = 0.4  # seconds of silence at which the speaker may as well change
 OVERLAP_SHARE = 0.5  # of a word's frames
 NEAR = 1.5  # seconds: a recognizer can put the first or last word of a sentence that far into a pause
 INAUDIBLE = 2.0  # seconds of speech without a word that are worth marking
@@ -75,24 +76,43 @@ def label(words: Sequence[Word], evidence: Evidence, active: Bool, names: Sequen
     ]
 
 
-def utterances(words: Sequence[Word]) -> list[Utterance]:
-    """Labeled words of one track, in order -> utterances: what a speaker says without interruption.
+def utterances(*tracks: Sequence[Word]) -> list[Utterance]:
+    """Labeled words of each track, in order -> utterances: what a speaker says without interruption.
 
-    They end where the speaker changes or is silent for PARAGRAPH_PAUSE. One that is longer than
-    LONG_PARAGRAPH is cut into parts of at least PARAGRAPH: at the end of a sentence if one ends there, and of
-    the places that remain at the longest pause.
+    They end where the speaker changes or is silent for PARAGRAPH_PAUSE; and after a phrase during which
+    somebody begins to speak in another track. One that is longer than LONG_PARAGRAPH is cut into parts of at
+    least PARAGRAPH: at the end of a sentence if one ends there, and of the places that remain at the longest
+    pause. They are in the order in which they begin.
     """
-    groups: list[list[Word]] = []
-    for word in words:
-        if groups and _goes_on(groups[-1][-1], word):
-            groups[-1].append(word)
+    groups: list[tuple[int, list[Word]]] = []
+    open_: dict[int, list[Word]] = {}  # track -> its latest group, unless that was interrupted
+    phrases = [[(track, phrase) for phrase in _phrases(words)] for track, words in enumerate(tracks)]
+    for track, phrase in heapq.merge(*phrases, key=lambda one: one[1][0].start):
+        if track in open_ and _goes_on(open_[track][-1], phrase[0]):
+            open_[track] += phrase
         else:
-            groups.append([word])
-    return [
-        Utterance(part[0].start, part[-1].end, part[0].speaker, tuple(part))
-        for group in groups
+            groups.append((track, phrase))
+            open_[track] = phrase
+        if phrase[0].supported:  # what nobody said interrupts nobody
+            open_ = {track: open_[track]}
+    found = [
+        Utterance(part[0].start, part[-1].end, part[0].speaker, tuple(part), track)
+        for track, group in groups
         for part in _paragraphs(group)
     ]
+    return sorted(found, key=lambda utterance: utterance.start)
+
+
+def _phrases(words: Sequence[Word]) -> Iterator[list[Word]]:
+    """Consecutive words of one speaker up to the end of a sentence or a pause."""
+    phrase: list[Word] = []
+    for word in words:
+        if phrase and (word.speaker != phrase[-1].speaker or _parted(phrase[-1], word)):
+            yield phrase
+            phrase = []
+        phrase.append(word)
+    if phrase:
+        yield phrase
 
 
 def inaudible(turns: Sequence[Turn], words: Sequence[Word]) -> list[Utterance]:
@@ -198,7 +218,12 @@ def _change_costs(words: Sequence[Word]) -> Float64:
 
 def _breaks(before: Word, word: Word) -> bool:
     """Whether a sentence ends between two words, or somebody pauses."""
-    return _ends_sentence(before) or word.start - before.end >= PAUSE
+    return _ends_sentence(before) or word.start - before.end >= PHRASE_PAUSE
+
+
+def _parted(before: Word, word: Word) -> bool:
+    """As `_breaks`, to the millisecond, since the page must come to the same answer."""
+    return _ends_sentence(before) or round(word.start - before.end, 3) >= PHRASE_PAUSE
 
 
 def _heard_at(words: Sequence[Word], heard: Bool) -> Int:

@@ -293,22 +293,31 @@ function parts(chosen) {
   return found;
 }
 
-/** Words -> paragraphs, by the rule of witness/transcript/merging.py: what a speaker says in one go. */
+/** Words -> paragraphs, by the rule of witness/transcript/merging.py: what a speaker says in one go. A phrase
+    stays together; after it, a paragraph ends if somebody was heard in another track. */
 function group() {
-  const open = new Map(); // track -> run of words
+  const latest = new Map(); // track -> its latest run of words
+  let open = new Set(); // tracks whose latest run may go on
   const runs = [];
-  const { pause } = data.grouping;
+  const { pause, phrase } = data.grouping;
   const breath = data.listened ? data.grouping.breath : 2; // without a recognizer there are no gaps between words
   for (let w = 0; w < texts.length; w += 1) {
     if (!isWord(w) || (texts[w] === "" && (words.text[w] !== "" || words.gap[w] >= 0))) continue;
-    const run = open.get(words.track[w]);
+    const track = words.track[w];
+    const run = latest.get(track);
     const before = run && run[run.length - 1];
-    if (run && owner[before] === owner[w] && words.start[w] - words.end[before] < pause) {
+    const gap = run && owner[before] === owner[w] ? words.start[w] - words.end[before] : Infinity;
+    if (gap < phrase && !endsSentence(before)) {
       run.push(w);
       continue;
     }
-    open.set(words.track[w], [w]);
-    runs.push(open.get(words.track[w]));
+    if (gap < pause && open.has(track)) run.push(w);
+    else {
+      latest.set(track, [w]);
+      runs.push(latest.get(track));
+    }
+    if (heard[w]) open = new Set();
+    open.add(track);
   }
   paragraphs = runs.flatMap(parts).map((chosen) => ({
     start: words.start[chosen[0]], end: words.end[chosen[chosen.length - 1]], who: owner[chosen[0]], words: chosen,

@@ -1,0 +1,19 @@
+"""CTM, words with times for scorers: recording, channel, start, duration, word. It has no speakers.
+
+https://github.com/usnistgov/SCTK/blob/master/doc/infmts.htm, "ctm"
+"""
+
+from __future__ import annotations
+
+from witness.formats import rttm
+from witness.formats.reading import Reading, ms, single
+
+
+def write(reading: Reading) -> str:
+    """A line for each word, in the order of their starts; scorers want them sorted."""
+    words = [word for line in reading.said for word in single(line.words)]
+    uri = rttm.token(reading.title)
+    return "".join(
+        f"{uri} 1 {ms(word.start):.3f} {ms(word.end) - ms(word.start):.3f} {word.text}\n"
+        for word in sorted(words, key=lambda word: ms(word.start))
+    )

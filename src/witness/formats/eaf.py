@@ -1,0 +1,83 @@
+"""EAF, the tiers of ELAN: https://www.mpi.nl/tools/elan/EAF_Annotation_Format_3.0_and_ELAN.pdf."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from urllib.parse import quote
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
+
+from witness.formats import tiers
+from witness.formats.reading import Reading, for_xml
+
+DATE = "1970-01-01T00:00:00Z"
+"""The format requires a date. A result has none: the same recording gives the same bytes."""
+TYPE = "default-lt"
+"""ELAN's own name for what has times and no parent."""
+MIME_TYPES = {".wav": "audio/x-wav", ".mp4": "video/mp4", ".mpg": "video/mpeg", ".mpeg": "video/mpeg"}
+"""Those that ELAN tells apart; for others it looks at the file."""
+
+
+def write(reading: Reading) -> str:
+    """A tier for each speaker, an annotation for each line; what is said at the same time stays so.
+
+    ELAN finds the recording in the folder of the file, or asks for it.
+    """
+    root = Element(
+        "ANNOTATION_DOCUMENT",
+        {
+            "AUTHOR": "Witness",
+            "DATE": DATE,
+            "FORMAT": "3.0",
+            "VERSION": "3.0",
+            "xmlns:xsi": "http://www.w3.org/2001/XMLSchema-instance",
+            "xsi:noNamespaceSchemaLocation": "http://www.mpi.nl/tools/elan/EAFv3.0.xsd",
+        },
+    )
+    found = {name: [tiers.interval(line) for line in lines] for name, lines in tiers.tiers(reading).items()}
+    edges = sorted({edge for tier in found.values() for one in tier for edge in (one.start, one.end)})
+    slots = {edge: f"ts{number}" for number, edge in enumerate(edges, start=1)}
+    _header(root, reading.transcript.audio.path, sum(map(len, found.values())))
+    order = SubElement(root, "TIME_ORDER")
+    for edge, slot in slots.items():
+        SubElement(order, "TIME_SLOT", TIME_SLOT_ID=slot, TIME_VALUE=str(edge))
+    number = 0
+    for name, tier in found.items():
+        names = {"TIER_ID": for_xml(name), "PARTICIPANT": for_xml(name), "LINGUISTIC_TYPE_REF": TYPE}
+        element = SubElement(root, "TIER", names)
+        for one in tier:
+            number += 1
+            annotation = SubElement(
+                SubElement(element, "ANNOTATION"),
+                "ALIGNABLE_ANNOTATION",
+                ANNOTATION_ID=f"a{number}",
+                TIME_SLOT_REF1=slots[one.start],
+                TIME_SLOT_REF2=slots[one.end],
+            )
+            SubElement(annotation, "ANNOTATION_VALUE").text = for_xml(one.text)
+    SubElement(
+        root,
+        "LINGUISTIC_TYPE",
+        GRAPHIC_REFERENCES="false",
+        LINGUISTIC_TYPE_ID=TYPE,
+        TIME_ALIGNABLE="true",
+    )
+    ElementTree.indent(root)
+    text = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+
+
+def _header(root: Element, recording: str, annotations: int) -> None:
+    """Where the recording is, and how many annotations there are."""
+    header = SubElement(root, "HEADER", MEDIA_FILE="", TIME_UNITS="milliseconds")
+    path = PurePath(recording)
+    if path.suffix:  # not from standard input, nor from an array
+        url = f"./{quote(path.name.encode('utf-8', 'surrogateescape'))}"
+        SubElement(
+            header,
+            "MEDIA_DESCRIPTOR",
+            MEDIA_URL=url,
+            RELATIVE_MEDIA_URL=url,
+            MIME_TYPE=MIME_TYPES.get(path.suffix.lower(), "unknown"),
+        )
+    SubElement(header, "PROPERTY", NAME="lastUsedAnnotationId").text = str(annotations)

@@ -1,0 +1,400 @@
+"""The formats of other programs, read back by the programs' own libraries."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from test_writers import GHOST, LONG, REPLY, UNHEARD, listened, said, transcript
+from witness import files
+from witness.batch import recordings
+from witness.batch.manifest import Manifest
+from witness.bench import lines
+from witness.errors import UsageError, WitnessError
+from witness.formats import writers
+from witness.options import Format
+from witness.schema import Speaker, Turn, Utterance, Word
+
+ANSWER = replace(said("SPEAKER_00", 572.5, "Sorry?", 1.0), track=1)
+"""Said while the reply is."""
+CALL = listened(LONG, REPLY, ANSWER, GHOST, UNHEARD)
+NAMED = replace(
+    CALL,
+    speakers=(Speaker("SPEAKER_00", 60.0, 0.75, 'Zoë "Z" <O\'Neil> & Söhne'), CALL.speakers[1]),
+)
+SPEAKERS_ONLY = transcript(
+    [Utterance(1.0, 3.0, "SPEAKER_00"), Utterance(3.0, 5.0, "SPEAKER_01")],
+    [Turn(1.0, 3.5, "SPEAKER_00"), Turn(2.5, 5.0, "SPEAKER_01")],
+)
+"""Nobody listened for words; the turns overlap, the utterances do not."""
+
+
+def written(form: str, given=NAMED) -> str:
+    content = writers.WRITERS[Format(form)](given)
+    assert isinstance(content, str)
+    return content
+
+
+def corrected(given=CALL):
+    """With a passage in the place of the reply's last word."""
+    passage = Word(573.25, 574.25, " came on  time.", "SPEAKER_01")
+    utterances = list(given.utterances)
+    utterances[1] = replace(REPLY, end=574.25, words=(*REPLY.words[:2], passage))
+    return replace(given, utterances=tuple(utterances))
+
+
+# --- docx ---
+
+
+def paragraphs(content: bytes) -> list[tuple[str, str]]:
+    docx = pytest.importorskip("docx")
+    document = docx.Document(io.BytesIO(content))
+    return [(paragraph.style.name, paragraph.text) for paragraph in document.paragraphs]
+
+
+def docx_of(given, pauses=None) -> bytes:
+    pytest.importorskip("docx")
+    content = writers.WITH_PAUSES[Format.DOCX](given, pauses)
+    assert isinstance(content, bytes)
+    return content
+
+
+def test_docx_has_a_style_for_each_kind_of_text():
+    given = replace(NAMED, warnings=("the recording ends early",))
+    assert paragraphs(docx_of(given)) == [
+        ("Title", "my call"),
+        ("Subtitle", writers.read(given).summary),
+        ("Transcript Warning", "the recording ends early"),
+        ("Transcript Speaker", 'Zoë "Z" <O\'Neil> & Söhne [00:00:01]'),
+        ("Transcript Text", LONG.text),
+        ("Transcript Speaker", "SPEAKER_01 [00:09:32]"),
+        ("Transcript Text", "It never came."),
+        ("Transcript Speaker", 'Zoë "Z" <O\'Neil> & Söhne [00:09:32]'),
+        ("Transcript Text", "Sorry?"),
+        ("Transcript Speaker", 'Zoë "Z" <O\'Neil> & Söhne [00:10:00]'),
+        ("Transcript Text", "[inaudible]"),
+    ]
+    assert writers.read(given).summary == ('01:02:05 long, Zoë "Z" <O\'Neil> & Söhne 75%, SPEAKER_01 25%')
+
+
+def test_docx_marks_the_time_and_pauses():
+    docx = pytest.importorskip("docx")
+    document = docx.Document(io.BytesIO(docx_of(listened(REPLY, said("SPEAKER_01", 580.0, "No.")), 2.0)))
+    speaker = next(one for one in document.paragraphs if one.style.name == "Transcript Speaker")
+    assert [(run.text, run.style.name) for run in speaker.runs] == [
+        ("SPEAKER_01 ", "Default Paragraph Font"),
+        ("[00:09:32]", "Transcript Time"),
+    ]
+    assert [one.text for one in document.paragraphs if one.style.name == "Transcript Pause"] == ["(6 s)"]
+
+
+def test_docx_says_nothing_of_the_time_and_the_library_that_wrote_it(monkeypatch):
+    content = docx_of(CALL)
+    monkeypatch.setattr("time.time", lambda: 2e9)
+    assert docx_of(CALL) == content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        properties = archive.read("docProps/core.xml").decode()
+    assert "my call" in properties
+    assert "python-docx" not in properties
+    assert "2013" not in properties
+
+
+def test_docx_knows_the_language_and_its_direction():
+    with zipfile.ZipFile(io.BytesIO(docx_of(replace(CALL, language="he")))) as archive:
+        styles = archive.read("word/styles.xml").decode()
+    assert 'w:val="he"' in styles
+    assert styles.count("<w:bidi/>") == 2
+    with zipfile.ZipFile(io.BytesIO(docx_of(CALL))) as archive:
+        assert "<w:bidi/>" not in archive.read("word/styles.xml").decode()
+
+
+def test_docx_without_its_library_is_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "find_spec", lambda _: None)
+    for formats, to in ((["docx"], str(tmp_path)), ([], f"{tmp_path}/x.docx"), (["docx"], None)):
+        with pytest.raises(WitnessError, match="pip install 'witness\\[docx\\]'"):
+            files.plan("call.wav", formats, to)
+
+
+def test_docx_is_not_written_to_a_terminal(monkeypatch):
+    pytest.importorskip("docx")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    with pytest.raises(UsageError, match="with -o"):
+        files.plan("call.wav", ["docx"], None)
+    assert files.plan("call.wav", ["qda"], None).files == (("qda", None),)
+
+
+# --- text for people ---
+
+
+def test_qda_has_the_speaker_on_a_line_and_the_time_on_the_next():
+    assert written("qda", listened(REPLY, ANSWER, UNHEARD)) == (
+        "SPEAKER_01\n[00:09:32] It never came.\n\n"
+        "SPEAKER_00\n[00:09:32] Sorry?\n\n"
+        "SPEAKER_00\n[00:10:00] [inaudible]\n\n"
+    )
+    later = said("SPEAKER_01", 580.0, "No.")
+    assert "\n\n(6 s)\n\nSPEAKER_01\n" in writers.WITH_PAUSES[Format.QDA](listened(REPLY, later), 2.0)
+    assert written("qda", SPEAKERS_ONLY).startswith("SPEAKER_00\n[00:00:01]\n\n")
+
+
+def test_audacity_labels():
+    assert written("audacity", listened(REPLY, ANSWER)) == (
+        "572.250000\t573.750000\tSPEAKER_01: It never came.\n572.500000\t573.500000\tSPEAKER_00: Sorry?\n"
+    )
+    tabbed = Utterance(1, 2, "A", (Word(1, 2, " a\tb\nc", "A"),))
+    assert written("audacity", listened(tabbed)) == "1.000000\t2.000000\tA: a b c\n"
+    assert written("audacity", SPEAKERS_ONLY).startswith("1.000000\t3.000000\tSPEAKER_00\n")
+
+
+def test_podcast():
+    document = json.loads(written("podcast"))
+    assert document["version"] == "1.0.0"
+    assert document["segments"][1] == {
+        "speaker": "SPEAKER_01",
+        "startTime": 572.25,
+        "endTime": 573.75,
+        "body": "It never came.",
+    }
+    assert [len(one["body"]) > 0 for one in document["segments"]] == [True] * 4
+
+
+# --- tiers ---
+
+
+def test_eaf_has_a_tier_for_each_speaker_and_keeps_overlap(tmp_path):
+    eaf = eaf_of(tmp_path, NAMED)
+    first = 'Zoë "Z" <O\'Neil> & Söhne'
+    assert list(eaf.get_tier_names()) == [first, "SPEAKER_01"]
+    assert eaf.get_annotation_data_for_tier("SPEAKER_01") == [(572250, 573750, "It never came.")]
+    assert eaf.get_annotation_data_for_tier(first)[1:] == [
+        (572500, 573500, "Sorry?"),
+        (600000, 604500, "[inaudible]"),
+    ]
+    assert eaf.tiers[first][2]["PARTICIPANT"] == first
+    assert [one["RELATIVE_MEDIA_URL"] for one in eaf.media_descriptors] == ["./my%20call.wav"]
+
+
+def eaf_of(tmp_path, given):
+    elan = pytest.importorskip("pympi.Elan")
+    (tmp_path / "x.eaf").write_text(written("eaf", given), encoding="utf-8")
+    return elan.Eaf(str(tmp_path / "x.eaf"))
+
+
+def test_turns_overlap_in_the_tiers_where_nobody_listened_for_words(tmp_path):
+    eaf = eaf_of(tmp_path, SPEAKERS_ONLY)
+    assert eaf.get_annotation_data_for_tier("SPEAKER_00") == [(1000, 3500, "SPEAKER_00")]
+    assert eaf.get_annotation_data_for_tier("SPEAKER_01") == [(2500, 5000, "SPEAKER_01")]
+
+
+def test_a_speaker_in_two_channels_at_once_has_two_tiers(tmp_path):
+    both = listened(REPLY, replace(said("SPEAKER_01", 572.5, "Hello?", 1.0), track=1))
+    eaf = eaf_of(tmp_path, both)
+    assert list(eaf.get_tier_names()) == ["SPEAKER_01", "SPEAKER_01 (2)"]
+    assert eaf.get_annotation_data_for_tier("SPEAKER_01 (2)") == [(572500, 573500, "Hello?")]
+
+
+def test_xml_takes_whatever_is_said(tmp_path):
+    odd = Utterance(1, 2, "A", (Word(1, 2, " a\x00b\x01]]>\udce9<&", "A"),))
+    given = listened(odd, path=os.fsdecode(b"caf\xe9.wav"))
+    eaf = eaf_of(tmp_path, given)
+    assert eaf.get_annotation_data_for_tier("A") == [(1000, 2000, "a\ufffdb\ufffd]]>\ufffd<&")]
+    assert paragraphs(docx_of(given))[-1][1] == "a\ufffdb\ufffd]]>\ufffd<&"
+
+
+def grid_of(tmp_path, given):
+    textgrid = pytest.importorskip("praatio.textgrid")
+    (tmp_path / "x.TextGrid").write_text(written("textgrid", given), encoding="utf-8")
+    return textgrid.openTextgrid(str(tmp_path / "x.TextGrid"), False, "error", "error")
+
+
+def entries(grid, name) -> list[tuple[float, float, str]]:
+    return [tuple(entry) for entry in grid.getTier(name).entries]
+
+
+def test_textgrid_has_a_tier_of_lines_and_one_of_words_for_each_speaker(tmp_path):
+    grid = grid_of(tmp_path, NAMED)
+    first = 'Zoë "Z" <O\'Neil> & Söhne'
+    assert grid.tierNames == (first, f"{first} - words", "SPEAKER_01", "SPEAKER_01 - words")
+    assert (grid.minTimestamp, grid.maxTimestamp) == (0, 3725.5)
+    assert '"Zoë ""Z"" <' in written("textgrid")  # praatio reads it either way, Praat does not
+    assert entries(grid, "SPEAKER_01") == [(572.25, 573.75, "It never came.")]
+    assert entries(grid, "SPEAKER_01 - words") == [
+        (572.25, 572.75, "It"),
+        (572.75, 573.25, "never"),
+        (573.25, 573.75, "came."),
+    ]
+    assert entries(grid, first)[-1] == (600.0, 604.5, "[inaudible]")
+
+
+def test_textgrid_of_words_that_take_no_time(tmp_path):
+    words = (Word(1, 1, " a", "A"), Word(1, 1, " b", "A"), Word(1, 1.002, " c", "A"), Word(2, 2, " d", "A"))
+    grid = grid_of(tmp_path, listened(Utterance(1, 2, "A", words)))
+    assert entries(grid, "A - words") == [
+        (1.0, 1.001, "a"),
+        (1.001, 1.002, "b"),
+        (1.002, 1.003, "c"),
+        (2.0, 2.001, "d"),
+    ]
+
+
+def test_textgrid_without_speech_has_a_tier(tmp_path):
+    assert grid_of(tmp_path, transcript()).tierNames == ("speech",)
+
+
+# --- scorers ---
+
+
+def scorer(tmp_path, form: str):
+    """What meeteval reads of a file of that format."""
+    io_of = pytest.importorskip("meeteval.io")
+    path = Path(files.name_of(tmp_path / "my call", form))
+    path.write_text(written(form), encoding="utf-8")
+    return io_of.load(path)
+
+
+def test_ctm_reads_back(tmp_path):
+    ctm = scorer(tmp_path, "ctm")
+    assert {line.filename for line in ctm.lines} == {"my_call"}
+    assert [(float(line.begin_time), line.word) for line in ctm.lines][-4:] == [
+        (572.25, "It"),
+        (572.5, "Sorry?"),
+        (572.75, "never"),
+        (573.25, "came."),
+    ]
+
+
+def test_stm_reads_back(tmp_path):
+    stm = scorer(tmp_path, "stm")
+    assert [(line.speaker_id, line.transcript) for line in stm.lines] == [
+        ('Zoë_"Z"_<O\'Neil>_&_Söhne', LONG.text),
+        ("SPEAKER_01", "It never came."),
+        ('Zoë_"Z"_<O\'Neil>_&_Söhne', "Sorry?"),
+    ]
+
+
+def test_seglst_reads_back(tmp_path):
+    pytest.importorskip("simplejson")  # with which meeteval reads it
+    seglst = scorer(tmp_path, "seglst")
+    assert dict(seglst.segments[1]) == {
+        "session_id": "my call",
+        "speaker": "SPEAKER_01",
+        "start_time": 572.25,
+        "end_time": 573.75,
+        "words": "It never came.",
+    }
+
+
+def test_a_corrected_passage_is_several_words():
+    last = written("ctm", corrected()).splitlines()[-3:]
+    assert last == [
+        "my_call 1 573.250 0.364 came",
+        "my_call 1 573.614 0.181 on",
+        "my_call 1 573.795 0.455 time.",
+    ]
+    assert "573.750 came on time." not in written("stm", corrected())
+    assert "574.250 It never came on time." in written("stm", corrected())
+
+
+@pytest.mark.parametrize("form", ["ctm", "stm", "seglst"])
+def test_witness_scores_what_it_writes(tmp_path, form):
+    path = Path(files.name_of(tmp_path / "my call", form))
+    path.write_text(written(form), encoding="utf-8")
+    ((uri, found),) = lines.read(path).items()
+    assert uri == "my call"
+    texts = sorted(word for line in found.lines for word in line.text.split())
+    assert texts == sorted([*LONG.text.split(), "It", "never", "came.", "Sorry?"])
+
+
+def test_a_folder_with_every_format_can_be_scored(tmp_path):
+    for form in ("json", "seglst", "whisperx", "openai", "podcast"):
+        Path(files.name_of(tmp_path / "my call", form)).write_text(written(form), encoding="utf-8")
+    assert list(lines.read(tmp_path)) == ["my call"]
+
+
+# --- programs ---
+
+
+def test_whisperx():
+    document = json.loads(written("whisperx", corrected(NAMED)))
+    assert set(document) == {"segments", "word_segments", "language"}
+    segment = document["segments"][1]
+    assert {key: segment[key] for key in ("start", "end", "text", "speaker")} == {
+        "start": 572.25,
+        "end": 574.25,
+        "text": "It never came on  time.",
+        "speaker": "SPEAKER_01",
+    }
+    assert segment["words"][0] == {"word": "It", "start": 572.25, "end": 572.75, "speaker": "SPEAKER_01"}
+    assert [word["word"] for word in segment["words"]] == ["It", "never", "came", "on", "time."]
+    assert len(document["word_segments"]) == sum(len(one["words"]) for one in document["segments"])
+
+
+def test_openai():
+    types = pytest.importorskip("openai.types.audio")
+    document = json.loads(written("openai"))
+    found = types.TranscriptionDiarized.model_validate(document, strict=True)
+    assert found.duration == 3725.5
+    assert found.text == f"{LONG.text} It never came. Sorry?"
+    assert [(one.id, one.start, one.end, one.speaker, one.text) for one in found.segments][1] == (
+        *("seg_1", 572.25, 573.75, "SPEAKER_01"),
+        "It never came.",
+    )
+    assert {one["type"] for one in document["segments"]} == {"transcript.text.segment"}
+
+
+@pytest.mark.parametrize("form", ["stm", "seglst", "whisperx", "openai", "podcast"])
+def test_without_words_there_are_speakers_and_times(form):
+    text = written(form, SPEAKERS_ONLY)
+    assert "SPEAKER_01" in text
+    assert "5.0" in text
+
+
+# --- names of files ---
+
+
+def test_no_two_formats_share_a_file(tmp_path):
+    names = [files.name_of("call", form) for form in Format]
+    assert len({name.lower() for name in names}) == len(Format)
+    planned = files.plan("call.wav", [form.value for form in Format if form != "docx"], str(tmp_path)).files
+    assert (tmp_path / "call.qda.txt", tmp_path / "call.TextGrid") == tuple(
+        path for form, path in planned if form in ("qda", "textgrid")
+    )
+
+
+@pytest.mark.parametrize("form", Format)
+def test_the_name_of_a_file_says_its_format(tmp_path, form):
+    if form == Format.DOCX:
+        pytest.importorskip("docx")
+    path = tmp_path / files.name_of("a.b", form)
+    assert files.plan("call.wav", [], str(path)).files == ((form, path),)
+    upper = tmp_path / path.name.upper()
+    assert files.plan("call.wav", [], str(upper)).files == ((form, upper),)
+
+
+def test_a_format_may_be_written_to_a_file_with_its_last_ending(tmp_path):
+    for form, name in (("qda", "x.txt"), ("openai", "x.json"), ("txt", "x.txt"), ("textgrid", "x.textgrid")):
+        assert files.plan("call.wav", [form], str(tmp_path / name)).files == ((form, tmp_path / name),)
+    for form, name in (("srt", "x.qda.txt"), ("qda", "x.srt"), ("openai", "x.txt"), ("ctm", "x.txt")):
+        with pytest.raises(UsageError, match="is one file, but -f says"):
+            files.plan("call.wav", [form], str(tmp_path / name))
+    assert files.plan("call.wav", [], str(tmp_path / ".srt")).files == (
+        ("txt", tmp_path / ".srt" / "call.txt"),
+    )
+
+
+def test_a_batch_keeps_apart_what_would_be_one_file(tmp_path):
+    found = [(f"/x/{name}", name) for name in ("a.wav", "a.openai.wav", "b.QDA.wav", "c.d.wav")]
+    assert dict(recordings.assign(found, Manifest(tmp_path / "manifest.jsonl"))) == {
+        "/x/a.wav": "a",
+        "/x/a.openai.wav": "a.openai.wav",
+        "/x/b.QDA.wav": "b.QDA.wav",
+        "/x/c.d.wav": "c.d",
+    }
