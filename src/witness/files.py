@@ -51,12 +51,12 @@ def plan(
     output: str | None,
     *,
     stages: bool = True,
-    free: Callable[[Sequence[Path]], bool] = lambda _: True,
+    free: Callable[[Sequence[Path]], bool] | None = None,
 ) -> Targets:
     """The files for `-f FORMATS -o OUTPUT`, checked by `prepare`.
 
-    In a folder they have the first of the `names` of the recording whose files are `free` to take. Raises
-    UsageError if the request makes no sense, OutputError if something cannot be written.
+    In a folder they have the first of the `names` of the recording whose files are `free` to take; None: all
+    are. Raises UsageError if the request makes no sense, OutputError if something cannot be written.
     """
     formats = tuple(dict.fromkeys(formats))
     if output is None or output == "-":
@@ -79,7 +79,7 @@ def plan(
 
 
 def _plan_files(
-    recording: str, formats: tuple[str, ...], output: str, free: Callable[[Sequence[Path]], bool]
+    recording: str, formats: tuple[str, ...], output: str, free: Callable[[Sequence[Path]], bool] | None
 ) -> tuple[tuple[str, Path], ...]:
     path = Path(output)
     ending = path.suffix[1:].lower()
@@ -92,6 +92,8 @@ def _plan_files(
         return ((formats[0] if formats else ending if ending in set(Format) else "txt", path),)
     stems = ("stdin",) if recording == "-" else names(Path(recording).name, os.path.abspath(recording))  # noqa: PTH100
     choices = [tuple((name, path / f"{stem}.{name}") for name in formats or ("txt",)) for stem in stems]
+    if free is None:
+        return choices[0]
     return next((files for files in choices if free([target for _, target in files])), choices[-1])
 
 
