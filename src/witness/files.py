@@ -129,18 +129,23 @@ def prepare(files: Sequence[tuple[str, Path]], *, stages: bool = True, pipes: bo
     alone, because they hold voices. Without `pipes`, what is no regular file is refused; otherwise it is
     written into. Raises OutputError.
     """
-    findings = [beside(path) for form, path in files if form == Format.JSON and stages and is_regular(path)]
     folder = files[0][1].parent
-    missing = tuple(parent for parent in (folder, *folder.parents) if not parent.exists())
-    targets = Targets(tuple(files), missing)
+    targets = Targets(tuple(files))
     try:
-        _told(folder, partial(folder.mkdir, 0o700 if findings else 0o777, parents=True, exist_ok=True))
+        findings = [
+            beside(path) for form, path in files if form == Format.JSON and stages and is_regular(path)
+        ]
+        missing = tuple(parent for parent in (folder, *folder.parents) if not parent.exists())
+        targets = Targets(tuple(files), missing)
+        folder.mkdir(0o700 if findings else 0o777, parents=True, exist_ok=True)
         for path in [target for _, target in files]:
             _check(path, pipes)
         for path in findings:
             _check(path, False)
-    except BaseException:
+    except BaseException as error:
         targets.give_up()
+        if isinstance(error, OSError):
+            raise OutputError(f"{folder}: cannot be written ({error.strerror}); change -o") from error
         raise
     return targets
 
