@@ -307,7 +307,7 @@ def test_what_cannot_be_a_recording_or_is_not_ours_stops_nothing(tmp_path):
     stdout, stderr = run(*arguments, cwd=tmp_path, code=3)
     assert "line 1 is not used: its output cannot be" in stderr
     assert "out/call01.json: is there already and not of this batch; fix: move it away, or use" in stdout
-    assert "call02.stages.npz: is a folder" in stdout
+    assert "call02.stages.npz: is there already" in stdout
     assert "pipe.wav is not a regular file" in stdout
     assert "socket.wav is not a regular file" in stdout
     assert "5 recordings: 1 done, 4 failed" in stdout
@@ -328,12 +328,14 @@ def test_what_cannot_be_a_recording_or_is_not_ours_stops_nothing(tmp_path):
     # A batch that has lost its manifest knows its own results, and the work of a person.
     (tmp_path / "out" / "manifest.jsonl").unlink()
     run("in/call01.flac", *arguments[1:], cwd=tmp_path)
-    document["corrections"] = [
-        {"kind": "name", "speaker": [[0, 1]], "name": "Anna", "other": [], "text": None}
-    ]
+    name = {"kind": "name", "speaker": [[0, 1]], "name": "Anna", "other": [], "text": None}
+    document["corrections"] = [name]
+    (tmp_path / "out" / "call01.json").write_text(json.dumps(document))
+    run("in/call01.flac", *arguments[1:], "--speakers", 1, cwd=tmp_path)  # the name was from --known
+    document["timing"]["decode"] = None
     corrected = json.dumps(document)
     (tmp_path / "out" / "call01.json").write_text(corrected)
-    stdout, _ = run("in/call01.flac", *arguments[1:], "--speakers", 1, cwd=tmp_path, code=3)
+    stdout, _ = run("in/call01.flac", *arguments[1:], "--speakers", 2, cwd=tmp_path, code=3)
     assert "call01.json: holds corrections, which a new transcript would lose" in stdout
     assert (tmp_path / "out" / "call01.json").read_text() == corrected
 

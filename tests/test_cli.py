@@ -540,6 +540,22 @@ def test_a_signal_ends_what_never_looks(witness, name, code):
     assert list(witness.folder.iterdir()) == []
 
 
+def test_ctrl_c_while_everything_is_imported_is_no_traceback():
+    program = (
+        "import os, signal, sys\n"
+        "class Trap:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'witness.cli.main':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Trap())\n"
+        "from witness.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGINT
+    assert done.stderr == b""
+
+
 def test_a_second_signal_disturbs_no_cleaning_up():
     """A second Ctrl-C used to end as a traceback."""
     program = (

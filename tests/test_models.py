@@ -1059,6 +1059,28 @@ def test_folder_with_bad_clustering(clustering: str, tmp_path: Path) -> None:
     one_line(failure.value)
 
 
+@pytest.mark.usefixtures("hub")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_pipes_in_the_places_of_files_are_not_waited_for(tmp_path: Path) -> None:
+    folder = Path(folder_of(tmp_path / "mine"))
+    os.mkfifo(folder / "clustering.json")
+    with pytest.raises(ModelError, match=r"clustering\.json must read"):
+        store.diarization_models(str(folder), offline=True)
+    whisper = ct2.write(tmp_path / "tones")
+    for name in ("config.json", "model.bin"):
+        (whisper / name).unlink()
+        os.mkfifo(whisper / name)
+        with pytest.raises(ModelError) as failure:
+            chosen_whisper(str(whisper), offline=True, gpu=False)
+        one_line(failure.value)
+    entry = next(one for one in catalogue.TABLE if one.repository and not one.others)
+    place = disk.place(entry)
+    place.parent.mkdir(parents=True)
+    os.mkfifo(place)
+    with pytest.raises(ModelError, match="not a regular file"):
+        disk.verified(entry)
+
+
 def test_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no such folder"):
         store.diarization_models(str(tmp_path / "nowhere"), offline=True)

@@ -53,6 +53,7 @@ BOTH = TRANSCRIPT | {
     "html_audio": ["--html-audio", "link"],
     "pauses": ["--pauses", "0.5"],
     "no_stages": ["--no-stages"],
+    "force": ["--force"],
     "quiet": ["-q"],
 }
 RUN = BOTH | {
@@ -65,7 +66,6 @@ RUN = BOTH | {
 BATCH = BOTH | {
     "jobs": ["--jobs", "2"],
     "gpus": ["--gpu", "0,1"],
-    "force": ["--force"],
     "retry_failed": ["--retry-failed"],
     "watch": ["--watch"],
     "limit_time": ["--limit-time", "9.5"],

@@ -156,6 +156,9 @@ def test_a_long_name_leaves_room_for_the_findings(tmp_path):
     with pytest.raises(OutputError, match=r"stages\.npz: cannot be written"):
         files.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json")
     assert not (tmp_path / "new").exists()
+    for folder in ("x" * 300, "a/" * 3000):
+        with pytest.raises(OutputError, match="cannot be written"):
+            files.prepare([("json", tmp_path / folder / "s.json")])
     # Without findings there is room for it.
     files.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json", stages=False)
 

@@ -1,6 +1,8 @@
 """Known people: who is enrolled, who is recognized, who stays a stranger."""
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +56,8 @@ def test_who_is_recognized_and_who_is_not():
 def test_a_voice_is_a_plain_file(tmp_path):
     path = voices.write(voice('Zoë / "Z"', unit(*range(1, 257))), tmp_path / "known")
     assert path.name == "Zoë _ _Z_.json"
+    if os.name == "posix":
+        assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]
     assert json.loads(path.read_text())["name"] == 'Zoë / "Z"'
     (read,) = voices.read(tmp_path / "known", "m")
     assert read.name == 'Zoë / "Z"'

@@ -56,13 +56,13 @@ def plan(
     output: str | None,
     *,
     stages: bool = True,
-    free: Callable[[Sequence[Path]], bool] = lambda _: True,
+    free: Callable[[Sequence[Path]], bool] | None = None,
 ) -> Targets:
     """The files for `-f FORMATS -o OUTPUT`, checked by `prepare`.
 
-    In a folder they have the first of the `names` of the recording whose files are `free` to take. Raises
-    UsageError if the request makes no sense, OutputError if something cannot be written, WitnessError if a
-    format needs a library that is not installed.
+    In a folder they have the first of the `names` of the recording whose files are `free` to take; None: all
+    are. Raises UsageError if the request makes no sense, OutputError if something cannot be written,
+    WitnessError if a format needs a library that is not installed.
     """
     formats = tuple(dict.fromkeys(formats))
     check_libraries(formats)
@@ -106,7 +106,7 @@ def format_of(name: str) -> Format | None:
 
 
 def _plan_files(
-    recording: str, formats: tuple[str, ...], output: str, free: Callable[[Sequence[Path]], bool]
+    recording: str, formats: tuple[str, ...], output: str, free: Callable[[Sequence[Path]], bool] | None
 ) -> tuple[tuple[str, Path], ...]:
     path = Path(output)
     named = format_of(path.name)
@@ -120,9 +120,10 @@ def _plan_files(
         check_libraries([name])
         return ((name, path),)
     stems = ("stdin",) if recording == "-" else names(Path(recording).name, os.path.abspath(recording))  # noqa: PTH100
-    choices = [
-        tuple((name, Path(name_of(path / stem, name))) for name in formats or ("txt",)) for stem in stems
-    ]
+    forms = formats or (Format.TXT,)
+    choices = [tuple((form, Path(name_of(path / stem, form))) for form in forms) for stem in stems]
+    if free is None:
+        return choices[0]
     return next((files for files in choices if free([target for _, target in files])), choices[-1])
 
 
@@ -158,18 +159,23 @@ def prepare(files: Sequence[tuple[str, Path]], *, stages: bool = True, pipes: bo
     alone, because they hold voices. Without `pipes`, what is no regular file is refused; otherwise it is
     written into. Raises OutputError.
     """
-    findings = [beside(path) for form, path in files if form == Format.JSON and stages and is_regular(path)]
     folder = files[0][1].parent
-    missing = tuple(parent for parent in (folder, *folder.parents) if not parent.exists())
-    targets = Targets(tuple(files), missing)
+    targets = Targets(tuple(files))
     try:
-        _told(folder, partial(folder.mkdir, 0o700 if findings else 0o777, parents=True, exist_ok=True))
+        findings = [
+            beside(path) for form, path in files if form == Format.JSON and stages and is_regular(path)
+        ]
+        missing = tuple(parent for parent in (folder, *folder.parents) if not parent.exists())
+        targets = Targets(tuple(files), missing)
+        folder.mkdir(0o700 if findings else 0o777, parents=True, exist_ok=True)
         for path in [target for _, target in files]:
             _check(path, pipes)
         for path in findings:
             _check(path, False)
-    except BaseException:
+    except BaseException as error:
         targets.give_up()
+        if isinstance(error, OSError):
+            raise OutputError(f"{folder}: cannot be written ({error.strerror}); change -o") from error
         raise
     return targets
 

@@ -25,7 +25,7 @@ class Earlier:
     sha256: str
     """Of the recording."""
     corrected: bool
-    """Whether it holds names or other corrections."""
+    """Whether it holds what a person told `witness redo`."""
 
     def is_of(self, recording: str) -> bool:
         """Whether it is a transcript of the recording at this path, or of the same bytes elsewhere."""
@@ -49,7 +49,9 @@ def _read(path: Path) -> Earlier | None:
         if not str(document["schema"]).startswith("witness/"):
             return None
         audio = document["audio"]
-        return Earlier(path, str(audio["path"]), str(audio["sha256"]), bool(document["corrections"]))
+        # A first run keeps the names from --known as corrections, too, but only a redo decodes nothing.
+        corrected = bool(document["corrections"]) and document["timing"]["decode"] is None
+        return Earlier(path, str(audio["path"]), str(audio["sha256"]), corrected)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 

@@ -17,6 +17,9 @@ from typing import Any, Literal
 from witness import files
 from witness.errors import OutputError
 
+_LONGEST = 244
+"""Bytes of a file name, which has 255 with .stages.npz."""
+
 _LARGEST = 1 << 63
 """What no size, time or code reaches."""
 
@@ -91,7 +94,7 @@ class Manifest:
         except OSError as error:
             raise OutputError(
                 f"{self.path}: cannot be written ({error.strerror}); fix: free disk space or fix the "
-                "folder's permissions"
+                "folder's permissions; then run the same command again to continue"
             ) from error
         self._take(entry)
 
@@ -135,11 +138,12 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_below(value: Any) -> bool:
-    """Whether it is a path that stays in its folder."""
+    """Whether it is a path that stays in its folder, with room for any ending."""
     if not _is_text(value):
         return False
     path = PurePath(value)
-    return bool(path.name) and not path.anchor and ".." not in path.parts
+    short = 0 < len(os.fsencode(path.name)) <= _LONGEST
+    return short and not path.anchor and ".." not in path.parts
 
 
 def _is_whole(value: Any) -> bool:

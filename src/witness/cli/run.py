@@ -130,9 +130,9 @@ def _planned(
     from witness.batch import earlier
 
     def free(paths: Sequence[Path]) -> bool:
-        return force or earlier.free(paths, recording)
+        return earlier.free(paths, recording)
 
-    targets = files.plan(recording, formats, to, stages=stages, free=free)
+    targets = files.plan(recording, formats, to, stages=stages, free=None if force else free)
     paths = [path for _, path in targets.files if path is not None]
     if paths and not force and (loss := earlier.loss(paths)) is not None:
         targets.give_up()
