@@ -10,6 +10,7 @@ import codecs
 import os
 import stat
 import struct
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -25,8 +26,9 @@ LARGEST = 128 << 20
 DAMAGED = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
     *(ValueError, KeyError, IndexError, OverflowError, RuntimeError),
+    *(SyntaxError, tokenize.TokenError),  # by numpy's reader of the heads of arrays
 )
-"""What reading a zip archive raises if it is damaged, or if a document in it is."""
+"""What reading a zip archive raises if it is damaged, or if a document or an array in it is."""
 
 
 def read(path: Path, largest: int = LARGEST) -> bytes:
