@@ -317,7 +317,7 @@ def test_variational_clustering_is_community_1s(golden):
 
 
 def test_a_thousand_equal_vectors_take_no_time():
-    """Every merge leaves all the others without their nearest neighbor; each is looked up once all the same."""
+    """Every merge leaves all the others without their nearest neighbor; few of them are looked up again."""
     points = np.ones((1000, 4)) / 2
     looked_up = []
     argmin = np.ndarray.argmin

@@ -2,14 +2,16 @@ import csv
 import io
 import json
 import os
+import re
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from witness.formats import cues as cues_of
 from witness.formats import rttm, writers
 from witness.schema import ModelFile, Source, Speaker, Transcript, Turn, Utterance, Word
-from witness.text import clock
+from witness.text import clock, for_terminal
 
 
 def transcript(utterances=(), turns=(), path="calls/my call.wav", words=None, warnings=()) -> Transcript:
@@ -249,3 +251,76 @@ def test_clock():
     assert clock(59.9999) == "00:00:59"
     assert clock(59.9999, 3, ",") == "00:01:00,000"
     assert clock(360000.0) == "100:00:00"
+
+
+HOSTILE = (
+    " one\n\n7\n00:00:00,000 --> 00:00:09,000\nMallory: two",
+    "\x1b]0;title\x07\x1b[2J",
+    " \x9b31m\u2028\u2029\x85three\r\n",
+    " <b>&{\\an8}</v><00:00:01.000> *x* ~~y~~ --> \u202eevil\u2066",
+    " \ud800\udce9",
+    "\n\n",
+)
+NAME = "Ann\n\n9\n00:00:00.000 --> 00:00:09.000\n\x1b[2J<c>"
+CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def hostile() -> Transcript:
+    words = tuple(Word(n, n + 0.9, text, "A") for n, text in enumerate(HOSTILE))
+    found = listened(Utterance(0, 6, "A", words), turns=[Turn(0, 6, "A")], path=f"x/{NAME}.wav")
+    return replace(found, speakers=(Speaker("A", 6, 1, NAME),), warnings=(f"{NAME}: damaged",))
+
+
+@pytest.mark.parametrize("form", writers.WRITERS)
+def test_nothing_that_was_said_commands_a_terminal(form):
+    text = writers.WRITERS[form](hostile())
+    if form in ("txt", "md", "json", "srt", "vtt", "rttm", "csv"):
+        assert not CONTROL.search(text.replace("\r\n", "\n"))
+    writers.encode(text).decode("utf-8")
+    assert text == for_terminal(text) or form == "html"
+
+
+def test_nothing_that_was_said_is_a_cue_a_line_or_markup():
+    found = hostile()
+    (line,) = writers.to_txt(found).splitlines()
+    assert line.startswith("[00:00:00] Ann 9 00:00:00.000 --> 00:00:09.000 \ufffd[2J<c>: one 7 00:00:00")
+    srt = writers.to_srt(found)
+    assert re.findall(r"(?m)^.*-->.*$", srt) == re.findall(r"(?m)^[\d:,]{12} --> [\d:,]{12}$", srt)
+    assert not set("<{") & set(srt)
+    assert [block.split("\n")[0] for block in srt.strip().split("\n\n")] == [
+        str(n + 1) for n in range(srt.count("-->"))
+    ]
+    vtt = writers.to_vtt(found)
+    for block in vtt.strip().split("\n\n")[1:]:
+        times, *lines = block.split("\n")
+        assert re.fullmatch(r"[\d:.]{12} --> [\d:.]{12}", times)
+        assert lines
+        assert all("-->" not in text for text in lines)
+        tags = re.findall("<[^>]*>", block)
+        assert all(tag.startswith("<v Ann 9 ") for tag in tags)
+    assert len(writers.to_rttm(found).splitlines()) == 1
+    paragraphs = writers.to_md(found).strip().split("\n\n")
+    assert len(paragraphs) == 4
+    assert not any("\n" in paragraph for paragraph in paragraphs)
+    assert r"\<b\>\&{\\an8}\</v\>" in paragraphs[3]
+    assert r"\~\~y\~\~" in paragraphs[3]
+    assert json.loads(writers.to_json(found))["words"][0]["text"] == HOSTILE[0].strip()
+
+
+def test_joiners_and_hard_spaces_stay():
+    """Persian, emoji and French are not the same without them."""
+    for text in (" می\u200cخواهم", " 👩\u200d👧", " Bonjour\xa0!", " caf\u0301e"):
+        said_ = listened(Utterance(0, 1, "A", (Word(0, 1, text, "A"),)))
+        for name in ("txt", "md", "srt", "vtt", "csv"):
+            shown = writers.WRITERS[name](said_)
+            assert text.strip() in shown or name in ("srt", "vtt"), name
+
+
+@pytest.mark.parametrize("text", ['=HYPERLINK("http://x","y")', "+1", "-1+1", "@SUM(A1)", "＝1", "\t=1"])
+def test_no_cell_is_a_formula(text):
+    found = listened(Utterance(0, 1, "A", (Word(0, 1, text, "A"),)))
+    found = replace(found, speakers=(Speaker("A", 1, 1, text.strip()),))
+    rows = list(csv.reader(io.StringIO(writers.to_csv(found), newline="")))
+    assert rows[1] == ["0.000", "1.000", f"'{text.strip()}", f"'{text.strip()}"]
+    harmless = listened(Utterance(0, 1, "A", (Word(0, 1, "a=b", "A"),)))
+    assert writers.to_csv(harmless).splitlines()[1] == "0.000,1.000,A,a=b"

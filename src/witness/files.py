@@ -18,6 +18,7 @@ from typing import BinaryIO, TypeVar
 
 from witness.errors import OutputError, UsageError
 from witness.options import Format
+from witness.text import for_terminal
 
 T = TypeVar("T")
 
@@ -171,6 +172,9 @@ def _to_stdout(content: bytes) -> None:
     if sys.stdout is None:
         raise OutputError("stdout is closed; open it, or write a file with -o")
     try:
+        if sys.stdout.isatty():  # as `ls` does: a pipe or a file gets the bytes as they are
+            text = for_terminal(content.decode("utf-8", "surrogateescape"))
+            content = text.encode("utf-8", "surrogateescape")
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
     except BrokenPipeError:

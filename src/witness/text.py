@@ -1,8 +1,21 @@
-"""Text for people: times, tables, names that are safe to print."""
+"""Text for people: times, tables, counts, and what others wrote, made safe to print."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
+
+_BREAKS = "\t-\r\x1c-\x1f\x85\u2028\u2029"
+"""White space that ends a line somewhere, or that a table takes for its own."""
+_COMMANDS = "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069"
+"""What commands a terminal, and what turns the direction of the text around it."""
+_HALVES = "\ud800-\udfff"
+"""Halves of characters, which UTF-8 cannot write; Python has them for bytes of a name that are not UTF-8."""
+
+_BREAK, _COMMAND = re.compile(f"[{_BREAKS}]+"), re.compile(f"[{_COMMANDS}{_HALVES}]")
+_HALF, _RAW = re.compile(f"[{_HALVES}]"), re.compile(f"[\x85\u2028\u2029{_COMMANDS}]")
+JOINERS = "\u200c\u200d"
+"""Not to be seen, but Persian, Hindi and many emoji are not the same without them."""
 
 
 def clock(seconds: float, digits: int = 0, point: str = ".") -> str:
@@ -32,6 +45,33 @@ def number(value: float | None, form: str, unit: str = "") -> str:
     return "-" if value is None else f"{value:{form}}{unit}"
 
 
-def printable(name: str) -> str:
-    """A file name for a message of one line: line breaks, and bytes that are not UTF-8, as escapes."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+def count(number: int, noun: str) -> str:
+    """`1 word`, `2 words`: for nouns with a plural in s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+# --- what others wrote ---
+
+
+def printable(text: str) -> str:
+    """For a message of one line, which must name a file exactly: what cannot be seen, as escapes."""
+    return "".join(c if c.isprintable() or c in JOINERS else _escape(c) for c in text)
+
+
+def one_line(text: str) -> str:
+    """For a line of a document, where words must be read: breaks as a space, commands as U+FFFD."""
+    return _COMMAND.sub("\ufffd", _BREAK.sub(" ", text))
+
+
+def for_terminal(text: str) -> str:
+    """Lines for a terminal: all that may command it, as escapes. What is printable stays as it is."""
+    return re.sub(f"[{_COMMANDS}{_HALVES}\x85]|\r(?!\n)", lambda found: _escape(found[0]), text)
+
+
+def in_json(document: str) -> str:
+    """A JSON document with the escapes that `json` leaves out, so that a terminal can show it."""
+    return _RAW.sub(lambda found: f"\\u{ord(found[0]):04x}", _HALF.sub("\ufffd", document))
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()

@@ -33,4 +33,4 @@ def enroll_command(
     wanted = Options(models=models, whisper="none", channels=Channels.MIX, offline=offline)
     with options.progress(quiet) as reporter:
         voice = enroll(name, recordings, Engine(wanted, progress=reporter.progress, note=reporter.note))
-    click.echo(voices.write(voice, Path(known)))
+    options.say(str(voices.write(voice, Path(known))))

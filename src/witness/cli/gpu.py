@@ -34,19 +34,19 @@ def gpu_status(as_json: bool) -> None:
 
     inventory = warmup.inventory()
     if as_json:
-        click.echo(json.dumps(asdict(inventory), indent=1, default=str))
+        options.say(json.dumps(asdict(inventory), indent=1, default=str))
         return
     for card in inventory.cards:
         memory = f"{card.memory_total / 2**30:.1f} GiB"
-        click.echo(f"GPU {card.index}  {card.name}  {card.gfx}  {memory}  {card.supported} for MIGraphX")
+        options.say(f"GPU {card.index}  {card.name}  {card.gfx}  {memory}  {card.supported} for MIGraphX")
     if inventory.trouble:
-        click.echo(inventory.trouble)
+        options.say(inventory.trouble)
     for cached in inventory.graphs:
-        click.echo(f"{cached.name}  {cached.state}")
+        options.say(f"{cached.name}  {cached.state}")
         if cached.graph is not None:
-            click.echo(f"    {_measured(cached.graph)}")
+            options.say(f"    {_measured(cached.graph)}")
     if not inventory.graphs:
-        click.echo("no compiled graphs; `witness gpu warm` makes them")
+        options.say("no compiled graphs; `witness gpu warm` makes them")
 
 
 @gpu_group.command("warm")
@@ -76,7 +76,7 @@ def gpu_warm(
         else:
             model = _voice_model(choice["models"], choice["offline"], reporter)
         graph = warmup.warm(Target(stack, model, Precision(precision), tuning), limit, reporter)
-    click.echo(f"{graph.folder.name}  ready\n    {_measured(graph)}")
+    options.say(f"{graph.folder.name}  ready\n    {_measured(graph)}")
 
 
 @gpu_group.command("clear")
@@ -84,7 +84,7 @@ def gpu_clear() -> None:
     """Delete all compiled graphs."""
     from witness.amd import graphs
 
-    click.echo(f"{graphs.clear() / 1e6:,.1f} MB freed")
+    options.say(f"{graphs.clear() / 1e6:,.1f} MB freed")
 
 
 @gpu_group.command("export")
@@ -97,7 +97,7 @@ def gpu_export(file: Path, graph: str | None) -> None:
     """
     from witness.amd import warmup
 
-    click.echo(f"{file}\n    {_measured(warmup.export(file, graph))}")
+    options.say(f"{file}\n    {_measured(warmup.export(file, graph))}")
 
 
 @gpu_group.command("import")
@@ -118,7 +118,7 @@ def gpu_import(file: Path, models: str, model: Path | None, gpu: int | None, off
             return subject.from_file_for(model, shape)
 
         graph = warmup.import_(file, rocm.stack(rocm.choose_card(gpu)), wanted, reporter)
-    click.echo(f"{graph.folder.name}  ready\n    {_measured(graph)}")
+    options.say(f"{graph.folder.name}  ready\n    {_measured(graph)}")
 
 
 def _voice_model(models: str, offline: bool, reporter: Reporter) -> Subject:
@@ -157,4 +157,4 @@ def probe(model: Path, shapes: tuple[str, ...], gpu: int | None, limit: float) -
 
     with options.progress(quiet=False) as reporter:
         result = probe.probe(model, subject.parse_shapes(shapes), gpu, limit, reporter)
-    click.echo(result.markdown(), nl=False)
+    options.say(result.markdown().rstrip("\n"))

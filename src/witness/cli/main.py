@@ -17,6 +17,7 @@ from witness._version import __version__
 from witness.child import SINGLE_THREADED
 from witness.cli import batch, bench, doctor, enroll, gpu, models, options, redo, run, score, signals
 from witness.errors import CancelledError, WitnessError
+from witness.text import printable
 
 
 class _DefaultRun(click.Group):
@@ -115,7 +116,7 @@ def _interrupted(code: int) -> int:
 
 def _complain(message: str, code: int) -> int:
     """Print the message in one line on stderr; returns the exit code."""
-    line = " ".join(message.split())
+    line = printable(" ".join(message.split()))
     if sys.stderr is not None:  # print would use stdout instead
         with suppress(OSError):
             print(f"witness: {line}", file=sys.stderr)  # noqa: T201

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
+from witness import files
 from witness.cli import signals
 from witness.options import (
     MOST_SPEAKERS,
@@ -23,6 +24,7 @@ from witness.options import (
     Recognizer,
 )
 from witness.reporter import Reporter
+from witness.text import printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -262,6 +264,11 @@ def help_alone(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
+def say(text: str) -> None:
+    """Print lines as a result, on stdout: what was named by others cannot command a terminal."""
+    files.write(f"{text}\n".encode("utf-8", "surrogateescape"), None)
+
+
 def note_unpaired(reporter: Reporter, uris: set[str], what: str) -> None:
     """Note how many recordings lack a counterpart, and the first five of them; `what` says what they lack."""
     if uris:
@@ -285,7 +292,7 @@ def progress(quiet: bool) -> Iterator[Reporter]:
 
     def note(line: str) -> None:
         with suppress(OSError):  # a full log must not cost the result
-            terminal.print(f"note: {line}", markup=False, highlight=False, soft_wrap=True)
+            terminal.print(f"note: {printable(line)}", markup=False, highlight=False, soft_wrap=True)
 
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bars:
         announced = False

@@ -27,7 +27,7 @@ from witness.schema import (
     Transcript,
     Utterance,
 )
-from witness.text import clock
+from witness.text import clock, in_json
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -144,8 +144,8 @@ def render(
 
 def harmless(data: Any) -> str:
     """JSON in which nothing can end the script block around it."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    for sign in "<>&\u2028\u2029":
+    text = in_json(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+    for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from witness.errors import InputError
 from witness.schema import LONGEST, Turn
+from witness.text import one_line
 
 
 def serialize(uri: str, turns: Iterable[Turn]) -> str:
@@ -39,4 +40,4 @@ def parse(text: str, name: str = "RTTM") -> dict[str, list[Turn]]:
 
 
 def _token(text: str) -> str:
-    return re.sub(r"\s+", "_", text.strip()) or "_"
+    return re.sub(r"\s+", "_", one_line(text).strip()) or "_"

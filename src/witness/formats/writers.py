@@ -2,6 +2,8 @@
 
 The text formats leave out words where the diarizer heard nobody, and mark speech in which the recognizer
 heard no words. JSON has both as they are, and the page marks both.
+
+What was said and what things are called is data: in no format can it become markup, a line or a formula.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ import csv
 import io
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from math import inf
 from pathlib import Path, PurePath
@@ -21,7 +24,7 @@ from witness import files
 from witness.formats import cues, findings, page, rttm
 from witness.options import Format, Part
 from witness.schema import ModelFile, Sound, Source, Transcript, Utterance, Word
-from witness.text import clock
+from witness.text import clock, in_json, one_line
 
 SCHEMA = "witness/1"
 UNKNOWN = "UNKNOWN"
@@ -30,6 +33,8 @@ INAUDIBLE = "[inaudible]"
 """In place of words that are not known although a recognizer listened."""
 SHORT_PAUSE = 1.0
 """Seconds; a shorter pause is not timed."""
+SRT_SIGNS = str.maketrans("<>{}", "‹›()")
+"""What stands in SubRip for the signs of its markup."""
 
 
 def to_txt(transcript: Transcript, pauses: float | None = None) -> str:
@@ -116,14 +121,14 @@ def to_json(transcript: Transcript, stages: Mapping[str, str] | None = None) -> 
         "corrections": [asdict(correction) for correction in transcript.corrections],
         "stages": stages,
     }
-    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    return in_json(json.dumps(document, ensure_ascii=False, indent=1)) + "\n"
 
 
 def to_srt(transcript: Transcript) -> str:
     """SubRip. A cue names the speaker if the cue before it has another one."""
     return "\n".join(
         f"{number}\n{clock(cue.start, 3, ',')} --> {clock(cue.end, 3, ',')}\n"
-        + "".join(f"{text}\n" for _, text in cue.parts)
+        + "".join(f"{_srt(text)}\n" for _, text in cue.parts)
         for number, cue in enumerate(_cues(transcript), start=1)
     )
 
@@ -143,13 +148,21 @@ def to_rttm(transcript: Transcript) -> str:
 
 
 def to_csv(transcript: Transcript) -> str:
-    """Start, end, speaker and text: a row per utterance, as in RFC 4180."""
+    """Start, end, speaker and text: a row per utterance, as in RFC 4180.
+
+    A cell that a spreadsheet would take for a formula begins with an apostrophe.
+    """
     out = io.StringIO(newline="")
     rows = csv.writer(out)
     rows.writerow(["start", "end", "speaker", "text"])
     for utterance, text in _lines_of_text(transcript):
         rows.writerow(
-            [f"{utterance.start:.3f}", f"{utterance.end:.3f}", transcript.name(utterance.speaker), text]
+            [
+                f"{utterance.start:.3f}",
+                f"{utterance.end:.3f}",
+                _cell(one_line(transcript.name(utterance.speaker) or "")),
+                _cell(text),
+            ]
         )
     return out.getvalue()
 
@@ -221,14 +234,14 @@ def encode(text: str) -> bytes:
 
 
 def title(transcript: Transcript) -> str:
-    """The recording's name without its folder and ending; "stdin" if it has none."""
-    return "stdin" if transcript.audio.path == "-" else PurePath(transcript.audio.path).stem
+    """The recording's name without its folder and ending, in one line; "stdin" if it has none."""
+    return "stdin" if transcript.audio.path == "-" else one_line(PurePath(transcript.audio.path).stem)
 
 
 def _lines_of_text(transcript: Transcript) -> Iterator[tuple[Utterance, str | None]]:
-    """The utterances that people read, each with its text; None: nobody listened for words."""
+    """The utterances that people read, each with its text in one line; None: nobody listened for words."""
     recognized = transcript.device["whisper"] is not None
-    for utterance in transcript.utterances:
+    for utterance in map(_in_lines, transcript.utterances):
         if not utterance.words:
             yield utterance, INAUDIBLE if recognized else None
         elif any(word.supported for word in utterance.words):  # all words of an utterance are, or none is
@@ -266,7 +279,7 @@ def _pause(seconds: float) -> str:
 
 
 def _speaker(transcript: Transcript, utterance: Utterance) -> str:
-    return transcript.name(utterance.speaker) or UNKNOWN
+    return one_line(transcript.name(utterance.speaker) or UNKNOWN)
 
 
 def _text_line(transcript: Transcript, utterance: Utterance, text: str | None) -> str:
@@ -323,9 +336,29 @@ def _ms(value: float) -> float:
     return round(float(value), 3)
 
 
+def _in_lines(utterance: Utterance) -> Utterance:
+    """The same, with nothing in its words that could end a line."""
+    texts = [one_line(word.text) for word in utterance.words]
+    if texts == [word.text for word in utterance.words]:
+        return utterance
+    words = (replace(word, text=text) for word, text in zip(utterance.words, texts, strict=True))
+    return replace(utterance, words=tuple(words))
+
+
 def _markdown(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", text)
+    return re.sub(r"([\\`*_\[\]<>#|~&])", r"\\\1", one_line(text))
 
 
 def _vtt(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _srt(text: str) -> str:
+    """Players take <b>, {\\an8} and --> for their own, and SubRip has no way to escape them."""
+    return text.translate(SRT_SIGNS)
+
+
+def _cell(text: str | None) -> str | None:
+    """Not a formula (owasp.org/www-community/attacks/CSV_Injection); its signs have wide forms, too."""
+    first = unicodedata.normalize("NFKC", (text or "").lstrip()[:1])
+    return f"'{text}" if first in ("=", "+", "-", "@") else text
