@@ -195,7 +195,7 @@ ARRAYS: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
     lambda array: np.concatenate([array, array]),
     lambda array: array * 0,
     lambda array: array.astype(np.float32) * np.float32("nan"),
-    lambda array: array.astype(np.float32) * np.float32(1e38),
+    lambda array: np.full(array.shape, 3e38, np.float32),
     lambda array: np.zeros_like(array) + array.dtype.type(1),
     lambda array: array.reshape(1, *array.shape),
     lambda array: array.astype(str),
