@@ -316,6 +316,23 @@ def test_variational_clustering_is_community_1s(golden):
     assert set(three.labels.ravel()) == {-1, 0, 1, 2}
 
 
+def test_a_thousand_equal_vectors_take_no_time():
+    """Every merge leaves all the others without their nearest neighbor; few of them are looked up again."""
+    points = np.ones((1000, 4)) / 2
+    looked_up = []
+    argmin = np.ndarray.argmin
+
+    class Counting(np.ndarray):
+        def argmin(self, *args, **kwargs):
+            if self.ndim == 2:
+                looked_up.append(len(self))
+            return argmin(self, *args, **kwargs)
+
+    tree = clustering._tree(clustering._Groups.single(points.view(Counting)), "centroid")
+    assert len(tree.merges) == 999
+    assert 1000 <= sum(looked_up) < 10_000
+
+
 def test_more_speakers_than_groups_are_as_many_as_there_are_groups(monkeypatch):
     """Of many vectors neighbors are merged first; the tree has fewer leaves than there are vectors."""
     monkeypatch.setattr(clustering, "MANY", 40)

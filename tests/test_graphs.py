@@ -312,6 +312,16 @@ def test_pack_and_unpack(target, tmp_path):
         graphs.unpack(file, tmp_path / "there")
 
 
+@pytest.mark.parametrize("missing", ["version", "migraphx_version", "modules"])
+def test_a_program_without_what_every_one_says(missing):
+    modules = {"main": {"nodes": []}}
+    document = {"version": graphs.MXR_VERSION, "migraphx_version": "2.15.0", "modules": modules}
+    assert graphs.facts(msgpack.packb(document)).version == "2.15.0"
+    del document[missing]
+    with pytest.raises(GraphError, match=r"not an \.mxr file"):
+        graphs.facts(msgpack.packb(document))
+
+
 def test_damaged_files_are_refused_in_one_way(target, tmp_path):
     """Whatever is damaged, and wherever, nothing but an error of ours comes out of it."""
     whole, file = graphs.pack(entry(target)), tmp_path / "graph.zip"

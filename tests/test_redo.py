@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -444,6 +445,21 @@ def test_findings_that_were_tampered_with(path, header, arrays, says):
     assert says in message
     assert "toned.stages.npz" in message
     assert "transcribe the recording again" in message
+
+
+@pytest.mark.parametrize("shape", ["(9", "((((", "(9L,", "(-1,", "(10**9,", "[", "(\n\t(", "('a',"])
+def test_heads_of_arrays_that_were_tampered_with(path, shape):
+    file = path.with_name("toned.stages.npz")
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in parts.items():
+            head = content[:128].replace(b"'shape': (", f"'shape': {shape}".encode(), 1)
+            archive.writestr(name, head + content[128:] if name == "starts_0.npy" else content)
+    transcript = json.loads(path.read_text())
+    transcript["stages"]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    path.write_text(json.dumps(transcript))
+    assert "toned.stages.npz: is damaged" in run(path, code=4)
 
 
 def test_findings_with_a_whole_plda(path):

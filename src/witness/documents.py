@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import struct
+import tokenize
 import zipfile
 import zlib
 from typing import TypeVar
@@ -19,8 +20,9 @@ T = TypeVar("T")
 DAMAGED = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
     *(ValueError, KeyError, IndexError, OverflowError, RuntimeError),
+    *(SyntaxError, tokenize.TokenError),  # by numpy's reader of the heads of arrays
 )
-"""What reading a zip archive raises if it is damaged, or if a document in it is."""
+"""What reading a zip archive raises if it is damaged, or if a document or an array in it is."""
 
 
 class NotJsonError(ValueError):

@@ -256,10 +256,11 @@ def facts(program: bytes) -> Facts:
                 inputs[node["operator"]["parameter"]] = lens
             elif shape["type"] in numbers:
                 numbers[shape["type"]] += int(np.prod(lens))
+        version = str(document["migraphx_version"])
     except (*documents.DAMAGED, TypeError, AttributeError, msgpack.UnpackException) as error:
         raise GraphError(f"the program is truncated or not an .mxr file ({error})") from error
     half = numbers["half_type"] > numbers["float_type"]
-    return Facts(str(document["migraphx_version"]), inputs, Precision.FP16 if half else Precision.FP32)
+    return Facts(version, inputs, Precision.FP16 if half else Precision.FP32)
 
 
 def check_program(program: bytes, file: str, key: Key) -> Facts:

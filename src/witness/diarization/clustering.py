@@ -281,9 +281,13 @@ def _tree(groups: _Groups, linkage: Tree, distinct: float = 0.0) -> _Tree:
 
     parts = [nearest(np.arange(first, min(first + SLICE, count))) for first in range(0, count, SLICE)]
     near, least = (np.concatenate(part) for part in zip(*parts, strict=True))
+    stale = np.zeros(count, np.bool_)  # whose nearest neighbor is gone or has moved away: `least` or more
     for step in range(count - 1):
+        while stale[absorbed := int(least.argmin())]:
+            row = np.array([absorbed])
+            near[row], least[row] = nearest(row)
+            stale[row] = False
         # Row `absorbed` is absorbed into row `survivor` and is then empty.
-        absorbed = int(least.argmin())
         survivor = int(near[absorbed])
         total = sizes[absorbed] + sizes[survivor]
         first, second = sorted((names[absorbed], names[survivor]))
@@ -302,10 +306,9 @@ def _tree(groups: _Groups, linkage: Tree, distinct: float = 0.0) -> _Tree:
         least[absorbed] = np.inf
         (costs,) = costs_of(np.array([survivor]))
         closer = costs < least
-        near[closer], least[closer] = survivor, costs[closer]
-        lost = np.flatnonzero(((near == absorbed) | (near == survivor)) & ~closer & ~gone)
-        lost = np.union1d(lost, survivor)
-        near[lost], least[lost] = nearest(lost)
+        stale |= ((near == absorbed) | (near == survivor)) & ~gone
+        near[closer], least[closer], stale[closer] = survivor, costs[closer], False
+        near[survivor], least[survivor], stale[survivor] = costs.argmin(), costs.min(), False
     return _Tree(merges, weights)
 
 

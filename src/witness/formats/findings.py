@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -262,7 +263,9 @@ def _array(
     """
     with archive.open(f"{name}.npy") as file:
         np.lib.format.read_magic(file)
-        found, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about a head that Python 2 could have written
+            found, fortran, dtype = np.lib.format.read_array_header_1_0(file)
         if shape is None and most is not None and len(found) <= 2 and np.prod(found, dtype=float) <= most:
             shape = found
         if dtype != np.dtype(kind) or found != shape:
