@@ -170,7 +170,10 @@ def write(path: Path, shape: str, weights: str) -> None:
         filters = np.zeros((bands, 201), np.float32)
         filters[np.arange(bands), np.arange(bands) * 200 // bands] = 1
         file.write(struct.pack("<2i", bands, 201) + filters.tobytes())
-        file.write(struct.pack("<i", 1) + struct.pack("<i", 1) + b" ")
+        texts = [bytes([byte]) for byte in range(256)] + [b" %d" % number for number in range(50_257 - 256)]
+        file.write(struct.pack("<i", len(texts)))
+        for text in texts:
+            file.write(struct.pack("<i", len(text)) + text)
 
         def tensor(name: str, *dimensions: int, kind: str = "f32", value: float | None = None) -> None:
             """Write a tensor of one value, or random ones around 0; ggml counts dimensions from the last."""

@@ -42,7 +42,7 @@ class Engine:
         self.translates = header.languages > 1
         self.languages: Sequence[str] = LANGUAGES[: header.languages]
         self.prompts = True
-        # Pieces that are decoded together take a GPU as long as one after the other, and get other words:
+        # Pieces that are decoded together save little and get other words:
         # docs/decisions/2026-11-22-vulkan.md, "Batches".
         self.batch = 1
         self._aligner = Aligner(load.aligner, load.threads)
