@@ -280,6 +280,11 @@ class Rule:
     """dB below the loud parts of the recording; what is fainter is not speech. None: no limit."""
 
 
+CLOSE = 0.05
+"""Margin of a number of speakers up to which it is more often wrong than right; beyond, it is right in three
+recordings of four: docs/decisions/2026-11-22-calls-and-turns.md."""
+
+
 @dataclass(frozen=True)
 class Count:
     """How sure the number of speakers is."""
@@ -289,6 +294,11 @@ class Count:
     """The number that the smallest change of the threshold would give; None: there was no other candidate."""
     margin: float | None = None
     """By how much the threshold (about 1) would have to change for `runner_up`."""
+
+    @property
+    def close(self) -> bool:
+        """Whether `runner_up` is nearly as likely."""
+        return self.margin is not None and self.margin <= CLOSE
 
     def __str__(self) -> str:
         if self.runner_up is None or self.margin is None:

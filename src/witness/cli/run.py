@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from witness import files
 from witness.cli import options
 from witness.errors import WitnessError
-from witness.options import Device, Options, PageAudio, Runtime
+from witness.options import Bounds, Device, Options, PageAudio, Runtime
+from witness.reporter import Reporter
+from witness.text import count as number
+
+if TYPE_CHECKING:
+    from witness.schema import Transcript
 
 
 class NoWordsError(WitnessError):
@@ -77,6 +83,7 @@ def run(
                 transcript = transcribe(
                     recording, wanted, runtime, progress=reporter.progress, note=reporter.note
                 )
+                _tell_of_a_tie(transcript, None if no_stages else targets.json, reporter)
                 if verbose:
                     for count in transcript.counts:
                         reporter.note(f"number of speakers: {count}")
@@ -93,6 +100,17 @@ def run(
         writers.save(transcript, targets.files, keep=not no_stages, sound=heard, pauses=pauses)
     if transcript.failure is not None:
         raise NoWordsError(transcript.failure)
+
+
+def _tell_of_a_tie(transcript: Transcript, kept: Path | None, reporter: Reporter) -> None:
+    """Note the number of speakers that is nearly as likely. `kept`: the JSON file that redo can work from."""
+    if transcript.asked != Bounds() or len(transcript.counts) != 1:
+        return  # it was asked for, or each side of a call has its own
+    (count,) = transcript.counts
+    if count.close:
+        again = "" if kept is None else f"witness redo {shlex.quote(str(kept))} "
+        other = count.runner_up
+        reporter.note(f"{number(count.found, 'speaker')}, or perhaps {other}: `{again}--speakers {other}`")
 
 
 @contextmanager

@@ -65,6 +65,11 @@ class Diarized:
         turns = reconstruction.turns(active.T, self.names, part.duration)
         return [replace(turn, start=turn.start + part.start, end=turn.end + part.start) for turn in turns]
 
+    def steadied(self) -> Diarized:
+        """Without turns that nobody could hear; once pauses are filled, in which they may lie."""
+        diarization = self.diarization.steadied()
+        return Diarized(self.names[: diarization.active.shape[1]], diarization, self.count)
+
     def renamed(self, names: Mapping[str, str]) -> Diarized:
         """With other names; speakers who get the same one become one."""
         merged = [names.get(name, name) for name in self.names]
@@ -156,7 +161,7 @@ def who(findings: Findings, asked: Bounds = Bounds(), reporter: Reporter = SILEN
         tracks = [_diarize(findings, number, wanted) for number in range(len(findings.tracks))]
     reconstruction.fill_pauses([track.diarization.active for track in tracks], findings.rule.pause)
     reporter.progress("clustering", 1, 1)
-    return Who(findings, asked, tuple(tracks))
+    return Who(findings, asked, tuple(track.steadied() for track in tracks))
 
 
 def _sides(findings: Findings, wanted: clustering.SpeakerBounds) -> list[Diarized]:
