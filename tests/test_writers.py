@@ -241,6 +241,15 @@ def test_md_escapes_and_shows_warnings():
     assert r"SPEAKER\_00 75%" in text
 
 
+def test_what_concerns_the_machine_is_for_json_alone():
+    about = "using the builtin speaker models: cannot fetch segmentation-3.0"
+    found = replace(transcript([REPLY], warnings=[about, "ends early"]), machine=(about,))
+    assert json.loads(writers.to_json(found))["warnings"] == [about, "ends early"]
+    for write in (writers.to_md, writers.to_html):
+        assert "cannot fetch" not in write(found)
+        assert "ends early" in write(found)
+
+
 def test_names_that_are_no_utf8_do_not_stop_the_result():
     path = os.fsdecode(b"caf\xe9.wav")
     for write in writers.WRITERS.values():

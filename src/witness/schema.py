@@ -337,6 +337,8 @@ class Findings:
     fast: bool = False
     """Whether `Options.fast` was set."""
     warnings: tuple[str, ...] = ()
+    machine: tuple[str, ...] = ()
+    """Those of the warnings that are about this machine's models; no reader of the transcript needs them."""
 
 
 Spans = tuple[tuple[float, float], ...]
@@ -385,6 +387,8 @@ class Transcript:
     utterances: tuple[Utterance, ...]
     words: tuple[Word, ...]
     warnings: tuple[str, ...] = ()
+    machine: tuple[str, ...] = ()
+    """As in `Findings`."""
     counts: tuple[Count, ...] = ()
     """How sure the number of speakers is, for each track."""
     failure: WitnessError | None = None
@@ -396,6 +400,11 @@ class Transcript:
     asked: Bounds = field(default_factory=Bounds)
     corrections: tuple[Correction, ...] = ()
     """All that were given, including those that no longer apply to anything."""
+
+    @property
+    def about_recording(self) -> tuple[str, ...]:
+        """The warnings for whoever reads the transcript."""
+        return tuple(line for line in self.warnings if line not in self.machine)
 
     def name(self, speaker: str | None) -> str | None:
         """What to call the speaker with this id: the name if there is one, else the id."""

@@ -54,6 +54,7 @@ def encode(findings: Findings) -> bytes:
         "channels": findings.channels,
         "fast": findings.fast,
         "warnings": findings.warnings,
+        "machine": findings.machine,
         "tracks": [
             {
                 "windows": len(track.windows.active),
@@ -99,6 +100,7 @@ def decode(content: bytes, name: str) -> Findings:
                 fast=header["fast"],
                 tracks=tracks,
                 warnings=tuple(header["warnings"]),
+                machine=tuple(header.get("machine", ())),  # earlier files have none
             )
     except (ValueError, KeyError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
         raise InputError(

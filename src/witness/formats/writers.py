@@ -55,7 +55,7 @@ def to_md(transcript: Transcript, pauses: float | None = None) -> str:
         parts[1] += ", " + ", ".join(
             f"{_markdown(speaker.name or speaker.id)} {speaker.share:.0%}" for speaker in transcript.speakers
         )
-    parts += [f"> {_markdown(warning)}" for warning in transcript.warnings]
+    parts += [f"> {_markdown(warning)}" for warning in transcript.about_recording]
     for pause, utterance, text in _with_pauses(transcript, pauses):
         head = f"**{_markdown(_speaker(transcript, utterance))}** [{clock(utterance.start)}]"
         parts += [pause] if pause else []

@@ -34,6 +34,7 @@ from witness.schema import (
     alone,
 )
 from witness.text import clock
+from witness.text import count as number_of
 from witness.tracing import Stopwatch
 from witness.transcript import corrections, merging
 
@@ -289,6 +290,7 @@ def corrected(
         utterances=tuple(_in_order(said)),
         words=tuple(sorted((word for one in said for word in one.words), key=_when)),
         warnings=tuple(warnings),
+        machine=findings.machine,
         counts=tuple(track.count for track in who.tracks),
         findings=findings,
         fast=findings.fast,
@@ -368,7 +370,8 @@ def _several_names(names: Mapping[str, Sequence[str]]) -> Iterator[str]:
 def _cross_check(words: Sequence[Word], unheard: Sequence[Utterance]) -> Iterator[str]:
     """Where one engine heard something and the other did not."""
     if invented := sum(not word.supported for word in words):
-        yield f"{invented} words where no speech was heard are only in the JSON and the page"
+        are = "is" if invented == 1 else "are"
+        yield f"{number_of(invented, 'word')} where no speech was heard {are} only in the JSON and the page"
     if unheard:
         seconds = sum(utterance.end - utterance.start for utterance in unheard)
         places = ", ".join(clock(utterance.start) for utterance in unheard[:5])
