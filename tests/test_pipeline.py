@@ -24,7 +24,7 @@ from witness.errors import InputError, ModelError, TranscriptionError, UsageErro
 from witness.formats import findings, rttm, writers
 from witness.models import store
 from witness.reporter import Reporter
-from witness.schema import ModelFile, Speaker, Turn
+from witness.schema import ModelFile, Speaker, Turn, Word
 from witness.text import count
 from witness.transcript import assemble
 
@@ -52,6 +52,16 @@ def test_every_word_is_inside_the_recording_and_has_a_speaker_or_says_why_not(tr
     assert [word for utterance in transcript.utterances for word in utterance.words] == list(transcript.words)
     assert transcript.device == {"embedding": "cpu", "whisper": "cpu"}
     assert transcript.language == "en"
+
+
+@pytest.mark.parametrize(
+    ("invented", "said"), [(0, []), (1, ["1 word", " is only"]), (2, ["2 words", " are only"])]
+)
+def test_invented_words_are_counted_in_english(invented, said):
+    words = [Word(n, n + 1, " Thanks", supported=n >= invented) for n in range(3)]
+    lines = list(assemble._cross_check(words, []))
+    assert len(lines) == bool(said)
+    assert all(part in line for line in lines for part in said)
 
 
 def test_words_go_to_the_speaker_of_their_time(transcript):
