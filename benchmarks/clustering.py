@@ -3,6 +3,7 @@
     python benchmarks/conversations.py --train TRAIN --rttm DEV --out FOLDER
     python benchmarks/clustering.py FOLDER --cache CACHE [--models builtin|DIR] [--only PATTERN] [--json FILE]
     python benchmarks/clustering.py FOLDER --cache CACHE --long
+    python benchmarks/clustering.py FOLDER --cache CACHE --margins [--json FILE]
 
 FOLDER holds FILE.flac beside FILE.rttm. Segmentation and voice vectors are computed once for each recording
 and kept in CACHE under the sha256 of the models, so new weights need nothing but this command. Windows are
@@ -12,6 +13,7 @@ recordings; "files" is the mean of the recordings' own rates, in which a short o
 one. The last columns: pooled DER minus the default's, and its 95 % interval from drawing recordings. Pauses
 are not filled here (`Rule.pause` is 0): these references, unlike those made by people, end at every pause.
 `--long` instead clusters all recordings joined to one, condensed and not, and 24 hours made of them.
+`--margins` tells how often the number of speakers and its runner-up are right, by the margin between them.
 """
 
 from __future__ import annotations
@@ -571,6 +573,25 @@ def long(found: list[Case], rule: Rule) -> dict[str, float]:
     return result
 
 
+def margins(found: list[Case], rule: Rule) -> dict[str, dict[str, int]]:
+    """Margin up to which the runner-up is near -> recordings, and in how many each number is right."""
+    counts = [clustering.cluster(case.vectors, case.windows.active, rule).count for case in found]
+    truth = [len({turn.speaker for turn in case.reference}) for case in found]
+    result = {}
+    for limit in (0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, np.inf):
+        near = [
+            (count, true)
+            for count, true in zip(counts, truth, strict=True)
+            if (np.inf if count.margin is None else count.margin) <= limit
+        ]
+        result[str(limit)] = {
+            "recordings": len(near),
+            "found_right": sum(count.found == true for count, true in near),
+            "runner_up_right": sum(count.runner_up == true for count, true in near),
+        }
+    return result
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -581,6 +602,7 @@ def main() -> None:
     parser.add_argument("--only", default="*", help="a pattern of variants; the default is always included")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--long", action="store_true", help="measure what condensing changes and costs")
+    parser.add_argument("--margins", action="store_true", help="measure how sure the number of speakers is")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     chosen = store.diarization_models(args.models, offline=True)
@@ -589,8 +611,9 @@ def main() -> None:
             f"{args.models}: its clustering was published with its PLDA; there is nothing to decide here"
         )
     found = cases(args.folder, args.cache, chosen, args.threads)
-    if args.long:
-        text = json.dumps(long(found, chosen.rule), indent=1) + "\n"
+    if args.long or args.margins:
+        measure = long if args.long else margins
+        text = json.dumps(measure(found, chosen.rule), indent=1) + "\n"
         sys.stdout.write(text)
         if args.json:
             args.json.write_text(text)

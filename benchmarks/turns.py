@@ -23,27 +23,36 @@ from clustering import DRAWS, Case, cases, errors
 
 from witness.diarization import clustering, reconstruction
 from witness.models import store
-from witness.schema import FRAME_STEP, Float64, Int, Rule, Turn
+from witness.schema import FRAME_STEP, Bool, Float64, Int, Rule, Turn
 
 COLLAR = 0.25  # seconds on each side
 LABELED = 0.8  # seconds of a pause that people do not label
-VARIANTS = (  # least seconds of a turn, and of a pause within one
-    *((0.0, 0.0), (0.1, 0.0), (0.15, 0.0), (0.2, 0.0), (0.3, 0.0)),
-    *((0.1, 0.1), (0.0, 0.1), (0.0, 0.2), (0.0, 0.3)),
+VARIANTS = (  # least seconds of a turn, and of a pause within one; whether turns are dropped first
+    *((least, 0.0, False) for least in (0.0, 0.1, 0.15, 0.2, 0.3)),
+    (0.1, 0.0, True),
+    *((0.1, 0.1, False), (0.0, 0.1, False), (0.0, 0.2, False)),
 )
 
 
-def turns(case: Case, labels: Int, rule: Rule, least: float, pause: float) -> list[Turn]:
-    """What Witness would write with these limits."""
+def turns(case: Case, labels: Int, rule: Rule, least: float, pause: float, early: bool) -> list[Turn]:
+    """What Witness would write with these limits; `early`: turns are dropped before pauses are filled."""
+    active = reconstruction.reconstruct(case.windows, labels).active
+    if early:
+        _drop(active, least)
+    reconstruction.fill_pauses([active], rule.pause)
+    if not early:
+        _drop(active, least)
+    found = reconstruction.turns(active.T, [str(n) for n in range(active.shape[1])], case.duration)
+    return joined(found, pause)
+
+
+def _drop(active: Bool, least: float) -> None:
     kept = reconstruction.SHORTEST
     reconstruction.SHORTEST = int(np.ceil(least / FRAME_STEP))
     try:
-        active = reconstruction.reconstruct(case.windows, labels).active
+        reconstruction.drop_flickers(active)
     finally:
         reconstruction.SHORTEST = kept
-    reconstruction.fill_pauses([active], rule.pause)
-    found = reconstruction.turns(active.T, [str(n) for n in range(active.shape[1])], case.duration)
-    return joined(found, pause)
 
 
 def joined(found: list[Turn], pause: float) -> list[Turn]:
@@ -96,14 +105,18 @@ def main() -> None:
     names = ("strict", "collar", "people strict", "people collar")
     first: Float64 | None = None
     document = []
-    for least, pause in VARIANTS:
-        made = [turns(case, one, chosen.rule, least, pause) for case, one in zip(found, labels, strict=True)]
+    for least, pause, early in VARIANTS:
+        made = [
+            turns(case, one, chosen.rule, least, pause, early)
+            for case, one in zip(found, labels, strict=True)
+        ]
         rows = np.array([list(scores(case, one)) for case, one in zip(found, made, strict=True)])
         first = rows if first is None else first
         total, before = rows.sum(axis=0), first.sum(axis=0)
         row: dict[str, object] = {
             "turn": least,
             "pause": pause,
+            "before_pauses_are_filled": early,
             "turns": sum(map(len, made)),
             "under_0.1_s": sum(turn.duration < 0.1 for one in made for turn in one),
         }

@@ -1003,3 +1003,20 @@ def test_awkward_recordings(path: Path) -> None:
     if info.samplerate == SAMPLE_RATE:
         np.testing.assert_array_equal(tracks(split), expected.T)
     assert split.warnings == ()
+
+
+def test_progress_of_a_recording_that_does_not_state_its_length(tmp_path):
+    """By the bytes that were read; it would be 100 % from the beginning otherwise."""
+    noise = np.random.default_rng(0).normal(0, 0.1, 120 * 16000).astype(np.float32)
+    path = tmp_path / "live.flac"
+    soundfile.write(path, noise, 16000)
+    content = bytearray(path.read_bytes())
+    content[21] &= 0xF0  # the number of samples in STREAMINFO, 36 bits: 0 is "unknown"
+    content[22:26] = bytes(4)
+    path.write_bytes(content)
+    shares: list[float] = []
+    decode.load(str(path), reporter=Reporter(lambda _, done, total: shares.append(done / total)))
+    assert len(shares) > 10
+    assert shares[0] < 0.2
+    assert np.diff(shares).min() > -1e-9
+    assert shares[-1] > 0.95

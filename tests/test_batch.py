@@ -508,3 +508,18 @@ def test_time_left_follows_the_bytes(monkeypatch):
     assert clock.left() == pytest.approx(180)
     clock.more([recordings.Item("/in/x", "x", 1000, 0)])
     assert clock.left() == pytest.approx(380)
+
+
+def test_files_of_other_formats_from_an_earlier_run_are_told_of(tmp_path):
+    """They are left alone: a person may have worked on them."""
+    work = object.__new__(batch.Batch)
+    work.order = plan.Order(inputs=(), out=tmp_path, formats=("md", "json"))
+    fields = {"size": 1, "mtime_ns": 1, "sha256": None, "settings": "", "error": None, "code": 0}
+    entries = {name: Entry(name, f"/in/{name}.wav", state="done", **fields) for name in ("new", "old")}
+    work.results = {
+        "new": batch.Result(entries["new"], "done"),
+        "old": batch.Result(entries["old"], "skipped"),
+    }
+    for name in ("new.md", "new.json", "new.txt", "new.stages.npz", "old.srt"):
+        (tmp_path / name).touch()
+    assert work.outdated() == ["txt"]

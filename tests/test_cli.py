@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import av
 import numpy as np
@@ -126,6 +127,28 @@ def test_verbose_says_how_sure_the_number_of_speakers_is(witness, short):
     said = witness(short, *MUTE, "-v", check=0).stderr.decode()
     assert re.search(r"note: number of speakers: 2; [13] if the threshold were 0\.\d+ (lower|higher)", said)
     assert "number of speakers" not in witness(short, *MUTE, check=0).stderr.decode()
+
+
+def test_a_number_of_speakers_near_a_tie_is_said():
+    from witness.cli.run import _tell_of_a_tie
+    from witness.options import Bounds
+    from witness.reporter import Reporter
+    from witness.schema import CLOSE, Count
+
+    def notes(*counts: Count, kept: Path | None = None, asked: Bounds = Bounds()) -> list[str]:
+        said: list[str] = []
+        found = SimpleNamespace(counts=counts, asked=asked)
+        _tell_of_a_tie(found, kept, Reporter(note=said.append))
+        return said
+
+    near = Count(2, 3, CLOSE)
+    assert notes(near, kept=Path("a b/call.json")) == [
+        "2 speakers, or perhaps 3: `witness redo 'a b/call.json' --speakers 3`"
+    ]
+    assert notes(Count(1, 2, 0.01)) == ["1 speaker, or perhaps 2: `--speakers 2`"]
+    assert notes(Count(2, 3, CLOSE + 0.001)) == notes(Count(2)) == []
+    assert notes(near, asked=Bounds(speakers=2)) == []
+    assert notes(near, near) == []  # the two sides of a call
 
 
 def test_quiet_is_quiet(witness, short):

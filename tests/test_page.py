@@ -438,7 +438,7 @@ def test_two_tracks_are_grouped_as_witness_does(read, early):
     sides = [[word for word in found.words if word.speaker == who] for who in ("SPEAKER_00", "SPEAKER_01")]
     sides[1] = [replace(w, start=round(w.start - early, 3), end=round(w.end - early, 3)) for w in sides[1]]
     utterances = sorted(merging.utterances(*sides), key=lambda u: (u.start, u.end))
-    assert len(utterances) > len(found.utterances) - 5
+    assert len(utterances) > 20
     found = replace(found, utterances=tuple(utterances))
     assert read(found).said() == spoken(found)
 

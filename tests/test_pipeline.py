@@ -26,7 +26,8 @@ from witness.models import store
 from witness.options import Recognizer
 from witness.recognition import recognizer
 from witness.reporter import Reporter
-from witness.schema import ModelFile, Speaker, Turn
+from witness.schema import ModelFile, Speaker, Turn, Word
+from witness.text import count
 from witness.transcript import assemble
 
 OFFLINE = {"models": "builtin", "offline": True}
@@ -55,10 +56,22 @@ def test_every_word_is_inside_the_recording_and_has_a_speaker_or_says_why_not(tr
     assert transcript.language == "en"
 
 
+@pytest.mark.parametrize(
+    ("invented", "said"), [(0, []), (1, ["1 word", " is only"]), (2, ["2 words", " are only"])]
+)
+def test_invented_words_are_counted_in_english(invented, said):
+    words = [Word(n, n + 1, " Thanks", supported=n >= invented) for n in range(3)]
+    lines = list(assemble._cross_check(words, []))
+    assert len(lines) == bool(said)
+    assert all(part in line for line in lines for part in said)
+
+
 def test_words_go_to_the_speaker_of_their_time(transcript):
     supported = [word for word in transcript.words if word.supported]
     invented = len(transcript.words) - len(supported)
-    assert any(line.startswith(f"{invented} words") for line in transcript.warnings) == (invented > 0)
+    assert any(line.startswith(f"{count(invented, 'word')} where") for line in transcript.warnings) == (
+        invented > 0
+    )
     unheard = [utterance for utterance in transcript.utterances if not utterance.words]
     assert any(line.startswith("[inaudible]") for line in transcript.warnings) == bool(unheard)
     right = [
@@ -269,6 +282,7 @@ def test_a_model_that_is_missing_still_gives_the_speakers(short, tmp_path):
     assert found.failure.exit_code == 5
     assert len(found.speakers) == 2
     assert any("none.bin" in warning for warning in found.warnings)
+    assert not any("none.bin" in warning for warning in found.about_recording)
 
 
 @pytest.mark.parametrize("damage", ["cut", "text", "flipped"])

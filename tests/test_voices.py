@@ -4,6 +4,7 @@ import json
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,9 +21,20 @@ from witness.enroll import enroll
 from witness.errors import InputError, ModelError, UsageError
 from witness.formats import rttm
 from witness.models import catalogue, store
+from witness.options import Layout
 from witness.pipeline import Engine
 from witness.reporter import Reporter
-from witness.schema import ModelFile
+from witness.schema import (
+    FRAMES,
+    LOCAL_SPEAKERS,
+    WINDOW_SAMPLES,
+    Findings,
+    ModelFile,
+    Segmentation,
+    Source,
+    Track,
+)
+from witness.transcript import assemble
 
 OPTIONS = Options(models="builtin", offline=True, whisper="none")
 
@@ -69,7 +81,8 @@ def test_a_voice_is_a_plain_file(tmp_path):
     with pytest.raises(UsageError, match="choose another name"):
         voices.write(voice("Zoë ? 'Z'", unit(1, 0)), tmp_path / "known")
     path.unlink()
-    assert voices.read(tmp_path / "known", "m") == ()
+    with pytest.raises(InputError, match="has no voiceprint"):
+        voices.read(tmp_path / "known", "m")
     assert voices.fingerprint(tmp_path / "known") != before
 
 
@@ -170,6 +183,50 @@ def test_what_is_not_one_voice_is_refused(speech):
         enroll("A", [str(speech["agent"][0]), str(speech["caller"][0])], engine)
 
 
+def one_voice(alike: float, spread: float) -> SimpleNamespace:
+    """An engine that finds one speaker, whose halves are `alike` (cosine) and whose vectors spread."""
+    rng = np.random.default_rng(0)
+    n = 40
+    vectors = np.full((n, LOCAL_SPEAKERS, 256), np.nan, np.float32)
+    vectors[:, 0] = rng.normal(0, spread / 16, (n, 256))
+    vectors[:, 0, 0] += np.where(np.arange(n) < n // 2, 1.0, alike)
+    vectors[:, 0, 1] += np.where(np.arange(n) < n // 2, 0.0, np.sqrt(1 - alike**2))
+    active = np.zeros((n, FRAMES, LOCAL_SPEAKERS), np.bool_)
+    active[:, 100:400, 0] = True
+    chosen = store.diarization_models("builtin", offline=True)
+    findings = Findings(
+        audio=Source("talk.wav", n * 10.0, 1, "0" * 64),
+        models={},
+        device={"whisper": None},
+        rule=chosen.rule,
+        plda={},
+        channels=Layout.MIX,
+        tracks=(Track(Segmentation(active, np.arange(n) * WINDOW_SAMPLES), vectors),),
+    )
+    return SimpleNamespace(chosen=chosen, transcribe=lambda _: assemble.redo(findings))
+
+
+def test_two_people_who_were_taken_for_one_are_refused_or_doubted():
+    notes: list[str] = []
+    with pytest.raises(InputError, match="sounds like two people"):
+        enroll("A", ["talk.wav"], one_voice(0.58, 0.05), Reporter(note=notes.append))
+    assert notes == []
+    assert enroll("A", ["talk.wav"], one_voice(0.75, 0.55), Reporter(note=notes.append)).name == "A"
+    assert [note.split(";")[0] for note in notes] == ["talk.wav: there may be two people in it"]
+    enroll("A", ["talk.wav"], one_voice(0.95, 0.5), Reporter(note=notes.append))
+    assert len(notes) == 1
+
+
+def test_a_folder_without_a_voice_ends_the_command_before_the_work(short, tmp_path):
+    (tmp_path / "people").mkdir()
+    result = CliRunner().invoke(
+        cli, ["run", str(short), "--known", str(tmp_path / "people"), "--offline", "-q"]
+    )
+    assert isinstance(result.exception, InputError)
+    assert result.exception.exit_code == 4
+    assert "has no voiceprint" in str(result.exception)
+
+
 def test_too_little_is_refused(tmp_path):
     samples, rate = soundfile.read(CALL, dtype="float32")
     soundfile.write(tmp_path / "short.wav", samples[int(0.6 * rate) : int(4.1 * rate)], rate)
@@ -192,7 +249,12 @@ def test_the_command_and_a_batch(speech, short, tmp_path):
     assert [speaker["name"] for speaker in document["speakers"]] == ["Agnes", None]
     stdout, _ = run(*options, "--known", "people", cwd=tmp_path)
     assert "1 done before" in stdout
-    (folder / "Agnes.json").unlink()  # forgotten: the batch is made again
+    agnes = json.loads((folder / "Agnes.json").read_text())
+    (folder / "Agnes.json").unlink()  # forgotten
+    _, stderr = run(*options, "--known", "people", cwd=tmp_path, code=4)
+    assert "people: has no voiceprint" in stderr
+    other = {**agnes, "name": "Bo", "vector": agnes["vector"][::-1]}
+    (folder / "Bo.json").write_text(json.dumps(other))  # the batch is made again
     run(*options, "--known", "people", cwd=tmp_path)
     document = json.loads((tmp_path / "out" / "call.json").read_text())
     assert [speaker["name"] for speaker in document["speakers"]] == [None, None]

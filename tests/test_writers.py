@@ -152,7 +152,7 @@ def test_json_has_every_key_of_the_contract():
     document = json.loads(writers.to_json(transcript([REPLY, GHOST], [Turn(1.23456, 2.0, "SPEAKER_01")])))
     assert list(document) == [
         *("schema", "audio", "models", "device", "timing", "language"),
-        *("speakers", "speaker_counts", "turns", "utterances", "words", "warnings"),
+        *("speakers", "speaker_counts", "turns", "utterances", "words", "warnings", "machine"),
         *("fast", "asked", "corrections", "stages"),
     ]
     assert document["schema"] == "witness/1"
@@ -252,6 +252,15 @@ def test_md_escapes_and_shows_warnings():
     assert "> ends early" in text
     assert r"a \*b\* \<c\> \[d\]" in text
     assert r"SPEAKER\_00 75%" in text
+
+
+def test_what_concerns_the_machine_is_for_json_alone():
+    about = "using the builtin speaker models: cannot fetch segmentation-3.0"
+    found = replace(transcript([REPLY], warnings=[about, "ends early"]), machine=(about,))
+    assert json.loads(writers.to_json(found))["warnings"] == [about, "ends early"]
+    for write in (writers.to_md, writers.to_html):
+        assert "cannot fetch" not in write(found)
+        assert "ends early" in write(found)
 
 
 def test_names_that_are_no_utf8_do_not_stop_the_result():

@@ -8,6 +8,8 @@ from witness import pipeline
 from witness.diarization import voices
 from witness.errors import InputError, UsageError
 from witness.models.catalogue import stranger_threshold
+from witness.options import Bounds
+from witness.reporter import SILENT, Reporter
 from witness.transcript import assemble
 
 OTHERS = 0.05
@@ -16,11 +18,14 @@ OTHERS_SECONDS = 2.0
 """Seconds of speech that may be others' at most."""
 
 
-def enroll(name: str, recordings: Sequence[str], engine: pipeline.Engine) -> voices.Voice:
+def enroll(
+    name: str, recordings: Sequence[str], engine: pipeline.Engine, reporter: Reporter = SILENT
+) -> voices.Voice:
     """The voice of the one person who speaks in all the recordings.
 
-    Raises InputError if a recording has several speakers, too little speech or another voice than the first;
-    ModelError if these models cannot tell strangers apart.
+    A note tells of a recording in which there may be two. Raises InputError if a recording has several
+    speakers, too little speech or another voice than the first; ModelError if these models cannot tell
+    strangers apart.
     """
     name = voices.check_name(name)
     threshold = stranger_threshold(engine.chosen.embedding)
@@ -28,7 +33,7 @@ def enroll(name: str, recordings: Sequence[str], engine: pipeline.Engine) -> voi
         raise UsageError("no recording was given; name one")
     whole: voices.Print | None = None
     for path in recordings:
-        part = _only_speaker(path, engine)
+        part = _only_speaker(path, engine, threshold, reporter)
         if whole is not None and float(part.vector @ whole.vector) < threshold:
             raise InputError(f"{path} sounds like a different person than {recordings[0]}; enroll one person")
         whole = part if whole is None else whole + part
@@ -41,8 +46,11 @@ def enroll(name: str, recordings: Sequence[str], engine: pipeline.Engine) -> voi
     return voices.Voice(name, engine.chosen.embedding.sha256, whole.vector, whole.seconds)
 
 
-def _only_speaker(path: str, engine: pipeline.Engine) -> voices.Print:
-    """The voiceprint of the only speaker of a recording. Raises InputError if there are others, or none."""
+def _only_speaker(path: str, engine: pipeline.Engine, threshold: float, reporter: Reporter) -> voices.Print:
+    """The voiceprint of the only speaker of a recording. Raises InputError if there are others, or none.
+
+    `threshold` is the cosine that strangers hardly ever reach.
+    """
     transcript = engine.transcribe(path)
     speakers = sorted(transcript.speakers, key=lambda speaker: -speaker.seconds)
     others = sum(speaker.seconds for speaker in speakers[1:])
@@ -53,6 +61,18 @@ def _only_speaker(path: str, engine: pipeline.Engine) -> voices.Print:
             f"{path}: {len(speakers)} speakers, and {others:.1f} s are not the main speaker's; "
             "cut out where the person speaks alone"
         )
+    halves = list(assemble.voiceprints(transcript.findings, Bounds(speakers=2)).values())
+    if len(halves) == 2 and all(half.seconds >= voices.LEAST_TO_NAME for half in halves):
+        alike = float(halves[0].vector @ halves[1].vector)
+        if alike < threshold:
+            raise InputError(
+                f"{path}: sounds like two people (cosine {alike:.2f}, {threshold} needed); cut out where the "
+                "person speaks alone"
+            )
+        if any(count.close and count.runner_up == 2 for count in transcript.counts):
+            reporter.note(
+                f"{path}: there may be two people in it; listen, and cut out where one speaks alone"
+            )
     voiceprint = assemble.voiceprints(transcript.findings, transcript.asked)[speakers[0].id]
     if not voiceprint.total.any():
         raise InputError(f"{path}: no clean speech of 1 s or more at a time; record the person again")

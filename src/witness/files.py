@@ -43,6 +43,11 @@ class Targets:
     made: tuple[Path, ...] = ()
     """The folders that were made for them, the innermost first."""
 
+    @property
+    def json(self) -> Path | None:
+        """The JSON file; None: there is none."""
+        return next((path for form, path in self.files if form == Format.JSON), None)
+
     def give_up(self) -> None:
         """Remove the folders that were made, as far as they are empty: nothing will be written."""
         for folder in self.made:

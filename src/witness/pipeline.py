@@ -258,9 +258,11 @@ class _Run:
                     raise
                 except WitnessError as error:
                     failure = error
-        if failure is not None:
-            self.warnings.append(f"no words: {failure}")  # said aloud by whoever gets `failure`
-        findings = replace(findings, warnings=(*self.engine.warnings, *self.warnings))
+        machine = list(self.engine.warnings)
+        if failure is not None:  # said aloud by whoever gets it
+            kind = machine if isinstance(failure, ModelError) else self.warnings
+            kind.append(f"no words: {failure}")
+        findings = replace(findings, warnings=(*machine, *self.warnings), machine=tuple(machine))
         with self.watch.stage("merging"):
             heard = [track.recognition for track in findings.tracks]
             draft = assemble.words(replace(who, findings=findings), heard)

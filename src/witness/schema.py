@@ -289,6 +289,11 @@ class Rule:
     """dB below the loud parts of the recording; what is fainter is not speech. None: no limit."""
 
 
+CLOSE = 0.05
+"""Margin of a number of speakers up to which it is more often wrong than right; beyond, it is right in three
+recordings of four: docs/decisions/2026-11-22-calls-and-turns.md."""
+
+
 @dataclass(frozen=True)
 class Count:
     """How sure the number of speakers is."""
@@ -298,6 +303,11 @@ class Count:
     """The number that the smallest change of the threshold would give; None: there was no other candidate."""
     margin: float | None = None
     """By how much the threshold (about 1) would have to change for `runner_up`."""
+
+    @property
+    def close(self) -> bool:
+        """Whether `runner_up` is nearly as likely."""
+        return self.margin is not None and self.margin <= CLOSE
 
     def __str__(self) -> str:
         if self.runner_up is None or self.margin is None:
@@ -336,6 +346,8 @@ class Findings:
     fast: bool = False
     """Whether `Options.fast` was set."""
     warnings: tuple[str, ...] = ()
+    machine: tuple[str, ...] = ()
+    """Those of the warnings that are about this machine's models; no reader of the transcript needs them."""
 
 
 Spans = tuple[tuple[Time, Time], ...]
@@ -386,6 +398,8 @@ class Transcript:
     utterances: tuple[Utterance, ...]
     words: tuple[Word, ...]
     warnings: tuple[str, ...] = ()
+    machine: tuple[str, ...] = ()
+    """As in `Findings`."""
     counts: tuple[Count, ...] = ()
     """How sure the number of speakers is, for each track."""
     failure: WitnessError | None = None
@@ -397,6 +411,11 @@ class Transcript:
     asked: Bounds = field(default_factory=Bounds)
     corrections: tuple[Correction, ...] = ()
     """All that were given, including those that no longer apply to anything."""
+
+    @property
+    def about_recording(self) -> tuple[str, ...]:
+        """The warnings for whoever reads the transcript."""
+        return tuple(line for line in self.warnings if line not in self.machine)
 
     def name(self, speaker: str | None) -> str | None:
         """What to call the speaker with this id: the name if there is one, else the id."""

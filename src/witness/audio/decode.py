@@ -107,7 +107,7 @@ class _File:
 
             def tell() -> None:
                 done = min(media.seconds, self.part.end)
-                reporter.progress("decode", done, max(min(media.stated, self.part.end), done))
+                reporter.progress("decode", done, max(min(media.expected, self.part.end), done))
 
             samples = _spooled(_resampled(mixer.tracks(media.frames(self.part, tell)), self.name), tell)
             duration = media.duration()

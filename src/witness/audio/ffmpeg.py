@@ -110,6 +110,14 @@ class Media:
         return self.container.duration / av.time_base if self.container.duration else 0.0
 
     @property
+    def expected(self) -> float:
+        """Seconds of the recording: as stated or, beyond that, by how much of the file was read."""
+        place = self.file.tell()
+        if self.seconds < self.stated or not place:
+            return self.stated
+        return self.seconds * max(1.0, os.fstat(self.file.fileno()).st_size / place)
+
+    @property
     def tags(self) -> dict[str, str]:
         """Of the file and its sound tracks, by key in lower case."""
         tags = {key.lower(): value for key, value in self.container.metadata.items()}

@@ -25,7 +25,7 @@ from witness.batch.plan import Order, fingerprint
 from witness.batch.recordings import Item, assign, find, size_and_mtime
 from witness.batch.worker import Job, Outcome, Settings
 from witness.errors import OutputError, UsageError, WitnessError
-from witness.options import Runtime
+from witness.options import Format, Runtime
 from witness.reporter import SILENT, Reporter
 
 SCHEMA = "witness-batch/1"
@@ -177,6 +177,14 @@ class Batch:
         audio = round(sum(entry.duration or 0.0 for entry in good), 3)
         counts = self._states
         return Summary(counts["done"], counts["skipped"], counts["failed"], counts["left"], audio)
+
+    def outdated(self) -> list[str]:
+        """Formats of which files from an earlier run lie beside those that this run wrote, and may differ."""
+        done = [
+            self.order.out / result.entry.output for result in self.results.values() if result.state == "done"
+        ]
+        others = [form.value for form in Format if form not in self.order.formats]
+        return [form for form in others if any(Path(f"{path}.{form}").exists() for path in done)]
 
     def table(self) -> str:
         """What a person reads at the end: a line for each failure with its fix, and the sums."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from witness import files
+from witness import files, text
 from witness.cli import options, signals
 from witness.errors import CancelledError, PartlyFailedError, UsageError
 from witness.options import Device, Options, PageAudio, Runtime
@@ -141,9 +141,17 @@ def batch_command(
                     reporter.note("--gpu has no effect without --device migraphx")
                 workers = _workers(work, jobs, settings.weights, reporter)
                 _run_here(work, [None] * workers, plan.share(workers, Device(device), threads), reporter)
+            if old := work.outdated():
+                reporter.note(
+                    f"{', '.join(old)} files of an earlier run were left as they are and may differ from the "
+                    "new results; give all formats with -f, or delete them"
+                )
         except (KeyboardInterrupt, SystemExit, CancelledError):
             if left := work.summary().left:
-                reporter.note(f"{left} recordings are left; run the same command again to continue")
+                are = "is" if left == 1 else "are"
+                reporter.note(
+                    f"{text.count(left, 'recording')} {are} left; run the same command again to continue"
+                )
             if not (watch and signals.exit_code() == signals.INTERRUPTED):
                 raise  # otherwise it is how one ends what watches
     files.write(work.table().encode("utf-8", "replace"), None)

@@ -32,5 +32,6 @@ def enroll_command(
 
     wanted = Options(models=models, whisper="none", channels=Channels.MIX, offline=offline)
     with options.progress(quiet) as reporter:
-        voice = enroll(name, recordings, Engine(wanted, progress=reporter.progress, note=reporter.note))
+        engine = Engine(wanted, progress=reporter.progress, note=reporter.note)
+        voice = enroll(name, recordings, engine, reporter)
     options.say(str(voices.write(voice, Path(known))))

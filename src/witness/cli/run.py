@@ -7,14 +7,19 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from witness import files
 from witness.cli import options, signals
 from witness.errors import UsageError, WitnessError
-from witness.options import Device, Options, PageAudio, Runtime
+from witness.options import Bounds, Device, Options, PageAudio, Runtime
+from witness.reporter import Reporter
+from witness.text import count as number
+
+if TYPE_CHECKING:
+    from witness.schema import Transcript
 
 
 class NoWordsError(WitnessError):
@@ -105,6 +110,7 @@ def run(
                     note=reporter.note,
                     cancel=signals.arrived,
                 )
+                _tell_of_a_tie(transcript, None if no_stages else targets.json, reporter)
                 if verbose:
                     for count in transcript.counts:
                         reporter.note(f"number of speakers: {count}")
@@ -142,6 +148,17 @@ def _planned(
         return targets, None
     taken = paths[0].with_name(f"{usual}{paths[0].suffix}")
     return targets, f"{taken} is not of this recording; this is {paths[0].name} (--force replaces it)"
+
+
+def _tell_of_a_tie(transcript: Transcript, kept: Path | None, reporter: Reporter) -> None:
+    """Note the number of speakers that is nearly as likely. `kept`: the JSON file that redo can work from."""
+    if transcript.asked != Bounds() or len(transcript.counts) != 1:
+        return  # it was asked for, or each side of a call has its own
+    (count,) = transcript.counts
+    if count.close:
+        again = "" if kept is None else f"witness redo {shlex.quote(str(kept))} "
+        other = count.runner_up
+        reporter.note(f"{number(count.found, 'speaker')}, or perhaps {other}: `{again}--speakers {other}`")
 
 
 @contextmanager

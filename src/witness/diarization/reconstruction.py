@@ -48,6 +48,11 @@ class Diarization:
         columns = slice(len(order))
         return Diarization(Evidence(evidence.votes[:, columns], evidence.windows), active[:, columns])
 
+    def steadied(self) -> Diarization:
+        """Without flickers, and without speakers who are nothing else. Overwrites the arrays."""
+        drop_flickers(self.active)
+        return Diarization.in_order_of_appearance(self.evidence, self.active)
+
     def merged(self, places: Sequence[int]) -> Diarization:
         """With speaker i in column `places[i]`; speakers who share a column become one."""
         if list(places) == list(range(self.active.shape[1])):
@@ -91,7 +96,6 @@ def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = N
     if speakers:
         for rows in _slices(len(votes)):
             chosen[rows] = _top(votes[rows], count[rows])
-        drop_flickers(chosen)
     return Diarization.in_order_of_appearance(Evidence(votes, windows), chosen)
 
 

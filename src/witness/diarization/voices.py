@@ -136,11 +136,17 @@ def check_name(name: str) -> str:
 def read(folder: Path, embedding: str, reporter: Reporter = SILENT) -> tuple[Voice, ...]:
     """The voices in `folder` made with the voice model of sha256 `embedding`, in the order of their files.
 
-    A note tells of those made with another. Raises InputError if the folder or a file in it cannot be used.
+    A note tells of those made with another. Raises InputError if the folder has no voiceprint, or if it or a
+    file in it cannot be used.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; fix: make it with witness enroll")
     voices = [_read(path) for path in sorted(folder.glob("*.json"))]
+    if not voices:
+        raise InputError(
+            f"{folder}: has no voiceprint, so nobody can be recognized; fix: check --known, or make one with "
+            "witness enroll"
+        )
     for voice in voices:
         if voice.embedding != embedding:
             reporter.note(
@@ -198,5 +204,6 @@ def _read(path: Path) -> Voice:
     except (OSError, ValueError, UsageError) as error:
         why = getattr(error, "strerror", None) or error
         raise InputError(
-            f"{path}: is not a voiceprint of witness enroll ({why}); fix: delete it, or enroll again"
+            f"{path}: is not a voiceprint of witness enroll ({why}); fix: check --known, or take the file "
+            "out of the folder"
         ) from error

@@ -117,6 +117,8 @@ class _Header:
     fast: bool
     tracks: tuple[_Track, ...]
     warnings: tuple[str, ...]
+    machine: tuple[str, ...] = ()
+    """Earlier files have none."""
 
 
 def encode(findings: Findings) -> bytes:
@@ -132,6 +134,7 @@ def encode(findings: Findings) -> bytes:
         "channels": findings.channels,
         "fast": findings.fast,
         "warnings": findings.warnings,
+        "machine": findings.machine,
         "tracks": [
             {
                 "windows": len(track.windows.active),
@@ -200,6 +203,7 @@ def _decode(archive: zipfile.ZipFile, name: str) -> Findings:
         fast=header.fast,
         tracks=found,
         warnings=header.warnings,
+        machine=header.machine,
     )
 
 

@@ -89,7 +89,7 @@ def transcript_page(transcript: Transcript, title: str, sound: Sound | None) -> 
         start=round(transcript.audio.heard.start),
         facts=list(_facts(transcript, sound)),
         models=_models(transcript),
-        warnings=transcript.warnings,
+        warnings=transcript.about_recording,
     )
 
 

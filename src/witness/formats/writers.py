@@ -79,7 +79,7 @@ def to_md(transcript: Transcript, pauses: float | None = None) -> str:
         parts[1] += ", " + ", ".join(
             f"{_markdown(speaker.name or speaker.id)} {speaker.share:.0%}" for speaker in transcript.speakers
         )
-    parts += [f"> {_markdown(warning)}" for warning in transcript.warnings]
+    parts += [f"> {_markdown(warning)}" for warning in transcript.about_recording]
     for pause, utterance, text in _with_pauses(transcript, pauses):
         head = f"**{_markdown(_speaker(transcript, utterance))}** [{clock(utterance.start)}]"
         parts += [pause] if pause else []
@@ -140,6 +140,7 @@ def to_json(transcript: Transcript, stages: Mapping[str, str] | None = None) -> 
         ],
         "words": [_word(word) for word in transcript.words],
         "warnings": list(transcript.warnings),
+        "machine": list(transcript.machine),
         "fast": transcript.fast,
         "asked": asdict(transcript.asked),
         "corrections": [asdict(correction) for correction in transcript.corrections],

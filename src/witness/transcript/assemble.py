@@ -35,6 +35,7 @@ from witness.schema import (
     alone,
 )
 from witness.text import clock
+from witness.text import count as number_of
 from witness.tracing import Stopwatch
 from witness.transcript import corrections, merging
 
@@ -65,6 +66,11 @@ class Diarized:
             reconstruction.drop_flickers(active)
         turns = reconstruction.turns(active.T, self.names, part.duration)
         return [replace(turn, start=turn.start + part.start, end=turn.end + part.start) for turn in turns]
+
+    def steadied(self) -> Diarized:
+        """Without turns that nobody could hear; once pauses are filled, in which they may lie."""
+        diarization = self.diarization.steadied()
+        return Diarized(self.names[: diarization.active.shape[1]], diarization, self.count)
 
     def renamed(self, names: Mapping[str, str]) -> Diarized:
         """With other names; speakers who get the same one become one."""
@@ -157,7 +163,7 @@ def who(findings: Findings, asked: Bounds = Bounds(), reporter: Reporter = SILEN
         tracks = [_diarize(findings, number, wanted) for number in range(len(findings.tracks))]
     reconstruction.fill_pauses([track.diarization.active for track in tracks], findings.rule.pause)
     reporter.progress("clustering", 1, 1)
-    return Who(findings, asked, tuple(tracks))
+    return Who(findings, asked, tuple(track.steadied() for track in tracks))
 
 
 def _sides(findings: Findings, wanted: clustering.SpeakerBounds) -> list[Diarized]:
@@ -289,6 +295,7 @@ def corrected(
         utterances=tuple(_in_order(said)),
         words=tuple(sorted((word for one in said for word in one.words), key=_when)),
         warnings=tuple(warnings),
+        machine=findings.machine,
         counts=tuple(track.count for track in who.tracks),
         findings=findings,
         fast=findings.fast,
@@ -394,7 +401,8 @@ def _several_names(names: Mapping[str, Sequence[str]]) -> Iterator[str]:
 def _cross_check(words: Sequence[Word], unheard: Sequence[Utterance]) -> Iterator[str]:
     """Where one engine heard something and the other did not."""
     if invented := sum(not word.supported for word in words):
-        yield f"{invented} words where no speech was heard are only in the JSON and the page"
+        are = "is" if invented == 1 else "are"
+        yield f"{number_of(invented, 'word')} where no speech was heard {are} only in the JSON and the page"
     if unheard:
         seconds = sum(utterance.end - utterance.start for utterance in unheard)
         places = ", ".join(clock(utterance.start) for utterance in unheard[:5])

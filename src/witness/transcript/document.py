@@ -78,6 +78,7 @@ class _Document:
     utterances: tuple[_Utterance, ...]
     words: tuple[Word, ...]
     warnings: tuple[str, ...]
+    machine: tuple[str, ...]
     fast: bool
     asked: Bounds
     corrections: tuple[Correction, ...]
@@ -161,6 +162,7 @@ def _transcript(document: _Document) -> Transcript:
         utterances=tuple(utterances),
         words=tuple(words),
         warnings=document.warnings,
+        machine=document.machine,
         counts=document.speaker_counts,
         fast=document.fast,
         asked=document.asked,
