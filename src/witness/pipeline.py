@@ -119,7 +119,7 @@ class Engine:
         try:
             return store.recognizer_model(
                 self.options,
-                gpu=gpus.recognizer(),
+                gpu=None if self.options.whisper == "none" else gpus.recognizer(),
                 available=engines.installed(),
                 reporter=self._choosing,
             ), None
