@@ -18,7 +18,7 @@ from witness.cli.main import cli
 from witness.diarization import voices
 from witness.diarization.voices import Known, Print, Voice
 from witness.enroll import enroll
-from witness.errors import InputError, ModelError, UsageError
+from witness.errors import InputError, ModelError, OutputError, UsageError
 from witness.formats import rttm
 from witness.models import catalogue, store
 from witness.options import Layout
@@ -84,6 +84,17 @@ def test_a_voice_is_a_plain_file(tmp_path):
     with pytest.raises(InputError, match="has no voiceprint"):
         voices.read(tmp_path / "known", "m")
     assert voices.fingerprint(tmp_path / "known") != before
+
+
+def test_where_a_voice_goes_is_checked_before_the_work(tmp_path):
+    long = voices.write(voice("\U0001d518" * 100, unit(*range(1, 257))), tmp_path)
+    assert len(os.fsencode(long.name)) <= 255
+    assert voices.read(tmp_path, "m")[0].name == "\U0001d518" * 100
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / ("x" * 300)):
+        with pytest.raises(OutputError, match="change --known"):
+            voices.place("Anna", folder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", long.name]
 
 
 @pytest.mark.parametrize(

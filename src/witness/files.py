@@ -93,9 +93,14 @@ def plan(
     return prepare(files, stages=stages)
 
 
+def has_library(form: str) -> bool:
+    """Whether everything that a format needs is installed."""
+    return form != Format.DOCX or find_spec("docx") is not None
+
+
 def check_libraries(formats: Sequence[str]) -> None:
     """Raise WitnessError if one of the formats needs a library that is not installed."""
-    if Format.DOCX in formats and find_spec("docx") is None:
+    if not all(map(has_library, formats)):
         raise WitnessError("docx needs python-docx; fix: pip install 'witness[docx]'")
 
 

@@ -28,8 +28,16 @@ CPU = "CPUExecutionProvider"
 
 @cache
 def onnxruntime() -> Any:
-    """The module, imported by the first who opens a model: whoever opens none need not wait for it."""
-    import onnxruntime
+    """The module, imported by the first who opens a model: whoever opens none need not wait for it.
+
+    Raises ModelError if it cannot be imported, as wheels before 1.27.1 cannot with glibc 2.41.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ModelError(
+            f"onnxruntime cannot be loaded ({error}); fix: witness doctor says what is wrong"
+        ) from error
 
     onnxruntime.disable_telemetry_events()  # it exists in the Windows builds only, and there it is on
     # The MIGraphX provider is talkative; what goes wrong is raised all the same.

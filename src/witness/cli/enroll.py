@@ -31,6 +31,7 @@ def enroll_command(
     from witness.pipeline import Engine
 
     wanted = Options(models=models, whisper="none", channels=Channels.MIX, offline=offline)
+    voices.place(voices.check_name(name), Path(known))  # refused before the work
     with options.progress(quiet) as reporter:
         engine = Engine(wanted, progress=reporter.progress, note=reporter.note)
         voice = enroll(name, recordings, engine, reporter)

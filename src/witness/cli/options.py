@@ -267,12 +267,13 @@ QUIET = click.option("-q", "--quiet", is_flag=True, help="Print errors only: no 
 
 
 class _Formats(click.Choice[str]):
-    """One format or several: srt, or srt,json, or all."""
+    """One format or several: srt, or srt,json, or all whose libraries are installed."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The words, joined by commas."""
         names = [name.strip() for name in value.split(",")]
-        found = [FORMATS if name == ALL else [click.Choice.convert(self, name, param, ctx)] for name in names]
+        able = [form for form in FORMATS if files.has_library(form)]
+        found = [able if name == ALL else [click.Choice.convert(self, name, param, ctx)] for name in names]
         return ",".join(form for some in found for form in some)
 
 

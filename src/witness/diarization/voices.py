@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -168,15 +169,31 @@ def fingerprint(folder: Path) -> str:
     return digest.hexdigest()
 
 
+def place(name: str, folder: Path) -> Path:
+    """The file in `folder` that a person's voice is kept in; nothing is written.
+
+    Raises OutputError if it could not be, UsageError if it holds a person of another name.
+    """
+    stem = re.sub(r"[^\w .-]", "_", name).encode()[: files.LONGEST].decode("utf-8", "ignore")
+    path = folder / f"{stem.strip('. ') or '_'}.json"
+    try:
+        if path.exists() and (holder := _read(path).name) != name:
+            raise UsageError(f"{path}: holds the voice of {holder}; fix: choose another name")
+        there = next(above for above in (folder, *folder.absolute().parents) if above.exists())
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be used ({error.strerror}); fix: change --known") from error
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "no permission" if there.is_dir() else f"{there} is not a folder"
+        raise OutputError(f"{folder}: cannot be written ({why}); fix: change --known")
+    return path
+
+
 def write(voice: Voice, folder: Path) -> Path:
     """Store a voice in `folder`, replacing an earlier one of the same name, and return its file.
 
-    Raises OutputError if it cannot be written, UsageError if the file holds a person of another name.
+    Raises what `place` raises.
     """
-    stem = re.sub(r"[^\w .-]", "_", voice.name).strip(". ") or "_"
-    path = folder / f"{stem}.json"
-    if path.exists() and (holder := _read(path).name) != voice.name:
-        raise UsageError(f"{path}: holds the voice of {holder}; fix: choose another name")
+    path = place(voice.name, folder)
     document = {
         "schema": SCHEMA,
         "name": voice.name,
