@@ -94,7 +94,7 @@ class Engine:
         with self._turn:
             return _tried(
                 lambda: self._session.run(
-                    samples,
+                    samples.data,
                     task="translate" if order.translate else "transcribe",
                     language=order.language,
                     # There is no search with several candidates. With time stamps Whisper finds another way
