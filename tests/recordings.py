@@ -62,13 +62,20 @@ def run(
     return out.decode(), err.decode()
 
 
-def children(pid: int) -> list[int]:
-    """The processes that any thread of `pid` started."""
+def children(pid: int, module: str = "") -> list[int]:
+    """The processes that any thread of `pid` started, or those of them that run a module."""
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):  # the thread has ended
             found += [int(child) for child in task.read_text().split()]
-    return found
+    return [child for child in found if module in command_of(child)]
+
+
+def command_of(pid: int) -> str:
+    """The command line of a process; empty if it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    return ""
 
 
 def gone(pid: int, seconds: float = 10) -> bool:

@@ -354,7 +354,12 @@ def test_several_formats_in_one_option(witness, short):
     witness.here(short, "-f", "srt, rttm", "-f", "srt", "-o", "out", check=0)
     assert sorted(path.name for path in (witness.folder / "out").iterdir()) == ["call.rttm", "call.srt"]
     witness.here(short, "-f", "all", "--html-audio", "none", "--no-stages", "-o", "all", check=0)
-    assert {path.suffix[1:] for path in (witness.folder / "all").iterdir()} == set(Format)
+    written = {path.name for path in (witness.folder / "all").iterdir()}
+    assert written == {f"call.{form.ending}" for form in Format}
+    for _ in range(2):  # what is there from the first time is its own, though it ends in .json
+        witness.here(short, "-f", "whisperx", "-f", "qda", "-o", "again", check=0)
+    written = {path.name for path in (witness.folder / "again").iterdir()}
+    assert written == {"call.whisperx.json", "call.qda.txt"}
     assert "'xyz' is not one of" in complaint(witness(short, "-f", "srt,xyz", "-o", "out", check=2))
 
 

@@ -21,7 +21,7 @@ from witness.cli.main import main
 from witness.cli.run import run
 from witness.errors import UsageError
 from witness.formats import writers
-from witness.options import Options, Runtime
+from witness.options import Bounds, Options, Runtime
 from witness.reporter import Reporter
 
 Seen = list[object]
@@ -139,6 +139,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         def table(self) -> str:
             return ""
 
+        def outdated(self) -> list[str]:
+            return []
+
     class Pool:
         def __init__(self, gpus: list[int | None]) -> None:
             seen.append(tuple(gpus))
@@ -149,7 +152,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
 
         def __exit__(self, *_: object) -> None: ...
 
-    transcript = SimpleNamespace(counts=("2",), failure=None, audio="audio")
+    transcript = SimpleNamespace(counts=("2",), failure=None, audio="audio", asked=Bounds(2))
     monkeypatch.setattr(options, "progress", progress)
     monkeypatch.setattr(files, "plan", note("plan", files.Targets((("txt", None),))))
     monkeypatch.setattr(files, "write", note("write"))

@@ -17,6 +17,7 @@ import soundfile
 import ggml
 import witness
 from conftest import CALL, DATA, strict_der
+from recordings import children
 from witness import Engine, Options, Runtime, diarize, pipeline, transcribe
 from witness.amd import cards
 from witness.diarization import clustering, vbx
@@ -305,10 +306,6 @@ def test_a_damaged_model_still_gives_the_speakers(whisper, short, tmp_path, dama
     assert found.turns
 
 
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 def worked(pid: int) -> float:
     """Seconds of processor time."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -342,7 +339,7 @@ def long_run(tmp_path):
         start_new_session=True,
     )
     end = time.monotonic() + 30
-    while not (found := children(process.pid)) and time.monotonic() < end:
+    while not (found := children(process.pid, "recognition.whisper_cpp")) and time.monotonic() < end:
         time.sleep(0.05)
     while worked(found[0]) < 1 and time.monotonic() < end:
         time.sleep(0.05)

@@ -26,6 +26,7 @@ from witness.bench import lines, words
 from witness.bench.lines import Said
 from witness.models import engines
 from witness.options import Recognizer
+from witness.recognition.remote import CHILDREN
 
 pytest.importorskip("ctranslate2", reason="the extra `words` is not installed")
 pytest.importorskip("tokenizers", reason="the extra `words` is not installed")
@@ -245,7 +246,8 @@ def test_a_child_that_is_killed_while_it_hears(models, tmp_path, engine):
     command = [sys.executable, "-m", "witness", "long.wav", *OPTIONS, "-q", *choice]
     process = subprocess.Popen([str(part) for part in command], cwd=tmp_path, stderr=subprocess.PIPE)
     try:
-        while not (found := children(process.pid)) or worked(found[0]) < 2:  # seconds; loading takes one
+        module = CHILDREN[Recognizer(engine)]
+        while not (found := children(process.pid, module)) or worked(found[0]) < 2:  # s; loading takes one
             assert process.poll() is None
             time.sleep(0.02)
         os.kill(found[0], signal.SIGKILL)

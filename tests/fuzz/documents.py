@@ -116,7 +116,7 @@ class Papers:
         made = assemble.redo(_found())
         writers.save(made, [("json", self.json)])
         self.transcript = json.loads(self.json.read_text())
-        self.stages = writers.beside(self.json)
+        self.stages = files.beside(self.json)
         with np.load(self.stages) as archive:
             self.arrays = dict(archive)
         self.whole = {path: path.read_bytes() for path in (self.json, self.stages)}

@@ -184,7 +184,7 @@ class Batch:
             self.order.out / result.entry.output for result in self.results.values() if result.state == "done"
         ]
         others = [form.value for form in Format if form not in self.order.formats]
-        return [form for form in others if any(Path(f"{path}.{form}").exists() for path in done)]
+        return [form for form in others if any(Path(files.name_of(path, form)).exists() for path in done)]
 
     def table(self) -> str:
         """What a person reads at the end: a line for each failure with its fix, and the sums."""
@@ -225,7 +225,7 @@ class Batch:
         targets = self._targets(item.output)
         if (loss := earlier.loss(targets)) is not None:
             return loss
-        findings = [files.beside(path) for path in targets if path.suffix == ".json"]
+        findings = [files.beside(path) for path in targets if files.format_of(path.name) == Format.JSON]
         places = [*targets, *(findings if self._settings.keep_stages else [])]
         there = [path for path in places if os.path.lexists(path)]
         if item.output in self.manifest.entries or not there:

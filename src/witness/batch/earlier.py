@@ -13,6 +13,7 @@ from pathlib import Path
 
 from witness import files
 from witness.batch.recordings import ENDINGS
+from witness.options import Format
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,15 @@ class Earlier:
 
 def find(targets: Sequence[Path]) -> Earlier | None:
     """The transcript whose results may lie at `targets`; None: there is none that can be read."""
-    places = dict.fromkeys(target.with_suffix(".json") for target in targets)
+    places = dict.fromkeys(map(_json_beside, targets))
     return next((found for path in places if (found := _read(path)) is not None), None)
+
+
+def _json_beside(target: Path) -> Path:
+    """The JSON of the transcript that a file of any format is of."""
+    form = files.format_of(target.name)
+    base = target.stem if form is None else target.name[: -len(form.ending) - 1]
+    return target.with_name(f"{base}.json")
 
 
 def _read(path: Path) -> Earlier | None:
@@ -63,8 +71,8 @@ def free(targets: Sequence[Path], recording: str) -> bool:
     """
     if (earlier := find(targets)) is not None:
         return earlier.is_of(recording)
-    there = [target for target in targets if os.path.lexists(target)]
-    if any(target.suffix == ".json" for target in there):
+    there = [target for target in targets if os.path.lexists(target) and not target.is_dir()]
+    if any(files.format_of(target.name) == Format.JSON for target in there):
         return False
     return not there or recording == "-" or not _has_namesake(Path(recording))
 

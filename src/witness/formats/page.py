@@ -190,7 +190,7 @@ def _speakers(transcript: Transcript) -> list[Speaker]:
     first: dict[str, float] = {}
     for turn in transcript.turns:
         first[turn.speaker] = min(turn.start, first.get(turn.speaker, math.inf))
-    return sorted(transcript.speakers, key=lambda speaker: (first[speaker.id], speaker.id))
+    return sorted(transcript.speakers, key=lambda speaker: (first.get(speaker.id, math.inf), speaker.id))
 
 
 def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> dict[str, Any]:
