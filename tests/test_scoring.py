@@ -46,9 +46,9 @@ def test_anchors(vbx):
     # Of 43 h, 3 s are a speaker's own overlap, in two files.
     seconds = {uri: sum(turn.duration for turn in turns) for uri, (turns, _) in pairs.items()}
     own = {
-        uri: found
+        uri: overlap
         for uri, (turns, _) in pairs.items()
-        if (found := round(seconds[uri] - sum(turn.duration for turn in scoring.merged(turns)), 3))
+        if (overlap := round(seconds[uri] - sum(turn.duration for turn in scoring.merged(turns)), 3))
     }
     assert own == {"optsn": 0.01, "utial": 2.98}
     again = {score.uri: score for score in scoring.score({uri: pairs[uri] for uri in own})}
