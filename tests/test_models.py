@@ -1381,6 +1381,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (root / "model" / name).write_bytes(TEXTS[name])
     (root / "model" / "model.bin").write_bytes(CONTENTS["faster-whisper-tiny.en"])
     monkeypatch.syspath_prepend(root.parent)
+    monkeypatch.delitem(sys.modules, root.name, raising=False)
     monkeypatch.setattr("witness.models.cache.find_spec", find_spec)
     return root / "model"
 
