@@ -161,6 +161,8 @@ def mutated(number: int, found: dict[str, bytes]) -> tuple[str, bytes]:
     data = found[name]
     done = []
     for _ in range(chance.choice([1, 1, 2, 3])):
+        if len(data) == 1:  # nothing is left to damage
+            break
         mutation = chance.choice(MUTATIONS)
         other = found[chance.choice(names)]
         data = mutation(bytearray(data), chance, other) or b"\0"
