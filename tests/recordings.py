@@ -78,6 +78,12 @@ def command_of(pid: int) -> str:
     return ""
 
 
+def worked(pid: int) -> float:
+    """Seconds of processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def gone(pid: int, seconds: float = 10) -> bool:
     """Whether a process ends within that time."""
     end = time.monotonic() + seconds

@@ -24,11 +24,11 @@ def run(program: str, *arguments: str) -> dict:
 def test_damaged_recordings_of_every_kind():
     summary = run("campaign.py", "--first", "100000", "--count", "60")
     assert summary["kinds"] >= 40
-    assert set(summary["exit_codes"]) == {"0", "4"}
+    assert set(summary["exit_codes"]["recording"]) == {"0", "4"}
 
 
 def test_hostile_folders():
-    assert set(run("folders.py", "--count", "12")["exit_codes"]) <= {"0", "1", "3"}
+    assert set(run("folders.py", "--count", "12")["exit_codes"]["folder"]) <= {"0", "1", "3"}
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="nothing tells who waits for a core")
@@ -41,6 +41,7 @@ def test_the_other_campaigns_notice(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(FUZZ))
     import folders
     import signals
+    from trials import Ended
 
     sent = signals.signal.SIGTERM
     (tmp_path / "stderr").touch()
@@ -57,16 +58,16 @@ def test_the_other_campaigns_notice(tmp_path, monkeypatch):
     kept = tmp_path / "mine"
     kept.write_bytes(folders.FOREIGN)
     (tmp_path / "esc").mkdir()
-    assert folders.complaint(tmp_path, 1, "", {kept: folders.FOREIGN}) is None
-    assert "hung" in folders.complaint(tmp_path, -14, "", {})
-    assert "exit code 4" in folders.complaint(tmp_path, 4, "", {})
-    assert "report it" in folders.complaint(tmp_path, 1, "a bug, please report it", {})
-    assert "wrote over mine" in folders.complaint(tmp_path, 1, "", {kept: b"other"})
+    assert folders.complaint(tmp_path, Ended(1, 1.0, 0, ""), {kept: folders.FOREIGN}) is None
+    assert "hung" in folders.complaint(tmp_path, Ended(-14, 60.0, 0, ""), {})
+    assert "exit code 4" in folders.complaint(tmp_path, Ended(4, 1.0, 0, ""), {})
+    assert "please report" in folders.complaint(tmp_path, Ended(1, 1.0, 0, "a bug, please report it"), {})
+    assert "wrote over mine" in folders.complaint(tmp_path, Ended(1, 1.0, 0, ""), {kept: b"other"})
     report = {"files": [{"source": "/in/good.wav", "state": "done", "error": None, "files": ["good.json"]}]}
     (tmp_path / "out" / "report.json").write_text(json.dumps(report))
-    assert folders.complaint(tmp_path, 0, "", {}) == "lost a recording"
+    assert folders.complaint(tmp_path, Ended(0, 1.0, 0, ""), {}) == "lost a recording"
     (tmp_path / "esc" / "pwn").touch()
-    assert "outside" in folders.complaint(tmp_path, 0, "", {})
+    assert "outside" in folders.complaint(tmp_path, Ended(0, 1.0, 0, ""), {})
 
 
 def test_what_strangers_send():
@@ -78,32 +79,35 @@ def test_what_strangers_send():
 def test_the_campaign_of_strangers_notices(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(FUZZ))
     import strangers
+    from trials import Ended
 
-    assert "hung" in strangers.complaint("rule", (-14, 60.0, 0, ""), tmp_path)
-    assert "exit code 4" in strangers.complaint("rule", (4, 1.0, 0, ""), tmp_path)
-    assert "lines on stderr" in strangers.complaint("rule", (5, 1.0, 0, "one\ntwo\n"), tmp_path)
-    assert "lines on stderr" in strangers.complaint("rule", (5, 1.0, 0, "please report it\n"), tmp_path)
-    assert "2000 MB" in strangers.complaint("archive", (0, 1.0, 2 * 10**9, ""), tmp_path)
+    assert "hung" in strangers.complaint("rule", Ended(-14, 60.0, 0, ""), tmp_path)
+    assert "exit code 4" in strangers.complaint("rule", Ended(4, 1.0, 0, ""), tmp_path)
+    assert "lines on stderr" in strangers.complaint("rule", Ended(5, 1.0, 0, "one\ntwo\n"), tmp_path)
+    assert "please report" in strangers.complaint("rule", Ended(5, 1.0, 0, "please report it\n"), tmp_path)
+    assert "2000 MB" in strangers.complaint("archive", Ended(0, 1.0, 2 * 10**9, ""), tmp_path)
     (tmp_path / "call.json").write_text('{"a": NaN}')
-    assert "no result: NaN" in strangers.complaint("stages", (0, 1.0, 0, ""), tmp_path)
+    assert "no result: NaN" in strangers.complaint("stages", Ended(0, 1.0, 0, ""), tmp_path)
     (tmp_path / "call.json").write_text("{}")
-    assert strangers.complaint("stages", (0, 1.0, 0, ""), tmp_path) is None
+    assert strangers.complaint("stages", Ended(0, 1.0, 0, ""), tmp_path) is None
     (tmp_path / ".witness-1").touch()
-    assert "left behind" in strangers.complaint("stages", (0, 1.0, 0, ""), tmp_path)
+    assert "left behind" in strangers.complaint("stages", Ended(0, 1.0, 0, ""), tmp_path)
 
 
 def test_the_campaign_notices(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(FUZZ))
     import campaign
     import corpus
+    from trials import Ended
 
     out = tmp_path / "out.json"
-    assert "hung" in campaign.complaint(-14, 20.0, 0, "", out)
-    assert "exit code -11" in campaign.complaint(-11, 1.0, 0, "", out)
-    assert "lines on stderr" in campaign.complaint(4, 1.0, 0, "Traceback\nError\n", out)
-    assert "2000 MB" in campaign.complaint(0, 1.0, 2 * 10**9, "", out)
-    assert "no result" in campaign.complaint(0, 1.0, 0, "", out)
+    assert "hung" in campaign.complaint(Ended(-14, 20.0, 0, ""), out)
+    assert "exit code -11" in campaign.complaint(Ended(-11, 1.0, 0, ""), out)
+    assert "Traceback" in campaign.complaint(Ended(4, 1.0, 0, "Traceback\nError\n"), out)
+    assert "2 lines on stderr" in campaign.complaint(Ended(4, 1.0, 0, "one\ntwo\n"), out)
+    assert "2000 MB" in campaign.complaint(Ended(0, 1.0, 2 * 10**9, ""), out)
+    assert "no result" in campaign.complaint(Ended(0, 1.0, 0, ""), out)
     out.write_text("{}")
-    assert campaign.complaint(0, 1.0, 0, "", out) is None
+    assert campaign.complaint(Ended(0, 1.0, 0, ""), out) is None
     whole = {"a": bytes(range(256)) * 20, "b": bytes(5000)}
     assert [corpus.mutated(n, whole) for n in range(50)] == [corpus.mutated(n, whole) for n in range(50)]

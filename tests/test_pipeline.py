@@ -17,7 +17,7 @@ import soundfile
 import ggml
 import witness
 from conftest import CALL, DATA, strict_der
-from recordings import children
+from recordings import children, gone, worked
 from witness import Engine, Options, Runtime, diarize, pipeline, transcribe
 from witness.amd import cards
 from witness.diarization import clustering, vbx
@@ -304,22 +304,6 @@ def test_a_damaged_model_still_gives_the_speakers(whisper, short, tmp_path, dama
     assert "\n" not in str(found.failure)
     assert len(found.speakers) == 2
     assert found.turns
-
-
-def worked(pid: int) -> float:
-    """Seconds of processor time."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def gone(pid: int, seconds: float = 5) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        stat = Path(f"/proc/{pid}/stat")
-        if not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] == "Z":
-            return True
-        time.sleep(0.05)
-    return False
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ import pytest
 import soundfile
 
 from conftest import CALL, ROOT, in_process
-from recordings import OPTIONS, children, make
+from recordings import OPTIONS, children, make, worked
 from witness.bench import lines, words
 from witness.bench.lines import Said
 from witness.models import engines
@@ -261,9 +261,3 @@ def test_a_child_that_is_killed_while_it_hears(models, tmp_path, engine):
     result = json.loads((tmp_path / "long.json").read_text())
     assert (len(result["speakers"]), result["words"]) == (2, [])
     assert any("SIGKILL" in warning for warning in result["warnings"])
-
-
-def worked(pid: int) -> float:
-    """Seconds of processor time."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -9,17 +9,13 @@ batch's, a recording without a result or an error. The last line is the sum as J
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import shutil
-import signal
 import socket
 import sys
 import tempfile
-import time
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
@@ -29,9 +25,12 @@ from typing import Any
 import numpy as np
 import soundfile
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import trials
+
 from witness.batch.manifest import Manifest
 
-SECONDS = 60
 OPTIONS = ["-f", "json", "-f", "txt", "--models", "builtin", "--offline", "--whisper", "none"]
 CODES = {0, 1, 2, 3}
 FOREIGN = b"somebody else's"
@@ -167,46 +166,25 @@ class Here:
         return future
 
 
-def attempt(work: Path, options: list[str], engine: Any) -> tuple[int, str]:
-    """(exit code or -signal, stderr) of a batch from work/in to work/out."""
-    stderr = os.open(work / "stderr", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(SECONDS)
-        os.dup2(stderr, 2)
-        os.dup2(stderr, 1)
-        from witness.batch import pool, worker
-        from witness.cli.main import main
+def batch(work: Path, options: list[str], engine: Any) -> int:
+    """A batch from work/in to work/out, in this process, which it ends."""
+    from witness.batch import pool, worker
 
-        pool.Pool, worker._engine = Here, lambda _: engine  # type: ignore[assignment,misc]
-        code = 1
-        try:
-            main(["batch", f"{work}/in", "-o", f"{work}/out", *OPTIONS, *options])
-        except SystemExit as stop:
-            code = stop.code if isinstance(stop.code, int) else 1
-        finally:
-            os._exit(code)
-    os.close(stderr)
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status), (work / "stderr").read_text("utf-8", "replace")
+    pool.Pool, worker._engine = Here, lambda _: engine  # type: ignore[assignment,misc]
+    return trials.command("batch", f"{work}/in", "-o", f"{work}/out", *OPTIONS, *options)
 
 
-def complaint(work: Path, code: int, said: str, kept: dict[Path, bytes]) -> str | None:
+def complaint(work: Path, ended: trials.Ended, kept: dict[Path, bytes]) -> str | None:
     """What is not allowed about the outcome; None: nothing."""
-    if code == -signal.SIGALRM:
-        return f"hung for {SECONDS} s"
-    if code not in CODES:
-        return f"exit code {code}"
-    for words in ("Traceback", "please report it"):
-        if words in said:
-            return words
+    if (wrong := trials.complaint(ended, CODES)) is not None:
+        return wrong
     if [path.name for path in (work / "esc").iterdir()] or (work / "pwn").exists():
         return "wrote outside its folder"
     for path, content in kept.items():
         if path.read_bytes() != content:
             return f"wrote over {path.name}"
     report = work / "out" / "report.json"
-    if code in (0, 3) and report.is_file():
+    if ended.code in (0, 3) and report.is_file():
         rows = json.loads(report.read_text())["files"]
         if any(row["state"] == "left" for row in rows):
             return "left a recording"
@@ -218,15 +196,9 @@ def complaint(work: Path, code: int, said: str, kept: dict[Path, bytes]) -> str 
 
 def campaign() -> int:
     """Run it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--count", type=int, default=300)
-    arguments = parser.parse_args()
+    arguments = trials.parser(__doc__, 300).parse_args()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    codes: Counter[int] = Counter()
-    slowest, bad = 0.0, 0
+    found = trials.Sum()
     with tempfile.TemporaryDirectory() as base:
         path = Path(base, "seed.wav")
         soundfile.write(path, 0.1 * np.sin(np.arange(8000) / 5), 16000)
@@ -238,22 +210,12 @@ def campaign() -> int:
             (work / "esc").mkdir(parents=True)
             recordings(work / "in", chance, sound)
             kept = results(work / "out", chance, [f"{work}/in/good.wav", f"{work}/in/gone.wav"])
-            begun = time.monotonic()
-            code, said = attempt(work, chance.choice([[], [], ["--retry-failed"]]), engine)
-            slowest = max(slowest, time.monotonic() - begun)
-            codes[code] += 1
-            if (wrong := complaint(work, code, said, kept)) is not None:
-                bad += 1
-                sys.stdout.write(f"{number}: {wrong}\n{said[-2000:]}\n")
+            options = chance.choice([[], [], ["--retry-failed"]])
+            action = lambda work=work, options=options: batch(work, options, engine)  # noqa: E731
+            ended = trials.alone(action, work / "stderr", both=True)
+            found.add("folder", number, ended, complaint(work, ended, kept))
             shutil.rmtree(work, ignore_errors=True)
-    summary = {
-        "folders": arguments.count,
-        "exit_codes": dict(sorted(codes.items())),
-        "slowest_seconds": round(slowest, 2),
-        "bad": bad,
-    }
-    sys.stdout.write(json.dumps(summary) + "\n")
-    return int(bad > 0)
+    return found.finish()
 
 
 def _engine(recording: Path) -> Any:

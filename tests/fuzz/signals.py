@@ -10,7 +10,6 @@ the exit code is 1 if there was any of these.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -27,6 +26,8 @@ import numpy as np
 import soundfile
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+import trials
 
 SECONDS = 2.0
 PATIENCE = 60.0
@@ -130,12 +131,7 @@ def complaint(number: signal.Signals, code: int | None, folder: Path) -> str | N
 
 def campaign() -> int:
     """Run it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--count", type=int, default=500)
-    arguments = parser.parse_args()
+    arguments = trials.parser(__doc__, 500).parse_args()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     from witness.cli.main import main
 

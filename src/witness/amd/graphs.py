@@ -106,10 +106,9 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Graph:
-    """One compiled program that was verified."""
+class _Known:
+    """What is known of a compiled program."""
 
-    folder: Path
     key: Key
     name: str
     """What people call the model."""
@@ -121,6 +120,13 @@ class Graph:
     canary: str
     """sha256 of CANARY."""
     measured: Measured
+
+
+@dataclass(frozen=True)
+class Graph(_Known):
+    """One compiled program that was verified."""
+
+    folder: Path
 
     @property
     def path(self) -> Path:
@@ -139,18 +145,10 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class _Manifest:
-    """The content of manifest.json: the fields of a `Graph` but for its folder."""
+class _Manifest(_Known):
+    """The content of manifest.json."""
 
     format: str
-    key: Key
-    name: str
-    file: str
-    size: int
-    sha256: str
-    version: str
-    canary: str
-    measured: Measured
 
 
 def root() -> Path:
@@ -227,8 +225,7 @@ def _parse(content: bytes, folder: Path) -> Graph:
             raise ValueError(f"{found.file[:80]!r} is not the name of a program - at `$.file`")
     except ValueError as error:
         raise GraphError(f"its {MANIFEST} is damaged ({error})") from error
-    parts = {field.name: getattr(found, field.name) for field in fields(_Manifest) if field.name != "format"}
-    return Graph(folder, **parts)
+    return Graph(**{field.name: getattr(found, field.name) for field in fields(_Known)}, folder=folder)
 
 
 @dataclass(frozen=True)
@@ -341,7 +338,7 @@ def describe(folder: Path, file: str, key: Key, name: str, measured: Measured) -
     """What was just built. Raises GraphError if the program is not what the key says."""
     program = (folder / file).read_bytes()
     version = check_program(program, file, key).version
-    return Graph(folder, key, name, file, len(program), sha256(program), version, "", measured)
+    return Graph(key, name, file, len(program), sha256(program), version, "", measured, folder)
 
 
 def folders() -> list[Path]:

@@ -57,7 +57,7 @@ def models_path(name: str) -> None:
     (model,) = store.list_models(names=(name,))
     if model.path is None:
         raise ModelError(f"{name} is not on this machine; run: {model.file.fetch}")
-    click.echo(model.path)
+    options.say(str(model.path))
 
 
 @models_group.command("fetch")
@@ -95,7 +95,7 @@ def models_fetch(names: tuple[str, ...], force: bool, offline: bool, recognizer:
             reporter=reporter,
         )
     for file in models:
-        click.echo(f"{file.name}\t{file.path}")
+        options.say(f"{file.name}\t{file.path}")
 
 
 @models_group.command("verify")
@@ -130,7 +130,7 @@ def _print(models: Sequence[OnDisk], as_json: bool) -> None:
     taken = store.taken(**_engines())
     if as_json:
         rows = [{**_row(model), "auto": model.file.name in taken} for model in models]
-        click.echo(json.dumps(rows, indent=1))
+        options.say(json.dumps(rows, indent=1))
         return
     table = [HEADERS]
     for model in models:
@@ -139,7 +139,7 @@ def _print(models: Sequence[OnDisk], as_json: bool) -> None:
         size = f"{file.total / 1e6:,.1f} MB"
         kind, sha256 = file.engine or file.role, file.sha256[:SHORT]
         table.append((mark, file.name, kind, size, file.license, model.state, sha256, str(model.path or "-")))
-    click.echo(text.table(table, left=(0, 1, 2, 4, 5, 6, 7)))
+    options.say(text.table(table, left=(0, 1, 2, 4, 5, 6, 7)))
 
 
 def _row(model: OnDisk) -> dict[str, object]:
