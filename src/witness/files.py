@@ -278,8 +278,8 @@ def _told(path: Path, step: Callable[[], T]) -> T:
         return step()
     except OSError as error:
         raise OutputError(
-            f"{path}: cannot be written ({error.strerror}); fix: free disk space or fix the folder's "
-            "permissions, or change -o"
+            f"{path}: cannot be written ({error.strerror}); fix: free disk space, fix the folder's "
+            "permissions, or write to another place"
         ) from error
 
 
