@@ -561,7 +561,7 @@ main(sys.argv[1:])
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_signal_ends_what_never_looks(witness, name, code):
-    command = [sys.executable, "-c", DEAF.format(name=name), str(CALL), "-o", "out.txt"]
+    command = [sys.executable, "-c", DEAF.format(name=name), str(CALL), "-o", "new/folder/"]
     done = subprocess.run(
         command, capture_output=True, cwd=witness.folder, env=witness.environment, check=False, timeout=60
     )

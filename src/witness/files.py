@@ -177,6 +177,7 @@ def prepare(files: Sequence[tuple[str, Path]], *, stages: bool = True, pipes: bo
         ]
         missing = tuple(parent for parent in (folder, *folder.parents) if not parent.exists())
         targets = Targets(tuple(files), missing)
+        _made.update(missing)
         folder.mkdir(0o700 if findings else 0o777, parents=True, exist_ok=True)
         for path in [target for _, target in files]:
             _check(path, pipes)
@@ -333,6 +334,8 @@ def _mode(path: Path, private: bool) -> int | None:
 
 _unfinished: set[Path] = set()
 """Scratch files of this process that may still be there."""
+_made: set[Path] = set()
+"""Folders that this process made for results."""
 
 
 def _remove(scratch: Path) -> None:
@@ -341,10 +344,13 @@ def _remove(scratch: Path) -> None:
 
 
 def abandon() -> None:
-    """Remove what is half written; for a process that ends at once."""
+    """Remove what is half written, and new folders that are empty; for a process that ends at once."""
     for scratch in list(_unfinished):
         with suppress(OSError):
             scratch.unlink()
+    for folder in sorted(_made, key=lambda one: -len(one.parts)):
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _to_stdout(content: bytes) -> None:
