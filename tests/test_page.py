@@ -777,9 +777,9 @@ def test_a_phone_and_a_print(read):
 def test_twelve_hours_of_words(read):
     """The figures are for benchmarks/page.py; here only what is far from them fails."""
     found = talks.long(120_000, 12.0)
-    begun = time.monotonic()
+    begun = time.process_time()  # which does not depend on what else the machine does
     reader = read(found, "long.html", "none")
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
     page = reader.page
     assert page.locator("article.p").count() < 40
     assert Path(page.url.removeprefix("file://")).stat().st_size < 25e6
