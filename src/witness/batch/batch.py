@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from witness import files
-from witness.batch.folder import MANIFEST, Folder, sweep
+from witness.batch.folder import MANIFEST, Folder, outcome_of, sweep
 from witness.batch.manifest import Entry, Manifest
 from witness.batch.plan import Order
 from witness.batch.recordings import Item, assign, find, size_and_mtime
@@ -130,7 +130,7 @@ class Batch:
                 with suppress(queue.Empty):
                     item, future = finished.get(timeout=0.5)  # or Ctrl-C would not get through on Windows
                     owed -= 1
-                    self._record(item, _outcome(item, future), clock, reporter)
+                    self._record(item, outcome_of(item, future), clock, reporter)
                 tell(self._progress(clock))
                 if self.order.watch and time.monotonic() - looked > LOOK:
                     self.todo, looked = self._scan(), time.monotonic()
@@ -264,15 +264,6 @@ class _Clock:
         if not self._bytes:
             return None
         return (time.monotonic() - self._begun) / self._bytes * max(0, self._total - self._bytes)
-
-
-def _outcome(item: Item, future: Future[Outcome]) -> Outcome:
-    """What became of an item, even if the workers themselves are gone."""
-    try:
-        return future.result()
-    except Exception as error:
-        text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        return Outcome(f"{item.source}: no worker could finish it ({text}); try again with --retry-failed", 1)
 
 
 def _some(lines: Sequence[str], most: int = 5) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -128,6 +129,15 @@ class Folder:
 
     def _targets(self, output: str) -> list[Path]:
         return [Path(files.name_of(self.order.out / output, form)) for form in self.order.formats]
+
+
+def outcome_of(item: Item, future: Future[Outcome]) -> Outcome:
+    """What became of an item, even if the workers themselves are gone."""
+    try:
+        return future.result()
+    except Exception as error:
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        return Outcome(f"{item.source}: no worker could finish it ({text}); try again with --retry-failed", 1)
 
 
 def sweep(folders: Iterable[Path]) -> None:
