@@ -2,8 +2,8 @@
 
 The recordings lie in the folder itself, with their results beside them, as `witness batch FOLDER -o FOLDER`
 would have them, and its manifest is the truth: "begun" is what waits or is half done, also for the next
-server after this one was killed. One thread changes all of it, one thing after the other; the folder is locked
-for a batch while something is to be done in it.
+server after this one was killed. One thread changes all of it, one thing after the other; the folder is
+locked for a batch while something is to be done in it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Recordings on their way in: a request with `multipart/form-data` -> files, never in memory as a whole.
 
-They lie in a hidden folder beside the results, on the same disk, and leave it only when they are whole; what is
-in it when a server begins is what another one did not finish.
+They lie in a hidden folder beside the results, on the same disk, and leave it only when they are whole; what
+is in it when a server begins is what another one did not finish.
 """
 
 from __future__ import annotations
 
-import errno
+import asyncio
 import os
 import re
 import secrets
@@ -25,6 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
 from witness.batch.recordings import ENDINGS
+from witness.batch.worker import FULL
 from witness.errors import OutputError, WitnessError
 from witness.text import one_line
 
@@ -121,27 +122,25 @@ class Uploads:
         if kind != b"multipart/form-data" or not options.get(b"boundary"):
             raise HTTPException(415, "send the recording as multipart/form-data, in a field with a file name")
         if self._now >= AT_ONCE:
-            raise HTTPException(
-                429, "too many recordings are being sent; try again soon", {"Retry-After": "10"}
-            )
+            raise HTTPException(429, "too many recordings are being sent; try again", {"Retry-After": "10"})
         length = request.headers.get("content-length", "0")
         if shutil.disk_usage(self._folder).free - ROOM < (int(length) if length.isdigit() else 0):
             raise HTTPException(507, _FULL)
         self._now += 1
-        folder = self._place / secrets.token_hex(8)
+        form = Form(self._place / secrets.token_hex(8))
         try:
-            form = Form(folder)
-            await run_in_threadpool(folder.mkdir, 0o700)
-            await _receive(request, options[b"boundary"], form)
+            try:
+                form.folder.mkdir(0o700)
+                await _receive(request, options[b"boundary"], form)
+            except OSError as error:
+                full = error.errno in FULL
+                why = _FULL if full else f"the recording cannot be kept ({error.strerror})"
+                raise HTTPException(507, why) from error
             yield form
-        except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            raise HTTPException(
-                507, _FULL if full else f"the disk does not take it ({error.strerror})"
-            ) from error
         finally:
             self._now -= 1
-            await run_in_threadpool(shutil.rmtree, folder, ignore_errors=True)
+            # Also for a request that is canceled.
+            await asyncio.shield(asyncio.to_thread(shutil.rmtree, form.folder, ignore_errors=True))
 
 
 _FULL = "the disk is full; free disk space, then send it again"
@@ -278,9 +277,7 @@ def clean(given: str) -> str:
     stem, ending = os.path.splitext(unicodedata.normalize("NFC", NOT_IN_NAMES.sub(" ", one_line(last))))  # noqa: PTH122
     if ending[1:].lower() not in ENDINGS:
         some = "wav, mp3, m4a, flac, ogg, mp4, webm"
-        raise HTTPException(
-            415, f"{stem[:80]}{ending[:20]}: is not a recording by its ending; send {some}, ..."
-        )
+        raise HTTPException(415, f"{stem[:80]}{ending[:20]}: has not the ending of a recording: {some}, ...")
     stem = " ".join(stem.split()).strip(" .-~")
     if RESERVED.match(f"{stem}."):
         stem = f"recording {stem}"
