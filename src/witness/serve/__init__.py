@@ -1,0 +1,1 @@
+"""The desk: a local server where people listen, correct, search and export."""
