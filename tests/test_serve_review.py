@@ -11,7 +11,7 @@ import pytest
 from conftest import in_process
 from witness import files
 from witness.audio import sound
-from witness.errors import InputError, OutputError
+from witness.errors import ConflictError, InputError, OutputError
 from witness.formats import page, writers
 from witness.options import Format
 from witness.serve import review
@@ -130,7 +130,7 @@ def test_an_old_version_is_refused_and_changes_nothing(path):
         lambda: review.recount(path, seen, 3),
         lambda: review.original(path, seen),
     ):
-        with pytest.raises(review.ConflictError, match="was changed meanwhile"):
+        with pytest.raises(ConflictError, match="was changed meanwhile"):
             change()
     assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
 

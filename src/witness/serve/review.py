@@ -23,7 +23,7 @@ from msgspec import Meta
 
 from witness import documents, files
 from witness.audio import sound
-from witness.errors import InputError, WitnessError
+from witness.errors import ConflictError, InputError, UsageError
 from witness.formats import page, writers
 from witness.options import Bounds, Format, PageAudio
 from witness.reporter import Reporter
@@ -40,10 +40,6 @@ DRAFTS = 3
 Step = tuple[dict[str, Any], ...]
 """What a page takes and undoes in one go, in the terms of templates/state.js."""
 Steps = Annotated[tuple[Step, ...], Meta(max_length=MOST_STEPS)]
-
-
-class ConflictError(WitnessError):
-    """The transcript is no longer the one that was changed."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +88,14 @@ class Saved:
     version: str
     left: tuple[str, ...] = ()
     """Formats beside the JSON that could not be made again, because a library is missing here."""
+
+
+def read_edit(given: Any) -> Edit:
+    """What a page sent. Raises UsageError."""
+    try:
+        return msgspec.convert(given, Edit)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"what the page sent cannot be saved ({error}); load the page again") from error
 
 
 def show(path: Path) -> Shown:

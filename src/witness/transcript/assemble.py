@@ -21,9 +21,7 @@ from witness.errors import UsageError
 from witness.options import Bounds, Layout, Mode, Part
 from witness.reporter import SILENT, Reporter
 from witness.schema import (
-    FRAME_DURATION,
     FRAME_STEP,
-    Bool,
     Correction,
     Count,
     Findings,
@@ -141,23 +139,6 @@ def draft(findings: Findings, asked: Bounds = Bounds()) -> Draft:
 def voiceprints(findings: Findings, asked: Bounds = Bounds()) -> dict[str, voices.Print]:
     """Speaker -> print, of the speakers that `redo` would find."""
     return _prints(findings, who(findings, asked).tracks)
-
-
-def prints_of(findings: Findings, turns: Sequence[Turn]) -> dict[str, voices.Print]:
-    """Speaker -> print, of those who have these turns in the recording. Nothing is clustered."""
-    prints: dict[str, voices.Print] = {}
-    for number, track in enumerate(findings.tracks, start=1):
-        # Of several tracks, a speaker whose id names one is heard there.
-        own = [turn for turn in turns if turn.speaker[:2] != "CH" or turn.speaker.startswith(f"CH{number}_")]
-        names = sorted({turn.speaker for turn in own})
-        active = np.zeros((reconstruction.frame_count(track.windows), len(names)), np.bool_)
-        for turn in own:
-            edges = np.array([turn.start, turn.end]) - findings.audio.heard.start - FRAME_DURATION / 2
-            first, last = np.maximum(0, np.rint(edges / FRAME_STEP)).astype(np.intp)
-            active[first:last, names.index(turn.speaker)] = True
-        for name, one in _prints_in(track, names, active).items():
-            prints[name] = prints[name] + one if name in prints else one
-    return prints
 
 
 def bounds(asked: Bounds) -> clustering.SpeakerBounds:
@@ -443,14 +424,9 @@ def _prints(findings: Findings, tracks: Sequence[Diarized]) -> dict[str, voices.
 
 
 def _track_prints(track: Track, who: Diarized) -> dict[str, voices.Print]:
-    return _prints_in(track, who.names, who.diarization.active)
-
-
-def _prints_in(track: Track, names: Sequence[str], active: Bool) -> dict[str, voices.Print]:
-    """Of the speakers who are `active` (frames, speakers) in a track."""
-    seconds = [float(count) * FRAME_STEP for count in alone(active).sum(axis=0)]
-    owners = reconstruction.owners(track.windows, active)
-    return dict(zip(names, voices.prints(track, owners, seconds), strict=True))
+    seconds = [float(count) * FRAME_STEP for count in alone(who.diarization.active).sum(axis=0)]
+    owners = reconstruction.owners(track.windows, who.diarization.active)
+    return dict(zip(who.names, voices.prints(track, owners, seconds), strict=True))
 
 
 def ghosts(speakers: Sequence[Speaker], turns: Sequence[Turn]) -> list[str]:

@@ -24,6 +24,12 @@ function redo() {
 }
 
 function save() {
+  if (desk) { desk.save(); return; }
+  download();
+}
+
+/** Give the corrections away as a file. */
+function download() {
   if (!steps.length) return;
   const file = new Blob([correctionsFile()], { type: "application/json" });
   const a = make("a");
