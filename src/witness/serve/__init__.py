@@ -1,1 +1,1 @@
-"""The desk: a local server where people listen, correct, search and export."""
+"""The desk: a local web page and an HTTP API over a folder of transcripts. Needs the extra `serve`."""
