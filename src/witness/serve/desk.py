@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from witness.options import Options, Runtime
+from witness.serve.editor import Editor
 from witness.serve.library import Library
 
 if TYPE_CHECKING:
@@ -50,3 +51,7 @@ class Desk:
     """Recordings at a time; None: one per core, if there is memory."""
     limits: Limits = field(default_factory=Limits)
     queue: Jobs | None = None
+    editor: Editor = field(default_factory=Editor)
+    """Works on the transcript that somebody looks at."""
+    finder: Editor = field(default_factory=Editor)
+    """Searches all transcripts for a voice, which takes longer."""

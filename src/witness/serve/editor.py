@@ -15,12 +15,29 @@ from witness import errors
 from witness.child import Child, DiedError, Message, RefusedError
 
 
+def _looks(*paths: Path) -> list[int]:
+    """What changes when a file does; empty if one is gone."""
+    try:
+        return [number for path in paths for number in (path.stat().st_size, path.stat().st_mtime_ns)]
+    except OSError:
+        return []
+
+
 class Editor:
     """The process; it starts when it is needed, and does one thing at a time. Any thread may ask."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._child: Child | None = None
+        self._recordings: dict[Path, tuple[Path, list[int]]] = {}
+
+    def recording(self, path: Path) -> Path:
+        """Where the recording of a transcript is; it is the one that was transcribed. Raises InputError."""
+        known, looks = self._recordings.get(path, (None, []))
+        if known is None or _looks(path, known) != looks:
+            known = Path(self.ask("recording", path)[0]["recording"])
+            self._recordings[path] = known, _looks(path, known)
+        return known
 
     def ask(self, do: str, path: Path, **more: Any) -> tuple[Message, bytes]:
         """What `work.ACTIONS[do]` answers, and its bytes. Raises WitnessError as it does."""

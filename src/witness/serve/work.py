@@ -15,8 +15,7 @@ from witness.audio import sound
 from witness.child import Buffer, Message, serve
 from witness.diarization import voices
 from witness.formats import page
-from witness.options import Format, chosen
-from witness.schema import Part
+from witness.options import Format, Part, chosen
 from witness.serve import review
 from witness.transcript import document, people, redo
 

@@ -9,7 +9,7 @@ import numpy as np
 from witness.diarization import reconstruction, voices
 from witness.errors import InputError
 from witness.models.catalogue import stranger_threshold
-from witness.options import Layout
+from witness.options import Layout, Part
 from witness.schema import (
     FRAME_DURATION,
     FRAME_STEP,
@@ -17,7 +17,6 @@ from witness.schema import (
     WINDOW_SAMPLES,
     Bool,
     Findings,
-    Part,
     Segmentation,
     Track,
     Turn,
@@ -89,7 +88,7 @@ def find(saved: Saved, voice: voices.Voice) -> tuple[str, float, float] | None:
     """
     embedding = saved.findings.models["embedding"]
     if embedding is None or embedding.sha256 != voice.embedding:
-        raise InputError(f"{saved.path}: was made with another voice model than the voice; transcribe it again")
+        raise InputError(f"{saved.path}: was made with another voice model; transcribe the recording again")
     known = voices.Known((voice,), stranger_threshold(embedding))
     found = voices.recognize(prints(saved.findings, saved.turns), known)
     return next(((speaker, alike, known.threshold) for speaker, (_, alike) in found.items()), None)
