@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import click
 
 from witness.cli import options, signals
 from witness.errors import CancelledError, UsageError, WitnessError
-from witness.options import Device, Options, Runtime
+from witness.options import Device, Options
 
 SHORTEST = 16
 """Characters of a token; a shorter one can be guessed."""
@@ -53,7 +54,9 @@ _transcript = options.together(
     "--jobs",
     type=click.IntRange(1, options.MOST),
     metavar="N",
-    help="Recordings at a time. [default: one per core, if there is memory]",
+    default=1,
+    show_default=True,
+    help="Recordings at a time; each takes the memory of the models once more.",
 )
 @_transcript
 @options.DEVICE
@@ -66,7 +69,7 @@ def serve_command(
     host: str,
     token: str | None,
     no_browser: bool,
-    jobs: int | None,
+    jobs: int,
     device: str,
     gpu: int | None,
     threads: int | None,
@@ -84,20 +87,36 @@ def serve_command(
     if token is not None and (len(token) < SHORTEST or not token.isascii() or not token.isprintable()):
         raise UsageError(f"--token is too easy to guess; give at least {SHORTEST} letters and digits")
     wanted = Options(**asked)
-    runtime = Runtime(Device(device), gpu, threads or 0)
 
+    from witness.batch import plan
     from witness.serve import running
     from witness.serve.app import application
     from witness.serve.desk import Desk
     from witness.serve.library import Library
+    from witness.serve.queue import Queue
+    from witness.serve.uploads import Uploads
 
     if token is None and not running.is_loopback(host):
         raise UsageError(f"--host {host} can be reached by others; give a --token, too")
     ticket = secrets.token_urlsafe()
     listening = running.bind(host, port)
-    with listening, options.progress(quiet) as reporter:
-        library = Library(folder)
-        desk = Desk(library.folder, token or secrets.token_urlsafe(), library, wanted, runtime, jobs)
+    library = Library(folder)
+    runtime = replace(plan.share(jobs, Device(device), threads), gpu=gpu)
+    with (
+        listening,
+        options.progress(quiet) as reporter,
+        Uploads(library.folder) as uploads,
+        Queue(library.folder, lambda: plan.settle(wanted, reporter=reporter), runtime, jobs) as queue,
+    ):
+        desk = Desk(
+            library.folder,
+            token or secrets.token_urlsafe(),
+            library,
+            wanted,
+            runtime,
+            queue=queue,
+            uploads=uploads,
+        )
         url = running.address(host, listening)
 
         def ready() -> None:

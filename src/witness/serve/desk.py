@@ -11,14 +11,8 @@ from witness.serve.editor import Editor
 from witness.serve.library import Library
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Protocol
-
-    class Jobs(Protocol):
-        """What the library asks the queue."""
-
-        def states(self) -> Mapping[str, str]:
-            """ "waiting" or "working", by the ids of the transcripts that are to be."""
+    from witness.serve.queue import Queue
+    from witness.serve.uploads import Uploads
 
 
 @dataclass(frozen=True)
@@ -47,10 +41,10 @@ class Desk:
     options: Options = field(default_factory=Options)
     """For recordings that are dropped."""
     runtime: Runtime = field(default_factory=Runtime)
-    jobs: int | None = None
-    """Recordings at a time; None: one per core, if there is memory."""
     limits: Limits = field(default_factory=Limits)
-    queue: Jobs | None = None
+    queue: Queue | None = None
+    uploads: Uploads | None = None
+    """Of these two, None: nothing can be dropped here."""
     editor: Editor = field(default_factory=Editor)
     """Works on the transcript that somebody looks at."""
     finder: Editor = field(default_factory=Editor)

@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from witness.batch.batch import MANIFEST
+from witness.batch.folder import MANIFEST
 from witness.batch.manifest import Manifest
 from witness.errors import InputError, OutputError, WitnessError
 from witness.reporter import SILENT, Reporter
