@@ -61,7 +61,7 @@ def library(tmp_path, monkeypatch) -> Library:
 
 
 def texts(library: Library, query: str, speaker: str = "") -> list[str]:
-    return [hit.text for hit in library.index.search(query, speaker)[1]]
+    return [hit.text for hit in library.index.search(query, speaker).hits]
 
 
 def rows(library: Library) -> dict[str, str]:
@@ -91,7 +91,7 @@ def test_words_phrases_and_beginnings_are_found(library):
 def test_a_quotation_has_its_times_and_the_words_around(library):
     save(library.folder / "a.json")
     library.update()
-    ((hit,),) = [library.index.search("house")[1]]
+    ((hit,),) = [library.index.search("house").hits]
     word = next(word for word in BUDGET.words if word.text == " house")
     assert (hit.speaker, hit.start, hit.end) == (
         "Ann Lee",
@@ -99,7 +99,7 @@ def test_a_quotation_has_its_times_and_the_words_around(library):
         pytest.approx(word.end, abs=2e-3),
     )
     assert (hit.before, hit.after) == ("The budget for the Müller", "isn't final")
-    ((yes,),) = [library.index.search("yes")[1]]
+    ((yes,),) = [library.index.search("yes").hits]
     assert yes.before == "The budget for the Müller house isn't final –"
     assert yes.after == "– Final numbers come on Monday with the budget"
 
@@ -110,7 +110,7 @@ def test_scripts_without_spaces_are_searched_by_their_characters(library):
     assert texts(library, "東京") == ["東京"]
     assert texts(library, "京に") == ["東京に"]  # whole words of the recognizer
     assert texts(library, "京東") == []
-    assert library.index.search("東京")[1][0].before == "明日は"
+    assert library.index.search("東京").hits[0].before == "明日は"
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_servers_of_the_same_folder_share_the_index(library):
     for thread in threads:
         thread.join()
     assert errors == []
-    assert library.index.search("budget")[0] == 12
+    assert library.index.search("budget").total == 12
     with library.index._open() as db:
         db.execute("INSERT INTO found (found) VALUES ('integrity-check')")
 
@@ -285,11 +285,16 @@ def test_more_than_can_be_counted_is_said(library, monkeypatch):
     for number in range(5):
         save(library.folder / f"{number}.json", talk(("SPEAKER_00", " budget")))
     library.update()
-    total, hits = library.index.search("budget", limit=2)
-    assert (total, len(hits)) == (4, 2)
-    assert {hit.id for hit in hits} | {hit.id for hit in library.index.search("budget", offset=2)[1]} == {
-        id_of(Path(f"{number}.json")) for number in range(5)
-    }
+    first = library.index.search("budget", limit=2)
+    assert (first.total, first.more, len(first.hits)) == (4, True, 2)
+    rest = library.index.search("budget", offset=2, limit=5)
+    assert {hit.id for hit in first.hits + rest.hits} == {id_of(Path(f"{n}.json")) for n in range(1, 5)}
+    monkeypatch.setattr(indexes, "COUNTED", 9)
+    assert library.index.search("budget").total == 5
+    assert not library.index.search("budget").more
+    monkeypatch.setattr(indexes, "COUNTING", -1.0)
+    late = library.index.search("budget", limit=2)
+    assert (late.total, late.more, len(late.hits)) == (3, True, 2)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,7 +28,9 @@ VERSION = 1
 MOST = 1 << 20
 """Passages of a transcript; a day has 30,000."""
 COUNTED = 10_000
-"""Passages that are counted; of more, only that there are more."""
+"""Passages that are counted at most; of more, only that there are more."""
+COUNTING = 0.1
+"""Seconds after which nothing more is counted."""
 LONGEST_QUERY, MOST_TERMS = 500, 32
 """Characters of a query, and words and phrases in it."""
 PATIENCE = 10.0
@@ -74,6 +77,18 @@ class Hit:
     text: str
     before: str
     after: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search has found."""
+
+    total: int
+    """Passages that were counted."""
+    more: bool
+    """Whether there are more."""
+    hits: list[Hit]
+    """Those that were asked for."""
 
 
 class DamagedError(WitnessError):
@@ -143,23 +158,29 @@ class Index:
                     if row is not None:
                         _forget(db, row[0])
 
-    def search(
-        self, query: str, speaker: str = "", offset: int = 0, limit: int = 50
-    ) -> tuple[int, list[Hit]]:
-        """How many passages match, up to `COUNTED` and one, and some of them. Raises UsageError."""
+    def search(self, query: str, speaker: str = "", offset: int = 0, limit: int = 50) -> Found:
+        """Where something was said. Raises UsageError if the query is too long."""
         match = expression(query, speaker)
         if match is None:
-            return 0, []
+            return Found(0, False, [])
+        late = time.monotonic() + COUNTING
         with self._open() as db:
-            (total,) = db.execute(
-                "SELECT count(*) FROM (SELECT 1 FROM found WHERE found MATCH ? LIMIT ?)", (match, COUNTED + 1)
-            ).fetchone()
-            rows = db.execute(
+            numbers = []
+            rows = db.execute("SELECT rowid FROM found WHERE found MATCH ? ORDER BY rowid DESC", (match,))
+            for (number,) in rows:
+                numbers.append(number)
+                if len(numbers) > COUNTED or (len(numbers) > offset + limit and time.monotonic() > late):
+                    break
+            more = rows.fetchone() is not None
+            page = numbers[offset : offset + limit]
+            if not page:
+                return Found(len(numbers), more, [])
+            marked = db.execute(
                 "SELECT rowid, highlight(found, 0, ?, ?) FROM found WHERE found MATCH ? "
-                "ORDER BY rowid DESC LIMIT ? OFFSET ?",
-                (OPEN, CLOSE, match, limit, offset),
+                "AND rowid BETWEEN ? AND ? ORDER BY rowid DESC",
+                (OPEN, CLOSE, match, page[-1], page[0]),
             ).fetchall()
-            return total, [hit for row in rows if (hit := _hit(db, *row)) is not None]
+            return Found(len(numbers), more, [hit for row in marked if (hit := _hit(db, *row)) is not None])
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:

@@ -29,7 +29,7 @@ from witness.batch.manifest import Manifest
 from witness.errors import InputError, OutputError, WitnessError
 from witness.reporter import SILENT, Reporter
 from witness.schema import Transcript
-from witness.serve.index import COUNTED, DamagedError, Entry, Index
+from witness.serve.index import DamagedError, Entry, Index
 from witness.serve.passages import names, passages
 from witness.text import printable
 from witness.transcript import document
@@ -325,13 +325,12 @@ async def _search(request: Request) -> Response:
     query, speaker = (request.query_params.get(name, "") for name in ("q", "speaker"))
     offset, limit = _slice(request, 50)
 
-    def search() -> tuple[int, list[dict[str, Any]]]:
-        total, hits = library.index.search(query, speaker, offset, limit)
-        return total, [_json({**asdict(hit), "name": library.name(hit.id)}) for hit in hits]
+    def search() -> dict[str, Any]:
+        found = library.index.search(query, speaker, offset, limit)
+        hits = [_json({**asdict(hit), "name": library.name(hit.id)}) for hit in found.hits]
+        return {"total": found.total, "more": found.more, "hits": hits}
 
-    total, hits = await run_in_threadpool(_asked, search)
-    more = total > COUNTED
-    return JSONResponse({"total": min(total, COUNTED), "more": more, "hits": hits})
+    return JSONResponse(await run_in_threadpool(_asked, search))
 
 
 def _asked(work: Callable[[], T]) -> T:
