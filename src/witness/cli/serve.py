@@ -126,7 +126,8 @@ def serve_command(
             reporter.note(f"serving {library.folder}; Ctrl-C ends it")
 
         try:
-            running.run(application(desk, running.names(host), ticket), listening, ready)
+            with library.watched(reporter):
+                running.run(application(desk, running.names(host), ticket), listening, ready)
         except (KeyboardInterrupt, SystemExit, CancelledError):
             if signals.exit_code() != signals.INTERRUPTED:
                 raise  # otherwise it is how one ends a server
