@@ -131,6 +131,7 @@ PART = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\
         ),
         (PART.replace(b'; filename="a.wav"', b"") + b"\xff\r\n--x--\r\n", FORM, 400, "UTF-8"),
     ],
+    ids=lambda value: "" if isinstance(value, bytes | dict) else str(value),
 )
 def test_what_is_no_upload_leaves_nothing(desk, body, headers, status, says):
     answer = desk.client.post("/api/recordings", content=body, headers=headers)

@@ -100,37 +100,37 @@ class _Events(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Tell until the client leaves, does not read, or the queue ends."""
-        left = asyncio.ensure_future(_left(receive))
+        gone = asyncio.ensure_future(left(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             text = f"retry: {AGAIN}\n\n"
-            while not left.done() and (news := self._take()) is not None:
+            while not gone.done() and (news := self._take()) is not None:
                 text += "".join(f"event: job\ndata: {json.dumps(row)}\n\n" for row in news)
                 body = {"type": "http.response.body", "body": (text or ": still here\n\n").encode()}
                 await asyncio.wait_for(send({**body, "more_body": True}), DEAF)
                 text = ""
-                await self._wait(left)
+                await self._wait(gone)
             await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), DEAF)
         except asyncio.TimeoutError:
             pass  # nobody reads
         finally:
             self._queue.forget(self._listener)
-            left.cancel()
+            gone.cancel()
 
     def _take(self) -> list[dict[str, object]] | None:
         self._woken.clear()
         news = self._listener.take()
         return None if news is None else [ticket.row() for ticket in news]
 
-    async def _wait(self, left: asyncio.Future[None]) -> None:
+    async def _wait(self, gone: asyncio.Future[None]) -> None:
         """Until there is news, the client has left, or it is time for a sign of life."""
         woken = asyncio.ensure_future(self._woken.wait())
-        either: set[asyncio.Future[Any]] = {woken, left}
+        either: set[asyncio.Future[Any]] = {woken, gone}
         await asyncio.wait(either, timeout=ALIVE, return_when=asyncio.FIRST_COMPLETED)
         woken.cancel()
 
 
-async def _left(receive: Receive) -> None:
+async def left(receive: Receive) -> None:
     """Return when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import unicodedata
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from witness.batch.recordings import ENDINGS
 from witness.batch.worker import FULL
@@ -45,6 +45,8 @@ AT_ONCE = 16
 """Requests that may send recordings at the same time."""
 ROOM = 64 << 20
 """Bytes of the disk that uploads leave free."""
+LINGER = 1.0
+"""Seconds for which the rest of a refused request is read."""
 PIECE = 1 << 20
 """Bytes that are written in one go."""
 LONGEST = 120
@@ -119,17 +121,11 @@ class Uploads:
         wrong with the request.
         """
         kind, options = parse_options_header(request.headers.get("content-type"))
-        if kind != b"multipart/form-data" or not options.get(b"boundary"):
-            raise HTTPException(415, "send the recording as multipart/form-data, in a field with a file name")
-        if self._now >= AT_ONCE:
-            raise HTTPException(429, "too many recordings are being sent; try again", {"Retry-After": "10"})
-        length = request.headers.get("content-length", "0")
-        if shutil.disk_usage(self._folder).free - ROOM < (int(length) if length.isdigit() else 0):
-            raise HTTPException(507, _FULL)
-        self._now += 1
         form = Form(self._place / secrets.token_hex(8))
+        self._now += 1
         try:
             try:
+                await self._check(request, kind == b"multipart/form-data" and b"boundary" in options)
                 form.folder.mkdir(0o700)
                 await _receive(request, options[b"boundary"], form)
             except OSError as error:
@@ -142,6 +138,32 @@ class Uploads:
             # Also for a request that is canceled.
             await asyncio.shield(asyncio.to_thread(shutil.rmtree, form.folder, ignore_errors=True))
 
+    async def _check(self, request: Request, is_form: bool) -> None:
+        """Raise HTTPException for what need not be read."""
+        wrong: HTTPException | None = None
+        length = request.headers.get("content-length", "0")
+        if not is_form:
+            wrong = HTTPException(415, "send multipart/form-data with the recording in a field")
+        elif self._now > AT_ONCE:
+            wrong = HTTPException(429, "too many recordings are being sent; try again", {"Retry-After": "10"})
+        elif shutil.disk_usage(self._folder).free - ROOM < (int(length) if length.isdigit() else 0):
+            wrong = HTTPException(507, _FULL)
+        if wrong is not None:
+            await drain(request)
+            raise wrong
+
+
+async def drain(request: Request) -> None:
+    """Read what a client sends for a moment: whoever is refused while sending may not read the answer."""
+
+    async def read() -> None:
+        message = await request.receive()
+        while message["type"] == "http.request" and message.get("more_body", False):
+            message = await request.receive()
+
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(read(), LINGER)
+
 
 _FULL = "the disk is full; free disk space, then send it again"
 
@@ -149,17 +171,22 @@ _FULL = "the disk is full; free disk space, then send it again"
 async def _receive(request: Request, boundary: bytes, form: Form) -> None:
     """Write what a request sends into the folder of `form`. Raises HTTPException, OSError."""
     parts = _Parts(form)
+    more = True
     try:
         parser = MultipartParser(boundary, parts.callbacks())
-        async for chunk in request.stream():
-            parser.write(chunk)
+        while more:
+            message = await request.receive()
+            more = message.get("more_body", False)  # not in the one that the client has left
+            parser.write(message.get("body", b""))
             if parts.size >= PIECE:
                 await run_in_threadpool(parts.flush)
         parser.finalize()
-    except FormParserError:
-        raise HTTPException(400, "the request is not valid multipart/form-data") from None
-    except ClientDisconnect:
-        raise HTTPException(400, "the request ended early; send it again") from None
+    except (HTTPException, FormParserError, OSError) as error:
+        if more:
+            await drain(request)
+        if isinstance(error, FormParserError):
+            raise HTTPException(400, "the request is not valid multipart/form-data") from None
+        raise
     if not parts.whole:
         raise HTTPException(400, "the request ended early; send it again")
     await run_in_threadpool(parts.flush)
