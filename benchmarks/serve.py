@@ -3,9 +3,9 @@
     python benchmarks/serve.py FOLDER [--transcripts 10000] [--json OUT]
 
 Each transcript is an hour: 500 passages of 20 words. The words are simulated, with a fixed seed: a vocabulary
-of 60,000 invented words whose frequencies follow Zipf's law (the nth most frequent is said 1/n as often, as in
-English), ten speakers by name in each recording, of 500. They go into the index by its own functions, not by
-JSON files, which would take 20 GB; the files in FOLDER are empty, and the index knows their size and time.
+of 60,000 invented words whose frequencies follow Zipf's law (the nth most frequent is said 1/n as often, as
+in English), ten speakers by name in each recording, of 500. They go into the index by its own functions, not
+by JSON files, which would take 20 GB; the files in FOLDER are empty, and the index knows their size and time.
 The database is made in FOLDER, and is used again if it is there.
 
 Then a server in a separate process answers over HTTP, as a browser would ask: each query once for the first
@@ -70,12 +70,13 @@ def fill(folder: Path, index: Index, transcripts: int) -> float:
         path = folder / f"{number // 100:03d}" / f"talk {number:05d}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
+        os.utime(path, (1.6e9 + 3600 * number,) * 2)
     words = np.array(vocabulary())
     weights = 1 / np.arange(1, VOCABULARY + 1)
     chances = np.cumsum(weights / weights.sum())
     chances[-1] = 1.0
     spent = 0.0
-    for number, place in enumerate(walk(folder, lambda name: name.endswith(".json"))):
+    for number, place in enumerate(walk(folder)):
         if index.is_known(place.id, place.size, place.mtime_ns):
             continue
         said = list(hour(number, words, chances))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -92,6 +93,7 @@ def serve_command(
     from witness.serve import running
     from witness.serve.app import application
     from witness.serve.desk import Desk
+    from witness.serve.editor import Editor
     from witness.serve.library import Library
     from witness.serve.queue import Queue
     from witness.serve.uploads import Uploads
@@ -105,6 +107,8 @@ def serve_command(
     with (
         listening,
         options.progress(quiet) as reporter,
+        closing(Editor()) as editor,
+        closing(Editor()) as finder,
         Uploads(library.folder) as uploads,
         Queue(library.folder, lambda: plan.settle(wanted, reporter=reporter), runtime, jobs) as queue,
     ):
@@ -116,6 +120,8 @@ def serve_command(
             runtime,
             queue=queue,
             uploads=uploads,
+            editor=editor,
+            finder=finder,
         )
         url = running.address(host, listening)
 

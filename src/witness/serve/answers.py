@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from witness.errors import InputError, OutputError, UsageError, WitnessError
+from witness.errors import ConflictError, InputError, OutputError, UsageError, WitnessError
 
 TYPES = {
     400: "invalid_request_error",
@@ -39,6 +39,8 @@ def failed(_: Request, raised: Exception) -> JSONResponse:
     status = 500
     if isinstance(raised, UsageError):
         status = 400
+    elif isinstance(raised, ConflictError):
+        status = 409
     elif isinstance(raised, InputError):
         status = 422
     elif isinstance(raised, OutputError):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from witness.options import Options, Runtime
+from witness.serve.editor import Editor
 from witness.serve.library import Library
 
 if TYPE_CHECKING:
@@ -44,3 +45,7 @@ class Desk:
     queue: Queue | None = None
     uploads: Uploads | None = None
     """Of these two, None: nothing can be dropped here."""
+    editor: Editor = field(default_factory=Editor)
+    """Works on the transcript that somebody looks at."""
+    finder: Editor = field(default_factory=Editor)
+    """Searches all transcripts for a voice, which takes longer."""

@@ -3,9 +3,9 @@
 It lies in the user's cache folder, so that nothing is added to the recordings' folder. Several servers may
 use it at the same time. One that is damaged, or was removed, is made again.
 
-A transcript has a number, and its passages have row numbers in a range of their own: the latest transcript
-has the highest, and within a transcript the first passage has the highest. So what was found is listed,
-without sorting, with the latest transcript first and each in the order of time.
+A transcript has a number that begins with its date, and its passages have row numbers in a range of their
+own, of which the first passage has the highest. So what was found is listed, without sorting, with the latest
+recording first and each in the order of time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from witness import files
-from witness.errors import UsageError, WitnessError
+from witness.errors import InputError, UsageError, WitnessError
 from witness.serve import passages
 from witness.serve.passages import CLOSE, OPEN, Passage
 
 VERSION = 1
 """Of the tables and of what is in them; a database of another version is made again."""
-MOST = 1 << 20
+MOST = 1 << 17
 """Passages of a transcript; a day has 30,000."""
+SAME = 1 << 13
+"""Numbers of transcripts for each second of their date. With `MOST` and 2**33 seconds, until the year 2242,
+they fill the 63 bits of a row's number."""
 COUNTED = 10_000
 """Passages that are counted at most; of more, only that there are more."""
 COUNTING = 0.1
@@ -134,12 +137,9 @@ class Index:
             ).fetchone()
             if row is not None and row[1:] == (entry.size, entry.mtime_ns):
                 return  # another server was faster
-            if row is None:
-                (last,) = db.execute("SELECT max(number) FROM transcripts").fetchone()
-                number = (last or 0) + 1
-            else:
-                number = row[0]
-                _forget(db, number)
+            if row is not None:
+                _forget(db, row[0])
+            number = _free_number(db, entry)
             db.execute(
                 "INSERT INTO transcripts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -211,13 +211,14 @@ class Index:
 
 
 def add(db: sqlite3.Connection, number: int, said: Iterable[Passage]) -> None:
-    """Add the passages of a transcript with that number."""
+    """Add the passages of a transcript with that number. Raises InputError if there are too many."""
     first = (number + 1) * MOST - 1
     rows = [
         (first - place, one.speaker, one.start, one.end, one.words, one.begins)
         for place, one in enumerate(said)
-    ]
-    rows = rows[:MOST][::-1]  # SQLite's index grows fastest if the numbers do
+    ][::-1]  # SQLite's index grows fastest if the numbers do
+    if len(rows) > MOST:
+        raise InputError(f"it has more than {MOST} passages, and cannot be searched")
     db.executemany("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?)", rows)
     db.executemany(
         "INSERT INTO found (rowid, words, speaker) VALUES (?, ?, ?)",
@@ -272,6 +273,15 @@ def _hit(db: sqlite3.Connection, row: int, marked: str) -> Hit | None:
     if not after and row - 1 in around and (row - 1) // MOST == row // MOST:
         after = f"– {passages.shown(around[row - 1][3], last=False)}"
     return Hit(found[0], speaker, quoted.start, quoted.end, quoted.text, before, after)
+
+
+def _free_number(db: sqlite3.Connection, entry: Entry) -> int:
+    """The number of a transcript: by its date, and among those of the same second by its id."""
+    second = min(max(0, int(entry.date or 0.0)), (1 << 33) - 2)
+    number = second * SAME + int(entry.id[:8], 16) % SAME
+    while db.execute("SELECT 1 FROM transcripts WHERE number = ?", (number,)).fetchone():
+        number += 1
+    return number
 
 
 def _prepare(db: sqlite3.Connection) -> None:

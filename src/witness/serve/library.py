@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from witness.batch.batch import MANIFEST
+from witness.batch.folder import MANIFEST
 from witness.batch.manifest import Manifest
 from witness.errors import InputError, OutputError, WitnessError
 from witness.reporter import SILENT, Reporter
@@ -38,6 +38,8 @@ T = TypeVar("T")
 
 LOOK = 3.0
 """Seconds between two looks at the folder; more if a look takes long."""
+AGAIN = 30.0
+"""Seconds of reading after which the folder is looked at again, for what is newer."""
 REST = 1.0
 """Seconds of rest for each second of reading, so that requests are answered meanwhile. A low priority would
 not do: what reads could be halted while it keeps the interpreter from all others."""
@@ -89,7 +91,12 @@ def id_of(path: Path) -> str:
     return hashlib.sha256(os.fsencode(path.as_posix())).hexdigest()[:16]
 
 
-def walk(folder: Path, names: Callable[[str], bool]) -> Iterator[Place]:
+def is_json(name: str) -> bool:
+    """Whether a file may be a transcript."""
+    return name.endswith(".json")
+
+
+def walk(folder: Path, wanted: Callable[[str], bool] = is_json) -> Iterator[Place]:
     """The regular files below a folder whose names are wanted, without hidden ones and what links lead to."""
     left = [""]
     while left:
@@ -104,7 +111,7 @@ def walk(folder: Path, names: Callable[[str], bool]) -> Iterator[Place]:
             with suppress(OSError):
                 if one.is_dir(follow_symlinks=False):
                     left.append(path)
-                elif names(one.name):
+                elif wanted(one.name):
                     status = one.stat(follow_symlinks=False)
                     if stat.S_ISREG(status.st_mode):
                         below = Path(path)
@@ -129,6 +136,7 @@ class Library:
         self._manifests: dict[Path, tuple[Place, dict[str, Recording]]] = {}
         self._wake, self._end = threading.Event(), threading.Event()
         self._looking = threading.Lock()
+        self._looked = 0.0  # seconds that the latest look took
 
     def find(self, transcript: str) -> Path | None:
         """The absolute path of the transcript with that id; None: there is none."""
@@ -183,47 +191,56 @@ class Library:
             self._wake.set()
             thread.join(0.5)  # what it has not written by then is written the next time
 
-    def update(self) -> None:
-        """Look at the folder, and read what has changed since. Raises DamagedError, sqlite3.Error."""
+    def update(self) -> bool:
+        """Look at the folder, and read what has changed since, the latest first.
+
+        False: not all was read, because it is time to look again. Raises DamagedError, sqlite3.Error.
+        """
         self._look()
+        looked = time.monotonic()
         here = self._places
         known = {one.id: (one.size, one.mtime_ns) for one in self.index.entries()}
         self.index.drop(known.keys() - here.keys())
-        for place in sorted(here.values(), key=lambda one: one.mtime_ns):
-            if self._end.is_set():
-                return
+        for place in sorted(here.values(), key=lambda one: -one.mtime_ns):
+            if self._wake.is_set() or time.monotonic() - looked > AGAIN:
+                return False
             if known.get(place.id) == (place.size, place.mtime_ns):
                 continue
             if self.index.is_known(place.id, place.size, place.mtime_ns):
                 continue  # another server has read it meanwhile
             begun = time.monotonic()
             entry, transcript = _read(self.folder, place)
-            self.index.put(entry, passages(transcript) if transcript else ())
+            try:
+                self.index.put(entry, passages(transcript) if transcript else ())
+            except InputError as error:
+                self.index.put(replace(entry, state="failed", why=f"{place.path}: {error}"))
             del transcript
-            self._end.wait(REST * (time.monotonic() - begun))
+            self._wake.wait(REST * (time.monotonic() - begun))
+        return True
 
     def _watch(self, reporter: Reporter) -> None:
         told = ""
         while not self._end.is_set():
-            begun = time.monotonic()
             self._wake.clear()
             try:
-                self.update()
+                if not self.update():
+                    continue
                 told = ""
-            except (sqlite3.Error, WitnessError) as error:
-                if isinstance(error, DamagedError):
-                    continue  # it is made again
+            except DamagedError:
+                continue  # it is made again
+            except (sqlite3.Error, OSError, WitnessError) as error:
                 line = f"{self.index.path}: cannot be written ({error}); search does not know all transcripts"
                 if line != told:
                     reporter.note(line)
                 told = line
-            self._wake.wait(max(LOOK, 10 * (time.monotonic() - begun)))
+            self._wake.wait(max(LOOK, 20 * self._looked))
 
     def _look(self) -> None:
         """Find out which files there are."""
         with self._looking:
+            begun = time.monotonic()
             places, manifests = {}, {}
-            for one in walk(self.folder, lambda name: name.endswith(".json") or name == MANIFEST):
+            for one in walk(self.folder, lambda name: is_json(name) or name == MANIFEST):
                 if one.path.name == MANIFEST:
                     before = self._manifests.get(one.path)
                     manifests[one.path] = (
@@ -231,6 +248,7 @@ class Library:
                     )
                 else:
                     places[one.id] = one
+            self._looked = time.monotonic() - begun
             self._places, self._manifests = places, manifests
             self._failed = {id_: row for _, rows in manifests.values() for id_, row in rows.items()}
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import os
 import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -36,6 +38,8 @@ def bind(host: str, port: int | None) -> socket.socket:
     except (socket.gaierror, UnicodeError) as error:
         raise UsageError(f"--host {host} is not known; give an address of this machine") from error
     except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise UsageError(f"--host {host} is no address of this machine; give one that is") from error
         if port is None:
             return bind(host, 0)
         raise WitnessError(
@@ -64,11 +68,9 @@ def address(host: str, listening: socket.socket) -> str:
     return f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
 
 
-def run(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until an exception (Ctrl-C) ends the wait; `ready` is called once requests are answered.
-
-    Raises WitnessError if the server ends by itself.
-    """
+@contextmanager
+def serving(app: ASGIApp, listening: socket.socket) -> Iterator[threading.Thread]:
+    """Answer requests meanwhile, in a thread, which is given once it does."""
     config = uvicorn.Config(
         app,
         http=PatientProtocol,
@@ -87,15 +89,24 @@ def run(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> No
     try:
         while thread.is_alive() and not server.started:
             thread.join(0.01)
-        if server.started:
-            ready()
-        while thread.is_alive():
-            thread.join(0.5)  # or Ctrl-C would not get through on Windows
+        yield thread
     finally:
         server.should_exit = True
         thread.join(GRACE)
         server.force_exit = True
         thread.join(GRACE)
+
+
+def run(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until an exception (Ctrl-C) ends the wait; `ready` is called once requests are answered.
+
+    Raises WitnessError if the server ends by itself.
+    """
+    with serving(app, listening) as thread:
+        if thread.is_alive():
+            ready()
+        while thread.is_alive():
+            thread.join(0.5)  # or Ctrl-C would not get through on Windows
     raise WitnessError("the server ended; this is a bug, please report it")
 
 
