@@ -61,7 +61,7 @@ class Desk:
         listening = self._stack.enter_context(running.bind("127.0.0.1", 0))
         self.url = running.address("127.0.0.1", listening)
         config = uvicorn.Config(
-            application(self.desk), log_config=None, lifespan="off", timeout_graceful_shutdown=1
+            application(self.desk), log_level="critical", lifespan="off", timeout_graceful_shutdown=1
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
@@ -271,7 +271,7 @@ def test_a_voice_is_kept_and_found_elsewhere_and_named_where_somebody_says_so(vi
     page.wait_for_selector('#people li:has-text("again")')
     assert "SPEAKER_00 sounds like Ann (cosine 1.00" in page.inner_text("#people")
     page.click('#people li:has-text("again") button')
-    page.wait_for_selector("#people :text('named')")
+    page.wait_for_selector("#people :text('named')", timeout=60_000)
     assert "Ann" in (folder / "again.txt").read_text()
     assert "Ann" not in (folder / "toned.txt").read_text()
 

@@ -163,7 +163,11 @@ async def _search(desk: Desk, known: str, wanted: str) -> AsyncIterator[str]:
         seen += 1
         line: dict[str, Any] = {"seen": seen, "total": total, "left": left}
         if "speaker" in found:
-            line["found"] = {**found, "id": row.id, "recording": printable(row.name)}
+            line["found"] = {
+                **found,
+                "id": row.id,
+                "recording": printable(f"{row.folder}/{row.name}".lstrip("/")),
+            }
         yield json.dumps(line) + "\n"
     yield json.dumps({"seen": total, "total": total, "left": left}) + "\n"
 
