@@ -16,6 +16,7 @@ import pytest
 
 from conftest import in_process
 from recordings import OPTIONS, children, gone, make
+from witness import Engine
 from witness.batch import plan
 from witness.batch.folder import locked
 from witness.batch.manifest import Manifest
@@ -287,6 +288,15 @@ def test_too_many_that_wait_are_refused(tmp_path, hands, monkeypatch):
         with pytest.raises(BusyError, match="1 recordings wait"):
             queue.add(given(tmp_path), "c.wav")
     assert not (tmp_path / "c.wav").exists()
+
+
+def test_models_stay_open_for_recordings_with_other_options():
+    first = Engine(CHOICE)
+    first.open()
+    again = first.share(replace(CHOICE, speakers=2, language="de"))
+    assert again.segmenter is first.segmenter
+    assert again.options.speakers == 2
+    assert "segmenter" not in vars(first.share(replace(CHOICE, models="pyannote")))
 
 
 def test_names_that_are_free():

@@ -20,6 +20,9 @@ from test_serve_queue import SETTINGS, Hands, wait_for
 from witness.errors import WitnessError
 from witness.serve import answers, recordings, uploads
 from witness.serve import queue as queues
+from witness.serve.app import application
+from witness.serve.desk import Desk, Limits
+from witness.serve.library import Library
 from witness.serve.queue import Queue
 from witness.serve.uploads import Uploads, clean
 
@@ -210,7 +213,7 @@ def test_an_endless_upload_is_on_the_disk_alone_and_goes_with_its_sender(desk):
 
 
 def test_a_server_removes_what_another_left_and_wants_the_folder_alone(tmp_path):
-    torn = tmp_path / uploads.PLACE / "0123"
+    torn = tmp_path / uploads.PLACE / ("0123" * 4)
     torn.mkdir(parents=True)
     (torn / "0.wav").touch()
     with Uploads(tmp_path):
@@ -219,6 +222,38 @@ def test_a_server_removes_what_another_left_and_wants_the_folder_alone(tmp_path)
             pass
     with Uploads(tmp_path):
         pass
+
+
+def test_a_folder_from_elsewhere_cannot_have_other_files_removed(tmp_path):
+    other = tmp_path / "other" / ("0123" * 4)
+    other.mkdir(parents=True)
+    for name in ("desk", "desk2"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "desk" / uploads.PLACE).symlink_to(tmp_path / "other")
+    with pytest.raises(WitnessError, match="is a symbolic link"), Uploads(tmp_path / "desk"):
+        pass
+    (tmp_path / "desk2" / uploads.PLACE).mkdir()
+    (tmp_path / "desk2" / uploads.PLACE / other.name).symlink_to(other)
+    (other / "letter").touch()
+    with Uploads(tmp_path / "desk2"):
+        pass
+    assert (other / "letter").exists()
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_what_is_larger_than_allowed_leaves_nothing(tmp_path, declared):
+    """Through the guard, with its limits. A size that is said is refused before anything is read."""
+    with Uploads(tmp_path) as arriving, Queue(tmp_path, lambda: SETTINGS) as queue:
+        limits = Limits(upload=1 << 20)
+        library = Library(tmp_path)
+        desk = Desk(tmp_path, "t" * 16, library, limits=limits, queue=queue, uploads=arriving)
+        client = TestClient(application(desk), base_url="http://127.0.0.1")
+        client.headers |= {"Authorization": f"Bearer {'t' * 16}", **FORM}
+        body = [PART, *[b"\0" * 100_000] * 20, b"\r\n--x--\r\n"]
+        answer = client.post("/api/recordings", content=b"".join(body) if declared else iter(body))
+        assert (answer.status_code, "larger than 1 MiB" in answer.text) == (413, True)
+        assert queue.tickets() == []
+    assert not list(tmp_path.rglob("*.wav"))
 
 
 def test_events_tell_all_of_now_then_changes_and_end_with_the_client(desk, monkeypatch):

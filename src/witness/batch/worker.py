@@ -165,7 +165,11 @@ def _engine(settings: Settings) -> Engine:
 
     key = json.dumps(asdict(settings), sort_keys=True)
     if key not in _engines:
-        engine = Engine(settings.options, settings.runtime, progress=_progress)
+        before = next((one for one in _engines.values() if one.runtime == settings.runtime), None)
+        if before is None:
+            engine = Engine(settings.options, settings.runtime, progress=_progress)
+        else:
+            engine = before.share(settings.options)
         here = {role: file and file.sha256 for role, file in engine.files.items()}
         if engine.options.known is not None:
             here["known"] = voices.fingerprint(Path(engine.options.known))

@@ -231,6 +231,7 @@ class Queue:
         with self._lock:
             if self._settled is None or (self._settled.done() and self._settled.exception() is not None):
                 self._settled = Future()
+                self._settled.set_running_or_notify_cancel()  # many wait for it, and one of them may leave
                 threading.Thread(target=self._settle_now, args=(self._settled,), daemon=True).start()
             return self._settled
 
@@ -451,6 +452,8 @@ class Queue:
 
     def _tell(self, ticket: Ticket) -> None:
         with self._lock:
+            if self._tickets.get(ticket.id) == ticket:
+                return
             self._tickets[ticket.id] = ticket
             self._listeners = [one for one in self._listeners if one.tell(ticket)]
             ended = [one.id for one in self._tickets.values() if one.state not in ("waiting", "working")]

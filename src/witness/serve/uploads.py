@@ -49,6 +49,8 @@ LINGER = 1.0
 """Seconds for which the rest of a refused request is read."""
 PIECE = 1 << 20
 """Bytes that are written in one go."""
+OURS = re.compile(r"[0-9a-f]{16}")
+"""Names of the folders of requests."""
 LONGEST = 120
 """Bytes of a name without its ending, which leaves room for numbers and for the endings of results."""
 NOT_IN_NAMES = re.compile(r'[<>:"/\\|?*\ufffd]+')
@@ -93,11 +95,13 @@ class Uploads:
         from filelock import FileLock, Timeout
 
         try:
+            if self._place.is_symlink():  # what it leads to is not ours to clear
+                raise OutputError(f"{self._place}: is a symbolic link; remove it")
             self._place.mkdir(0o700, exist_ok=True)
             self._lock = FileLock(self._place / LOCK, timeout=0, thread_local=False)
             self._lock.acquire()
             for left in self._place.iterdir():
-                if left.name != LOCK:
+                if OURS.fullmatch(left.name) and not left.is_symlink():
                     shutil.rmtree(left, ignore_errors=True)
         except Timeout:
             raise WitnessError(
@@ -196,7 +200,7 @@ async def _receive(request: Request, boundary: bytes, form: Form) -> None:
 def _sync(form: Form) -> None:
     """Have the recordings on the disk, not only in the system's memory."""
     for upload in form.uploads:
-        with upload.path.open("rb") as file:
+        with upload.path.open("rb+") as file:  # Windows syncs nothing that is only read
             os.fsync(file.fileno())
 
 
