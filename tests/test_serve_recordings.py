@@ -141,7 +141,7 @@ def test_what_is_no_upload_leaves_nothing(desk, body, headers, status, says):
     assert answer.status_code == status, answer.text
     assert re.search(says, answer.json()["error"]["message"])
     assert left(desk) == []
-    assert desk.queue.tickets() == []
+    assert desk.queue.standings() == []
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(desk, monkeypatch):
@@ -252,7 +252,7 @@ def test_what_is_larger_than_allowed_leaves_nothing(tmp_path, declared):
         body = [PART, *[b"\0" * 100_000] * 20, b"\r\n--x--\r\n"]
         answer = client.post("/api/recordings", content=b"".join(body) if declared else iter(body))
         assert (answer.status_code, "larger than 1 MiB" in answer.text) == (413, True)
-        assert queue.tickets() == []
+        assert queue.standings() == []
     assert not list(tmp_path.rglob("*.wav"))
 
 
