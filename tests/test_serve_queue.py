@@ -18,8 +18,9 @@ from conftest import in_process
 from recordings import OPTIONS, children, gone, make
 from witness import Engine
 from witness.batch import plan
-from witness.batch.folder import locked
+from witness.batch.folder import Folder, locked
 from witness.batch.manifest import Manifest
+from witness.batch.recordings import Item, size_and_mtime
 from witness.batch.worker import Outcome, Settings
 from witness.errors import CancelledError, InputError, ModelError, WitnessError
 from witness.options import Options, Runtime
@@ -156,6 +157,12 @@ def test_a_cancel_and_a_retry(tmp_path, hands):
         queue.cancel(works.id)
         wait_for(lambda: not queue.states())
         assert [one.state for one in queue.standings()] == ["canceled", "canceled"]
+        manifest = Manifest(tmp_path / "manifest.jsonl")
+        assert [entry.state for entry in manifest.entries.values()] == ["canceled", "canceled"]
+        folder = Folder(plan.Order((), tmp_path, ("json",)), SETTINGS, manifest)
+        item = Item(str(tmp_path / "a.wav"), "a", *size_and_mtime(str(tmp_path / "a.wav")))
+        assert folder.done_before(item) is None  # a batch over the folder does it
+        assert folder.in_the_way(item) is None
         with pytest.raises(ConflictError, match=r"b\.wav: is canceled; there is nothing to cancel"):
             queue.cancel(waits.id)
         with pytest.raises(UnknownError):
@@ -292,7 +299,7 @@ def test_too_many_that_wait_are_refused(tmp_path, hands, monkeypatch):
 
 def test_models_stay_open_for_recordings_with_other_options():
     first = Engine(CHOICE)
-    first.open()
+    assert first.segmenter
     again = first.share(replace(CHOICE, speakers=2, language="de"))
     assert again.segmenter is first.segmenter
     assert again.options.speakers == 2
