@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import shutil
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import soundfile
+import uvicorn
 
+import ggml
 from conftest import in_process
 from test_page import browser as browser
+from witness.batch import plan
 from witness.formats import writers
-from witness.options import Options
+from witness.options import Device, Options
+from witness.serve import running
+from witness.serve.app import application
+from witness.serve.desk import Desk as Served
+from witness.serve.index import Index
+from witness.serve.library import Library, id_of
+from witness.serve.queue import Queue
+from witness.serve.uploads import Uploads
 from witness.transcript import document
 
 TOKEN = "a-token-for-the-tests"  # noqa: S105 - guards nothing
-
-pytest.importorskip("starlette", reason="the extra serve is not here")
 
 
 @pytest.fixture(scope="module")
@@ -31,74 +44,69 @@ def shelf(toned, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def folder(shelf, tmp_path):
-    shutil.copytree(shelf, tmp_path / "calls")
-    return tmp_path / "calls"
-
-
 class Desk:
-    """A running desk."""
+    """A running desk over a folder, with its queue; `whisper` is for recordings that are dropped."""
 
-    def __init__(self, folder) -> None:
-        import uvicorn
-
-        from witness.serve import running
-        from witness.serve.app import application
-        from witness.serve.desk import Desk as Served
-        from witness.serve.library import Library, id_of
-
-        library = Library(folder)
-        options = Options(models="builtin", offline=True, whisper="none")
-        self.desk = Served(library.folder, TOKEN, library, options)
-        self.folder = library.folder
-        self.id_of = id_of
-        self.listening = running.bind("127.0.0.1", 0)
-        self.port = self.listening.getsockname()[1]
-        self.url = running.address("127.0.0.1", self.listening)
-        self.uvicorn = uvicorn
-        self.application = application
-        self.start()
-
-    def start(self) -> None:
-        config = self.uvicorn.Config(
-            self.application(self.desk), log_level="critical", lifespan="off", timeout_graceful_shutdown=1
+    def __init__(self, folder: Path, whisper: Path) -> None:
+        self._stack = ExitStack()
+        library = Library(folder, Index(folder.parent / "index.sqlite"))
+        options = Options(models="builtin", offline=True, whisper=str(whisper), speakers=2)
+        runtime = plan.share(1, Device.CPU, 2)
+        uploads = self._stack.enter_context(Uploads(library.folder))
+        queue = self._stack.enter_context(Queue(library.folder, lambda: plan.settle(options), runtime, 1))
+        self.desk = Served(library.folder, TOKEN, library, options, runtime, queue=queue, uploads=uploads)
+        self._stack.enter_context(library.watched())
+        self._stack.callback(self.desk.editor.close)
+        self._stack.callback(self.desk.finder.close)
+        listening = self._stack.enter_context(running.bind("127.0.0.1", 0))
+        self.url = running.address("127.0.0.1", listening)
+        config = uvicorn.Config(
+            application(self.desk), log_config=None, lifespan="off", timeout_graceful_shutdown=1
         )
-        self.server = self.uvicorn.Server(config)
-        self.thread = threading.Thread(target=self.server.run, args=([self.listening],), daemon=True)
-        self.thread.start()
-        while not self.server.started:
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        while not server.started:
+            assert thread.is_alive()
             time.sleep(0.01)
+        self._stack.callback(thread.join)
+        self._stack.callback(setattr, server, "should_exit", True)
 
-    def stop(self) -> None:
-        self.server.should_exit = True
-        self.thread.join()
-        self.listening.close()
+    def close(self) -> None:
+        """End the server and its processes."""
+        self._stack.close()
 
-    def transcript(self, name: str = "toned.json") -> str:
-        from pathlib import Path
+    def address(self, path: Path) -> str:
+        """Of the page of a transcript."""
+        return f"{self.url}t/{id_of(path.relative_to(self.desk.folder))}/"
 
-        return f"{self.url}t/{self.id_of(Path(name))}/"
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    root = tmp_path_factory.mktemp("desk")
+    (root / "calls").mkdir()
+    running_desk = Desk(root / "calls", ggml.write(root / "tones.bin"))
+    yield running_desk
+    running_desk.close()
 
 
 @pytest.fixture
-def desk(folder):
-    running = Desk(folder)
-    yield running
-    running.stop()
-    running.desk.editor.close()
-    running.desk.finder.close()
+def folder(desk, shelf, request):
+    """The call in a folder of its own below the desk's."""
+    place = desk.desk.folder / re.sub(r"\W", "-", request.node.name)[:40]
+    shutil.copytree(shelf, place)
+    return place
 
 
 class Visitor:
     """A browser's window at the desk, and what it complained of."""
 
-    def __init__(self, chromium, desk, **context) -> None:
-        self.context = chromium.new_context(viewport={"width": 1200, "height": 900}, **context)
-        self.desk = desk
+    def __init__(self, chromium, desk, folder, **context) -> None:
+        self.context = chromium.new_context(**{"viewport": {"width": 1200, "height": 900}, **context})
+        self.desk, self.folder = desk, folder
         self.complaints: list[str] = []
         self.page = self.tab()
-        self.page.goto(f"{desk.transcript()}?token={TOKEN}")
+        self.page.goto(f"{desk.url}?token={TOKEN}")
 
     def tab(self):
         page = self.context.new_page()
@@ -111,20 +119,20 @@ class Visitor:
         """Forget the browser's own lines about requests that fail as they should."""
         self.complaints = [text for text in self.complaints if words not in text]
 
-    def open(self, page=None, name: str = "toned.json", hash_: str = ""):
+    def open(self, page=None):
+        """The page of the call."""
         page = page or self.page
-        page.goto(self.desk.transcript(name) + hash_)
+        page.goto(self.desk.address(self.folder / "toned.json"))
         page.wait_for_selector("html[data-ready]", state="attached")
         return page
 
 
 @pytest.fixture
-def visit(request, desk):
+def visit(browser, desk, folder):
     visitors = []
-    browser = request.getfixturevalue("browser")
 
     def visited(**context) -> Visitor:
-        visitors.append(Visitor(browser, desk, **context))
+        visitors.append(Visitor(browser, desk, folder, **context))
         return visitors[-1]
 
     yield visited
@@ -243,12 +251,12 @@ def test_any_format_and_back_to_the_machines_version(visit, folder):
     assert (folder / "toned.txt").read_text() == machine
 
 
-def test_a_voice_is_kept_and_found_elsewhere_and_named_where_somebody_says_so(visit, folder):
+def test_a_voice_is_kept_and_found_elsewhere_and_named_where_somebody_says_so(visit, desk, folder):
     visitor = visit()
     page = visitor.open()
     keep_voice(page, "Ann")
     page.wait_for_selector('#toast:has-text("several people")')
-    assert not (folder / "known").exists()
+    assert not (desk.desk.folder / "known").exists()
     visitor.forgive("422")
     # Nobody says 10 s on end: let it be one person.
     assert in_process(folder, "redo", "toned.json", "--speakers", "1", "-f", "txt").returncode == 0
@@ -256,10 +264,11 @@ def test_a_voice_is_kept_and_found_elsewhere_and_named_where_somebody_says_so(vi
         shutil.copy(folder / f"toned.{form}", folder / f"again.{form}")
     text = (folder / "toned.json").read_text()
     (folder / "again.json").write_text(text.replace("toned.stages.npz", "again.stages.npz"))
+    assert desk.desk.library.find(id_of((folder / "again.json").relative_to(desk.desk.folder)))
     page.reload()
     page.wait_for_selector("html[data-ready]", state="attached")
     keep_voice(page, "Ann")
-    page.wait_for_selector('#found-about:has-text("2 of 2 recordings")')
+    page.wait_for_selector('#people li:has-text("again")')
     assert "SPEAKER_00 sounds like Ann (cosine 1.00" in page.inner_text("#people")
     page.click('#people li:has-text("again") button')
     page.wait_for_selector("#people :text('named')")
@@ -273,3 +282,66 @@ def keep_voice(page, name: str) -> None:
     page.keyboard.press("v")
     page.keyboard.type(name)
     page.keyboard.press("Enter")
+
+
+def test_from_a_dropped_file_to_a_document(visit, desk, folder, tmp_path):
+    """What a newcomer does with the mouse."""
+    sound, rate = soundfile.read(folder / "toned.wav", frames=12 * 8000, dtype="int16")
+    soundfile.write(tmp_path / "first talk.wav", sound, rate)
+    page = visit().page
+    page.wait_for_selector("html[data-ready]", state="attached")
+    dropped(page, tmp_path / "first talk.wav")
+    page.wait_for_selector('#job-list:has-text("first talk")')
+    page.wait_for_selector('#rows a:text-is("first talk")', timeout=60_000)
+    page.wait_for_selector("#jobs", state="hidden")
+    page.click('#rows a:text-is("first talk")')
+    page.wait_for_selector("html[data-ready]", state="attached")
+    rename(page, "Speaker 1", "Zoë")
+    correct(page, page.locator(".w").nth(1), "Zanzibar")
+    saved(page)
+    page.reload()
+    page.wait_for_selector('.w:text-is("Zanzibar")')
+    assert page.locator('aside button.name:text-is("Zoë")').count() == 1
+    page.click("a.back")
+    page.fill("#query", "zanzi*")
+    desk.desk.library.changed()
+    page.wait_for_selector("#found-title")
+    until(page, lambda: page.press("#query", "Enter"), "#hits mark")
+    assert page.inner_text("#hits mark") == "Zanzibar"
+    assert "Zoë" in page.inner_text("#hits .where")
+    page.click("#hits .hit-row")
+    page.wait_for_selector("#play.pause")  # it plays
+    page.click("#open")
+    page.wait_for_selector('.w.chosen:text-is("Zanzibar")')
+    for form, begin in (("docx", b"PK"), ("srt", b"1\n00:")):
+        page.click("#export")
+        with page.expect_download() as download:
+            page.click(f'.choice:has-text("{form}")')
+        assert download.value.suggested_filename == f"first talk.{form}"
+        assert download.value.path().read_bytes().startswith(begin)
+
+
+def dropped(page, path: Path) -> None:
+    """Drop a file on the page, as a person does."""
+    given = base64.b64encode(path.read_bytes()).decode()
+    page.evaluate(
+        """([name, given]) => {
+            const bytes = Uint8Array.from(atob(given), (sign) => sign.charCodeAt(0));
+            const dataTransfer = new DataTransfer();
+            dataTransfer.items.add(new File([bytes], name, { type: "audio/wav" }));
+            for (const kind of ["dragenter", "dragover", "drop"]) {
+                const how = { dataTransfer, bubbles: true, cancelable: true };
+                document.body.dispatchEvent(new DragEvent(kind, how));
+            }
+        }""",
+        [path.name, given],
+    )
+
+
+def until(page, again, selector: str) -> None:
+    """Do something again until there is what the selector says."""
+    deadline = time.monotonic() + 30
+    while not page.locator(selector).count():
+        assert time.monotonic() < deadline, selector
+        again()
+        page.wait_for_timeout(200)

@@ -85,7 +85,9 @@ def test_words_phrases_and_beginnings_are_found(library):
     assert texts(library, "isn't") == ["isn't"]
     assert texts(library, "budget", "ann  LEE") == ["budget", "budget"]
     assert texts(library, "yes", "Speaker 2") == ["Yes."]
-    assert texts(library, "budget", "Speaker 2") == texts(library, "budget", "Ann") == []
+    assert texts(library, "budget", "ann") == texts(library, "budget", "lee")
+    assert texts(library, "budget", "Speaker 2") == texts(library, "budget", "Bob") == []
+    assert texts(library, "budget", '"') == texts(library, "budget", "*) OR (words : a") == []
 
 
 def test_a_quotation_has_its_times_and_the_words_around(library):

@@ -72,7 +72,7 @@ class Guard:
             return
         send = _with_headers(send)
         if (answer := self._refuse(scope)) is not None:
-            await _answer_and_close(answer, scope, receive, send)
+            await self._answer_and_close(answer, scope, receive, send)
             return
         body = _Body(receive, self.limits, scope["path"] in LARGE)
         begun = False
@@ -87,12 +87,12 @@ class Guard:
         except _RefusedError as refusal:
             if begun:
                 raise
-            await _answer_and_close(answers.error(refusal.status, refusal.message), scope, receive, send)
+            await self._answer_and_close(answers.error(refusal.status, refusal.message), scope, receive, send)
         except Exception as raised:
             print(f"witness: {_where(raised)}", file=sys.stderr)  # noqa: T201
             if not begun:
                 message = "this is a bug, please report it with what witness serve printed"
-                await _answer_and_close(answers.error(500, message), scope, receive, send)
+                await self._answer_and_close(answers.error(500, message), scope, receive, send)
 
     def _refuse(self, scope: Scope) -> Response | None:
         """The answer to who may not ask, or asks for the cookie; None: go on."""
@@ -156,6 +156,22 @@ class Guard:
             return False
         return morsel is not None and _same(morsel.value, self._token)
 
+    async def _answer_and_close(self, answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, and end the connection, because what else comes on it would be the rest of the request.
+
+        Not at once: what was sent and is not read would take the answer from its client.
+        """
+        answer.headers["Connection"] = "close"
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                await send({**message, "more_body": True})
+                await _discard(receive, self.limits.body)
+                message = {**message, "body": b""}
+            await send(message)
+
+        await answer(scope, receive, sending)
+
 
 class _RefusedError(Exception):
     """A body that is too large or too slow."""
@@ -215,25 +231,13 @@ def _with_headers(send: Send) -> Send:
     return sending
 
 
-async def _answer_and_close(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer, and end the connection: what else comes on it would be the rest of the request."""
-    answer.headers["Connection"] = "close"
-
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.body":
-            await send({**message, "more_body": True})
-            await _discard(receive)
-        await send(message if message["type"] != "http.response.body" else {**message, "body": b""})
-
-    await answer(scope, receive, sending)
-
-
-async def _discard(receive: Receive) -> None:
-    """Read what a client sends for a moment: closing before would take the answer from it."""
+async def _discard(receive: Receive, most: int) -> None:
+    """Read so many bytes that a client still sends, for a moment."""
 
     async def drain() -> None:
-        while (await receive()).get("more_body", False):
-            pass
+        left = most
+        while left > 0 and (message := await receive()).get("more_body", False):
+            left -= len(message["body"])
 
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(drain(), LINGER)

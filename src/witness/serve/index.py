@@ -159,12 +159,14 @@ class Index:
                         _forget(db, row[0])
 
     def search(self, query: str, speaker: str = "", offset: int = 0, limit: int = 50) -> Found:
-        """Where something was said. Raises UsageError if the query is too long."""
-        match = expression(query, speaker)
+        """Where something was said, by anybody or who is called so. Raises UsageError if it is too long."""
+        match = expression(query)
         if match is None:
             return Found(0, False, [])
         late = time.monotonic() + COUNTING
         with self._open() as db:
+            if speaker.strip():
+                match += f" AND speaker : ({' OR '.join(map(key, _called(db, speaker)))})"
             numbers = []
             rows = db.execute("SELECT rowid FROM found WHERE found MATCH ? ORDER BY rowid DESC", (match,))
             for (number,) in rows:
@@ -228,10 +230,10 @@ def add(db: sqlite3.Connection, number: int, said: Iterable[Passage]) -> None:
 
 def key(speaker: str) -> str:
     """A speaker's name as one word, so that it is found as a whole and however it is written."""
-    return f"s{files.sha256(' '.join(speaker.casefold().split()).encode('utf-8', 'replace'))[:16]}"
+    return f"s{files.sha256(_plain(speaker).encode('utf-8', 'replace'))[:16]}"
 
 
-def expression(query: str, speaker: str = "") -> str | None:
+def expression(query: str) -> str | None:
     """A query in SQLite's terms; None: there is no word in it. Raises UsageError if it is too long.
 
     All words must be there; "in quotes" they must follow each other; one that ends in * may go on. Nothing
@@ -249,8 +251,22 @@ def expression(query: str, speaker: str = "") -> str | None:
         return None
     if len(terms) > MOST_TERMS:
         raise UsageError(f"the query has too many words; give at most {MOST_TERMS}")
-    match = f"words : ({' AND '.join(terms)})"
-    return f'{match} AND speaker : "{key(speaker)}"' if speaker else match
+    return f"words : ({' AND '.join(terms)})"
+
+
+def _called(db: sqlite3.Connection, speaker: str) -> list[str]:
+    """The names of those who are called so, or else of some of whose names this is a part; or just this."""
+    wanted = _plain(speaker)
+    rows = db.execute("SELECT DISTINCT speakers FROM transcripts")
+    names = {name: _plain(name) for (row,) in rows for name in json.loads(row)}
+    if wanted in names.values():
+        return [speaker]
+    return [name for name, plain in names.items() if wanted in plain][:MOST_TERMS] or [speaker]
+
+
+def _plain(name: str) -> str:
+    """Equal for names that are told apart by cases and spaces alone."""
+    return " ".join(name.casefold().split())
 
 
 def _hit(db: sqlite3.Connection, row: int, marked: str) -> Hit | None:

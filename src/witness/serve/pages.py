@@ -19,7 +19,7 @@ from witness import files
 from witness.errors import WitnessError
 from witness.options import Format, chosen
 from witness.serve.desk import Desk
-from witness.serve.library import walk
+from witness.text import printable
 
 ABOUT = {
     Format.TXT: "text, a line per utterance",
@@ -145,12 +145,15 @@ async def voice(request: Request) -> Response:
 
 
 async def _search(desk: Desk, known: str, wanted: str) -> AsyncIterator[str]:
-    places = await run_in_threadpool(lambda: list(walk(desk.folder)))
-    total, seen, left = len(places), 0, 0
-    for place in places:
+    rows, _ = await run_in_threadpool(desk.library.recordings)
+    total, seen, left = len(rows), 0, 0
+    for row in rows:
         found: dict[str, Any] = {}
         try:
-            path = desk.folder / place.path
+            path = await run_in_threadpool(desk.library.find, row.id)
+            if path is None:  # it failed, or is gone
+                total -= 1
+                continue
             found, _ = await run_in_threadpool(desk.finder.ask, "find", path, name=wanted, known=known)
         except WitnessError:  # without its findings, or damaged; the library says so
             left += 1
@@ -160,7 +163,7 @@ async def _search(desk: Desk, known: str, wanted: str) -> AsyncIterator[str]:
         seen += 1
         line: dict[str, Any] = {"seen": seen, "total": total, "left": left}
         if "speaker" in found:
-            line["found"] = {**found, "id": place.id, "recording": place.path.stem}
+            line["found"] = {**found, "id": row.id, "recording": printable(row.name)}
         yield json.dumps(line) + "\n"
     yield json.dumps({"seen": total, "total": total, "left": left}) + "\n"
 
@@ -186,9 +189,9 @@ async def _ask(request: Request, do: str, **more: Any) -> tuple[dict[str, Any], 
 
 async def _changed(request: Request, do: str, **more: Any) -> Response:
     """Change the transcript, and answer with its new version."""
-    answer, _ = await _ask(request, do, **more)
+    answer = JSONResponse((await _ask(request, do, **more))[0])
     _desk(request).library.changed()
-    return JSONResponse(answer)
+    return answer
 
 
 async def _body(request: Request) -> dict[str, Any]:

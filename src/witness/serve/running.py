@@ -32,9 +32,10 @@ def bind(host: str, port: int | None) -> socket.socket:
 
     Raises WitnessError if the port is taken, UsageError if the host is none of this machine.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, PORT if port is None else port), family=family, backlog=256)
+        found = socket.getaddrinfo(host, PORT if port is None else port, type=socket.SOCK_STREAM)
+        family, _, _, _, place = min(found, key=lambda one: one[0] != socket.AF_INET)  # browsers try it first
+        return socket.create_server(place[:2], family=family, backlog=256)
     except (socket.gaierror, UnicodeError) as error:
         raise UsageError(f"--host {host} is not known; give an address of this machine") from error
     except OSError as error:
