@@ -16,7 +16,7 @@ import pytest
 import ct2
 from recordings import OPTIONS, make, run, start
 from witness import Engine, pipeline
-from witness.batch import batch, plan, recordings
+from witness.batch import batch, folder, plan, recordings
 from witness.batch.manifest import Entry, Manifest
 from witness.batch.worker import Job, Outcome, Settings, job_from_json, job_to_json
 from witness.errors import UsageError, WitnessError
@@ -396,12 +396,12 @@ def test_failures_are_retried_when_asked(tmp_path):
 
 def test_two_batches_on_one_folder(tmp_path):
     with (
-        batch.locked(tmp_path / "out"),
+        folder.locked(tmp_path / "out"),
         pytest.raises(WitnessError, match="another batch"),
-        batch.locked(tmp_path / "out"),
+        folder.locked(tmp_path / "out"),
     ):
         pass
-    with batch.locked(tmp_path / "out"):
+    with folder.locked(tmp_path / "out"):
         make(tmp_path / "in", 1)
         _, err = run("in", "-o", "out", "--whisper", "none", cwd=tmp_path, code=1)
     assert "another batch is at work in out" in err
@@ -444,7 +444,7 @@ def test_an_outcome_without_room_ends_the_batch(tmp_path):
 
     make(tmp_path / "in", 2, 1.0)
     settings = Settings(Options(models="builtin", offline=True), Runtime(), {})
-    with batch.locked(tmp_path / "out"):
+    with folder.locked(tmp_path / "out"):
         work = batch.Batch(plan.Order([f"{tmp_path}/in"], tmp_path / "out", ["json"]), settings)
 
         def submit(job: Job) -> Future[Outcome]:
@@ -465,7 +465,7 @@ def test_what_a_killed_worker_left_goes_with_the_batch(tmp_path):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     left = [tmp_path / "out" / place for place in (f".witness-{dead.pid}-a", f"sub/.witness-{dead.pid}-b")]
-    with batch.locked(tmp_path / "out"):
+    with folder.locked(tmp_path / "out"):
         settings = Settings(Options(models="builtin", offline=True), Runtime(), {})
         work = batch.Batch(plan.Order([f"{tmp_path}/in"], tmp_path / "out", ["json"]), settings)
 

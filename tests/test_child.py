@@ -92,6 +92,32 @@ def test_a_reply_that_is_no_json_is_a_refusal(start):
         asked.ask({})
 
 
+def test_news_is_heard_before_the_reply_and_never_after_it(start):
+    code = """
+from witness.child import serve_telling
+
+kept = []
+
+def answer(request, payload, tell):
+    for late in kept:
+        late({"of": "an earlier request"})
+    for number in range(3):
+        tell({"number": number})
+    kept.append(tell)
+    return {"heard": payload.decode()}, [payload]
+
+serve_telling(answer)
+"""
+    asked, news = start(code), []
+    for _ in range(2):
+        assert asked.ask({}, b"x" * 100_000, hear=news.append)[1] == b"x" * 100_000
+    assert news == [{"number": number} for number in (0, 1, 2, 0, 1, 2)]
+    with pytest.raises(ZeroDivisionError):  # and its reply is not taken for that to the next request
+        asked.ask({}, hear=lambda _: 1 / 0)
+    with pytest.raises(DiedError):
+        asked.ask({})
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_death_by_a_signal_with_last_words(start):
     asked = start()

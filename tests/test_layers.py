@@ -18,6 +18,7 @@ SOURCE = Path(witness.__file__).parent
 LAYERS = (
     {"__main__"},
     {"cli"},
+    {"serve"},
     {"bench", "batch", "doctor", "enroll"},
     {"pipeline"},
     {"transcript"},
@@ -144,6 +145,9 @@ def test_help_imports_nothing_heavy():
         "av",
         "soxr",
         "jinja2",
+        "starlette",
+        "uvicorn",
+        "sqlite3",
     }
     assert not loaded & heavy
 

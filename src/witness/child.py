@@ -6,7 +6,8 @@ as its "size" says:
 
     {"do": "run", "shape": [1, 80], "size": 320}\n + 320 bytes   ->   {"shape": [256], "size": 1024}\n + ...
 
-What the child raises arrives as {"error": line}. Its standard output carries replies alone; whatever else it
+What the child raises arrives as {"error": line}. Before its reply it may send news of the work, messages with
+"news" and no payload. Its standard output carries replies alone; whatever else it
 prints goes to a log, whose last lines explain a death. A child never outlives its parent.
 """
 
@@ -26,6 +27,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
@@ -94,6 +96,10 @@ def no_waiting(seconds: float) -> None:
     """For a caller who has nothing to do while a child works."""
 
 
+def no_news(message: Message) -> None:
+    """For a caller who only wants the reply."""
+
+
 class Child:
     """A process that runs `serve`, from the parent's side.
 
@@ -156,18 +162,20 @@ class Child:
         *,
         limits: Limits = Limits(),
         waiting: Callable[[float], None] = no_waiting,
+        hear: Callable[[Message], None] = no_news,
     ) -> tuple[Message, bytes]:
-        """The reply and its bytes. `waiting` is called with the seconds so far, twice a second.
+        """The reply and its bytes. `waiting` is called with the seconds so far, twice a second if there is no
+        news, and `hear` with each message of news.
 
-        Raises RefusedError, and LimitError or DiedError, after which the child is gone; so it is if `waiting`
-        raises, because its reply would be taken for that to the next request.
+        Raises RefusedError, and LimitError or DiedError, after which the child is gone; so it is if one
+        of these raises, because its reply would be taken for that to the next request.
         """
         if self._code is not None:
             raise self._death()
         head = json.dumps({**request, "size": memoryview(payload).nbytes}).encode() + b"\n"
         self._requests.put((head, payload))
         try:
-            reply = self._wait(limits, waiting)
+            reply = self._wait(limits, waiting, hear)
         except BaseException:
             self.kill()
             raise
@@ -209,7 +217,7 @@ class Child:
         self.kill()
 
     def _talk(self) -> None:
-        """Send each request and hand on its reply; None once there will be no more.
+        """Send each request and hand on the news and its reply; None once there will be no more.
 
         In a thread of its own: a child that hangs before it reads would hold up whoever sends it more than
         fits into the pipe, and no limit would end that.
@@ -219,11 +227,14 @@ class Child:
                 for part in request:
                     self._stdin.write(part)
                 self._stdin.flush()
-                line = self._stdout.readline()
-                if not line.endswith(b"\n"):
+                while (line := self._stdout.readline()).endswith(b"\n"):
+                    reply: Message = json.loads(line)
+                    size = reply.pop("size")
+                    if "news" not in reply:
+                        break
+                    self._replies.put((reply, b""))
+                else:
                     break
-                reply: Message = json.loads(line)
-                size = reply.pop("size")
                 content = self._stdout.read(size)
                 if len(content) < size:
                     break
@@ -232,14 +243,19 @@ class Child:
         with suppress(OSError):  # about a request that was never read
             self._stdin.close()
 
-    def _wait(self, limits: Limits, waiting: Callable[[float], None]) -> tuple[Message, bytes] | None:
+    def _wait(
+        self, limits: Limits, waiting: Callable[[float], None], hear: Callable[[Message], None]
+    ) -> tuple[Message, bytes] | None:
         """The reply; None: there is none. Raises LimitError."""
         begun = time.monotonic()
         waited = 0.0
         while True:
             left = TICK if limits.seconds is None else min(TICK, max(0.0, limits.seconds - waited))
             with suppress(queue.Empty):
-                return self._replies.get(timeout=left)
+                reply = self._replies.get(timeout=left)
+                if reply is None or "news" not in reply[0]:
+                    return reply
+                hear(reply[0]["news"])
             waited = time.monotonic() - begun
             waiting(waited)
             if limits.seconds is not None and waited >= limits.seconds:
@@ -293,11 +309,23 @@ Answer = Callable[[Message, bytes], tuple[Message, Sequence[Buffer]]]
 """A request and its payload -> the reply and the parts of its payload."""
 
 
+Tell = Callable[[Message], None]
+"""Sends the parent news of the request that is being answered, from any thread."""
+
+TellingAnswer = Callable[[Message, bytes, Tell], tuple[Message, Sequence[Buffer]]]
+"""As `Answer`, with a way to send news before the reply."""
+
+
 def serve(answer: Answer) -> NoReturn:
     """Answer requests until the parent is gone, and end the process without tearing anything down.
 
     What `answer` raises is told to the parent in one line. Drivers may abort when they are torn down.
     """
+    serve_telling(lambda request, payload, _: answer(request, payload))
+
+
+def serve_telling(answer: TellingAnswer) -> NoReturn:
+    """As `serve`, for what has news while it works."""
     if len(sys.argv) > 1:
         _die_with(int(sys.argv[1]))
     # Ctrl-C goes to every process of the terminal; what becomes of this one is the parent's to decide.
@@ -309,24 +337,39 @@ def serve(answer: Answer) -> NoReturn:
     requests: queue.SimpleQueue[tuple[Message, bytes]] = queue.SimpleQueue()
     # A thread of its own, because the main one is inside C code for most of the time.
     threading.Thread(target=_read_requests, args=(sys.stdin.buffer, requests), daemon=True).start()
+    lock = threading.Lock()
+    working = 0  # the number of the request; what is told late is no news of the next one
+
+    def tell(number: int, news: Message) -> None:
+        with lock:
+            if number == working:
+                replies.write(json.dumps({"news": news, "size": 0}).encode() + b"\n")
+                replies.flush()
+
     try:
         while True:
-            head, parts = _reply(answer, *requests.get())
-            replies.write(head)
-            for part in parts:
-                replies.write(part)
-            replies.flush()
+            request = requests.get()
+            working += 1
+            head, parts = _reply(answer, *request, partial(tell, working))
+            with lock:
+                working += 1
+                replies.write(head)
+                for part in parts:
+                    replies.write(part)
+                replies.flush()
     except BaseException:  # the parent is gone, or what was raised is no error of the work
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
 
 
-def _reply(answer: Answer, request: Message, payload: bytes) -> tuple[bytes, Sequence[Buffer]]:
+def _reply(
+    answer: TellingAnswer, request: Message, payload: bytes, tell: Tell
+) -> tuple[bytes, Sequence[Buffer]]:
     """The JSON line and the parts of what follows it."""
     parts: Sequence[Buffer] = ()
     try:
-        reply, parts = answer(request, payload)
+        reply, parts = answer(request, payload, tell)
         head = json.dumps({**reply, "size": sum(memoryview(part).nbytes for part in parts)})
     except Exception as error:  # C++ exceptions arrive as RuntimeError, MemoryError and others
         head, parts = json.dumps({"error": one_line(error), "size": 0}), ()

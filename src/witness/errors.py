@@ -56,6 +56,10 @@ class OutputError(WitnessError):
     """A result cannot be written."""
 
 
+class ConflictError(WitnessError):
+    """What was to be changed is no longer what the person saw who changes it."""
+
+
 class ScratchError(OutputError):
     """There is no room for the decoded sound of this recording; there may be for that of another."""
 

@@ -152,6 +152,16 @@ class Engine:
         people = voices.read(Path(self.options.known), file.sha256, self._choosing)
         return voices.Known(people, catalogue.stranger_threshold(file))
 
+    def share(self, options: Options) -> Engine:
+        """An engine for other options, with those of the diarizer's models that are open here already."""
+        other = Engine(options, self.runtime)
+        other.warnings, other._reporter = self.warnings, self._reporter
+        other._callbacks = self._callbacks
+        if (options.models, options.offline) == (self.options.models, self.options.offline):
+            opened = ("chosen", "segmenter", "voice", "plda")
+            other.__dict__ |= {name: self.__dict__[name] for name in opened if name in self.__dict__}
+        return other
+
     def open(self) -> None:
         """Open the diarizer's models now; otherwise the first recording does. Raises ModelError."""
         _ = self.segmenter, self.voice

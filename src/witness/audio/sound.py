@@ -46,7 +46,7 @@ def take(
         return None
     page = pages[0]
     try:
-        path, recorded = _located(source, beside)
+        path, recorded = located(source, beside)
         # Rounded as in JSON, from which the same page can be made later.
         part = Part(round(source.heard.start, 3), round(source.heard.end, 3))
         embed = how == PageAudio.EMBED or (how == PageAudio.AUTO and part.duration < EMBEDDED)
@@ -68,8 +68,11 @@ def take(
         return None
 
 
-def _located(source: Source, beside: Path | None) -> tuple[str, str | None]:
-    """Where the recording is now, and when it was made. Raises InputError if it cannot be found."""
+def located(source: Source, beside: Path | None) -> tuple[str, str | None]:
+    """Where the recording is now, and when it was made. Raises InputError if it cannot be found.
+
+    It is the one that was transcribed: its sha256 is compared.
+    """
     if source.path in ("-", decode.SAMPLES):
         origin = "standard input" if source.path == "-" else "an array"
         raise InputError(f"the recording came from {origin}; fix: transcribe a file")

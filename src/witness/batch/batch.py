@@ -1,35 +1,34 @@
 """Many recordings: which are done, which are to be done, what became of each.
 
-The files of a batch lie in one folder, in the tree of the recordings. manifest.jsonl says what is done and is
-all that a later run needs; report.json says what became of each recording in the latest run.
+The files of a batch lie in one folder, in the tree of the recordings; `folder` knows what is in it.
+report.json says what became of each recording in the latest run.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from witness import files
-from witness.batch import earlier
+from witness.batch.folder import MANIFEST, Folder, outcome_of, sweep
 from witness.batch.manifest import Entry, Manifest
-from witness.batch.plan import Order, fingerprint
+from witness.batch.plan import Order
 from witness.batch.recordings import Item, assign, find, size_and_mtime
 from witness.batch.worker import Job, Outcome, Settings
-from witness.errors import OutputError, UsageError, WitnessError
+from witness.errors import UsageError
 from witness.options import Format, Runtime
 from witness.reporter import SILENT, Reporter
 
 SCHEMA = "witness-batch/1"
-MANIFEST, REPORT, LOCK = "manifest.jsonl", "report.json", ".witness-batch.lock"
+REPORT = "report.json"
 SETTLED = 4.0
 """Seconds without a change after which --watch takes a recording for complete."""
 LOOK = 2.0
@@ -85,24 +84,6 @@ class BatchProgress:
 Tell = Callable[[BatchProgress], None]
 
 
-@contextmanager
-def locked(out: Path, *, private: bool = False) -> Iterator[None]:
-    """The folder for this batch alone, made if needed; if `private`, for its user alone.
-
-    Raises OutputError, WitnessError.
-    """
-    from filelock import FileLock, Timeout
-
-    try:
-        out.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
-        with FileLock(out / LOCK, timeout=0):
-            yield
-    except Timeout:
-        raise WitnessError(f"another batch is at work in {out}; wait for it, or choose another -o") from None
-    except OSError as error:
-        raise OutputError(f"{out}: cannot be written ({error.strerror}); change -o") from error
-
-
 class Batch:
     """One run over a folder that is `locked`."""
 
@@ -110,18 +91,16 @@ class Batch:
         """Find out what is to be done. Raises UsageError, OutputError, and WitnessError as `files.plan`."""
         self.order = replace(order, out=order.out.absolute(), formats=tuple(dict.fromkeys(order.formats)))
         files.check_libraries(self.order.formats)
-        self.manifest = Manifest(self.order.out / MANIFEST)
+        self.folder = Folder(self.order, settings, Manifest(self.order.out / MANIFEST))
         self.results: dict[str, Result] = {}
         """By source."""
         self._states: Counter[State] = Counter()  # of the results, which may be too many to count each time
-        self._settings = settings
-        self._fingerprint = fingerprint(settings)
         self._seen: dict[str, tuple[int, int]] = {}  # sources that are in hand or finished, as they were
         self._growing: dict[str, tuple[int, int, float]] = {}
-        self._notices = _some(self.manifest.dropped)
+        self._notices = _some(self.folder.manifest.dropped)
         self.todo = self._scan()
-        self._folders = {self.order.out, *map(self._folder, self.todo)}
-        self._sweep()
+        self._folders = {self.order.out, *map(self.folder.of, self.todo)}
+        sweep(self._folders)
 
     def run(
         self,
@@ -135,7 +114,6 @@ class Batch:
 
         Raises OutputError when the disk is full. However it ends, report.json is written.
         """
-        settings = replace(self._settings, runtime=runtime)
         self._tell_notices(reporter)
         finished: queue.SimpleQueue[tuple[Item, Future[Outcome]]] = queue.SimpleQueue()
         clock = _Clock(self.todo)
@@ -143,23 +121,23 @@ class Batch:
         try:
             while owed or self.todo or self.order.watch:
                 for item in self.todo:
-                    self._claim(item)
-                    self._folders.add(self._folder(item))
-                    future = submit(self._job(item, settings))
+                    self.folder.claim(item)
+                    self._folders.add(self.folder.of(item))
+                    future = submit(self.folder.job(item, runtime))
                     future.add_done_callback(lambda done, item=item: finished.put((item, done)))  # type: ignore[misc]
                     owed += 1
                 self.todo = []
                 with suppress(queue.Empty):
                     item, future = finished.get(timeout=0.5)  # or Ctrl-C would not get through on Windows
                     owed -= 1
-                    self._record(item, _outcome(item, future), clock, reporter)
+                    self._record(item, outcome_of(item, future), clock, reporter)
                 tell(self._progress(clock))
                 if self.order.watch and time.monotonic() - looked > LOOK:
                     self.todo, looked = self._scan(), time.monotonic()
                     self._tell_notices(reporter)
                     clock.more(self.todo)
         finally:
-            self._sweep()  # a worker may have been killed
+            sweep(self._folders)  # a worker may have been killed
             self.write_report()
 
     def write_report(self) -> None:
@@ -199,67 +177,14 @@ class Batch:
         lines.append(f"{recordings}: {', '.join(counts)}; {summary.audio_seconds / 3600:.2f} h of audio")
         return "\n".join(lines) + "\n"
 
-    def _folder(self, item: Item) -> Path:
-        return (self.order.out / item.output).parent
-
-    def _targets(self, output: str) -> list[Path]:
-        return [Path(files.name_of(self.order.out / output, form)) for form in self.order.formats]
-
-    def _job(self, item: Item, settings: Settings) -> Job:
-        paths = map(str, self._targets(item.output))
-        targets = tuple(zip(self.order.formats, paths, strict=True))
-        return Job(item.source, targets, settings, self.order.limit, self.order.limit_memory)
-
-    def _claim(self, item: Item) -> None:
-        """Remember that the files of an item are the batch's own, before the first of them is there."""
-        if item.output not in self.manifest.entries:
-            self.manifest.append(self._entry(item, "begun"))
-
-    def _entry(self, item: Item, state: Literal["begun", "failed"], error: str | None = None) -> Entry:
-        """Of an item without results."""
-        place = item.output, item.source, item.size, item.mtime_ns
-        return Entry(*place, None, self._fingerprint, state, error, int(error is not None))
-
-    def _in_the_way(self, item: Item) -> str | None:
-        """Why the results of an item must not be written: something is there that would be lost."""
-        targets = self._targets(item.output)
-        if (loss := earlier.loss(targets)) is not None:
-            return loss
-        findings = [files.beside(path) for path in targets if files.format_of(path.name) == Format.JSON]
-        places = [*targets, *(findings if self._settings.keep_stages else [])]
-        there = [path for path in places if os.path.lexists(path)]
-        if item.output in self.manifest.entries or not there:
-            return None
-        found = earlier.find(targets)
-        if found is not None and found.is_of(item.source):
-            return None
-        return f"{there[0]}: is there already and not of this batch; fix: move it away, or use --force"
-
     def _tell_notices(self, reporter: Reporter) -> None:
         for line in self._notices:
             reporter.note(line)
         self._notices = []
 
     def _record(self, item: Item, outcome: Outcome, clock: _Clock, reporter: Reporter) -> None:
-        if outcome.full:
-            raise OutputError(f"{outcome.error}; then run the same command again to continue")
-        state: Literal["done", "failed"] = "done" if outcome.error is None else "failed"
-        entry = Entry(
-            output=item.output,
-            source=item.source,
-            size=item.size,
-            mtime_ns=item.mtime_ns,
-            sha256=outcome.sha256,
-            settings=self._fingerprint,
-            state=state,
-            error=outcome.error,
-            code=outcome.code,
-            duration=outcome.duration,
-            seconds=round(outcome.seconds, 3),
-            speakers=outcome.speakers,
-        )
-        self.manifest.append(entry)
-        self._set_result(entry, state)
+        entry = self.folder.record(item, outcome)
+        self._set_result(entry, "done" if outcome.error is None else "failed")
         clock.done(item, outcome.duration or 0.0)
         if outcome.error is not None:
             reporter.note(f"failed: {outcome.error}")
@@ -282,7 +207,7 @@ class Batch:
                 return []
             raise
         todo = []
-        for source, name in assign(recordings, self.manifest):
+        for source, name in assign(recordings, self.folder.manifest):
             try:
                 now = size_and_mtime(source)
             except OSError:
@@ -291,15 +216,15 @@ class Batch:
                 continue
             self._seen[source] = now
             item = Item(source, name, *now)
-            before = None if self.order.force else self._done_before(item)
+            before = None if self.order.force else self.folder.done_before(item)
             if before is not None:
                 self._set_result(before, "skipped" if before.state == "done" else "failed")
-            elif not self.order.force and (trouble := self._in_the_way(item)) is not None:
+            elif not self.order.force and (trouble := self.folder.in_the_way(item)) is not None:
                 # Not in the manifest: the files are not the batch's.
-                self._set_result(self._entry(item, "failed", trouble), "failed")
+                self._set_result(self.folder.entry(item, "failed", trouble), "failed")
                 self._notices.append(f"failed: {trouble}")
             else:
-                self._set_result(self._entry(item, "failed", "not reached"), "left")
+                self._set_result(self.folder.entry(item, "failed", "not reached"), "left")
                 todo.append(item)
         return todo
 
@@ -310,31 +235,6 @@ class Batch:
             self._growing[source] = (*now, time.monotonic())
             return False
         return time.monotonic() - since >= SETTLED
-
-    def _done_before(self, item: Item) -> Entry | None:
-        """The entry that spares the work on an item: same content, same settings, all its files there."""
-        entry = self.manifest.entries.get(item.output)
-        if entry is None or entry.state == "begun" or entry.settings != self._fingerprint:
-            return None
-        if entry.state == "failed" and self.order.retry_failed:
-            return None
-        if entry.state == "done" and not all(path.exists() for path in self._targets(item.output)):
-            return None
-        if (entry.source, entry.size, entry.mtime_ns) != (item.source, item.size, item.mtime_ns):
-            if entry.sha256 is None or entry.sha256 != _sha256(item.source):
-                return None
-            entry = replace(entry, source=item.source, size=item.size, mtime_ns=item.mtime_ns)
-            self.manifest.append(entry)  # so that it need not be hashed again
-        return entry
-
-    def _sweep(self) -> None:
-        """Remove the unfinished files of killed workers."""
-        for folder in self._folders:
-            for path in folder.glob(f"{files.SCRATCH}*"):
-                pid = path.name.removeprefix(files.SCRATCH).partition("-")[0]
-                if pid.isdigit() and not _alive(int(pid)):
-                    with suppress(OSError):
-                        path.unlink()
 
     def _progress(self, clock: _Clock) -> BatchProgress:
         total = len(self.results)
@@ -366,36 +266,7 @@ class _Clock:
         return (time.monotonic() - self._begun) / self._bytes * max(0, self._total - self._bytes)
 
 
-def _outcome(item: Item, future: Future[Outcome]) -> Outcome:
-    """What became of an item, even if the workers themselves are gone."""
-    try:
-        return future.result()
-    except Exception as error:
-        text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        return Outcome(f"{item.source}: no worker could finish it ({text}); try again with --retry-failed", 1)
-
-
 def _some(lines: Sequence[str], most: int = 5) -> list[str]:
     """The first of the lines, and how many there are beside them."""
     more = [f"and {len(lines) - most} more of its lines are not used"] if len(lines) > most else []
     return [*lines[:most], *more]
-
-
-def _sha256(path: str) -> str | None:
-    try:
-        return files.sha256_at(path)
-    except OSError:
-        return None
-
-
-def _alive(pid: int) -> bool:
-    """Whether there is a process with this id, as far as can be told without harm."""
-    if os.name == "nt":  # where this call would end it
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

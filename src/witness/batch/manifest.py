@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from witness import files
 from witness.errors import OutputError
@@ -22,6 +22,9 @@ _LONGEST = 244
 
 _LARGEST = 1 << 63
 """What no size, time or code reaches."""
+
+
+State = Literal["begun", "done", "failed", "canceled"]
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,9 @@ class Entry:
     sha256: str | None
     settings: str
     """Hash of everything that changes the result."""
-    state: Literal["begun", "done", "failed"]
-    """"begun": it is being worked on, and what lies at `output` is the batch's own."""
+    state: State
+    """"begun": it waits or is worked on, and what lies at `output` is the batch's own; "canceled": it is not
+    wanted until somebody asks for it again."""
     error: str | None = None
     code: int = 0
     """The exit code for the error."""
@@ -169,7 +173,7 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "mtime_ns": _is_whole,
     "sha256": lambda value: value is None or _is_hash(value),
     "settings": _is_text,
-    "state": lambda value: value in ("begun", "done", "failed"),
+    "state": lambda value: value in get_args(State),
     "error": lambda value: value is None or _is_text(value),
     "code": _is_count,
     "duration": lambda value: value is None or _is_seconds(value),

@@ -2,9 +2,10 @@
 
 A damaged recording can end a process without warning, and one that hangs can only be killed; so a batch
 works in child processes (`pool`), whose models stay open from one recording to the next. Their request and
-reply, as `witness.child` carries them:
+reply, as `witness.child` carries them, with news of a job that somebody watches:
 
-    {"job": line}  ->  {"outcome": line}
+    {"job": line, "watched": false}  ->  {"outcome": line}
+    {"job": line, "watched": true}  ->  {"news": {"stage": "decode", "done": 1.0, "total": 4.0}}, ...
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from witness import files
 from witness.batch.recordings import size_and_mtime
-from witness.child import Buffer, Message, serve
+from witness.child import Buffer, Message, Tell, serve_telling
 from witness.errors import (
     InputError,
     ModelError,
@@ -30,6 +31,7 @@ from witness.errors import (
     lacks_memory,
 )
 from witness.options import Options, PageAudio, Runtime
+from witness.reporter import Progress, no_progress
 
 if TYPE_CHECKING:
     from witness.pipeline import Engine
@@ -96,12 +98,19 @@ class Outcome:
     """Whether the disk takes no file at all."""
 
 
+PACE = 0.25
+"""Seconds between two pieces of news of the same stage."""
+
 _engines: dict[str, Engine] = {}
+_watcher: Progress = no_progress
+"""Who is told how far the job at hand is."""
 
 
-def perform(job: Job) -> Outcome:
+def perform(job: Job, progress: Progress = no_progress) -> Outcome:
     """Transcribe one recording and write its files. The outcome says what went wrong, if anything."""
+    global _watcher
     begun = time.monotonic()
+    _watcher = progress
     try:
         outcome = _perform(job)
     except WitnessError as error:
@@ -156,7 +165,11 @@ def _engine(settings: Settings) -> Engine:
 
     key = json.dumps(asdict(settings), sort_keys=True)
     if key not in _engines:
-        engine = Engine(settings.options, settings.runtime)
+        before = next((one for one in _engines.values() if one.runtime == settings.runtime), None)
+        if before is None:
+            engine = Engine(settings.options, settings.runtime, progress=_progress)
+        else:
+            engine = before.share(settings.options)
         here = {role: file and file.sha256 for role, file in engine.files.items()}
         if engine.options.known is not None:
             here["known"] = voices.fingerprint(Path(engine.options.known))
@@ -170,6 +183,11 @@ def _engine(settings: Settings) -> Engine:
         _engines.clear()
         _engines[key] = engine
     return _engines[key]
+
+
+def _progress(stage: str, done: float, total: float) -> None:
+    """For an engine, which outlives the job that it was opened for."""
+    _watcher(stage, done, total)
 
 
 def _look(path: str) -> tuple[int, int]:
@@ -210,9 +228,23 @@ def outcome_from_json(line: str | bytes) -> Outcome:
     return Outcome(**{**fields, "warnings": tuple(fields["warnings"])})
 
 
-def _answer(request: Message, _: bytes) -> tuple[Message, Sequence[Buffer]]:
-    return {"outcome": json.dumps(asdict(perform(job_from_json(request["job"]))))}, ()
+def _answer(request: Message, _: bytes, tell: Tell) -> tuple[Message, Sequence[Buffer]]:
+    watcher = _paced(tell) if request["watched"] else no_progress
+    return {"outcome": json.dumps(asdict(perform(job_from_json(request["job"]), watcher)))}, ()
+
+
+def _paced(tell: Tell) -> Progress:
+    """Tell of every stage, and of each not too often."""
+    told: dict[str, float] = {}
+
+    def progress(stage: str, done: float, total: float) -> None:
+        now = time.monotonic()
+        if done >= total or now - told.get(stage, -PACE) >= PACE:
+            told[stage] = now
+            tell({"stage": stage, "done": float(done), "total": float(total)})
+
+    return progress
 
 
 if __name__ == "__main__":
-    serve(_answer)
+    serve_telling(_answer)

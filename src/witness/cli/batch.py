@@ -107,7 +107,8 @@ def batch_command(
         _refuse_with_scheduler({"--jobs": jobs, "--gpu": gpus, "--threads": threads})
 
     from witness.batch import plan
-    from witness.batch.batch import Batch, locked
+    from witness.batch.batch import Batch
+    from witness.batch.folder import locked
 
     order = plan.Order(
         inputs,

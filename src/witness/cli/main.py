@@ -14,7 +14,21 @@ from click.shell_completion import CompletionItem
 
 from witness._version import __version__
 from witness.child import SINGLE_THREADED
-from witness.cli import batch, bench, convert, doctor, enroll, gpu, models, options, redo, run, score, signals
+from witness.cli import (
+    batch,
+    bench,
+    convert,
+    doctor,
+    enroll,
+    gpu,
+    models,
+    options,
+    redo,
+    run,
+    score,
+    serve,
+    signals,
+)
 from witness.errors import CancelledError, WitnessError, lacks_memory
 
 
@@ -65,6 +79,7 @@ def cli(ctx: click.Context) -> None:
 for _command in (
     run.run,
     batch.batch_command,
+    serve.serve_command,
     redo.redo_command,
     convert.convert_command,
     enroll.enroll_command,

@@ -129,15 +129,15 @@ def fill_pauses(tracks: Sequence[Bool], pause: float) -> None:
                 active[silence:onset] = active[silence - 1] & active[onset]
 
 
-def owners(segmentation: Segmentation, diarization: Diarization) -> Int:
-    """(windows, 3): the speaker that has the most frames in common with each local speaker.
+def owners(segmentation: Segmentation, speaking: Bool) -> Int:
+    """(windows, 3): which of the `speaking` (frames, speakers) shares most frames with each local speaker.
 
     -1 for a local speaker who is silent, or has no frame in common with anybody.
     """
     owner = np.full((len(segmentation.active), segmentation.active.shape[2]), -1, np.intp)
-    if diarization.active.shape[1]:
+    if speaking.shape[1]:
         for row, start in enumerate(segmentation.frame_starts):
-            active = diarization.active[start : start + FRAMES].astype(np.float32)
+            active = speaking[start : start + FRAMES].astype(np.float32)
             common = segmentation.active[row, : len(active)].astype(np.float32).T @ active
             owner[row] = np.where(common.any(axis=1), common.argmax(axis=1), -1)
     return owner

@@ -142,7 +142,7 @@ def read(folder: Path, embedding: str, reporter: Reporter = SILENT) -> tuple[Voi
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; fix: make it with witness enroll")
-    voices = [_read(path) for path in sorted(folder.glob("*.json"))]
+    voices = [read_one(path) for path in sorted(folder.glob("*.json"))]
     if not voices:
         raise InputError(
             f"{folder}: has no voiceprint, so nobody can be recognized; fix: check --known, or make one with "
@@ -177,7 +177,7 @@ def place(name: str, folder: Path) -> Path:
     stem = re.sub(r"[^\w .-]", "_", name).encode()[: files.LONGEST].decode("utf-8", "ignore")
     path = folder / f"{stem.strip('. ') or '_'}.json"
     try:
-        if path.exists() and (holder := _read(path).name) != name:
+        if path.exists() and (holder := read_one(path).name) != name:
             raise UsageError(f"{path}: holds the voice of {holder}; fix: choose another name")
         there = next(above for above in (folder, *folder.absolute().parents) if above.exists())
     except OSError as error:
@@ -209,7 +209,8 @@ def write(voice: Voice, folder: Path) -> Path:
     return path
 
 
-def _read(path: Path) -> Voice:
+def read_one(path: Path) -> Voice:
+    """The voice in a file. Raises InputError."""
     try:
         document = documents.decode(files.read(path), _Voice)
         if document.schema != SCHEMA:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -46,21 +48,30 @@ SCRIPTS = (
 )
 """Joined to one script in this order. What a file uses from a later one, it uses once all have been run."""
 
+SERVED_SCRIPTS = (*SCRIPTS[:-1], "served.js", "find.js", SCRIPTS[-1])
+SERVED_POLICY = {"connect-src": "'self'", "media-src": "'self'"}
+"""Of a page that a server shows: it saves there, and plays from there, and from nowhere else."""
+
 OVERLAP, UNSUPPORTED = 1, 2
 """Flags of a word."""
 
 
-def transcript_page(transcript: Transcript, title: str, sound: Sound | None) -> str:
-    """The page of a transcript, with everything that its script shows."""
+def transcript_page(
+    transcript: Transcript, title: str, sound: Sound | None, served: Mapping[str, Any] | None = None
+) -> str:
+    """The page of a transcript, with everything that its script shows.
+
+    `served` is what templates/served.js needs to save corrections where the page came from; None: the page is
+    a file of its own, which connects to nothing.
+    """
     speakers = _speakers(transcript)
     columns = _columns(transcript, speakers)
-    content = [transcript.audio.sha256, [speaker.id for speaker in speakers], columns]
     data = {
         "title": title,
         "schema": CORRECTIONS,
         "sha256": transcript.audio.sha256,
         # What the browser keeps is for a page of the same words and speakers only.
-        "page": files.sha256(harmless(content).encode()),
+        "page": _identity(transcript, speakers, columns),
         "start": _ms(transcript.audio.heard.start),
         "end": _ms(transcript.audio.heard.end),
         "language": transcript.language,
@@ -78,11 +89,14 @@ def transcript_page(transcript: Transcript, title: str, sound: Sound | None) -> 
         **columns,
         "peaks": None if sound is None else base64.b64encode(sound.peaks).decode(),
         "link": None if sound is None else sound.link,
+        **({} if served is None else {"served": served}),
     }
     return render(
         "page.html.j2",
-        styles=("look.css", "page.css"),
-        scripts=SCRIPTS,
+        styles=("look.css", "page.css", *(() if served is None else ("served.css",))),
+        scripts=SCRIPTS if served is None else SERVED_SCRIPTS,
+        policy={} if served is None else SERVED_POLICY,
+        served=served is not None,
         data=data,
         sound=None if sound is None or sound.opus is None else base64.b64encode(sound.opus).decode(),
         title=title,
@@ -91,6 +105,40 @@ def transcript_page(transcript: Transcript, title: str, sound: Sound | None) -> 
         models=_models(transcript),
         warnings=transcript.about_recording,
     )
+
+
+def identity(transcript: Transcript) -> str:
+    """The same for pages of the same words and speakers, on which the same steps mean the same."""
+    speakers = _speakers(transcript)
+    return _identity(transcript, speakers, _columns(transcript, speakers))
+
+
+def place_of(transcript: Transcript, speaker: str) -> int | None:
+    """The number by which a page knows the speaker of this id; None: there is no such speaker."""
+    ids = [one.id for one in _speakers(transcript)]
+    return ids.index(speaker) if speaker in ids else None
+
+
+def _identity(transcript: Transcript, speakers: Sequence[Speaker], columns: Mapping[str, Any]) -> str:
+    content = [transcript.audio.sha256, [speaker.id for speaker in speakers], columns]
+    return files.sha256(harmless(content).encode())
+
+
+def sound_in(text: str) -> Sound | None:
+    """The sound in a page that `transcript_page` made; None: it has none, or is another file."""
+    block = r'<script type="[^"]+" id="{}">([^<]*)</script>'
+    found, opus = (re.search(block.format(name), text) for name in ("data", "sound"))
+    fact = re.search(r'<p class="facts" id="facts">recorded ([^<·]+?)(?: ·|<)', text)
+    try:
+        data = json.loads(found[1]) if found else {}
+        return Sound(
+            base64.b64decode(data["peaks"], validate=True),
+            base64.b64decode(opus[1], validate=True) if opus else None,
+            data["link"],
+            html.unescape(fact[1]) if fact else None,
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 @dataclass(frozen=True)
@@ -123,14 +171,23 @@ def _picture(svg: str) -> Markup:
 
 
 def render(
-    template: str, *, styles: Iterable[str], scripts: Iterable[str] = (), data: Any = None, **values: Any
+    template: str,
+    *,
+    styles: Iterable[str],
+    scripts: Iterable[str] = (),
+    policy: Mapping[str, str] = {},
+    data: Any = None,
+    **values: Any,
 ) -> str:
-    """A template with its styles and scripts inside, and `data` as JSON; `values` are the template's own."""
+    """A template with its styles and scripts inside, and `data` as JSON; `values` are the template's own.
+
+    `policy` are directives beside the usual ones, or in their place.
+    """
     from markupsafe import Markup
 
     style = "\n".join(_text(name) for name in styles)
     code = "".join(map(_text, scripts))
-    policy = {
+    directives = {
         "default-src": "'none'",
         "style-src": f"'sha256-{_hash(style)}'",
         "script-src": f"'sha256-{_hash(code)}'" if code else "'none'",
@@ -138,12 +195,13 @@ def render(
         "media-src": "'self' file: blob:",
         "base-uri": "'none'",
         "form-action": "'none'",
+        **policy,
     }
     return (
         _environment()
         .get_template(template)
         .render(
-            policy="; ".join(f"{name} {value}" for name, value in policy.items()),
+            policy="; ".join(f"{name} {value}" for name, value in directives.items()),
             style=Markup(style),  # noqa: S704 - our own files
             code=Markup(code),  # noqa: S704
             data=Markup(harmless(data)),  # noqa: S704 - escaped for where it stands

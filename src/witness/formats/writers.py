@@ -265,21 +265,29 @@ def save(
     for form, path in targets:
         stages = None
         if form == Format.JSON and keep and path and files.is_regular(path) and transcript.findings:
-            content = findings.encode(transcript.findings)
+            found = findings.encode(transcript.findings)
             voices.append(files.beside(path))
-            contents.append((content, voices[-1]))
-            stages = {"file": voices[-1].name, "sha256": files.sha256(content)}
-        text: str | bytes
+            contents.append((found, voices[-1]))
+            stages = {"file": voices[-1].name, "sha256": files.sha256(found)}
         if form == Format.JSON:
-            text = to_json(transcript, stages)
-        elif form == Format.HTML:
-            text = to_html(transcript, sound)
-        elif form in WITH_PAUSES:
-            text = WITH_PAUSES[Format(form)](transcript, pauses)
+            contents.append((encode(to_json(transcript, stages)), path))
         else:
-            text = WRITERS[Format(form)](transcript)
-        contents.append((encode(text) if isinstance(text, str) else text, path))
+            contents.append((content(transcript, form, sound, pauses), path))
     files.write_all(contents, private=voices)
+
+
+def content(
+    transcript: Transcript, form: str, sound: Sound | None = None, pauses: float | None = None
+) -> bytes:
+    """The file of a format; `transcript` is one `as_in_json`, and the other arguments are as in `save`."""
+    text: str | bytes
+    if form == Format.HTML:
+        text = to_html(transcript, sound)
+    elif form in WITH_PAUSES:
+        text = WITH_PAUSES[Format(form)](transcript, pauses)
+    else:
+        text = WRITERS[Format(form)](transcript)
+    return encode(text) if isinstance(text, str) else text
 
 
 def as_in_json(transcript: Transcript) -> Transcript:

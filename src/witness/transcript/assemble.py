@@ -131,6 +131,11 @@ def redo(
     return replace(transcript, timing=timing(watch, time.perf_counter() - begun, None))
 
 
+def draft(findings: Findings, asked: Bounds = Bounds()) -> Draft:
+    """What `redo` corrects; whoever keeps it can correct it many times. Raises UsageError."""
+    return words(who(findings, asked), [track.recognition for track in findings.tracks])
+
+
 def voiceprints(findings: Findings, asked: Bounds = Bounds()) -> dict[str, voices.Print]:
     """Speaker -> print, of the speakers that `redo` would find."""
     return _prints(findings, who(findings, asked).tracks)
@@ -420,7 +425,7 @@ def _prints(findings: Findings, tracks: Sequence[Diarized]) -> dict[str, voices.
 
 def _track_prints(track: Track, who: Diarized) -> dict[str, voices.Print]:
     seconds = [float(count) * FRAME_STEP for count in alone(who.diarization.active).sum(axis=0)]
-    owners = reconstruction.owners(track.windows, who.diarization)
+    owners = reconstruction.owners(track.windows, who.diarization.active)
     return dict(zip(who.names, voices.prints(track, owners, seconds), strict=True))
 
 

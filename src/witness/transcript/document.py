@@ -111,6 +111,14 @@ def read(path: Path) -> Transcript:
         ) from error
 
 
+def is_transcript(path: Path) -> bool:
+    """Whether the JSON at `path` says that it is a transcript."""
+    try:
+        return documents.decode(files.read(path), _Head).schema == SCHEMA
+    except (OSError, ValueError):
+        return False
+
+
 @dataclass(frozen=True)
 class Found:
     """A JSON file, perhaps of a transcript."""

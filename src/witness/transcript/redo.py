@@ -154,6 +154,11 @@ def merging(saved: Saved, given: str) -> list[Correction]:
 def from_file(saved: Saved, path: Path) -> list[Correction]:
     """The corrections that a page of this recording saved to a file. Raises InputError."""
     content = _bytes(path, "give a file of corrections that a Witness page saved")
+    return list(from_page(saved, content, str(path)))
+
+
+def from_page(saved: Saved, content: bytes, name: str) -> tuple[Correction, ...]:
+    """As `from_file`, in the content of the file, which errors call `name`."""
     try:
         document = documents.decode(content, _Corrected)
         if document.schema != page.CORRECTIONS:
@@ -161,13 +166,13 @@ def from_file(saved: Saved, path: Path) -> list[Correction]:
         corrected = _all_checked(document.corrections)
     except ValueError as error:
         raise InputError(
-            f"{path} does not hold corrections from a page ({error}); save them in the page again"
+            f"{name} does not hold corrections from a page ({error}); save them in the page again"
         ) from error
     if document.sha256 != saved.findings.audio.sha256:
         raise InputError(
-            f"{path} belongs to a different recording than {saved.path}; give the file from its own page"
+            f"{name} belongs to a different recording than {saved.path}; give the file from its own page"
         )
-    return list(corrected)
+    return corrected
 
 
 def redo(
@@ -184,13 +189,19 @@ def redo(
     InputError if there are too many corrections.
     """
     bounds = asked if forget or any(value is not None for value in astuple(asked)) else saved.asked
-    given = (*([] if forget else _earlier(saved, more)), *more)
+    given = together(replaced(saved, corrections=()) if forget else saved, more)
+    return assemble.redo(saved.findings, bounds, given, reporter=reporter)
+
+
+def together(saved: Saved, more: Sequence[Correction]) -> tuple[Correction, ...]:
+    """The earlier corrections and `more`. Raises InputError if there are too many."""
+    given = (*_earlier(saved, more), *more)
     if len(given) > MOST:
         raise InputError(
             f"{saved.path} would hold {len(given)} corrections, and {MOST} is the limit; drop the earlier "
             "ones with --forget"
         )
-    return assemble.redo(saved.findings, bounds, given, reporter=reporter)
+    return given
 
 
 def replace(saved: Saved, transcript: Transcript) -> None:

@@ -24,6 +24,12 @@ function redo() {
 }
 
 function save() {
+  if (desk) { desk.save(); return; }
+  download();
+}
+
+/** Give the corrections away as a file. */
+function download() {
   if (!steps.length) return;
   const file = new Blob([correctionsFile()], { type: "application/json" });
   const a = make("a");
@@ -192,6 +198,7 @@ function pick(title, about, choices) {
   $("choose-title").textContent = title;
   $("choose-about").textContent = about;
   list.replaceChildren();
+  let picked = null;
   return new Promise((done) => {
     choices.forEach((choice, n) => {
       const button = make("button", "choice");
@@ -201,7 +208,7 @@ function pick(title, about, choices) {
       if (choice.who !== undefined) button.append(chip(choice.who));
       button.append(label);
       if (n < 9) button.append(make("kbd", "", n + 1));
-      button.addEventListener("click", () => { dialog.close(); done(choice.value); });
+      button.addEventListener("click", () => { picked = choice.value; dialog.close(); });
       const item = make("li");
       item.append(button);
       list.append(item);
@@ -215,7 +222,7 @@ function pick(title, about, choices) {
       else return;
       event.preventDefault();
     };
-    dialog.onclose = () => done(null); // changes nothing if a choice was made before
+    dialog.onclose = () => done(picked); // not before: what it leads to may open the dialog again
     dialog.showModal();
     list.querySelector("button")?.focus();
   });

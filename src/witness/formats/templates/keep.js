@@ -19,26 +19,28 @@ function keep(key, text) {
 /* ---------- corrections ---------- */
 
 let draftIsKept = true;
+let desk = null; // what saves the corrections in the transcript; a page that is a file has none: served.js
 
 function unsaved() {
   return lost || steps.length !== saved;
 }
 
 function keepDraft() {
-  draftIsKept = keep(DRAFT, unsaved() ? JSON.stringify({ steps, saved, lost }) : null);
+  draftIsKept = keep(DRAFT, unsaved() ? JSON.stringify({ steps, saved, lost, version: desk?.version }) : null);
+  desk?.changed();
 }
 
-/** Take up the corrections that were not saved when the page was closed. Returns whether there are any. */
+/** Take up the corrections that were not saved when the page was closed, and return what was kept, or null. */
 function restoreDraft() {
   try {
     const draft = JSON.parse(kept(DRAFT));
-    if (!draft || !isSteps(draft.steps) || !isWhole(draft.saved, Infinity)) return false;
+    if (!draft || !isSteps(draft.steps) || !isWhole(draft.saved, Infinity)) return null;
     steps = draft.steps;
     saved = draft.saved;
     lost = Boolean(draft.lost);
-    return steps.length > 0;
+    return draft;
   } catch {
-    return false;
+    return null;
   }
 }
 

@@ -30,7 +30,7 @@ function stepParagraph(by) {
 }
 
 const actions = {
-  copy: quote, link, move: () => askMove(meant(), "Who said this?"), fix,
+  copy: quote, link, move: () => askMove(meant(), "Who said this?"), fix, voice: () => desk.voice(chosenWords()),
 };
 const keys = {
   " ": toggle,
@@ -39,6 +39,7 @@ const keys = {
   e: fix,
   F2: fix,
   m: actions.move,
+  v: () => desk?.voice(chosenWords()),
   r: () => withSpeaker(askName),
   g: () => withSpeaker(askMerge),
   n: () => goTo(1),
@@ -152,10 +153,11 @@ announce.setAttribute("aria-live", "polite");
 document.body.append(announce);
 
 const restored = restoreDraft();
+desk?.open(restored);
 derive();
 layOut();
 showAll();
-if (restored) toast("Your corrections from before are here again. They are not saved to a file yet.");
+if (restored && steps.length && !desk) toast("Your corrections from before are here again. They are not saved to a file yet.");
 openSound();
 followHash();
 document.documentElement.dataset.ready = "yes";

@@ -202,8 +202,8 @@ function showAll() {
   render();
   drawTimeline();
   $("undo").disabled = !steps.length;
-  $("save").disabled = !steps.length;
-  $("save").classList.toggle("main", unsaved() && steps.length > 0);
+  $("save").disabled = !desk && !steps.length;
+  $("save").classList.toggle("main", !desk && unsaved() && steps.length > 0);
   $("empty").hidden = blocks.length > 0;
   if (!blocks.length) $("empty").textContent = "No speech was found in this recording.";
 }

@@ -41,7 +41,7 @@ function showSound() {
 
 audio.addEventListener("error", () => {
   hasSound = false;
-  $("soundless").textContent = data.link
+  $("soundless").textContent = desk ? desk.soundless : data.link
     ? `the recording is not at ${safely(data.link)}, or this browser cannot play it`
     : "this browser cannot play the sound";
   showSound();

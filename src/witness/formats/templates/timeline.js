@@ -2,7 +2,7 @@
 
 const canvas = $("timeline"), pen = canvas.getContext("2d");
 const backdrop = document.createElement("canvas"), ink = backdrop.getContext("2d"); // everything but the playhead
-const peaks = data.peaks ? Uint8Array.from(atob(data.peaks), (sign) => sign.charCodeAt(0)) : null;
+let peaks = data.peaks ? Uint8Array.from(atob(data.peaks), (sign) => sign.charCodeAt(0)) : null;
 const AXIS = 16;
 let view = [data.start, data.start + (duration || 1)];
 let geometry = null;

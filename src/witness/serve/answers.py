@@ -1,0 +1,52 @@
+"""Errors in the shape of OpenAI's API, which all of the desk has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from witness.errors import ConflictError, InputError, OutputError, UsageError, WitnessError
+
+TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    429: "rate_limit_error",
+}
+"""OpenAI's words for a status; others are "invalid_request_error" below 500 and "server_error" above."""
+
+
+def error(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The answer that says what is wrong."""
+    kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    content = {"error": {"message": message, "type": kind, "code": None}}
+    return JSONResponse(content, status, headers)
+
+
+def refused(_: Request, raised: Exception) -> JSONResponse:
+    """The answer to an HTTPException, which handlers raise."""
+    assert isinstance(raised, HTTPException)  # noqa: S101 - for mypy; Starlette calls it for no other
+    return error(raised.status_code, raised.detail, raised.headers)
+
+
+def failed(_: Request, raised: Exception) -> JSONResponse:
+    """The answer to a WitnessError, whose message names the fix."""
+    status = 500
+    if isinstance(raised, UsageError):
+        status = 400
+    elif isinstance(raised, ConflictError):
+        status = 409
+    elif isinstance(raised, InputError):
+        status = 422
+    elif isinstance(raised, OutputError):
+        status = 507
+    return error(status, str(raised))
+
+
+HANDLERS = {HTTPException: refused, WitnessError: failed}
+"""For Starlette."""

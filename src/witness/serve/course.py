@@ -1,0 +1,51 @@
+"""How far the work on one recording is, and how long it may still take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+Pace = Mapping[str, float]
+"""Seconds of work in each stage."""
+
+USUAL: Pace = {"decode": 0.2, "segmentation": 1.0, "embedding": 1.0, "transcription": 4.0}
+"""Before any recording is done: in proportion, what a small Whisper model takes on a CPU. Each recording that
+is done says better."""
+SOON = 2.0
+"""Seconds of work before which nothing is said about the end."""
+
+
+class Course:
+    """What the stages of one recording have told."""
+
+    def __init__(self, pace: Pace = USUAL) -> None:
+        """`pace` is that of the recording before."""
+        self._expected = pace or USUAL
+        self._begun = self._last = time.monotonic()
+        self._done: dict[str, float] = {}
+        self._spent: dict[str, float] = {}
+
+    def hear(self, stage: str, done: float, total: float) -> None:
+        """As `reporter.Progress`."""
+        now = time.monotonic()
+        self._spent[stage] = self._spent.get(stage, 0.0) + now - self._last
+        self._last = now
+        self._done[stage] = min(1.0, done / total) if total > 0 else 1.0
+
+    @property
+    def share(self) -> float:
+        """Of the work that is done, by the times of the stages."""
+        done = sum(seconds * self._done.get(stage, 0.0) for stage, seconds in self._expected.items())
+        return done / sum(self._expected.values())
+
+    @property
+    def left(self) -> float | None:
+        """Seconds; None: not known yet."""
+        gone = time.monotonic() - self._begun
+        if gone < SOON or self.share < 0.02:
+            return None
+        return gone / self.share * (1 - self.share)
+
+    def pace(self) -> Pace:
+        """What the stages took, for the recording after this one."""
+        return {stage: max(seconds, 1e-3) for stage, seconds in self._spent.items()}

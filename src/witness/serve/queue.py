@@ -1,0 +1,498 @@
+"""Recordings that were dropped: which wait, which one is worked on, and what became of the others.
+
+The recordings lie in the folder itself, with their results beside them, as `witness batch FOLDER -o FOLDER`
+would have them, and its manifest is the truth: "begun" is what waits or is half done, also for the next
+server after this one was killed. One thread changes all of it, one thing after the other; the folder is
+locked for a batch while something is to be done in it.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from witness import files
+from witness.batch.folder import MANIFEST, Folder, locked, outcome_of, sweep
+from witness.batch.manifest import Entry, Manifest
+from witness.batch.plan import Order
+from witness.batch.pool import Pool
+from witness.batch.recordings import Item, assign, size_and_mtime
+from witness.batch.worker import Job, Outcome, Settings
+from witness.child import one_line
+from witness.errors import CancelledError, InputError, OutputError, WitnessError
+from witness.options import Format, Runtime
+from witness.reporter import Progress
+from witness.serve.course import Course, Pace
+from witness.serve.library import id_of
+
+T = TypeVar("T")
+
+FORMATS = ("json", "txt")
+"""Those that `witness batch` writes if nobody says otherwise."""
+MOST_WAITING = 1000
+"""Recordings that may wait."""
+MOST_ENDED = 200
+"""Recordings that are done, failed or canceled of which listeners are told."""
+MOST_LISTENERS = 200
+BEHIND = 2 * (MOST_WAITING + MOST_ENDED)
+"""Recordings of which a listener may not have heard yet."""
+PATIENCE = 5.0
+"""Seconds between two looks whether another batch has left the folder."""
+
+State = Literal["waiting", "working", "done", "failed", "canceled"]
+
+
+class BusyError(WitnessError):
+    """There is no room for more now; later there will be."""
+
+
+class ConflictError(WitnessError):
+    """What was asked for does not fit what is there now."""
+
+
+class UnknownError(WitnessError):
+    """There is no recording with that id."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How it stands with a recording: what listeners are told."""
+
+    id: str
+    """That of its transcript."""
+    name: str
+    state: State
+    stage: str | None = None
+    """What is done with it now."""
+    share: float = 0.0
+    """Of the work on it that is done."""
+    seconds_left: float | None = None
+    why: str | None = None
+    """Of a recording that failed, or still waits though nothing is before it."""
+
+    def row(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "state": self.state,
+            "stage": self.stage,
+            "share": round(self.share, 3),
+            "seconds_left": None if self.seconds_left is None else round(self.seconds_left),
+            "why": self.why,
+            "transcript": self.id if self.state == "done" else None,
+        }
+
+
+class Listener:
+    """What somebody has not heard yet: of each recording the latest."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._news: dict[str, Standing] = {}
+        self._dropped = False
+
+    def tell(self, standing: Standing) -> bool:
+        """Keep a standing for `take`; False: too much was kept already, and this one will hear no more."""
+        with self._lock:
+            self._news.pop(standing.id, None)  # it goes to the end
+            self._news[standing.id] = standing
+            self._dropped = self._dropped or len(self._news) > BEHIND
+            dropped = self._dropped
+        self._wake()
+        return not dropped
+
+    def drop(self) -> None:
+        """Tell nothing more."""
+        with self._lock:
+            self._dropped = True
+        self._wake()
+
+    def take(self) -> list[Standing] | None:
+        """What is new, the oldest first; None: there will be no more."""
+        with self._lock:
+            if self._dropped:
+                return None
+            news, self._news = list(self._news.values()), {}
+        return news
+
+
+class Queue:
+    """A context manager: leaving it ends the work, and what was not done is done by the next one."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settle: Callable[[], Settings],
+        runtime: Runtime = Runtime(),
+        workers: int = 1,
+    ) -> None:
+        """`settle` chooses and checks the models, when they are needed first; it may take minutes.
+
+        `folder` is absolute. Models are open in `workers` processes, one recording in each at a time.
+        """
+        self._order = Order((), folder, FORMATS)
+        self._settle = settle
+        self._runtime = runtime
+        self._pool = Pool([None] * workers)
+        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="queue", daemon=True)
+        self._settled: Future[Settings] | None = None
+        # Of the thread alone:
+        self._awaited: Future[Settings] | None = None
+        self._entered = ExitStack()
+        self._manifest: Manifest | None = None  # None: the folder is not locked
+        self._items: dict[str, Item] = {}  # by the id of the transcript, as these
+        self._waiting: deque[str] = deque()
+        self._working: dict[str, Future[Outcome]] = {}
+        self._pace: Pace = {}
+        # For all, under the lock:
+        self._lock = threading.Lock()
+        self._standings: dict[str, Standing] = {}
+        self._listeners: list[Listener] = []
+        self._closing = False
+
+    def __enter__(self) -> Queue:
+        """Take up what an earlier server left. Raises OutputError."""
+        self._pool.__enter__()
+        self._remember(Manifest(self._order.out / MANIFEST))
+        self._thread.start()
+        self._inbox.put(_nothing)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._closing = True
+            listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.drop()
+        self._inbox.put(None)
+        self._thread.join()
+
+    # --- for any thread ---
+
+    def add(self, scratch: Path, name: str) -> Standing:
+        """Take a file into the folder, under that name or one that is still free, to be worked on.
+
+        `scratch` is on the same disk; it is moved. Raises BusyError, ConflictError, OutputError.
+        """
+        return self._do(partial(self._add, scratch, name))
+
+    def cancel(self, recording: str) -> Standing:
+        """End the work on a recording, or the wait for it.
+
+        Raises UnknownError, ConflictError, OutputError.
+        """
+        return self._do(partial(self._cancel, recording))
+
+    def retry(self, recording: str) -> Standing:
+        """Have another try at what failed or was canceled. Raises as `cancel`, and InputError."""
+        return self._do(partial(self._retry, recording))
+
+    def standings(self) -> list[Standing]:
+        """All that listeners are told of first."""
+        with self._lock:
+            return list(self._standings.values())
+
+    def states(self) -> Mapping[str, str]:
+        """ "waiting" or "working", by the ids of the transcripts that are to be."""
+        return {one.id: one.state for one in self.standings() if one.state in ("waiting", "working")}
+
+    def listen(self, wake: Callable[[], None]) -> Listener:
+        """Hear of all recordings now, and of each change; `wake` is called from another thread when there is
+        something to take. Raises BusyError."""
+        with self._lock:
+            if len(self._listeners) >= MOST_LISTENERS or self._closing:
+                raise BusyError("too many windows are open; close some")
+            listener = Listener(wake)
+            self._listeners.append(listener)
+            for standing in self._standings.values():
+                listener.tell(standing)
+        return listener
+
+    def forget(self, listener: Listener) -> None:
+        """A listener has left."""
+        with self._lock, suppress(ValueError):
+            self._listeners.remove(listener)
+
+    def settings(self) -> Future[Settings]:
+        """The models, chosen and checked. It raises what `settle` raises; the next call tries again."""
+        with self._lock:
+            if self._settled is None or (self._settled.done() and self._settled.exception() is not None):
+                self._settled = Future()
+                self._settled.set_running_or_notify_cancel()  # many wait for it, and one of them may leave
+                threading.Thread(target=self._settle_now, args=(self._settled,), daemon=True).start()
+            return self._settled
+
+    def submit(self, job: Job, progress: Progress | None = None) -> Future[Outcome]:
+        """Have a job done that is none of the folder's, before those that wait here."""
+        return self._pool.submit(
+            replace(job, settings=replace(job.settings, runtime=self._runtime)), progress
+        )
+
+    def stop(self, future: Future[Outcome]) -> None:
+        """End a job that `submit` took."""
+        self._pool.stop(future)
+
+    def _settle_now(self, settled: Future[Settings]) -> None:
+        try:
+            settled.set_result(self._settle())
+        except BaseException as error:
+            settled.set_exception(error)
+
+    def _do(self, step: Callable[[], T]) -> T:
+        """What `step` returns, done by the queue's thread."""
+        future: Future[T] = Future()
+
+        def do() -> None:
+            try:
+                future.set_result(step())
+            except BaseException as error:
+                future.set_exception(error)
+
+        with self._lock:
+            if self._closing:
+                raise BusyError("the server is ending; start it again")
+            self._inbox.put(do)
+        return future.result()
+
+    # --- the thread ---
+
+    def _work(self) -> None:
+        while True:
+            blocked = self._waiting and self._manifest is None
+            with suppress(queue.Empty):
+                step = self._inbox.get(timeout=PATIENCE if blocked else None)
+                if step is None:
+                    break
+                step()
+            self._go_on()
+        self._pool.__exit__(None, None, None)
+        self._leave()
+
+    def _go_on(self) -> None:
+        """Begin what can be begun; leave the folder to other batches if there is nothing to do."""
+        try:
+            while self._waiting and len(self._working) < self._pool.workers:
+                manifest = self._enter()
+                if (settings := self._known_settings()) is None:
+                    return
+                self._begin(self._waiting.popleft(), Folder(self._order, settings, manifest))
+        except ConflictError as error:
+            self._change(self._waiting[0], why=str(error))
+        except WitnessError as error:
+            self._fail_all(str(error))
+        if not self._waiting and not self._working:
+            self._leave()
+
+    def _enter(self) -> Manifest:
+        """The manifest of the folder, which is locked from now on.
+
+        Raises ConflictError if another batch is at work in it, OutputError.
+        """
+        if self._manifest is None:
+            try:
+                self._entered.enter_context(locked(self._order.out))
+            except OutputError:
+                raise
+            except WitnessError:
+                raise ConflictError(
+                    f"a batch is at work in {self._order.out.name}; this continues when it has ended"
+                ) from None
+            self._manifest = Manifest(self._order.out / MANIFEST)
+            sweep([self._order.out])
+        return self._manifest
+
+    def _leave(self) -> None:
+        self._entered.close()
+        self._manifest = None
+
+    def _known_settings(self) -> Settings | None:
+        """None: not yet; there will be a step in the inbox. Raises WitnessError."""
+        if self._awaited is None:
+            self._awaited = self.settings()
+            self._awaited.add_done_callback(lambda _: self._inbox.put(_nothing))
+        if not self._awaited.done():
+            return None
+        awaited = self._awaited
+        if (error := awaited.exception()) is not None:
+            self._awaited = None
+            raise WitnessError(one_line(error)) from error
+        return awaited.result()
+
+    def _begin(self, recording: str, folder: Folder) -> None:
+        """Give a recording to the pool, or find that it needs none. Raises OutputError."""
+        item = self._items[recording]
+        with suppress(OSError):  # the worker says what is wrong with it
+            size, mtime_ns = size_and_mtime(item.source)
+            item = self._items[recording] = replace(item, size=size, mtime_ns=mtime_ns)
+        before = folder.done_before(item)
+        if before is not None and before.state == "done":
+            self._change(recording, state="done", share=1.0, why=None)
+        elif (trouble := folder.in_the_way(item)) is not None:
+            self._change(recording, state="failed", why=trouble)
+        else:
+            course = Course(self._pace)
+            self._change(recording, state="working", why=None)
+            hear = partial(self._hear, recording, course)
+            finish = partial(self._finish, recording, folder, course)
+            future = self._working[recording] = self._pool.submit(folder.job(item, self._runtime), hear)
+            future.add_done_callback(lambda _: self._inbox.put(finish))
+
+    def _hear(self, recording: str, course: Course, stage: str, done: float, total: float) -> None:
+        """From a thread of the pool."""
+        course.hear(stage, done, total)
+        self._change(recording, stage=stage, share=course.share, seconds_left=course.left)
+
+    def _finish(self, recording: str, folder: Folder, course: Course) -> None:
+        """Record what became of a recording."""
+        future, item = self._working.pop(recording), self._items[recording]
+        rest: dict[str, Any] = {"stage": None, "seconds_left": None}
+        try:
+            if future.cancelled() or isinstance(future.exception(), CancelledError):
+                folder.manifest.append(folder.entry(item, "canceled"))
+                self._change(recording, state="canceled", **rest)
+                return
+            entry = folder.record(item, outcome_of(item, future))
+        except OutputError as error:  # nor is there room for the others
+            self._change(recording, state="failed", why=str(error), **rest)
+            self._fail_all(str(error))
+            return
+        if entry.state == "done":
+            self._pace = course.pace()
+            rest["share"] = 1.0
+        self._change(recording, state=entry.state, why=entry.error, **rest)
+
+    def _fail_all(self, why: str) -> None:
+        """Give up what waits, until somebody tries again, or for the next server."""
+        while self._waiting:
+            self._change(self._waiting.popleft(), state="failed", why=why)
+
+    def _add(self, scratch: Path, name: str) -> Standing:
+        if len(self._waiting) >= MOST_WAITING:
+            raise BusyError(f"{MOST_WAITING} recordings wait already; send more when some are done")
+        manifest = self._enter()
+        try:
+            path = self._order.out / free_name(name, os.listdir(self._order.out))  # noqa: PTH208 - names alone
+            ((source, output),) = assign([(str(path), path.name)], manifest)
+            item = Item(source, output, *size_and_mtime(str(scratch)))
+            # Before it is there: what is there and is no batch's own was not uploaded.
+            manifest.append(_begun(item))
+            _move(scratch, path)
+        except OSError as error:
+            raise OutputError(
+                f"{name}: cannot be kept ({error.strerror}); fix: free disk space or fix the folder's "
+                "permissions"
+            ) from error
+        return self._wait_for(item)
+
+    def _cancel(self, recording: str) -> Standing:
+        state = self._standing(recording).state
+        if state == "working":
+            self._pool.stop(self._working[recording])
+        elif state == "waiting":
+            self._enter().append(replace(_begun(self._items[recording]), state="canceled"))
+            self._waiting.remove(recording)
+            self._change(recording, state="canceled", why=None)
+        else:
+            raise ConflictError(f"{self._standing(recording).name}: is {state}; there is nothing to cancel")
+        return self._standing(recording)
+
+    def _retry(self, recording: str) -> Standing:
+        manifest = self._enter()
+        if recording not in self._standings:
+            self._remember(manifest, recording)
+        if (known := self._standing(recording)).state not in ("failed", "canceled"):
+            raise ConflictError(f"{known.name}: is {known.state}; there is nothing to try again")
+        item = self._items[recording]
+        if not Path(item.source).is_file():
+            raise InputError(f"{known.name}: the recording is not there anymore; send it again")
+        manifest.append(_begun(item))
+        return self._wait_for(item)
+
+    def _standing(self, recording: str) -> Standing:
+        with self._lock:
+            if recording not in self._standings:
+                raise UnknownError("there is no recording with this id; reload the page")
+            return self._standings[recording]
+
+    def _wait_for(self, item: Item) -> Standing:
+        standing = Standing(_id(item), Path(item.source).name, "waiting")
+        self._items[standing.id] = item
+        self._waiting.append(standing.id)
+        self._tell(standing)
+        return standing
+
+    def _remember(self, manifest: Manifest, wanted: str | None = None) -> None:
+        """What waits, failed or was canceled of the recordings in the folder itself, or the one wanted."""
+        for entry in manifest.entries.values():
+            item = Item(entry.source, entry.output, entry.size, entry.mtime_ns)
+            path = Path(entry.source)
+            mine = path.parent == self._order.out if wanted is None else _id(item) == wanted
+            if not mine or entry.state == "done" or not path.is_file():
+                continue
+            if entry.state == "begun":
+                self._wait_for(item)
+            else:
+                self._items[_id(item)] = item
+                self._tell(Standing(_id(item), path.name, entry.state, why=entry.error))
+
+    def _change(self, recording: str, **fields: Any) -> None:
+        self._tell(replace(self._standing(recording), **fields))
+
+    def _tell(self, standing: Standing) -> None:
+        with self._lock:
+            if self._standings.get(standing.id) == standing:
+                return
+            self._standings[standing.id] = standing
+            self._listeners = [one for one in self._listeners if one.tell(standing)]
+            ended = [one.id for one in self._standings.values() if one.state not in ("waiting", "working")]
+            for old in ended[: max(0, len(ended) - MOST_ENDED)]:
+                del self._standings[old]
+
+
+def _nothing() -> None:
+    """A step that only has the queue look at what it can do."""
+
+
+def _id(item: Item) -> str:
+    return id_of(Path(files.name_of(item.output, Format.JSON)))
+
+
+def _begun(item: Item) -> Entry:
+    """It waits; with what settings it will be worked on is not known yet."""
+    return Entry(item.output, item.source, item.size, item.mtime_ns, None, "", "begun")
+
+
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """The name, with a number if a file of that name lies there, or results of a recording of that name."""
+    stem, ending = os.path.splitext(name)  # noqa: PTH122
+    there = [one.casefold() for one in taken]
+    for number in count(1):
+        free = stem if number == 1 else f"{stem}-{number}"
+        if not any(one.startswith(f"{free.casefold()}.") for one in there):
+            return free + ending
+    raise AssertionError
+
+
+def _move(scratch: Path, path: Path) -> None:
+    """Rename a file to a name that must be free. Raises OSError."""
+    try:
+        os.link(scratch, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a disk without hard links
+        scratch.rename(path)
+    else:
+        scratch.unlink()

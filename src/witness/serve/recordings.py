@@ -1,0 +1,136 @@
+"""Recordings that are dropped into the page: sent, watched, canceled, tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from witness.serve.queue import BusyError, ConflictError, Queue, UnknownError
+
+ALIVE = 15.0
+"""Seconds after which a comment says that the stream of events is still there."""
+DEAF = 30.0
+"""Seconds for a client to read what it was sent."""
+AGAIN = 2000
+"""Milliseconds after which a browser comes back when the stream ends."""
+
+
+def routes() -> list[BaseRoute]:
+    """What the page needs of the queue."""
+    return [
+        Route("/api/recordings", send_recordings, methods=["POST"]),
+        Route("/api/events", events),
+        Route("/api/jobs/{id}/cancel", cancel, methods=["POST"]),
+        Route("/api/jobs/{id}/retry", retry, methods=["POST"]),
+    ]
+
+
+async def send_recordings(request: Request) -> Response:
+    """Take the recordings of a form into the folder; all of them, or none if one is refused."""
+    desk = request.app.state.desk
+    async with desk.uploads.received(request) as form:
+        if not form.uploads:
+            raise HTTPException(400, "no recording in the request; send it in a field with a file name")
+        rows = []
+        for upload in form.uploads:
+            with answered():
+                standing = await run_in_threadpool(desk.queue.add, upload.path, upload.name)
+            rows.append(standing.row())
+    return JSONResponse({"jobs": rows}, 201)
+
+
+def cancel(request: Request) -> Response:
+    """End the work on a recording, or its wait."""
+    with answered():
+        return JSONResponse(request.app.state.desk.queue.cancel(request.path_params["id"]).row())
+
+
+def retry(request: Request) -> Response:
+    """Have another try."""
+    with answered():
+        return JSONResponse(request.app.state.desk.queue.retry(request.path_params["id"]).row())
+
+
+async def events(request: Request) -> Response:
+    """All recordings of the queue now, and each change: server-sent events."""
+    with answered():
+        return _Events(request.app.state.desk.queue)
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """The queue's errors as answers."""
+    try:
+        yield
+    except UnknownError as error:
+        raise HTTPException(404, str(error)) from error
+    except ConflictError as error:
+        raise HTTPException(409, str(error)) from error
+    except BusyError as error:
+        raise HTTPException(429, str(error), {"Retry-After": "30"}) from error
+
+
+class _Events(Response):
+    """https://html.spec.whatwg.org/multipage/server-sent-events.html"""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, queue: Queue) -> None:
+        """Raises BusyError if too many listen."""
+        super().__init__(headers={"X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        loop, self._woken = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the server has ended
+                loop.call_soon_threadsafe(self._woken.set)
+
+        self._queue = queue
+        self._listener = queue.listen(wake)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """Tell until the client leaves, does not read, or the queue ends."""
+        gone = asyncio.ensure_future(left(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            text = f"retry: {AGAIN}\n\n"
+            while not gone.done() and (news := self._take()) is not None:
+                text += "".join(f"event: job\ndata: {json.dumps(row)}\n\n" for row in news)
+                body = {"type": "http.response.body", "body": (text or ": still here\n\n").encode()}
+                await asyncio.wait_for(send({**body, "more_body": True}), DEAF)
+                text = ""
+                await self._wait(gone)
+            await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), DEAF)
+        except asyncio.TimeoutError:
+            pass  # nobody reads
+        finally:
+            self._queue.forget(self._listener)
+            gone.cancel()
+
+    def _take(self) -> list[dict[str, object]] | None:
+        self._woken.clear()
+        news = self._listener.take()
+        return None if news is None else [standing.row() for standing in news]
+
+    async def _wait(self, gone: asyncio.Future[None]) -> None:
+        """Until there is news, the client has left, or it is time for a sign of life."""
+        woken = asyncio.ensure_future(self._woken.wait())
+        either: set[asyncio.Future[Any]] = {woken, gone}
+        await asyncio.wait(either, timeout=ALIVE, return_when=asyncio.FIRST_COMPLETED)
+        woken.cancel()
+
+
+async def left(receive: Receive) -> None:
+    """Return when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,322 @@
+"""A transcript on the desk: its page, and what people do to it there, saved in place.
+
+The page shows a base and the steps that people took on it, as a page in a file does. The base is what the
+transcript was when the first of them was taken; the steps, and those that were undone, are kept in a hidden
+file beside the JSON, so that they can be undone after a reload. What they come to is in the JSON, as after
+`witness redo --corrections`, and in every format that lies beside it.
+
+A version is the sha256 of the JSON: whoever saves says which version they have seen, and is refused if it is
+no longer there, no matter who changed it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from witness import documents, files
+from witness.audio import sound
+from witness.errors import ConflictError, InputError, UsageError
+from witness.formats import page, writers
+from witness.options import Bounds, Format, PageAudio
+from witness.reporter import Reporter
+from witness.schema import Correction, Sound, Transcript
+from witness.text import one_line
+from witness.tracing import Stopwatch
+from witness.transcript import assemble, document, redo
+
+SCHEMA = "witness-history/1"
+MOST_STEPS = redo.MOST
+DRAFTS = 3
+"""Transcripts whose draft is kept in memory: 20 MB for an hour of speech."""
+
+Step = tuple[dict[str, Any], ...]
+"""What a page takes and undoes in one go, in the terms of templates/state.js."""
+Steps = Annotated[tuple[Step, ...], Meta(max_length=MOST_STEPS)]
+
+
+@dataclass(frozen=True)
+class _History:
+    """The hidden file beside a transcript."""
+
+    page: str = ""
+    """The identity of the page of the base."""
+    base: redo.Corrections = ()
+    made: redo.Corrections = ()
+    """What the steps come to, as the page told it."""
+    steps: Steps = ()
+    undone: Steps = ()
+    version: str = ""
+    """Of the transcript that the steps led to; of another one they say nothing."""
+    schema: str = SCHEMA
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a page shows."""
+
+    base: Transcript
+    version: str
+    steps: Steps = ()
+    undone: Steps = ()
+    refusal: str | None = None
+    """Why nothing can be saved; None: it can."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What a page saves."""
+
+    version: str
+    steps: Steps
+    undone: Steps
+    corrections: dict[str, Any]
+    """The document that a page in a file saves: what the steps come to."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What became of it."""
+
+    version: str
+    left: tuple[str, ...] = ()
+    """Formats beside the JSON that could not be made again, because a library is missing here."""
+
+
+def read_edit(given: Any) -> Edit:
+    """What a page sent. Raises UsageError."""
+    try:
+        return msgspec.convert(given, Edit)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"what the page sent cannot be saved ({error}); load the page again") from error
+
+
+def show(path: Path) -> Shown:
+    """What the page of the JSON at `path` shows. Raises InputError if it cannot be read."""
+    content = _content(path)
+    version = files.sha256(content)
+    current = document.read(path)
+    try:
+        saved = redo.read(path)
+    except InputError as error:
+        return Shown(current, version, refusal=str(error))
+    history = _history(path, version)
+    if history is not None:
+        base = _corrected(saved, saved.asked, history.base)
+        if page.identity(base) == history.page:
+            return Shown(base, version, history.steps, history.undone)
+    return Shown(current, version)
+
+
+def save(path: Path, edit: Edit) -> Saved:
+    """Save all steps of a page in the transcript. Raises ConflictError, InputError, OutputError."""
+    saved, history = _opened(path, edit.version)
+    base = saved.corrections if history is None else history.base
+    identity = page.identity(document.read(path)) if history is None else history.page
+    made = redo.from_page(saved, msgspec.json.encode(edit.corrections), "what the page sent")
+    given = redo.together(replace(saved, corrections=base), made)
+    history = _History(identity, base, made, edit.steps, edit.undone)
+    return _write(saved, _corrected(saved, saved.asked, given), history)
+
+
+def add(path: Path, version: str, corrections: Mapping[str, Any]) -> Saved:
+    """Add corrections from a page of any version; from here on, nothing before them can be undone.
+
+    Raises ConflictError, InputError, OutputError.
+    """
+    saved, _ = _opened(path, version)
+    made = redo.from_page(saved, msgspec.json.encode(corrections), "what the page sent")
+    return _write(saved, _corrected(saved, saved.asked, redo.together(saved, made)))
+
+
+def name(path: Path, version: str, speaker: str, called: str) -> Saved:
+    """Name the speaker of this id, a step that can be undone. Raises UsageError and what `add` raises."""
+    saved, history = _opened(path, version)
+    made = (redo.naming(saved, f"{speaker}={called}"),)
+    transcript = _corrected(saved, saved.asked, redo.together(saved, made))
+    if history is None:
+        history = _History(page.identity(document.read(path)), saved.corrections)
+    who = page.place_of(_corrected(saved, saved.asked, history.base), speaker)
+    if who is None:  # somebody whom a step has added
+        return _write(saved, transcript)
+    taken: Step = ({"kind": "name", "who": who, "name": made[0].name},)
+    steps = (*history.steps, taken)
+    return _write(saved, transcript, replace(history, made=(*history.made, *made), steps=steps, undone=()))
+
+
+def recount(path: Path, version: str, speakers: int | None) -> Saved:
+    """The transcript with so many speakers, None: as many as there seem to be; corrections are kept.
+
+    Raises ConflictError, InputError, UsageError, OutputError.
+    """
+    saved, _ = _opened(path, version)
+    return _write(saved, _corrected(saved, Bounds(speakers=speakers), saved.corrections))
+
+
+def original(path: Path, version: str) -> Saved:
+    """The transcript without any correction, as after `witness redo --forget`.
+
+    Steps on a base without corrections can be redone. Raises ConflictError, InputError, OutputError.
+    """
+    saved, history = _opened(path, version)
+    transcript = _corrected(saved, Bounds(), ())
+    if history is None or history.base or page.identity(transcript) != history.page:
+        return _write(saved, transcript)
+    undone = (*history.undone, *reversed(history.steps))
+    return _write(saved, transcript, _History(history.page, undone=undone))
+
+
+def export(path: Path, form: Format) -> bytes:
+    """The file of a format; a page has its sound inside if it is short. Raises InputError, WitnessError."""
+    files.check_libraries([form])
+    if form == Format.JSON:
+        return _content(path)
+    transcript = document.read(path)
+    short = transcript.audio.heard.duration < sound.EMBEDDED
+    how = PageAudio.EMBED if short else PageAudio.NONE
+    heard = sound.take(transcript.audio, [(form, None)], how, beside=path.parent)
+    return writers.content(transcript, form, heard)
+
+
+def html(path: Path, rest: Mapping[str, Any]) -> str:
+    """The page of the transcript; `rest` is what templates/served.js needs beside what is shown."""
+    shown = show(path)
+    served = {
+        **rest,
+        "version": shown.version,
+        "steps": shown.steps,
+        "undone": shown.undone,
+        "refusal": shown.refusal,
+        "corrected": bool(shown.base.corrections),
+        "asked": shown.base.asked.speakers,
+    }
+    linked = Sound(b"", link="sound")
+    return page.transcript_page(shown.base, writers.title(shown.base), linked, served)
+
+
+def peaks(path: Path) -> bytes:
+    """The outline of the recording, from the page beside the JSON or from the cache of earlier times.
+
+    Raises InputError if it cannot be found.
+    """
+    transcript = document.read(path)
+    there = path.with_name(files.name_of(_stem(path).name, Format.HTML))
+    beside = page.sound_in(_text(there)) if there.is_file() else None
+    if beside is not None:
+        return beside.peaks
+    part = transcript.audio.heard
+    key = f"{transcript.audio.sha256}-{round(part.start * 1000)}-{round(part.end * 1000)}"
+
+    def make() -> Sequence[bytes]:
+        notes: list[str] = []
+        told = Reporter(note=notes.append)
+        heard = sound.take(
+            transcript.audio, [("html", None)], PageAudio.LINK, beside=path.parent, reporter=told
+        )
+        if heard is None:
+            raise InputError(notes[0])
+        return [heard.peaks]
+
+    return files.cached(files.cache_folder() / "outlines" / key, ["outline"], make)[0]
+
+
+# --- reading ---
+
+
+def _opened(path: Path, version: str) -> tuple[redo.Saved, _History | None]:
+    """The transcript of this version and its history, if that holds any. Raises ConflictError, InputError."""
+    found = files.sha256(_content(path))
+    if found != version:
+        raise ConflictError(
+            f"{path.name}: was changed meanwhile, in another tab or by somebody else; load it again to see it"
+        )
+    return redo.read(path), _history(path, version)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return files.read(path)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read ({error.strerror}); transcribe the recording again"
+        ) from error
+
+
+def _text(path: Path) -> str:
+    return _content(path).decode("utf-8", "replace")
+
+
+def _stem(path: Path) -> Path:
+    """What the files of a transcript are called without their endings."""
+    return path.with_name(path.name.removesuffix(".json"))
+
+
+def history_of(path: Path) -> Path:
+    """Where the steps of the JSON at `path` are kept."""
+    return path.with_name(f".{_stem(path).name}.history")
+
+
+def _history(path: Path, version: str) -> _History | None:
+    """The steps that led to this version; None: nobody knows of any."""
+    try:
+        found = documents.decode(files.read(history_of(path)), _History)
+    except (OSError, ValueError):
+        return None
+    of_this = found.schema == SCHEMA and found.version == version
+    return found if of_this and (found.steps or found.undone) else None
+
+
+_drafts: OrderedDict[tuple[str, Bounds], assemble.Draft] = OrderedDict()
+
+
+def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction]) -> Transcript:
+    """The transcript with exactly these corrections, as in JSON. Raises UsageError.
+
+    Clustering takes most of the time, and is done once for all corrections that follow each other.
+    """
+    begun = time.perf_counter()
+    key = (saved.link["sha256"], asked)
+    if key not in _drafts:
+        _drafts[key] = assemble.draft(saved.findings, asked)
+        while len(_drafts) > DRAFTS:
+            _drafts.popitem(last=False)
+    _drafts.move_to_end(key)
+    transcript = assemble.corrected(_drafts[key], given)
+    timing = assemble.timing(Stopwatch(), time.perf_counter() - begun, None)
+    return writers.as_in_json(replace(transcript, timing=timing))
+
+
+# --- writing ---
+
+
+def _write(saved: redo.Saved, transcript: Transcript, history: _History = _History()) -> Saved:
+    """Write the JSON, the formats beside it and the history, all or nothing. Raises OutputError."""
+    path = saved.path
+    json = writers.encode(writers.to_json(transcript, saved.link))
+    version = files.sha256(json)
+    contents: list[tuple[bytes, Path | None]] = [(json, path)]
+    left = []
+    for form in Format:
+        there = path.with_name(files.name_of(_stem(path).name, form))
+        if form == Format.JSON or not there.is_file():
+            continue
+        if not files.has_library(form):
+            left.append(str(form))
+            continue
+        heard = page.sound_in(_text(there)) if form == Format.HTML else None
+        contents.append((writers.content(transcript, form, heard), there))
+    contents.append((msgspec.json.encode(replace(history, version=version)), history_of(path)))
+    files.write_all(contents, private=[history_of(path)])
+    return Saved(version, tuple(left))
+
+
+def title(path: Path) -> str:
+    """What the files of a transcript are called for people."""
+    return one_line(_stem(path).name)

@@ -1,0 +1,146 @@
+"""The server: a socket, uvicorn in a thread, the browser."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import os
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from witness.errors import UsageError, WitnessError
+
+PORT = 8420
+"""The port that is tried first."""
+PATIENCE = 30.0
+"""Seconds that the head of a request may take."""
+GRACE = 0.3
+"""Seconds for answers that are under way when the server is to end."""
+
+
+def bind(host: str, port: int | None) -> socket.socket:
+    """A socket that listens: at `port`, or if that is None at the usual one, or else at any that is free.
+
+    Raises WitnessError if the port is taken, UsageError if the host is none of this machine.
+    """
+    try:
+        found = socket.getaddrinfo(host, PORT if port is None else port, type=socket.SOCK_STREAM)
+        family, _, _, _, place = min(found, key=lambda one: one[0] != socket.AF_INET)  # browsers try it first
+        return socket.create_server(place[:2], family=family, backlog=256)
+    except (socket.gaierror, UnicodeError) as error:
+        raise UsageError(f"--host {host} is not known; give an address of this machine") from error
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise UsageError(f"--host {host} is no address of this machine; give one that is") from error
+        if port is None:
+            return bind(host, 0)
+        raise WitnessError(
+            f"port {port} of {host} cannot be used ({error.strerror}); give another --port or --host"
+        ) from error
+
+
+def names(host: str) -> tuple[str, ...]:
+    """What this machine may be called in an address, besides localhost."""
+    own = socket.gethostname()
+    return (host,) if is_loopback(host) else (host, own, f"{own}.local")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def address(host: str, listening: socket.socket) -> str:
+    """Where a browser on this machine finds the server."""
+    port = listening.getsockname()[1]
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared
+    return f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
+
+
+@contextmanager
+def serving(app: ASGIApp, listening: socket.socket) -> Iterator[threading.Thread]:
+    """Answer requests meanwhile, in a thread, which is given once it does."""
+    config = uvicorn.Config(
+        app,
+        http=PatientProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",  # its lines would name what was asked for
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=int(PATIENCE),
+        timeout_graceful_shutdown=1,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listening],), name="serve", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive() and not server.started:
+            thread.join(0.01)
+        yield thread
+    finally:
+        server.should_exit = True
+        thread.join(GRACE)
+        server.force_exit = True
+        thread.join(GRACE)
+
+
+def run(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until an exception (Ctrl-C) ends the wait; `ready` is called once requests are answered.
+
+    Raises WitnessError if the server ends by itself.
+    """
+    with serving(app, listening) as thread:
+        if thread.is_alive():
+            ready()
+        while thread.is_alive():
+            thread.join(0.5)  # or Ctrl-C would not get through on Windows
+    raise WitnessError("the server ended; this is a bug, please report it")
+
+
+class PatientProtocol(H11Protocol):
+    """Closes a connection on which no head of a request arrives in time; uvicorn would wait for ever."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait."""
+        super().connection_made(transport)
+        self._late = self.loop.call_later(PATIENCE, self.timeout_keep_alive_handler)
+
+    def data_received(self, data: bytes) -> None:
+        """Go on waiting while there is no head."""
+        had = self.cycle
+        super().data_received(data)
+        waits = self.cycle is None or (self.cycle is had and self.cycle.response_complete)
+        if not waits:
+            self._late.cancel()
+        elif self._late.cancelled():
+            self._late = self.loop.call_later(PATIENCE, self.timeout_keep_alive_handler)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing to wait for."""
+        self._late.cancel()
+        super().connection_lost(exc)
+
+
+def browse(url: str) -> bool:
+    """Open a browser's window; False: this machine shows none."""
+    has_display = sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if not has_display:  # a browser for terminals would take this one
+        return False
+    try:
+        return webbrowser.open(url)
+    except webbrowser.Error:
+        return False

@@ -1,0 +1,196 @@
+/* Recordings that are dropped or chosen, and what becomes of them: live, as the server tells it. */
+
+const ENDINGS = new Set(document.body.dataset.endings.split(" "));
+const jobs = new Map(); // id -> what the server last said of it
+const sending = []; // files that are on their way: {name, share, why, request}
+
+const WORDS = { decode: "reading the sound", segmentation: "listening for voices", embedding: "listening for voices",
+  clustering: "telling voices apart", transcription: "writing the words", merging: "putting it together" };
+
+/* ---------- sending ---------- */
+
+const waiting = [];
+let busy = false;
+
+function add(files, chosen) {
+  const wanted = chosen ? [...files] : [...files].filter((file) => ENDINGS.has(file.name.split(".").pop().toLowerCase()));
+  if (!wanted.length) { toast("No recording is among these files."); return; }
+  for (const file of wanted) {
+    const one = { name: file.name, share: 0, file };
+    sending.push(one);
+    waiting.push(one);
+  }
+  showJobs();
+  sendNext();
+}
+
+/** One at a time: the first is transcribed while the second is sent. */
+function sendNext() {
+  if (busy || !waiting.length) return;
+  busy = true;
+  const one = waiting.shift();
+  const request = new XMLHttpRequest(); // which tells how much was sent, as fetch does not
+  const form = new FormData();
+  form.append("file", one.file, one.file.name);
+  one.request = request;
+  request.open("POST", "/api/recordings");
+  request.upload.onprogress = (event) => { one.share = event.loaded / event.total; showJobs(); };
+  request.onloadend = () => {
+    busy = false;
+    let said = {};
+    try { said = JSON.parse(request.responseText); } catch { /* no answer */ }
+    if (request.status === 429) { // the queue is full: later
+      one.share = 0;
+      waiting.unshift(one);
+      setTimeout(sendNext, 5000);
+      return;
+    }
+    if (request.status >= 200 && request.status < 300) drop(one);
+    else one.why = said.error?.message ?? "it could not be sent; is the server still there?";
+    for (const job of said.jobs ?? []) hear(job);
+    showJobs();
+    sendNext();
+  };
+  request.send(form);
+}
+
+function drop(one) {
+  sending.splice(sending.indexOf(one), 1);
+  const at = waiting.indexOf(one);
+  if (at >= 0) waiting.splice(at, 1);
+}
+
+/* ---------- hearing ---------- */
+
+function hear(job) {
+  if (job.state === "done" || job.state === "canceled") {
+    const was = jobs.get(job.id)?.state;
+    jobs.delete(job.id);
+    if (was && job.state === "done") toast(`${job.name} is transcribed.`);
+    if (was) { list(); setTimeout(list, 4000); } // the search knows it a little later
+  } else {
+    const before = jobs.get(job.id);
+    jobs.set(job.id, job);
+    if (job.state === "failed" && before && before.state !== "failed") list();
+  }
+}
+
+function showJobs() {
+  const shown = [...jobs.values()].filter((job) => job.state !== "failed");
+  $("jobs").hidden = !shown.length && !sending.length;
+  const focused = document.activeElement?.closest?.("#job-list button")?.dataset.of;
+  $("job-list").replaceChildren(...shown.map(jobOf), ...sending.map(sendingOf));
+  if (focused) [...$("job-list").querySelectorAll("button")].find((button) => button.dataset.of === focused)?.focus();
+}
+
+function jobOf(job) {
+  const left = job.seconds_left === null ? "" : `, ${span(job.seconds_left)} left`;
+  const what = job.state === "waiting" ? "waiting" : `${WORDS[job.stage] ?? "beginning"}${left}`;
+  const button = jobButton("Cancel", job.id, "cancel");
+  button.dataset.of = job.id;
+  return item(job.name, what, job.state === "working" ? job.share : null, job.why, button);
+}
+
+function sendingOf(one) {
+  const button = make("button", "flat small", one.why ? "Dismiss" : "Cancel");
+  button.type = "button";
+  button.dataset.of = `sending ${one.name}`;
+  button.addEventListener("click", () => {
+    const under = one.request && one.request.readyState !== 4;
+    drop(one);
+    if (under) one.request.abort();
+    showJobs();
+  });
+  const what = one.why ? "not sent" : one.request ? `sending, ${Math.round(100 * one.share)} %` : "waiting to be sent";
+  return item(one.name, what, one.why ? null : one.share, one.why, button);
+}
+
+function item(name, what, share, why, button) {
+  const row = make("li");
+  const title = make("span", "name", name);
+  title.dir = "auto";
+  button.setAttribute("aria-label", `${button.textContent}: ${name}`);
+  row.append(title, make("span", "what", what), button);
+  if (share !== null) {
+    const bar = make("progress");
+    bar.max = 1;
+    bar.value = share;
+    bar.setAttribute("aria-label", name);
+    row.append(bar);
+  }
+  if (why) row.append(make("span", "why", why));
+  return row;
+}
+
+let events = null;
+
+/** Listen while the page is seen: a browser has few connections for all of its tabs. */
+function listen() {
+  if (document.visibilityState === "hidden") {
+    events?.close();
+    events = null;
+    return;
+  }
+  if (events) return;
+  events = new EventSource("/api/events");
+  events.addEventListener("open", () => jobs.clear()); // all of now is told again
+  events.addEventListener("job", (event) => { hear(JSON.parse(event.data)); showJobs(); });
+}
+
+document.addEventListener("visibilitychange", () => {
+  listen();
+  if (document.visibilityState === "visible") list();
+});
+
+/* ---------- choosing and dropping ---------- */
+
+$("add").addEventListener("click", () => $("files").click());
+$("add-folder").addEventListener("click", () => $("folder").click());
+$("files").addEventListener("change", () => { add($("files").files, true); $("files").value = ""; });
+$("folder").addEventListener("change", () => { add($("folder").files, false); $("folder").value = ""; });
+
+const brings = (event) => event.dataTransfer?.types.includes("Files");
+let inside = 0;
+document.addEventListener("dragenter", (event) => {
+  if (!brings(event)) return;
+  inside += 1;
+  $("drop").hidden = false;
+});
+document.addEventListener("dragleave", (event) => {
+  if (!brings(event)) return;
+  inside = Math.max(0, inside - 1);
+  $("drop").hidden = inside === 0;
+});
+document.addEventListener("dragover", (event) => { if (brings(event)) event.preventDefault(); });
+document.addEventListener("drop", async (event) => {
+  if (!brings(event)) return;
+  event.preventDefault();
+  inside = 0;
+  $("drop").hidden = true;
+  const entries = [...event.dataTransfer.items].map((one) => one.webkitGetAsEntry?.()).filter(Boolean);
+  const files = [...event.dataTransfer.files];
+  if (!entries.some((entry) => entry.isDirectory)) { add(files, true); return; }
+  add((await Promise.all(entries.map(below))).flat(), false);
+});
+
+/** The files of an entry and of all folders below it. */
+async function below(entry) {
+  if (entry.isFile) return [await new Promise((done, failed) => { entry.file(done, failed); })];
+  const reader = entry.createReader();
+  const found = [];
+  for (;;) { // it gives a hundred at a time
+    const some = await new Promise((done, failed) => { reader.readEntries(done, failed); });
+    if (!some.length) break;
+    found.push(...some);
+  }
+  return (await Promise.all(found.filter((one) => !one.name.startsWith(".")).map(below))).flat();
+}
+
+/* ---------- the start ---------- */
+
+const given = new URLSearchParams(location.search);
+$("query").value = given.get("q") ?? "";
+$("speaker").value = given.get("speaker") ?? "";
+list().then(() => { document.documentElement.dataset.ready = "yes"; });
+if ($("query").value) search();
+listen();

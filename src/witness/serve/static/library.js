@@ -1,0 +1,261 @@
+"use strict";
+/* All recordings of the folder, and the search in what was said in them. What people said, their names and those
+   of files reach the document through textContent only. */
+
+const $ = (id) => document.getElementById(id);
+const ROWS = 100, HITS = 50;
+
+let sort = "date", order = "down";
+let recordings = []; // the rows that are shown
+let total = 0;
+let asked = 0; // the number of the latest search, whose answer counts
+
+/* ---------- helpers ---------- */
+
+function make(tag, className, text) {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+function toast(text) {
+  $("toast").textContent = text;
+  clearTimeout(toast.timer);
+  toast.timer = setTimeout(() => { $("toast").textContent = ""; }, 8000);
+}
+
+function clock(seconds) {
+  const s = Math.max(0, Math.floor(seconds));
+  const two = (n) => String(n).padStart(2, "0");
+  return `${two(Math.floor(s / 3600))}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}`;
+}
+
+function span(seconds) {
+  const s = Math.round(seconds);
+  if (s >= 3600) return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
+  return s >= 60 ? `${Math.floor(s / 60)} min ${s % 60} s` : `${s} s`;
+}
+
+function counted(n, noun) {
+  return n === 1 ? `1 ${noun}` : `${n.toLocaleString("en")} ${noun}s`;
+}
+
+/** What the server answers, or an Error with its message. */
+async function call(address, method = "GET") {
+  let answer;
+  try { answer = await fetch(address, { method }); } catch { throw new Error("the server does not answer"); }
+  const said = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(said.error?.message ?? `the server answered ${answer.status}`);
+  return said;
+}
+
+/* ---------- the recordings ---------- */
+
+async function list(more = false) {
+  const offset = more ? recordings.length : 0;
+  const limit = more ? ROWS : Math.max(ROWS, recordings.length);
+  try {
+    const said = await call(`/api/library?sort=${sort}&order=${order}&offset=${offset}&limit=${limit}`);
+    recordings = more ? [...recordings, ...said.recordings] : said.recordings;
+    total = said.total;
+    $("facts").textContent = said.indexed < said.total
+      ? `${counted(total, "recording")} · reading them for the search: ${said.indexed.toLocaleString("en")} so far`
+      : counted(total, "recording");
+    clearTimeout(list.timer);
+    if (said.indexed < said.total) list.timer = setTimeout(list, 2000);
+  } catch (error) {
+    $("facts").textContent = error.message;
+    return;
+  }
+  showRows();
+}
+
+function showRows() {
+  const focused = document.activeElement?.closest?.("#rows a")?.getAttribute("href");
+  $("rows").replaceChildren(...recordings.map(rowOf));
+  if (focused) [...$("rows").querySelectorAll("a")].find((a) => a.getAttribute("href") === focused)?.focus();
+  $("more").hidden = recordings.length >= total;
+  $("empty").hidden = total > 0;
+  $("recordings").hidden = total === 0;
+  for (const head of document.querySelectorAll("#recordings th")) {
+    const mine = head.firstElementChild.dataset.sort === sort;
+    if (mine) head.setAttribute("aria-sort", order === "up" ? "ascending" : "descending");
+    else head.removeAttribute("aria-sort");
+  }
+}
+
+function rowOf(one) {
+  const row = make("tr");
+  const name = make("td", "text name");
+  const there = one.seconds !== null && one.state !== "failed";
+  const title = make(there ? "a" : "span", "", one.name);
+  title.dir = "auto";
+  if (there) title.href = `/t/${one.id}/`;
+  name.append(title);
+  if (one.folder) {
+    const folder = make("span", "folder", one.folder);
+    folder.dir = "auto";
+    name.append(folder);
+  }
+  const people = make("td", "text speakers", one.speakers.join(", "));
+  people.dir = "auto";
+  const state = make("td", "text state");
+  state.append(make("span", `tag ${one.state}`, one.state));
+  if (one.why) state.append(make("span", "why", one.why));
+  if (one.state === "failed") state.append(jobButton("Try again", one.id, "retry"));
+  row.append(name, make("td", "length", one.seconds === null ? "" : span(one.seconds)), people,
+    make("td", "date", one.date ? new Date(one.date).toLocaleDateString(undefined, { dateStyle: "medium" }) : ""), state);
+  return row;
+}
+
+function jobButton(text, id, action) {
+  const button = make("button", "flat small", text);
+  button.type = "button";
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    try { await call(`/api/jobs/${id}/${action}`, "POST"); } catch (error) { toast(error.message); }
+    button.disabled = false;
+    list();
+  });
+  return button;
+}
+
+for (const button of document.querySelectorAll("[data-sort]")) {
+  button.addEventListener("click", () => {
+    const given = button.dataset.sort;
+    order = given === sort ? (order === "up" ? "down" : "up") : given === "date" || given === "seconds" ? "down" : "up";
+    sort = given;
+    list();
+  });
+}
+$("more").addEventListener("click", () => list(true));
+
+/* ---------- the search ---------- */
+
+let hits = [];
+
+async function search(more = false) {
+  const query = $("query").value.trim();
+  const mine = ++asked;
+  $("found").hidden = !query;
+  $("all").hidden = Boolean(query);
+  const state = new URLSearchParams(query ? { q: query, speaker: $("speaker").value.trim() } : {});
+  history.replaceState(null, "", query ? `?${state}` : location.pathname);
+  if (!query) { hits = []; $("hits").replaceChildren(); return; }
+  try {
+    const said = await call(`/api/search?${state}&offset=${more ? hits.length : 0}&limit=${HITS}`);
+    if (mine !== asked) return; // somebody has typed on
+    hits = more ? [...hits, ...said.hits] : said.hits;
+    $("found-title").textContent = !said.total ? "Nothing was found"
+      : `${said.more ? "More than " : ""}${counted(said.total, "passage")}`;
+    $("hits").replaceChildren(...hits.map(hitOf));
+    $("more-hits").hidden = hits.length >= said.total;
+  } catch (error) {
+    if (mine === asked) $("found-title").textContent = error.message;
+  }
+}
+
+function hitOf(hit) {
+  const item = make("li");
+  const button = make("button", "hit-row");
+  button.type = "button";
+  button.title = "Play";
+  const where = make("span", "where");
+  const speaker = make("b", "", hit.speaker);
+  speaker.dir = "auto";
+  where.append(speaker, ` ${clock(hit.start)} · ${hit.name}`);
+  const words = make("span", "words");
+  words.dir = "auto";
+  words.append(hit.before, " ", make("mark", "", hit.text), " ", hit.after);
+  button.append(where, words);
+  button.addEventListener("click", () => play(hit, button));
+  item.append(button);
+  return item;
+}
+
+let typed = 0;
+for (const id of ["query", "speaker"]) {
+  $(id).addEventListener("input", () => {
+    clearTimeout(typed);
+    typed = setTimeout(search, 150);
+  });
+}
+$("search").addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(typed); search(); });
+$("more-hits").addEventListener("click", () => search(true));
+
+/* ---------- playing ---------- */
+
+const audio = new Audio();
+let end = Infinity; // where the passage that is played ends
+
+function play(hit, button) {
+  for (const one of document.querySelectorAll(".hit-row.on")) one.classList.remove("on");
+  button.classList.add("on");
+  const source = `/t/${hit.id}/sound`;
+  if (audio.getAttribute("src") !== source) audio.src = source;
+  audio.currentTime = hit.start;
+  end = hit.end + 1;
+  $("playing").textContent = `${hit.speaker}, ${clock(hit.start)} · ${hit.name}`;
+  $("open").href = `/t/${hit.id}/#t=${hit.start.toFixed(1)}`;
+  $("player").hidden = false;
+  audio.play().catch(() => {});
+}
+
+function toggle() {
+  if ($("player").hidden) return;
+  end = Infinity; // whoever goes on wants to hear more
+  if (audio.paused) audio.play().catch(() => {}); else audio.pause();
+}
+
+function showPlay() {
+  $("play").classList.toggle("pause", !audio.paused);
+  $("play").setAttribute("aria-label", audio.paused ? "Play" : "Pause");
+}
+
+for (const event of ["play", "pause", "ended"]) audio.addEventListener(event, showPlay);
+audio.addEventListener("timeupdate", () => { if (audio.currentTime > end) { audio.pause(); end = Infinity; } });
+audio.addEventListener("error", () => {
+  $("playing").textContent = "The recording is not where it was, or this browser cannot play it.";
+});
+$("play").addEventListener("click", toggle);
+$("close").addEventListener("click", () => {
+  audio.pause();
+  $("player").hidden = true;
+});
+
+/* ---------- keyboard, colors ---------- */
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  const typing = event.target.closest("input, select");
+  if (event.key === "/" && !typing) $("query").focus();
+  else if (event.key === "Escape" && $("query").value) { $("query").value = ""; search(); $("query").focus(); }
+  else if (event.key === " " && !typing && !event.target.closest("button, a")) toggle();
+  else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && !event.target.closest("select")) {
+    const stops = [...document.querySelectorAll("#found:not([hidden]) .hit-row, #all:not([hidden]) #rows a")];
+    const at = stops.indexOf(document.activeElement) + (event.key === "ArrowDown" ? 1 : -1);
+    if (at < 0) $("query").focus(); else stops[Math.min(at, stops.length - 1)]?.focus();
+  } else return;
+  event.preventDefault();
+});
+
+const COLORS_CHOSEN = "witness-colors"; // as in the page of a transcript
+const darkRules = [...document.styleSheets[0].cssRules].find((rule) => rule.media?.mediaText.includes("dark"));
+const darkMedia = darkRules.media.mediaText;
+
+function setColors(choice) {
+  darkRules.media.mediaText = { light: "not all", dark: "screen" }[choice] ?? darkMedia;
+  document.documentElement.style.colorScheme = choice;
+  $("colors").value = choice;
+}
+
+function kept() {
+  try { return localStorage.getItem(COLORS_CHOSEN) ?? ""; } catch { return ""; }
+}
+
+setColors(["light", "dark"].includes(kept()) ? kept() : "");
+$("colors").addEventListener("change", () => {
+  setColors($("colors").value);
+  try { localStorage.setItem(COLORS_CHOSEN, $("colors").value); } catch { /* it is asked again the next time */ }
+});

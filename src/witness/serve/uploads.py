@@ -1,0 +1,316 @@
+"""Recordings on their way in: a request with `multipart/form-data` -> files, never in memory as a whole.
+
+They lie in a hidden folder beside the results, on the same disk, and leave it only when they are whole; what
+is in it when a server begins is what another one did not finish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import shutil
+import unicodedata
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from witness.batch.recordings import ENDINGS
+from witness.batch.worker import FULL
+from witness.errors import OutputError, WitnessError
+from witness.text import one_line
+
+if TYPE_CHECKING:
+    from python_multipart.multipart import MultipartCallbacks
+
+PLACE, LOCK = ".witness-uploads", "lock"
+MOST_FILES = 100
+"""Recordings in one request."""
+MOST_PARTS = 200
+"""Parts of one request, recordings or not."""
+MOST_TEXT = 1 << 16
+"""Bytes of all that is no recording, in one request."""
+MOST_HEAD = 1 << 13
+"""Bytes of the headers of one part."""
+AT_ONCE = 16
+"""Requests that may send recordings at the same time."""
+ROOM = 64 << 20
+"""Bytes of the disk that uploads leave free."""
+LINGER = 1.0
+"""Seconds for which the rest of a refused request is read."""
+PIECE = 1 << 20
+"""Bytes that are written in one go."""
+OURS = re.compile(r"[0-9a-f]{16}")
+"""Names of the folders of requests."""
+LONGEST = 120
+"""Bytes of a name without its ending, which leaves room for numbers and for the endings of results."""
+NOT_IN_NAMES = re.compile(r'[<>:"/\\|?*\ufffd]+')
+"""What some disk does not take, and what stands for commands."""
+RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
+"""Names of devices on Windows."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A recording that has arrived."""
+
+    field: str
+    """Under which it was sent."""
+    name: str
+    """A name for it, made of the one that was given."""
+    path: Path
+
+
+@dataclass
+class Form:
+    """What a request held."""
+
+    folder: Path
+    """For this request alone; it is gone after it."""
+    uploads: list[Upload] = field(default_factory=list)
+    fields: list[tuple[str, str]] = field(default_factory=list)
+    """Names and values, in the order in which they came."""
+
+
+class Uploads:
+    """A context manager: the hidden folder of one server."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` is the desk's."""
+        self._folder = folder
+        self._place = folder / PLACE
+        self._now = 0
+
+    def __enter__(self) -> Uploads:
+        """Remove what another server left. Raises WitnessError if one is at work, OutputError."""
+        from filelock import FileLock, Timeout
+
+        try:
+            if self._place.is_symlink():  # what it leads to is not ours to clear
+                raise OutputError(f"{self._place}: is a symbolic link; remove it")
+            self._place.mkdir(0o700, exist_ok=True)
+            self._lock = FileLock(self._place / LOCK, timeout=0, thread_local=False)
+            self._lock.acquire()
+            for left in self._place.iterdir():
+                if OURS.fullmatch(left.name) and not left.is_symlink():
+                    shutil.rmtree(left, ignore_errors=True)
+        except Timeout:
+            raise WitnessError(
+                f"another witness serve is at work in {self._folder}; use it, or end it first"
+            ) from None
+        except OSError as error:
+            raise OutputError(
+                f"{self._place}: cannot be written ({error.strerror}); fix: free disk space or fix the "
+                "folder's permissions"
+            ) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    @asynccontextmanager
+    async def received(self, request: Request) -> AsyncIterator[Form]:
+        """The form that a request sends, once all of it is there.
+
+        Whoever wants a recording moves it away before leaving. Raises HTTPException, whose text says what is
+        wrong with the request.
+        """
+        kind, options = parse_options_header(request.headers.get("content-type"))
+        form = Form(self._place / secrets.token_hex(8))
+        self._now += 1
+        try:
+            try:
+                await self._check(request, kind == b"multipart/form-data" and b"boundary" in options)
+                form.folder.mkdir(0o700)
+                await _receive(request, options[b"boundary"], form)
+            except OSError as error:
+                full = error.errno in FULL
+                why = _FULL if full else f"the recording cannot be kept ({error.strerror})"
+                raise HTTPException(507, why) from error
+            yield form
+        finally:
+            self._now -= 1
+            # Also for a request that is canceled.
+            await asyncio.shield(asyncio.to_thread(shutil.rmtree, form.folder, ignore_errors=True))
+
+    async def _check(self, request: Request, is_form: bool) -> None:
+        """Raise HTTPException for what need not be read."""
+        wrong: HTTPException | None = None
+        length = request.headers.get("content-length", "0")
+        if not is_form:
+            wrong = HTTPException(415, "send multipart/form-data with the recording in a field")
+        elif self._now > AT_ONCE:
+            wrong = HTTPException(429, "too many recordings are being sent; try again", {"Retry-After": "10"})
+        elif shutil.disk_usage(self._folder).free - ROOM < (int(length) if length.isdigit() else 0):
+            wrong = HTTPException(507, _FULL)
+        if wrong is not None:
+            await drain(request)
+            raise wrong
+
+
+async def drain(request: Request) -> None:
+    """Read what a client sends for a moment: whoever is refused while sending may not read the answer."""
+
+    async def read() -> None:
+        message = await request.receive()
+        while message["type"] == "http.request" and message.get("more_body", False):
+            message = await request.receive()
+
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(read(), LINGER)
+
+
+_FULL = "the disk is full; free disk space, then send it again"
+
+
+async def _receive(request: Request, boundary: bytes, form: Form) -> None:
+    """Write what a request sends into the folder of `form`. Raises HTTPException, OSError."""
+    parts = _Parts(form)
+    more = True
+    try:
+        parser = MultipartParser(boundary, parts.callbacks())
+        while more:
+            message = await request.receive()
+            more = message.get("more_body", False)  # not in the one that the client has left
+            parser.write(message.get("body", b""))
+            if parts.size >= PIECE:
+                await run_in_threadpool(parts.flush)
+        parser.finalize()
+    except (HTTPException, FormParserError, OSError) as error:
+        if more:
+            await drain(request)
+        if isinstance(error, FormParserError):
+            raise HTTPException(400, "the request is not valid multipart/form-data") from None
+        raise
+    if not parts.whole:
+        raise HTTPException(400, "the request ended early; send it again")
+    await run_in_threadpool(parts.flush)
+    await run_in_threadpool(_sync, form)
+
+
+def _sync(form: Form) -> None:
+    """Have the recordings on the disk, not only in the system's memory."""
+    for upload in form.uploads:
+        with upload.path.open("rb+") as file:  # Windows syncs nothing that is only read
+            os.fsync(file.fileno())
+
+
+class _Parts:
+    """What the parser tells of a request: headers, then pieces of a text or of a recording."""
+
+    def __init__(self, form: Form) -> None:
+        self.size = 0
+        """Bytes that wait to be written."""
+        self.whole = False
+        """Whether the end of the form was seen."""
+        self._form = form
+        self._waiting: list[tuple[Path, bytes]] = []
+        self._count = self._text = 0
+        self._begin()
+
+    def callbacks(self) -> MultipartCallbacks:
+        """For the parser."""
+        return {
+            "on_part_begin": self._begin,
+            "on_header_field": self._field,
+            "on_header_value": self._value,
+            "on_header_end": self._end_header,
+            "on_headers_finished": self._start,
+            "on_part_data": self._take,
+            "on_part_end": self._end,
+            "on_end": self._finish,
+        }
+
+    def flush(self) -> None:
+        """Write what waits. Raises OSError."""
+        for path, piece in self._waiting:
+            with path.open("ab") as file:
+                file.write(piece)
+        self._waiting, self.size = [], 0
+
+    def _begin(self) -> None:
+        self._header, self._content = b"", b""
+        self._headers: dict[bytes, bytes] = {}
+        self._field_name = ""
+        self._upload: Upload | None = None
+        self._head = 0
+
+    def _field(self, data: bytes, start: int, end: int) -> None:
+        self._header += data[start:end]
+        self._count_head(end - start)
+
+    def _value(self, data: bytes, start: int, end: int) -> None:
+        self._content += data[start:end]
+        self._count_head(end - start)
+
+    def _count_head(self, size: int) -> None:
+        self._head += size
+        if self._head > MOST_HEAD:
+            raise HTTPException(400, "the headers of a part are too long")
+
+    def _end_header(self) -> None:
+        self._headers[self._header.lower()] = self._content
+        self._header, self._content = b"", b""
+
+    def _start(self) -> None:
+        """The headers are there: it is a recording or a text."""
+        self._count += 1
+        if self._count > MOST_PARTS:
+            raise HTTPException(413, f"more than {MOST_PARTS} parts in one request; send less")
+        _, options = parse_options_header(self._headers.get(b"content-disposition"))
+        self._field_name = options.get(b"name", b"").decode("utf-8", "replace")
+        if b"filename" not in options:
+            return
+        if len(self._form.uploads) >= MOST_FILES:
+            raise HTTPException(413, f"more than {MOST_FILES} recordings in one request; send fewer")
+        name = clean(options[b"filename"].decode("utf-8", "replace"))
+        path = self._form.folder / f"{len(self._form.uploads)}{Path(name).suffix}"
+        self._upload = Upload(self._field_name, name, path)
+        self._form.uploads.append(self._upload)
+        self._waiting.append((path, b""))
+
+    def _take(self, data: bytes, start: int, end: int) -> None:
+        if self._upload is not None:
+            self._waiting.append((self._upload.path, data[start:end]))
+            self.size += end - start
+            return
+        self._text += end - start
+        if self._text > MOST_TEXT:
+            raise HTTPException(413, f"more than {MOST_TEXT >> 10} KiB that are no recording; send less")
+        self._content += data[start:end]
+
+    def _end(self) -> None:
+        if self._upload is None:
+            try:
+                self._form.fields.append((self._field_name, self._content.decode()))
+            except UnicodeDecodeError:
+                raise HTTPException(400, "a field is not UTF-8") from None
+
+    def _finish(self) -> None:
+        self.whole = True
+
+
+def clean(given: str) -> str:
+    """A name for a recording: that of the file that was sent, without what a disk or a terminal may mistake.
+
+    Raises HTTPException if it is not the name of a recording.
+    """
+    last = re.split(r"[/\\]", given)[-1]
+    stem, ending = os.path.splitext(unicodedata.normalize("NFC", NOT_IN_NAMES.sub(" ", one_line(last))))  # noqa: PTH122
+    if ending[1:].lower() not in ENDINGS:
+        some = "wav, mp3, m4a, flac, ogg, mp4, webm"
+        raise HTTPException(415, f"{stem[:80]}{ending[:20]}: has not the ending of a recording: {some}, ...")
+    stem = " ".join(stem.split()).strip(" .-~")
+    if RESERVED.match(f"{stem}."):
+        stem = f"recording {stem}"
+    stem = os.fsencode(stem)[:LONGEST].decode("utf-8", "ignore").rstrip(" .")
+    return (stem or "recording") + ending.lower()

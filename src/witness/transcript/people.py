@@ -1,0 +1,122 @@
+"""The voices in a transcript by the turns that it has, corrected or not: nothing is clustered again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from witness.diarization import reconstruction, voices
+from witness.errors import InputError
+from witness.models.catalogue import stranger_threshold
+from witness.options import Layout, Part
+from witness.schema import (
+    FRAME_DURATION,
+    FRAME_STEP,
+    SAMPLE_RATE,
+    WINDOW_SAMPLES,
+    Bool,
+    Findings,
+    Segmentation,
+    Track,
+    Turn,
+    alone,
+)
+from witness.transcript.document import TRACK
+from witness.transcript.redo import Saved
+
+OTHERS = 0.05
+"""Share of a stretch that may be others', as in `witness enroll`."""
+HALF = WINDOW_SAMPLES / SAMPLE_RATE / 2
+
+
+def prints(findings: Findings, turns: Sequence[Turn], part: Part | None = None) -> dict[str, voices.Print]:
+    """Speaker -> print, of those who have these turns; `part`: only from what they say there."""
+    found: dict[str, voices.Print] = {}
+    for number, track in enumerate(findings.tracks, start=1):
+        own = [turn for turn in turns if _is_heard(turn.speaker, number, findings.channels)]
+        names = sorted({turn.speaker for turn in own})
+        active = _activity(findings, track, own, names)
+        owners = reconstruction.owners(track.windows, active)
+        rows = np.ones(len(owners), np.bool_)
+        if part is not None:
+            start, end = (edge - findings.audio.heard.start for edge in (part.start, part.end))
+            middles = track.windows.starts / SAMPLE_RATE + HALF
+            rows = (middles >= start) & (middles < end)
+            first, last = _frames(start, end)
+            active = active[first:last]
+        seconds = [float(count) * FRAME_STEP for count in alone(active).sum(axis=0)]
+        windows = Segmentation(track.windows.active[rows], track.windows.starts[rows])
+        heard = voices.prints(Track(windows, track.vectors[rows]), owners[rows], seconds)
+        for name, one in zip(names, heard, strict=True):
+            found[name] = found[name] + one if name in found else one
+    return found
+
+
+def enroll(saved: Saved, name: str, part: Part) -> voices.Voice:
+    """The voice of the one person who speaks in a part of the recording.
+
+    Raises InputError if it is not one, or too little; UsageError if the name is none; ModelError if these
+    models cannot tell strangers apart.
+    """
+    name = voices.check_name(name)
+    embedding = saved.findings.models["embedding"]
+    if embedding is None:
+        raise InputError(f"{saved.path}: has no voices; transcribe the recording again")
+    stranger_threshold(embedding)
+    heard = prints(saved.findings, saved.turns, part)
+    seconds = sorted((one.seconds for one in heard.values()), reverse=True)
+    if len(seconds) > 1 and sum(seconds[1:]) > OTHERS * sum(seconds):
+        raise InputError(
+            f"several people speak there, {sum(seconds[1:]):.1f} s of it not the main one; select what one "
+            "person says"
+        )
+    best = max(heard.values(), key=lambda one: one.seconds, default=None)
+    if best is None or best.seconds < voices.LEAST_TO_ENROLL or not best.total.any():
+        found = 0.0 if best is None else best.seconds
+        raise InputError(
+            f"{found:.1f} s of clean speech is too little to know a voice by; select "
+            f"{voices.LEAST_TO_ENROLL:g} s or more"
+        )
+    return voices.Voice(name, embedding.sha256, best.vector, best.seconds)
+
+
+def find(saved: Saved, voice: voices.Voice) -> tuple[str, float, float] | None:
+    """The speaker who sounds like the voice, their cosine and the one that is needed; None: nobody does.
+
+    Raises InputError if the transcript was made with another voice model than the voice.
+    """
+    embedding = saved.findings.models["embedding"]
+    if embedding is None or embedding.sha256 != voice.embedding:
+        raise InputError(f"{saved.path}: was made with another voice model; transcribe the recording again")
+    known = voices.Known((voice,), stranger_threshold(embedding))
+    found = voices.recognize(prints(saved.findings, saved.turns), known)
+    return next(((speaker, alike, known.threshold) for speaker, (_, alike) in found.items()), None)
+
+
+def longest(turns: Sequence[Turn], speaker: str) -> float:
+    """When the longest turn of a speaker begins, which is what to listen to."""
+    own = [turn for turn in turns if turn.speaker == speaker]
+    return max(own, key=lambda turn: turn.duration).start if own else 0.0
+
+
+def _is_heard(speaker: str, number: int, channels: Layout) -> bool:
+    """Whether a speaker may be heard in a track: of several, the one that the id names."""
+    match = TRACK.match(speaker)
+    return channels == Layout.MIX or match is None or int(match[1]) == number
+
+
+def _activity(findings: Findings, track: Track, turns: Sequence[Turn], names: Sequence[str]) -> Bool:
+    """(frames, speakers): who speaks, by the turns."""
+    active = np.zeros((reconstruction.frame_count(track.windows), len(names)), np.bool_)
+    begin = findings.audio.heard.start
+    for turn in turns:
+        first, last = _frames(turn.start - begin, turn.end - begin)
+        active[first:last, names.index(turn.speaker)] = True
+    return active
+
+
+def _frames(start: float, end: float) -> tuple[int, int]:
+    """The frames between two times in what was heard, as `reconstruction.turns` makes times of frames."""
+    first, last = (max(0, round((edge - FRAME_DURATION / 2) / FRAME_STEP)) for edge in (start, end))
+    return first, last

@@ -1,0 +1,374 @@
+"""The desk in a real browser: what people do there, from the library to a file that they take away."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import soundfile
+import uvicorn
+
+import ggml
+from conftest import in_process
+from test_page import browser as browser
+from witness.batch import plan
+from witness.formats import writers
+from witness.options import Device, Options
+from witness.serve import running
+from witness.serve.app import application
+from witness.serve.desk import Desk as Served
+from witness.serve.index import Index
+from witness.serve.library import Library, id_of
+from witness.serve.queue import Queue
+from witness.serve.uploads import Uploads
+from witness.transcript import document
+
+TOKEN = "a-token-for-the-tests"  # noqa: S105 - guards nothing
+
+
+@pytest.fixture(scope="module")
+def shelf(toned, tmp_path_factory):
+    """The call with words, and its recording."""
+    folder = tmp_path_factory.mktemp("shelf")
+    shutil.copy(toned.audio.path, folder / "toned.wav")
+    source = replace(toned.audio, path=str(folder / "toned.wav"))
+    found = replace(toned, audio=source, findings=replace(toned.findings, audio=source))
+    writers.save(found, [("json", folder / "toned.json"), ("txt", folder / "toned.txt")])
+    return folder
+
+
+class Desk:
+    """A running desk over a folder, with its queue; `whisper` is for recordings that are dropped."""
+
+    def __init__(self, folder: Path, whisper: Path) -> None:
+        self._stack = ExitStack()
+        library = Library(folder, Index(folder.parent / "index.sqlite"))
+        options = Options(models="builtin", offline=True, whisper=str(whisper), speakers=2)
+        runtime = plan.share(1, Device.CPU, 2)
+        uploads = self._stack.enter_context(Uploads(library.folder))
+        queue = self._stack.enter_context(Queue(library.folder, lambda: plan.settle(options), runtime, 1))
+        self.desk = Served(library.folder, TOKEN, library, options, runtime, queue=queue, uploads=uploads)
+        self._stack.enter_context(library.watched())
+        self._stack.callback(self.desk.editor.close)
+        self._stack.callback(self.desk.finder.close)
+        listening = self._stack.enter_context(running.bind("127.0.0.1", 0))
+        self.url = running.address("127.0.0.1", listening)
+        config = uvicorn.Config(
+            application(self.desk), log_level="critical", lifespan="off", timeout_graceful_shutdown=1
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        self._stack.callback(thread.join)
+        self._stack.callback(setattr, server, "should_exit", True)
+
+    def close(self) -> None:
+        """End the server and its processes."""
+        self._stack.close()
+
+    def address(self, path: Path) -> str:
+        """Of the page of a transcript."""
+        return f"{self.url}t/{id_of(path.relative_to(self.desk.folder))}/"
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    root = tmp_path_factory.mktemp("desk")
+    (root / "calls").mkdir()
+    running_desk = Desk(root / "calls", ggml.write(root / "tones.bin"))
+    yield running_desk
+    running_desk.close()
+
+
+@pytest.fixture
+def folder(desk, shelf, request):
+    """The call in a folder of its own below the desk's."""
+    place = desk.desk.folder / re.sub(r"\W", "-", request.node.name)[:40]
+    shutil.copytree(shelf, place)
+    return place
+
+
+class Visitor:
+    """A browser's window at the desk, and what it complained of."""
+
+    def __init__(self, chromium, desk, folder, **context) -> None:
+        self.context = chromium.new_context(**{"viewport": {"width": 1200, "height": 900}, **context})
+        self.desk, self.folder = desk, folder
+        self.complaints: list[str] = []
+        self.page = self.tab()
+        self.page.goto(f"{desk.url}?token={TOKEN}")
+
+    def tab(self):
+        page = self.context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        return page
+
+    def forgive(self, words: str) -> None:
+        """Forget the browser's own lines about requests that fail as they should."""
+        self.complaints = [text for text in self.complaints if words not in text]
+
+    def open(self, page=None):
+        """The page of the call."""
+        page = page or self.page
+        page.goto(self.desk.address(self.folder / "toned.json"))
+        page.wait_for_selector("html[data-ready]", state="attached")
+        return page
+
+
+@pytest.fixture
+def visit(browser, desk, folder):
+    visitors = []
+
+    def visited(**context) -> Visitor:
+        visitors.append(Visitor(browser, desk, folder, **context))
+        return visitors[-1]
+
+    yield visited
+    for visitor in visitors:
+        complaints = visitor.complaints
+        visitor.context.close()
+        assert not complaints
+
+
+def rename(page, who: str, name: str) -> None:
+    page.click(f'aside button.name:text-is("{who}")')
+    page.keyboard.type(name)
+    page.keyboard.press("Enter")
+
+
+def correct(page, word, text: str) -> None:
+    word.click()
+    page.keyboard.press("e")
+    page.keyboard.type(text)
+    page.keyboard.press("Enter")
+
+
+def saved(page) -> None:
+    page.wait_for_selector('#save:text-is("Saved")')
+
+
+def test_corrections_are_saved_as_they_are_made_and_undone_after_a_reload(visit, folder):
+    page = visit().open()
+    saved(page)
+    before = (folder / "toned.txt").read_text()
+    rename(page, "Speaker 1", "Ann")
+    correct(page, page.locator(".w").nth(3), "Zanzibar")
+    saved(page)
+    assert document.read(folder / "toned.json").speakers[0].name == "Ann"
+    assert "Zanzibar" in (folder / "toned.txt").read_text()
+    page.reload()
+    page.wait_for_selector('.w:text-is("Zanzibar")')
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    assert page.locator('.w:text-is("Zanzibar")').count() == 0
+    page.wait_for_selector("#redo:not([disabled])")
+    saved(page)
+    assert (folder / "toned.txt").read_text() == before
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.click("#redo")
+    page.wait_for_selector('aside button.name:text-is("Ann")')
+    saved(page)
+    assert document.read(folder / "toned.json").speakers[0].name == "Ann"
+
+
+def test_two_tabs_lose_nothing_of_each_other(visit, folder):
+    visitor = visit()
+    one, other = visitor.open(), visitor.open(visitor.tab())
+    rename(one, "Speaker 1", "Ann")
+    saved(one)
+    correct(other, other.locator(".w").nth(3), "Zanzibar")
+    saved(other)
+    other.wait_for_selector('aside button.name:text-is("Ann")')
+    visitor.forgive("409")
+    text = (folder / "toned.txt").read_text()
+    assert "Ann" in text
+    assert "Zanzibar" in text
+
+
+def test_what_cannot_be_joined_is_for_the_person_to_decide(visit, folder):
+    visitor = visit()
+    one, other = visitor.open(), visitor.open(visitor.tab())
+    one.click("#more")
+    one.click('.choice:has-text("Another number")')
+    one.keyboard.type("1")
+    one.keyboard.press("Enter")
+    one.wait_for_selector('aside h2:text-is("1 speaker")')
+    correct(other, other.locator(".w").nth(3), "Zanzibar")
+    other.wait_for_selector('dialog[open] :text("Somebody else changed this transcript")')
+    assert "Not saved" in other.inner_text("#save")
+    assert "Zanzibar" not in (folder / "toned.txt").read_text()
+    other.click('.choice:has-text("Add my corrections")')
+    other.wait_for_selector('aside h2:text-is("1 speaker")')
+    other.wait_for_selector('.w:text-is("Zanzibar")')
+    assert "Zanzibar" in (folder / "toned.txt").read_text()
+    visitor.forgive("409")
+
+
+def test_a_server_that_is_gone_costs_nothing(visit, folder):
+    visitor = visit()
+    page = visitor.open()
+    page.route("**/corrections", lambda route: route.abort())
+    rename(page, "Speaker 1", "Ann")
+    page.wait_for_selector('#save:has-text("the server does not answer")')
+    page.reload()
+    page.wait_for_selector('aside button.name:text-is("Ann")')
+    page.unroute("**/corrections")
+    page.click("#save")
+    saved(page)
+    assert document.read(folder / "toned.json").speakers[0].name == "Ann"
+    visitor.forgive("ERR_FAILED")
+    visitor.forgive("409")  # what was sent as the page went away has arrived
+
+
+def test_any_format_and_back_to_the_machines_version(visit, folder):
+    page = visit().open()
+    machine = (folder / "toned.txt").read_text()
+    rename(page, "Speaker 1", "Ann")
+    saved(page)
+    for form, begin in (("docx", b"PK"), ("srt", b"1\n00:")):
+        page.click("#export")
+        with page.expect_download() as download:
+            page.click(f'.choice:has-text("{form}")')
+        assert download.value.suggested_filename == f"toned.{form}"
+        assert download.value.path().read_bytes().startswith(begin)
+    page.click("#more")
+    page.click('.choice:has-text("machine")')
+    page.click('.choice:has-text("Drop all")')
+    page.wait_for_selector('aside button.name:text-is("Speaker 1")')
+    assert (folder / "toned.txt").read_text() == machine
+
+
+def test_a_voice_is_kept_and_found_elsewhere_and_named_where_somebody_says_so(visit, desk, folder):
+    visitor = visit()
+    page = visitor.open()
+    keep_voice(page, "Ann")
+    page.wait_for_selector('#toast:has-text("several people")')
+    assert not (desk.desk.folder / "known").exists()
+    visitor.forgive("422")
+    # Nobody says 10 s on end: let it be one person.
+    assert in_process(folder, "redo", "toned.json", "--speakers", "1", "-f", "txt").returncode == 0
+    for form in ("stages.npz", "txt"):
+        shutil.copy(folder / f"toned.{form}", folder / f"again.{form}")
+    text = (folder / "toned.json").read_text()
+    (folder / "again.json").write_text(text.replace("toned.stages.npz", "again.stages.npz"))
+    assert desk.desk.library.find(id_of((folder / "again.json").relative_to(desk.desk.folder)))
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    keep_voice(page, "Ann")
+    page.wait_for_selector('#people li:has-text("again")')
+    assert "SPEAKER_00 sounds like Ann (cosine 1.00" in page.inner_text("#people")
+    page.click('#people li:has-text("again") button')
+    page.wait_for_selector("#people :text('named')", timeout=60_000)
+    assert "Ann" in (folder / "again.txt").read_text()
+    assert "Ann" not in (folder / "toned.txt").read_text()
+
+
+def keep_voice(page, name: str) -> None:
+    """Of all that is said."""
+    page.evaluate("choose(0, order.length - 1)")
+    page.keyboard.press("v")
+    page.keyboard.type(name)
+    page.keyboard.press("Enter")
+
+
+def test_a_phone_and_names_that_pose_as_markup(visit, desk, folder):
+    nasty = '<img src=x onerror="alert(1)">'
+    assert in_process(folder, "redo", "toned.json", "--name", f"SPEAKER_00={nasty}", "-q").returncode == 0
+    for form in ("json", "stages.npz"):
+        (folder / f"toned.{form}").rename(folder / f"{nasty.replace('/', '')}.{form}")
+    shutil.copy(folder / f"{nasty}.json", folder / "toned.json")
+    desk.desk.library.update()
+    page = visit(viewport={"width": 360, "height": 740}).page
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.wait_for_selector(f"#rows a:text-is('{nasty}')")
+    assert nasty in page.inner_text("#rows")
+    fits = "document.documentElement.scrollWidth <= innerWidth"
+    unnamed = """[...document.querySelectorAll("button, a[href], input, select")].filter((one) => !(
+        one.closest("[hidden]") || one.textContent.trim() || one.ariaLabel || one.labels?.length)).length"""
+    assert page.evaluate(fits)
+    assert page.evaluate(unnamed) == 0
+    page.fill("#query", "seven")
+    page.wait_for_selector("#hits mark")
+    assert page.evaluate(fits)
+    page.goto(desk.address(folder / f"{nasty}.json"))
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert page.evaluate(fits)
+    assert page.evaluate(unnamed) == 0
+
+
+def test_from_a_dropped_file_to_a_document(visit, desk, folder, tmp_path):
+    """What a newcomer does with the mouse."""
+    sound, rate = soundfile.read(folder / "toned.wav", frames=12 * 8000, dtype="int16")
+    soundfile.write(tmp_path / "first talk.wav", sound, rate)
+    page = visit().page
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.click('[data-sort="name"]')
+    page.wait_for_selector('th[aria-sort="ascending"] [data-sort="name"]')
+    dropped(page, tmp_path / "first talk.wav")
+    page.wait_for_selector('#job-list:has-text("first talk")')
+    page.wait_for_selector('#rows a:text-is("first talk")', timeout=60_000)
+    page.wait_for_selector("#jobs", state="hidden")
+    page.click('#rows a:text-is("first talk")')
+    page.wait_for_selector("html[data-ready]", state="attached")
+    rename(page, "Speaker 1", "Zoë")
+    correct(page, page.locator(".w").nth(1), "Zanzibar")
+    saved(page)
+    page.reload()
+    page.wait_for_selector('.w:text-is("Zanzibar")')
+    assert page.locator('aside button.name:text-is("Zoë")').count() == 1
+    page.click("a.back")
+    page.fill("#query", "zanzi*")
+    desk.desk.library.changed()
+    page.wait_for_selector("#found-title")
+    until(page, lambda: page.press("#query", "Enter"), "#hits mark")
+    assert page.inner_text("#hits mark") == "Zanzibar"
+    assert "Zoë" in page.inner_text("#hits .where")
+    page.click("#hits .hit-row")
+    page.wait_for_selector("#play.pause")  # it plays
+    page.click("#open")
+    page.wait_for_selector('.w.chosen:text-is("Zanzibar")')
+    for form, begin in (("docx", b"PK"), ("srt", b"1\n00:")):
+        page.click("#export")
+        with page.expect_download() as download:
+            page.click(f'.choice:has-text("{form}")')
+        assert download.value.suggested_filename == f"first talk.{form}"
+        assert download.value.path().read_bytes().startswith(begin)
+
+
+def dropped(page, path: Path) -> None:
+    """Drop a file on the page, as a person does."""
+    given = base64.b64encode(path.read_bytes()).decode()
+    page.evaluate(
+        """([name, given]) => {
+            const bytes = Uint8Array.from(atob(given), (sign) => sign.charCodeAt(0));
+            const dataTransfer = new DataTransfer();
+            dataTransfer.items.add(new File([bytes], name, { type: "audio/wav" }));
+            for (const kind of ["dragenter", "dragover", "drop"]) {
+                const how = { dataTransfer, bubbles: true, cancelable: true };
+                document.body.dispatchEvent(new DragEvent(kind, how));
+            }
+        }""",
+        [path.name, given],
+    )
+
+
+def until(page, again, selector: str) -> None:
+    """Do something again until there is what the selector says."""
+    deadline = time.monotonic() + 30
+    while not page.locator(selector).count():
+        assert time.monotonic() < deadline, selector
+        again()
+        page.wait_for_timeout(200)

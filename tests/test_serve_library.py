@@ -1,0 +1,398 @@
+"""The desk's table of contents and its search: what is found below the folder, and where it was said."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from test_convert import spoken, uttered
+from witness.batch.manifest import Entry, Manifest
+from witness.child import Child
+from witness.errors import UsageError
+from witness.formats import writers
+from witness.schema import Correction, Speaker, Transcript
+from witness.serve import index as indexes
+from witness.serve import reading
+from witness.serve.app import application
+from witness.serve.desk import Desk
+from witness.serve.index import DamagedError, Index
+from witness.serve.library import Library, id_of, walk
+from witness.serve.passages import passages
+
+TOKEN = "0123456789abcdef"  # noqa: S105 - of no server
+SPEAKERS = (Speaker("SPEAKER_00", 9.0, 0.75, "Ann Lee"), Speaker("SPEAKER_01", 3.0, 0.25))
+
+
+def talk(*said: tuple[str, str], pause: float = 5.0) -> Transcript:
+    """Speakers and their texts; a word that begins with ~ follows the one before without a space."""
+    words, start = [], 1.0
+    for speaker, text in said:
+        texts = [word.removeprefix("~") if word[0] == "~" else f" {word}" for word in text.split()]
+        words += spoken(*texts, speaker=speaker, start=start)
+        start = words[-1].end + pause
+    return replace(uttered(words), speakers=SPEAKERS)
+
+
+BUDGET = talk(
+    ("SPEAKER_00", " The budget for the Müller house isn't final"),
+    ("SPEAKER_01", " Yes."),
+    ("SPEAKER_00", " Final numbers come on Monday with the budget"),
+)
+
+
+def save(path: Path, transcript: Transcript = BUDGET) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writers.save(transcript, [("json", path)], keep=False)
+    return path
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch) -> Library:
+    monkeypatch.setattr(reading.Reader, "take", lambda _, *what: reading.take(*what))
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    return Library(folder, Index(tmp_path / "cache" / "index.sqlite"))
+
+
+def texts(library: Library, query: str, speaker: str = "") -> list[str]:
+    return [hit.text for hit in library.index.search(query, speaker).hits]
+
+
+def rows(library: Library) -> dict[str, str]:
+    return {one.name: one.state for one in library.recordings()[0]}
+
+
+def test_words_phrases_and_beginnings_are_found(library):
+    save(library.folder / "a.json")
+    library.update()
+    assert texts(library, "MULLER") == ["Müller"]
+    assert texts(library, "final") == ["final", "Final"]  # in the order of time
+    assert texts(library, "final budget") == [
+        "budget for the Müller house isn't final",
+        "Final numbers come on Monday with the budget",
+    ]
+    assert texts(library, '"final numbers"') == ["Final numbers"]
+    assert texts(library, '"numbers final"') == []
+    assert texts(library, "num*") == ["numbers"]
+    assert texts(library, "num") == []
+    assert texts(library, '"numbers co*"') == ["numbers come"]
+    assert texts(library, "isn't") == ["isn't"]
+    assert texts(library, "budget", "ann  LEE") == ["budget", "budget"]
+    assert texts(library, "yes", "Speaker 2") == ["Yes."]
+    assert texts(library, "budget", "ann") == texts(library, "budget", "lee")
+    assert texts(library, "budget", "Speaker 2") == texts(library, "budget", "Bob") == []
+    assert texts(library, "budget", '"') == texts(library, "budget", "*) OR (words : a") == []
+
+
+def test_a_quotation_has_its_times_and_the_words_around(library):
+    save(library.folder / "a.json")
+    library.update()
+    ((hit,),) = [library.index.search("house").hits]
+    word = next(word for word in BUDGET.words if word.text == " house")
+    assert (hit.speaker, hit.start, hit.end) == (
+        "Ann Lee",
+        pytest.approx(word.start, abs=2e-3),
+        pytest.approx(word.end, abs=2e-3),
+    )
+    assert (hit.before, hit.after) == ("The budget for the Müller", "isn't final")
+    ((yes,),) = [library.index.search("yes").hits]
+    assert yes.before == "The budget for the Müller house isn't final –"
+    assert yes.after == "– Final numbers come on Monday with the budget"
+
+
+def test_scripts_without_spaces_are_searched_by_their_characters(library):
+    save(library.folder / "a.json", talk(("SPEAKER_00", " 明日 ~は ~東京 ~に ~行く OK")))
+    library.update()
+    assert texts(library, "東京") == ["東京"]
+    assert texts(library, "京に") == ["東京に"]  # whole words of the recognizer
+    assert texts(library, "京東") == []
+    assert library.index.search("東京").hits[0].before == "明日は"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        '"',
+        "*",
+        "a\x00b",
+        "words : x",
+        "NEAR(a b)",
+        "a OR b",
+        "-a",
+        "^a",
+        "'; DROP",
+        '"a" + "b',
+        "ﬀ*",
+        "a" * 500,
+    ],
+)
+def test_no_query_has_a_meaning_of_its_own(library, query):
+    save(library.folder / "a.json", talk(("SPEAKER_00", " plain talk")))
+    library.update()
+    assert texts(library, query) == []
+
+
+def test_a_query_has_a_length():
+    with pytest.raises(UsageError, match="500 characters"):
+        indexes.expression("a" * 501)
+    with pytest.raises(UsageError, match="32"):
+        indexes.expression("a " * 33)
+
+
+def test_the_index_follows_the_folder(library, monkeypatch):
+    path = save(library.folder / "deep" / "er" / "a.json")
+    save(library.folder / "b.json", talk(("SPEAKER_00", " other things")))
+    library.update()
+    assert rows(library) == {"a": "new", "b": "new"}
+    save(path, talk(("SPEAKER_00", " a corrected thing")))
+    (library.folder / "b.json").unlink()
+    reads = []
+    real = indexes.Index.put
+    monkeypatch.setattr(
+        indexes.Index, "put", lambda self, entry, said=(): (reads.append(entry.id), real(self, entry, said))
+    )
+    library.update()
+    library.update()
+    assert texts(library, "thing*") == ["thing"]
+    assert texts(library, "budget") == texts(library, "other") == []
+    assert rows(library) == {"a": "new"}
+    assert reads == [id_of(Path("deep/er/a.json"))]  # and nothing twice
+    with library.index._open() as db:  # what it forgot is not in SQLite's own lists either
+        db.execute("INSERT INTO found (found) VALUES ('integrity-check')")
+
+
+def test_the_state_of_a_recording_and_why_it_failed(library):
+    named = Correction("name", ((1.0, 2.0),), name="Ann Lee")
+    known = replace(BUDGET, corrections=(named,))  # by --known, in the first run
+    save(library.folder / "known.json", known)
+    save(library.folder / "redone.json", replace(known, timing={**BUDGET.timing, "decode": None}))
+    save(library.folder / "damaged.json").write_text('{"schema": "witness/1"}')
+    (library.folder / "other.json").write_text("{}")
+    shutil.copy(library.folder / "other.json", library.folder / "other.openai.json")
+    manifest = Manifest(save(library.folder / "out" / "half.json").parent / "manifest.jsonl")
+    for name, why in (("x", "x.wav: no sound"), ("half", "half.wav: speakers, but no words")):
+        manifest.append(Entry(f"{name}", f"/nowhere/{name}.wav", 9, 10**18, None, "s", "failed", why, 4))
+    manifest.append(Entry("good", "/nowhere/good.wav", 9, 10**18, None, "s", "done"))
+    library.update()
+    states = rows(library)
+    assert states == {
+        "known": "new",
+        "redone": "corrected",
+        "damaged": "failed",
+        "x": "failed",
+        "half": "failed",
+    }
+    why = {one.name: one.why for one in library.recordings()[0]}
+    assert "damaged.json is " in why["damaged"]
+    assert (why["x"], why["half"], why["known"]) == (
+        "x.wav: no sound",
+        "half.wav: speakers, but no words",
+        None,
+    )
+    waiting = {id_of(Path("known.json")): "working", "unknown": "waiting"}
+    assert {one.name: one.state for one in library.recordings(waiting)[0]}["known"] == "working"
+
+
+def test_nothing_outside_of_the_folder_is_found(library, tmp_path):
+    secret = save(tmp_path / "secret" / "s.json")
+    inside = save(library.folder / "sub" / "a.json")
+    save(library.folder / ".hidden" / "h.json")
+    (library.folder / "linked.json").symlink_to(secret)
+    (library.folder / "linked").symlink_to(secret.parent)
+    os.mkfifo(library.folder / "pipe.json")
+    library.update()
+    assert [place.path for place in walk(library.folder)] == [Path("sub/a.json")]
+    one = id_of(Path("sub/a.json"))
+    assert library.find(one) == inside
+    assert library.find(id_of(Path("../secret/s.json"))) is None
+    shutil.rmtree(inside.parent)  # found, and then replaced by a link before it is asked for
+    inside.parent.symlink_to(secret.parent)
+    secret.rename(secret.with_name("a.json"))
+    assert library.find(one) is None
+
+
+def test_what_was_written_a_moment_ago_can_be_opened(library):
+    library.update()
+    path = save(library.folder / "a.json")
+    assert library.find(id_of(Path("a.json"))) == path
+
+
+@pytest.mark.parametrize("damage", ["cut", "overwritten", "another version", "no database"])
+def test_a_damaged_index_is_made_again(library, damage, monkeypatch):
+    damaged = []
+    remove = Index.remove
+    monkeypatch.setattr(Index, "remove", lambda self: (damaged.append(True), remove(self)))
+    save(library.folder / "a.json")
+    library.update()
+    path = library.index.path
+    if damage == "another version":
+        with sqlite3.connect(path) as db:
+            db.execute("PRAGMA user_version = 99")
+        db.close()
+    else:
+        content = path.read_bytes()
+        ends = {"cut": content[:5000], "overwritten": content[:4096] + b"\xff" * (len(content) - 4096)}
+        path.write_bytes(ends.get(damage, b"no database " * 1000))
+    for _ in range(2):  # who notices first removes it
+        with suppress(DamagedError):
+            library.index.search("budget")
+            library.update()
+    assert damaged == [True]
+    library.update()
+    assert texts(library, "budget") == ["budget", "budget"]
+
+
+def test_an_index_that_was_removed_is_made_again(library):
+    save(library.folder / "a.json")
+    library.update()
+    shutil.rmtree(library.index.path.parent)
+    assert texts(library, "budget") == []
+    library.update()
+    assert texts(library, "budget") == ["budget", "budget"]
+
+
+def test_servers_of_the_same_folder_share_the_index(library):
+    for number in range(12):
+        save(library.folder / f"{number}.json", talk(("SPEAKER_00", f" number{number} budget")))
+    others = [Library(library.folder, Index(library.index.path)) for _ in range(3)]
+    errors = []
+
+    def update(one: Library) -> None:
+        try:
+            one.update()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=update, args=(one,)) for one in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert library.index.search("budget").total == 12
+    with library.index._open() as db:
+        db.execute("INSERT INTO found (found) VALUES ('integrity-check')")
+
+
+def test_more_than_can_be_counted_is_said(library, monkeypatch):
+    monkeypatch.setattr(indexes, "COUNTED", 3)
+    for number in range(5):
+        path = save(library.folder / f"{number}.json", talk(("SPEAKER_00", " budget")))
+        os.utime(path, (1e9 + number,) * 2)
+    library.update()
+    first = library.index.search("budget", limit=2)
+    assert (first.total, first.more, len(first.hits)) == (4, True, 2)
+    rest = library.index.search("budget", offset=2, limit=5)
+    assert {hit.id for hit in first.hits + rest.hits} == {id_of(Path(f"{n}.json")) for n in range(1, 5)}
+    monkeypatch.setattr(indexes, "COUNTED", 9)
+    assert library.index.search("budget").total == 5
+    assert not library.index.search("budget").more
+    monkeypatch.setattr(indexes, "COUNTING", -1.0)
+    late = library.index.search("budget", limit=2)
+    assert (late.total, late.more, len(late.hits)) == (3, True, 2)
+
+
+@pytest.fixture
+def client(library):
+    with TestClient(application(Desk(library.folder, TOKEN, library)), base_url="http://localhost") as client:
+        client.headers["Authorization"] = f"Bearer {TOKEN}"
+        yield client
+
+
+def test_the_table_of_contents_is_sorted_and_cut(library, client):
+    save(library.folder / "b" / "Zoo.json")
+    save(library.folder / "alpha.json", talk(("SPEAKER_00", " word")))
+    library._look()
+    first = client.get("/api/library?sort=name&order=up").json()
+    assert (first["total"], first["indexed"]) == (2, 0)
+    assert [one["seconds"] for one in first["recordings"]] == [None, None]
+    library.update()
+    answer = client.get("/api/library?sort=name&order=up").json()
+    assert answer["indexed"] == 2
+    assert answer["recordings"][1] == {
+        "id": id_of(Path("b/Zoo.json")),
+        "name": "Zoo",
+        "folder": "b",
+        "seconds": BUDGET.audio.duration,
+        "speakers": ["Ann Lee", "Speaker 2"],
+        "date": answer["recordings"][1]["date"],
+        "state": "new",
+        "why": None,
+    }
+    down = client.get("/api/library?sort=name&order=down").json()["recordings"]
+    assert [one["name"] for one in down] == ["Zoo", "alpha"]
+    assert [
+        one["name"]
+        for one in client.get("/api/library?sort=name&order=up&offset=1&limit=1").json()["recordings"]
+    ] == ["Zoo"]
+    for wrong in ("sort=size", "order=x", "limit=-1", "limit=x", "offset=1e3", "offset=٣"):
+        assert client.get(f"/api/library?{wrong}").status_code == 400
+
+
+def test_a_search_has_the_shape_of_the_contract(library, client):
+    save(library.folder / "a.json")
+    library.update()
+    answer = client.get("/api/search", params={"q": "house", "speaker": "Ann Lee"}).json()
+    assert (answer["total"], answer["more"]) == (1, False)
+    assert set(answer["hits"][0]) == {"id", "name", "speaker", "start", "end", "text", "before", "after"}
+    assert answer["hits"][0]["name"] == "a"
+    assert client.get("/api/search").json()["hits"] == []
+    refused = client.get("/api/search", params={"q": "x" * 501})
+    assert refused.status_code == 400
+    assert "500" in refused.json()["error"]["message"]
+
+
+def test_a_name_that_is_not_utf_8_is_an_answer(library, client):
+    (library.folder / os.fsdecode(b"caf\xe9.json")).write_bytes(save(library.folder / "a.json").read_bytes())
+    library.update()
+    names = [one["name"] for one in client.get("/api/library?sort=name").json()["recordings"]]
+    assert sorted(names) == ["a", "caf\\udce9"]
+
+
+def test_passages_keep_the_words_of_a_transcript():
+    said = list(passages(BUDGET))
+    assert [one.words for one in said][1] == "Yes."
+    assert sum(len(one.begins) // 4 for one in said) == len(BUDGET.words)
+
+
+def test_files_are_read_in_a_process_of_low_priority(tmp_path):
+    library = Library(tmp_path, Index(tmp_path / "cache" / "index.sqlite"))
+    path = save(tmp_path / "a.json")
+    with library.watched():
+        wait_for(lambda: library.recordings()[1] == 1)
+        assert texts(library, "house") == ["house"]
+        child = library._reader._child
+        if hasattr(os, "getpriority"):
+            assert os.getpriority(os.PRIO_PROCESS, child.pid) >= reading.PRIORITY
+        child.kill()  # one that ended is replaced
+        save(path, talk(("SPEAKER_00", " another house")))
+        library.changed()
+        wait_for(lambda: texts(library, "another") == ["another"])
+        last = library._reader._child
+    assert last.kill() != 0  # it ended with the library
+
+
+def test_a_file_that_ends_its_reader_is_put_down_as_failed(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "Child", lambda _: Child("witness.serve.nothing"))
+    library = Library(tmp_path, Index(tmp_path / "cache" / "index.sqlite"))
+    save(tmp_path / "a.json")
+    library.update()
+    ((one,), read) = library.recordings()
+    assert (one.state, read) == ("failed", 1)
+    assert "a.json: the process that read it ended (exit code 1)" in one.why
+
+
+def wait_for(condition) -> None:
+    late = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < late
+        time.sleep(0.01)

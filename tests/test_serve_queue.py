@@ -1,0 +1,367 @@
+"""The queue of the desk: what waits is done, survives whatever ends the server, and can be canceled."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import Future
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from conftest import in_process
+from recordings import OPTIONS, children, gone, make
+from witness import Engine
+from witness.batch import plan
+from witness.batch.folder import Folder, locked
+from witness.batch.manifest import Manifest
+from witness.batch.recordings import Item, size_and_mtime
+from witness.batch.worker import Outcome, Settings
+from witness.errors import CancelledError, InputError, ModelError, WitnessError
+from witness.options import Options, Runtime
+from witness.serve import queue as queues
+from witness.serve.course import Course
+from witness.serve.queue import BusyError, ConflictError, Queue, UnknownError, free_name
+
+PATIENCE = 60  # seconds for what takes one or two; the machine may be busy
+CHOICE = Options(models="builtin", offline=True, whisper="none")
+
+
+def settle():
+    return plan.settle(CHOICE)
+
+
+def desk(folder: Path, settle=settle) -> Queue:
+    return Queue(folder, settle, Runtime(threads=1))
+
+
+def sent(folder: Path, name: str = "call.flac", seconds: float = 1.0) -> Path:
+    """A recording where uploads lie before they are taken."""
+    (path,) = make(folder / ".sent", 1, seconds)
+    return path.rename(path.with_name(name))
+
+
+def state(queue: Queue, standing) -> str:
+    return next(one.state for one in queue.standings() if one.id == standing.id)
+
+
+def wait_for(condition, seconds: float = PATIENCE) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+class Hands:
+    """A pool whose work is done by the test."""
+
+    def __init__(self, gpus) -> None:
+        self.workers = len(gpus)
+        self.jobs: dict[str, tuple] = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def submit(self, job, progress=None):
+        future = Future()
+        future.set_running_or_notify_cancel()
+        self.jobs[Path(job.source).name] = (job, future, progress)
+        return future
+
+    def stop(self, future):
+        future.set_exception(CancelledError("canceled"))
+
+    def finish(self, name, **outcome):
+        job, future, _ = self.jobs[name]
+        if "error" not in outcome:
+            for _, path in job.files:
+                Path(path).write_text("{}")
+        future.set_result(Outcome(**{"sha256": "0" * 64, "duration": 1.0, **outcome}))
+
+
+@pytest.fixture
+def hands(monkeypatch):
+    """The pools that were made, the latest last."""
+    made = []
+    monkeypatch.setattr(queues, "Pool", lambda gpus: made.append(Hands(gpus)) or made[-1])
+    return made
+
+
+SETTINGS = Settings(CHOICE, Runtime(), {})
+
+
+def given(folder: Path, content: bytes = b"sound") -> Path:
+    path = folder / ".sent" / "1"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def test_what_is_dropped_is_done_and_a_batch_finds_nothing_to_do(tmp_path):
+    heard = []
+    with desk(tmp_path) as queue:
+        listener = queue.listen(lambda: heard.extend(listener.take() or ()))
+        first = queue.add(sent(tmp_path), "call.flac")
+        second = queue.add(sent(tmp_path), "call.flac")  # another recording of that name
+        bad = queue.add(given(tmp_path), "no recording.wav")
+        wait_for(lambda: not queue.states())
+        assert [state(queue, one) for one in (first, second, bad)] == ["done", "done", "failed"]
+        assert [one.name for one in queue.standings()] == ["call.flac", "call-2.flac", "no recording.wav"]
+        assert {one.stage for one in heard if one.state == "working"} >= {"decode", "segmentation", None}
+        shares = [one.share for one in heard if one.id == first.id]
+        assert shares == sorted(shares)
+        assert shares[-1] == 1.0
+        (row,) = [one.row() for one in queue.standings() if one.id == first.id]
+        assert (row["transcript"], row["why"], row["seconds_left"]) == (first.id, None, None)
+        with locked(tmp_path):  # nothing is left to do in it
+            pass
+    assert json.loads((tmp_path / "call-2.json").read_text())["audio"]["path"] == str(
+        tmp_path / "call-2.flac"
+    )
+    assert not list((tmp_path / ".sent").iterdir())
+    before = (tmp_path / "call.json").stat().st_mtime_ns
+    done = in_process(tmp_path, "batch", ".", "-o", ".", "--whisper", "none", *OPTIONS, "-q")
+    assert done.stdout.decode().endswith("3 recordings: 0 done, 2 done before, 1 failed; 0.00 h of audio\n")
+    assert (tmp_path / "call.json").stat().st_mtime_ns == before
+
+
+def test_one_after_the_other(tmp_path, hands):
+    with desk(tmp_path, lambda: SETTINGS) as queue:
+        first, second = (queue.add(given(tmp_path), f"{name}.wav") for name in "ab")
+        wait_for(lambda: hands[0].jobs)
+        assert queue.states() == {first.id: "working", second.id: "waiting"}
+        assert list(hands[0].jobs) == ["a.wav"]
+        with pytest.raises(WitnessError, match="another batch"), locked(tmp_path):
+            pass
+        hands[0].jobs["a.wav"][2]("segmentation", 1.0, 2.0)
+        working = next(one for one in queue.standings() if one.id == first.id)
+        assert (working.stage, 0 < working.share < 1) == ("segmentation", True)
+        hands[0].finish("a.wav")
+        wait_for(lambda: "b.wav" in hands[0].jobs)
+        assert queue.states() == {second.id: "working"}
+
+
+def test_a_cancel_and_a_retry(tmp_path, hands):
+    with desk(tmp_path, lambda: SETTINGS) as queue:
+        works, waits = (queue.add(given(tmp_path), f"{name}.wav") for name in "ab")
+        wait_for(lambda: hands[0].jobs)
+        queue.cancel(waits.id)
+        queue.cancel(works.id)
+        wait_for(lambda: not queue.states())
+        assert [one.state for one in queue.standings()] == ["canceled", "canceled"]
+        manifest = Manifest(tmp_path / "manifest.jsonl")
+        assert [entry.state for entry in manifest.entries.values()] == ["canceled", "canceled"]
+        folder = Folder(plan.Order((), tmp_path, ("json",)), SETTINGS, manifest)
+        item = Item(str(tmp_path / "a.wav"), "a", *size_and_mtime(str(tmp_path / "a.wav")))
+        assert folder.done_before(item) is None  # a batch over the folder does it
+        assert folder.in_the_way(item) is None
+        with pytest.raises(ConflictError, match=r"b\.wav: is canceled; there is nothing to cancel"):
+            queue.cancel(waits.id)
+        with pytest.raises(UnknownError):
+            queue.retry("0" * 16)
+        queue.retry(works.id)
+        wait_for(lambda: state(queue, works) == "working")
+        hands[0].finish("a.wav", error="a.wav: it broke", code=1)
+        wait_for(lambda: not queue.states())
+        assert (state(queue, works), queue.standings()[0].why) == ("failed", "a.wav: it broke")
+        with pytest.raises(ConflictError, match="nothing to cancel"):
+            queue.cancel(works.id)
+    # The next server knows both, does neither by itself, and can try again.
+    with desk(tmp_path, lambda: SETTINGS) as queue:
+        assert [(one.state, one.why) for one in queue.standings()] == [
+            ("failed", "a.wav: it broke"),
+            ("canceled", None),
+        ]
+        (tmp_path / "b.wav").unlink()
+        with pytest.raises(InputError, match="send it again"):
+            queue.retry(waits.id)
+        queue.retry(works.id)
+        wait_for(lambda: hands[1].jobs)
+        hands[1].finish("a.wav")
+        wait_for(lambda: state(queue, works) == "done")
+
+
+def test_a_restart_takes_up_what_waited_and_what_was_half_done(tmp_path, hands):
+    with desk(tmp_path, lambda: SETTINGS) as queue:
+        standings = [queue.add(given(tmp_path), f"{name}.wav") for name in "abc"]
+        wait_for(lambda: hands[0].jobs)
+        hands[0].finish("a.wav")
+        wait_for(lambda: "b.wav" in hands[0].jobs)
+    # A recording that was claimed, but never came to its place.
+    entry = Manifest(tmp_path / "manifest.jsonl").entries["b"]
+    torn = json.dumps(asdict(replace(entry, output="d", source=str(tmp_path / "d.wav"))))
+    with (tmp_path / "manifest.jsonl").open("a") as file:
+        file.write(torn + "\n" + torn[:50])
+    with desk(tmp_path, lambda: SETTINGS) as queue:
+        wait_for(lambda: hands[1].jobs)
+        assert queue.states() == {standings[1].id: "working", standings[2].id: "waiting"}
+        hands[1].finish("b.wav")
+        wait_for(lambda: "c.wav" in hands[1].jobs)
+
+
+def test_a_batch_in_the_folder_is_waited_for(tmp_path, hands, monkeypatch):
+    monkeypatch.setattr(queues, "PATIENCE", 0.05)
+    with desk(tmp_path, lambda: SETTINGS) as queue:
+        queue.add(given(tmp_path), "a.wav")
+        wait_for(lambda: hands[0].jobs)
+    with locked(tmp_path):
+        with desk(tmp_path, lambda: SETTINGS) as queue:
+            wait_for(lambda: queue.standings()[0].why is not None)
+            assert queue.standings()[0].why.startswith("a batch is at work in ")
+            with pytest.raises(ConflictError, match="a batch is at work"):
+                queue.add(given(tmp_path), "b.wav")
+            assert not hands[1].jobs
+        queue = desk(tmp_path, lambda: SETTINGS)
+        queue.__enter__()
+    wait_for(lambda: hands[2].jobs)
+    assert queue.standings()[0].why is None
+    queue.__exit__()
+
+
+def test_models_that_are_missing_are_why_it_failed(tmp_path, hands):
+    answers = [ModelError("no model; run: witness models fetch"), SETTINGS]
+
+    def choose():
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    with desk(tmp_path, choose) as queue:
+        standing = queue.add(given(tmp_path), "a.wav")
+        wait_for(lambda: state(queue, standing) == "failed")
+        assert queue.standings()[0].why == "no model; run: witness models fetch"
+        queue.retry(standing.id)
+        wait_for(lambda: hands[0].jobs)
+
+
+def test_a_full_disk_ends_what_waits_until_somebody_tries_again(tmp_path, hands):
+    with desk(tmp_path, lambda: SETTINGS) as queue:
+        standings = [queue.add(given(tmp_path), f"{name}.wav") for name in "ab"]
+        wait_for(lambda: hands[0].jobs)
+        hands[0].finish("a.wav", error="a.json: cannot be written (No space left on device)", full=True)
+        wait_for(lambda: not queue.states())
+        assert [one.state for one in queue.standings()] == ["failed", "failed"]
+        assert all("No space left" in one.why for one in queue.standings())
+        queue.retry(standings[1].id)
+        wait_for(lambda: "b.wav" in hands[0].jobs)
+
+
+def test_a_transcript_that_a_person_corrected_is_not_replaced(tmp_path, hands):
+    with desk(tmp_path, lambda: SETTINGS) as queue:
+        standing = queue.add(given(tmp_path), "a.wav")
+        wait_for(lambda: hands[0].jobs)
+        hands[0].finish("a.wav", error="it broke", code=1)
+        wait_for(lambda: not queue.states())
+        audio = {"path": standing.name, "sha256": "0" * 64}
+        document = {"schema": "witness/1", "audio": audio, "corrections": [1], "timing": {"decode": None}}
+        (tmp_path / "a.json").write_text(json.dumps(document))
+        queue.retry(standing.id)
+        wait_for(lambda: not queue.states())
+        assert "holds corrections" in queue.standings()[0].why
+
+
+@pytest.mark.usefixtures("hands")
+def test_a_listener_that_does_not_listen_is_dropped(tmp_path, monkeypatch):
+    monkeypatch.setattr(queues, "BEHIND", 3)
+    monkeypatch.setattr(queues, "MOST_LISTENERS", 2)
+    with desk(tmp_path, lambda: SETTINGS) as queue:
+        deaf, awake = queue.listen(lambda: None), queue.listen(lambda: None)
+        with pytest.raises(BusyError, match="too many windows"):
+            queue.listen(lambda: None)
+        for name in "abcd":
+            queue.add(given(tmp_path), f"{name}.wav")
+            assert f"{name}.wav" in [one.name for one in awake.take()]
+        assert deaf.take() is None
+        assert awake.take() is not None
+        queue.forget(awake)
+        queue.listen(lambda: None)
+
+
+def test_too_many_that_wait_are_refused(tmp_path, hands, monkeypatch):
+    monkeypatch.setattr(queues, "MOST_WAITING", 1)
+    with desk(tmp_path, lambda: SETTINGS) as queue:
+        queue.add(given(tmp_path), "a.wav")
+        wait_for(lambda: hands[0].jobs)
+        queue.add(given(tmp_path), "b.wav")
+        with pytest.raises(BusyError, match="1 recordings wait"):
+            queue.add(given(tmp_path), "c.wav")
+    assert not (tmp_path / "c.wav").exists()
+
+
+def test_models_stay_open_for_recordings_with_other_options():
+    first = Engine(CHOICE)
+    assert first.segmenter
+    again = first.share(replace(CHOICE, speakers=2, language="de"))
+    assert again.segmenter is first.segmenter
+    assert again.options.speakers == 2
+    assert "segmenter" not in vars(first.share(replace(CHOICE, models="pyannote")))
+
+
+def test_names_that_are_free():
+    assert free_name("a.wav", []) == "a.wav"
+    assert free_name("a.wav", ["A.WAV"]) == "a-2.wav"
+    assert free_name("a.mp3", ["a.wav", "a-2.json"]) == "a-3.mp3"  # whose results would be in its way
+    assert free_name("a.mp3", ["ab.wav"]) == "a.mp3"
+
+
+def test_how_far_the_work_is(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("witness.serve.course.time.monotonic", lambda: now[0])
+    course = Course({"decode": 1.0, "transcription": 3.0})
+    assert (course.share, course.left) == (0.0, None)
+    now[0] = 4.0
+    course.hear("decode", 10, 10)
+    assert (course.share, course.left) == (0.25, 12.0)
+    now[0] = 10.0
+    course.hear("transcription", 1, 2)
+    assert course.share == 0.625
+    assert course.pace() == {"decode": 4.0, "transcription": 6.0}
+
+
+SERVER = """
+import sys, time
+from pathlib import Path
+from witness.options import Options, Runtime
+from witness.batch import plan
+from witness.serve.queue import Queue
+settle = lambda: plan.settle(Options(models="builtin", offline=True, whisper="none"))
+with Queue(Path(sys.argv[1]), settle, Runtime(threads=1)) as queue:
+    for path in sys.argv[2:]:
+        queue.add(Path(path), "call.flac")
+    while queue.states():
+        time.sleep(0.05)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no /proc here")
+def test_what_is_killed_is_done_by_the_next_server(tmp_path):
+    """The worker first: another takes its recording. Then the server, whose worker goes with it."""
+    paths = [str(sent(tmp_path, f"{number}", 4.0)) for number in range(2)]
+    process = subprocess.Popen([sys.executable, "-c", SERVER, str(tmp_path), *paths], cwd=tmp_path)
+    module = "witness.batch.worker"
+    try:
+        wait_for(lambda: children(process.pid, module))
+        (worker,) = children(process.pid, module)
+        os.kill(worker, signal.SIGKILL)
+        wait_for(lambda: children(process.pid, module) not in ([], [worker]))
+        (worker,) = children(process.pid, module)
+    finally:
+        process.kill()
+        process.wait()
+    assert gone(worker)
+    assert not (tmp_path / "call-2.json").exists()
+    (tmp_path / f".witness-{process.pid}-x").touch()
+    with desk(tmp_path) as queue:
+        wait_for(lambda: not queue.states())
+    for name in ("call", "call-2"):
+        assert json.loads((tmp_path / f"{name}.json").read_text())["schema"] == "witness/1"
+    assert not list(tmp_path.glob(".witness-*-x"))

@@ -1,0 +1,251 @@
+"""Transcripts on the desk: corrections saved in place, their history, and who else may have changed them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from conftest import in_process
+from witness import files
+from witness.audio import sound
+from witness.errors import ConflictError, InputError, OutputError
+from witness.formats import page, writers
+from witness.options import Format
+from witness.serve import review
+from witness.transcript import document, redo
+
+
+@pytest.fixture(scope="module")
+def shelf(toned, tmp_path_factory):
+    """The call with words, as json, txt, srt and html, and its recording."""
+    folder = tmp_path_factory.mktemp("shelf")
+    shutil.copy(toned.audio.path, folder / "toned.wav")
+    source = replace(toned.audio, path=str(folder / "toned.wav"))
+    found = replace(toned, audio=source, findings=replace(toned.findings, audio=source))
+    targets = [(form, folder / f"toned.{form}") for form in ("json", "txt", "srt", "html")]
+    writers.save(found, targets, sound=sound.take(source, targets))
+    return folder
+
+
+@pytest.fixture
+def path(shelf, tmp_path):
+    """The JSON in a folder of its own."""
+    shutil.copytree(shelf, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "toned.json"
+
+
+def edit(path, *steps, undone=(), version=None) -> review.Edit:
+    """What a page would save: each step with the correction that it is."""
+    shown = review.show(path)
+    saved = redo.read(path)
+    sha256 = saved.findings.audio.sha256
+    corrections = [correction for _, correction in steps]
+    return review.Edit(
+        version or shown.version,
+        tuple((step,) for step, _ in steps),
+        tuple(undone),
+        {"schema": page.CORRECTIONS, "sha256": sha256, "corrections": corrections},
+    )
+
+
+def naming(path, who: int, name: str):
+    """A step and its correction."""
+    saved = redo.read(path)
+    speaker = list(saved.names)[who]
+    correction = redo.naming(saved, f"{speaker}={name}")
+    return (
+        {"kind": "name", "who": who, "name": name},
+        {"kind": "name", "speaker": correction.speaker, "name": name, "other": [], "text": None},
+    )
+
+
+def spelling(path, word: int, text: str):
+    """A step and its correction."""
+    said = document.read(path).words[word]
+    middle = (said.start + said.end) / 2
+    pieces = [[middle - 0.001, middle + 0.001]]
+    return (
+        {"kind": "text", "text": text, "pieces": [[1000 * a for a in pieces[0]]]},
+        {"kind": "text", "speaker": [], "name": None, "other": pieces, "text": text},
+    )
+
+
+def names(path) -> list[str | None]:
+    return [speaker["name"] for speaker in json.loads(path.read_text())["speakers"]]
+
+
+def test_what_is_saved_is_what_redo_makes_and_every_format_beside_it_says_so(path, tmp_path):
+    made = edit(path, naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar"))
+    (tmp_path / "page.json").write_text(json.dumps(made.corrections, default=list))
+    (tmp_path / "cli").mkdir()
+    for file in path.parent.glob("toned.*"):
+        shutil.copy(file, tmp_path / "cli")
+    again = tmp_path / "cli" / "toned.json"
+    assert in_process(tmp_path, "redo", again, "--corrections", "page.json", "-f", "srt").returncode == 0
+    old = page.sound_in((path.parent / "toned.html").read_text())
+    assert old.opus
+    saved = review.save(path, made)
+    assert saved.version == files.sha256(path.read_bytes())
+    one, other = (json.loads(file.read_text()) for file in (path, again))
+    del one["timing"], other["timing"]
+    assert one == other
+    assert (path.parent / "toned.srt").read_bytes() == again.with_suffix(".srt").read_bytes()
+    for form in ("txt", "srt", "html"):
+        text = (path.parent / f"toned.{form}").read_text()
+        assert "Zanzibar" in text
+        assert "Ann" in text
+    assert page.sound_in((path.parent / "toned.html").read_text()) == old
+
+
+def test_steps_are_there_after_a_reload_and_can_be_undone(path):
+    original = review.show(path)
+    first = naming(path, 0, "Ann")
+    second = spelling(path, 3, "Zanzibar")
+    review.save(path, edit(path, first))
+    review.save(path, edit(path, first, second))
+    shown = review.show(path)
+    assert [step[0]["kind"] for step in shown.steps] == ["name", "text"]
+    assert page.identity(shown.base) == page.identity(original.base)
+    assert not shown.base.corrections
+    review.save(path, edit(path, first, undone=[(second[0],)]))
+    shown = review.show(path)
+    assert (len(shown.steps), len(shown.undone)) == (1, 1)
+    assert "Zanzibar" not in path.read_text()
+    assert names(path)[0] == "Ann"
+    review.save(path, edit(path))
+    assert json.loads(path.read_text())["corrections"] == []
+
+
+def test_an_old_version_is_refused_and_changes_nothing(path):
+    seen = review.show(path).version
+    review.save(path, edit(path, naming(path, 0, "Ann")))
+    before = {file: file.read_bytes() for file in path.parent.iterdir()}
+    for change in (
+        lambda: review.save(path, edit(path, naming(path, 1, "Bo"), version=seen)),
+        lambda: review.add(path, seen, {}),
+        lambda: review.name(path, seen, "SPEAKER_01", "Bo"),
+        lambda: review.recount(path, seen, 3),
+        lambda: review.original(path, seen),
+    ):
+        with pytest.raises(ConflictError, match="was changed meanwhile"):
+            change()
+    assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+def test_what_redo_changed_behind_the_page_is_seen(path):
+    review.save(path, edit(path, naming(path, 0, "Ann")))
+    seen = review.show(path).version
+    assert in_process(path.parent, "redo", path, "--name", "Ann=Eve", "-f", "txt").returncode == 0
+    shown = review.show(path)
+    assert shown.version != seen
+    assert shown.steps == ()  # they would say Ann
+    assert shown.base.speakers[0].name == "Eve"
+    review.save(path, edit(path, spelling(path, 3, "Zanzibar")))
+    assert names(path)[0] == "Eve"
+    assert review.show(path).base.speakers[0].name == "Eve"
+
+
+def test_corrections_of_a_lost_race_can_be_added(path):
+    review.save(path, edit(path, naming(path, 0, "Ann")))
+    mine = edit(path, naming(path, 1, "Bo"), spelling(path, 3, "Zanzibar"))
+    review.add(path, review.show(path).version, mine.corrections)
+    assert names(path)[:2] == ["Ann", "Bo"]
+    assert "Zanzibar" in path.read_text()
+
+
+def test_another_number_of_speakers_and_back_to_what_the_machine_found(path):
+    machine = document.read(path)
+    review.save(path, edit(path, naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar")))
+    review.recount(path, review.show(path).version, 1)
+    assert names(path) == ["Ann"]
+    assert "Zanzibar" in path.read_text()
+    assert review.show(path).base.asked.speakers == 1
+    review.save(path, edit(path, spelling(path, 5, "Timbuktu")))
+    assert names(path) == ["Ann"]
+    assert "Zanzibar" in path.read_text()
+    review.original(path, review.show(path).version)
+    back = document.read(path)
+    assert (back.corrections, back.asked.speakers) == ((), None)
+    assert [word.text for word in back.words] == [word.text for word in machine.words]
+
+
+def test_what_was_given_up_for_the_machines_version_can_be_redone(path):
+    given = edit(path, naming(path, 0, "Ann"))
+    saved = redo.read(path)
+    review.recount(path, given.version, None)  # so that nothing was asked for
+    assert saved.asked.speakers == 2
+    first, second = naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar")
+    review.save(path, edit(path, first, second))
+    review.original(path, review.show(path).version)
+    shown = review.show(path)
+    assert [step[0]["kind"] for step in shown.undone] == ["text", "name"]  # the next to be redone comes last
+    assert shown.steps == ()
+
+
+def test_a_name_given_from_elsewhere_is_a_step(path):
+    review.save(path, edit(path, naming(path, 1, "Bo")))
+    speaker = next(one.id for one in document.read(path).speakers if one.name is None)
+    review.name(path, review.show(path).version, speaker, "Ann")
+    assert sorted(map(str, names(path))) == ["Ann", "Bo"]
+    shown = review.show(path)
+    assert [step[0]["name"] for step in shown.steps] == ["Bo", "Ann"]
+
+
+def test_what_cannot_be_saved_says_why(path):
+    (path.parent / "toned.stages.npz").unlink()
+    shown = review.show(path)
+    assert "toned.stages.npz" in shown.refusal
+    with pytest.raises(InputError, match=r"toned\.stages\.npz"):
+        review.original(path, shown.version)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b'{"schema": "witness-history/1"}', b"\xff", b"[" * 100_000])
+def test_a_damaged_history_costs_the_history_only(path, damage):
+    review.save(path, edit(path, naming(path, 0, "Ann")))
+    review.history_of(path).write_bytes(damage)
+    shown = review.show(path)
+    assert shown.steps == ()
+    assert shown.base.speakers[0].name == "Ann"
+    review.save(path, edit(path, spelling(path, 3, "Zanzibar")))
+    assert names(path)[0] == "Ann"
+
+
+def test_corrections_of_another_recording_and_nonsense_are_refused(path):
+    before = path.read_bytes()
+    for wrong in ({"sha256": "0" * 64}, {"schema": "x"}, {"corrections": [{"kind": "name"}]}):
+        made = edit(path, naming(path, 0, "Ann"))
+        with pytest.raises(InputError, match="what the page sent"):
+            review.save(path, replace(made, corrections={**made.corrections, **wrong}))
+    assert path.read_bytes() == before
+
+
+def test_a_write_that_fails_leaves_everything_as_it_was(path, monkeypatch):
+    before = {file: file.read_bytes() for file in path.parent.iterdir()}
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OutputError):
+        review.save(path, edit(path, naming(path, 0, "Ann")))
+    assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+def test_any_format_can_be_taken_away(path):
+    review.save(path, edit(path, naming(path, 0, "Ann")))
+    assert review.export(path, Format.SRT) == (path.parent / "toned.srt").read_bytes()
+    assert review.export(path, Format.JSON) == path.read_bytes()
+    assert review.export(path, Format.DOCX)[:2] == b"PK"
+    assert page.sound_in(review.export(path, Format.HTML).decode()).opus
+
+
+def test_the_outline_is_kept(path, monkeypatch):
+    outline = review.peaks(path)
+    assert outline == page.sound_in((path.parent / "toned.html").read_text()).peaks
+    (path.parent / "toned.html").unlink()
+    assert review.peaks(path) == outline
+    monkeypatch.setattr(sound, "take", None)
+    assert review.peaks(path) == outline
