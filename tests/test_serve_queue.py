@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import Future
 from dataclasses import asdict, replace
@@ -245,6 +246,15 @@ def test_models_that_are_missing_are_why_it_failed(tmp_path, hands):
         wait_for(lambda: state(queue, standing) == "failed")
         assert queue.standings()[0].why == "no model; run: witness models fetch"
         queue.retry(standing.id)
+        wait_for(lambda: hands[0].jobs)
+
+
+def test_who_waits_for_the_models_and_leaves_takes_them_from_nobody(tmp_path, hands):
+    chosen = threading.Event()
+    with desk(tmp_path, lambda: chosen.wait(PATIENCE) and SETTINGS) as queue:
+        assert not queue.settings().cancel()
+        added(queue, given(tmp_path), "a.wav")
+        chosen.set()
         wait_for(lambda: hands[0].jobs)
 
 
