@@ -48,4 +48,4 @@ class Desk:
     editor: Editor = field(default_factory=Editor)
     """Works on the transcript that somebody looks at."""
     finder: Editor = field(default_factory=Editor)
-    """Searches all transcripts for a voice, which takes longer."""
+    """Reads recordings and searches all transcripts for a voice, which takes longer."""

@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from witness import errors
-from witness.child import Child, DiedError, Message, RefusedError
+from witness.child import Child, ChildError, DiedError, Limits, Message, RefusedError
+
+LIMITS = Limits(seconds=600.0)
+"""What one piece of work may take; the outline of a day of sound takes a few minutes."""
 
 
 def _looks(*paths: Path) -> list[int]:
@@ -45,13 +48,14 @@ class Editor:
             if self._child is None:
                 self._child = Child("witness.serve.work")
             try:
-                reply, content = self._child.ask({"do": do, "path": str(path), **more})
+                reply, content = self._child.ask({"do": do, "path": str(path), **more}, limits=LIMITS)
             except RefusedError as error:
                 raise errors.WitnessError(f"{path.name}: {error}; this is a bug, please report it") from error
-            except DiedError as error:
+            except ChildError as error:
                 self._child = None
+                words = error.last_words if isinstance(error, DiedError) else ""
                 raise errors.WitnessError(
-                    f"{path.name}: the process that works on it ended ({error}){error.last_words}; try again"
+                    f"{path.name}: the process that works on it ended ({error}){words}; try again"
                 ) from error
         if "refused" in reply:
             raise getattr(errors, reply["kind"])(reply["refused"])

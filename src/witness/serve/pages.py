@@ -77,7 +77,7 @@ async def show(request: Request) -> Response:
 async def sound(request: Request) -> Response:
     """The recording, or the part of it that is asked for."""
     path = await _path(request)
-    recording = await run_in_threadpool(_desk(request).editor.recording, path)
+    recording = await run_in_threadpool(_desk(request).finder.recording, path)
     kind = mimetypes.guess_type(recording.name)[0] or ""
     playable = kind.startswith(("audio/", "video/"))
     return FileResponse(
@@ -89,7 +89,7 @@ async def sound(request: Request) -> Response:
 
 async def outline(request: Request) -> Response:
     """The peaks of the recording, a byte each."""
-    _, content = await _ask(request, "outline")
+    _, content = await run_in_threadpool(_desk(request).finder.ask, "outline", await _path(request))
     return Response(content, media_type="application/octet-stream")
 
 
@@ -163,7 +163,11 @@ async def _search(desk: Desk, known: str, wanted: str) -> AsyncIterator[str]:
         seen += 1
         line: dict[str, Any] = {"seen": seen, "total": total, "left": left}
         if "speaker" in found:
-            line["found"] = {**found, "id": row.id, "recording": printable(row.name)}
+            line["found"] = {
+                **found,
+                "id": row.id,
+                "recording": printable(f"{row.folder}/{row.name}".lstrip("/")),
+            }
         yield json.dumps(line) + "\n"
     yield json.dumps({"seen": total, "total": total, "left": left}) + "\n"
 
