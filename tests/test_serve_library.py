@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import threading
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,12 @@ from starlette.testclient import TestClient
 
 from test_convert import spoken, uttered
 from witness.batch.manifest import Entry, Manifest
+from witness.child import Child
 from witness.errors import UsageError
 from witness.formats import writers
 from witness.schema import Correction, Speaker, Transcript
 from witness.serve import index as indexes
+from witness.serve import reading
 from witness.serve.app import application
 from witness.serve.desk import Desk
 from witness.serve.index import DamagedError, Index
@@ -54,7 +57,7 @@ def save(path: Path, transcript: Transcript = BUDGET) -> Path:
 
 @pytest.fixture
 def library(tmp_path, monkeypatch) -> Library:
-    monkeypatch.setattr("witness.serve.library.REST", 0.0)
+    monkeypatch.setattr(reading.Reader, "take", lambda _, *what: reading.take(*what))
     folder = tmp_path / "recordings"
     folder.mkdir()
     return Library(folder, Index(tmp_path / "cache" / "index.sqlite"))
@@ -359,3 +362,37 @@ def test_passages_keep_the_words_of_a_transcript():
     said = list(passages(BUDGET))
     assert [one.words for one in said][1] == "Yes."
     assert sum(len(one.begins) // 4 for one in said) == len(BUDGET.words)
+
+
+def test_files_are_read_in_a_process_of_low_priority(tmp_path):
+    library = Library(tmp_path, Index(tmp_path / "cache" / "index.sqlite"))
+    path = save(tmp_path / "a.json")
+    with library.watched():
+        wait_for(lambda: library.recordings()[1] == 1)
+        assert texts(library, "house") == ["house"]
+        child = library._reader._child
+        if hasattr(os, "getpriority"):
+            assert os.getpriority(os.PRIO_PROCESS, child.pid) >= reading.PRIORITY
+        child.kill()  # one that ended is replaced
+        save(path, talk(("SPEAKER_00", " another house")))
+        library.changed()
+        wait_for(lambda: texts(library, "another") == ["another"])
+        last = library._reader._child
+    assert last.kill() != 0  # it ended with the library
+
+
+def test_a_file_that_ends_its_reader_is_put_down_as_failed(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "Child", lambda _: Child("witness.serve.nothing"))
+    library = Library(tmp_path, Index(tmp_path / "cache" / "index.sqlite"))
+    save(tmp_path / "a.json")
+    library.update()
+    ((one,), read) = library.recordings()
+    assert (one.state, read) == ("failed", 1)
+    assert "a.json: the process that read it ended (exit code 1)" in one.why
+
+
+def wait_for(condition) -> None:
+    late = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < late
+        time.sleep(0.01)

@@ -106,7 +106,7 @@ def test_a_recording_with_its_words(client, server, greeting):
     assert " ".join(one.word for one in found.words) == found.text
     assert all(0 <= one.start <= one.end <= 4.3 for one in found.words)
     assert found.usage.seconds == found.duration
-    assert left(server) == []
+    wait_for(lambda: left(server) == [])  # after the answer
 
 
 WRITTEN = {
@@ -136,7 +136,7 @@ def test_every_response_format(client, server, monkeypatch, response, expected):
 
     monkeypatch.setattr(server.queue, "submit", submit)
     assert expected(ask(client, ("a.wav", b"sound"), response_format=response))
-    assert left(server) == []
+    wait_for(lambda: left(server) == [])  # after the answer
 
 
 def test_a_stream_ends_with_the_whole_text(client, greeting):
@@ -158,7 +158,7 @@ def test_what_is_no_recording_is_said_in_one_line(client, server, stream):
     assert error["message"].startswith("Ann's call.wav")
     assert str(server.folder) not in error["message"]
     assert error["type"] == "invalid_request_error"
-    assert left(server) == []
+    wait_for(lambda: left(server) == [])  # after the answer
 
 
 @pytest.mark.parametrize(
@@ -218,6 +218,32 @@ def test_one_recording_is_wanted(server, files, says):
     answer = TestClient(server.app).post("/v1/audio/transcriptions", data={"model": MODEL}, files=files)
     assert says in answer.json()["error"]["message"]
     assert 400 <= answer.status_code < 500
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "says"),
+    [
+        (Outcome("x: was ended by signal SIGSEGV; export it again", 1), 500, "SIGSEGV"),
+        (Outcome("no space", 1, full=True), 507, "no space"),
+        (Outcome("--whisper chooses another model", 2), 400, "another model"),
+        (None, 503, "the server is ending"),
+        ("late", 504, "took longer than 0 h"),
+    ],
+)
+def test_what_fails_has_its_status(client, server, monkeypatch, outcome, status, says):
+    future, stopped = Future(), []
+    if outcome is None:
+        future.cancel()
+    elif outcome != "late":
+        future.set_result(outcome)
+    monkeypatch.setattr(server.queue, "submit", lambda *_: future)
+    monkeypatch.setattr(server.queue, "stop", stopped.append)
+    monkeypatch.setattr(openai_api, "LONGEST", 0.0)
+    monkeypatch.setattr(openai_api._Work.ended, "__defaults__", (0.01,))
+    with pytest.raises(openai.APIStatusError) as caught:
+        ask(client, ("a.wav", b"sound"))
+    assert (caught.value.status_code, says in caught.value.body["message"]) == (status, True)
+    assert stopped == ([future] if outcome == "late" else [])
 
 
 def test_who_leaves_takes_the_work_along(client, server, tmp_path):

@@ -18,8 +18,9 @@ from conftest import in_process
 from recordings import OPTIONS, children, gone, make
 from witness import Engine
 from witness.batch import plan
-from witness.batch.folder import locked
+from witness.batch.folder import Folder, locked
 from witness.batch.manifest import Manifest
+from witness.batch.recordings import Item, size_and_mtime
 from witness.batch.worker import Outcome, Settings
 from witness.errors import CancelledError, InputError, ModelError, WitnessError
 from witness.options import Options, Runtime
@@ -45,8 +46,8 @@ def sent(folder: Path, name: str = "call.flac", seconds: float = 1.0) -> Path:
     return path.rename(path.with_name(name))
 
 
-def state(queue: Queue, ticket) -> str:
-    return next(one.state for one in queue.tickets() if one.id == ticket.id)
+def state(queue: Queue, standing) -> str:
+    return next(one.state for one in queue.standings() if one.id == standing.id)
 
 
 def wait_for(condition, seconds: float = PATIENCE) -> None:
@@ -113,12 +114,12 @@ def test_what_is_dropped_is_done_and_a_batch_finds_nothing_to_do(tmp_path):
         bad = queue.add(given(tmp_path), "no recording.wav")
         wait_for(lambda: not queue.states())
         assert [state(queue, one) for one in (first, second, bad)] == ["done", "done", "failed"]
-        assert [one.name for one in queue.tickets()] == ["call.flac", "call-2.flac", "no recording.wav"]
+        assert [one.name for one in queue.standings()] == ["call.flac", "call-2.flac", "no recording.wav"]
         assert {one.stage for one in heard if one.state == "working"} >= {"decode", "segmentation", None}
         shares = [one.share for one in heard if one.id == first.id]
         assert shares == sorted(shares)
         assert shares[-1] == 1.0
-        (row,) = [one.row() for one in queue.tickets() if one.id == first.id]
+        (row,) = [one.row() for one in queue.standings() if one.id == first.id]
         assert (row["transcript"], row["why"], row["seconds_left"]) == (first.id, None, None)
         with locked(tmp_path):  # nothing is left to do in it
             pass
@@ -141,7 +142,7 @@ def test_one_after_the_other(tmp_path, hands):
         with pytest.raises(WitnessError, match="another batch"), locked(tmp_path):
             pass
         hands[0].jobs["a.wav"][2]("segmentation", 1.0, 2.0)
-        working = next(one for one in queue.tickets() if one.id == first.id)
+        working = next(one for one in queue.standings() if one.id == first.id)
         assert (working.stage, 0 < working.share < 1) == ("segmentation", True)
         hands[0].finish("a.wav")
         wait_for(lambda: "b.wav" in hands[0].jobs)
@@ -155,7 +156,13 @@ def test_a_cancel_and_a_retry(tmp_path, hands):
         queue.cancel(waits.id)
         queue.cancel(works.id)
         wait_for(lambda: not queue.states())
-        assert [one.state for one in queue.tickets()] == ["canceled", "canceled"]
+        assert [one.state for one in queue.standings()] == ["canceled", "canceled"]
+        manifest = Manifest(tmp_path / "manifest.jsonl")
+        assert [entry.state for entry in manifest.entries.values()] == ["canceled", "canceled"]
+        folder = Folder(plan.Order((), tmp_path, ("json",)), SETTINGS, manifest)
+        item = Item(str(tmp_path / "a.wav"), "a", *size_and_mtime(str(tmp_path / "a.wav")))
+        assert folder.done_before(item) is None  # a batch over the folder does it
+        assert folder.in_the_way(item) is None
         with pytest.raises(ConflictError, match=r"b\.wav: is canceled; there is nothing to cancel"):
             queue.cancel(waits.id)
         with pytest.raises(UnknownError):
@@ -164,12 +171,12 @@ def test_a_cancel_and_a_retry(tmp_path, hands):
         wait_for(lambda: state(queue, works) == "working")
         hands[0].finish("a.wav", error="a.wav: it broke", code=1)
         wait_for(lambda: not queue.states())
-        assert (state(queue, works), queue.tickets()[0].why) == ("failed", "a.wav: it broke")
+        assert (state(queue, works), queue.standings()[0].why) == ("failed", "a.wav: it broke")
         with pytest.raises(ConflictError, match="nothing to cancel"):
             queue.cancel(works.id)
     # The next server knows both, does neither by itself, and can try again.
     with desk(tmp_path, lambda: SETTINGS) as queue:
-        assert [(one.state, one.why) for one in queue.tickets()] == [
+        assert [(one.state, one.why) for one in queue.standings()] == [
             ("failed", "a.wav: it broke"),
             ("canceled", None),
         ]
@@ -184,7 +191,7 @@ def test_a_cancel_and_a_retry(tmp_path, hands):
 
 def test_a_restart_takes_up_what_waited_and_what_was_half_done(tmp_path, hands):
     with desk(tmp_path, lambda: SETTINGS) as queue:
-        tickets = [queue.add(given(tmp_path), f"{name}.wav") for name in "abc"]
+        standings = [queue.add(given(tmp_path), f"{name}.wav") for name in "abc"]
         wait_for(lambda: hands[0].jobs)
         hands[0].finish("a.wav")
         wait_for(lambda: "b.wav" in hands[0].jobs)
@@ -195,7 +202,7 @@ def test_a_restart_takes_up_what_waited_and_what_was_half_done(tmp_path, hands):
         file.write(torn + "\n" + torn[:50])
     with desk(tmp_path, lambda: SETTINGS) as queue:
         wait_for(lambda: hands[1].jobs)
-        assert queue.states() == {tickets[1].id: "working", tickets[2].id: "waiting"}
+        assert queue.states() == {standings[1].id: "working", standings[2].id: "waiting"}
         hands[1].finish("b.wav")
         wait_for(lambda: "c.wav" in hands[1].jobs)
 
@@ -207,15 +214,15 @@ def test_a_batch_in_the_folder_is_waited_for(tmp_path, hands, monkeypatch):
         wait_for(lambda: hands[0].jobs)
     with locked(tmp_path):
         with desk(tmp_path, lambda: SETTINGS) as queue:
-            wait_for(lambda: queue.tickets()[0].why is not None)
-            assert queue.tickets()[0].why.startswith("a batch is at work in ")
+            wait_for(lambda: queue.standings()[0].why is not None)
+            assert queue.standings()[0].why.startswith("a batch is at work in ")
             with pytest.raises(ConflictError, match="a batch is at work"):
                 queue.add(given(tmp_path), "b.wav")
             assert not hands[1].jobs
         queue = desk(tmp_path, lambda: SETTINGS)
         queue.__enter__()
     wait_for(lambda: hands[2].jobs)
-    assert queue.tickets()[0].why is None
+    assert queue.standings()[0].why is None
     queue.__exit__()
 
 
@@ -229,37 +236,37 @@ def test_models_that_are_missing_are_why_it_failed(tmp_path, hands):
         return answer
 
     with desk(tmp_path, choose) as queue:
-        ticket = queue.add(given(tmp_path), "a.wav")
-        wait_for(lambda: state(queue, ticket) == "failed")
-        assert queue.tickets()[0].why == "no model; run: witness models fetch"
-        queue.retry(ticket.id)
+        standing = queue.add(given(tmp_path), "a.wav")
+        wait_for(lambda: state(queue, standing) == "failed")
+        assert queue.standings()[0].why == "no model; run: witness models fetch"
+        queue.retry(standing.id)
         wait_for(lambda: hands[0].jobs)
 
 
 def test_a_full_disk_ends_what_waits_until_somebody_tries_again(tmp_path, hands):
     with desk(tmp_path, lambda: SETTINGS) as queue:
-        tickets = [queue.add(given(tmp_path), f"{name}.wav") for name in "ab"]
+        standings = [queue.add(given(tmp_path), f"{name}.wav") for name in "ab"]
         wait_for(lambda: hands[0].jobs)
         hands[0].finish("a.wav", error="a.json: cannot be written (No space left on device)", full=True)
         wait_for(lambda: not queue.states())
-        assert [one.state for one in queue.tickets()] == ["failed", "failed"]
-        assert all("No space left" in one.why for one in queue.tickets())
-        queue.retry(tickets[1].id)
+        assert [one.state for one in queue.standings()] == ["failed", "failed"]
+        assert all("No space left" in one.why for one in queue.standings())
+        queue.retry(standings[1].id)
         wait_for(lambda: "b.wav" in hands[0].jobs)
 
 
 def test_a_transcript_that_a_person_corrected_is_not_replaced(tmp_path, hands):
     with desk(tmp_path, lambda: SETTINGS) as queue:
-        ticket = queue.add(given(tmp_path), "a.wav")
+        standing = queue.add(given(tmp_path), "a.wav")
         wait_for(lambda: hands[0].jobs)
         hands[0].finish("a.wav", error="it broke", code=1)
         wait_for(lambda: not queue.states())
-        audio = {"path": ticket.name, "sha256": "0" * 64}
+        audio = {"path": standing.name, "sha256": "0" * 64}
         document = {"schema": "witness/1", "audio": audio, "corrections": [1], "timing": {"decode": None}}
         (tmp_path / "a.json").write_text(json.dumps(document))
-        queue.retry(ticket.id)
+        queue.retry(standing.id)
         wait_for(lambda: not queue.states())
-        assert "holds corrections" in queue.tickets()[0].why
+        assert "holds corrections" in queue.standings()[0].why
 
 
 @pytest.mark.usefixtures("hands")
@@ -292,7 +299,7 @@ def test_too_many_that_wait_are_refused(tmp_path, hands, monkeypatch):
 
 def test_models_stay_open_for_recordings_with_other_options():
     first = Engine(CHOICE)
-    first.open()
+    assert first.segmenter
     again = first.share(replace(CHOICE, speakers=2, language="de"))
     assert again.segmenter is first.segmenter
     assert again.options.speakers == 2

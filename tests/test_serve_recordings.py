@@ -10,6 +10,8 @@ from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 
@@ -141,7 +143,28 @@ def test_what_is_no_upload_leaves_nothing(desk, body, headers, status, says):
     assert answer.status_code == status, answer.text
     assert re.search(says, answer.json()["error"]["message"])
     assert left(desk) == []
-    assert desk.queue.tickets() == []
+    assert desk.queue.standings() == []
+
+
+@given(
+    cuts=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 40), st.binary(max_size=12)), max_size=4),
+    size=st.sampled_from((9, 64, 1000)),
+)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damaged_uploads_are_refused_or_kept_whole(desk, cuts, size):
+    """Pieces of a form are replaced, and it comes in pieces of any size."""
+    body = b'--x\r\nContent-Disposition: form-data; name="note"\r\n\r\nTuesday\r\n'
+    body += PART + b"\r\n" + PART.replace(b"a.wav", b"b.wav") + b"\r\n--x--\r\n"
+    for place, length, instead in cuts:
+        body = body[:place] + instead + body[place + length :]
+    pieces = (body[place : place + size] for place in range(0, len(body), size))
+    answer = desk.client.post("/api/recordings", content=pieces, headers=FORM)
+    assert answer.status_code in (201, 400, 415), answer.text
+    names = [row["name"] for row in answer.json().get("jobs", ())]
+    assert set(names) <= set(left(desk))
+    assert not any((desk.folder / uploads.PLACE).glob("????????????????"))
+    assert answer.status_code == 201 or "error" in answer.json()
+    assert cuts or names[:1]
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(desk, monkeypatch):
@@ -252,7 +275,7 @@ def test_what_is_larger_than_allowed_leaves_nothing(tmp_path, declared):
         body = [PART, *[b"\0" * 100_000] * 20, b"\r\n--x--\r\n"]
         answer = client.post("/api/recordings", content=b"".join(body) if declared else iter(body))
         assert (answer.status_code, "larger than 1 MiB" in answer.text) == (413, True)
-        assert queue.tickets() == []
+        assert queue.standings() == []
     assert not list(tmp_path.rglob("*.wav"))
 
 

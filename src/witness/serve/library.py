@@ -26,13 +26,11 @@ from starlette.routing import BaseRoute, Route
 
 from witness.batch.folder import MANIFEST
 from witness.batch.manifest import Manifest
-from witness.errors import InputError, OutputError, WitnessError
+from witness.errors import OutputError, WitnessError
 from witness.reporter import SILENT, Reporter
-from witness.schema import Transcript
 from witness.serve.index import DamagedError, Entry, Index
-from witness.serve.passages import names, passages
+from witness.serve.reading import Reader
 from witness.text import printable
-from witness.transcript import document
 
 T = TypeVar("T")
 
@@ -40,9 +38,6 @@ LOOK = 3.0
 """Seconds between two looks at the folder; more if a look takes long."""
 AGAIN = 30.0
 """Seconds of reading after which the folder is looked at again, for what is newer."""
-REST = 1.0
-"""Seconds of rest for each second of reading, so that requests are answered meanwhile. A low priority would
-not do: what reads could be halted while it keeps the interpreter from all others."""
 MOST_ROWS = 1000
 """Recordings or passages in one answer."""
 
@@ -134,6 +129,7 @@ class Library:
         self._places: dict[str, Place] = {}
         self._failed: dict[str, Recording] = {}
         self._manifests: dict[Path, tuple[Place, dict[str, Recording]]] = {}
+        self._reader = Reader()
         self._wake, self._end = threading.Event(), threading.Event()
         self._looking = threading.Lock()
         self._looked = 0.0  # seconds that the latest look took
@@ -189,7 +185,8 @@ class Library:
         finally:
             self._end.set()
             self._wake.set()
-            thread.join(0.5)  # what it has not written by then is written the next time
+            self._reader.close()  # what it has not written is written the next time
+            thread.join(0.5)
 
     def update(self) -> bool:
         """Look at the folder, and read what has changed since, the latest first.
@@ -208,14 +205,8 @@ class Library:
                 continue
             if self.index.is_known(place.id, place.size, place.mtime_ns):
                 continue  # another server has read it meanwhile
-            begun = time.monotonic()
-            entry, transcript = _read(self.folder, place)
-            try:
-                self.index.put(entry, passages(transcript) if transcript else ())
-            except InputError as error:
-                self.index.put(replace(entry, state="failed", why=f"{place.path}: {error}"))
-            del transcript
-            self._wake.wait(REST * (time.monotonic() - begun))
+            entry = Entry(place.id, place.size, place.mtime_ns, "other", date=place.mtime_ns / 1e9)
+            self._reader.take(self.index, self.folder / place.path, entry)
         return True
 
     def _watch(self, reporter: Reporter) -> None:
@@ -285,33 +276,6 @@ class Library:
 
 def _folder(path: Path) -> str:
     return "" if path.parent == Path() else path.parent.as_posix()
-
-
-def _read(folder: Path, place: Place) -> tuple[Entry, Transcript | None]:
-    """A file for the index, and the transcript in it; None: there is none."""
-    path = folder / place.path
-    entry = Entry(place.id, place.size, place.mtime_ns, "other", date=place.mtime_ns / 1e9)
-    try:
-        transcript = document.read(path)
-    except document.OtherJsonError:
-        return entry, None
-    except InputError as error:
-        return replace(entry, state="failed", why=str(error)), None
-    # A first run keeps the names from --known as corrections, too, but only a redo decodes nothing.
-    corrected = bool(transcript.corrections) and transcript.timing["decode"] is None
-    recording = Path(transcript.audio.path)
-    date = place.mtime_ns / 1e9
-    for one in (path.parent / recording.name, recording):
-        with suppress(OSError, ValueError):
-            date = one.stat().st_mtime
-            break
-    return replace(
-        entry,
-        state="corrected" if corrected else "new",
-        seconds=transcript.audio.duration,
-        speakers=tuple(names(transcript).values()),
-        date=date,
-    ), transcript
 
 
 # --- requests ---

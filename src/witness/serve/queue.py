@@ -65,8 +65,8 @@ class UnknownError(WitnessError):
 
 
 @dataclass(frozen=True)
-class Ticket:
-    """What listeners are told of a recording."""
+class Standing:
+    """How it stands with a recording: what listeners are told."""
 
     id: str
     """That of its transcript."""
@@ -100,14 +100,14 @@ class Listener:
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._lock = threading.Lock()
-        self._news: dict[str, Ticket] = {}
+        self._news: dict[str, Standing] = {}
         self._dropped = False
 
-    def tell(self, ticket: Ticket) -> bool:
-        """Keep a ticket for `take`; False: too much was kept already, and this one will hear no more."""
+    def tell(self, standing: Standing) -> bool:
+        """Keep a standing for `take`; False: too much was kept already, and this one will hear no more."""
         with self._lock:
-            self._news.pop(ticket.id, None)  # it goes to the end
-            self._news[ticket.id] = ticket
+            self._news.pop(standing.id, None)  # it goes to the end
+            self._news[standing.id] = standing
             self._dropped = self._dropped or len(self._news) > BEHIND
             dropped = self._dropped
         self._wake()
@@ -119,7 +119,7 @@ class Listener:
             self._dropped = True
         self._wake()
 
-    def take(self) -> list[Ticket] | None:
+    def take(self) -> list[Standing] | None:
         """What is new, the oldest first; None: there will be no more."""
         with self._lock:
             if self._dropped:
@@ -153,13 +153,13 @@ class Queue:
         self._awaited: Future[Settings] | None = None
         self._entered = ExitStack()
         self._manifest: Manifest | None = None  # None: the folder is not locked
-        self._items: dict[str, Item] = {}  # by the ids of tickets, as these
+        self._items: dict[str, Item] = {}  # by the id of the transcript, as these
         self._waiting: deque[str] = deque()
         self._working: dict[str, Future[Outcome]] = {}
         self._pace: Pace = {}
         # For all, under the lock:
         self._lock = threading.Lock()
-        self._tickets: dict[str, Ticket] = {}
+        self._standings: dict[str, Standing] = {}
         self._listeners: list[Listener] = []
         self._closing = False
 
@@ -182,32 +182,32 @@ class Queue:
 
     # --- for any thread ---
 
-    def add(self, scratch: Path, name: str) -> Ticket:
+    def add(self, scratch: Path, name: str) -> Standing:
         """Take a file into the folder, under that name or one that is still free, to be worked on.
 
         `scratch` is on the same disk; it is moved. Raises BusyError, ConflictError, OutputError.
         """
         return self._do(partial(self._add, scratch, name))
 
-    def cancel(self, ticket: str) -> Ticket:
+    def cancel(self, recording: str) -> Standing:
         """End the work on a recording, or the wait for it.
 
         Raises UnknownError, ConflictError, OutputError.
         """
-        return self._do(partial(self._cancel, ticket))
+        return self._do(partial(self._cancel, recording))
 
-    def retry(self, ticket: str) -> Ticket:
+    def retry(self, recording: str) -> Standing:
         """Have another try at what failed or was canceled. Raises as `cancel`, and InputError."""
-        return self._do(partial(self._retry, ticket))
+        return self._do(partial(self._retry, recording))
 
-    def tickets(self) -> list[Ticket]:
+    def standings(self) -> list[Standing]:
         """All that listeners are told of first."""
         with self._lock:
-            return list(self._tickets.values())
+            return list(self._standings.values())
 
     def states(self) -> Mapping[str, str]:
         """ "waiting" or "working", by the ids of the transcripts that are to be."""
-        return {one.id: one.state for one in self.tickets() if one.state in ("waiting", "working")}
+        return {one.id: one.state for one in self.standings() if one.state in ("waiting", "working")}
 
     def listen(self, wake: Callable[[], None]) -> Listener:
         """Hear of all recordings now, and of each change; `wake` is called from another thread when there is
@@ -217,8 +217,8 @@ class Queue:
                 raise BusyError("too many windows are open; close some")
             listener = Listener(wake)
             self._listeners.append(listener)
-            for ticket in self._tickets.values():
-                listener.tell(ticket)
+            for standing in self._standings.values():
+                listener.tell(standing)
         return listener
 
     def forget(self, listener: Listener) -> None:
@@ -331,54 +331,55 @@ class Queue:
             raise WitnessError(one_line(error)) from error
         return awaited.result()
 
-    def _begin(self, ticket: str, folder: Folder) -> None:
+    def _begin(self, recording: str, folder: Folder) -> None:
         """Give a recording to the pool, or find that it needs none. Raises OutputError."""
-        item = self._items[ticket]
+        item = self._items[recording]
         with suppress(OSError):  # the worker says what is wrong with it
             size, mtime_ns = size_and_mtime(item.source)
-            item = self._items[ticket] = replace(item, size=size, mtime_ns=mtime_ns)
+            item = self._items[recording] = replace(item, size=size, mtime_ns=mtime_ns)
         before = folder.done_before(item)
         if before is not None and before.state == "done":
-            self._change(ticket, state="done", share=1.0, why=None)
+            self._change(recording, state="done", share=1.0, why=None)
         elif (trouble := folder.in_the_way(item)) is not None:
-            self._change(ticket, state="failed", why=trouble)
+            self._change(recording, state="failed", why=trouble)
         else:
             course = Course(self._pace)
-            self._change(ticket, state="working", why=None)
-            future = self._pool.submit(folder.job(item, self._runtime), partial(self._hear, ticket, course))
-            self._working[ticket] = future
-            future.add_done_callback(lambda _: self._inbox.put(partial(self._finish, ticket, folder, course)))
+            self._change(recording, state="working", why=None)
+            hear = partial(self._hear, recording, course)
+            finish = partial(self._finish, recording, folder, course)
+            future = self._working[recording] = self._pool.submit(folder.job(item, self._runtime), hear)
+            future.add_done_callback(lambda _: self._inbox.put(finish))
 
-    def _hear(self, ticket: str, course: Course, stage: str, done: float, total: float) -> None:
+    def _hear(self, recording: str, course: Course, stage: str, done: float, total: float) -> None:
         """From a thread of the pool."""
         course.hear(stage, done, total)
-        self._change(ticket, stage=stage, share=course.share, seconds_left=course.left)
+        self._change(recording, stage=stage, share=course.share, seconds_left=course.left)
 
-    def _finish(self, ticket: str, folder: Folder, course: Course) -> None:
+    def _finish(self, recording: str, folder: Folder, course: Course) -> None:
         """Record what became of a recording."""
-        future, item = self._working.pop(ticket), self._items[ticket]
+        future, item = self._working.pop(recording), self._items[recording]
         rest: dict[str, Any] = {"stage": None, "seconds_left": None}
         try:
             if future.cancelled() or isinstance(future.exception(), CancelledError):
                 folder.manifest.append(folder.entry(item, "canceled"))
-                self._change(ticket, state="canceled", **rest)
+                self._change(recording, state="canceled", **rest)
                 return
             entry = folder.record(item, outcome_of(item, future))
         except OutputError as error:  # nor is there room for the others
-            self._change(ticket, state="failed", why=str(error), **rest)
+            self._change(recording, state="failed", why=str(error), **rest)
             self._fail_all(str(error))
             return
         if entry.state == "done":
             self._pace = course.pace()
             rest["share"] = 1.0
-        self._change(ticket, state=entry.state, why=entry.error, **rest)
+        self._change(recording, state=entry.state, why=entry.error, **rest)
 
     def _fail_all(self, why: str) -> None:
         """Give up what waits, until somebody tries again, or for the next server."""
         while self._waiting:
             self._change(self._waiting.popleft(), state="failed", why=why)
 
-    def _add(self, scratch: Path, name: str) -> Ticket:
+    def _add(self, scratch: Path, name: str) -> Standing:
         if len(self._waiting) >= MOST_WAITING:
             raise BusyError(f"{MOST_WAITING} recordings wait already; send more when some are done")
         manifest = self._enter()
@@ -396,45 +397,45 @@ class Queue:
             ) from error
         return self._wait_for(item)
 
-    def _cancel(self, ticket: str) -> Ticket:
-        state = self._ticket(ticket).state
+    def _cancel(self, recording: str) -> Standing:
+        state = self._standing(recording).state
         if state == "working":
-            self._pool.stop(self._working[ticket])
+            self._pool.stop(self._working[recording])
         elif state == "waiting":
-            self._enter().append(replace(_begun(self._items[ticket]), state="canceled"))
-            self._waiting.remove(ticket)
-            self._change(ticket, state="canceled", why=None)
+            self._enter().append(replace(_begun(self._items[recording]), state="canceled"))
+            self._waiting.remove(recording)
+            self._change(recording, state="canceled", why=None)
         else:
-            raise ConflictError(f"{self._ticket(ticket).name}: is {state}; there is nothing to cancel")
-        return self._ticket(ticket)
+            raise ConflictError(f"{self._standing(recording).name}: is {state}; there is nothing to cancel")
+        return self._standing(recording)
 
-    def _retry(self, ticket: str) -> Ticket:
+    def _retry(self, recording: str) -> Standing:
         manifest = self._enter()
-        if ticket not in self._items:
-            self._remember(manifest, ticket)
-        if (known := self._ticket(ticket)).state not in ("failed", "canceled"):
+        if recording not in self._standings:
+            self._remember(manifest, recording)
+        if (known := self._standing(recording)).state not in ("failed", "canceled"):
             raise ConflictError(f"{known.name}: is {known.state}; there is nothing to try again")
-        item = self._items[ticket]
+        item = self._items[recording]
         if not Path(item.source).is_file():
             raise InputError(f"{known.name}: the recording is not there anymore; send it again")
         manifest.append(_begun(item))
         return self._wait_for(item)
 
-    def _ticket(self, ticket: str) -> Ticket:
+    def _standing(self, recording: str) -> Standing:
         with self._lock:
-            if ticket not in self._tickets:
+            if recording not in self._standings:
                 raise UnknownError("there is no recording with this id; reload the page")
-            return self._tickets[ticket]
+            return self._standings[recording]
 
-    def _wait_for(self, item: Item) -> Ticket:
-        ticket = Ticket(_id(item), Path(item.source).name, "waiting")
-        self._items[ticket.id] = item
-        self._waiting.append(ticket.id)
-        self._tell(ticket)
-        return ticket
+    def _wait_for(self, item: Item) -> Standing:
+        standing = Standing(_id(item), Path(item.source).name, "waiting")
+        self._items[standing.id] = item
+        self._waiting.append(standing.id)
+        self._tell(standing)
+        return standing
 
     def _remember(self, manifest: Manifest, wanted: str | None = None) -> None:
-        """What waits, failed or was canceled of the recordings in the folder itself, or one ticket."""
+        """What waits, failed or was canceled of the recordings in the folder itself, or the one wanted."""
         for entry in manifest.entries.values():
             item = Item(entry.source, entry.output, entry.size, entry.mtime_ns)
             path = Path(entry.source)
@@ -445,20 +446,20 @@ class Queue:
                 self._wait_for(item)
             else:
                 self._items[_id(item)] = item
-                self._tell(Ticket(_id(item), path.name, entry.state, why=entry.error))
+                self._tell(Standing(_id(item), path.name, entry.state, why=entry.error))
 
-    def _change(self, ticket: str, **fields: Any) -> None:
-        self._tell(replace(self._ticket(ticket), **fields))
+    def _change(self, recording: str, **fields: Any) -> None:
+        self._tell(replace(self._standing(recording), **fields))
 
-    def _tell(self, ticket: Ticket) -> None:
+    def _tell(self, standing: Standing) -> None:
         with self._lock:
-            if self._tickets.get(ticket.id) == ticket:
+            if self._standings.get(standing.id) == standing:
                 return
-            self._tickets[ticket.id] = ticket
-            self._listeners = [one for one in self._listeners if one.tell(ticket)]
-            ended = [one.id for one in self._tickets.values() if one.state not in ("waiting", "working")]
+            self._standings[standing.id] = standing
+            self._listeners = [one for one in self._listeners if one.tell(standing)]
+            ended = [one.id for one in self._standings.values() if one.state not in ("waiting", "working")]
             for old in ended[: max(0, len(ended) - MOST_ENDED)]:
-                del self._tickets[old]
+                del self._standings[old]
 
 
 def _nothing() -> None:

@@ -30,8 +30,8 @@ def routes() -> list[BaseRoute]:
     return [
         Route("/api/recordings", send_recordings, methods=["POST"]),
         Route("/api/events", events),
-        Route("/api/jobs/{ticket}/cancel", cancel, methods=["POST"]),
-        Route("/api/jobs/{ticket}/retry", retry, methods=["POST"]),
+        Route("/api/jobs/{id}/cancel", cancel, methods=["POST"]),
+        Route("/api/jobs/{id}/retry", retry, methods=["POST"]),
     ]
 
 
@@ -44,21 +44,21 @@ async def send_recordings(request: Request) -> Response:
         rows = []
         for upload in form.uploads:
             with answered():
-                ticket = await run_in_threadpool(desk.queue.add, upload.path, upload.name)
-            rows.append(ticket.row())
+                standing = await run_in_threadpool(desk.queue.add, upload.path, upload.name)
+            rows.append(standing.row())
     return JSONResponse({"jobs": rows}, 201)
 
 
 def cancel(request: Request) -> Response:
     """End the work on a recording, or its wait."""
     with answered():
-        return JSONResponse(request.app.state.desk.queue.cancel(request.path_params["ticket"]).row())
+        return JSONResponse(request.app.state.desk.queue.cancel(request.path_params["id"]).row())
 
 
 def retry(request: Request) -> Response:
     """Have another try."""
     with answered():
-        return JSONResponse(request.app.state.desk.queue.retry(request.path_params["ticket"]).row())
+        return JSONResponse(request.app.state.desk.queue.retry(request.path_params["id"]).row())
 
 
 async def events(request: Request) -> Response:
@@ -120,7 +120,7 @@ class _Events(Response):
     def _take(self) -> list[dict[str, object]] | None:
         self._woken.clear()
         news = self._listener.take()
-        return None if news is None else [ticket.row() for ticket in news]
+        return None if news is None else [standing.row() for standing in news]
 
     async def _wait(self, gone: asyncio.Future[None]) -> None:
         """Until there is news, the client has left, or it is time for a sign of life."""
