@@ -193,6 +193,8 @@ def test_two_tabs_lose_nothing_of_each_other(visit, folder):
     saved(other)
     other.wait_for_selector('aside button.name:text-is("Ann")')
     visitor.forgive("409")
+    one.evaluate("dispatchEvent(new Event('focus'))")  # somebody comes back to the first tab
+    one.wait_for_selector('.w:text-is("Zanzibar")')
     text = (folder / "toned.txt").read_text()
     assert "Ann" in text
     assert "Zanzibar" in text

@@ -35,7 +35,7 @@ function show(text, kind = "", title = "") {
 
 function showState() {
   $("redo").disabled = !undone.length;
-  if (served.refusal) show("Cannot be saved", "bad", served.refusal);
+  if (served.refusal) show(unsaved() ? "Cannot be saved" : "Read only", unsaved() ? "bad" : "busy", served.refusal);
   else if (stuck) show(`Not saved: ${stuck.message}`, "bad");
   else if (sending || unsaved()) show("Saving…", "busy");
   else show("Saved");
@@ -192,6 +192,7 @@ function leave() {
 async function catchUp() {
   if (sending || stuck || unsaved() || document.querySelector("dialog[open]")) return;
   try {
+    if ((await call("version")).version === version) return;
     const theirs = await call("corrections");
     if (theirs.version === version || sending || unsaved()) return;
     if (theirs.page !== data.page || !isSteps(theirs.steps)) { leave(); return; }
