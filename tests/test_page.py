@@ -584,6 +584,15 @@ def test_merge_move_and_undo(read, tmp_path):
     assert entry["other"]
 
 
+def test_the_menu_of_a_speaker_leads_to_who_they_are_the_same_person_as(read):
+    page = read(talks.call(), how="none").page
+    page.click("article.p button.who >> nth=0")
+    page.click('.choice:has-text("Merge")')
+    page.wait_for_selector('#choose-title:has-text("Who is the same person as Speaker 1?")')
+    page.click('.choice:has-text("Speaker 2")')
+    page.wait_for_selector('#speakers-title:has-text("1 speaker")')
+
+
 def test_merged_speakers_are_one_after_redo_too(read, case):
     redo(case / "toned.json", "--speakers", "3", "-f", "html", "-q")
     reader = read(case / "toned.html")

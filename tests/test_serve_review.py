@@ -7,13 +7,15 @@ import shutil
 from dataclasses import replace
 
 import pytest
+import soundfile
 
 from conftest import in_process
 from witness import files
-from witness.audio import sound
+from witness.audio import decode, sound
 from witness.errors import ConflictError, InputError, OutputError
 from witness.formats import page, writers
 from witness.options import Format
+from witness.schema import SAMPLE_RATE
 from witness.serve import review
 from witness.transcript import document, redo
 
@@ -240,6 +242,22 @@ def test_any_format_can_be_taken_away(path):
     assert review.export(path, Format.JSON) == path.read_bytes()
     assert review.export(path, Format.DOCX)[:2] == b"PK"
     assert page.sound_in(review.export(path, Format.HTML).decode()).opus
+
+
+def test_what_no_browser_plays_is_made_into_what_it_does(path):
+    assert review.recording(path).name == "toned.wav"
+    samples, rate = soundfile.read(path.parent / "toned.wav", frames=2 * 8000)
+    other = path.parent / "toned.aiff"
+    soundfile.write(other, samples, rate)
+    document_ = json.loads(path.read_text())
+    document_["audio"] |= {"path": str(other), "sha256": files.sha256_at(other), "duration": 2.0}
+    document_ |= {"words": [], "utterances": [], "turns": []}
+    path.write_text(json.dumps(document_))
+    made = review.recording(path)
+    assert made.read_bytes()[:4] == b"\x1a\x45\xdf\xa3"  # EBML: WebM
+    assert abs(sum(map(len, decode.blocks(str(made)))) / SAMPLE_RATE - 2.0) < 0.1
+    before = made.stat().st_mtime_ns
+    assert review.recording(path).stat().st_mtime_ns == before
 
 
 def test_the_outline_is_kept(path, monkeypatch):
