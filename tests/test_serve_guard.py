@@ -53,7 +53,7 @@ async def fail(_: Request) -> Response:
 
 def app(desk: Desk, **more):
     made = application(desk, **more)
-    made.router.routes += [
+    made.router.routes[:0] = [
         Route("/take", take, methods=["POST", "GET"]),
         Route("/v1/audio/transcriptions", take, methods=["POST"]),
         Route("/fail", fail),
