@@ -270,6 +270,17 @@ def test_a_full_disk_ends_what_waits_until_somebody_tries_again(tmp_path, hands)
         wait_for(lambda: "b.wav" in hands[0].jobs)
 
 
+def test_what_nobody_foresaw_is_why_it_failed_and_the_queue_goes_on(tmp_path, hands, monkeypatch):
+    with desk(tmp_path, lambda: SETTINGS) as queue:
+        with monkeypatch.context() as patch:
+            patch.setattr(Folder, "in_the_way", lambda *_: 1 / 0)
+            standing = added(queue, given(tmp_path), "a.wav")
+            wait_for(lambda: state(queue, standing) == "failed")
+        assert queue.standings()[0].why.startswith("ZeroDivisionError: division by zero; this is a bug")
+        queue.retry(standing.id)
+        wait_for(lambda: hands[0].jobs)
+
+
 def test_a_transcript_that_a_person_corrected_is_not_replaced(tmp_path, hands):
     with desk(tmp_path, lambda: SETTINGS) as queue:
         standing = added(queue, given(tmp_path), "a.wav")

@@ -291,11 +291,14 @@ class Queue:
                 manifest = self._enter()
                 if (settings := self._known_settings()) is None:
                     return
-                self._begin(self._waiting.popleft(), Folder(self._order, settings, manifest))
+                self._begin(self._waiting[0], Folder(self._order, settings, manifest))
+                self._waiting.popleft()
         except ConflictError as error:
             self._change(self._waiting[0], why=str(error))
         except WitnessError as error:
             self._fail_all(str(error))
+        except Exception as error:  # it must not end the queue
+            self._fail_all(f"{type(error).__name__}: {one_line(error)}; this is a bug, please report it")
         if not self._waiting and not self._working:
             self._leave()
 
@@ -311,7 +314,7 @@ class Queue:
                 raise
             except WitnessError:
                 raise ConflictError(
-                    f"a batch is at work in {self._order.out.name}; this continues when it has ended"
+                    f"a batch is at work in {self._order.out.name}; wait until it has ended"
                 ) from None
             self._manifest = Manifest(self._order.out / MANIFEST)
             sweep([self._order.out])
