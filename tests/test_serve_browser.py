@@ -219,6 +219,22 @@ def test_what_cannot_be_joined_is_for_the_person_to_decide(visit, folder):
     visitor.forgive("409")
 
 
+@pytest.mark.parametrize(
+    "step", ['{"kind":"text","text":"x","pieces":[null]}', '{"kind":"merge","who":0,"gone":99}']
+)
+def test_steps_that_are_none_of_this_page_are_not_saved_over_the_corrections(visit, folder, step):
+    page = visit().open()
+    rename(page, "Speaker 1", "Ann")
+    saved(page)
+    history = folder / ".toned.history"
+    before = history.read_text()
+    history.write_text(before.replace('{"kind":"name","who":0,"name":"Ann"}', step))
+    assert history.read_text() != before
+    page.reload()
+    page.wait_for_selector('#save:text-is("Read only")')
+    assert ".toned.history" in page.get_attribute("#save", "title")
+
+
 def test_a_server_that_is_gone_costs_nothing(visit, folder):
     visitor = visit()
     page = visitor.open()
