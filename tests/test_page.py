@@ -315,7 +315,7 @@ def test_files_that_are_no_corrections(case):
 # --- in a browser ---
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its driver has an event loop in this thread, in which no other can run
 def browser():
     if CHROMIUM is None:
         pytest.skip("no Chromium is here; Debian: apt-get install chromium")
@@ -582,6 +582,15 @@ def test_merge_move_and_undo(read, tmp_path):
     (entry,) = json.loads((tmp_path / "c.json").read_text())["corrections"]
     assert entry["kind"] == "move"
     assert entry["other"]
+
+
+def test_the_menu_of_a_speaker_leads_to_who_they_are_the_same_person_as(read):
+    page = read(talks.call(), how="none").page
+    page.click("article.p button.who >> nth=0")
+    page.click('.choice:has-text("Merge")')
+    page.wait_for_selector('#choose-title:has-text("Who is the same person as Speaker 1?")')
+    page.click('.choice:has-text("Speaker 2")')
+    page.wait_for_selector('#speakers-title:has-text("1 speaker")')
 
 
 def test_merged_speakers_are_one_after_redo_too(read, case):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -265,6 +266,32 @@ def test_who_leaves_takes_the_work_along(client, server, tmp_path):
         wait_for(lambda: futures[0].done())
     assert futures[0].exception() is not None
     wait_for(lambda: left(server) == [])
+
+
+def test_a_stream_that_nobody_reads_is_ended(server, monkeypatch):
+    """As ASGI: the client neither reads nor leaves."""
+    future, stopped = Future(), []
+    monkeypatch.setattr(server.queue, "submit", lambda *_: future)
+    monkeypatch.setattr(server.queue, "stop", stopped.append)
+    monkeypatch.setattr(openai_api, "DEAF", 0.05)
+    body = b""
+    for name, value in (("model", MODEL), ("stream", "true"), ("file", "sound")):
+        file = '; filename="a.wav"' if name == "file" else ""
+        body += f'--x\r\nContent-Disposition: form-data; name="{name}"{file}\r\n\r\n{value}\r\n'.encode()
+    messages = [{"type": "http.request", "body": body + b"--x--\r\n"}]
+
+    async def receive():
+        return messages.pop() if messages else await asyncio.Event().wait()
+
+    async def send(message):
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/audio/transcriptions", "query_string": b""}
+    scope |= {"headers": [(b"content-type", b"multipart/form-data; boundary=x")]}
+    asyncio.run(asyncio.wait_for(server.app(scope, receive, send), 20))
+    assert stopped == [future]
+    assert left(server) == []
 
 
 def test_too_many_are_told_to_come_back(client, greeting, monkeypatch):

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import Future
 from dataclasses import asdict, replace
@@ -44,6 +45,11 @@ def sent(folder: Path, name: str = "call.flac", seconds: float = 1.0) -> Path:
     """A recording where uploads lie before they are taken."""
     (path,) = make(folder / ".sent", 1, seconds)
     return path.rename(path.with_name(name))
+
+
+def added(queue: Queue, path: Path, name: str):
+    (standing,) = queue.add([(path, name)])
+    return standing
 
 
 def state(queue: Queue, standing) -> str:
@@ -109,9 +115,9 @@ def test_what_is_dropped_is_done_and_a_batch_finds_nothing_to_do(tmp_path):
     heard = []
     with desk(tmp_path) as queue:
         listener = queue.listen(lambda: heard.extend(listener.take() or ()))
-        first = queue.add(sent(tmp_path), "call.flac")
-        second = queue.add(sent(tmp_path), "call.flac")  # another recording of that name
-        bad = queue.add(given(tmp_path), "no recording.wav")
+        first = added(queue, sent(tmp_path), "call.flac")
+        second = added(queue, sent(tmp_path), "call.flac")  # another recording of that name
+        bad = added(queue, given(tmp_path), "no recording.wav")
         wait_for(lambda: not queue.states())
         assert [state(queue, one) for one in (first, second, bad)] == ["done", "done", "failed"]
         assert [one.name for one in queue.standings()] == ["call.flac", "call-2.flac", "no recording.wav"]
@@ -135,7 +141,7 @@ def test_what_is_dropped_is_done_and_a_batch_finds_nothing_to_do(tmp_path):
 
 def test_one_after_the_other(tmp_path, hands):
     with desk(tmp_path, lambda: SETTINGS) as queue:
-        first, second = (queue.add(given(tmp_path), f"{name}.wav") for name in "ab")
+        first, second = (added(queue, given(tmp_path), f"{name}.wav") for name in "ab")
         wait_for(lambda: hands[0].jobs)
         assert queue.states() == {first.id: "working", second.id: "waiting"}
         assert list(hands[0].jobs) == ["a.wav"]
@@ -151,7 +157,7 @@ def test_one_after_the_other(tmp_path, hands):
 
 def test_a_cancel_and_a_retry(tmp_path, hands):
     with desk(tmp_path, lambda: SETTINGS) as queue:
-        works, waits = (queue.add(given(tmp_path), f"{name}.wav") for name in "ab")
+        works, waits = (added(queue, given(tmp_path), f"{name}.wav") for name in "ab")
         wait_for(lambda: hands[0].jobs)
         queue.cancel(waits.id)
         queue.cancel(works.id)
@@ -191,7 +197,7 @@ def test_a_cancel_and_a_retry(tmp_path, hands):
 
 def test_a_restart_takes_up_what_waited_and_what_was_half_done(tmp_path, hands):
     with desk(tmp_path, lambda: SETTINGS) as queue:
-        standings = [queue.add(given(tmp_path), f"{name}.wav") for name in "abc"]
+        standings = [added(queue, given(tmp_path), f"{name}.wav") for name in "abc"]
         wait_for(lambda: hands[0].jobs)
         hands[0].finish("a.wav")
         wait_for(lambda: "b.wav" in hands[0].jobs)
@@ -210,14 +216,14 @@ def test_a_restart_takes_up_what_waited_and_what_was_half_done(tmp_path, hands):
 def test_a_batch_in_the_folder_is_waited_for(tmp_path, hands, monkeypatch):
     monkeypatch.setattr(queues, "PATIENCE", 0.05)
     with desk(tmp_path, lambda: SETTINGS) as queue:
-        queue.add(given(tmp_path), "a.wav")
+        added(queue, given(tmp_path), "a.wav")
         wait_for(lambda: hands[0].jobs)
     with locked(tmp_path):
         with desk(tmp_path, lambda: SETTINGS) as queue:
             wait_for(lambda: queue.standings()[0].why is not None)
             assert queue.standings()[0].why.startswith("a batch is at work in ")
             with pytest.raises(ConflictError, match="a batch is at work"):
-                queue.add(given(tmp_path), "b.wav")
+                added(queue, given(tmp_path), "b.wav")
             assert not hands[1].jobs
         queue = desk(tmp_path, lambda: SETTINGS)
         queue.__enter__()
@@ -236,16 +242,25 @@ def test_models_that_are_missing_are_why_it_failed(tmp_path, hands):
         return answer
 
     with desk(tmp_path, choose) as queue:
-        standing = queue.add(given(tmp_path), "a.wav")
+        standing = added(queue, given(tmp_path), "a.wav")
         wait_for(lambda: state(queue, standing) == "failed")
         assert queue.standings()[0].why == "no model; run: witness models fetch"
         queue.retry(standing.id)
         wait_for(lambda: hands[0].jobs)
 
 
+def test_who_waits_for_the_models_and_leaves_takes_them_from_nobody(tmp_path, hands):
+    chosen = threading.Event()
+    with desk(tmp_path, lambda: chosen.wait(PATIENCE) and SETTINGS) as queue:
+        assert not queue.settings().cancel()
+        added(queue, given(tmp_path), "a.wav")
+        chosen.set()
+        wait_for(lambda: hands[0].jobs)
+
+
 def test_a_full_disk_ends_what_waits_until_somebody_tries_again(tmp_path, hands):
     with desk(tmp_path, lambda: SETTINGS) as queue:
-        standings = [queue.add(given(tmp_path), f"{name}.wav") for name in "ab"]
+        standings = [added(queue, given(tmp_path), f"{name}.wav") for name in "ab"]
         wait_for(lambda: hands[0].jobs)
         hands[0].finish("a.wav", error="a.json: cannot be written (No space left on device)", full=True)
         wait_for(lambda: not queue.states())
@@ -255,9 +270,20 @@ def test_a_full_disk_ends_what_waits_until_somebody_tries_again(tmp_path, hands)
         wait_for(lambda: "b.wav" in hands[0].jobs)
 
 
+def test_what_nobody_foresaw_is_why_it_failed_and_the_queue_goes_on(tmp_path, hands, monkeypatch):
+    with desk(tmp_path, lambda: SETTINGS) as queue:
+        with monkeypatch.context() as patch:
+            patch.setattr(Folder, "in_the_way", lambda *_: 1 / 0)
+            standing = added(queue, given(tmp_path), "a.wav")
+            wait_for(lambda: state(queue, standing) == "failed")
+        assert queue.standings()[0].why.startswith("ZeroDivisionError: division by zero; this is a bug")
+        queue.retry(standing.id)
+        wait_for(lambda: hands[0].jobs)
+
+
 def test_a_transcript_that_a_person_corrected_is_not_replaced(tmp_path, hands):
     with desk(tmp_path, lambda: SETTINGS) as queue:
-        standing = queue.add(given(tmp_path), "a.wav")
+        standing = added(queue, given(tmp_path), "a.wav")
         wait_for(lambda: hands[0].jobs)
         hands[0].finish("a.wav", error="it broke", code=1)
         wait_for(lambda: not queue.states())
@@ -278,7 +304,7 @@ def test_a_listener_that_does_not_listen_is_dropped(tmp_path, monkeypatch):
         with pytest.raises(BusyError, match="too many windows"):
             queue.listen(lambda: None)
         for name in "abcd":
-            queue.add(given(tmp_path), f"{name}.wav")
+            added(queue, given(tmp_path), f"{name}.wav")
             assert f"{name}.wav" in [one.name for one in awake.take()]
         assert deaf.take() is None
         assert awake.take() is not None
@@ -289,11 +315,11 @@ def test_a_listener_that_does_not_listen_is_dropped(tmp_path, monkeypatch):
 def test_too_many_that_wait_are_refused(tmp_path, hands, monkeypatch):
     monkeypatch.setattr(queues, "MOST_WAITING", 1)
     with desk(tmp_path, lambda: SETTINGS) as queue:
-        queue.add(given(tmp_path), "a.wav")
+        added(queue, given(tmp_path), "a.wav")
         wait_for(lambda: hands[0].jobs)
-        queue.add(given(tmp_path), "b.wav")
-        with pytest.raises(BusyError, match="1 recordings wait"):
-            queue.add(given(tmp_path), "c.wav")
+        added(queue, given(tmp_path), "b.wav")
+        with pytest.raises(BusyError, match="1 recordings may wait"):
+            added(queue, given(tmp_path), "c.wav")
     assert not (tmp_path / "c.wav").exists()
 
 
@@ -336,7 +362,7 @@ from witness.serve.queue import Queue
 settle = lambda: plan.settle(Options(models="builtin", offline=True, whisper="none"))
 with Queue(Path(sys.argv[1]), settle, Runtime(threads=1)) as queue:
     for path in sys.argv[2:]:
-        queue.add(Path(path), "call.flac")
+        queue.add([(Path(path), "call.flac")])
     while queue.states():
         time.sleep(0.05)
 """

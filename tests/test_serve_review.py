@@ -7,13 +7,15 @@ import shutil
 from dataclasses import replace
 
 import pytest
+import soundfile
 
 from conftest import in_process
 from witness import files
-from witness.audio import sound
+from witness.audio import decode, sound
 from witness.errors import ConflictError, InputError, OutputError
 from witness.formats import page, writers
 from witness.options import Format
+from witness.schema import SAMPLE_RATE
 from witness.serve import review
 from witness.transcript import document, redo
 
@@ -213,6 +215,16 @@ def test_a_damaged_history_costs_the_history_only(path, damage):
     assert names(path)[0] == "Ann"
 
 
+def test_a_history_that_somebody_tampered_with_is_none(path):
+    review.save(path, edit(path, naming(path, 0, "Ann")))
+    history = review.history_of(path)
+    history.write_bytes(history.read_bytes().replace(b'"name":"Ann","other"', b'"name":"A\\nB","other"'))
+    assert b"A\\nB" in history.read_bytes()
+    assert review.show(path).steps == ()
+    review.save(path, edit(path, spelling(path, 3, "Zanzibar")))
+    assert "A\\nB" not in path.read_text()
+
+
 def test_corrections_of_another_recording_and_nonsense_are_refused(path):
     before = path.read_bytes()
     for wrong in ({"sha256": "0" * 64}, {"schema": "x"}, {"corrections": [{"kind": "name"}]}):
@@ -240,6 +252,22 @@ def test_any_format_can_be_taken_away(path):
     assert review.export(path, Format.JSON) == path.read_bytes()
     assert review.export(path, Format.DOCX)[:2] == b"PK"
     assert page.sound_in(review.export(path, Format.HTML).decode()).opus
+
+
+def test_what_no_browser_plays_is_made_into_what_it_does(path):
+    assert review.recording(path).name == "toned.wav"
+    samples, rate = soundfile.read(path.parent / "toned.wav", frames=2 * 8000)
+    other = path.parent / "toned.aiff"
+    soundfile.write(other, samples, rate)
+    document_ = json.loads(path.read_text())
+    document_["audio"] |= {"path": str(other), "sha256": files.sha256_at(other), "duration": 2.0}
+    document_ |= {"words": [], "utterances": [], "turns": []}
+    path.write_text(json.dumps(document_))
+    made = review.recording(path)
+    assert made.read_bytes()[:4] == b"\x1a\x45\xdf\xa3"  # EBML: WebM
+    assert abs(sum(map(len, decode.blocks(str(made)))) / SAMPLE_RATE - 2.0) < 0.1
+    before = made.stat().st_mtime_ns
+    assert review.recording(path).stat().st_mtime_ns == before
 
 
 def test_the_outline_is_kept(path, monkeypatch):

@@ -20,16 +20,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from witness.batch.worker import Job, Outcome
+from witness.batch.worker import Job, Outcome, Settings
 from witness.errors import InputError, UsageError
 from witness.files import name_of
 from witness.options import PageAudio
 from witness.serve import answers, openai_wish
 from witness.serve.openai_wish import Wish
 from witness.serve.queue import Queue
-from witness.serve.recordings import ALIVE, left
+from witness.serve.recordings import ALIVE, DEAF, left
 from witness.serve.uploads import Form, Upload, drain
 
 AT_ONCE = 8
@@ -87,23 +87,18 @@ class _Transcriptions:
                 recording = _only(form)
                 settings = await asyncio.wrap_future(desk.queue.settings())
                 wish = openai_wish.wish(form.fields, settings)
-                written = [Path(name_of(form.folder / "result", form_)) for form_ in wish.formats]
-                settings = replace(
-                    settings, options=wish.options, keep_stages=False, html_audio=PageAudio.NONE, pauses=None
-                )
-                job = Job(
-                    str(recording.path), tuple(zip(wish.formats, map(str, written), strict=True)), settings
-                )
+                written = [Path(name_of(form.folder / "result", kind)) for kind in wish.formats]
+                job = _job(recording, wish, written, settings)
                 with suppress(ClientDisconnect):  # nobody reads an answer
                     async with _working(desk.queue, job, recording, receive) as work:
                         if wish.stream:
-                            await _stream(work, wish, written, send)
-                        else:
-                            while not await work.ended():
-                                pass
-                            body = await run_in_threadpool(openai_wish.answer, wish, written)
-                            kind = openai_wish.TYPES.get(wish.response, "application/json")
-                            await Response(body, media_type=kind)(scope, receive, send)
+                            await _stream(work, wish, written, _patient(send))
+                            return
+                        while not await work.ended():
+                            pass
+                        body = await run_in_threadpool(openai_wish.answer, wish, written)
+                        kind = openai_wish.TYPES.get(wish.response, "application/json")
+                        await Response(body, media_type=kind)(scope, receive, _patient(send))
         finally:
             self._now -= 1
 
@@ -113,6 +108,25 @@ def _only(form: Form) -> Upload:
     if [upload.field for upload in form.uploads] != ["file"]:
         raise UsageError("file: send one recording in the field `file`, with its file name")
     return form.uploads[0]
+
+
+def _job(recording: Upload, wish: Wish, written: Sequence[Path], settings: Settings) -> Job:
+    targets = tuple(zip(wish.formats, map(str, written), strict=True))
+    page = PageAudio.NONE
+    settings = replace(settings, options=wish.options, keep_stages=False, html_audio=page, pauses=None)
+    return Job(str(recording.path), targets, settings)
+
+
+def _patient(send: Send) -> Send:
+    """Raises ClientDisconnect when what is sent is not read: it would be worked for nobody."""
+
+    async def sending(message: Message) -> None:
+        try:
+            await asyncio.wait_for(send(message), DEAF)
+        except asyncio.TimeoutError:
+            raise ClientDisconnect from None
+
+    return sending
 
 
 @asynccontextmanager

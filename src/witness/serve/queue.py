@@ -12,7 +12,7 @@ import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -79,6 +79,8 @@ class Standing:
     seconds_left: float | None = None
     why: str | None = None
     """Of a recording that failed, or still waits though nothing is before it."""
+    output: str = ""
+    """Its results below the folder, without their endings."""
 
     def row(self) -> dict[str, Any]:
         """As JSON."""
@@ -182,12 +184,13 @@ class Queue:
 
     # --- for any thread ---
 
-    def add(self, scratch: Path, name: str) -> Standing:
-        """Take a file into the folder, under that name or one that is still free, to be worked on.
+    def add(self, uploads: Sequence[tuple[Path, str]]) -> list[Standing]:
+        """Take files into the folder, to be worked on; if there is no room for all to wait, none is taken.
 
-        `scratch` is on the same disk; it is moved. Raises BusyError, ConflictError, OutputError.
+        Each has a name, which it gets if it is still free there. The files are on the same disk; they are
+        moved. Raises BusyError, ConflictError, OutputError.
         """
-        return self._do(partial(self._add, scratch, name))
+        return self._do(partial(self._add, uploads))
 
     def cancel(self, recording: str) -> Standing:
         """End the work on a recording, or the wait for it.
@@ -288,11 +291,14 @@ class Queue:
                 manifest = self._enter()
                 if (settings := self._known_settings()) is None:
                     return
-                self._begin(self._waiting.popleft(), Folder(self._order, settings, manifest))
+                self._begin(self._waiting[0], Folder(self._order, settings, manifest))
+                self._waiting.popleft()
         except ConflictError as error:
             self._change(self._waiting[0], why=str(error))
         except WitnessError as error:
             self._fail_all(str(error))
+        except Exception as error:  # it must not end the queue
+            self._fail_all(f"{type(error).__name__}: {one_line(error)}; this is a bug, please report it")
         if not self._waiting and not self._working:
             self._leave()
 
@@ -308,7 +314,7 @@ class Queue:
                 raise
             except WitnessError:
                 raise ConflictError(
-                    f"a batch is at work in {self._order.out.name}; this continues when it has ended"
+                    f"a batch is at work in {self._order.out.name}; wait until it has ended"
                 ) from None
             self._manifest = Manifest(self._order.out / MANIFEST)
             sweep([self._order.out])
@@ -379,10 +385,14 @@ class Queue:
         while self._waiting:
             self._change(self._waiting.popleft(), state="failed", why=why)
 
-    def _add(self, scratch: Path, name: str) -> Standing:
-        if len(self._waiting) >= MOST_WAITING:
-            raise BusyError(f"{MOST_WAITING} recordings wait already; send more when some are done")
+    def _add(self, uploads: Sequence[tuple[Path, str]]) -> list[Standing]:
+        if len(self._waiting) + len(uploads) > MOST_WAITING:
+            raise BusyError(f"{MOST_WAITING} recordings may wait; send more when some are done")
         manifest = self._enter()
+        return [self._wait_for(self._take(manifest, *upload)) for upload in uploads]
+
+    def _take(self, manifest: Manifest, scratch: Path, name: str) -> Item:
+        """Move a file into the folder. Raises OutputError."""
         try:
             path = self._order.out / free_name(name, os.listdir(self._order.out))  # noqa: PTH208 - names alone
             ((source, output),) = assign([(str(path), path.name)], manifest)
@@ -395,7 +405,7 @@ class Queue:
                 f"{name}: cannot be kept ({error.strerror}); fix: free disk space or fix the folder's "
                 "permissions"
             ) from error
-        return self._wait_for(item)
+        return item
 
     def _cancel(self, recording: str) -> Standing:
         state = self._standing(recording).state
@@ -428,7 +438,7 @@ class Queue:
             return self._standings[recording]
 
     def _wait_for(self, item: Item) -> Standing:
-        standing = Standing(_id(item), Path(item.source).name, "waiting")
+        standing = Standing(_id(item), Path(item.source).name, "waiting", output=item.output)
         self._items[standing.id] = item
         self._waiting.append(standing.id)
         self._tell(standing)
@@ -446,7 +456,7 @@ class Queue:
                 self._wait_for(item)
             else:
                 self._items[_id(item)] = item
-                self._tell(Standing(_id(item), path.name, entry.state, why=entry.error))
+                self._tell(Standing(_id(item), path.name, entry.state, why=entry.error, output=item.output))
 
     def _change(self, recording: str, **fields: Any) -> None:
         self._tell(replace(self._standing(recording), **fields))

@@ -41,11 +41,10 @@ async def send_recordings(request: Request) -> Response:
     async with desk.uploads.received(request) as form:
         if not form.uploads:
             raise HTTPException(400, "no recording in the request; send it in a field with a file name")
-        rows = []
-        for upload in form.uploads:
-            with answered():
-                standing = await run_in_threadpool(desk.queue.add, upload.path, upload.name)
-            rows.append(standing.row())
+        with answered():
+            uploads = [(upload.path, upload.name) for upload in form.uploads]
+            standings = await run_in_threadpool(desk.queue.add, uploads)
+    rows = [standing.row() for standing in standings]
     return JSONResponse({"jobs": rows}, 201)
 
 

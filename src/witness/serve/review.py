@@ -37,6 +37,12 @@ MOST_STEPS = redo.MOST
 DRAFTS = 3
 """Transcripts whose draft is kept in memory: 20 MB for an hour of speech."""
 
+PLAYED = {
+    *("aac", "flac", "m4a", "m4b", "mp3", "oga", "ogg", "opus", "wav"),
+    *("mka", "mkv", "mov", "mp4", "webm"),
+}
+"""Endings of what browsers play as it is: https://developer.mozilla.org/docs/Web/Media/Guides/Formats"""
+
 Step = tuple[dict[str, Any], ...]
 """What a page takes and undoes in one go, in the terms of templates/state.js."""
 Steps = Annotated[tuple[Step, ...], Meta(max_length=MOST_STEPS)]
@@ -194,6 +200,7 @@ def html(path: Path, rest: Mapping[str, Any]) -> str:
         "steps": shown.steps,
         "undone": shown.undone,
         "refusal": shown.refusal,
+        "history": history_of(path).name,
         "corrected": bool(shown.base.corrections),
         "asked": shown.base.asked.speakers,
     }
@@ -225,6 +232,28 @@ def peaks(path: Path) -> bytes:
         return [heard.peaks]
 
     return files.cached(files.cache_folder() / "outlines" / key, ["outline"], make)[0]
+
+
+def recording(path: Path) -> Path:
+    """The recording of the transcript, or what browsers can play of it. Raises InputError, OutputError."""
+    audio = document.read(path).audio
+    there = Path(sound.located(audio, path.parent)[0])
+    if there.suffix[1:].lower() in PLAYED:
+        return there
+
+    def make() -> Sequence[bytes]:
+        whole = replace(audio, part=None)
+        heard = sound.take(whole, [("html", None)], PageAudio.EMBED, beside=path.parent)
+        if heard is None or heard.opus is None:
+            raise InputError(f"{there}: cannot be made into sound for a browser; convert it to WAV")
+        return [heard.opus]
+
+    folder = files.cache_folder() / "sounds" / audio.sha256
+    content = files.cached(folder, ["sound.webm"], make)[0]
+    made = folder / "sound.webm"
+    if not made.is_file():  # the cache cannot be written
+        files.write(content, made, private=True)
+    return made
 
 
 # --- reading ---
@@ -267,6 +296,7 @@ def _history(path: Path, version: str) -> _History | None:
     """The steps that led to this version; None: nobody knows of any."""
     try:
         found = documents.decode(files.read(history_of(path)), _History)
+        redo.all_checked((*found.base, *found.made))
     except (OSError, ValueError):
         return None
     of_this = found.schema == SCHEMA and found.version == version

@@ -101,7 +101,7 @@ class Uploads:
             self._lock = FileLock(self._place / LOCK, timeout=0, thread_local=False)
             self._lock.acquire()
             for left in self._place.iterdir():
-                if OURS.fullmatch(left.name) and not left.is_symlink():
+                if OURS.fullmatch(left.name):
                     shutil.rmtree(left, ignore_errors=True)
         except Timeout:
             raise WitnessError(

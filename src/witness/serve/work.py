@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from witness import errors, files
-from witness.audio import sound
 from witness.child import Buffer, Message, serve
 from witness.diarization import voices
 from witness.formats import page
@@ -65,7 +64,7 @@ def _outline(path: Path, _: Message) -> Reply:
 
 
 def _recording(path: Path, _: Message) -> Reply:
-    return {"recording": sound.located(document.read(path).audio, path.parent)[0]}, []
+    return {"recording": str(review.recording(path))}, []
 
 
 def _enroll(path: Path, given: Message) -> Reply:
