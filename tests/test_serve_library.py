@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -336,6 +337,20 @@ def test_the_table_of_contents_is_sorted_and_cut(library, client):
     ] == ["Zoo"]
     for wrong in ("sort=size", "order=x", "limit=-1", "limit=x", "offset=1e3", "offset=٣"):
         assert client.get(f"/api/library?{wrong}").status_code == 400
+
+
+def test_recordings_without_a_transcript_are_known(library, client):
+    folder = library.folder
+    (folder / "sub").mkdir()
+    for name in ("a.wav", "b.wav", "b.MP3", "sub/a.flac", "done.wav", "notes.txt", ".hidden.wav"):
+        (folder / name).touch()
+    save(folder / "a.json")
+    save(folder / "b.MP3.json")
+    line = Entry("x/done", str(folder / "done.wav"), 0, 0, None, "", "done")
+    (folder / "manifest.jsonl").write_text(json.dumps(asdict(line)) + "\n")
+    library._look()
+    assert library.untranscribed() == (Path("b.wav"), Path("sub/a.flac"))
+    assert client.get("/api/library").json()["untranscribed"] == 2
 
 
 def test_a_search_has_the_shape_of_the_contract(library, client):

@@ -139,6 +139,29 @@ def test_what_is_dropped_is_done_and_a_batch_finds_nothing_to_do(tmp_path):
     assert (tmp_path / "call.json").stat().st_mtime_ns == before
 
 
+def test_what_lies_in_the_folder_waits_and_a_restart_goes_on_with_it(tmp_path, hands, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    for name in ("a.wav", "a.mp3", "sub/b.wav"):
+        (tmp_path / name).touch()
+    paths = [Path("a.mp3"), Path("a.wav"), Path("gone.wav"), Path("sub/b.wav")]
+    with Queue(tmp_path, lambda: SETTINGS, Runtime()) as queue:
+        waiting = queue.transcribe(paths)
+        assert [one.name for one in waiting] == ["a.mp3", "a.wav", "b.wav"]
+        wait_for(lambda: hands[-1].jobs)
+        assert queue.transcribe(paths) == []  # they are known
+    assert Manifest(tmp_path / "manifest.jsonl").sources == {
+        str(tmp_path / "a.mp3"): "a.mp3",
+        str(tmp_path / "a.wav"): "a.wav",
+        str(tmp_path / "sub" / "b.wav"): "sub/b",
+    }
+    with Queue(tmp_path, lambda: SETTINGS, Runtime()) as queue:
+        assert sorted(queue.states()) == sorted(one.id for one in waiting)
+        monkeypatch.setattr(queues, "MOST_WAITING", 2)
+        (tmp_path / "c.wav").touch()
+        with pytest.raises(BusyError):
+            queue.transcribe([Path("c.wav")])
+
+
 def test_one_after_the_other(tmp_path, hands):
     with desk(tmp_path, lambda: SETTINGS) as queue:
         first, second = (added(queue, given(tmp_path), f"{name}.wav") for name in "ab")

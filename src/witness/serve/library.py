@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +26,9 @@ from starlette.routing import BaseRoute, Route
 
 from witness.batch.folder import MANIFEST
 from witness.batch.manifest import Manifest
+from witness.batch.recordings import ENDINGS
 from witness.errors import OutputError, WitnessError
+from witness.files import names
 from witness.reporter import SILENT, Reporter
 from witness.serve.index import DamagedError, Entry, Index
 from witness.serve.reading import Reader
@@ -72,6 +74,16 @@ class Recording:
     """Why it failed."""
 
 
+@dataclass(frozen=True)
+class _Batch:
+    """What a manifest says."""
+
+    failed: Mapping[str, Recording] = field(default_factory=dict)
+    """By the ids that the transcripts would have."""
+    sources: frozenset[str] = frozenset()
+    """The absolute paths of all its recordings."""
+
+
 SORTS: Mapping[str, Callable[[Recording], Any]] = {
     "name": lambda one: (one.name.casefold(), one.folder.casefold()),
     "date": lambda one: one.date or 0.0,
@@ -89,6 +101,11 @@ def id_of(path: Path) -> str:
 def is_json(name: str) -> bool:
     """Whether a file may be a transcript."""
     return name.endswith(".json")
+
+
+def is_recording(name: str) -> bool:
+    """Whether a file is one that `witness batch` would take from a folder."""
+    return name.rpartition(".")[2].lower() in ENDINGS
 
 
 def walk(folder: Path, wanted: Callable[[str], bool] = is_json) -> Iterator[Place]:
@@ -128,7 +145,8 @@ class Library:
             ) from error
         self._places: dict[str, Place] = {}
         self._failed: dict[str, Recording] = {}
-        self._manifests: dict[Path, tuple[Place, dict[str, Recording]]] = {}
+        self._manifests: dict[Path, tuple[Place, _Batch]] = {}
+        self._untranscribed: tuple[Path, ...] = ()
         self._reader = Reader()
         self._wake, self._end = threading.Event(), threading.Event()
         self._looking = threading.Lock()
@@ -165,6 +183,10 @@ class Library:
             if id_ in rows:
                 rows[id_] = replace(rows[id_], state=state, why=None)
         return list(rows.values()), sum(one.id in entries for one in places)
+
+    def untranscribed(self) -> tuple[Path, ...]:
+        """Recordings, below the folder, that no batch knows and that have no transcript beside them."""
+        return self._untranscribed
 
     def name(self, transcript: str) -> str:
         """What people call it; empty: it is gone."""
@@ -230,25 +252,36 @@ class Library:
         """Find out which files there are."""
         with self._looking:
             begun = time.monotonic()
-            places, manifests = {}, {}
-            for one in walk(self.folder, lambda name: is_json(name) or name == MANIFEST):
+            places: dict[str, Place] = {}
+            manifests: dict[Path, tuple[Place, _Batch]] = {}
+            recordings = []
+            for one in walk(
+                self.folder, lambda name: is_json(name) or name == MANIFEST or is_recording(name)
+            ):
                 if one.path.name == MANIFEST:
                     before = self._manifests.get(one.path)
-                    manifests[one.path] = (
-                        before if before and before[0] == one else (one, self._failures(one))
-                    )
-                else:
+                    manifests[one.path] = before if before and before[0] == one else (one, self._batch(one))
+                elif is_json(one.path.name):
                     places[one.id] = one
+                else:
+                    recordings.append(one.path)
+            known = frozenset[str]().union(*(batch.sources for _, batch in manifests.values()))
+            self._untranscribed = tuple(
+                path
+                for path in recordings
+                if (source := str(self.folder / path)) not in known
+                and not any(id_of(Path(f"{name}.json")) in places for name in names(str(path), source))
+            )
             self._looked = time.monotonic() - begun
             self._places, self._manifests = places, manifests
-            self._failed = {id_: row for _, rows in manifests.values() for id_, row in rows.items()}
+            self._failed = {id_: row for _, batch in manifests.values() for id_, row in batch.failed.items()}
 
-    def _failures(self, place: Place) -> dict[str, Recording]:
-        """What failed in a batch, by the ids that the transcripts would have."""
+    def _batch(self, place: Place) -> _Batch:
+        """What a manifest says."""
         try:
             manifest = Manifest(self.folder / place.path)
         except OutputError:
-            return {}
+            return _Batch()
         found = {}
         for entry in manifest.entries.values():
             if entry.state == "failed":
@@ -258,7 +291,7 @@ class Library:
                 found[row.id] = replace(
                     row, seconds=entry.duration, date=date, state="failed", why=entry.error
                 )
-        return found
+        return _Batch(found, frozenset(manifest.sources))
 
     def _row(self, place: Place, entry: Entry | None) -> Recording:
         row = Recording(place.id, place.path.name.removesuffix(".json"), _folder(place.path))
@@ -298,7 +331,8 @@ async def _listing(request: Request) -> Response:
     rows.sort(key=SORTS["name"])
     rows.sort(key=SORTS[sort], reverse=order == "down")
     found = [_json(asdict(one)) for one in rows[offset : offset + limit]]
-    return JSONResponse({"total": len(rows), "recordings": found, "indexed": indexed})
+    rest = len(desk.library.untranscribed())
+    return JSONResponse({"total": len(rows), "recordings": found, "indexed": indexed, "untranscribed": rest})
 
 
 async def _search(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Recordings that were dropped: which wait, which one is worked on, and what became of the others.
+"""Recordings that were dropped or lay there: which wait, which is worked on, and what became of the others.
 
 The recordings lie in the folder itself, with their results beside them, as `witness batch FOLDER -o FOLDER`
 would have them, and its manifest is the truth: "begun" is what waits or is half done, also for the next
@@ -191,6 +191,13 @@ class Queue:
         moved. Raises BusyError, ConflictError, OutputError.
         """
         return self._do(partial(self._add, uploads))
+
+    def transcribe(self, recordings: Sequence[Path]) -> list[Standing]:
+        """Have recordings below the folder worked on, as many as may wait, without those known already.
+
+        Paths are below the folder. Raises BusyError, ConflictError, OutputError.
+        """
+        return self._do(partial(self._transcribe, recordings))
 
     def cancel(self, recording: str) -> Standing:
         """End the work on a recording, or the wait for it.
@@ -407,6 +414,22 @@ class Queue:
             ) from error
         return item
 
+    def _transcribe(self, recordings: Sequence[Path]) -> list[Standing]:
+        room = MOST_WAITING - len(self._waiting)
+        if not room:
+            raise BusyError(f"{MOST_WAITING} recordings may wait; come back when some are done")
+        manifest = self._enter()
+        here = [(str(self._order.out / path), str(path)) for path in recordings]
+        waiting = []
+        for source, output in assign([one for one in here if one[0] not in manifest.sources], manifest)[
+            :room
+        ]:
+            with suppress(OSError):  # it is gone
+                item = Item(source, output, *size_and_mtime(source))
+                manifest.append(_begun(item))
+                waiting.append(self._wait_for(item))
+        return waiting
+
     def _cancel(self, recording: str) -> Standing:
         state = self._standing(recording).state
         if state == "working":
@@ -445,11 +468,11 @@ class Queue:
         return standing
 
     def _remember(self, manifest: Manifest, wanted: str | None = None) -> None:
-        """What waits, failed or was canceled of the recordings in the folder itself, or the one wanted."""
+        """What waits, failed or was canceled of the recordings below the folder, or the one wanted."""
         for entry in manifest.entries.values():
             item = Item(entry.source, entry.output, entry.size, entry.mtime_ns)
             path = Path(entry.source)
-            mine = path.parent == self._order.out if wanted is None else _id(item) == wanted
+            mine = self._order.out in path.parents if wanted is None else _id(item) == wanted
             if not mine or entry.state == "done" or not path.is_file():
                 continue
             if entry.state == "begun":

@@ -29,6 +29,7 @@ def routes() -> list[BaseRoute]:
     """What the page needs of the queue."""
     return [
         Route("/api/recordings", send_recordings, methods=["POST"]),
+        Route("/api/recordings/untranscribed", transcribe_the_rest, methods=["POST"]),
         Route("/api/events", events),
         Route("/api/jobs/{id}/cancel", cancel, methods=["POST"]),
         Route("/api/jobs/{id}/retry", retry, methods=["POST"]),
@@ -45,6 +46,15 @@ async def send_recordings(request: Request) -> Response:
             uploads = [(upload.path, upload.name) for upload in form.uploads]
             standings = await run_in_threadpool(desk.queue.add, uploads)
     rows = [standing.row() for standing in standings]
+    return JSONResponse({"jobs": rows}, 201)
+
+
+def transcribe_the_rest(request: Request) -> Response:
+    """Have all recordings that lie below the folder without a transcript worked on."""
+    desk = request.app.state.desk
+    with answered():
+        rows = [standing.row() for standing in desk.queue.transcribe(desk.library.untranscribed())]
+    desk.library.changed()
     return JSONResponse({"jobs": rows}, 201)
 
 

@@ -62,6 +62,9 @@ async function list(more = false) {
     $("facts").textContent = said.indexed < said.total
       ? `${counted(total, "recording")} · reading them for the search: ${said.indexed.toLocaleString("en")} so far`
       : counted(total, "recording");
+    const rest = said.untranscribed;
+    $("rest").hidden = !rest;
+    $("rest-text").textContent = `${counted(rest, "recording")} in this folder ${rest === 1 ? "has" : "have"} no transcript.`;
     clearTimeout(list.timer);
     if (said.indexed < said.total) list.timer = setTimeout(list, 2000);
   } catch (error) {
@@ -130,6 +133,11 @@ for (const button of document.querySelectorAll("[data-sort]")) {
   });
 }
 $("more").addEventListener("click", () => list(true));
+$("transcribe").addEventListener("click", async () => {
+  $("rest").hidden = true;
+  try { await call("/api/recordings/untranscribed", "POST"); } catch (error) { toast(error.message); }
+  setTimeout(list, 1500); // the folder is looked at again meanwhile
+});
 
 /* ---------- the search ---------- */
 
