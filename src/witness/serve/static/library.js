@@ -79,7 +79,7 @@ function showRows() {
   $("rows").replaceChildren(...recordings.map(rowOf));
   if (focused) [...$("rows").querySelectorAll("a")].find((a) => a.getAttribute("href") === focused)?.focus();
   $("more").hidden = recordings.length >= total;
-  $("empty").hidden = total > 0;
+  $("empty").hidden = total > 0 || !$("rest").hidden;
   $("recordings").hidden = total === 0;
   for (const head of document.querySelectorAll("#recordings th")) {
     const mine = head.firstElementChild.dataset.sort === sort;
