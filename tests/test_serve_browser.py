@@ -322,9 +322,11 @@ def test_from_a_dropped_file_to_a_document(visit, desk, folder, tmp_path):
     shutil.copy(tmp_path / "first talk.wav", tmp_path / "second talk.wav")
     dropped(page, tmp_path / "second talk.wav")
     page.click('#job-list li:has-text("second talk"):has-text("waiting") button')
-    page.wait_for_selector('#job-list li:has-text("second talk")', state="detached")
+    page.wait_for_selector('#job-list li:has-text("second talk"):has-text("canceled")')
     page.wait_for_selector('#rows a:text-is("first talk")', timeout=60_000)
-    page.wait_for_selector("#jobs", state="hidden")
+    page.wait_for_selector('#job-list li:has-text("first talk")', state="detached")
+    assert page.inner_text("#jobs-title") == "Canceled"
+    assert page.locator("#job-list li").all_inner_texts()[0].endswith("Try again")
     page.click('#rows a:text-is("first talk")')
     page.wait_for_selector("html[data-ready]", state="attached")
     rename(page, "Speaker 1", "Zoë")

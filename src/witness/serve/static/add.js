@@ -63,11 +63,13 @@ function drop(one) {
 /* ---------- hearing ---------- */
 
 function hear(job) {
-  if (job.state === "done" || job.state === "canceled") {
+  if (job.state === "done") {
     const was = jobs.get(job.id)?.state;
     jobs.delete(job.id);
-    if (was && job.state === "done") toast(`${job.name} is transcribed.`);
-    if (was) { list(); setTimeout(list, 4000); } // the search knows it a little later
+    if (!was) return;
+    toast(`${job.name} is transcribed.`);
+    list();
+    setTimeout(list, 4000); // the search knows it a little later
   } else {
     const before = jobs.get(job.id);
     jobs.set(job.id, job);
@@ -78,6 +80,8 @@ function hear(job) {
 function showJobs() {
   const shown = [...jobs.values()].filter((job) => job.state !== "failed");
   $("jobs").hidden = !shown.length && !sending.length;
+  const ended = !sending.length && shown.every((job) => job.state === "canceled");
+  $("jobs-title").textContent = ended ? "Canceled" : "Being transcribed";
   const focused = document.activeElement?.closest?.("#job-list button")?.dataset.of;
   $("job-list").replaceChildren(...shown.map(jobOf), ...sending.map(sendingOf));
   if (focused) [...$("job-list").querySelectorAll("button")].find((button) => button.dataset.of === focused)?.focus();
@@ -85,8 +89,9 @@ function showJobs() {
 
 function jobOf(job) {
   const left = job.seconds_left === null ? "" : `, ${span(job.seconds_left)} left`;
-  const what = job.state === "waiting" ? "waiting" : `${WORDS[job.stage] ?? "beginning"}${left}`;
-  const button = jobButton("Cancel", job.id, "cancel");
+  const what = job.state === "working" ? `${WORDS[job.stage] ?? "beginning"}${left}` : job.state;
+  const button = job.state === "canceled" ? jobButton("Try again", job.id, "retry")
+    : jobButton("Cancel", job.id, "cancel");
   button.dataset.of = job.id;
   return item(job.name, what, job.state === "working" ? job.share : null, job.why, button);
 }
