@@ -193,6 +193,8 @@ def test_two_tabs_lose_nothing_of_each_other(visit, folder):
     saved(other)
     other.wait_for_selector('aside button.name:text-is("Ann")')
     visitor.forgive("409")
+    one.evaluate("dispatchEvent(new Event('focus'))")  # somebody comes back to the first tab
+    one.wait_for_selector('.w:text-is("Zanzibar")')
     text = (folder / "toned.txt").read_text()
     assert "Ann" in text
     assert "Zanzibar" in text
@@ -215,6 +217,22 @@ def test_what_cannot_be_joined_is_for_the_person_to_decide(visit, folder):
     other.wait_for_selector('.w:text-is("Zanzibar")')
     assert "Zanzibar" in (folder / "toned.txt").read_text()
     visitor.forgive("409")
+
+
+@pytest.mark.parametrize(
+    "step", ['{"kind":"text","text":"x","pieces":[null]}', '{"kind":"merge","who":0,"gone":99}']
+)
+def test_steps_that_are_none_of_this_page_are_not_saved_over_the_corrections(visit, folder, step):
+    page = visit().open()
+    rename(page, "Speaker 1", "Ann")
+    saved(page)
+    history = folder / ".toned.history"
+    before = history.read_text()
+    history.write_text(before.replace('{"kind":"name","who":0,"name":"Ann"}', step))
+    assert history.read_text() != before
+    page.reload()
+    page.wait_for_selector('#save:text-is("Read only")')
+    assert ".toned.history" in page.get_attribute("#save", "title")
 
 
 def test_a_server_that_is_gone_costs_nothing(visit, folder):

@@ -215,6 +215,16 @@ def test_a_damaged_history_costs_the_history_only(path, damage):
     assert names(path)[0] == "Ann"
 
 
+def test_a_history_that_somebody_tampered_with_is_none(path):
+    review.save(path, edit(path, naming(path, 0, "Ann")))
+    history = review.history_of(path)
+    history.write_bytes(history.read_bytes().replace(b'"name":"Ann","other"', b'"name":"A\\nB","other"'))
+    assert b"A\\nB" in history.read_bytes()
+    assert review.show(path).steps == ()
+    review.save(path, edit(path, spelling(path, 3, "Zanzibar")))
+    assert "A\\nB" not in path.read_text()
+
+
 def test_corrections_of_another_recording_and_nonsense_are_refused(path):
     before = path.read_bytes()
     for wrong in ({"sha256": "0" * 64}, {"schema": "x"}, {"corrections": [{"kind": "name"}]}):

@@ -44,6 +44,7 @@ ABOUT = {
 }
 FIRST = (Format.DOCX, Format.SRT, Format.TXT, Format.HTML, Format.QDA, Format.CSV)
 """What people export most; the others follow."""
+GONE = "there is no such transcript any more; go back to the recordings"
 POLICY = "connect-src 'self'; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 """Beside the policy in the page itself, which names the hashes of its script and style."""
 
@@ -54,6 +55,7 @@ def routes() -> list[BaseRoute]:
         Route("/t/{id}/", show),
         Route("/t/{id}/sound", sound),
         Route("/t/{id}/outline", outline),
+        Route("/t/{id}/version", version),
         Route("/t/{id}/corrections", corrections, methods=["GET", "PUT", "POST"]),
         Route("/t/{id}/original", original, methods=["POST"]),
         Route("/t/{id}/speakers", speakers, methods=["POST"]),
@@ -91,6 +93,14 @@ async def outline(request: Request) -> Response:
     """The peaks of the recording, a byte each."""
     _, content = await run_in_threadpool(_desk(request).finder.ask, "outline", await _path(request))
     return Response(content, media_type="application/octet-stream")
+
+
+async def version(request: Request) -> Response:
+    """Which transcript is there now; `corrections` says it, too, and takes longer."""
+    try:
+        return JSONResponse({"version": await run_in_threadpool(files.sha256_at, await _path(request))})
+    except OSError as error:
+        raise HTTPException(404, GONE) from error
 
 
 async def corrections(request: Request) -> Response:
@@ -183,7 +193,7 @@ def _desk(request: Request) -> Desk:
 async def _path(request: Request) -> Path:
     path = await run_in_threadpool(_desk(request).library.find, request.path_params["id"])
     if path is None:
-        raise HTTPException(404, "there is no such transcript any more; go back to the recordings")
+        raise HTTPException(404, GONE)
     return path
 
 

@@ -200,6 +200,7 @@ def html(path: Path, rest: Mapping[str, Any]) -> str:
         "steps": shown.steps,
         "undone": shown.undone,
         "refusal": shown.refusal,
+        "history": history_of(path).name,
         "corrected": bool(shown.base.corrections),
         "asked": shown.base.asked.speakers,
     }
@@ -295,6 +296,7 @@ def _history(path: Path, version: str) -> _History | None:
     """The steps that led to this version; None: nobody knows of any."""
     try:
         found = documents.decode(files.read(history_of(path)), _History)
+        redo.all_checked((*found.base, *found.made))
     except (OSError, ValueError):
         return None
     of_this = found.schema == SCHEMA and found.version == version

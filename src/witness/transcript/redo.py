@@ -117,7 +117,7 @@ def read(path: Path) -> Saved:
             raise ValueError(f"its schema is {document.schema[:80]!r}, not {writers.SCHEMA!r}")
         asked = Bounds(**asdict(document.asked))
         assemble.bounds(asked)
-        given = _all_checked(document.corrections)
+        given = all_checked(document.corrections)
         names = {one.id: one.name and voices.check_name(one.name) for one in document.speakers}
         link = document.stages
         if link is not None and Path(link.file).name != link.file:
@@ -163,7 +163,7 @@ def from_page(saved: Saved, content: bytes, name: str) -> tuple[Correction, ...]
         document = documents.decode(content, _Corrected)
         if document.schema != page.CORRECTIONS:
             raise ValueError(f"its schema is {document.schema[:80]!r}, not {page.CORRECTIONS!r}")
-        corrected = _all_checked(document.corrections)
+        corrected = all_checked(document.corrections)
     except ValueError as error:
         raise InputError(
             f"{name} does not hold corrections from a page ({error}); save them in the page again"
@@ -219,7 +219,7 @@ def _earlier(saved: Saved, more: Sequence[Correction]) -> Iterator[Correction]:
             yield old
 
 
-def _all_checked(given: Sequence[Correction]) -> tuple[Correction, ...]:
+def all_checked(given: Sequence[Correction]) -> tuple[Correction, ...]:
     """The corrections of a document. Raises ValueError that names the place of one that cannot be."""
     return tuple(_placed(place, correction) for place, correction in enumerate(given))
 

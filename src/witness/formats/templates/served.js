@@ -35,7 +35,7 @@ function show(text, kind = "", title = "") {
 
 function showState() {
   $("redo").disabled = !undone.length;
-  if (served.refusal) show("Cannot be saved", "bad", served.refusal);
+  if (served.refusal) show(unsaved() ? "Cannot be saved" : "Read only", unsaved() ? "bad" : "busy", served.refusal);
   else if (stuck) show(`Not saved: ${stuck.message}`, "bad");
   else if (sending || unsaved()) show("Saving…", "busy");
   else show("Saved");
@@ -49,8 +49,10 @@ desk = {
   /** Take up what the server knows, and what this browser kept because it could not be saved. */
   open(draft) {
     const mine = draft && { steps, saved, lost };
-    steps = isSteps(served.steps) ? served.steps : [];
-    undone = isSteps([...steps, ...[...served.undone].reverse()]) ? served.undone : [];
+    steps = [];
+    if (areSteps(served.steps)) ({ steps } = served);
+    else served.refusal = `${served.history}, which holds your steps, is damaged; remove it and load this page again`;
+    undone = areSteps([...steps, ...[...served.undone].reverse()]) ? served.undone : [];
     saved = steps.length;
     lost = false;
     if (mine && !alike(mine.steps, steps)) {
@@ -78,6 +80,11 @@ desk = {
 
   voice: (list) => askVoice(list),
 };
+
+/** Whether steps from elsewhere are some of this page. */
+function areSteps(list) {
+  try { return isSteps(list); } catch { return false; }
+}
 
 const alike = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
@@ -146,7 +153,7 @@ function onTop(theirs, mine) {
     return copy;
   }));
   const both = [...theirs, ...fresh];
-  return isSteps(both) ? both : null;
+  return areSteps(both) ? both : null;
 }
 
 function adopt(all, others, count) {
@@ -192,9 +199,10 @@ function leave() {
 async function catchUp() {
   if (sending || stuck || unsaved() || document.querySelector("dialog[open]")) return;
   try {
+    if ((await call("version")).version === version) return;
     const theirs = await call("corrections");
     if (theirs.version === version || sending || unsaved()) return;
-    if (theirs.page !== data.page || !isSteps(theirs.steps)) { leave(); return; }
+    if (theirs.page !== data.page || !areSteps(theirs.steps)) { leave(); return; }
     version = theirs.version;
     adopt(theirs.steps, theirs.undone, theirs.steps.length);
   } catch { /* the server is gone; whoever corrects something is told */ }
