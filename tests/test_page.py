@@ -315,7 +315,7 @@ def test_files_that_are_no_corrections(case):
 # --- in a browser ---
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its driver has an event loop in this thread, in which no other can run
 def browser():
     if CHROMIUM is None:
         pytest.skip("no Chromium is here; Debian: apt-get install chromium")
