@@ -367,13 +367,17 @@ def test_how_far_the_work_is(monkeypatch):
     monkeypatch.setattr("witness.serve.course.time.monotonic", lambda: now[0])
     course = Course({"decode": 1.0, "transcription": 3.0})
     assert (course.share, course.left) == (0.0, None)
-    now[0] = 4.0
+    now[0] = 100.0  # the worker had something else to do
+    course.hear("decode", 0, 10)
+    now[0] = 101.0
     course.hear("decode", 10, 10)
+    assert (course.share, course.left) == (0.25, None)
+    now[0] = 104.0
+    course.hear("transcription", 0, 2)
     assert (course.share, course.left) == (0.25, 12.0)
-    now[0] = 10.0
     course.hear("transcription", 1, 2)
     assert course.share == 0.625
-    assert course.pace() == {"decode": 4.0, "transcription": 6.0}
+    assert course.pace() == {"decode": 1.0, "transcription": 3.0}
 
 
 SERVER = """

@@ -60,6 +60,7 @@ VALUES: tuple[Any, ...] = (
         1 << 70,
         10**400,
         "begun",
+        "canceled",
         "done",
         "finished",
     ),

@@ -13,6 +13,8 @@ USUAL: Pace = {"decode": 0.2, "segmentation": 1.0, "embedding": 1.0, "transcript
 is done says better."""
 SOON = 2.0
 """Seconds of work before which nothing is said about the end."""
+LITTLE = 0.02
+"""Share of the work before which nothing is said about the end."""
 
 
 class Course:
@@ -21,13 +23,16 @@ class Course:
     def __init__(self, pace: Pace = USUAL) -> None:
         """`pace` is that of the recording before."""
         self._expected = pace or USUAL
-        self._begun = self._last = time.monotonic()
+        self._begun: float | None = None  # a worker may be busy with something else before
+        self._last = 0.0
         self._done: dict[str, float] = {}
         self._spent: dict[str, float] = {}
 
     def hear(self, stage: str, done: float, total: float) -> None:
         """As `reporter.Progress`."""
         now = time.monotonic()
+        if self._begun is None:
+            self._begun = self._last = now
         self._spent[stage] = self._spent.get(stage, 0.0) + now - self._last
         self._last = now
         self._done[stage] = min(1.0, done / total) if total > 0 else 1.0
@@ -41,8 +46,8 @@ class Course:
     @property
     def left(self) -> float | None:
         """Seconds; None: not known yet."""
-        gone = time.monotonic() - self._begun
-        if gone < SOON or self.share < 0.02:
+        gone = 0.0 if self._begun is None else time.monotonic() - self._begun
+        if gone < SOON or self.share < LITTLE:
             return None
         return gone / self.share * (1 - self.share)
 

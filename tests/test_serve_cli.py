@@ -1,0 +1,88 @@
+"""`witness serve` as a command: what it prints, what it opens, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import urllib.request
+from importlib.util import find_spec
+
+import pytest
+
+from conftest import in_process
+
+POSIX = pytest.mark.skipif(os.name != "posix", reason="signals and programs of a POSIX system")
+
+
+def ask(address: str, token: str) -> int:
+    request = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"})  # noqa: S310
+    with urllib.request.urlopen(request) as answer:  # noqa: S310 - our own
+        return answer.status
+
+
+@POSIX
+def test_the_address_is_the_result_and_ctrl_c_the_end(tmp_path):
+    """And a browser is opened with an address that is good for once: everybody sees its command line."""
+    opened = tmp_path / "opened"
+    os.mkfifo(opened)
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > "{opened}"\n')
+    browser.chmod(browser.stat().st_mode | stat.S_IXUSR)
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    command = [sys.executable, "-m", "witness", "serve", str(folder), "--port", "0", "--offline"]
+    environment = {**os.environ, "BROWSER": str(browser), "DISPLAY": ":0"}
+    server = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        address, _, token = server.stdout.readline().strip().partition("?token=")
+        assert address.startswith("http://127.0.0.1:")
+        shown, _, ticket = opened.read_text().strip().partition("?token=")
+        assert (shown, ticket == token) == (address, False)
+        assert ask(f"{address}api/library", token) == 200
+        server.send_signal(signal.SIGINT)
+        rest, said = server.communicate(timeout=60)
+    finally:
+        server.kill()
+    assert (server.returncode, rest) == (0, "")
+    assert said == f"note: serving {folder}; Ctrl-C ends it\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--host", "0.0.0.0"], 2, "give a --token"),  # noqa: S104 - it is refused
+        (["--host", "0.0.0.0", "--token", "guess"], 2, "at least 16"),  # noqa: S104
+        (["--token", "sixteen letters\u00e9"], 2, "at least 16"),
+        (["--host", "192.0.2.1", "--token", "0123456789abcdef"], 2, "no address of this machine"),
+        (["nothing-here"], 2, "does not exist"),
+    ],
+)
+def test_what_would_be_unsafe_or_cannot_be_is_refused(tmp_path, options, code, says):
+    result = in_process(tmp_path, "serve", "--no-browser", *options)
+    assert (result.returncode, result.stdout) == (code, b"")
+    assert says in result.stderr.decode()
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_the_message_where_the_extra_is_missing_names_the_fix(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "witness.cli.serve.find_spec", lambda name: None if name == "uvicorn" else find_spec(name)
+    )
+    result = in_process(tmp_path, "serve")
+    assert result.returncode == 1
+    assert b"pip install 'witness[serve]'" in result.stderr
+
+
+def test_a_machine_without_a_display_opens_no_browser_of_a_terminal(monkeypatch):
+    from witness.serve import running
+
+    monkeypatch.setattr(running.sys, "platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(running.webbrowser, "open", lambda _: pytest.fail("it was opened"))
+    assert not running.browse("http://127.0.0.1:1/")
