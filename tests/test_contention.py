@@ -2,10 +2,12 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
+import ct2
 import ggml
 from conftest import CALL, DATA
 from witness.amd import cards
@@ -13,6 +15,7 @@ from witness.bench import contention
 from witness.bench.contention import Contention, Run
 from witness.cli.main import cli
 from witness.errors import UsageError
+from witness.models import engines
 from witness.options import Options, Runtime
 from witness.reporter import Reporter
 
@@ -63,12 +66,14 @@ RUNS = (
     Run("whisper", 9.2, None, 8.2, 82.0, 3 * 10**9),
     Run("both", 12.2, 6.3, 10.25, 92.0, 4 * 10**9),
 )
-FOUND = Contention(60.0, {"embedding": "migraphx", "whisper": "vulkan: A Card"}, "A Card (gfx1201)", RUNS)
+FOUND = Contention(
+    60.0, "transcribe-cpp", {"embedding": "migraphx", "whisper": "vulkan: A Card"}, "A Card (gfx1201)", RUNS
+)
 
 
 def test_the_table():
     assert contention.to_text(FOUND).splitlines() == [
-        "60.0 s of audio, medians of 2 rounds; embedding on migraphx, whisper on vulkan: A Card; "
+        "60.0 s of audio, medians of 2 rounds; voice model on migraphx, transcribe-cpp on vulkan: A Card; "
         "card: A Card (gfx1201)",
         "          diarizer  whisper     wall  GPU busy  GPU memory",
         "diarizer    4.10 s        -   5.10 s      21 %     1.00 GB",
@@ -85,24 +90,20 @@ def test_json_and_a_machine_without_a_card():
     assert document["schema"] == "witness-contention/1"
     assert document["slowdown"] == {"diarizer": pytest.approx(1.5), "whisper": pytest.approx(1.25)}
     assert len(document["runs"]) == 6
-    bare = Contention(
-        60.0, FOUND.device, None, tuple(Run(r.name, r.wall, r.diarizer, r.whisper, None, None) for r in RUNS)
-    )
+    bare = replace(FOUND, card=None, runs=tuple(replace(run, busy=None, memory=None) for run in RUNS))
     assert bare.median("both", "busy") is None
     assert "card: none" in contention.to_text(bare)
 
 
-def test_the_command(whisper, short):
-    arguments = [
-        "bench",
-        "contention",
-        str(short),
-        "--models",
-        "builtin",
-        "--whisper",
-        str(whisper),
-        "--offline",
-    ]
+@pytest.mark.parametrize(("engine", "write"), [("whisper.cpp", ggml.write), ("ctranslate2", ct2.write)])
+def test_the_command_with_any_recognizer(tmp_path, short, engine, write):
+    if engine not in engines.installed():
+        pytest.skip(f"{engine} is not installed")
+    model = write(tmp_path / "tones.bin")
+    arguments = ["bench", "contention", str(short), "--models", "builtin", "--offline"]
+    arguments += ["--recognizer", engine, "--whisper", str(model)]
     result = CliRunner().invoke(cli, [*arguments, "--device", "cpu", "--rounds", "1", "--json"])
     assert result.exit_code == 0, result.output
-    assert [run["name"] for run in json.loads(result.stdout)["runs"]] == ["diarizer", "whisper", "both"]
+    found = json.loads(result.stdout)
+    assert found["recognizer"] == engine
+    assert [run["name"] for run in found["runs"]] == ["diarizer", "whisper", "both"]

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 import ct2 as writer
 import ggml
 from conftest import ROOT
-from witness.errors import ModelError
+from witness.errors import ModelError, UsageError
 from witness.models import ct2, own
+from witness.recognition import foresight
 from witness.recognition import ggml as ggml_file
 from witness.recognition.mel import filters as mel_filters
 
@@ -76,7 +77,14 @@ def test_a_folder_says_what_it_holds(folder: Path) -> None:
     assert ct2.inspect(folder).multilingual
     found = own.recognizer(folder)
     assert (found.name, found.path, found.engine) == ("model", str(folder), "ctranslate2")
-    assert not ct2.inspect(writer.write(folder.parent / "english")).multilingual
+    foresight.check(found, "de", translate=True)
+    english = own.recognizer(writer.write(folder.parent / "english"))
+    assert not ct2.inspect(Path(english.path)).multilingual
+    foresight.check(english, "en", translate=False)
+    with pytest.raises(
+        UsageError, match=r"english does not know the language 'de' \(it knows only English\)"
+    ):
+        foresight.check(english, "de", translate=False)
 
 
 def test_either_vocabulary_will_do(folder: Path) -> None:

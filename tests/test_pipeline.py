@@ -20,6 +20,7 @@ from conftest import CALL, DATA, strict_der
 from recordings import children, gone, worked
 from witness import Engine, Options, Runtime, diarize, pipeline, transcribe
 from witness.amd import cards
+from witness.batch import plan
 from witness.diarization import clustering, vbx
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
 from witness.formats import findings, rttm, writers
@@ -403,6 +404,18 @@ def test_speed_settings_do_not_change_the_result(transcript):
     assert found.turns == transcript.turns
 
 
+@pytest.mark.parametrize("wish", [{"language": "de"}, {"translate": True}])
+def test_a_model_for_english_is_refused_other_languages_before_any_work(whisper, short, monkeypatch, wish):
+    for work in ("recognition.Recognizer", "_Run._decode", "Engine.open"):
+        monkeypatch.setattr(f"witness.pipeline.{work}", lambda *_: pytest.fail("work that is in vain"))
+    options = Options(whisper=str(whisper), **wish, **OFFLINE)
+    for runtime in (Runtime(), Runtime(serial=True)):
+        with pytest.raises(UsageError, match=r"tones\.bin .*knows only English.*--whisper"):
+            transcribe(str(short), options, runtime)
+    with pytest.raises(UsageError, match="knows only English"):
+        plan.settle(options)  # of a batch: once, not for each recording
+
+
 def test_a_wish_that_the_model_cannot_fulfill_ends_the_work_as_soon_as_it_is_known(
     whisper, short, monkeypatch
 ):
@@ -412,6 +425,7 @@ def test_a_wish_that_the_model_cannot_fulfill_ends_the_work_as_soon_as_it_is_kno
 
     real = recognizer.Recognizer.check
     monkeypatch.setattr(recognizer.Recognizer, "check", refused)
+    monkeypatch.setattr(pipeline.foresight, "check", lambda *_, **__: None)  # as if the file told nothing
     stages = set()
     options = Options(whisper=str(whisper), language="de", **OFFLINE)
     with pytest.raises(UsageError, match="knows only English"):

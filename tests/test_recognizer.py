@@ -24,7 +24,8 @@ from witness.recognition import gpus, remote, tokens, whisper_cpp
 from witness.recognition.context import context, fit
 from witness.recognition.convincing import Note, convincing, to_lines
 from witness.recognition.doubt import doubt
-from witness.recognition.ggml import FIELDS, MAGIC, Header, gpu_memory
+from witness.recognition.foresight import gpu_memory
+from witness.recognition.ggml import FIELDS, MAGIC, Header
 from witness.recognition.languages import LANGUAGES
 from witness.recognition.pieces import WINDOW, Loudness, Piece, gaps, pieces
 from witness.recognition.recognizer import Recognizer, Wish
@@ -495,6 +496,21 @@ def test_memory_on_a_gpu(tmp_path, width, layers, printed):
     retries = 6 * 4 * width * layers * 512 / 1e6
     needed = gpu_memory(ModelFile("m", str(path), "")) / 1e6
     assert needed == pytest.approx(1 + printed + retries, rel=0.1)
+
+
+def test_memory_on_a_gpu_by_recognizer(tmp_path):
+    """large-v3-turbo-q5_0 took 1158 and 1302 MiB of an H100; CTranslate2 and onnx-asr stay on the CPU."""
+    path = tmp_path / "model.bin"
+    path.write_bytes(MAGIC + FIELDS.pack(51866, 1500, 1280, 20, 32, 448, 1280, 20, 4, 128, 8))
+    with path.open("r+b") as file:
+        file.truncate(574_041_195)
+    whisper, transcribe, ctranslate, onnx = (
+        gpu_memory(ModelFile("m", str(path), "", engine))
+        for engine in ("whisper.cpp", "transcribe-cpp", "ctranslate2", "onnx-asr")
+    )
+    assert whisper == pytest.approx(1158 << 20, rel=0.03)
+    assert transcribe == pytest.approx(1302 << 20, rel=0.03)
+    assert ctranslate == onnx == 0
 
 
 def test_memory_of_what_is_no_model(tmp_path):

@@ -21,7 +21,7 @@ from witness.diarization.stream import Networks, stream
 from witness.errors import CancelledError, ModelError, UsageError, WitnessError
 from witness.models import catalogue, engines, store
 from witness.options import Device, Layout, Mode, Options, Runtime
-from witness.recognition import ggml, gpus
+from witness.recognition import foresight, gpus
 from witness.recognition import recognizer as recognition
 from witness.recognition.languages import check_language
 from witness.recognition.speech import Speech
@@ -115,16 +115,22 @@ class Engine:
 
     @cached_property
     def whisper(self) -> tuple[ModelFile | None, WitnessError | None]:
-        """The recognizer's model, or why there is none although it was asked for by name."""
+        """The recognizer's model, or why there is none although it was asked for by name.
+
+        Raises UsageError if it is known not to know the language.
+        """
         try:
-            return store.recognizer_model(
+            model = store.recognizer_model(
                 self.options,
                 gpu=None if self.options.whisper == "none" else gpus.recognizer(),
                 available=engines.installed(),
                 reporter=self._choosing,
-            ), None
+            )
         except ModelError as error:
             return None, error
+        if model is not None:
+            foresight.check(model, self.options.language, translate=self.options.translate)
+        return model, None
 
     @cached_property
     def segmenter(self) -> segmentation.SegmentationModel:
@@ -333,8 +339,8 @@ class _Run:
         auto = self.runtime.device == Device.AUTO
         able = [card for card in cards.cards() if not auto or card.supported == "listed"]
         card = cards.pick(able, self.runtime.gpu)
-        needed = ggml.gpu_memory(whisper)
-        if card is None or needed is None or (lack := card.lack_for_both(needed)) is None:
+        needed = foresight.gpu_memory(whisper)
+        if card is None or not needed or (lack := card.lack_for_both(needed)) is None:
             return False
         fix = "a smaller --whisper, or --parallel, runs them at the same time"
         self.reporter.note(f"one engine after the other: {lack}; {fix}")

@@ -1,4 +1,4 @@
-"""How much the two engines slow each other down on a recording: each alone, then both at the same time.
+"""How much a recognizer and the diarizer slow each other down: each alone, then both at the same time.
 
 The times are the program's own: "both" is a usual run, in which Whisper gets most of the cores and then all
 of them; alone it has all from the start. What an AMD card does meanwhile is read from sysfs, whoever uses it.
@@ -17,9 +17,9 @@ from witness import pipeline
 from witness.amd import cards
 from witness.audio import decode
 from witness.errors import UsageError
-from witness.models import store
-from witness.options import Options, Recognizer, Runtime
-from witness.recognition import gpus, recognizer
+from witness.models import engines, store
+from witness.options import Options, Runtime
+from witness.recognition import foresight, gpus, recognizer
 from witness.reporter import SILENT, Reporter
 from witness.schema import Transcript
 from witness.text import number, table
@@ -55,6 +55,8 @@ class Contention:
 
     seconds: float
     """Duration of the recording."""
+    recognizer: str
+    """Its name, "whisper.cpp"."""
     device: dict[str, str | None]
     """"embedding", "whisper" -> what ran them when both ran."""
     card: str | None
@@ -88,13 +90,14 @@ def measure(
     model = store.recognizer_model(
         options,
         gpu=gpus.recognizer(),
-        available=(Recognizer.WHISPER_CPP, Recognizer.TRANSCRIBE_CPP),
+        available=engines.installed(),
         reporter=reporter,
     )
     if model is None:
         raise UsageError(
             "contention takes two engines, and there is no Whisper model; give one with --whisper"
         )
+    foresight.check(model, options.language, translate=options.translate)
     recording = decode.load(path, channels=options.channels)
     card = cards.pick(cards.cards(), runtime.gpu)
     runtime = replace(runtime, serial=False, parallel=True)
@@ -122,7 +125,7 @@ def measure(
         devices = dict(both.device)
     reporter.progress("contention", 3 * rounds, 3 * rounds)
     name = None if card is None else f"{card.name} ({card.gfx})"
-    return Contention(recording.source.duration, devices, name, tuple(runs))
+    return Contention(recording.source.duration, str(model.engine), devices, name, tuple(runs))
 
 
 def to_text(contention: Contention) -> str:
@@ -134,9 +137,10 @@ def to_text(contention: Contention) -> str:
         seconds = (number(value, ".2f", " s") for value in (diarizer, whisper, wall))
         rows.append([run, *seconds, number(busy, ".0f", " %"), number(gigabytes, ".2f", " GB")])
     rounds = len(contention.runs) // len(RUNS)
-    engines = ", ".join(f"{engine} on {device}" for engine, device in contention.device.items())
+    names = {"embedding": "voice model", "whisper": contention.recognizer}
+    ran = ", ".join(f"{names[engine]} on {device}" for engine, device in contention.device.items())
     lines = [
-        f"{contention.seconds:.1f} s of audio, medians of {rounds} rounds; {engines}; card: "
+        f"{contention.seconds:.1f} s of audio, medians of {rounds} rounds; {ran}; card: "
         f"{contention.card or 'none'}",
         table(rows, left=()),
     ]

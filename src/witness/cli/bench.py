@@ -142,6 +142,7 @@ def bench_speed(
 @click.argument("recording", type=click.Path())
 @options.MODELS
 @options.WHISPER
+@options.RECOGNIZER
 @options.LANGUAGE
 @options.DEVICE
 @options.GPU
@@ -159,8 +160,9 @@ def bench_speed(
 def bench_contention(recording: str, rounds: int, as_json: bool, **settings: Any) -> None:
     """Time both engines alone and together.
 
-    How much the diarizer and Whisper slow each other down on RECORDING: each runs alone, then both run at the
-    same time. With an AMD card (--gpu), also how busy it was and how much of its memory was in use.
+    How much the diarizer and a recognizer slow each other down on RECORDING: each runs alone, then both run
+    at the same time. Any --recognizer goes with any --device. With an AMD card (--gpu), also how busy it was
+    and how much of its memory was in use.
     """
     from witness.bench import contention
     from witness.options import Options, Runtime

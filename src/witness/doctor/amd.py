@@ -13,7 +13,8 @@ from witness.amd import cards, graphs, loader, versions
 from witness.doctor.machine import Check, Machine
 from witness.errors import GraphError
 from witness.models import catalogue, store
-from witness.recognition import ggml
+from witness.options import Recognizer
+from witness.recognition import foresight, gpus
 from witness.schema import ModelFile
 
 GIB = 1 << 30
@@ -50,14 +51,15 @@ def all_cards(machine: Machine) -> Iterator[Check]:
 
 def _memory(machine: Machine) -> Iterator[Check]:
     """Whether the best card has room for both engines, if the usual Whisper model is on this machine."""
-    card, usual = cards.best(machine.cards), catalogue.default_whisper(gpu=True)
+    engine = gpus.recognizer() or Recognizer.WHISPER_CPP
+    card, usual = cards.best(machine.cards), catalogue.default_whisper(engine, gpu=True)
     for status in store.list_models(roles={"whisper"}):
         if card is None or status.file.name != usual or status.path is None:
             continue
-        needed = ggml.gpu_memory(ModelFile(usual, status.path, ""))
+        needed = foresight.gpu_memory(ModelFile(usual, status.path, "", engine))
         lack = None if needed is None else card.lack_for_both(needed)
         if lack is None:
-            yield Check("memory", True, f"the {card.name} has room for both engines with {usual}")
+            yield Check("memory", True, f"the {card.name} has room for both engines with {usual} in {engine}")
         else:
             fix = "they run one after the other, or at the same time with a smaller --whisper"
             yield Check("memory", None, lack, fix)

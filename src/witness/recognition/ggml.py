@@ -9,7 +9,6 @@ import struct
 from dataclasses import dataclass
 
 from witness import files
-from witness.schema import ModelFile
 
 MAGIC = b"lmgg"
 """The first four bytes of a file: 0x67676d6c ("ggml") in little-endian order."""
@@ -123,20 +122,12 @@ def _end(data: mmap.mmap) -> int:
     return place if tensors else -1
 
 
-def gpu_memory(model: ModelFile) -> int | None:
-    """Bytes that whisper.cpp takes on a GPU with this model; None if the file is not such a model.
-
-    Follows the sizes that whisper.cpp 1.8.5 prints while it loads models of the six published shapes: keys
-    and values (16 bits; 1536 positions of audio, and 512 of text, times 7 once a text must be tried again
-    with five candidates), and buffers that grow with the width.
-    """
+def header(path: str) -> tuple[Header, int] | None:
+    """What the first bytes of a file say, unverified, and its size; None: no Whisper model in ggml format."""
     try:
-        with files.opened(model.path) as file:
+        with files.opened(path) as file:
             if file.read(len(MAGIC)) != MAGIC:
                 return None
-            header = Header(*FIELDS.unpack(file.read(FIELDS.size)))
-            size = file.seek(0, os.SEEK_END)
+            return Header(*FIELDS.unpack(file.read(FIELDS.size))), file.seek(0, os.SEEK_END)
     except (OSError, struct.error):
         return None
-    width, layers = header.text_state, header.text_layers
-    return int(size + 4 * width * layers * (1536 + 7 * 512) + 100_000_000 + 340_000 * width)
