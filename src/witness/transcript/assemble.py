@@ -47,7 +47,7 @@ GHOST_TURN = 2.0  # seconds
 
 # Of each of several people on one side of a call: docs/decisions/2026-11-22-calls-and-turns.md.
 SIDE_SECONDS, SIDE_SHARE = 10.0, 0.2  # least clean speech: seconds, or the share of the side if that is less
-SIDE_APART = 1.25  # least distance of two voiceprints, in thresholds of the rule
+SIDE_APART = 1.056  # least distance of two voiceprints, in thresholds of the rule: 1.1875 with `builtin`
 
 
 @dataclass(frozen=True)
