@@ -4,12 +4,12 @@
     python benchmarks/rooms.py final --train TRAIN --more TRAIN2 --rttm DEV --timing AMI --out FOLDER
 
 TRAIN and TRAIN2 are in the format of training/data.py. `develop` has the training speakers that were set
-aside (`Corpus.dev`) and every eighth training speaker of TRAIN2; `final`, which nothing is chosen by, the held-out
-speakers of both: other people. DEV and AMI are folders of RTTM files; stretches of them say who speaks when,
-with the backchannels, interruptions and second voices of real talk. Of a meeting some people are left out,
-and the silences this makes are shortened. One to eight people are in one room, near the microphone or across
-the room (reverberation, steady noise, levels up to 20 dB apart), or each has a microphone or a telephone.
-FILE.flac beside FILE.rttm; the same input gives the same bytes.
+aside (`Corpus.dev`) and every eighth training speaker of TRAIN2; `final`, which nothing is chosen by, has
+the held-out speakers of both: other people. DEV and AMI are folders of RTTM files; stretches of them say
+who speaks when, with the backchannels, interruptions and second voices of real talk. Of a meeting some
+people are left out, and the silences this makes are shortened. One to eight people are in one room, near
+the microphone or across the room (reverberation, steady noise, levels up to 20 dB apart), or each has a
+microphone or a telephone. FILE.flac beside FILE.rttm; the same input gives the same bytes.
 """
 
 from __future__ import annotations

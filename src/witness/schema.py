@@ -299,8 +299,8 @@ class Rule:
 
 
 CLOSE = 0.05
-"""Margin of a number of speakers up to which it is more often wrong than right; beyond, it is right in three
-recordings of four: docs/decisions/2026-11-22-calls-and-turns.md."""
+"""Margin of a number of speakers up to which it is more often wrong than right; beyond, it is right in seven
+recordings of ten: docs/decisions/2026-11-22-counting.md."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Voice vectors -> which of them are one speaker, over the whole recording.
 
 Agglomerative clustering of the vectors that come from enough clean speech; then every vector joins the
-closest speaker. What was measured, and what lost: docs/decisions/2026-11-21-clustering.md.
+closest speaker. What was measured, and what lost: docs/decisions/2026-11-21-clustering.md and, how many
+speakers there are, 2026-11-22-counting.md.
 """
 
 from __future__ import annotations
