@@ -391,6 +391,21 @@ def test_a_file_that_ends_its_reader_is_put_down_as_failed(tmp_path, monkeypatch
     assert "a.json: the process that read it ended (exit code 1)" in one.why
 
 
+def test_what_is_known_is_read_again_only_after_a_change(library, monkeypatch):
+    save(library.folder / "a.json")
+    library.update()
+    assert library.index.entries() is not library.index.entries()  # another change may have the same time
+    monkeypatch.setattr(indexes, "TICK", -1)
+    first = library.index.entries()
+    assert library.index.entries() is first
+    assert texts(library, "house", "ann") == ["house"]
+    assert library.index.entries() is first
+    save(library.folder / "b.json", talk(("SPEAKER_01", " more")))
+    library.update()
+    assert len(library.index.entries()) == 2
+    assert rows(library) == {"a": "new", "b": "new"}
+
+
 def wait_for(condition) -> None:
     late = time.monotonic() + 60
     while not condition():

@@ -11,7 +11,7 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -130,6 +130,7 @@ class Library:
         self._failed: dict[str, Recording] = {}
         self._manifests: dict[Path, tuple[Place, dict[str, Recording]]] = {}
         self._reader = Reader()
+        self._known: tuple[tuple[object, ...] | None, dict[str, Recording], int] = (None, {}, 0)
         self._wake, self._end = threading.Event(), threading.Event()
         self._looking = threading.Lock()
         self._looked = 0.0  # seconds that the latest look took
@@ -151,20 +152,31 @@ class Library:
 
         Raises DamagedError, sqlite3.Error.
         """
-        entries = {one.id: one for one in self.index.entries()}
-        places = list(self._places.values())
-        rows = {
-            one.id: self._row(one, entries.get(one.id))
-            for one in places
-            if one.id not in entries or entries[one.id].state != "other"
-        }
-        for one in self._failed.values():
-            if one.id not in rows or rows[one.id].state == "new":
-                rows[one.id] = replace(rows.get(one.id, one), state="failed", why=one.why)
+        source = self.index.entries(), self._places, self._failed
+        before, known, read = self._known
+        if before is None or any(one is not other for one, other in zip(before, source, strict=True)):
+            known, read = self._joined(*source)
+            self._known = source, known, read
+        rows = dict(known)
         for id_, state in (states or {}).items():
             if id_ in rows:
                 rows[id_] = replace(rows[id_], state=state, why=None)
-        return list(rows.values()), sum(one.id in entries for one in places)
+        return list(rows.values()), read
+
+    def _joined(
+        self, entries: Sequence[Entry], places: Mapping[str, Place], failed: Mapping[str, Recording]
+    ) -> tuple[dict[str, Recording], int]:
+        """What is known of each recording, by its id, and how many transcripts were read."""
+        known = {one.id: one for one in entries}
+        rows = {
+            one.id: self._row(one, known.get(one.id))
+            for one in places.values()
+            if one.id not in known or known[one.id].state != "other"
+        }
+        for one in failed.values():
+            if one.id not in rows or rows[one.id].state == "new":
+                rows[one.id] = replace(rows.get(one.id, one), state="failed", why=one.why)
+        return rows, sum(id_ in known for id_ in places)
 
     def name(self, transcript: str) -> str:
         """What people call it; empty: it is gone."""
@@ -240,8 +252,11 @@ class Library:
                 else:
                     places[one.id] = one
             self._looked = time.monotonic() - begun
-            self._places, self._manifests = places, manifests
-            self._failed = {id_: row for _, rows in manifests.values() for id_, row in rows.items()}
+            if places != self._places:
+                self._places = places
+            if manifests != self._manifests:
+                self._manifests = manifests
+                self._failed = {id_: row for _, rows in manifests.values() for id_, row in rows.items()}
 
     def _failures(self, place: Place) -> dict[str, Recording]:
         """What failed in a batch, by the ids that the transcripts would have."""
