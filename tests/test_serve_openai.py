@@ -26,10 +26,11 @@ from starlette.testclient import TestClient
 from recordings import make
 from test_serve_queue import wait_for
 from witness.batch import plan
+from witness.batch.manifest import Manifest
 from witness.batch.worker import Outcome
 from witness.errors import UsageError
 from witness.options import Options, Runtime
-from witness.serve import answers, openai_api, openai_wish, recordings, uploads
+from witness.serve import answers, openai_api, openai_wish, openai_work, recordings, uploads
 from witness.serve.queue import Queue
 from witness.serve.uploads import Uploads
 
@@ -46,6 +47,14 @@ def settings():
     return plan.settle(OPTIONS)
 
 
+def exported(do, path, format):  # noqa: A002
+    """In the place of the desk's editor: the text of the transcript, in the shape of another format."""
+    assert (do, path.suffix) == ("export", ".json")
+    document = json.loads(path.read_text())
+    found = {**WRITTEN[format], "text": document["text"]}
+    return {}, json.dumps(found).encode()
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, settings):
     """A desk on a port of this machine, without its guard."""
@@ -56,7 +65,8 @@ def server(tmp_path_factory, settings):
         app = Starlette(
             routes=[*openai_api.routes(), *recordings.routes()], exception_handlers=answers.HANDLERS
         )
-        app.state.desk = SimpleNamespace(folder=folder, queue=queue, uploads=uploads_)
+        editor = SimpleNamespace(ask=exported)
+        app.state.desk = SimpleNamespace(folder=folder, queue=queue, uploads=uploads_, editor=editor)
         listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
         running = uvicorn.Server(config)
@@ -221,6 +231,32 @@ def test_one_recording_is_wanted(server, files, says):
     assert 400 <= answer.status_code < 500
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_kept_is_as_if_it_had_been_dropped(client, server, monkeypatch, stream):
+    def submit(job, progress):
+        progress("decode", 1, 2)
+        for _, path in job.files:
+            Path(path).write_text(json.dumps({"schema": "witness/1", "text": "Kept."}))
+        future = Future()
+        broken = "broken" in job.source
+        future.set_result(Outcome(f"{job.source}: cannot be read", 4) if broken else Outcome(sha256="0" * 64))
+        return future
+
+    monkeypatch.setattr(server.queue._pool, "submit", submit)
+    asked = {"stream": stream, "extra_body": {"keep": True}}
+    found = ask(client, ("Tuesday.wav", b"sound"), **asked)
+    assert (list(found)[-1] if stream else found).text == "Kept."
+    assert {"Tuesday.wav", "Tuesday.json", "Tuesday.txt"} <= {path.name for path in left(server)}
+    assert Manifest(server.folder / "manifest.jsonl").entries["Tuesday"].state == "done"
+    with pytest.raises(openai.APIError, match="cannot be read"):
+        list(ask(client, ("broken.wav", b"sound"), **asked))
+    with pytest.raises(openai.BadRequestError, match="keep: what is kept has the options of the server"):
+        ask(client, ("a.wav", b"sound"), prompt="Laura", **asked)
+    wait_for(lambda: all(path.parent == server.folder for path in left(server)))
+    for path in left(server):
+        path.unlink()
+
+
 @pytest.mark.parametrize(
     ("outcome", "status", "says"),
     [
@@ -239,8 +275,8 @@ def test_what_fails_has_its_status(client, server, monkeypatch, outcome, status,
         future.set_result(outcome)
     monkeypatch.setattr(server.queue, "submit", lambda *_: future)
     monkeypatch.setattr(server.queue, "stop", stopped.append)
-    monkeypatch.setattr(openai_api, "LONGEST", 0.0)
-    monkeypatch.setattr(openai_api._Work.ended, "__defaults__", (0.01,))
+    monkeypatch.setattr(openai_work, "LONGEST", 0.0)
+    monkeypatch.setattr(openai_work.Work.ended, "__defaults__", (0.01,))
     with pytest.raises(openai.APIStatusError) as caught:
         ask(client, ("a.wav", b"sound"))
     assert (caught.value.status_code, says in caught.value.body["message"]) == (status, True)

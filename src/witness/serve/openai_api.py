@@ -1,17 +1,16 @@
 """OpenAI's transcription interface, for programs that speak it already.
 
-A request has its turn before the recordings of the folder and leaves nothing there. Who asks may leave at any
-time, and the work ends with them.
+A request has its turn before the recordings of the folder and leaves nothing there, and the work ends when
+the client leaves; unless the recording is to be kept, which puts it among those of the folder.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import Future
-from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +21,22 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
-from witness.batch.worker import Job, Outcome, Settings
-from witness.errors import InputError, UsageError
+from witness.batch.worker import Job, Settings
+from witness.errors import UsageError
 from witness.files import name_of
-from witness.options import PageAudio
-from witness.serve import answers, openai_wish
+from witness.options import Format, PageAudio
+from witness.serve import answers, openai_wish, openai_work
+from witness.serve.editor import Editor
 from witness.serve.openai_wish import Wish
-from witness.serve.queue import Queue
-from witness.serve.recordings import ALIVE, DEAF, left
+from witness.serve.openai_work import Work
+from witness.serve.recordings import DEAF
 from witness.serve.uploads import Form, Upload, drain
+
+Written = Sequence[tuple[Format, Path]]
+"""Formats, and the files that the answer is made of."""
 
 AT_ONCE = 8
 """Requests that may be sent, wait and be worked on at the same time."""
-LONGEST = 6 * 3600.0
-"""Seconds that a request may take once its recording is there."""
 PACE = 1.0
 """Seconds between two comments of a stream."""
 
@@ -87,18 +88,15 @@ class _Transcriptions:
                 recording = _only(form)
                 settings = await asyncio.wrap_future(desk.queue.settings())
                 wish = openai_wish.wish(form.fields, settings)
-                written = [Path(name_of(form.folder / "result", kind)) for kind in wish.formats]
-                job = _job(recording, wish, written, settings)
+                written = [(kind, Path(name_of(form.folder / "result", kind))) for kind in wish.formats]
+                if wish.keep:
+                    working = openai_work.keeping(desk.queue, desk.folder, recording, receive)
+                else:
+                    job = _job(recording, wish, written, settings)
+                    working = openai_work.working(desk.queue, job, recording, receive)
                 with suppress(ClientDisconnect):  # nobody reads an answer
-                    async with _working(desk.queue, job, recording, receive) as work:
-                        if wish.stream:
-                            await _stream(work, wish, written, _patient(send))
-                            return
-                        while not await work.ended():
-                            pass
-                        body = await run_in_threadpool(openai_wish.answer, wish, written)
-                        kind = openai_wish.TYPES.get(wish.response, "application/json")
-                        await Response(body, media_type=kind)(scope, receive, _patient(send))
+                    async with working as work:
+                        await _Answer(work, wish, written, desk.editor)(scope, receive, _patient(send))
         finally:
             self._now -= 1
 
@@ -110,8 +108,8 @@ def _only(form: Form) -> Upload:
     return form.uploads[0]
 
 
-def _job(recording: Upload, wish: Wish, written: Sequence[Path], settings: Settings) -> Job:
-    targets = tuple(zip(wish.formats, map(str, written), strict=True))
+def _job(recording: Upload, wish: Wish, written: Written, settings: Settings) -> Job:
+    targets = tuple((kind, str(path)) for kind, path in written)
     page = PageAudio.NONE
     settings = replace(settings, options=wish.options, keep_stages=False, html_audio=page, pauses=None)
     return Job(str(recording.path), targets, settings)
@@ -129,92 +127,47 @@ def _patient(send: Send) -> Send:
     return sending
 
 
-@asynccontextmanager
-async def _working(queue: Queue, job: Job, recording: Upload, receive: Receive) -> AsyncIterator[_Work]:
-    """The work on a job, which ends at the latest when this is left."""
-    work = _Work(recording, receive)
-    future = queue.submit(job, work.hear)
-    future.add_done_callback(work.end)
-    try:
-        yield work
-    finally:
-        work.gone.cancel()
-        if not future.done():  # also for a request that is canceled
-            await asyncio.shield(asyncio.to_thread(queue.stop, future))
+@dataclass(frozen=True)
+class _Answer:
+    """The end of the work, as an answer: an ASGI application."""
 
+    work: Work
+    wish: Wish
+    written: Written
+    editor: Editor
 
-class _Work:
-    """The work on a recording, for somebody who waits for it."""
-
-    def __init__(self, recording: Upload, receive: Receive) -> None:
-        self.news = ""
-        """How far it is."""
-        self.gone = asyncio.ensure_future(left(receive))
-        """Done when nobody waits anymore."""
-        self._recording = recording
-        self._loop = asyncio.get_running_loop()
-        self._late = self._loop.time() + LONGEST
-        self._outcome: asyncio.Future[Outcome | None] = self._loop.create_future()
-
-    def hear(self, stage: str, done: float, total: float) -> None:
-        """As `reporter.Progress`."""
-        self.news = f"{stage} {100 * done / total:.0f} %" if total > 0 else stage
-
-    def end(self, future: Future[Outcome]) -> None:
-        """Take what became of the work, in any thread."""
-        lost = future.cancelled() or future.exception() is not None
-        outcome = None if lost else future.result()
-
-        def take() -> None:
-            if not self._outcome.done():
-                self._outcome.set_result(outcome)
-
-        with suppress(RuntimeError):  # the server has ended
-            self._loop.call_soon_threadsafe(take)
-
-    async def ended(self, seconds: float = ALIVE) -> bool:
-        """Whether the work ends within that time.
-
-        Raises ClientDisconnect if nobody waits for it anymore, HTTPException if it failed or takes too long.
-        """
-        either: set[asyncio.Future[Any]] = {self._outcome, self.gone}
-        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if self._outcome.done():
-            self._check(self._outcome.result())
-            return True
-        if self.gone.done():
-            raise ClientDisconnect
-        if self._loop.time() > self._late:
-            raise HTTPException(504, f"it took longer than {LONGEST / 3600:g} h; send a shorter recording")
-        return False
-
-    def _check(self, outcome: Outcome | None) -> None:
-        if outcome is None:
-            raise HTTPException(503, "the server is ending, or its worker cannot be started; try again later")
-        if outcome.error is None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises ClientDisconnect, HTTPException, WitnessError."""
+        if self.wish.stream:
+            await self._stream(send)
             return
-        status = 507 if outcome.full else _STATUS.get(outcome.code, 500)
-        # It names the file on this machine, which is nothing that a client could know.
-        raise HTTPException(status, outcome.error.replace(str(self._recording.path), self._recording.name))
+        while not await self.work.ended():
+            pass
+        body = await run_in_threadpool(openai_wish.answer, self.wish, await self._paths())
+        kind = openai_wish.TYPES.get(self.wish.response, "application/json")
+        await Response(body, media_type=kind)(scope, receive, send)
 
+    async def _paths(self) -> list[Path]:
+        """What the answer is made of."""
+        if self.work.result is not None:
+            await run_in_threadpool(openai_work.export, self.editor, self.work.result, self.written)
+        return [path for _, path in self.written]
 
-_STATUS = {UsageError.exit_code: 400, InputError.exit_code: 400}
+    async def _stream(self, send: Send) -> None:
+        """Comments while the work is done, then the events. What fails is the last event."""
+        headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
 
+        async def say(text: str, more: bool = True) -> None:
+            await send({"type": "http.response.body", "body": text.encode(), "more_body": more})
 
-async def _stream(work: _Work, wish: Wish, written: Sequence[Path], send: Send) -> None:
-    """Comments while the work is done, then the events. What fails is the last event."""
-    headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-
-    async def say(text: str, more: bool = True) -> None:
-        await send({"type": "http.response.body", "body": text.encode(), "more_body": more})
-
-    try:
-        await say(": begun\n\n")
-        while not await work.ended(PACE):
-            await say(f": {work.news}\n\n")
-        for event in await run_in_threadpool(lambda: list(openai_wish.events(wish, written))):
-            await say(f"data: {json.dumps(event)}\n\n")
-    except HTTPException as error:
-        await say(f"data: {bytes(answers.error(error.status_code, error.detail).body).decode()}\n\n")
-    await say("data: [DONE]\n\n", more=False)
+        try:
+            await say(": begun\n\n")
+            while not await self.work.ended(PACE):
+                await say(f": {self.work.news}\n\n")
+            paths = await self._paths()
+            for event in await run_in_threadpool(lambda: list(openai_wish.events(self.wish, paths))):
+                await say(f"data: {json.dumps(event)}\n\n")
+        except HTTPException as error:
+            await say(f"data: {bytes(answers.error(error.status_code, error.detail).body).decode()}\n\n")
+        await say("data: [DONE]\n\n", more=False)

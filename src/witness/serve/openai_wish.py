@@ -42,6 +42,8 @@ class Wish:
     """One of RESPONSES."""
     granularities: frozenset[str]
     stream: bool
+    keep: bool
+    """Whether the recording and its transcript go into the folder."""
 
     @property
     def formats(self) -> tuple[Format, ...]:
@@ -82,7 +84,11 @@ def wish(fields: Sequence[tuple[str, str]], settings: Settings) -> Wish:
         raise UsageError("timestamp_granularities: is not word or segment")
     if stream and response not in ("json", "text", "diarized_json"):
         raise UsageError(f"stream: there is no {response} of a stream; ask for json or diarized_json")
-    return Wish(options, response, granularities or frozenset({"segment"}), stream)
+    keep = _choice(asked, "keep", ("true", "false"), "false") == "true"
+    if keep and options != settings.options:
+        own = "language, prompt, keywords and speakers"
+        raise UsageError(f"keep: what is kept has the options of the server; leave out {own}")
+    return Wish(options, response, granularities or frozenset({"segment"}), stream, keep)
 
 
 def _refuse(asked: Mapping[str, Sequence[str]], settings: Settings) -> None:
@@ -109,7 +115,7 @@ def _refuse(asked: Mapping[str, Sequence[str]], settings: Settings) -> None:
 
 _KNOWN = {
     *("model", "language", "prompt", "keywords", "response_format", "temperature", "stream", "speakers"),
-    *("timestamp_granularities", "chunking_strategy"),
+    *("timestamp_granularities", "chunking_strategy", "keep"),
 }
 _NOT_HERE = {
     "include": "log probabilities are not kept",
