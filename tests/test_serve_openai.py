@@ -28,7 +28,7 @@ from test_serve_queue import wait_for
 from witness.batch import plan
 from witness.batch.manifest import Manifest
 from witness.batch.worker import Outcome
-from witness.errors import UsageError
+from witness.errors import UsageError, WitnessError
 from witness.options import Options, Runtime
 from witness.serve import answers, openai_api, openai_wish, openai_work, recordings, uploads
 from witness.serve.queue import Queue
@@ -242,6 +242,9 @@ def test_what_is_kept_is_as_if_it_had_been_dropped(client, server, monkeypatch, 
         future.set_result(Outcome(f"{job.source}: cannot be read", 4) if broken else Outcome(sha256="0" * 64))
         return future
 
+    def tampered(*_, **__):
+        raise WitnessError("Tuesday.json: was tampered with")
+
     monkeypatch.setattr(server.queue._pool, "submit", submit)
     asked = {"stream": stream, "extra_body": {"keep": True}}
     found = ask(client, ("Tuesday.wav", b"sound"), **asked)
@@ -252,6 +255,9 @@ def test_what_is_kept_is_as_if_it_had_been_dropped(client, server, monkeypatch, 
         list(ask(client, ("broken.wav", b"sound"), **asked))
     with pytest.raises(openai.BadRequestError, match="keep: what is kept has the options of the server"):
         ask(client, ("a.wav", b"sound"), prompt="Laura", **asked)
+    monkeypatch.setattr(server.app.state.desk.editor, "ask", tampered)
+    with pytest.raises(openai.APIError, match="tampered with"):
+        list(ask(client, ("c.wav", b"sound"), **asked))
     wait_for(lambda: all(path.parent == server.folder for path in left(server)))
     for path in left(server):
         path.unlink()

@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from witness.batch.worker import Job, Settings
-from witness.errors import UsageError
+from witness.errors import UsageError, WitnessError
 from witness.files import name_of
 from witness.options import Format, PageAudio
 from witness.serve import answers, openai_wish, openai_work
@@ -169,5 +169,12 @@ class _Answer:
             for event in await run_in_threadpool(lambda: list(openai_wish.events(self.wish, paths))):
                 await say(f"data: {json.dumps(event)}\n\n")
         except HTTPException as error:
-            await say(f"data: {bytes(answers.error(error.status_code, error.detail).body).decode()}\n\n")
+            await say(_failed(error.status_code, error.detail))
+        except WitnessError as error:
+            await say(_failed(500, str(error)))
         await say("data: [DONE]\n\n", more=False)
+
+
+def _failed(status: int, message: str) -> str:
+    """The last event of a stream."""
+    return f"data: {bytes(answers.error(status, message).body).decode()}\n\n"
