@@ -148,7 +148,7 @@ class Library:
         return path if path.resolve() == path and path.is_file() else None
 
     def recordings(self, states: Mapping[str, str] | None = None) -> tuple[list[Recording], int]:
-        """All recordings, and how many transcripts were read. `states` are those of the queue, by id.
+        """All recordings, and how many of them need no more reading. `states` are those of the queue, by id.
 
         Raises DamagedError, sqlite3.Error.
         """
@@ -166,7 +166,7 @@ class Library:
     def _joined(
         self, entries: Sequence[Entry], places: Mapping[str, Place], failed: Mapping[str, Recording]
     ) -> tuple[dict[str, Recording], int]:
-        """What is known of each recording, by its id, and how many transcripts were read."""
+        """What is known of each recording, by its id, and how many need no more reading."""
         known = {one.id: one for one in entries}
         rows = {
             one.id: self._row(one, known.get(one.id))
@@ -176,7 +176,7 @@ class Library:
         for one in failed.values():
             if one.id not in rows or rows[one.id].state == "new":
                 rows[one.id] = replace(rows.get(one.id, one), state="failed", why=one.why)
-        return rows, sum(id_ in known for id_ in places)
+        return rows, sum(id_ in known or id_ not in places for id_ in rows)
 
     def name(self, transcript: str) -> str:
         """What people call it; empty: it is gone."""
