@@ -169,9 +169,10 @@ def main() -> None:
     result = {
         "transcripts": len(index.entries()),
         "words": len(index.entries()) * PASSAGES * WORDS,
-        "index_seconds": round(seconds, 1),
+        "index_seconds": round(seconds, 1) or None,
         "index_bytes": sum(path.stat().st_size for path in index.path.parent.iterdir()),
         **measure(folder),
+        "load_average": round(os.getloadavg()[0], 1),
         "machine": {
             "processor": platform.processor() or platform.machine(),
             "cores": os.cpu_count(),

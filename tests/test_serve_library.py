@@ -192,7 +192,9 @@ def test_the_state_of_a_recording_and_why_it_failed(library):
         "x": "failed",
         "half": "failed",
     }
-    why = {one.name: one.why for one in library.recordings()[0]}
+    listed, read = library.recordings()
+    assert read == len(listed)  # what is no transcript does not count, and what failed has nothing to read
+    why = {one.name: one.why for one in listed}
     assert "damaged.json is " in why["damaged"]
     assert (why["x"], why["half"], why["known"]) == (
         "x.wav: no sound",
@@ -404,6 +406,21 @@ def test_a_file_that_ends_its_reader_is_put_down_as_failed(tmp_path, monkeypatch
     ((one,), read) = library.recordings()
     assert (one.state, read) == ("failed", 1)
     assert "a.json: the process that read it ended (exit code 1)" in one.why
+
+
+def test_what_is_known_is_read_again_only_after_a_change(library, monkeypatch):
+    save(library.folder / "a.json")
+    library.update()
+    assert library.index.entries() is not library.index.entries()  # another change may have the same time
+    monkeypatch.setattr(indexes, "TICK", -1)
+    first = library.index.entries()
+    assert library.index.entries() is first
+    assert texts(library, "house", "ann") == ["house"]
+    assert library.index.entries() is first
+    save(library.folder / "b.json", talk(("SPEAKER_01", " more")))
+    library.update()
+    assert len(library.index.entries()) == 2
+    assert rows(library) == {"a": "new", "b": "new"}
 
 
 def wait_for(condition) -> None:

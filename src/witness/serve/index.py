@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,8 @@ COUNTING = 0.1
 """Seconds after which nothing more is counted."""
 LONGEST_QUERY, MOST_TERMS = 500, 32
 """Characters of a query, and words and phrases in it."""
+TICK = 1_000_000_000
+"""Nanoseconds after a change in which another one may have the same time."""
 PATIENCE = 10.0
 """Seconds to wait while another server writes."""
 
@@ -104,6 +106,8 @@ class Index:
     def __init__(self, path: Path) -> None:
         """At `path`, whose folder is made for this user alone: it holds what people said. Raises OSError."""
         self.path = path
+        self._entries: tuple[object, Sequence[Entry]] = (None, ())
+        self._names: tuple[object, Mapping[str, str]] = (None, {})
         self._make_folder()
 
     @classmethod
@@ -118,16 +122,42 @@ class Index:
             row = db.execute("SELECT size, mtime_ns FROM transcripts WHERE id = ?", (entry,)).fetchone()
         return bool(row == (size, mtime_ns))
 
-    def entries(self) -> list[Entry]:
-        """Of all files that were read."""
+    def entries(self) -> Sequence[Entry]:
+        """Of all files that were read; the same object while nothing has changed."""
+        now = self._state()
+        before, entries = self._entries
+        if before == now:
+            return entries
         with self._open() as db:
             rows = db.execute(
                 "SELECT id, size, mtime_ns, state, seconds, speakers, date, why FROM transcripts"
             ).fetchall()
-        return [
+        entries = tuple(
             Entry(id_, size, mtime, state, seconds, tuple(json.loads(speakers)), date, why)
             for id_, size, mtime, state, seconds, speakers, date, why in rows
-        ]
+        )
+        if all(time.time_ns() - changed > TICK for _, changed, _ in now):
+            self._entries = now, entries
+        return entries
+
+    def names(self) -> Mapping[str, str]:
+        """What all speakers are called, and the same without cases and spaces that tell nobody apart."""
+        entries = self.entries()
+        before, names = self._names
+        if before is not entries:
+            names = {name: _plain(name) for one in entries for name in one.speakers}
+            self._names = entries, names
+        return names
+
+    def _state(self) -> tuple[tuple[int, int, int], ...]:
+        """Inode, time and size of the database and of what waits to be written into it."""
+        found = []
+        for path in (self.path, self.path.with_name(f"{self.path.name}-wal")):
+            with suppress(OSError):
+                status = path.stat()
+                if status.st_size:
+                    found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+        return tuple(found)
 
     def put(self, entry: Entry, said: Iterable[Passage] = ()) -> None:
         """Add a file, or replace what is known of it. Raises sqlite3.Error if it cannot be written."""
@@ -163,10 +193,11 @@ class Index:
         match = expression(query)
         if match is None:
             return Found(0, False, [])
+        keys = [key(name) for name in self._called(speaker)] if speaker.strip() else []
         late = time.monotonic() + COUNTING
         with self._open() as db:
-            if speaker.strip():
-                match += f" AND speaker : ({' OR '.join(map(key, _called(db, speaker)))})"
+            if keys:
+                match += f" AND speaker : ({' OR '.join(keys)})"
             numbers = []
             rows = db.execute("SELECT rowid FROM found WHERE found MATCH ? ORDER BY rowid DESC", (match,))
             for (number,) in rows:
@@ -183,6 +214,13 @@ class Index:
                 (OPEN, CLOSE, match, page[-1], page[0]),
             ).fetchall()
             return Found(len(numbers), more, [hit for row in marked if (hit := _hit(db, *row)) is not None])
+
+    def _called(self, speaker: str) -> list[str]:
+        """Names of those who are called so, or else of some of whose names this is a part; or just this."""
+        wanted, names = _plain(speaker), self.names()
+        if wanted in names.values():
+            return [speaker]
+        return [name for name, plain in names.items() if wanted in plain][:MOST_TERMS] or [speaker]
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -252,16 +290,6 @@ def expression(query: str) -> str | None:
     if len(terms) > MOST_TERMS:
         raise UsageError(f"the query has too many words; give at most {MOST_TERMS}")
     return f"words : ({' AND '.join(terms)})"
-
-
-def _called(db: sqlite3.Connection, speaker: str) -> list[str]:
-    """The names of those who are called so, or else of some of whose names this is a part; or just this."""
-    wanted = _plain(speaker)
-    rows = db.execute("SELECT DISTINCT speakers FROM transcripts")
-    names = {name: _plain(name) for (row,) in rows for name in json.loads(row)}
-    if wanted in names.values():
-        return [speaker]
-    return [name for name, plain in names.items() if wanted in plain][:MOST_TERMS] or [speaker]
 
 
 def _plain(name: str) -> str:

@@ -11,7 +11,7 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
@@ -148,6 +148,7 @@ class Library:
         self._manifests: dict[Path, tuple[Place, _Batch]] = {}
         self._untranscribed: tuple[Path, ...] = ()
         self._reader = Reader()
+        self._known: tuple[tuple[object, ...] | None, dict[str, Recording], int] = (None, {}, 0)
         self._wake, self._end = threading.Event(), threading.Event()
         self._looking = threading.Lock()
         self._looked = 0.0  # seconds that the latest look took
@@ -165,24 +166,35 @@ class Library:
         return path if path.resolve() == path and path.is_file() else None
 
     def recordings(self, states: Mapping[str, str] | None = None) -> tuple[list[Recording], int]:
-        """All recordings, and how many transcripts were read. `states` are those of the queue, by id.
+        """All recordings, and how many of them need no more reading. `states` are those of the queue, by id.
 
         Raises DamagedError, sqlite3.Error.
         """
-        entries = {one.id: one for one in self.index.entries()}
-        places = list(self._places.values())
-        rows = {
-            one.id: self._row(one, entries.get(one.id))
-            for one in places
-            if one.id not in entries or entries[one.id].state != "other"
-        }
-        for one in self._failed.values():
-            if one.id not in rows or rows[one.id].state == "new":
-                rows[one.id] = replace(rows.get(one.id, one), state="failed", why=one.why)
+        source = self.index.entries(), self._places, self._failed
+        before, known, read = self._known
+        if before is None or any(one is not other for one, other in zip(before, source, strict=True)):
+            known, read = self._joined(*source)
+            self._known = source, known, read
+        rows = dict(known)
         for id_, state in (states or {}).items():
             if id_ in rows:
                 rows[id_] = replace(rows[id_], state=state, why=None)
-        return list(rows.values()), sum(one.id in entries for one in places)
+        return list(rows.values()), read
+
+    def _joined(
+        self, entries: Sequence[Entry], places: Mapping[str, Place], failed: Mapping[str, Recording]
+    ) -> tuple[dict[str, Recording], int]:
+        """What is known of each recording, by its id, and how many need no more reading."""
+        known = {one.id: one for one in entries}
+        rows = {
+            one.id: self._row(one, known.get(one.id))
+            for one in places.values()
+            if one.id not in known or known[one.id].state != "other"
+        }
+        for one in failed.values():
+            if one.id not in rows or rows[one.id].state == "new":
+                rows[one.id] = replace(rows.get(one.id, one), state="failed", why=one.why)
+        return rows, sum(id_ in known or id_ not in places for id_ in rows)
 
     def untranscribed(self) -> tuple[Path, ...]:
         """Recordings, below the folder, that no batch knows and that have no transcript beside them."""
@@ -273,8 +285,13 @@ class Library:
                 and not any(id_of(Path(f"{name}.json")) in places for name in names(str(path), source))
             )
             self._looked = time.monotonic() - begun
-            self._places, self._manifests = places, manifests
-            self._failed = {id_: row for _, batch in manifests.values() for id_, row in batch.failed.items()}
+            if places != self._places:
+                self._places = places
+            if manifests != self._manifests:
+                self._manifests = manifests
+                self._failed = {
+                    id_: row for _, batch in manifests.values() for id_, row in batch.failed.items()
+                }
 
     def _batch(self, place: Place) -> _Batch:
         """What a manifest says."""
