@@ -78,6 +78,31 @@ def test_features_are_kaldis():
     np.testing.assert_allclose(found, wanted, atol=2e-3)
 
 
+def test_plans_are_stretches_of_meetings(tmp_path):
+    import talk
+
+    lines = []
+    for number in range(600):  # three take turns of 1.3, 0.6 and 2.1 s; every third turn starts early
+        start, size = 2 * number - 0.5 * (number % 3 == 0), (1.3, 0.6, 2.1)[number % 3]
+        lines.append(f"SPEAKER m 1 {start + 1:.2f} {size} <NA> <NA> p{number % 3} <NA> <NA>")
+    (tmp_path / "m.rttm").write_text("\n".join(lines))
+    meetings = talk.load(tmp_path)
+    for people in (1, 2, 3, 7):
+        plans = [talk.plan(np.random.default_rng(s), meetings, people, 60.0) for s in (1, 1, 2)]
+        assert plans[0] == plans[1] != plans[2]
+        assert {speaker for speaker, _, _ in plans[0]} == set(range(people))
+        assert 55 < max(end for _, _, end in plans[0]) <= 60
+    alone = talk.plan(np.random.default_rng(3), meetings, 1, 20.0)
+    gaps = [b[1] - a[2] for a, b in pairwise(alone)]
+    assert max(gaps) < 3  # without the time in which the others speak: with it, over 3.9 s
+    three = talk.plan(np.random.default_rng(3), meetings, 3, 60.0)
+    lengths = {round(end - start, 1) for _, start, end in three[2:-2]}
+    assert lengths == {1.3, 0.6, 2.1}
+    assert talk.describe(three)["overlapped"] > 0.1
+    with pytest.raises(FileNotFoundError, match="no RTTM"):
+        talk.load(tmp_path / "none")
+
+
 def test_same_seed_same_batch(cache):
     import augment
     import simulate
