@@ -26,6 +26,7 @@ LONGEST_SILENCE = 800  # frames: what is longer, a break or a drawing on the boa
 TRIES = 150  # stretches that are looked at before the one is taken in which all are heard best
 STRETCH = 120.0  # seconds, about, of a stretch where there are more people than in a meeting
 TOGETHER = 4  # people in such a stretch; one of them was in the last
+KEPT = 8  # every so many-th meeting is kept from training, to judge by
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,15 @@ def load(folder: Path) -> list[Meeting]:
     if not found:
         raise FileNotFoundError(f"{folder}: has no RTTM files")
     return found
+
+
+def divided(meetings: Sequence[Meeting]) -> tuple[list[Meeting], list[Meeting]]:
+    """Those to train with, and those to judge by."""
+    kept = [number % KEPT == KEPT - 1 for number in range(len(meetings))]
+    return (
+        [meeting for meeting, aside in zip(meetings, kept, strict=True) if not aside],
+        [meeting for meeting, aside in zip(meetings, kept, strict=True) if aside],
+    )
 
 
 def plan(
@@ -88,6 +98,15 @@ def plan(
         active[seats, first:end] = _stretch(rng, meetings, some, end - first, least)
         stays = [int(rng.choice(seats))]
     return _turns(active)
+
+
+def table(meetings: Sequence[Meeting]) -> NDArray[np.bool_]:
+    """(frames, people): all meetings one after another without their breaks, for windows of a few seconds;
+    people of the second meeting have the seats of those of the first.
+    """
+    seats = max(len(meeting.active) for meeting in meetings)
+    parts = [_without_breaks(meeting.active) for meeting in meetings]
+    return np.concatenate([np.pad(part, ((0, seats - len(part)), (0, 0))).T for part in parts])
 
 
 def _stretch(
