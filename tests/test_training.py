@@ -78,6 +78,31 @@ def test_features_are_kaldis():
     np.testing.assert_allclose(found, wanted, atol=2e-3)
 
 
+def test_plans_are_stretches_of_meetings(tmp_path):
+    import talk
+
+    lines = []
+    for number in range(600):  # three take turns of 1.3, 0.6 and 2.1 s; every third turn starts early
+        start, size = 2 * number - 0.5 * (number % 3 == 0), (1.3, 0.6, 2.1)[number % 3]
+        lines.append(f"SPEAKER m 1 {start + 1:.2f} {size} <NA> <NA> p{number % 3} <NA> <NA>")
+    (tmp_path / "m.rttm").write_text("\n".join(lines))
+    meetings = talk.load(tmp_path)
+    for people in (1, 2, 3, 7):
+        plans = [talk.plan(np.random.default_rng(s), meetings, people, 60.0) for s in (1, 1, 2)]
+        assert plans[0] == plans[1] != plans[2]
+        assert {speaker for speaker, _, _ in plans[0]} == set(range(people))
+        assert 55 < max(end for _, _, end in plans[0]) <= 60
+    alone = talk.plan(np.random.default_rng(3), meetings, 1, 20.0)
+    gaps = [b[1] - a[2] for a, b in pairwise(alone)]
+    assert max(gaps) < 3  # without the time in which the others speak: with it, over 3.9 s
+    three = talk.plan(np.random.default_rng(3), meetings, 3, 60.0)
+    lengths = {round(end - start, 1) for _, start, end in three[2:-2]}
+    assert lengths == {1.3, 0.6, 2.1}
+    assert talk.describe(three)["overlapped"] > 0.1
+    with pytest.raises(FileNotFoundError, match="no RTTM"):
+        talk.load(tmp_path / "none")
+
+
 def test_same_seed_same_batch(cache):
     import augment
     import simulate
@@ -192,17 +217,19 @@ def test_trunk_frame_sees_no_further_than_the_products_context():
 @pytest.mark.filterwarnings("ignore")  # torch's exporter warns about itself
 def test_recipe_from_end_to_end(cache, tmp_path, capsys):
     import analyse
-    import evaluate
-    import export
+    import card
     import prune
     import train_embedding
     import train_segmentation
 
     common = ["--cache", str(cache), "--out", str(tmp_path), "--smoke"]
     again = ["--init", str(tmp_path / "embedding.npz"), "--joined", str(tmp_path / "joined.json")]
+    for number in range(8):  # one of which is kept from training
+        lines = [f"SPEAKER m{number} 1 {2 * n} 2.4 <NA> <NA> p{n % 3} <NA> <NA>" for n in range(20)]
+        (tmp_path / f"m{number}.rttm").write_text("\n".join(lines))
     train_embedding.main(common)
-    train_embedding.main([*common, *again, "--checkpoint", str(tmp_path / "e.ckpt")])
-    deeper = ["--deeper", "1", "--joined", str(tmp_path / "joined.json")]
+    train_embedding.main([*common, *again, "--checkpoint", str(tmp_path / "e.ckpt"), "--talk", str(tmp_path)])
+    deeper = ["--deeper", "1", "--joined", str(tmp_path / "joined.json"), "--talk", str(tmp_path)]
     train_segmentation.main([*common, *deeper, "--checkpoint", str(tmp_path / "s.ckpt")])
     train_segmentation.main([*common, *deeper, "--checkpoint", str(tmp_path / "s.ckpt")])
     assert "step 2 of 2" in capsys.readouterr().out  # the second run went on where the first ended
@@ -211,11 +238,17 @@ def test_recipe_from_end_to_end(cache, tmp_path, capsys):
     weights = ["--weights", str(tmp_path / "embedding.npz"), "--out", str(tmp_path / "analysed.npz")]
     analyse.main(["--cache", str(cache), *weights])
     names = {"embedding": "analysed", "segmentation": "pruned"}
+    (tmp_path / "snapshots").mkdir()
+    (tmp_path / "snapshots" / "embedding-old.npz").write_bytes(b"of the last run")
     arguments = [
         word for name, file in names.items() for word in (f"--{name}", str(tmp_path / f"{file}.npz"))
     ]
-    export.main([*arguments, "--out", str(tmp_path)])
-    evaluate.main(["smoke", "--models", str(tmp_path), "--cache", str(cache)])
+    arguments += ["--snapshots", str(tmp_path / "snapshots"), "--cache", str(cache), "--smoke"]
+    written = card.main(["--run", "x1", *arguments, "--out", str(tmp_path)]).read_text()
+    assert written.count("sha256") == 2
+    assert "count right" in written  # what evaluate.py printed
+    kept = {path.name for path in (tmp_path / "snapshots").iterdir()}
+    assert kept == {"segmentation-x1.npz", "embedding-x1.npz"}  # each instead of the last
     assert json.loads((tmp_path / "clustering.json").read_text())["linkage"] in ("average", "centroid")
 
 

@@ -14,6 +14,7 @@ import torch
 from data import FRAME, SAMPLE_RATE, Corpus, Voices
 
 ROOM_LENGTH = 8000  # samples: 0.5 s of room response
+EARLY = 6  # reflections of a far microphone's room that are heard one by one
 
 
 @dataclass
@@ -67,9 +68,12 @@ def convolve(samples: torch.Tensor, response: torch.Tensor) -> torch.Tensor:
     return torch.fft.irfft(product, size)[..., : samples.shape[-1]]
 
 
-def room_responses(dice: Dice, rooms: int, sources: int) -> torch.Tensor:
+def room_responses(dice: Dice, rooms: int, sources: int, far: torch.Tensor | None = None) -> torch.Tensor:
     """(rooms, sources, ROOM_LENGTH): sources at different distances in the same room share its decay and
     color.
+
+    Where `far`, (rooms,) bool, is true, one microphone stands away from all: their distances are about one,
+    the direct sound is fainter than the room, and a table and walls give early reflections.
 
     A statistical room: a direct sound, then reflections that grow denser and decay, high frequencies faster
     than low ones. The ratio of direct to reverberant sound stands for the distance: -4 dB (across the room)
@@ -90,8 +94,19 @@ def room_responses(dice: Dice, rooms: int, sources: int) -> torch.Tensor:
     low = torch.fft.irfft(spectrum * low_pass)[..., :ROOM_LENGTH]
     tail = low * torch.exp(-decay * time) + (tail - low) * torch.exp(-decay * damping * time)
     nearness = dice.uniform(rooms, 1, 1, low=-4, high=14) + dice.uniform(rooms, sources, 1, low=-4, high=4)
+    if far is not None:
+        distance = dice.uniform(rooms, 1, 1, low=-9, high=2) + dice.uniform(
+            rooms, sources, 1, low=-1.5, high=1.5
+        )
+        nearness = torch.where(far[:, None, None], distance, nearness)
     tail = tail / (tail.norm(dim=-1, keepdim=True) + 1e-8) / decibels(nearness)
     tail[..., 0] = 1.0
+    if far is not None:
+        delay = (SAMPLE_RATE * 0.001 * dice.uniform(rooms, sources, EARLY, low=0.8, high=30)).long()
+        gain = dice.uniform(rooms, sources, EARLY, low=-0.7, high=0.7) * torch.exp(
+            -delay / (0.02 * SAMPLE_RATE)
+        )
+        tail = tail.scatter_add(-1, delay, gain * far[:, None, None])
     return tail / tail.norm(dim=-1, keepdim=True)
 
 
@@ -160,6 +175,55 @@ def add_noise(
     level = loudness(samples)
     level = torch.where(level > 1e-5, level.clamp(min=0.005), torch.full_like(level, 0.05))
     return samples + noise[group] * level * (decibels(-ratio) * on)[group]
+
+
+def add_hum(dice: Dice, samples: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+    """Steady noise of a room and its machines, 3 to 25 dB below the voices, in the rows of `where`."""
+    rows, length = samples.shape
+    noise = colored_noise(dice, rows, length)
+    level = loudness(samples).clamp(min=0.002) * decibels(-dice.uniform(rows, 1, low=3, high=25))
+    return samples + noise / (loudness(noise) + 1e-6) * level * where[:, None]
+
+
+def laughs(dice: Dice, count: int, samples: int) -> torch.Tensor:
+    """Bouts of laughter: breath and falling tones in three to six bursts a second: (count, samples).
+
+    It is not speech: no scorer's reference of meetings counts it as such.
+    """
+    device = dice.generator.device
+    time = torch.arange(samples, device=device) / SAMPLE_RATE
+    begin = dice.uniform(count, 1) * (time[-1] - 0.5)
+    into = time - begin
+    long = dice.uniform(count, 1, low=0.4, high=2.5)
+    rate = dice.uniform(count, 1, low=3.2, high=6.0)
+    beat = (into * rate).frac()
+    bursts = torch.exp(-beat * dice.uniform(count, 1, low=2, high=6)) * (beat / 0.06).clamp(0, 1)
+    swell = ((into >= 0) & (into < long)) * (1 - 0.7 * into / long).clamp(0, 1)
+    pitch = dice.uniform(count, 1, low=130, high=480) * (1 - 0.25 * into / long - 0.15 * beat).clamp(0.3, 1)
+    phase = 2 * math.pi * (pitch / SAMPLE_RATE).cumsum(-1)
+    tone = sum(torch.sin(number * phase) * (number * pitch < 7000) / number**0.5 for number in range(1, 13))
+    tone = tone * dice.chance(0.7, count, 1)
+    noise = dice.normal(count, samples) * dice.uniform(count, 1, low=0.2, high=1.5)
+    spectrum = torch.fft.rfft(tone + noise)
+    frequency = torch.linspace(0, SAMPLE_RATE / 2, spectrum.shape[-1], device=device)
+    throat = 0.03 + sum(  # two or three open vowels' resonances
+        1 / (1 + ((frequency - dice.uniform(count, 1, low=low, high=high)) / wide) ** 2)
+        for low, high, wide in ((500, 950, 120), (1000, 1900, 180), (2300, 3300, 300))
+    )
+    return torch.fft.irfft(spectrum * throat, samples) * bursts * swell
+
+
+def add_laughs(dice: Dice, samples: torch.Tensor, *, probability: float) -> torch.Tensor:
+    """Laughter in some rows, up to as loud as the voices."""
+    chosen = dice.chance(probability, len(samples)).nonzero()[:, 0]
+    if not len(chosen):
+        return samples
+    sound = laughs(dice, len(chosen), samples.shape[1])
+    sound = sound / (sound.abs().amax(-1, keepdim=True) + 1e-6)
+    peak = samples[chosen].abs().amax(-1, keepdim=True).clamp(min=0.02)
+    return samples.index_add(
+        0, chosen, sound * peak * decibels(dice.uniform(len(chosen), 1, low=-24, high=0))
+    )
 
 
 def music(dice: Dice, count: int, samples: int) -> torch.Tensor:

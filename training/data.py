@@ -1,11 +1,11 @@
 # ruff: noqa: T201 - a training script: what it prints is its result
 """The training corpus: decode it once, then hand it out as tensors.
 
-Input is the format of `shared/data/train` (README.md there): `partN.ogg`, many clips one after another, and
-`index.json`. `decode` writes one `.npy` of samples and one of speech flags per part into a cache folder;
-every clip of a training speaker is stored at five speeds, because a voice played 10 % faster or slower is,
-to a model, a new voice. `Corpus` loads the cache. Parts that are missing are left out, so the whole recipe
-runs on a subset.
+Input is folders in the format that README.md describes: `partN.ogg`, many clips one after another, and
+`index.json`, one of each folder; together they are one corpus. `decode` writes one `.npy` of samples and one
+of speech flags per part into a cache folder; every clip of a training speaker is stored at five speeds,
+because a voice played 10 % faster or slower is, to a model, a new voice. `Corpus` loads the cache. Parts
+that are missing are left out, so the whole recipe runs on a subset.
 """
 
 import argparse
@@ -42,6 +42,7 @@ NOISE_ROWS_KEPT = range(2, 409)
 
 # Speakers kept from training to choose thresholds and compare runs ("held-in": from the training split).
 DEV_COMMON_VOICE, DEV_LIBRISPEECH = 60, 20
+DEV_OCEAN = 8  # every so many-th speaker of speechocean762
 
 
 def speech_flags(samples: np.ndarray) -> np.ndarray:
@@ -60,13 +61,12 @@ def speech_flags(samples: np.ndarray) -> np.ndarray:
     )  # ... shrink by 0.18 s: gaps closed, 20 ms of margin
 
 
-def decode_part(job: tuple[str, str, str, int]) -> tuple[int, float]:
-    """Decodes one part into the cache: samples, speech flags, and rows (index row, speed, first frame,
-    frames).
+def decode_part(job: tuple[str, int, str, int]) -> tuple[int, float]:
+    """Decodes one part, numbered as in the cache's index, into the cache: samples, speech flags, and rows
+    (index row, speed, first frame, frames).
     """
-    ogg, index, cache, speeds = job
-    part = int(re.search(r"part(\d+)", Path(ogg).name).group(1))
-    rows = np.array(json.loads(Path(index).read_text())["index"])
+    ogg, part, cache, speeds = job
+    rows = np.array(json.loads((Path(cache) / "index.json").read_text())["index"])
     audio, rate = soundfile.read(ogg, dtype="float32")
     if rate != SAMPLE_RATE:
         audio = resample_poly(audio, 1, rate // SAMPLE_RATE).astype(np.float32)
@@ -92,15 +92,27 @@ def decode_part(job: tuple[str, str, str, int]) -> tuple[int, float]:
 
 
 def decode(folders: list[Path], cache: Path, workers: int, speeds: int = len(SPEEDS)) -> None:
-    """Decodes every part that is not in the cache yet."""
+    """Decodes every part that is not in the cache yet. The parts and the speakers of a folder are numbered
+    on from those of the folders before it.
+    """
     cache.mkdir(parents=True, exist_ok=True)
-    index = next(folder / "index.json" for folder in folders if (folder / "index.json").exists())
-    (cache / "index.json").write_text(index.read_text())
-    parts = [path for folder in folders for path in sorted(folder.glob("part*.ogg"))]
-    todo = [path for path in parts if not (cache / f"{path.stem.removeprefix('part')}.rows.npy").exists()]
+    index, speakers, todo = [], [], []
+    for folder in folders:
+        meta = json.loads((folder / "index.json").read_text())
+        rows = np.array(meta["index"])
+        base = 1 + max((row[0] for row in index), default=-1)
+        rows[:, 0] += base
+        rows[rows[:, 3] >= 0, 3] += len(speakers)
+        index += rows.tolist()
+        speakers += meta["speakers"]
+        for path in sorted(folder.glob("part*.ogg")):
+            part = base + int(re.search(r"part(\d+)", path.name).group(1))
+            if not (cache / f"{part}.rows.npy").exists():
+                todo.append((path, part))
+    (cache / "index.json").write_text(json.dumps({"index": index, "speakers": speakers}))
     started = time.time()
     with ProcessPoolExecutor(workers) as pool:
-        done = list(pool.map(decode_part, [(str(path), str(index), str(cache), speeds) for path in todo]))
+        done = list(pool.map(decode_part, [(str(path), part, str(cache), speeds) for path, part in todo]))
     print(
         f"decoded {len(done)} parts, {sum(hours for _, hours in done):.2f} h,"
         f" in {time.time() - started:.0f} s",
@@ -192,7 +204,11 @@ def _dev_speakers(names: list[str], clips: np.ndarray) -> frozenset[int]:
     """The first by name that have enough of `clips`, the number of training clips of each: a fixed choice."""
     voice = [i for i, n in enumerate(names) if n.startswith("train/commonvoice/") and clips[i] >= 3]
     libri = [i for i, n in enumerate(names) if n.startswith("train/librispeech") and clips[i] >= 1]
-    return frozenset(sorted(voice, key=lambda i: names[i])[:DEV_COMMON_VOICE] + libri[:DEV_LIBRISPEECH])
+    ocean = sorted(n for i, n in enumerate(names) if n.startswith("train/speechocean762/") and clips[i])
+    every = [names.index(name) for name in ocean[::DEV_OCEAN]]
+    return frozenset(
+        [*sorted(voice, key=lambda i: names[i])[:DEV_COMMON_VOICE], *libri[:DEV_LIBRISPEECH], *every]
+    )
 
 
 def with_rests(corpus: Corpus, clips: torch.Tensor) -> Corpus:
@@ -263,9 +279,14 @@ class Voices:
 
     def some(self, count: int) -> "Voices":
         """The first `count` voices of a fixed shuffle, without their twins: enough for a short run."""
-        kept = torch.randperm(len(self), generator=torch.Generator().manual_seed(0))[:count].to(
-            self.first.device
-        )
+        return self._at(torch.randperm(len(self), generator=torch.Generator().manual_seed(0))[:count])
+
+    def only(self, chosen: list[bool]) -> "Voices":
+        """The voices that are chosen, without their twins."""
+        return self._at(torch.tensor(chosen).nonzero()[:, 0])
+
+    def _at(self, kept: torch.Tensor) -> "Voices":
+        kept = kept.to(self.first.device)
         clips = [self.order[f : f + n] for f, n in zip(self.first[kept], self.count[kept], strict=True)]
         count_of = self.count[kept]
         return Voices(
@@ -330,7 +351,7 @@ def voices(
 def main() -> None:
     parser = argparse.ArgumentParser(description="Decode the training parts into a cache folder.")
     parser.add_argument(
-        "--data", type=Path, nargs="+", required=True, help="folders with partN.ogg and index.json"
+        "--data", type=Path, nargs="+", required=True, help="folders, each with partN.ogg and index.json"
     )
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=os.cpu_count())

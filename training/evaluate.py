@@ -26,7 +26,7 @@ from augment import Dice
 from channels import with_flat
 from metrics import describe, equal_error_rate, pair_scores, window_errors
 from scipy.optimize import linear_sum_assignment
-from train_embedding import pieces
+from train_embedding import by_age, pieces
 
 from data import HELD_OUT, SAMPLE_RATE, Corpus, voices
 from witness import Options, diarize
@@ -60,10 +60,9 @@ def verify(models: Path, cache: Path, *, most: int | None = None) -> None:
     """Equal error rates over all pairs of pieces from different clips."""
     corpus = Corpus.load(cache, "cpu")
     model = session(models / "embedding.onnx", 2)
-    for title, pool in (
-        ("held out", voices(corpus, split=HELD_OUT, shortest=10)),
-        ("dev", voices(corpus, dev=True)),
-    ):
+    held_out, dev = voices(corpus, split=HELD_OUT, shortest=10), voices(corpus, dev=True)
+    pools = by_age(held_out, "held out") | by_age(dev, "dev")
+    for title, pool in pools.items():
         pool.order = pool.order[:most]
         for seconds in (3.0, 1.5):
             found, speakers, clips = pieces(corpus, pool, seconds)

@@ -42,7 +42,11 @@ def arguments(description: str, *, steps: int, batch: int, rate: float) -> argpa
 
 
 def load(path: Path) -> dict[str, torch.Tensor]:
-    """The weights in a .npz of plain arrays: unlike a pickle, it can do nothing but be read."""
+    """The weights in a .npz of plain arrays: unlike a pickle, it can do nothing but be read. Of a checkpoint
+    the averaged ones.
+    """
+    if path.suffix == ".ckpt":
+        return torch.load(path, map_location="cpu", weights_only=True)["average"]
     with np.load(path, allow_pickle=False) as arrays:
         return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
 
@@ -59,7 +63,8 @@ def store(path: Path, state: dict[str, torch.Tensor]) -> None:
     """Writes what `load` reads: matrices in half precision."""
     path.parent.mkdir(parents=True, exist_ok=True)
     half = {k: v.half() if v.is_floating_point() and v.ndim > 1 else v for k, v in state.items()}
-    np.savez(path, **{name: value.cpu().numpy() for name, value in half.items()})
+    with path.open("wb") as file:  # savez would add .npz to any other name
+        np.savez(file, **{name: value.cpu().numpy() for name, value in half.items()})
 
 
 class Training:

@@ -10,19 +10,21 @@ does the rest. Both halves of the network have losses of their own.
 """
 
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import talk
 import torch
-from augment import Dice, add_noise, convolve, damage, decibels, equalize, room_responses
+from augment import Dice, add_hum, add_noise, convolve, damage, decibels, equalize, room_responses
 from features import Fbank
 from metrics import equal_error_rate, pair_scores
 from models import EmbeddingNet, parameters, statistics
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
-from simulate import voices_only
+from simulate import Talk, voices_only
 from slices import Training, arguments, fast_kernels, load_into
 from torch import nn
 from torch.nn import functional
@@ -34,10 +36,14 @@ MARGIN = 0.25  # angle, radians
 FRAMES = 360  # of a window, 10 ms each
 SPEEDS = 3  # of data.SPEEDS: with a fifth slower and faster, too, short pieces were told apart less well
 SHARE = 2  # windows in turn that share room, noise, equalizer and codec
+REAL, FAR = 0.5, 0.3  # with --talk: share of the windows with real turns, and with a far microphone
 NEAR_RUNS = 50  # guessed speakers whose clip numbers are this close may be one person
 # Who is more alike than all but one in so many pairs of labeled speakers, who are two people, may be one
 # person; where clip numbers are near, as most such pairs are one, the second number will do.
 ONE_IN, ONE_IN_NEAR = 100_000, 1_000
+ADULT = 16  # years
+# Pairs of speechocean762, by number, that may be one person each.
+PERHAPS_ONE = ("0053", "0092"), ("5406", "5432"), ("0131", "0133"), ("8584", "8585"), ("0112", "0122")
 
 
 class Classifier(nn.Module):
@@ -79,14 +85,21 @@ def windows(
     fbank: Fbank,
     count: int,
     frames: int,
+    talk: Talk | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """feats (count, T, 80), weights (count, 2, trunk frames) and voice (count, 2) of each pooled piece."""
+    """feats (count, T, 80), weights (count, 2, trunk frames) and voice (count, 2) of each pooled piece.
+
+    With `talk` half of the windows have the turn-taking of meetings, and some a far microphone.
+    """
     device = corpus.device
     first = dice.weighted(pool.weight, count, repeat=count > len(pool))
     voice = torch.stack([first, first.roll(-1)], 1)
     one, other = pool.two(first, dice.uniform(2, count))
     clip = torch.stack([one, other.roll(-1)], 1)
     sounding, own = turns(dice, count, frames)
+    if talk is not None:
+        real, some = talk.windows(dice, count, 2, frames), dice.chance(REAL, count, 1, 1)
+        sounding, own = torch.where(some, real, sounding), torch.where(some, real & ~real.flip(1), own)
     # From a random place; clips shorter than the window start over.
     length = corpus.frames[clip][..., None]
     at = (dice.uniform(count, 2, 1) * (length - frames).clamp(min=20)).long() + torch.arange(
@@ -98,12 +111,16 @@ def windows(
     level = (tracks.pow(2).sum(-1, keepdim=True) / (sounding.sum(-1, keepdim=True) * FRAME + 1)).sqrt()
     tracks = tracks / (level + 1e-4) * 0.05 * decibels(dice.uniform(count, 2, 1, low=-7, high=7))
     groups = -(-count // SHARE)
-    response = room_responses(dice, groups, 2 * SHARE).view(groups * SHARE, 2, -1)[:count]
+    far = None if talk is None else dice.chance(FAR, groups)
+    response = room_responses(dice, groups, 2 * SHARE, far).view(groups * SHARE, 2, -1)[:count]
     same_place = dice.chance(0.4, count, 1)
     response = torch.stack([response[:, 0], torch.where(same_place, response[:, 0], response[:, 1])], 1)
-    wet = dice.chance(0.65, groups, 1, 1).repeat_interleave(SHARE, 0)[:count]
+    wet = dice.chance(0.65, groups, 1, 1)
+    wet = (wet if far is None else wet | far[:, None, None]).repeat_interleave(SHARE, 0)[:count]
     tracks = torch.where(wet, convolve(tracks, response), tracks)
     mix = add_noise(dice, corpus, pool, tracks.sum(1), probability=0.7, low=3.0, high=30.0, share=SHARE)
+    if far is not None:
+        mix = add_hum(dice, mix, far.repeat_interleave(SHARE)[:count])
     mix = equalize(dice, mix, probability=0.75, share=SHARE)
     mix = damage(dice, mix, share=SHARE)
     feats = fbank(mix)
@@ -166,6 +183,11 @@ class Twins:
             ]
         )
         near = abs(number[:, None] - number[None]) <= NEAR_RUNS
+        label = [names[int(s)].rsplit("/", 1)[-1].split("_")[0] for s in self.speakers]
+        ocean = ["speechocean762/" in names[int(s)] for s in self.speakers]
+        for pair in PERHAPS_ONE:
+            place = [i for i, name in enumerate(label) if ocean[i] and name in pair]
+            near[np.ix_(place, place)] = True
         np.fill_diagonal(near, True)  # a voice at another speed is not a negative of itself either
         self.near = torch.from_numpy(near).to(pool.speaker.device)
         self.pairs = self.near.clone()
@@ -298,6 +320,21 @@ def error_rates(net: EmbeddingNet, corpus: Corpus, fbank: Fbank, pool: Voices) -
     return ", ".join(texts)
 
 
+def by_age(pool: Voices, title: str) -> dict[str, Voices]:
+    """The voices of a pool under its title, and by themselves those of speechocean762, its adults, its
+    children: its names end in an age and a letter. Figures of all would not compare with those of earlier
+    runs.
+    """
+    ocean = [re.search(r"speechocean762/\w+_(\d+)\w$", name) for name in pool.names]
+    groups = {
+        title: [found is None for found in ocean],
+        f"{title} speechocean762": [found is not None for found in ocean],
+        f"{title} adults": [found is not None and int(found[1]) >= ADULT for found in ocean],
+        f"{title} children": [found is not None and int(found[1]) < ADULT for found in ocean],
+    }
+    return {name: pool.only(chosen) for name, chosen in groups.items() if any(chosen)}
+
+
 def averaged(training: Training) -> EmbeddingNet:
     net = EmbeddingNet().to(training.args.device)
     net.load_state_dict(training.average)
@@ -311,6 +348,9 @@ def main(argv: list[str] | None = None) -> Path:
         type=Path,
         help="JSON: groups of speakers who are one person; found with the weights of --init where missing",
     )
+    parser.add_argument(
+        "--talk", type=Path, help="folder of RTTM files: turn-taking of real meetings, and far microphones"
+    )
     args = parser.parse_args(argv)
     if args.smoke:
         args.steps, args.batch, args.device = min(args.steps, 2), 6, "cpu"
@@ -322,7 +362,10 @@ def main(argv: list[str] | None = None) -> Path:
         voices(corpus, dev=True),
         voices(corpus, split=HELD_OUT, shortest=10),
     )
-    fbank = Fbank().to(args.device)
+    fbank, real = Fbank().to(args.device), None
+    if args.talk:
+        table = talk.table(talk.divided(talk.load(args.talk))[0])
+        real = Talk.of(corpus, torch.from_numpy(table).to(args.device))
     net = EmbeddingNet().to(args.device).to(memory_format=torch.channels_last)
     if args.init:
         load_into(net, args.init)
@@ -352,7 +395,7 @@ def main(argv: list[str] | None = None) -> Path:
         dice = Dice.seeded(args.device, args.seed, step)
         count = args.batch
         with torch.no_grad():
-            feats, weights, voice = windows(dice, corpus, pool, fbank, count, FRAMES)
+            feats, weights, voice = windows(dice, corpus, pool, fbank, count, FRAMES, real)
         with torch.autocast(corpus.device.type, torch.bfloat16, enabled=corpus.device.type == "cuda"):
             trunk = trunk_of(feats)
         trunk = trunk.float()
@@ -387,12 +430,12 @@ def main(argv: list[str] | None = None) -> Path:
         if step % 5000 == 0 and not args.smoke:
             means = speaker_means(twins, averaged(training), corpus, fbank, pool)
             print("  twins:", twins.find(means), flush=True)
-    net = averaged(training)
-    if args.smoke:
-        dev.order, held_out.order = dev.order[:6], held_out.order[:6]
-    print("dev      ", error_rates(net, corpus, fbank, dev), flush=True)
-    print("held out ", error_rates(net, corpus, fbank, held_out), flush=True)
-    return save(training, corpus, fbank, pool)
+    path, net = save(training, corpus, fbank, pool), averaged(training)
+    for title, some in (by_age(dev, "dev") | by_age(held_out, "held out")).items():
+        if args.smoke:
+            some.order = some.order[:6]
+        print(f"{title:24}", error_rates(net, corpus, fbank, some), flush=True)
+    return path
 
 
 def save(training: Training, corpus: Corpus, fbank: Fbank, pool: Voices) -> Path:

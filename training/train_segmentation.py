@@ -1,8 +1,9 @@
 # ruff: noqa: T201 - a training script: what it prints is its result
 """Trains the segmentation: who of at most three speakers is active in each frame of a ten-second window.
 
-Windows are simulated (simulate.py); which speaker is "first" has no meaning, so the loss takes the best of
-the six orders. Nothing of any evaluation recording is used, not even to choose when to stop.
+Windows are simulated (simulate.py), with `--talk` most of them with the turn-taking of real meetings; which
+speaker is "first" has no meaning, so the loss takes the best of the six orders. Nothing of any evaluation
+recording is used, not even to choose when to stop.
 """
 
 import itertools
@@ -13,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import simulate
+import talk
 import torch
 from augment import Dice
 from channels import with_flat
 from features import Fbank
-from metrics import describe, window_errors
+from metrics import describe, second_voices, window_errors
 from models import POWERSET, EmbeddingNet, SegmentationNet, parameters
 from slices import Training, arguments, fast_kernels, load, load_into
 from torch import nn
@@ -58,9 +60,11 @@ def order_free_loss(scores: torch.Tensor, active: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def errors_of(scores: torch.Tensor, active: torch.Tensor) -> np.ndarray:
+    """`metrics.window_errors` of all rows, and `metrics.second_voices` behind them."""
     hypothesis = POWERSET.to(scores.device)[scores.argmax(-1)].cpu().numpy()
     reference = active.transpose(1, 2).cpu().numpy()
-    return sum((window_errors(h, r) for h, r in zip(hypothesis, reference, strict=True)), np.zeros(4))
+    errors = sum((window_errors(h, r) for h, r in zip(hypothesis, reference, strict=True)), np.zeros(4))
+    return np.concatenate([errors, second_voices(hypothesis, reference)])
 
 
 class Seen:
@@ -121,6 +125,9 @@ def main(argv: list[str] | None = None) -> Path:
     )
     parser.add_argument("--joined", type=Path, help="JSON of train_embedding.py: who is one person")
     parser.add_argument("--deeper", type=int, default=0, help="so many layers more than --init has")
+    parser.add_argument(
+        "--talk", type=Path, help="folder of RTTM files: turn-taking of real meetings for most windows"
+    )
     parser.add_argument("--voices", type=int, default=10**6, help="of so many voices only (short runs)")
     args = parser.parse_args(argv)
     if args.smoke:
@@ -131,6 +138,12 @@ def main(argv: list[str] | None = None) -> Path:
     if args.joined:
         corpus = joined(corpus, json.loads(args.joined.read_text()))
     pool, dev = voices(corpus).some(args.voices), voices(corpus, dev=True)
+    real = kept = None
+    if args.talk:
+        tables = [torch.from_numpy(talk.table(part)) for part in talk.divided(talk.load(args.talk))]
+        real = simulate.Talk.of(corpus, tables[0].to(args.device))
+        kept = replace(real, active=tables[1].to(args.device))
+    far = simulate.FAR if args.talk else 0.0
     corpus = with_flat(corpus, torch.cat([pool.order, dev.order]))
     own, corpus = with_rests(corpus, dev.order), with_rests(corpus, pool.order)
     if args.embedding:
@@ -152,15 +165,24 @@ def main(argv: list[str] | None = None) -> Path:
         flush=True,
     )
 
-    def dev_error() -> str:
-        tested, total = averaged(training), np.zeros(4)
+    def dev_error(turns: simulate.Talk | None) -> str:
+        tested, total = averaged(training), np.zeros(7)
         for number in range(1 if args.smoke else 4):
             dice = Dice.seeded(args.device, 77, number)
             with torch.no_grad():
-                source = simulate.plan_windows(dice, own, dev, args.batch)
-                scores = tested(simulate.render(dice, own, dev, source)[:, None])
+                source = simulate.plan_windows(dice, own, dev, args.batch, talk=turns)
+                scores = tested(simulate.render(dice, own, dev, source, far=far if turns else 0.0)[:, None])
             total += errors_of(scores, frame_labels(simulate.spoken(own, source), scores.shape[1]))
-        return describe(total)
+        heard, said, wrong = total[4:]
+        return (
+            f"{describe(total[:4])}, second voices: {100 * heard / max(1, said):.1f} % heard,"
+            f" {100 * wrong / max(1, said):.1f} % wrong"
+        )
+
+    def report() -> None:
+        print("  dev", dev_error(None), flush=True)
+        if kept:
+            print("  dev with real turns", dev_error(kept), flush=True)
 
     planned, plans = -1, ()
     seen = Seen(args.batch, WINDOW, WINDOW // FRAME, args.device)
@@ -173,9 +195,9 @@ def main(argv: list[str] | None = None) -> Path:
             else:
                 if group != planned:
                     plan_dice = Dice.seeded(args.device, args.seed, 1, group)
-                    plans = simulate.plan_windows(plan_dice, corpus, pool, args.batch * PLANNED)
+                    plans = simulate.plan_windows(plan_dice, corpus, pool, args.batch * PLANNED, talk=real)
                     planned, plans = group, plans.chunk(PLANNED)
-                wave = simulate.render(dice, corpus, pool, plans[member])
+                wave = simulate.render(dice, corpus, pool, plans[member], far=far)
                 active = simulate.spoken(corpus, plans[member])
                 seen.add(wave, active)
         with torch.autocast(corpus.device.type, torch.bfloat16, enabled=on_gpu):
@@ -186,9 +208,9 @@ def main(argv: list[str] | None = None) -> Path:
         if step % (10 if args.adapt else 250) == 0 or step in (1, 2, 10, 50):
             print(f"{step} {time.time() - training.started:.0f} s loss {loss.item():.3f}", flush=True)
         if step % 2500 == 0:
-            print("  dev", dev_error(), flush=True)
+            report()
             training.save("segmentation.npz")
-    print("dev", dev_error(), flush=True)
+    report()
     return training.save("segmentation.npz")
 
 
