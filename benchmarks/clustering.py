@@ -135,7 +135,7 @@ def from_neighbors(case: Case, rule: Rule, base: float, slope: float) -> list[Tu
     points, places = units(case), chains(case)
     far = [np.linalg.norm(points[w, i] - points[w + LAG, j]) for w, i, j in places]
     within = float(np.median(far)) if len(far) >= 3 else 0.5
-    return plain(case, replace(rule, threshold=min(2.0, base + slope * within), corrections=None))
+    return plain(case, replace(rule, threshold=min(2.0, base + slope * within), reach=0.0))
 
 
 def from_spread(case: Case, rule: Rule, base: float, slope: float) -> list[Turn]:
@@ -144,9 +144,9 @@ def from_spread(case: Case, rule: Rule, base: float, slope: float) -> list[Turn]
     points, at = units(case)[chosen], np.argwhere(chosen)[:, 0]
     apart = np.abs(at[:, None] - at) >= LAG
     if apart.sum() < 10:
-        return plain(case, replace(rule, corrections=None))
+        return plain(case, replace(rule, reach=0.0))
     far = float(np.quantile(np.sqrt(np.maximum(0, 2 - 2 * points @ points.T))[apart], 0.9))
-    return plain(case, replace(rule, threshold=base + slope * far, corrections=None))
+    return plain(case, replace(rule, threshold=base + slope * far, reach=0.0))
 
 
 def smoothed(case: Case, rule: Rule, lag: int) -> list[Turn]:
@@ -170,11 +170,20 @@ def weighted(case: Case, rule: Rule, power: float) -> list[Turn]:
     weights = np.maximum(5, frames_alone(case)[chosen]) ** power
     weights *= len(weights) / weights.sum()
     points = units(case)[chosen]
-    seconds = FRAME_STEP * frames_alone(case)[chosen]
-    groups = clustering._Groups(points, weights, seconds, np.arange(len(points)))
+    groups = clustering._Groups(points, weights, np.arange(len(points)))
     tree = clustering._tree(groups, rule.linkage)
     speakers, _ = clustering._agglomerate(groups, tree, rule, clustering.SpeakerBounds())
     return turns(case, joined(case, points, speakers, 1))
+
+
+def another_balance(case: Case, rule: Rule, power: float) -> list[Turn]:
+    """Who is who by a tree to which the size of clusters matters more, or less."""
+    kept = clustering.BALANCE
+    clustering.BALANCE = power
+    try:
+        return plain(case, replace(rule, balanced=True))
+    finally:
+        clustering.BALANCE = kept
 
 
 def told(case: Case, rule: Rule) -> list[Turn]:
@@ -192,8 +201,7 @@ def variational(
     if chosen.sum() < 2:
         return plain(case, rule)
     points, plda = units(case)[chosen], others(case)
-    groups = clustering._Groups.single(points, FRAME_STEP * frames_alone(case)[chosen])
-    tree = clustering._tree(groups, rule.linkage)
+    tree = clustering._tree(clustering._Groups.single(points), rule.linkage)
     labels = tree.cut(int(np.searchsorted(tree.heights, rule.threshold, side="right")))
     gamma = vbx.refine(plda.project(points), plda.phi, labels, np.ones(len(points)), vbx.Strength(fa, fb))
     centroids = gamma.T @ points / gamma.sum(axis=0)[:, None]
@@ -275,22 +283,25 @@ def hysteresis(case: Case, rule: Rule, onset: float, offset: float) -> list[Turn
 
 def variants(rule: Rule, others: Callable[[Case], SmallPlda]) -> dict[str, Callable[[Case], list[Turn]]]:
     """Name -> function of a case. Steps are relative to `rule`, so they fit other weights, too."""
-    t = rule.threshold
-    plain_distance = replace(rule, corrections=None)
+    t, r = rule.threshold, rule.reach
+    fixed = replace(rule, reach=0.0)
     old = Rule("average", 1.10, apart=True)
     rules = {
         "default": rule,
         "before (fixed 1.10, apart)": old,
-        **{f"threshold {t + d:.2f}": replace(rule, threshold=t + d) for d in (-0.1, -0.05, 0.05, 0.1)},
+        **{f"fixed {t + d:.2f}": replace(fixed, threshold=t + d) for d in (-0.1, 0.0, 0.05, 0.1, 0.15, 0.2)},
         **{
-            f"{linkage}, no corrections, {n}": replace(plain_distance, linkage=linkage, threshold=n)
-            for linkage, limits in (("centroid", (0.7, 0.8, 0.85, 0.9)), ("average", (1.0, 1.05, 1.1, 1.15)))
-            for n in limits
+            f"threshold {t + d:.2f} reach {r + e:.1f}": replace(rule, threshold=t + d, reach=r + e)
+            for d in (-0.05, 0.0, 0.05)
+            for e in (-0.1, 0.0, 0.1)
+            if (d or e) and 0 <= r + e <= 1
         },
-        "average": replace(rule, linkage="average"),
         "apart: two of a window are two people": replace(rule, apart=True),
-        **{f"smallest {n}": replace(rule, smallest=n) for n in (3, 6, 8, 12)},
+        "one tree": replace(rule, balanced=False),
+        **{f"distinct {n:g}": replace(rule, distinct=n) for n in (0, 0.1, 0.2, 0.4)},
+        **{f"smallest {n}": replace(rule, smallest=n) for n in (4, 12, 20)},
         **{f"shortest {n}": replace(rule, shortest=n) for n in (0.05, 0.2, 0.3)},
+        **{f"centroid, fixed {n}": replace(fixed, linkage="centroid", threshold=n) for n in (0.7, 0.8, 0.9)},
     }
     others_than_rules: dict[str, Callable[[Case], list[Turn]]] = {
         "the original's: + 0.05 when long": partial(long_step, rule=old),
@@ -298,7 +309,9 @@ def variants(rule: Rule, others: Callable[[Case], SmallPlda]) -> dict[str, Calla
         "threshold from own spread": partial(from_spread, rule=rule, base=0.42, slope=0.5),
         "vectors smoothed over 3 windows": partial(smoothed, rule=rule, lag=3),
         "vectors smoothed over 5 windows": partial(smoothed, rule=rule, lag=5),
+        **{f"balance {n:g}": partial(another_balance, rule=rule, power=n) for n in (0, 0.25, 0.75, 1)},
         "told the number": partial(told, rule=rule),
+        "told the number, one tree": partial(told, rule=replace(rule, balanced=False)),
         "weighted by sqrt of clean speech": partial(weighted, rule=rule, power=0.5),
         "weighted by clean speech": partial(weighted, rule=rule, power=1.0),
         **{

@@ -1,18 +1,13 @@
-"""How many people a recording has: the constants of the rule for it, and how often it is right.
+"""How many people a recording has: how often the rule for it is right.
 
     python benchmarks/rooms.py develop --train TRAIN --more TRAIN2 --rttm DEV --timing AMI --out FOLDER
     python benchmarks/counting.py arrays FOLDER --out ARRAYS [--models builtin|DIR] [--workers N]
-    python benchmarks/counting.py fit ARRAYS [ARRAYS ...] [--models builtin|DIR] [--json FILE]
     python benchmarks/counting.py measure ARRAYS [ARRAYS ...] [--models builtin|DIR] [--json FILE]
 
-`arrays` saves what the clustering sees of each recording, with the models' own steps between windows. `fit`
-prints `Rule.threshold` and `Rule.corrections` for these vectors: a logistic regression of whether the two
-clusters of a merge are two people, over all merges of clusters large enough to be speakers, in whole
-recordings and in stretches of them (so that no length and no number of people dominates). Its log-odds are 0
-where the corrected distance is the threshold. Five parts of the recordings are also left out in turn, and
-counted by what the others give. `measure`: how often the number is right (all speakers of the reference
-count), within one, the bias, and DER (collar 0, overlap counted) found and with the true number, with 95 %
-intervals from drawing recordings; the other rows change one thing.
+`arrays` saves what the clustering sees of each recording, with the models' own steps between windows.
+`measure`: how often the number is right (all speakers of the reference count), within one, the bias, and DER
+(collar 0, overlap counted) found and with the true number, with 95 % intervals from drawing recordings; the
+other rows change one thing.
 """
 
 from __future__ import annotations
@@ -20,39 +15,30 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import soundfile
 from clustering import DRAWS, Case, errors, turns
 
-from witness.diarization import clustering, embedding, reconstruction, segmentation
+from witness.diarization import clustering, embedding, segmentation
 from witness.formats import rttm
 from witness.models import store
 from witness.schema import (
-    FRAME_STEP,
     FRAMES,
     LOCAL_SPEAKERS,
     SAMPLE_RATE,
-    Corrections,
     Float64,
-    Int,
     Rule,
     Segmentation,
     Turn,
-    alone,
 )
 from witness.sessions import on_cores
 
 LONG = 300.0  # seconds: from here on windows are two seconds apart, as witness.pipeline has them
-PURE = 0.6  # least share of a cluster's vectors that must be one person's for its merges to teach anything
-RIDGE = 1.0  # penalty of the regression, in standard deviations of the features
-PARTS = 5
-STRETCHES = 11, 170  # windows, least and most
-LEAST = 1.5  # seconds that everybody must speak in a stretch
 
 _loaded: list = []  # of a worker: the networks and their rule
 
@@ -94,102 +80,6 @@ def load(path: Path) -> Case:
         return Case(path.stem, float(arrays["duration"]), Segmentation(active, starts), vectors, reference)
 
 
-def stretches(case: Case, rng: np.random.Generator) -> list[Case]:
-    """One stretch for each minute, in which everybody who speaks does so for a while."""
-    count = len(case.windows.active)
-    found = []
-    for _ in range(round(case.duration / 60)):
-        size = int(np.exp(rng.uniform(*np.log(STRETCHES))))
-        if size >= count or case.windows.step > 1:
-            continue
-        part = slice(first := int(rng.integers(count - size + 1)), first + size)
-        starts = case.windows.starts[part]
-        begin, end = starts[0] / SAMPLE_RATE, min(starts[-1] / SAMPLE_RATE + 10, case.duration)
-        reference = [
-            Turn(max(turn.start, begin) - begin, min(turn.end, end) - begin, turn.speaker)
-            for turn in case.reference
-            if turn.end > begin and turn.start < end
-        ]
-        spoken: dict[str, float] = {}
-        for turn in reference:
-            spoken[turn.speaker] = spoken.get(turn.speaker, 0) + turn.duration
-        if spoken and min(spoken.values()) >= LEAST:
-            windows = Segmentation(case.windows.active[part], starts - starts[0])
-            found.append(Case(f"{case.name}@{first}", end - begin, windows, case.vectors[part], reference))
-    return found
-
-
-def owners(case: Case) -> Int:
-    """(windows, 3): the true speaker of most of the clean speech of each local speaker; -1: nobody."""
-    names = sorted({turn.speaker for turn in case.reference})
-    truth = np.zeros((reconstruction.frame_count(case.windows) + FRAMES, len(names)), np.float32)
-    for turn in case.reference:
-        truth[round(turn.start / FRAME_STEP) : round(turn.end / FRAME_STEP), names.index(turn.speaker)] = 1
-    clean = alone(case.windows.active)
-    common = np.array(
-        [
-            active.astype(np.float32).T @ truth[start : start + FRAMES]
-            for active, start in zip(clean, case.windows.frame_starts, strict=True)
-        ]
-    )
-    return np.where(common.any(axis=2), common.argmax(axis=2), -1)
-
-
-def merges(case: Case, rule: Rule) -> list[tuple[list[float], bool]]:
-    """The squared distance of each telling merge and what `Corrections` are factors of; two people or one."""
-    known = np.isfinite(case.vectors).all(axis=2)
-    clean = clustering._clean(case.windows.active)
-    train = known & (clean >= rule.shortest * FRAMES)
-    points, seconds, owner = (
-        clustering._unit(case.vectors[train]),
-        FRAME_STEP * clean[train],
-        owners(case)[train],
-    )
-    if (count := len(points)) < 2:
-        return []
-    tree = clustering._tree(clustering._Groups.single(points, seconds), rule.linkage)
-    smallest = max(1, round(rule.smallest / case.windows.step))
-    smallest = min(smallest, max(1, round(clustering.SMALLEST_SHARE * count)))
-    members = [[number] for number in range(count)]
-    found = []
-    for one, other, _, _ in tree.merges:
-        pair = [members[int(one)], members[int(other)]]
-        members.append(pair[0] + pair[1])
-        people = [np.bincount(owner[part][owner[part] >= 0], minlength=1) for part in pair]
-        sizes = [len(part) for part in pair]
-        if min(sizes) < smallest or min(who.max() / max(1, who.sum()) for who in people) <= PURE:
-            continue
-        means = [points[part].mean(axis=0) for part in pair]
-        features = [
-            2 - 2 * float(means[0] @ means[1]),
-            1 - min(float(mean @ mean) for mean in means),
-            float(np.log(min(seconds[part].mean() for part in pair))),
-            float(np.log(max(sizes) / count)),
-        ]
-        found.append((features, bool(people[0].argmax() != people[1].argmax())))
-    return found
-
-
-def fitted(rows: Sequence[tuple[list[float], bool]], rule: Rule) -> Rule:
-    """The rule with the threshold and the corrections of a logistic regression."""
-    features = np.array([one for one, _ in rows])
-    two = np.array([differ for _, differ in rows], np.float64)
-    mean, deviation = features.mean(axis=0), features.std(axis=0)
-    design = np.column_stack([(features - mean) / deviation, np.ones(len(rows))])
-    penalty = np.diag([RIDGE] * features.shape[1] + [0.0])
-    weights = np.zeros(design.shape[1])
-    for _ in range(50):  # Newton's method; ten are enough
-        likely = 1 / (1 + np.exp(-design @ weights))
-        slope = design.T @ (likely - two) + penalty @ weights
-        weights -= np.linalg.solve((design * (likely * (1 - likely))[:, None]).T @ design + penalty, slope)
-    slopes = weights[:-1] / deviation
-    squared = (slopes @ mean - weights[-1]) / slopes[0]
-    loose, clean, share = (slopes[1:] / slopes[0]).round(3).tolist()
-    return replace(
-        rule, threshold=round(float(squared**0.5), 3), corrections=Corrections(loose, clean, share)
-    )
-
-
 def scores(case: Case, rule: Rule, *, told: bool = False) -> Float64:
     """The errors of clustering.py, of which the last is the number of speakers too many."""
     number = len({turn.speaker for turn in case.reference})
@@ -197,31 +87,6 @@ def scores(case: Case, rule: Rule, *, told: bool = False) -> Float64:
     step = case.windows.step
     found = clustering.cluster(case.vectors, case.windows.active, rule, step=step, bounds=bounds)
     return errors(case.reference, turns(case, found.labels), case.duration)
-
-
-def fit(cases: list[Case], rule: Rule) -> dict[str, object]:
-    rng = np.random.default_rng(0)
-    parts: list[list[Case]] = [[] for _ in range(PARTS)]
-    for number, case in enumerate(cases):
-        parts[number % PARTS] += [case, *stretches(case, rng)]
-    rows = [[row for case in part for row in merges(case, rule)] for part in parts]
-    extra, whole = [], []
-    for left_out, part in enumerate(parts):
-        others = [row for number, some in enumerate(rows) if number != left_out for row in some]
-        chosen = fitted(others, rule)
-        extra += [scores(case, chosen)[-1] for case in part]
-        whole += ["@" not in case.name for case in part]
-    result = fitted([row for some in rows for row in some], rule)
-    right = np.array(extra) == 0
-    return {
-        "recordings": len(cases),
-        "stretches": len(right) - len(cases),
-        "merges": sum(len(some) for some in rows),
-        "threshold": result.threshold,
-        "corrections": asdict(result.corrections) if result.corrections else None,
-        "left_out_right": round(100 * float(right[whole].mean()), 1),
-        "left_out_right_stretches": round(100 * float(right[~np.array(whole)].mean()), 1),
-    }
 
 
 def _interval(values: Float64) -> list[float]:
@@ -257,10 +122,13 @@ def summary(found: Float64, told: Float64, base: Float64) -> dict[str, object]:
 
 
 def measure(cases: list[Case], rule: Rule) -> dict[str, object]:
-    plain = replace(rule, corrections=None)
+    plain = replace(rule, reach=0.0, distinct=0.0, balanced=False)
     rules = {
         "default": rule,
-        **{f"smallest {size}": replace(rule, smallest=size) for size in (3, 6, 8, 12)},
+        "reach off": replace(rule, reach=0.0),
+        "distinct off": replace(rule, distinct=0.0),
+        "one tree": replace(rule, balanced=False),
+        **{f"smallest {size}": replace(rule, smallest=size) for size in (4, 6, 12)},
         **{f"threshold {move:+g}": replace(rule, threshold=rule.threshold + move) for move in (-0.05, 0.05)},
         **{
             f"{linkage}, fixed {threshold}": replace(plain, linkage=linkage, threshold=threshold)
@@ -296,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["arrays", "fit", "measure"])
+    parser.add_argument("what", choices=["arrays", "measure"])
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--models", default="builtin", help="builtin or a folder")
     parser.add_argument("--out", type=Path, help="of arrays: the folder to write")
@@ -316,7 +184,7 @@ def main() -> None:
     if not cases:
         sys.exit(f"{args.folders[0]}: has no arrays; benchmarks/counting.py arrays writes them")
     rule = store.diarization_models(args.models, offline=True).rule
-    text = json.dumps((fit if args.what == "fit" else measure)(cases, rule), indent=1) + "\n"
+    text = json.dumps(measure(cases, rule), indent=1) + "\n"
     sys.stdout.write(text)
     if args.json:
         args.json.write_text(text)

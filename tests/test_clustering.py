@@ -12,7 +12,7 @@ from witness.diarization import clustering
 from witness.diarization.clustering import NOBODY, SpeakerBounds, cluster
 from witness.errors import UsageError
 from witness.models import catalogue
-from witness.schema import Corrections, Count, Rule
+from witness.schema import Count, Rule
 
 PYANNOTE = catalogue.SETS["standard"].rule
 BUILTIN = catalogue.SETS["builtin"].rule
@@ -40,7 +40,7 @@ def same_partition(a: np.ndarray, b: np.ndarray) -> bool:
     return len(set(zip(a.ravel(), b.ravel(), strict=True))) == len(set(a.ravel())) == len(set(b.ravel()))
 
 
-@pytest.mark.parametrize("rule", [PYANNOTE, BUILTIN], ids=["standard", "builtin"])
+@pytest.mark.parametrize("rule", [PYANNOTE, BUILTIN], ids=["centroid", "average"])
 def test_each_voice_is_one_speaker(rule):
     truth = np.array([[0, 1, -1]] * 20 + [[2, 0, 1]] * 20 + [[1, -1, 2]] * 20)
     labels = run(truth.tolist(), rule=rule)
@@ -81,7 +81,7 @@ def test_no_one_and_two_vectors():
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7])
 @pytest.mark.parametrize("voices", [1, 2, 4])
-@pytest.mark.parametrize("rule", [PYANNOTE, BUILTIN], ids=["standard", "builtin"])
+@pytest.mark.parametrize("rule", [PYANNOTE, BUILTIN], ids=["centroid", "average"])
 def test_exact_number_of_speakers(count, voices, rule):
     truth = [[number % voices, -1, -1] for number in range(60)]
     labels = run(truth, SpeakerBounds(count, count), noise=0.4, rule=rule)
@@ -145,7 +145,7 @@ def test_the_tree_is_scipys(linkage, count):
     rng = np.random.default_rng(count)
     points = rng.normal(size=(count, 32)) + 2 * rng.normal(size=(5, 32))[rng.integers(5, size=count)]
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    tree = clustering._tree(single(points), linkage)
+    tree = clustering._tree(clustering._Groups.single(points), linkage)
     if linkage == "average":
         wanted = scipy_linkage(pdist(points, "sqeuclidean"), "average")
         wanted[:, 2] **= 0.5
@@ -158,78 +158,90 @@ def test_the_tree_is_scipys(linkage, count):
         assert same_partition(tree.cut(merged), fcluster(wanted, threshold + 1e-9, "distance"))
 
 
-def single(points: np.ndarray) -> clustering._Groups:
-    """Groups of one vector each, with two seconds of clean speech."""
-    return clustering._Groups.single(points, np.full(len(points), 2.0))
-
-
-CORRECTIONS = Corrections(loose=-0.7, clean=0.3, share=0.1)
-
-
-def test_corrected_heights_are_those_of_the_formula():
+@pytest.mark.parametrize("linkage", ["average", "balanced"])
+@pytest.mark.parametrize("distinct", [0.0, 0.3])
+def test_the_tree_is_the_plain_search(linkage, distinct):
     rng = np.random.default_rng(5)
-    points = np.eye(16)[rng.integers(4, size=60)] + rng.normal(0, 0.25, (60, 16))
+    points = rng.normal(size=(60, 8)) + 2 * rng.normal(size=(4, 8))[rng.integers(4, size=60)]
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    seconds = rng.uniform(1, 8, 60)
-    groups = clustering._Groups.single(points, seconds)
-    plain = clustering._tree(groups, "centroid")
-    tree = clustering._corrected(groups, plain, CORRECTIONS, 3)
-    assert (np.diff(tree.merges[:, 2]) >= 0).all()
+    heard = clustering._distinct(points, np.sort(rng.integers(30, size=60)), 1.2)
+    assert 10 < (heard > 0).sum() < 120
+    tree = clustering._tree(clustering._Groups.single(points, heard), linkage, distinct)
 
-    def height(one: list[int], other: list[int]) -> float:
-        if min(len(one), len(other)) < 3:
-            return 0.0
-        likeness = min(float((points[part] @ points[part].T).mean()) for part in (one, other))
-        squared = float(cdist(points[one], points[other], "sqeuclidean").mean())
-        squared += -0.7 * (1 - likeness) + 0.3 * np.log(min(seconds[one].mean(), seconds[other].mean()))
-        return max(0.0, squared + 0.1 * np.log(max(len(one), len(other)) / 60)) ** 0.5
+    def cost(one, other):
+        a, b = points[one], points[other]
+        squared = cdist(a, b, "sqeuclidean").mean()
+        if linkage == "balanced":
+            squared = ((a.mean(0) - b.mean(0)) ** 2).sum()
+        squared += distinct * heard[np.ix_(one, other)].sum() / min(len(a), len(b))
+        weight = (len(a) * len(b) / (len(a) + len(b))) ** 0.25 if linkage == "balanced" else 1
+        return squared**0.5 * weight
 
-    members = {number: [number] for number in range(60)}
-    reached = dict.fromkeys(range(60), 0.0)
-    for merge, (one, other, found, size) in enumerate(tree.merges, start=60):
-        members[merge] = members[int(one)] + members[int(other)]
-        own = height(members[int(one)], members[int(other)])
-        reached[merge] = max(own, reached[int(one)], reached[int(other)])
-        assert found == pytest.approx(reached[merge])
-        assert size == len(members[merge])
-    children = {
-        frozenset((frozenset(members[int(a)]), frozenset(members[int(b)]))) for a, b, _, _ in tree.merges
-    }
-    assert len(children) == 59  # the same merges as before, in another order
-    assert sum(value > 0 for value in tree.merges[:, 2]) > 2
+    clusters = {number: [number] for number in range(60)}
+    for merge, (one, other, height, size) in enumerate(tree.merges):
+        costs = {(a, b): cost(clusters[a], clusters[b]) for a in clusters for b in clusters if a < b}
+        assert (one, other) == min(costs, key=costs.__getitem__)
+        assert height == pytest.approx(costs[one, other])
+        clusters[60 + merge] = clusters.pop(int(one)) + clusters.pop(int(other))
+        assert size == len(clusters[60 + merge])
 
 
-def test_a_distance_counts_for_less_where_little_speech_is_behind_it():
-    """Two voices 60 degrees apart, heard for 6.75 s or for 1 s in each window."""
-    vectors, active = directions(0, 60)
-    rule = Rule("centroid", 1.1, smallest=5, shortest=0.1, corrections=CORRECTIONS)
-    assert cluster(vectors, active, rule).count == Count(2, 1, pytest.approx(1.2264 - 1.1, abs=1e-3))
-    active[:, 60:, 0] = False
-    assert cluster(vectors, active, rule).count == Count(1, 2, pytest.approx(1.1 - 0.967, abs=1e-3))
+@pytest.mark.parametrize("balanced", [False, True])
+def test_a_few_odd_vectors_of_a_voice_are_no_reason_to_merge_two_others(balanced):
+    """Two voices 40 degrees apart; ten vectors of the second are another 45 degrees off."""
+    vectors, active = directions(*[0] * 10, *[40] * 10, 85)
+    rule = Rule("average", 0.6, smallest=5, balanced=balanced)
+    labels = cluster(vectors, active, rule, bounds=SpeakerBounds(2, 2)).labels[:, 0]
+    truth = np.repeat([0, 1, 1], [100, 100, 10])
+    assert same_partition(labels, truth) == balanced
 
 
-@pytest.mark.parametrize("linkage", ["average", "centroid"])
+def test_what_is_heard_side_by_side_is_two_people_unless_it_sounds_alike():
+    """Two voices 70 degrees apart, 1.15, and now and then each closer to the other."""
+    degrees = np.tile([0, 70, 0, 70], 10), np.tile([70, 0, 50, 20], 10)
+    vectors, active = directions(*np.zeros(4))
+    for local, angles in enumerate(degrees):
+        vectors[:, local] = np.stack([np.cos(np.radians(angles)), np.sin(np.radians(angles))], axis=1)
+    active[:, 400:, 1] = True
+    rule = Rule("average", 1.1, smallest=5)
+    assert cluster(vectors, active, rule).count.found == 1
+    assert cluster(vectors, active, replace(rule, distinct=0.4)).count.found == 2
+    assert cluster(vectors, active, replace(rule, threshold=1.2, distinct=0.4)).count.found == 1
+
+
+def test_the_number_of_speakers_is_that_of_the_first_tree():
+    vectors, active = directions(0, 30, 75, 180)
+    for threshold in (0.4, 0.6, 0.9, 1.5):
+        alone = cluster(vectors, active, Rule("average", threshold, smallest=5))
+        both = cluster(vectors, active, Rule("average", threshold, smallest=5, balanced=True))
+        assert both.count == alone.count
+        assert both.labels.max() + 1 == both.count.found
+
+
+@pytest.mark.parametrize("linkage", ["average", "centroid", "balanced"])
 def test_a_group_weighs_as_much_as_its_vectors(linkage):
     """The tree above some merges is the tree of the groups that they made."""
     rng = np.random.default_rng(1)
     points = np.repeat(np.eye(16)[:6], 20, axis=0) + rng.normal(0, 0.1, (120, 16))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    seconds = rng.uniform(1, 8, 120)
-    groups = clustering._Groups.single(points, seconds)
-    whole = clustering._tree(groups, linkage)
+    heard = clustering._distinct(points, np.arange(120) // 2, 0.0)
+    groups = clustering._Groups.single(points, heard)
+    whole = clustering._tree(groups, linkage, 0.3)
     labels = whole.cut(80)
-    assert len(clustering._eighth(groups, Rule(linkage, 1.0))) == 15
+    eighth = clustering._eighth(groups, Rule("average", 1.0, distinct=0.3))
+    assert len(eighth) == 15
+    assert eighth.distinct.sum() <= heard.sum()
+    within = heard * (labels[:, None] != labels)
+    between = np.array([[within[labels == a][:, labels == b].sum() for b in range(40)] for a in range(40)])
     sizes = np.bincount(labels).astype(float)
     means = clustering._means(points, np.ones(120), labels)
-    clean = np.bincount(labels, seconds) / sizes
-    fewer = clustering._Groups(means, sizes, clean, labels)
-    rest = clustering._tree(fewer, linkage)
+    rest = clustering._tree(
+        clustering._Groups(means, sizes, labels, between.astype(np.float32)), linkage, 0.3
+    )
     assert np.allclose(rest.merges[:, 2:], whole.merges[80:, 2:])
-    corrected = [clustering._corrected(*pair, CORRECTIONS, 12) for pair in ((groups, whole), (fewer, rest))]
-    assert np.allclose(*(np.unique(tree.merges[:, 2].round(9))[-5:] for tree in corrected))
 
 
-@pytest.mark.parametrize("rule", [PYANNOTE, BUILTIN], ids=["standard", "builtin"])
+@pytest.mark.parametrize("rule", [PYANNOTE, BUILTIN], ids=["centroid", "average"])
 def test_a_long_recording_is_clustered_as_a_short_one(rule, monkeypatch):
     rng = np.random.default_rng(2)
     truth = [[int(number), -1, -1] for number in np.repeat(rng.integers(6, size=120), 10)]
@@ -237,7 +249,7 @@ def test_a_long_recording_is_clustered_as_a_short_one(rule, monkeypatch):
     whole = cluster(vectors, active, rule)
     monkeypatch.setattr(clustering, "MANY", 60)
     monkeypatch.setattr(clustering, "BLOCK", 100)
-    groups = clustering._condense(vectors[:, 0], np.full(len(truth), 2.0), rule)
+    groups = clustering._condense(vectors[:, 0], np.arange(len(truth)), rule)
     assert len(groups) <= 60
     assert groups.weights.sum() == len(groups.of) == len(truth)
     means = clustering._means(clustering._unit(vectors[:, 0]), np.ones(len(truth)), groups.of)
@@ -268,6 +280,15 @@ def test_the_runner_up_and_its_margin():
     assert cluster(np.full((2, 3, 4), np.nan, np.float32), np.zeros((2, 589, 3), bool), rule).count == Count(
         0
     )
+
+
+def test_the_threshold_reaches_for_the_top_of_the_tree():
+    vectors, active = directions(0, 45, 180)
+    assert cluster(vectors, active, Rule("average", 0.6)).count.found == 3
+    # The top: the mean square of 2 (opposite) and of what is 135 degrees apart, as a distance 1.9254.
+    assert cluster(vectors, active, Rule("average", 0.6, reach=0.1)).count.found == 3
+    assert cluster(vectors, active, Rule("average", 0.6, reach=0.2)).count.found == 2
+    assert cluster(*directions(0, 30), Rule("average", 0.6, reach=1.0)).count.found == 1
 
 
 def test_variational_clustering_is_community_1s(golden):
@@ -307,7 +328,7 @@ def test_a_thousand_equal_vectors_take_no_time():
                 looked_up.append(len(self))
             return argmin(self, *args, **kwargs)
 
-    tree = clustering._tree(single(points.view(Counting)), "centroid")
+    tree = clustering._tree(clustering._Groups.single(points.view(Counting)), "centroid")
     assert len(tree.merges) == 999
     assert 1000 <= sum(looked_up) < 10_000
 

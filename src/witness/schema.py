@@ -261,21 +261,6 @@ Linkage = Literal["average", "centroid"]
 
 
 @dataclass(frozen=True)
-class Corrections:
-    """What is added to the squared distance of two clusters' means: factors from benchmarks/counting.py.
-
-    A distance means less where little speech is behind it, or where a voice is not even much like itself.
-    """
-
-    loose: Annotated[float, Meta(ge=-4, le=4)]
-    """Of 1 minus the mean cosine within the cluster that is less like itself."""
-    clean: Annotated[float, Meta(ge=-4, le=4)]
-    """Of the logarithm of the seconds of clean speech behind a vector, in the cluster that has less."""
-    share: Annotated[float, Meta(ge=-4, le=4)]
-    """Of the logarithm of the larger cluster's share of all vectors."""
-
-
-@dataclass(frozen=True)
 class Rule:
     """How windows and voice vectors become speakers and turns. The numbers belong to a set of models."""
 
@@ -283,8 +268,8 @@ class Rule:
     """"average" (of the squared distances between two clusters) or "centroid"."""
     threshold: Annotated[float, Meta(gt=0, le=2)]
     """Euclidean distance of unit vectors, which is 2 at most: closer clusters are one speaker."""
-    corrections: Corrections | None = None
-    """What is added to squared distances before they are compared with the threshold."""
+    reach: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """How far the threshold moves from there toward the top of the recording's own tree, 0 to 1."""
     smallest: Annotated[int, Meta(ge=1, le=1_000_000)] = 12
     """Vectors of windows 1 s apart (half as many if they are 2 s apart), or a tenth of all vectors if that
     is less: a smaller cluster is not a speaker, and its vectors join other clusters."""
@@ -292,6 +277,12 @@ class Rule:
     """Share of a window that must be clean speech for its vector to take part in clustering."""
     apart: bool = False
     """Two local speakers of one window are two people, no matter how similar they sound."""
+    balanced: bool = False
+    """`linkage` decides the number of speakers only; who is who is decided by a second tree that takes into
+    account how much there is of each voice."""
+    distinct: Annotated[float, Meta(ge=0, le=100)] = 0.0
+    """Added to the squared distance of two clusters if every vector of the smaller one shares its window with
+    a vector of the other that is beyond the threshold; proportionally less if fewer do. 0: never."""
     pause: Annotated[float, Meta(ge=0, le=LONGEST)] = 0.0
     """Seconds of silence within a speaker's speech that still belong to the turn."""
     faint: Annotated[float, Meta(ge=0, le=1000)] | None = None
@@ -299,8 +290,8 @@ class Rule:
 
 
 CLOSE = 0.05
-"""Margin of a number of speakers up to which it is more often wrong than right; beyond, it is right in seven
-recordings of ten: docs/decisions/2026-11-22-counting.md."""
+"""Margin of a number of speakers up to which it is more often wrong than right; beyond, it is right in three
+recordings of four: docs/decisions/2026-11-22-calls-and-turns.md."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Voice vectors -> which of them are one speaker, over the whole recording.
 
 Agglomerative clustering of the vectors that come from enough clean speech; then every vector joins the
-closest speaker. What was measured, and what lost: docs/decisions/2026-11-21-clustering.md and, how many
-speakers there are, 2026-11-22-counting.md.
+closest speaker. What was measured, and what lost: docs/decisions/2026-11-21-clustering.md.
 """
 
 from __future__ import annotations
@@ -10,31 +9,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from numbers import Integral
 from types import NoneType
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from witness.diarization import vbx
 from witness.errors import UsageError
-from witness.schema import (
-    FRAME_STEP,
-    FRAMES,
-    Bool,
-    Corrections,
-    Count,
-    Float32,
-    Float64,
-    Int,
-    Linkage,
-    Rule,
-    alone,
-)
+from witness.schema import FRAMES, LOCAL_SPEAKERS, Bool, Count, Float32, Float64, Int, Linkage, Rule, alone
 
 NOBODY = -1
 SMALLEST_SHARE = 0.1  # of all vectors; a cluster with this share is a speaker in any recording, however short
 MANY = 4000  # most groups that get a full matrix of distances: 128 MB, and 64 MB for windows
 BLOCK = 2000  # neighboring vectors or groups that are condensed together to an eighth
+BALANCE = 0.5  # how much the size of clusters counts in a balanced tree: 0 is centroid linkage, 1 is Ward's
 ROWS = 4096  # windows worked on together
 SLICE = 256  # rows of distances copied together: 8 MB
+
+Tree = Linkage | Literal["balanced"]
+Real = TypeVar("Real", Float32, Float64)
 
 
 @dataclass(frozen=True)
@@ -83,18 +75,18 @@ class _Groups:
     """(groups, dims)"""
     weights: Float64
     """(groups,): vectors in each."""
-    clean: Float64
-    """(groups,): seconds of clean speech behind a vector, on average."""
     of: Int
     """(vectors,): the group of each."""
+    distinct: Float32 | None = None
+    """(groups, groups): the number of windows in which vectors of both are two people; None: not used."""
 
     def __len__(self) -> int:
         return len(self.points)
 
     @staticmethod
-    def single(points: Float64, clean: Float64) -> _Groups:
+    def single(points: Float64, distinct: Float32 | None = None) -> _Groups:
         """Groups of one vector each."""
-        return _Groups(points, np.ones(len(points)), clean, np.arange(len(points)))
+        return _Groups(points, np.ones(len(points)), np.arange(len(points)), distinct)
 
 
 @dataclass(frozen=True)
@@ -151,16 +143,14 @@ def cluster(
     valid: Bool = np.asarray(np.isfinite(vectors).all(axis=2))
     if not valid.any():
         return Clusters(labels, Count(0))
-    clean = _clean(active)
-    train = valid & (clean >= rule.shortest * FRAMES)
+    train = valid & (_clean(active) >= rule.shortest * FRAMES)
     if train.sum() < bounds.least:
         train = valid  # better from short speech than not at all
 
     rule = replace(rule, smallest=max(1, round(rule.smallest / step)))
     chosen = vectors[train]
-    # A vector without a frame of clean speech counts as having one.
-    groups = _condense(chosen, FRAME_STEP * np.maximum(1, clean[train]), rule)
-    tree = _tree(groups, rule.linkage)
+    groups = _condense(chosen, np.nonzero(train)[0], rule)
+    tree = _tree(groups, rule.linkage, rule.distinct)
     if plda is not None and len(groups) > 1:
         first = tree.cut(int(np.searchsorted(tree.heights, rule.threshold, side="right")))
         centroids = _variational(chosen, groups, first, plda, step)
@@ -183,56 +173,87 @@ def _clean(active: Bool) -> Int:
     return clean
 
 
-def _condense(vectors: Float32, clean: Float64, rule: Rule) -> _Groups:
+def _condense(vectors: Float32, windows: Int, rule: Rule) -> _Groups:
     """At most MANY groups; if there are more vectors, the most alike of neighbors are merged first.
 
-    `clean` (vectors,) is the seconds of clean speech of each, which are in order of time. Every BLOCK
-    neighbors are merged to an eighth, by the linkage of `rule`. Distances between groups stay exact, so the
-    result is that of one tree if that tree makes the same merges.
+    `windows` is the window of each vector, rising. Every BLOCK neighbors are merged to an eighth, by the
+    linkage of `rule`. Distances between groups stay exact, so the result is that of one tree if that tree
+    makes the same merges. But that vectors of two blocks share a window does not count.
     """
     if len(vectors) <= MANY:
-        return _Groups.single(_unit(vectors), clean)
+        return _ungrouped(vectors, windows, rule)
     slices = [slice(first, first + BLOCK) for first in range(0, len(vectors), BLOCK)]
-    blocks = (_Groups.single(_unit(vectors[part]), clean[part]) for part in slices)
-    groups = _side_by_side([_eighth(block, rule) for block in blocks])
+    groups = _side_by_side([_eighth(_ungrouped(vectors[part], windows[part], rule), rule) for part in slices])
     while len(groups) > MANY:
         slices = [slice(first, first + BLOCK) for first in range(0, len(groups), BLOCK)]
         fewer = _side_by_side([_eighth(_part(groups, part), rule) for part in slices])
-        groups = replace(fewer, of=fewer.of[groups.of])
+        groups = _Groups(fewer.points, fewer.weights, fewer.of[groups.of], fewer.distinct)
     return groups
+
+
+def _ungrouped(vectors: Float32, windows: Int, rule: Rule) -> _Groups:
+    points = _unit(vectors)
+    return _Groups.single(points, _distinct(points, windows, rule.threshold) if rule.distinct else None)
+
+
+def _distinct(points: Float64, windows: Int, threshold: float) -> Float32:
+    """(vectors, vectors): 1 for two of one window that are further apart than `threshold`, else 0.
+
+    Two that are closer may be one voice that the segmentation split in two.
+    """
+    distinct = np.zeros((len(points), len(points)), np.float32)
+    for offset in range(1, LOCAL_SPEAKERS):
+        earlier = np.flatnonzero(windows[offset:] == windows[:-offset])
+        later = earlier + offset
+        apart = ((points[earlier] - points[later]) ** 2).sum(axis=1) > threshold**2
+        distinct[earlier, later] = distinct[later, earlier] = apart
+    return distinct
 
 
 def _part(groups: _Groups, part: slice) -> _Groups:
     """Some of the groups, each as if it were a vector."""
     points = groups.points[part]
-    return _Groups(points, groups.weights[part], groups.clean[part], np.arange(len(points)))
+    distinct = None if groups.distinct is None else groups.distinct[part, part]
+    return _Groups(points, groups.weights[part], np.arange(len(points)), distinct)
 
 
 def _eighth(groups: _Groups, rule: Rule) -> _Groups:
     """An eighth of the groups, by the linkage of `rule`."""
-    clusters = _tree(groups, rule.linkage).cut(len(groups) - -(-len(groups) // 8))
-    weights = _sums(groups.weights, clusters)
+    tree = _tree(groups, rule.linkage, rule.distinct)
+    clusters = tree.cut(len(groups) - -(-len(groups) // 8))
     means = _means(groups.points, groups.weights, clusters)
-    return _Groups(means, weights, _sums(groups.clean * groups.weights, clusters) / weights, clusters)
+    weights = np.bincount(clusters, groups.weights).astype(np.float64)
+    distinct = groups.distinct
+    if distinct is not None:
+        distinct = _sums(_sums(distinct, clusters).T, clusters)
+        np.fill_diagonal(distinct, 0)
+    return _Groups(means, weights, clusters, distinct)
 
 
 def _side_by_side(parts: list[_Groups]) -> _Groups:
-    """The groups of all parts."""
+    """The groups of all parts, which share no windows."""
+    from scipy.linalg import block_diag
+
     offsets = np.cumsum([0] + [len(part) for part in parts])
+    blocks = [part.distinct for part in parts if part.distinct is not None]
     return _Groups(
         np.concatenate([part.points for part in parts]),
         np.concatenate([part.weights for part in parts]),
-        np.concatenate([part.clean for part in parts]),
         np.concatenate([part.of + offset for part, offset in zip(parts, offsets, strict=False)]),
+        block_diag(*blocks) if blocks else None,
     )
 
 
-def _tree(groups: _Groups, linkage: Linkage) -> _Tree:
+def _tree(groups: _Groups, linkage: Tree, distinct: float = 0.0) -> _Tree:
     """All merges of the groups, the closest first: scipy's `linkage`, but for groups with weights.
 
     Lance-Williams updates of squared distances, where each row remembers its nearest neighbor (Müllner,
     "Modern hierarchical, agglomerative clustering algorithms", the generic algorithm). "average" is over all
-    pairs of unit vectors of two groups, which is 2 - 2 a.b of their means a and b.
+    pairs of unit vectors of two groups, which is 2 - 2 a.b of their means a and b. "balanced" is
+    d² (mn / (m + n))^BALANCE for means d apart of m and n vectors, halfway from "centroid" to Ward's: the
+    less there is of a voice, the further off its mean is by chance. To the squared distance of two clusters
+    is added `distinct` times the share of the smaller one's vectors that are known to be other people than
+    the larger one's because they share a window.
     """
     points, weights = groups.points, groups.weights
     count = len(points)
@@ -244,10 +265,19 @@ def _tree(groups: _Groups, linkage: Linkage) -> _Tree:
     sizes = weights.copy()
     merges = np.empty((count - 1, 4))
     names = np.arange(count)
+    shared = groups.distinct.copy() if distinct and groups.distinct is not None else None
+
+    def costs_of(rows: Int) -> Float64:
+        """(rows, clusters): what it costs to merge them, as a squared distance."""
+        squared, own = distances[rows], sizes[rows, None]
+        if shared is not None:
+            squared = squared + distinct * shared[rows] / np.minimum(own, sizes)
+        return squared * (own * sizes / (own + sizes)) ** BALANCE if linkage == "balanced" else squared
 
     def nearest(rows: Int) -> tuple[Int, Float64]:
-        near: Int = distances[rows].argmin(axis=1)
-        return near, distances[rows, near]
+        costs = costs_of(rows)
+        near: Int = costs.argmin(axis=1)
+        return near, costs[np.arange(len(rows)), near]
 
     parts = [nearest(np.arange(first, min(first + SLICE, count))) for first in range(0, count, SLICE)]
     near, least = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -270,9 +300,11 @@ def _tree(groups: _Groups, linkage: Linkage) -> _Tree:
         updated[gone] = updated[survivor] = np.inf
         distances[survivor] = distances[:, survivor] = updated
         distances[absorbed] = distances[:, absorbed] = np.inf
+        if shared is not None:
+            shared[survivor] = shared[:, survivor] = shared[absorbed] + shared[survivor]
         names[survivor], sizes[survivor] = count + step, total
         least[absorbed] = np.inf
-        costs = distances[survivor]
+        (costs,) = costs_of(np.array([survivor]))
         closer = costs < least
         stale |= ((near == absorbed) | (near == survivor)) & ~gone
         near[closer], least[closer], stale[closer] = survivor, costs[closer], False
@@ -280,64 +312,36 @@ def _tree(groups: _Groups, linkage: Linkage) -> _Tree:
     return _Tree(merges, weights)
 
 
-def _corrected(groups: _Groups, tree: _Tree, corrections: Corrections, smallest: int) -> _Tree:
-    """The tree with other heights: distances that are as telling for little speech as they are for much.
-
-    To the squared distance of the means of two clusters are added the `corrections`. A cluster under
-    `smallest` is no speaker, so its merge tells nothing and has the height of what it joins. So has a merge
-    that would lie under one of those it is made of.
-    """
-    count, dims = groups.points.shape
-    children = tree.merges[:, :2].astype(np.intp)
-    sizes = np.concatenate([groups.weights, tree.merges[:, 3]])
-    means = np.concatenate([groups.points, np.empty((count - 1, dims))])
-    clean = np.concatenate([groups.clean, np.empty(count - 1)])
-    for place, pair in enumerate(children, start=count):
-        shares = sizes[pair] / sizes[place]
-        means[place], clean[place] = shares @ means[pair], shares @ clean[pair]
-    one, other = means[children].swapaxes(0, 1)
-    squared = 2 - 2 * (one * other).sum(axis=1)
-    squared += corrections.loose * (1 - (means**2).sum(axis=1)[children].min(axis=1))
-    squared += corrections.clean * np.log(clean[children].min(axis=1))
-    squared += corrections.share * np.log(sizes[children].max(axis=1) / sizes[-1])
-    telling = sizes[children].min(axis=1) >= smallest
-    heights = np.concatenate([np.zeros(count), np.where(telling, np.sqrt(np.maximum(0.0, squared)), 0.0)])
-    for place, pair in enumerate(children, start=count):
-        heights[place] = max(heights[place], heights[pair].max())
-    order = np.argsort(heights[count:], kind="stable")
-    names = np.arange(2 * count - 1)
-    names[count + order] = np.arange(count, 2 * count - 1)
-    merges = np.column_stack([np.sort(names[children], axis=1), heights[count:], tree.merges[:, 3]])
-    return _Tree(merges[order], tree.weights)
-
-
-def _agglomerate(groups: _Groups, plain: _Tree, rule: Rule, bounds: SpeakerBounds) -> tuple[Int, Count]:
+def _agglomerate(groups: _Groups, tree: _Tree, rule: Rule, bounds: SpeakerBounds) -> tuple[Int, Count]:
     """(groups,): the speaker, 0, 1, ..., of each group; and how sure their number is."""
+    vectors = int(groups.weights.sum())
     bounds = SpeakerBounds(min(bounds.least, len(groups)), bounds.most)
+    heights = tree.heights
     threshold = rule.threshold
-
-    def at(smallest: int) -> tuple[_Tree, Int]:
-        tree = plain
-        if rule.corrections is not None and len(groups) > 1:
-            tree = _corrected(groups, plain, rule.corrections, smallest)
-        return tree, tree.large(smallest)
-
-    smallest = min(rule.smallest, max(1, round(SMALLEST_SHARE * groups.weights.sum())))
-    tree, counts = at(smallest)
-    merged = int(np.searchsorted(tree.heights, threshold, side="right"))
+    if len(heights):
+        # A recording whose voices are far apart, or driven apart by noise, needs a higher threshold.
+        threshold += rule.reach * max(0.0, float(heights[-1]) - threshold)
+    smallest = min(rule.smallest, max(1, round(SMALLEST_SHARE * vectors)))
+    merged = int(np.searchsorted(heights, threshold, side="right"))
+    counts = tree.large(smallest)
     natural = int(counts[merged])
-    count = _runner_up(counts, tree.heights, merged, threshold)
+    count = _runner_up(counts, heights, merged, threshold)
     while int(counts[merged]) not in bounds:
         fitting = [place for place, number in enumerate(counts) if int(number) in bounds]
         if fitting:
-            below = np.concatenate([[0.0], tree.heights])
+            below = np.concatenate([[0.0], heights])
             merged = min(
                 fitting,
                 key=lambda place: (abs(int(counts[place]) - natural), abs(float(below[place]) - threshold)),
             )
             break
         smallest //= 2  # in the end one vector makes a speaker, and then any number is possible
-        tree, counts = at(smallest)
+        counts = tree.large(smallest)
+    if rule.balanced and counts[merged] > 1:
+        balanced = _tree(groups, "balanced", rule.distinct)
+        places = np.flatnonzero(balanced.large(smallest) == counts[merged])
+        if len(places):
+            tree, merged = balanced, int(places[-1])
     labels = tree.cut(merged)
     large = np.flatnonzero(np.bincount(labels, groups.weights) >= smallest)
     members = np.isin(labels, large)
@@ -412,12 +416,11 @@ def _means(points: Float64, weights: Float64, labels: Int) -> Float64:
     return means
 
 
-def _sums(rows: Float64, labels: Int) -> Float64:
+def _sums(rows: Real, labels: Int) -> Real:
     """(clusters, ...): the sum of the rows of each label 0, 1, ..."""
     order = np.argsort(labels, kind="stable")
     starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
-    sums: Float64 = np.add.reduceat(rows[order], starts)
-    return sums
+    return np.add.reduceat(rows[order], starts)
 
 
 def _cosines(points: Float64, centroids: Float64) -> Float64:

@@ -8,7 +8,7 @@ from pathlib import Path
 from witness.errors import ModelError
 from witness.models.engines import format_of
 from witness.options import Recognizer
-from witness.schema import Corrections, ModelFile, Rule
+from witness.schema import ModelFile, Rule
 
 ROLES = ("segmentation", "embedding", "plda", "whisper")
 
@@ -279,16 +279,18 @@ SETS = {
         Rule("centroid", 0.6, apart=True),
         ("plda-lda", "plda-tr", "plda-mu", "plda-psi", "plda-mean1", "plda-mean2"),
     ),
-    # Measured: docs/decisions/2026-11-22-counting.md.
+    # Measured: docs/decisions/2026-11-21-clustering.md.
     "builtin": ModelSet(
         "builtin-segmentation",
         "builtin-embedding",
         Rule(
-            "centroid",
-            1.185,
-            corrections=Corrections(loose=-0.258, clean=0.378, share=0.118),
-            smallest=4,
+            "average",
+            0.95,
+            reach=0.4,
+            smallest=8,
             shortest=0.1,
+            balanced=True,
+            distinct=0.2,
             pause=0.8,
             faint=30.0,
         ),

@@ -47,7 +47,7 @@ GHOST_TURN = 2.0  # seconds
 
 # Of each of several people on one side of a call: docs/decisions/2026-11-22-calls-and-turns.md.
 SIDE_SECONDS, SIDE_SHARE = 10.0, 0.2  # least clean speech: seconds, or the share of the side if that is less
-SIDE_APART = 1.25  # least distance of two voiceprints, in thresholds of a rule without corrections
+SIDE_APART = 1.25  # least distance of two voiceprints, in thresholds of the rule
 
 
 @dataclass(frozen=True)
@@ -207,8 +207,7 @@ def _strangers(findings: Findings, number: int, who: Diarized) -> bool:
     """Whether each of them speaks long enough to be known, and no two could be one person."""
     prints = list(_track_prints(findings.tracks[number], who).values())
     needed = min(SIDE_SECONDS, SIDE_SHARE * sum(one.seconds for one in prints))
-    # A threshold for corrected distances is that much higher already: they are those of very little speech.
-    apart = findings.rule.threshold * (SIDE_APART if findings.rule.corrections is None else 1.0)
+    apart = SIDE_APART * findings.rule.threshold
     return all(one.seconds >= needed for one in prints) and all(
         math.dist(one.vector, other.vector) >= apart for one, other in combinations(prints, 2)
     )
