@@ -6,8 +6,8 @@ and slow conversations, and speakers of different levels at different distances,
 their own. Half of them sound as if one microphone had recorded everybody (channels.py), in some two people
 are one voice at two speeds, and in some a speaker moves: what tells people apart must be the voice.
 
-With `Talk` the turn-taking of most windows is that of real meetings (talk.py), and half of these are heard
-by one microphone that is far from all.
+With `Talk` the turn-taking of most windows is that of real meetings (talk.py). With `far` one microphone away
+from all hears some conversations, and in some somebody laughs.
 """
 
 from dataclasses import dataclass
