@@ -331,15 +331,16 @@ def test_from_a_dropped_file_to_a_document(visit, desk, folder, tmp_path):
     soundfile.write(tmp_path / "first talk.wav", sound, rate)
     page = visit().page
     page.wait_for_selector("html[data-ready]", state="attached")
-    page.click('[data-sort="name"]')
-    page.wait_for_selector('th[aria-sort="ascending"] [data-sort="name"]')
     dropped(page, tmp_path / "first talk.wav")
     page.wait_for_selector('#job-list:has-text("first talk")')
     shutil.copy(tmp_path / "first talk.wav", tmp_path / "second talk.wav")
     dropped(page, tmp_path / "second talk.wav")
-    page.click('#job-list li:has-text("second talk"):has-text("waiting") button')
+    # Not "waiting to be sent": what was never sent is dismissed, not canceled.
+    page.click('#job-list li:has-text("second talk"):has(.what:text-is("waiting")) button')
     page.wait_for_selector('#job-list li:has-text("second talk"):has-text("canceled")')
     page.wait_for_selector('#rows a:text-is("first talk")', timeout=60_000)
+    page.click('[data-sort="name"]')
+    page.wait_for_selector('th[aria-sort="ascending"] [data-sort="name"]')
     page.wait_for_selector('#job-list li:has-text("first talk")', state="detached")
     assert page.inner_text("#jobs-title") == "Canceled"
     assert page.locator("#job-list li").all_inner_texts()[0].endswith("Try again")
