@@ -23,11 +23,11 @@ from witness.batch.folder import Folder, locked
 from witness.batch.manifest import Manifest
 from witness.batch.recordings import Item, size_and_mtime
 from witness.batch.worker import Outcome, Settings
-from witness.errors import CancelledError, InputError, ModelError, WitnessError
+from witness.errors import CancelledError, ConflictError, InputError, ModelError, WitnessError
 from witness.options import Options, Runtime
 from witness.serve import queue as queues
 from witness.serve.course import Course
-from witness.serve.queue import BusyError, ConflictError, Queue, UnknownError, free_name
+from witness.serve.queue import BusyError, Queue, UnknownError, free_name
 
 PATIENCE = 60  # seconds for what takes one or two; the machine may be busy
 CHOICE = Options(models="builtin", offline=True, whisper="none")

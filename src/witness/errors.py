@@ -57,7 +57,7 @@ class OutputError(WitnessError):
 
 
 class ConflictError(WitnessError):
-    """What was to be changed is no longer what the person saw who changes it."""
+    """What was asked for does not fit what is there now, which may not be what the person saw."""
 
 
 class ScratchError(OutputError):

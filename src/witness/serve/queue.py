@@ -29,7 +29,7 @@ from witness.batch.pool import Pool
 from witness.batch.recordings import Item, assign, size_and_mtime
 from witness.batch.worker import Job, Outcome, Settings
 from witness.child import one_line
-from witness.errors import CancelledError, InputError, OutputError, WitnessError
+from witness.errors import CancelledError, ConflictError, InputError, OutputError, WitnessError
 from witness.options import Format, Runtime
 from witness.reporter import Progress
 from witness.serve.course import Course, Pace
@@ -54,10 +54,6 @@ State = Literal["waiting", "working", "done", "failed", "canceled"]
 
 class BusyError(WitnessError):
     """There is no room for more now; later there will be."""
-
-
-class ConflictError(WitnessError):
-    """What was asked for does not fit what is there now."""
 
 
 class UnknownError(WitnessError):

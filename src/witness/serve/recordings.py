@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from witness.serve.queue import BusyError, ConflictError, Queue, UnknownError
+from witness.serve.queue import BusyError, Queue, UnknownError
 
 ALIVE = 15.0
 """Seconds after which a comment says that the stream of events is still there."""
@@ -78,13 +78,11 @@ async def events(request: Request) -> Response:
 
 @contextmanager
 def answered() -> Iterator[None]:
-    """The queue's errors as answers."""
+    """Those of the queue's errors as answers that `answers` does not know."""
     try:
         yield
     except UnknownError as error:
         raise HTTPException(404, str(error)) from error
-    except ConflictError as error:
-        raise HTTPException(409, str(error)) from error
     except BusyError as error:
         raise HTTPException(429, str(error), {"Retry-After": "30"}) from error
 

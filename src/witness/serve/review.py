@@ -28,7 +28,6 @@ from witness.formats import page, writers
 from witness.options import Bounds, Format, PageAudio
 from witness.reporter import Reporter
 from witness.schema import Correction, Sound, Transcript
-from witness.text import one_line
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, document, redo
 
@@ -345,8 +344,3 @@ def _write(saved: redo.Saved, transcript: Transcript, history: _History = _Histo
     contents.append((msgspec.json.encode(replace(history, version=version)), history_of(path)))
     files.write_all(contents, private=[history_of(path)])
     return Saved(version, tuple(left))
-
-
-def title(path: Path) -> str:
-    """What the files of a transcript are called for people."""
-    return one_line(_stem(path).name)
