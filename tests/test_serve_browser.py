@@ -316,7 +316,12 @@ def test_a_phone_and_names_that_pose_as_markup(visit, desk, folder):
         one.closest("[hidden]") || one.textContent.trim() || one.ariaLabel || one.labels?.length)).length"""
     assert page.evaluate(fits)
     assert page.evaluate(unnamed) == 0
-    page.fill("#query", "seven")
+    # Typed before the page's own scripts have begun.
+    page.add_init_script("""new MutationObserver((_, watch) => {
+        const query = document.getElementById("query");
+        if (query) { query.value = "seven"; watch.disconnect(); }
+    }).observe(document, { childList: true, subtree: true })""")
+    page.reload()
     page.wait_for_selector("#hits mark")
     assert page.evaluate(fits)
     page.goto(desk.address(folder / f"{nasty}.json"))

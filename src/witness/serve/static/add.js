@@ -194,8 +194,9 @@ async function below(entry) {
 /* ---------- the start ---------- */
 
 const given = new URLSearchParams(location.search);
-$("query").value = given.get("q") ?? "";
-$("speaker").value = given.get("speaker") ?? "";
+// What is in a field by now was typed while the page loaded.
+$("query").value ||= given.get("q") ?? "";
+$("speaker").value ||= given.get("speaker") ?? "";
 list().then(() => { document.documentElement.dataset.ready = "yes"; });
 if ($("query").value) search();
 listen();
