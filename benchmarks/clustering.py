@@ -239,7 +239,8 @@ def smoothed_evidence(case: Case, rule: Rule, frames: float) -> list[Turn]:
     """The evidence is smoothed over time, so that ties do not flicker."""
     found = diarization(case, rule)
     evidence = gaussian_filter1d(found.evidence[:], frames, axis=0) * (found.evidence[:] > 0)
-    active = reconstruction._top(evidence.astype(np.float32), reconstruction.speaker_count(case.windows))
+    count = reconstruction.speaker_count(case.windows)
+    active = reconstruction._top(evidence.astype(np.float32), count, evidence.sum(axis=0))
     return named(case, active)
 
 
@@ -249,9 +250,10 @@ def steadied(case: Case, rule: Rule, epsilon: float) -> list[Turn]:
     count = reconstruction.speaker_count(case.windows)
     active = np.zeros(found.active.shape, np.bool_)
     before = np.zeros(found.active.shape[1], np.bool_)
+    totals = found.evidence[:].sum(axis=0)
     for frame, evidence in enumerate(found.evidence[:]):
         score = (evidence + epsilon * before) * (evidence > 0)
-        before = reconstruction._top(score[None], count[frame : frame + 1])[0]
+        before = reconstruction._top(score[None], count[frame : frame + 1], totals)[0]
         active[frame] = before
     return named(case, active)
 

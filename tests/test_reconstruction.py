@@ -73,6 +73,15 @@ def test_nobody_known():
     assert diarization.active.shape == (frame_count(windows), 0)
 
 
+@pytest.mark.parametrize("much", [0, 1])
+def test_on_a_tie_speaks_who_speaks_more(much):
+    """In whichever order the speakers are numbered."""
+    windows = windows_of([[1, 0, 0], [1, 0, 0], [1, 0, 0]])
+    windows = Segmentation(windows.active, np.array([0, 0, 160_000]))  # the first two at the same place
+    diarization = reconstruct(windows, np.array([[much, -1, -1], [1 - much, -1, -1], [much, -1, -1]]))
+    assert diarization.active.shape[1] == 1
+
+
 def test_windows_at_irregular_places_vote_where_they_are():
     active = np.zeros((3, 589, 3), np.bool_)
     active[:2, :, 0] = True

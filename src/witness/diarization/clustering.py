@@ -105,14 +105,14 @@ class _Tree:
 
     def cut(self, merged: int) -> Int:
         """(groups,): the cluster, 0, 1, ..., of each group after the first `merged` merges."""
-        from scipy.cluster.hierarchy import fcluster
-
-        if not len(self.merges):
-            return np.zeros(1, np.intp)
-        # Merge numbers in place of heights cut the tree after exactly that many merges.
+        # Not scipy's `fcluster`: a recording of a minute is clustered faster than that is imported.
         count = len(self.weights)
-        numbered = np.column_stack([self.merges[:, :2], np.arange(1.0, count), np.ones(count - 1)])
-        return fcluster(numbered, merged, criterion="distance").astype(np.intp) - 1
+        above = np.arange(count + merged)  # of each group and merge
+        above[self.merges[:merged, :2].astype(np.intp)] = np.arange(count, count + merged)[:, None]
+        while (above != (higher := above[above])).any():
+            above = higher
+        clusters: Int = np.unique(above[:count], return_inverse=True)[1]
+        return clusters
 
     def large(self, smallest: int) -> Int:
         """(groups,): the number of clusters with at least `smallest` vectors after 0, 1, ... merges."""
@@ -388,14 +388,14 @@ def _join(vectors: Float32, valid: Bool, centroids: Float64, *, apart: bool) -> 
     `apart`: vectors of one window are different people, as far as there are enough speakers. A vector too
     many joins the closest, since losing its speech costs as much as confusing it (community-1 drops it).
     """
-    from scipy.optimize import linear_sum_assignment
-
     joined = []
     for first in range(0, len(vectors), ROWS):
         mask = valid[first : first + ROWS]
         cosines = _cosines(_unit(vectors[first : first + ROWS][mask]), centroids)
         speakers = cosines.argmax(axis=1)
         if apart:
+            from scipy.optimize import linear_sum_assignment
+
             ends = np.cumsum(mask.sum(axis=1))
             for start, end in zip(ends - mask.sum(axis=1), ends, strict=True):
                 rows, columns = linear_sum_assignment(-cosines[start:end])

@@ -19,6 +19,7 @@ from witness.schema import (
     Bool,
     Counts,
     Evidence,
+    Float32,
     Int,
     Segmentation,
     Turn,
@@ -92,10 +93,11 @@ def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = N
     for start, active, names in zip(segmentation.frame_starts, segmentation.active, labels, strict=True):
         for speaker in np.unique(names[names >= 0]):
             votes[start : start + FRAMES, speaker] += active[:, names == speaker].any(axis=1)
+    totals = votes.sum(axis=0, dtype=np.float32)
     chosen = np.zeros(votes.shape, np.bool_)
     if speakers:
         for rows in _slices(len(votes)):
-            chosen[rows] = _top(votes[rows], count[rows])
+            chosen[rows] = _top(votes[rows], count[rows], totals)
     return Diarization.in_order_of_appearance(Evidence(votes, windows), chosen)
 
 
@@ -188,9 +190,12 @@ def _runs(active: Bool) -> Int:
     return edges.reshape(-1, 2)
 
 
-def _top(votes: Counts, count: Int) -> Bool:
-    """(frames, speakers): the `count` (frames,) speakers with most votes, one or more each."""
-    order = np.argsort(-votes.astype(np.float32), axis=1, kind="stable")
+def _top(votes: Counts, count: Int, totals: Float32) -> Bool:
+    """(frames, speakers): the `count` (frames,) speakers with most votes, one or more each.
+
+    Of those with equally many, whoever has more in the whole recording: `totals` (speakers,).
+    """
+    order = np.argsort(-(votes + totals / (totals.sum() + 1)), axis=1, kind="stable")
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
     chosen: Bool = (place < count[:, None]) & (votes > 0)
