@@ -8,6 +8,7 @@ import struct
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -349,6 +350,15 @@ def test_vulkan_devices_are_listed():
         (True, "AMD Radeon RX 9070 (RADV GFX1201) (discrete), driver radv Mesa 25.2.1"),
         (None, "llvmpipe (cpu), driver llvmpipe Mesa 25.2.1"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "line"), [(-9, "no Vulkan driver starts"), (-1, "vkCreateInstance returned -1")]
+)
+def test_a_vulkan_loader_without_a_driver(monkeypatch, code, line):
+    loader = SimpleNamespace(vkCreateInstance=lambda *_: code)
+    monkeypatch.setattr(probes.ctypes, "CDLL", lambda _: loader)
+    assert probes.vulkan() == {"error": line}
 
 
 def test_a_part_that_fails_is_a_finding():

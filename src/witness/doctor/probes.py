@@ -51,7 +51,8 @@ def vulkan() -> dict[str, Any]:
     wish = _Words(1, 0, 0, ctypes.addressof(application))
     code = library.vkCreateInstance(ctypes.byref(wish), None, ctypes.byref(instance))
     if code != 0:
-        return {"error": f"vkCreateInstance returned {code}"}
+        # -9, VK_ERROR_INCOMPATIBLE_DRIVER: the loader is there, but no driver that it knows starts.
+        return {"error": "no Vulkan driver starts" if code == -9 else f"vkCreateInstance returned {code}"}
     count = ctypes.c_uint32()
     library.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), None)
     handles = (ctypes.c_void_p * count.value)()
