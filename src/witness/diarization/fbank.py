@@ -34,8 +34,6 @@ def fbank(samples: Samples, first: int = 0, last: int | None = None) -> Float32:
     `samples` is (samples,) float32 in [-1, 1] at 16 kHz. No mean is subtracted. A frame depends on its own
     25 ms alone, so any part of a recording gives the same, up to rounding.
     """
-    import scipy.fft
-
     last = frame_count(len(samples)) if last is None else last
     result = np.empty((max(0, last - first), N_MELS), np.float32)
     for start in range(first, last, BLOCK):
@@ -45,7 +43,8 @@ def fbank(samples: Samples, first: int = 0, last: int | None = None) -> Float32:
         frames = frames - frames.mean(axis=1, keepdims=True)
         before = np.concatenate([frames[:, :1], frames[:, :-1]], axis=1)
         frames = (frames - np.float32(PREEMPHASIS) * before) * _window()
-        spectrum = np.asarray(scipy.fft.rfft(frames, FFT, axis=1))
+        # Not scipy's: it takes a second less per hour of sound, but half a second to import.
+        spectrum = np.fft.rfft(frames, FFT, axis=1)
         power = spectrum.real**2 + spectrum.imag**2
         energies = power[:, :-1] @ _mel_banks()
         result[start - first : stop - first] = np.log(np.maximum(energies, np.float32(FLOOR)))

@@ -57,11 +57,9 @@ def heard(samples: Samples, faint: float, *, mapper: Map = in_turn) -> Bool:
 
 def _powers(sound: Float32) -> Float32:
     """(samples,) -> (frames,): the power in BAND of each 512 samples, 270 apart."""
-    import scipy.fft
-
     frames = np.lib.stride_tricks.sliding_window_view(sound, FFT)[::FRAME_SAMPLES]
     first, last = (round(edge * FFT / SAMPLE_RATE) for edge in BAND)
-    spectrum = np.asarray(scipy.fft.rfft(frames * _window(), axis=1))[:, first : last + 1]
+    spectrum = np.fft.rfft(frames * _window(), axis=1)[:, first : last + 1]
     power: Float32 = (spectrum.real**2 + spectrum.imag**2).sum(axis=1)
     return power
 
