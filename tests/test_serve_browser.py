@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import shutil
 import threading
 import time
@@ -374,6 +375,28 @@ def test_from_a_dropped_file_to_a_document(visit, desk, folder, tmp_path):
             page.click(f'.choice:has-text("{form}")')
         assert download.value.suggested_filename == f"first talk.{form}"
         assert download.value.path().read_bytes().startswith(begin)
+
+
+def test_of_a_folder_the_recordings_are_sent(visit, tmp_path):
+    for name in ("talk.wav", "._talk.wav", "notes.txt", "below/Other.MP3"):
+        path = tmp_path / "chosen" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"-")
+    visitor = visit()
+    page = visitor.page
+    sent = []
+
+    def refuse(route) -> None:
+        sent.append(route.request.post_data)
+        route.fulfill(status=415, json={"error": {"message": "not here"}})
+
+    page.route("**/api/recordings", refuse)
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.set_input_files("#folder", tmp_path / "chosen")
+    page.wait_for_selector("#job-list li:nth-child(2) .why")
+    assert page.locator("#job-list .why").all_inner_texts() == ["not here"] * 2
+    assert sorted(re.search('filename="(.*?)"', text).group(1) for text in sent) == ["Other.MP3", "talk.wav"]
+    visitor.forgive("415")
 
 
 def dropped(page, path: Path) -> None:

@@ -12,8 +12,13 @@ const WORDS = { decode: "reading the sound", segmentation: "listening for voices
 const waiting = [];
 let busy = false;
 
+/** Whether a file of a folder is a recording by its name; macOS puts "._talk.wav" beside talk.wav. */
+function isRecording(name) {
+  return !name.startsWith(".") && ENDINGS.has(name.split(".").pop().toLowerCase());
+}
+
 function add(files, chosen) {
-  const wanted = chosen ? [...files] : [...files].filter((file) => ENDINGS.has(file.name.split(".").pop().toLowerCase()));
+  const wanted = chosen ? [...files] : [...files].filter((file) => isRecording(file.name));
   if (!wanted.length) { toast("No recording is among these files."); return; }
   for (const file of wanted) {
     const one = { name: file.name, share: 0, file };
