@@ -213,8 +213,10 @@ def test_a_third_of_a_second(model):
     assert 0 <= found.words[0].start <= found.words[0].end <= 0.3
 
 
-def test_text_without_end_is_left_out_and_said_so(endless):
-    (found,) = recognize(endless, ggml.tones(L, H), threads=2)
+def test_text_without_end_is_left_out_and_said_so(folder):
+    """The longest text of this model is a short one, because it is asked for it again and again."""
+    brief = ggml.write(folder / "brief.bin", endless=True, steps=32)
+    (found,) = recognize(brief, ggml.tones(L, H))
     assert found.words == ()
     (warning,) = found.warnings
     assert "0:00 to 0:02" in warning
