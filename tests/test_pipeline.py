@@ -203,9 +203,13 @@ def test_words_and_turns_do_not_depend_on_schedule_or_threads(toned, tmp_path):
     """More than one of whisper's windows (30 s), and than one block of the voice model (26 s)."""
     whisper = Path(toned.audio.path).with_name("tones.bin")
     options = (*("--models", "builtin", "--offline", "--speakers", 2), "--whisper", whisper)
-    how = ("--serial", "--threads", 1, "-f", "json", "-q")
-    serial = json.loads(in_process(tmp_path, "run", toned.audio.path, *options, *how).stdout)
-    parallel = json.loads(writers.to_json(toned))
+    how = ("--serial", "--threads", 1, "-f", "json", "-o", "found.json", "-q")
+    assert in_process(tmp_path, toned.audio.path, *options, *how).returncode == 0
+    serial = json.loads((tmp_path / "found.json").read_text())
+    writers.save(toned, [("json", tmp_path / "kept.json")])
+    parallel = json.loads((tmp_path / "kept.json").read_text())
+    stages = [(tmp_path / found.pop("stages")["file"]).read_bytes() for found in (serial, parallel)]
+    assert stages[0] == stages[1]
     assert [found.pop("timing")["mode"] for found in (serial, parallel)] == ["serial", "parallel"]
     assert serial == parallel
 
