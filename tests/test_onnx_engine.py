@@ -68,10 +68,22 @@ def loaded(start) -> Callable[[Path], tuple[dict, Ask]]:
 
 
 def refusal(start: Callable[..., Child], folder: Path, environment: dict[str, str] | None = None) -> str:
+    return refused_by(start(environment), folder)
+
+
+def refused_by(child: Child, folder: Path) -> str:
     with pytest.raises(RefusedError) as caught:
-        start(environment).ask({**LOAD, "model": str(folder)})
+        child.ask({**LOAD, "model": str(folder)})
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def patient() -> Iterator[Child]:
+    """A child that is asked for one bad folder after another."""
+    child = Child(MODULE, None)
+    yield child
+    child.kill()
 
 
 def texts(reply: dict) -> list[str]:
@@ -266,13 +278,13 @@ def _write(name: str, content: bytes) -> Callable[[Path], object]:
     ],
     ids=range(12),
 )
-def test_a_folder_that_is_not_whole_is_one_line(start, tmp_path, damage, said):
+def test_a_folder_that_is_not_whole_is_one_line(patient, tmp_path, damage, said):
     folder = tmp_path / "model"
     onnxasr.write(folder)
     damage(folder)
     if (folder / "model.onnx").exists():
         (folder / "model.onnx").unlink()
-    line = refusal(start, folder)
+    line = refused_by(patient, folder)
     assert said in line
     assert "fix:" in line
 
