@@ -129,7 +129,7 @@ def toned(of_the_run):
     import soundfile
 
     import ggml
-    from witness import Options, transcribe
+    from witness import Options, Runtime, transcribe
 
     def compute():
         folder = of_the_run / "toned"
@@ -142,7 +142,7 @@ def toned(of_the_run):
             whisper = ggml.write(folder / "tones.bin")
             # The voices are hard to tell apart through the tone, so their number is given.
             options = Options(models="builtin", offline=True, whisper=str(whisper), speakers=2)
-            return transcribe(folder / "toned.wav", options)
+            return transcribe(folder / "toned.wav", options, Runtime(threads=2, parallel=True))
 
     return once(of_the_run, "toned", compute)
 

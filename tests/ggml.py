@@ -72,21 +72,23 @@ def write(
     endless: bool = False,
     width: int = WIDTH,
     layers: int = 1,
+    steps: int = STEPS,
 ) -> Path:
     """Write the model to `path`; up to 30 tokens a script. `endless`: it never says that the text is over.
 
-    `width` and `layers`: as much work as a model of that size, for the same words.
+    `width` and `layers`: as much work as a model of that size, for the same words. `steps`: half of them are
+    the longest text that whisper.cpp lets it say.
     """
     tokens = [SPACE, *low, *high]
     weights, start = embedding(low, high, vocabulary, endless=endless, width=width)
     with path.open("wb") as file:
-        sizes = (vocabulary, FRAMES, width, 1, layers, STEPS, width, 1, layers, BANDS)
+        sizes = (vocabulary, FRAMES, width, 1, layers, steps, width, 1, layers, BANDS)
         file.write(struct.pack("<12i", 0x67676D6C, *sizes, 1))
         file.write(struct.pack("<2i", BANDS, 201) + _mel_filters().tobytes())
         file.write(struct.pack("<i", len(tokens)))
         for token in tokens:
             file.write(struct.pack("<i", len(token)) + token)
-        for name, tensor in tensors(weights, start, layers).items():
+        for name, tensor in tensors(weights, start, layers, steps).items():
             _write_tensor(file, name, tensor)
     return path
 
@@ -108,14 +110,14 @@ def embedding(
     return weights, start
 
 
-def tensors(embedding: Array, start: int, layers: int = 1) -> dict[str, Array]:
+def tensors(embedding: Array, start: int, layers: int = 1, steps: int = STEPS) -> dict[str, Array]:
     """Every tensor that whisper.cpp demands; all layers but the first of each kind do nothing."""
     width = embedding.shape[1]
     found = {
         "encoder.positional_embedding": _slot_codes(np.arange(FRAMES) // (FRAMES // SLOTS), width) * 20,
         **_convolutions(width),
         **_norm("encoder.ln_post", width),
-        "decoder.positional_embedding": _decoder_positions(start, width),
+        "decoder.positional_embedding": _decoder_positions(start, width, steps),
         "decoder.token_embedding.weight": embedding,
         **_norm("decoder.ln", width),
     }
@@ -134,8 +136,8 @@ def tensors(embedding: Array, start: int, layers: int = 1) -> dict[str, Array]:
     return found
 
 
-def _decoder_positions(start: int, width: int) -> Array:
-    slots = np.arange(STEPS) - (start - 1)
+def _decoder_positions(start: int, width: int, steps: int) -> Array:
+    slots = np.arange(steps) - (start - 1)
     slots[: start - 1] = 0
     positions = _slot_codes(slots % SLOTS, width)
     positions[:, END_AXIS] = 1.5

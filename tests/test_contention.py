@@ -10,6 +10,7 @@ from click.testing import CliRunner
 import ct2
 import ggml
 from conftest import CALL, DATA
+from recordings import make
 from witness.amd import cards
 from witness.bench import contention
 from witness.bench.contention import Contention, Run
@@ -27,7 +28,12 @@ def whisper(tmp_path_factory):
     return ggml.write(tmp_path_factory.mktemp("model") / "tones.bin")
 
 
-def test_each_engine_alone_and_both(whisper, short, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    return str(make(tmp_path_factory.mktemp("recording"), 1)[0])
+
+
+def test_each_engine_alone_and_both(whisper, recording, tmp_path, monkeypatch):
     shutil.copytree(DATA / "gpus" / "rx9070", tmp_path, dirs_exist_ok=True)
     (card,) = cards.cards(tmp_path, {})
     monkeypatch.setattr(cards, "cards", lambda: (card,))
@@ -38,7 +44,7 @@ def test_each_engine_alone_and_both(whisper, short, tmp_path, monkeypatch):
         (device / "mem_info_vram_used").write_text(f"{int(done + 1) * 100 * MIB}")
 
     options = Options(models="builtin", whisper=str(whisper), language="en", offline=True)
-    found = contention.measure(str(short), options, Runtime(device="cpu"), 1, reporter=Reporter(grow))
+    found = contention.measure(recording, options, Runtime(device="cpu"), 1, reporter=Reporter(grow))
     diarizer, words, both = found.runs
     assert [run.name for run in found.runs] == list(contention.RUNS)
     assert (diarizer.whisper, words.diarizer) == (None, None)
@@ -96,11 +102,11 @@ def test_json_and_a_machine_without_a_card():
 
 
 @pytest.mark.parametrize(("engine", "write"), [("whisper.cpp", ggml.write), ("ctranslate2", ct2.write)])
-def test_the_command_with_any_recognizer(tmp_path, short, engine, write):
+def test_the_command_with_any_recognizer(tmp_path, recording, engine, write):
     if engine not in engines.installed():
         pytest.skip(f"{engine} is not installed")
     model = write(tmp_path / "tones.bin")
-    arguments = ["bench", "contention", str(short), "--models", "builtin", "--offline"]
+    arguments = ["bench", "contention", recording, "--models", "builtin", "--offline"]
     arguments += ["--recognizer", engine, "--whisper", str(model)]
     result = CliRunner().invoke(cli, [*arguments, "--device", "cpu", "--rounds", "1", "--json"])
     assert result.exit_code == 0, result.output

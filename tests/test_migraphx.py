@@ -6,6 +6,7 @@ so numbers agree to some digits, not always to the last bit.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,14 +19,16 @@ import numpy as np
 import pytest
 import soundfile
 
-from conftest import CALL, a_card, fake_card
+from conftest import CALL, a_card, fake_card, in_process
 from test_embedding import model_file, voice_model
+from witness import Options, diarize
 from witness.amd import cards, graphs, migraphx, rocm
 from witness.amd.process import GpuProcess
 from witness.amd.subject import Subject
 from witness.cli import main
 from witness.diarization import embedding, embedding_cut
 from witness.errors import DeviceError
+from witness.formats import writers
 from witness.options import Runtime
 from witness.reporter import Reporter
 from witness.schema import Segmentation
@@ -83,6 +86,32 @@ def card(doubles, tmp_path, monkeypatch):
     return monkeypatch
 
 
+@pytest.fixture(scope="module")
+def compiled(doubles, models, tmp_path_factory) -> Path:
+    """A cache with the one program that `witness gpu warm` makes for these models."""
+    folder = tmp_path_factory.mktemp("compiled")
+    with pytest.MonkeyPatch.context() as patch:
+        fake_card(patch, doubles)
+        patch.setenv("WITNESS_CACHE", str(folder))
+        done = in_process(folder, "gpu", "warm", "--models", models)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def warmed(card, compiled, tmp_path):
+    """`card`, with such a cache of this test's own."""
+    shutil.copytree(compiled, tmp_path / "cache")
+    return card
+
+
+@pytest.fixture(scope="module")
+def expected(models, recording) -> list:
+    """The turns that the CPU gives."""
+    options = Options(models=str(models), offline=True)
+    return json.loads(writers.to_json(diarize(recording, options, Runtime("cpu"))))["turns"]
+
+
 @pytest.fixture
 def witness(capfd):
     """Run the command line in this process: exit code, stdout, stderr, what children print among them."""
@@ -129,7 +158,7 @@ def pays(*, saved_ms: float = 1e6) -> None:
 
 
 @pytest.mark.usefixtures("card")
-def test_strict_compiles_once_and_gives_what_the_cpu_gives(transcribe, log):
+def test_strict_compiles_once_and_gives_what_the_cpu_gives(transcribe, expected, log):
     on_cpu, quiet = transcribe("--device", "cpu")
     assert "MIGraphX" not in quiet
     cold, notes = transcribe("--device", "migraphx")
@@ -138,7 +167,7 @@ def test_strict_compiles_once_and_gives_what_the_cpu_gives(transcribe, log):
     warm, notes = transcribe("--device", "migraphx")
     assert "compiling" not in notes
     assert log("COMPILE") == ["COMPILE 1x2640x80"]
-    assert turns(cold) == turns(warm) == turns(on_cpu)
+    assert turns(cold) == turns(warm) == turns(on_cpu) == expected
     devices = [json.loads(out)["device"]["embedding"] for out in (on_cpu, cold, warm)]
     assert devices == ["cpu", "migraphx", "migraphx"]
     assert json.loads(cold)["warnings"] == json.loads(on_cpu)["warnings"]
@@ -219,11 +248,10 @@ def test_a_gpu_that_computes_nonsense_is_refused_and_nothing_is_kept(card, trans
     assert not list(graphs.root().rglob("*.mxr"))
 
 
-def test_a_gpu_that_begins_to_compute_nonsense_is_not_used(card, transcribe, warm):
+def test_a_gpu_that_begins_to_compute_nonsense_is_not_used(warmed, transcribe):
     """A driver update, say: the canary sings at every start."""
-    warm()
     pays()
-    card.setenv("FAKE_WRONG", "1")
+    warmed.setenv("FAKE_WRONG", "1")
     out, err = transcribe()
     transcript = json.loads(out)
     assert transcript["device"]["embedding"] == "cpu"
@@ -234,12 +262,10 @@ def test_a_gpu_that_begins_to_compute_nonsense_is_not_used(card, transcribe, war
 
 
 @pytest.mark.parametrize("device", ["auto", "migraphx"])
-def test_a_crash_is_tried_once_more(card, transcribe, warm, tmp_path, device):
-    warm()
+def test_a_crash_is_tried_once_more(warmed, transcribe, expected, tmp_path, device):
     pays()
-    expected = turns(transcribe("--device", "cpu")[0])
-    card.setenv("FAKE_CRASH", "run 2")  # the first is the canary
-    card.setenv("FAKE_CRASH_ONCE", str(tmp_path / "crashed"))
+    warmed.setenv("FAKE_CRASH", "run 2")  # the first is the canary
+    warmed.setenv("FAKE_CRASH_ONCE", str(tmp_path / "crashed"))
     out, err = transcribe("--device", device)
     assert (tmp_path / "crashed").exists()
     assert json.loads(out)["device"]["embedding"] == "migraphx"
@@ -247,11 +273,9 @@ def test_a_crash_is_tried_once_more(card, transcribe, warm, tmp_path, device):
     assert "failed" not in err
 
 
-def test_two_crashes_are_the_cpu_or_exit_6(card, transcribe, warm):
-    warm()
+def test_two_crashes_are_the_cpu_or_exit_6(warmed, transcribe, expected):
     pays()
-    expected = turns(transcribe("--device", "cpu")[0])
-    card.setenv("FAKE_CRASH", "run 2")
+    warmed.setenv("FAKE_CRASH", "run 2")
     out, err = transcribe()
     transcript = json.loads(out)
     assert transcript["device"]["embedding"] == "cpu"
@@ -276,12 +300,11 @@ def library(path: Path, source: Path, *options: str) -> None:
     subprocess.run(["gcc", "-shared", "-fPIC", *options, "-o", path, source], check=True)  # noqa: S607
 
 
-def test_an_abort_after_the_work_is_done_is_a_success_with_a_note(card, transcribe, warm, tmp_path):
-    warm()
+def test_an_abort_after_the_work_is_done_is_a_success_with_a_note(warmed, transcribe, tmp_path):
     source = tmp_path / "abort.c"
     source.write_text("#include <stdlib.h>\nvoid _exit(int code) { (void)code; abort(); }\n")
     library(tmp_path / "abort.so", source)
-    card.setenv("LD_PRELOAD", str(tmp_path / "abort.so"))  # os._exit of the child ends in an abort
+    warmed.setenv("LD_PRELOAD", str(tmp_path / "abort.so"))  # os._exit of the child ends in an abort
     out, err = transcribe("--device", "migraphx")
     assert json.loads(out)["device"]["embedding"] == "migraphx"
     assert not any("MIGraphX" in line for line in json.loads(out)["warnings"])
@@ -380,9 +403,8 @@ def test_variables_that_would_change_the_program_do_not(card, transcribe, tmp_pa
     assert not (tmp_path / "elsewhere").exists()
 
 
-@pytest.mark.usefixtures("card")
-def test_fp16_is_another_program_and_says_how_close_it_is(transcribe, warm):
-    warm()
+@pytest.mark.usefixtures("warmed")
+def test_fp16_is_another_program_and_says_how_close_it_is(transcribe):
     out, err = transcribe("--device", "migraphx", "--precision", "fp16")
     assert "through MIGraphX in fp16 (cosine 0." in err or "through MIGraphX in fp16 (cosine 1." in err
     assert {graphs.read(folder).key.precision for folder in graphs.folders()} == {"fp32", "fp16"}

@@ -48,18 +48,25 @@ def start() -> Iterator[Callable[..., Child]]:
         child.kill()
 
 
+@pytest.fixture(scope="module")
+def patient() -> Iterator[Child]:
+    """A child that is asked for one folder after another, good and bad."""
+    child = Child(MODULE)
+    yield child
+    child.kill()
+
+
 @pytest.fixture
-def loaded(start) -> Callable[[Path], tuple[dict, Ask]]:
+def loaded(patient) -> Callable[[Path], tuple[dict, Ask]]:
     """What a model says of itself, and a function that asks it."""
 
     def load(folder: Path) -> tuple[dict, Ask]:
-        child = start()
-        reply, _ = child.ask({**LOAD, "model": str(folder)})
+        reply, _ = patient.ask({**LOAD, "model": str(folder)})
 
         def ask(samples: np.ndarray, **other: object) -> dict:
             data = np.ascontiguousarray(samples, np.float32).data
-            child.ask({**HEAR, "lengths": [len(samples)], **other}, data)
-            (heard,) = child.ask({"do": "next"})[0]["heard"]
+            patient.ask({**HEAR, "lengths": [len(samples)], **other}, data)
+            (heard,) = patient.ask({"do": "next"})[0]["heard"]
             return heard
 
         return reply, ask
@@ -67,9 +74,9 @@ def loaded(start) -> Callable[[Path], tuple[dict, Ask]]:
     return load
 
 
-def refusal(start: Callable[..., Child], folder: Path, environment: dict[str, str] | None = None) -> str:
+def refusal(child: Child, folder: Path) -> str:
     with pytest.raises(RefusedError) as caught:
-        start(environment).ask({**LOAD, "model": str(folder)})
+        child.ask({**LOAD, "model": str(folder)})
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -211,8 +218,8 @@ def test_half_precision_is_used_where_there_is_no_full_one(loaded, tmp_path):
 @needs_onnx_asr
 @pytest.mark.parametrize("suffix", [".int8", "_q4", ".uint8"])
 @pytest.mark.parametrize("kind", ["tdt", "ctc"])
-def test_quantized_files_alone_are_refused(start, tmp_path, kind, suffix):
-    said = refusal(start, onnxasr.write(tmp_path, kind, suffix=suffix))
+def test_quantized_files_alone_are_refused(patient, tmp_path, kind, suffix):
+    said = refusal(patient, onnxasr.write(tmp_path, kind, suffix=suffix))
     assert said.startswith("it has quantized files only, and quantized models lose words; fix: ")
 
 
@@ -225,12 +232,12 @@ def test_quantized_files_beside_full_ones_are_left_alone(loaded, tmp_path):
 
 
 @needs_onnx_asr
-def test_a_quantized_model_under_a_plain_name_is_refused(start, tmp_path):
+def test_a_quantized_model_under_a_plain_name_is_refused(patient, tmp_path):
     onnxasr.write(tmp_path)
     node = helper.make_node("MatMulInteger", ["a", "b"], ["c"])
     shape = {"a": (TensorProto.INT8, [1, 1]), "b": (TensorProto.INT8, [1, 1])}
     onnxasr.save(tmp_path / "encoder-model.onnx", [node], {}, shape, {"c": (TensorProto.INT32, [1, 1])})
-    assert refusal(start, tmp_path).startswith("encoder-model.onnx is quantized, and quantized models lose")
+    assert refusal(patient, tmp_path).startswith("encoder-model.onnx is quantized, and quantized models lose")
 
 
 def _remove(name: str) -> Callable[[Path], None]:
@@ -266,13 +273,13 @@ def _write(name: str, content: bytes) -> Callable[[Path], object]:
     ],
     ids=range(12),
 )
-def test_a_folder_that_is_not_whole_is_one_line(start, tmp_path, damage, said):
+def test_a_folder_that_is_not_whole_is_one_line(patient, tmp_path, damage, said):
     folder = tmp_path / "model"
     onnxasr.write(folder)
     damage(folder)
     if (folder / "model.onnx").exists():
         (folder / "model.onnx").unlink()
-    line = refusal(start, folder)
+    line = refusal(patient, folder)
     assert said in line
     assert "fix:" in line
 
@@ -291,16 +298,16 @@ def test_a_model_of_another_kind_fails_in_one_line(loaded, tmp_path):
         ask(ggml.tones(None, LOW, None))
 
 
-def test_what_is_not_a_folder(start, tmp_path):
+def test_what_is_not_a_folder(patient, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     for path in (tmp_path / "none", tmp_path / "file"):
-        assert refusal(start, path).startswith("it is not a folder; fix:")
+        assert refusal(patient, path).startswith("it is not a folder; fix:")
 
 
 def test_without_the_extra_it_says_what_to_install(start, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['onnx_asr'] = None\n")
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    line = refusal(start, onnxasr.write(tmp_path / "model"), {"PYTHONPATH": path})
+    line = refusal(start({"PYTHONPATH": path}), onnxasr.write(tmp_path / "model"))
     assert line == "onnx-asr is not installed; fix: pip install 'witness[parakeet]'"
 
 
@@ -324,4 +331,4 @@ def test_nothing_is_fetched(start, tmp_path):
         "import sys\nsys.addaudithook(lambda event, _: event[:7] == 'socket.' and sys.exit('a socket'))\n"
     )
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    assert "it is incomplete" in refusal(start, folder, {"PYTHONPATH": path})
+    assert "it is incomplete" in refusal(start({"PYTHONPATH": path}), folder)

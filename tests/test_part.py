@@ -14,7 +14,7 @@ import soundfile
 
 import ggml
 from conftest import CALL, in_process
-from recordings import make
+from recordings import OPTIONS, make
 from test_audio import noisy, tracks, write
 from witness import Options, diarize, transcribe
 from witness.audio import decode, ffmpeg, sound
@@ -168,12 +168,12 @@ def test_a_part_of_samples():
 
 
 def test_progress_of_a_part_rises_to_its_end(tmp_path):
-    path = write(tmp_path / "a.mp3", noisy(200, 16000), 16000, "mp3")
+    path = write(tmp_path / "a.mp3", noisy(60, 16000), 16000, "mp3")
     told: list[tuple[str, float, float]] = []
-    decode.load(path, part=Part(150, 190), reporter=Reporter(lambda *said: told.append(said)))
+    decode.load(path, part=Part(45, 57), reporter=Reporter(lambda *said: told.append(said)))
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
     assert len(told) > 2  # also before the part
-    assert told[-1] == ("decode", 190, 190)
+    assert told[-1] == ("decode", 57, 57)
 
 
 # --- all stages ---
@@ -319,7 +319,7 @@ def test_a_batch_takes_the_same_part_of_every_recording(tmp_path):
     soundfile.write(tmp_path / "in" / "short.wav", np.zeros(8000), 8000)
 
     def batch(*args: str, code: int) -> str:
-        usual = ["batch", "in", "-o", "out", "--whisper", "none", *("--models", "builtin"), "--offline", "-q"]
+        usual = ["batch", "in", "-o", "out", "--jobs", "1", "--whisper", "none", *OPTIONS, "-q"]
         result = in_process(tmp_path, *usual, *args)
         assert result.returncode == code, result.stderr
         return result.stdout.decode()
@@ -341,11 +341,11 @@ def test_the_sides_of_a_call_in_a_part(tmp_path):
     both = np.stack([samples, np.zeros_like(samples)], axis=1)
     both[len(both) // 2 :] = both[len(both) // 2 :, ::-1]
     soundfile.write(tmp_path / "both.wav", both, rate)
-    cut = both[22 * rate : 40 * rate]
+    cut = both[24 * rate : 36 * rate]
     soundfile.write(tmp_path / "cut.wav", cut, rate)
-    part = diarize(tmp_path / "both.wav", Options(start=22, end=40, channels=Channels.SPLIT, **OFFLINE))
+    part = diarize(tmp_path / "both.wav", Options(start=24, end=36, channels=Channels.SPLIT, **OFFLINE))
     whole = diarize(tmp_path / "cut.wav", Options(channels=Channels.SPLIT, **OFFLINE))
     assert len(part.turns) == len(whole.turns) > 2
     for one, other in zip(part.turns, whole.turns, strict=True):
         assert one.speaker == other.speaker
-        assert one.start - 22 == pytest.approx(other.start, abs=1e-6)
+        assert one.start - 24 == pytest.approx(other.start, abs=1e-6)

@@ -199,12 +199,11 @@ def test_on_a_cpu_it_waits_for_its_turn(model):
         assert texts(running.result().words) == [" one", " zwei"]
 
 
-@pytest.mark.parametrize("samples", [0, 1, 16_000, 50_000])
-def test_silence_has_no_words(endless, samples):
+def test_silence_has_no_words(endless):
     """Never sent to whisper: this model would talk."""
-    noise = np.random.default_rng(0).uniform(-1e-4, 1e-4, samples).astype(np.float32)
-    (found,) = recognize(endless, noise)
-    assert found.words == ()
+    noise = np.random.default_rng(0).uniform(-1e-4, 1e-4, 50_000).astype(np.float32)
+    found = recognize(endless, *(noise[:samples] for samples in (0, 1, 16_000, 50_000)))
+    assert [one.words for one in found] == [()] * 4
 
 
 def test_a_third_of_a_second(model):
@@ -213,8 +212,10 @@ def test_a_third_of_a_second(model):
     assert 0 <= found.words[0].start <= found.words[0].end <= 0.3
 
 
-def test_text_without_end_is_left_out_and_said_so(endless):
-    (found,) = recognize(endless, ggml.tones(L, H), threads=2)
+def test_text_without_end_is_left_out_and_said_so(folder):
+    """The longest text of this model is a short one, because it is asked for it again and again."""
+    brief = ggml.write(folder / "brief.bin", endless=True, steps=32)
+    (found,) = recognize(brief, ggml.tones(L, H))
     assert found.words == ()
     (warning,) = found.warnings
     assert "0:00 to 0:02" in warning

@@ -9,6 +9,7 @@ import tracemalloc
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,11 +17,12 @@ import pytest
 import soundfile
 
 from conftest import CALL
-from witness import Options, Runtime, diarize, pipeline
+from recordings import make
+from witness import Options, Runtime, pipeline
 from witness.diarization import embedding, reconstruction, segmentation
 from witness.diarization.stream import Networks, stream
 from witness.models.catalogue import BUILTIN_FOLDER
-from witness.schema import Map, ModelFile, Segmentation, in_turn
+from witness.schema import FRAMES, Map, ModelFile, Segmentation, in_turn
 from witness.sessions import on_cores
 
 RATE = 16_000
@@ -40,10 +42,27 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def samples():
-    """People talk, nobody does for half a minute, and they go on: two blocks of the voice model."""
+    """People talk, nobody does for a while, and they go on: two blocks of the voice model."""
     call, rate = soundfile.read(CALL, dtype="float32")
-    call = np.repeat(call[: 15 * rate], RATE // rate)
-    return np.concatenate([call, np.zeros(30 * RATE + 123, np.float32), call[::-1]])
+    call = np.repeat(call[: 13 * rate], RATE // rate)
+    return np.concatenate([call, np.zeros(15 * RATE + 123, np.float32), call[::-1]])
+
+
+def one_voice(_: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """A segmentation model that always hears the first speaker, at no cost."""
+    scores = np.zeros((len(starts), FRAMES, len(segmentation.POWERSET)), np.float32)
+    scores[..., 1] = 1
+    return scores
+
+
+def features(feats: np.ndarray) -> np.ndarray:
+    """The trunk of a voice model that costs nothing."""
+    return np.ascontiguousarray(feats[:, ::8].transpose(0, 2, 1))
+
+
+def vector(pooled: np.ndarray) -> np.ndarray:
+    """Its head."""
+    return pooled[:, :20].astype(np.float32)
 
 
 Heard = tuple[Segmentation, bytes]
@@ -82,8 +101,19 @@ def disorderly(seed: int, ahead: int, threads: int) -> Map:
 @pytest.fixture(scope="module")
 def expected(samples, models):
     """One after the other: all windows, then all voices."""
-    windows = segmentation.segment(samples, models[0])
-    return windows, embedding.embed(samples, [windows], models[1]).tobytes()
+    segmenter, voice = models
+    blocks = []
+
+    def noted(trunk: Callable, feats: np.ndarray) -> np.ndarray:
+        blocks.append(feats.shape[1])
+        return trunk(feats)
+
+    voice = replace(voice, trunk=partial(noted, voice.trunk), block_trunk=partial(noted, voice.block_trunk))
+    windows = segmentation.segment(samples, segmenter)
+    vectors = embedding.embed(samples, [windows], voice)
+    assert len(blocks) == 2
+    assert sum(blocks) < 3500  # frames of the 4100 that the recording has: not the pause
+    return windows, vectors.tobytes()
 
 
 def same(track: Heard, expected: Heard) -> bool:
@@ -95,7 +125,7 @@ def same(track: Heard, expected: Heard) -> bool:
     )
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("threads", [1, 5])
 def test_one_pool_for_both_of_any_size(samples, models, expected, threads):
     with on_cores(threads) as both:
         assert same(heard(samples, models, segmenting=both, voicing=both), expected)
@@ -106,7 +136,7 @@ def test_the_voices_elsewhere_as_on_a_gpu(samples, models, expected):
         assert same(heard(samples, models, segmenting=cores, voicing=waiting), expected)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_whatever_comes_first(samples, models, expected, seed):
     one, other = disorderly(seed, 2 + seed, 1 + seed), disorderly(~seed, 4 - seed, 4 - seed)
     assert same(heard(samples, models, segmenting=one, voicing=other), expected)
@@ -121,29 +151,19 @@ def test_everything_at_once_and_one_by_one(samples, models, expected):
     assert same(heard(samples, models, segmenting=at_once, voicing=at_once), expected)
 
 
-def test_blocks_run_while_later_windows_are_segmented(samples, models):
+def test_blocks_run_while_later_windows_are_segmented():
     order = []
 
     def noted(name: str, function: Callable, *given: object) -> object:
         order.append(name)
         return function(*given)
 
-    segmenter, voice = models
-    trunk = partial(noted, "block", voice.trunk)
-    voice = embedding.VoiceModel(trunk, voice.head, trunk)
-    heard(np.tile(samples[: 15 * RATE], 6), (partial(noted, "window", segmenter), voice))
+    trunk = partial(noted, "block", features)
+    voice = embedding.VoiceModel(trunk, vector, trunk)
+    heard(np.zeros(90 * RATE, np.float32), (partial(noted, "window", one_voice), voice))
     first, last = order.index("block"), len(order) - 1 - order[::-1].index("window")
     assert order[:first].count("window") < order.count("window") / 2
     assert order[:last].count("block") >= 1
-
-
-def test_the_command_gives_the_same_with_any_number_of_threads(diarized):
-    options = Options(models="builtin", whisper="none", offline=True)
-    many = diarize(str(CALL), options, Runtime(device="cpu", threads=3))
-    assert many.turns == diarized.turns  # on one thread
-    (track,), (other,) = diarized.findings.tracks, many.findings.tracks
-    assert np.array_equal(track.windows.active, other.windows.active)
-    assert track.vectors.tobytes() == other.vectors.tobytes()
 
 
 class Hum:
@@ -170,34 +190,31 @@ def peak(work: Callable[[], object]) -> tuple[object, float]:
         tracemalloc.stop()
 
 
-def test_six_hours_are_never_in_memory():
-    hum = Hum(6)  # 1382 MB as an array
+def test_four_hours_are_never_in_memory():
+    hum = Hum(4)  # 922 MB as an array
 
     def windows() -> Iterator[Segmentation]:
         """Somebody speaks for two minutes of every hour."""
-        for start in range(0, 6 * 3600 - 9, 2):
+        for start in range(0, 4 * 3600 - 9, 2):
             active = np.zeros((1, 589, 3), np.bool_)
             active[0, :, 0] = start % 3600 < 120
             yield Segmentation(active, np.array([start * RATE]))
 
-    def trunk(feats: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(feats[:, ::8].transpose(0, 2, 1))
-
-    voice = embedding.VoiceModel(trunk, lambda pooled: pooled[:, :20].astype(np.float32), trunk)
+    voice = embedding.VoiceModel(features, vector, features)
     with on_cores(2) as both:
         vectors, held = peak(lambda: embedding.embed(hum, windows(), voice, mapper=both))
     spoken = np.isfinite(vectors[:, 0]).all(axis=1)
-    assert spoken.sum() == 6 * 60
+    assert spoken.sum() == 4 * 60
     assert not np.isfinite(vectors[:, 1:]).any()
-    # Every voice is the hum's, the one after five hours too.
-    assert np.allclose(vectors[3 * 1800 + 5, 0], vectors[5 * 1800 + 5, 0], atol=1e-3)
+    # Every voice is the hum's, the one after three hours too.
+    assert np.allclose(vectors[1800 + 5, 0], vectors[3 * 1800 + 5, 0], atol=1e-3)
     assert hum.longest < 120 * RATE
     assert held < 60, f"{held:.0f} MB"
 
 
-def test_segmentation_reads_a_window_at_a_time(models):
+def test_segmentation_reads_a_window_at_a_time():
     hum = Hum(0.05)
-    for piece in segmentation.stream(hum, models[0]):
+    for piece in segmentation.stream(hum, one_voice):
         assert len(piece.active) < 20
     assert hum.longest < 60 * RATE
 
@@ -221,7 +238,8 @@ def test_the_turns_of_a_long_meeting_of_many_take_three_bytes_a_frame_and_speake
     assert held * 1e6 < frames * 9 + reconstruction.ROWS * speakers * 30
 
 
-def test_the_models_of_a_long_recording_make_room_and_come_back(short, monkeypatch):
+def test_the_models_of_a_long_recording_make_room_and_come_back(tmp_path, monkeypatch):
+    (short,) = make(tmp_path, 1, seconds=6)
     engine = pipeline.Engine(Options(models="builtin", whisper="none", offline=True), Runtime(device="cpu"))
     usual = engine.transcribe(str(short))
     assert "segmenter" in engine.__dict__

@@ -38,9 +38,14 @@ ENGINES = ["ctranslate2", "whisper.cpp"]
 needs_transcribe_cpp = pytest.mark.skipif(
     not find_spec("transcribe_cpp"), reason="the extra `vulkan` is not installed"
 )
-TRANSCRIBE_CPP = pytest.param("transcribe-cpp", marks=needs_transcribe_cpp)
-ASKED = {"transcribe-cpp": ("--recognizer", "transcribe-cpp", "--language", "en", "--threads", 1)}
-"""What an engine needs to be told: another one reads the same file. Its threads spin while they wait."""
+ASKED = {
+    "ctranslate2": (),
+    "whisper.cpp": ("--threads", 1),
+    "transcribe-cpp": ("--recognizer", "transcribe-cpp", "--language", "en", "--threads", 1),
+}
+"""What an engine needs to be told: another one reads the same file. Threads of ggml spin while they wait."""
+END = {"ctranslate2": 60.7, "whisper.cpp": 36.1, "transcribe-cpp": 36.1}
+"""How much of the call each engine hears; more than one of Whisper's windows."""
 QUIET = (*OPTIONS, "-q")
 GREETING = ("--to", 4.2)
 """The first line of the call alone: 'this is Laura at the service desk'."""
@@ -60,12 +65,13 @@ def models(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def whole(models, tmp_path_factory) -> Callable[[str], Path]:
-    """The JSON file of the whole call, by each engine."""
+    """The JSON file of the call, as far as an engine hears it."""
 
     @cache
     def transcribed(engine: str) -> Path:
         folder = tmp_path_factory.mktemp("whole")
-        witness(folder, CALL, "--whisper", models[engine], *ASKED.get(engine, ()), "-f", "json", "-o", ".")
+        part = ("--to", END[engine]) if END[engine] < 60 else ()
+        witness(folder, CALL, "--whisper", models[engine], *ASKED[engine], *part, "-f", "json", "-o", ".")
         return folder / "call.json"
 
     return transcribed
@@ -95,25 +101,25 @@ def said(path: Path, *, part: tuple[float, float] = (0, 99)) -> Said:
 
 
 @pytest.mark.parametrize(
-    ("engine", "misplaced"),
+    ("engine", "count"),
     [
-        ("ctranslate2", 1),
-        ("whisper.cpp", 2),
-        pytest.param("transcribe-cpp", 2, marks=needs_transcribe_cpp),
+        ("ctranslate2", 215),
+        ("whisper.cpp", 127),
+        pytest.param("transcribe-cpp", 127, marks=needs_transcribe_cpp),
     ],
 )
-def test_most_words_are_right_and_under_the_right_speaker(whole, engine, misplaced):
+def test_most_words_are_right_and_under_the_right_speaker(whole, engine, count):
     path = whole(engine)
     found = json.loads(path.read_text())
     assert (found["models"]["whisper"]["name"], found["language"]) == (
         "faster-whisper-tiny.en" if engine == "ctranslate2" else "tiny.en.bin",
         "en",
     )
-    (score,) = words.score({"call": (said(CALL.with_suffix(".stm")), said(path))})
-    assert score.counts[words.WER].words == 215
+    (score,) = words.score({"call": (said(CALL.with_suffix(".stm"), part=(0, END[engine])), said(path))})
+    assert score.counts[words.WER].words == count
     assert score.rate(words.WER) <= 15
     assert score.rate(words.TCPWER) <= 15
-    assert score.counts[words.CONFUSED].errors <= misplaced
+    assert score.counts[words.CONFUSED].errors <= 1
     assert words.times(score.starts).median < 0.1
     assert words.times(score.ends).median < 0.1
 
@@ -144,9 +150,10 @@ def test_threads_and_schedule_change_nothing(models, whole, tmp_path):
 
 
 def test_a_batch_has_the_words_of_single_runs(models, tmp_path):
-    recordings = make(tmp_path / "in", 3, seconds=6)
+    """The second recording too, after another by the same worker."""
+    recordings = make(tmp_path / "in", 2, seconds=6)
     choice = ("--whisper", models["ctranslate2"], "-f", "json")
-    witness(tmp_path, "batch", "in", "-o", "out", "--jobs", 2, *choice)
+    witness(tmp_path, "batch", "in", "-o", "out", "--jobs", 1, *choice)
     batch = [(tmp_path / "out" / f"{path.stem}.json").read_text() for path in recordings]
     assert all(len(json.loads(text)["words"]) > 5 for text in batch)
     alone, _ = witness(tmp_path, recordings[-1], *choice)
@@ -171,13 +178,20 @@ def test_redo_keeps_the_words(whole, tmp_path):
 # --- what is asked of the recognizer ---
 
 
-@pytest.mark.parametrize("engine", [*ENGINES, TRANSCRIBE_CPP])
-@pytest.mark.parametrize("option", ["--prompt", "--vocabulary"])
+@pytest.mark.parametrize(
+    ("engine", "option"),
+    [  # both options are one prompt to an engine
+        ("ctranslate2", "--prompt"),
+        ("ctranslate2", "--vocabulary"),
+        ("whisper.cpp", "--vocabulary"),
+        pytest.param("transcribe-cpp", "--vocabulary", marks=needs_transcribe_cpp),
+    ],
+)
 def test_a_spelling_is_followed(models, whole, tmp_path, engine, option):
     assert "Lorah" not in whole(engine).read_text()
     (tmp_path / "terms.txt").write_text("# names\nLorah\n")
     value = {"--prompt": "This is Lorah.", "--vocabulary": "terms.txt"}[option]
-    choice = ("--whisper", models[engine], *ASKED.get(engine, ()))
+    choice = ("--whisper", models[engine], *ASKED[engine])
     text, _ = witness(tmp_path, CALL, *choice, *GREETING, option, value)
     assert "Lorah" in text
     assert "Laur" not in text
@@ -232,13 +246,13 @@ def test_a_damaged_folder(models, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no /proc here")
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_child_that_is_killed_while_it_hears(models, tmp_path, engine):
-    choice = ("--whisper", models[engine], "--parallel", "-f", "json", "-o", ".")
+def test_a_child_that_is_killed_while_it_hears(models, tmp_path):
+    """That of whisper.cpp: tests/test_pipeline.py."""
+    choice = ("--whisper", models["ctranslate2"], "--parallel", "-f", "json", "-o", ".")
     command = [sys.executable, "-m", "witness", str(CALL), *OPTIONS, "-q", *choice]
     process = subprocess.Popen([str(part) for part in command], cwd=tmp_path, stderr=subprocess.PIPE)
     try:
-        module = CHILDREN[Recognizer(engine)]
+        module = CHILDREN[Recognizer.CTRANSLATE2]
         while not (found := children(process.pid, module)) or worked(found[0]) < 2:  # s; loading takes one
             assert process.poll() is None
             time.sleep(0.02)
@@ -248,7 +262,7 @@ def test_a_child_that_is_killed_while_it_hears(models, tmp_path, engine):
         process.kill()
     (line,) = err.decode().splitlines()
     assert process.returncode == 1
-    death = rf"witness: no words: {re.escape(engine)} stopped with signal SIGKILL at \d:\d\d of the recording"
+    death = r"witness: no words: ctranslate2 stopped with signal SIGKILL at \d:\d\d of the recording"
     assert re.match(death, line)
     result = json.loads((tmp_path / "call.json").read_text())
     assert (len(result["speakers"]), result["words"]) == (2, [])

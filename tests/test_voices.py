@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import stat
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,8 +13,8 @@ import pytest
 import soundfile
 from click.testing import CliRunner
 
-from conftest import CALL
-from recordings import run
+from conftest import CALL, in_process
+from recordings import OPTIONS as SET
 from witness import Options, transcribe
 from witness.cli.main import cli
 from witness.diarization import voices
@@ -169,27 +171,27 @@ def speech(tmp_path_factory) -> dict[str, list[Path]]:
 @pytest.fixture(scope="module")
 def known(speech, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("known")
-    voices.write(enroll("Agnes", [*map(str, speech["agent"])], Engine(OPTIONS)), folder)
+    result = in_process(folder, "enroll", "Agnes", *speech["agent"], "--known", folder, "-q", *SET)
+    assert result.stdout.decode() == f"{folder / 'Agnes.json'}\n"
     return folder
 
 
-def test_the_enrolled_is_named_and_the_stranger_is_not(known, diarized):
-    from dataclasses import replace
-
-    assert [speaker.name for speaker in diarized.speakers] == [None, None]  # off unless asked for
+def test_the_enrolled_is_named_and_the_stranger_is_not(known, short):
+    found = transcribe(short, OPTIONS)
+    assert [speaker.name for speaker in found.speakers] == [None, None]  # off unless asked for
     notes: list[str] = []
-    named = transcribe(CALL, replace(OPTIONS, known=str(known)), note=notes.append)
-    assert named.turns == diarized.turns
+    named = transcribe(short, replace(OPTIONS, known=str(known)), note=notes.append)
+    assert named.turns == found.turns
     assert [speaker.name for speaker in named.speakers] == ["Agnes", None]
     assert any("SPEAKER_00 sounds like Agnes" in note for note in notes)
     # It is a correction like any other, so later redos keep it.
     assert [correction.name for correction in named.corrections] == ["Agnes"]
 
 
-def test_what_is_not_one_voice_is_refused(speech):
+def test_what_is_not_one_voice_is_refused(speech, short):
     engine = Engine(OPTIONS)
     with pytest.raises(InputError, match="2 speakers"):
-        enroll("A", [str(CALL)], engine)
+        enroll("A", [str(short)], engine)
     with pytest.raises(InputError, match="different person"):
         enroll("A", [str(speech["agent"][0]), str(speech["caller"][0])], engine)
 
@@ -249,23 +251,25 @@ def test_too_little_is_refused(tmp_path):
         enroll("A", [str(tmp_path / "silence.wav")], engine)
 
 
-def test_the_command_and_a_batch(speech, short, tmp_path):
-    folder = tmp_path / "people"
-    arguments = ["enroll", "Agnes", *map(str, speech["agent"]), "--known", str(folder), "-q"]
-    result = CliRunner().invoke(cli, [*arguments, "--models", "builtin", "--offline"])
-    assert result.stdout == f"{folder / 'Agnes.json'}\n"
-    options = (short, "-o", "out", "-f", "json", "--whisper", "none")
-    run(*options, "--known", "people", cwd=tmp_path)
-    document = json.loads((tmp_path / "out" / "call.json").read_text())
-    assert [speaker["name"] for speaker in document["speakers"]] == ["Agnes", None]
-    stdout, _ = run(*options, "--known", "people", cwd=tmp_path)
-    assert "1 done before" in stdout
+def test_a_batch(known, short, tmp_path):
+    def run(*, code: int = 0) -> tuple[str, str]:
+        options = ("-o", "out", "-f", "json", "--whisper", "none", "--known", "people", *SET)
+        done = in_process(tmp_path, "batch", short, *options)
+        assert done.returncode == code, done.stderr
+        return done.stdout.decode(), done.stderr.decode()
+
+    def names() -> list[str | None]:
+        document = json.loads((tmp_path / "out" / "call.json").read_text())
+        return [speaker["name"] for speaker in document["speakers"]]
+
+    folder = shutil.copytree(known, tmp_path / "people")
+    run()
+    assert names() == ["Agnes", None]
+    assert "1 done before" in run()[0]
     agnes = json.loads((folder / "Agnes.json").read_text())
     (folder / "Agnes.json").unlink()  # forgotten
-    _, stderr = run(*options, "--known", "people", cwd=tmp_path, code=4)
-    assert "people: has no voiceprint" in stderr
+    assert "people: has no voiceprint" in run(code=4)[1]
     other = {**agnes, "name": "Bo", "vector": agnes["vector"][::-1]}
-    (folder / "Bo.json").write_text(json.dumps(other))  # the batch is made again
-    run(*options, "--known", "people", cwd=tmp_path)
-    document = json.loads((tmp_path / "out" / "call.json").read_text())
-    assert [speaker["name"] for speaker in document["speakers"]] == [None, None]
+    (folder / "Bo.json").write_text(json.dumps(other))
+    run()  # the batch is made again
+    assert names() == [None, None]

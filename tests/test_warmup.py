@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from conftest import fake_card
+from conftest import fake_card, in_process
 from test_embedding import voice_model
 from witness.amd import cards, graphs
 from witness.amd.subject import parse_shapes
@@ -107,14 +108,24 @@ def test_shapes():
             parse_shapes([text])
 
 
-@pytest.fixture
-def exported(card, witness, model, tmp_path) -> Path:
-    del card
-    witness("gpu", "warm", "--model", model, *SHAPE)
-    file = tmp_path / "graph.zip"
-    assert str(file) in witness("gpu", "export", file)[0]
-    witness("gpu", "clear")
+@pytest.fixture(scope="module")
+def graph(doubles, model, tmp_path_factory) -> Path:
+    """What `witness gpu export` writes."""
+    folder = tmp_path_factory.mktemp("export")
+    file = folder / "graph.zip"
+    with pytest.MonkeyPatch.context() as patch:
+        fake_card(patch, doubles)
+        patch.setenv("WITNESS_CACHE", str(folder / "cache"))
+        assert in_process(folder, "gpu", "warm", "--model", model, *SHAPE).returncode == 0
+        assert str(file) in in_process(folder, "gpu", "export", file).stdout.decode()
     return file
+
+
+@pytest.fixture
+def exported(card, graph, tmp_path) -> Path:
+    """Such a file of this test's own, beside an empty cache."""
+    del card
+    return shutil.copy(graph, tmp_path / "graph.zip")
 
 
 def test_import_takes_what_is_for_this_machine_without_compiling(exported, card, witness, model, tmp_path):
