@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 import talks
 from conftest import CALL
+from recordings import here, make
 from witness import files
 from witness.audio import decode, sound
 from witness.cli.main import cli
@@ -155,14 +156,11 @@ def test_trouble_with_the_sound_costs_no_transcript(tmp_path, monkeypatch):
 
 
 def test_a_batch_makes_pages(tmp_path):
-    samples, rate = soundfile.read(CALL, frames=6 * 8000)
-    (tmp_path / "in").mkdir()
-    soundfile.write(tmp_path / "in" / "a b.wav", samples, rate)
-    options = ["--models", "builtin", "--offline", "--whisper", "none", "-q", "--html-audio", "link"]
-    command = ["batch", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "-f", "html", *options]
-    assert CliRunner().invoke(cli, command).exit_code == 0
+    (recording,) = make(tmp_path / "in", 1)
+    recording.rename(tmp_path / "in" / "a b.flac")
+    here("in", "-o", "out", "-f", "html", "--whisper", "none", "-q", "--html-audio", "link", cwd=tmp_path)
     data = Scripts((tmp_path / "out" / "a b.html").read_text()).data
-    assert data["link"] == "../in/a%20b.wav"
+    assert data["link"] == "../in/a%20b.flac"
     assert not data["listened"]
     assert data["silent"]["start"]
 
