@@ -11,11 +11,17 @@ import signal
 import subprocess
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
 
 from witness.child import SINGLE_THREADED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from witness.schema import ModelFile
 
 # As the command line sets it, before numpy is imported.
 os.environ |= {**SINGLE_THREADED, **os.environ}
@@ -89,6 +95,35 @@ def once(folder: Path, name: str, compute):
         return pickle.loads(path.read_bytes())  # noqa: S301 - our own
 
 
+_models: dict[tuple[str, ModelFile], object] = {}
+
+
+def keep_models_open(patch: pytest.MonkeyPatch) -> None:
+    """What this process opens of the speakers' models stays open: most of what a short recording costs."""
+    from witness import tracing
+    from witness.diarization import embedding, segmentation
+
+    def kept(load: Callable[[ModelFile], object]) -> Callable[[ModelFile], object]:
+        def opened(model: ModelFile) -> object:
+            if tracing.current() is not None:  # for which a model notes what it does from the beginning
+                return load(model)
+            key = load.__module__, model
+            if key not in _models:
+                _models[key] = load(model)
+            return _models[key]
+
+        return opened
+
+    for stage in (segmentation, embedding):
+        patch.setattr(stage, "load", kept(stage.load))
+
+
+@pytest.fixture
+def open_models(monkeypatch) -> None:
+    """As `keep_models_open`, for a test."""
+    keep_models_open(monkeypatch)
+
+
 def in_process(folder: Path, *args: object) -> subprocess.CompletedProcess[bytes]:
     """`witness ARGS` from that folder, in this process: where it is not the process that is tested."""
     from witness.cli.main import main
@@ -96,6 +131,7 @@ def in_process(folder: Path, *args: object) -> subprocess.CompletedProcess[bytes
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(folder)
+        keep_models_open(patch)
         patch.setattr(signal, "signal", lambda *_: None)  # pytest's own stay
         with pytest.raises(SystemExit) as stop:
             main([str(arg) for arg in args])

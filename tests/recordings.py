@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 import soundfile
 
-from conftest import CALL
+from conftest import CALL, in_process
+from witness.batch import pool, worker
 
 OPTIONS = ("--models", "builtin", "--offline")
 
@@ -60,6 +63,27 @@ def run(
     assert process.returncode == code, err.decode()
     assert "Traceback" not in err.decode()
     return out.decode(), err.decode()
+
+
+class Here(pool.Pool):
+    """Does the jobs in this process, whose models stay open."""
+
+    def submit(self, job: worker.Job, _: object = None) -> Future[worker.Outcome]:
+        """As `Pool.submit`, without starting a process."""
+        future: Future[worker.Outcome] = Future()
+        future.set_result(worker.perform(worker.job_from_json(worker.job_to_json(job))))
+        return future
+
+
+def here(*args: object, cwd: Path, code: int = 0) -> tuple[str, str]:
+    """As `run`, in this process: where neither the batch's nor a worker's is tested."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "Pool", Here)
+        result = in_process(cwd, "batch", *args, *OPTIONS)
+    out, err = result.stdout.decode(), result.stderr.decode()
+    assert result.returncode == code, err
+    assert "Traceback" not in err
+    return out, err
 
 
 def children(pid: int, module: str = "") -> list[int]:

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import ct2
-from recordings import OPTIONS, make, run, start
+from conftest import in_process
+from recordings import OPTIONS, here, make, run, start
 from witness import Engine, pipeline
 from witness.batch import batch, folder, plan, recordings
 from witness.batch.manifest import Entry, Manifest
@@ -246,7 +247,7 @@ def test_a_worker_s_recognizer_has_its_share_of_the_cores(monkeypatch):
 
 
 def test_a_batch_resumes_and_tells_the_truth(tmp_path):
-    make(tmp_path / "in" / "sub", 2)
+    make(tmp_path / "in" / "sub", 2, 1.0)
     (tmp_path / "in" / "bad.mp3").write_bytes(b"no sound at all" * 100)
     arguments = ("in", "-o", "out", "--whisper", "none")
     stdout, stderr = run(*arguments, "-f", "json", cwd=tmp_path, code=3)
@@ -268,27 +269,27 @@ def test_a_batch_resumes_and_tells_the_truth(tmp_path):
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "sub").iterdir()}
 
     # Again: nothing to do, and the failure is not forgotten.
-    stdout, _ = run(*arguments, "-f", "json", cwd=tmp_path, code=3)
+    stdout, _ = here(*arguments, "-f", "json", cwd=tmp_path, code=3)
     assert "3 recordings: 0 done, 2 done before, 1 failed" in stdout
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "sub").iterdir()} == before
 
     # The bad one is repaired: only it is done. Its content is new, so --retry-failed is not even needed.
     shutil.copy(tmp_path / "in" / "sub" / "call00.flac", tmp_path / "in" / "bad.mp3")
-    stdout, _ = run(*arguments, "-f", "json", cwd=tmp_path)
+    stdout, _ = here(*arguments, "-f", "json", cwd=tmp_path)
     assert "1 done, 2 done before" in stdout
 
     # A copy elsewhere, with other times, is known by its content once the original is gone.
     (tmp_path / "in").rename(tmp_path / "moved")
     (tmp_path / "moved" / "bad.mp3").touch()
-    stdout, _ = run("moved", *arguments[1:], "-f", "json", cwd=tmp_path)
+    stdout, _ = here("moved", *arguments[1:], "-f", "json", cwd=tmp_path)
     assert "0 done, 3 done before" in stdout
 
     # Other settings and other formats are work; --force is, too.
-    stdout, _ = run("moved", *arguments[1:], "-f", "json", "--speakers", 1, cwd=tmp_path)
+    stdout, _ = here("moved", *arguments[1:], "-f", "json", "--speakers", 1, cwd=tmp_path)
     assert "3 done" in stdout
-    stdout, _ = run("moved", *arguments[1:], "-f", "json", "-f", "srt", "--speakers", 1, cwd=tmp_path)
+    stdout, _ = here("moved", *arguments[1:], "-f", "json", "-f", "srt", "--speakers", 1, cwd=tmp_path)
     assert "3 done" in stdout
-    stdout, _ = run("moved/bad.mp3", *arguments[1:], "-f", "json", "--speakers", 1, "--force", cwd=tmp_path)
+    stdout, _ = here("moved/bad.mp3", *arguments[1:], "-f", "json", "--speakers", 1, "--force", cwd=tmp_path)
     assert "1 recording: 1 done" in stdout
 
 
@@ -322,20 +323,20 @@ def test_what_cannot_be_a_recording_or_is_not_ours_stops_nothing(tmp_path):
     assert "5 recordings: 0 done, 5 failed" in stdout
     (tmp_path / "in" / "call00.flac").unlink()
     # Found again when it was refused, and written over when asked.
-    run("in/call01.flac", *arguments[1:], "--retry-failed", cwd=tmp_path, code=3)
-    run("in/call01.flac", *arguments[1:], "--force", cwd=tmp_path)
+    here("in/call01.flac", *arguments[1:], "--retry-failed", cwd=tmp_path, code=3)
+    here("in/call01.flac", *arguments[1:], "--force", cwd=tmp_path)
     document = json.loads((tmp_path / "out" / "call01.json").read_text())
     # A batch that has lost its manifest knows its own results, and the work of a person.
     (tmp_path / "out" / "manifest.jsonl").unlink()
-    run("in/call01.flac", *arguments[1:], cwd=tmp_path)
+    here("in/call01.flac", *arguments[1:], cwd=tmp_path)
     name = {"kind": "name", "speaker": [[0, 1]], "name": "Anna", "other": [], "text": None}
     document["corrections"] = [name]
     (tmp_path / "out" / "call01.json").write_text(json.dumps(document))
-    run("in/call01.flac", *arguments[1:], "--speakers", 1, cwd=tmp_path)  # the name was from --known
+    here("in/call01.flac", *arguments[1:], "--speakers", 1, cwd=tmp_path)  # the name was from --known
     document["timing"]["decode"] = None
     corrected = json.dumps(document)
     (tmp_path / "out" / "call01.json").write_text(corrected)
-    stdout, _ = run("in/call01.flac", *arguments[1:], "--speakers", 2, cwd=tmp_path, code=3)
+    stdout, _ = here("in/call01.flac", *arguments[1:], "--speakers", 2, cwd=tmp_path, code=3)
     assert "call01.json: holds corrections, which a new transcript would lose" in stdout
     assert (tmp_path / "out" / "call01.json").read_text() == corrected
 
@@ -344,30 +345,29 @@ def test_a_result_without_its_line_in_the_manifest_is_ours(tmp_path):
     """As after a kill -9 between the two: only JSON tells whose it is."""
     make(tmp_path / "in", 1, 1.0)
     arguments = ("in", "-o", "out", "-f", "txt", "--whisper", "none", "--jobs", 1)
-    run(*arguments, cwd=tmp_path)
+    here(*arguments, cwd=tmp_path)
     manifest = tmp_path / "out" / "manifest.jsonl"
     begun, done = manifest.read_text().splitlines()
     assert (json.loads(begun)["state"], json.loads(done)["state"]) == ("begun", "done")
     manifest.write_text(begun + "\n")
-    stdout, _ = run(*arguments, cwd=tmp_path)
+    stdout, _ = here(*arguments, cwd=tmp_path)
     assert "1 recording: 1 done" in stdout
 
 
-def test_no_room_for_the_sound_of_one_recording_is_no_end_of_the_batch(tmp_path):
+def test_no_room_for_the_sound_of_one_recording_is_no_end_of_the_batch(tmp_path, monkeypatch):
+    from witness.audio import spool
+
     make(tmp_path / "in", 2, 1.0)
-    full = (
-        "import sys\n"
-        "if 'witness.batch.worker' in sys.orig_argv:\n"
-        "    from witness.audio import spool\n"
-        "    append, failed = spool.Spool.append, []\n"
-        "    def once(self, samples):\n"
-        "        if failed:\n"
-        "            return append(self, samples)\n"
-        "        failed.append(1)\n"
-        "        raise self._trouble(OSError(28, 'No space left on device')) from OSError(28, 'No space')\n"
-        "    spool.Spool.append = once\n"
-    )
-    stdout, _ = run("in", "-o", "out", "--whisper", "none", "--jobs", 1, cwd=tmp_path, inject=full, code=3)
+    append, failed = spool.Spool.append, []
+
+    def once(self, samples):
+        if failed:
+            return append(self, samples)
+        failed.append(1)
+        raise self._trouble(OSError(28, "No space left on device")) from OSError(28, "No space")
+
+    monkeypatch.setattr(spool.Spool, "append", once)
+    stdout, _ = here("in", "-o", "out", "--whisper", "none", "--jobs", 1, cwd=tmp_path, code=3)
     assert "2 recordings: 1 done, 1 failed" in stdout
     assert "cannot hold the decoded sound (No space left on device)" in stdout
 
@@ -375,21 +375,20 @@ def test_no_room_for_the_sound_of_one_recording_is_no_end_of_the_batch(tmp_path)
 def test_results_are_those_of_a_single_run(short, tmp_path):
     shutil.copy(short, tmp_path / "call.flac")
     run("call.flac", "-o", "out", "-f", "json", "--whisper", "none", cwd=tmp_path)
-    command = [sys.executable, "-m", "witness", tmp_path / "call.flac", "-o", tmp_path / "call.json"]
-    subprocess.run([*command, *OPTIONS, "--whisper", "none"], check=True)
+    in_process(tmp_path, tmp_path / "call.flac", "-o", "call.json", *OPTIONS, "--whisper", "none")
     batched, single = (json.loads((tmp_path / where).read_text()) for where in ("out/call.json", "call.json"))
     del batched["timing"], single["timing"]
     assert batched == single  # the hash of the stages, too
 
 
 def test_failures_are_retried_when_asked(tmp_path):
-    make(tmp_path / "in", 1)
+    make(tmp_path / "in", 1, 1.0)
     (tmp_path / "in" / "bad.wav").touch()
-    run("in", "-o", "out", "--whisper", "none", cwd=tmp_path, code=3)
+    here("in", "-o", "out", "--whisper", "none", cwd=tmp_path, code=3)
     lines = (tmp_path / "out" / "manifest.jsonl").read_text().count("\n")
-    run("in", "-o", "out", "--whisper", "none", cwd=tmp_path, code=3)
+    here("in", "-o", "out", "--whisper", "none", cwd=tmp_path, code=3)
     assert (tmp_path / "out" / "manifest.jsonl").read_text().count("\n") == lines
-    stdout, _ = run("in", "-o", "out", "--whisper", "none", "--retry-failed", cwd=tmp_path, code=3)
+    stdout, _ = here("in", "-o", "out", "--whisper", "none", "--retry-failed", cwd=tmp_path, code=3)
     assert (tmp_path / "out" / "manifest.jsonl").read_text().count("\n") == lines + 1
     assert "1 done before, 1 failed" in stdout
 
@@ -402,15 +401,17 @@ def test_two_batches_on_one_folder(tmp_path):
     ):
         pass
     with folder.locked(tmp_path / "out"):
-        make(tmp_path / "in", 1)
-        _, err = run("in", "-o", "out", "--whisper", "none", cwd=tmp_path, code=1)
+        make(tmp_path / "in", 1, 1.0)
+        _, err = here("in", "-o", "out", "--whisper", "none", cwd=tmp_path, code=1)
     assert "another batch is at work in out" in err
 
 
 def test_watch_takes_a_recording_once_it_stops_growing(tmp_path):
     first, second = make(tmp_path / "made", 2)
     (tmp_path / "in").mkdir()
-    process = start("in", "-o", "out", "-f", "json", "--whisper", "none", "--watch", cwd=tmp_path)
+    process = start(
+        "in", "-o", "out", "-f", "json", "--whisper", "none", "--watch", "--jobs", 1, cwd=tmp_path
+    )
     try:
         content = second.read_bytes()
         with (tmp_path / "in" / "grows.flac").open("wb", buffering=0) as file:

@@ -14,7 +14,7 @@ import pytest
 import soundfile
 from click.testing import CliRunner
 
-from conftest import CALL, ROOT
+from conftest import CALL, ROOT, in_process
 from witness.bench import accuracy, accuracy_report, child, manifest, records, scoring
 from witness.bench.plan import Plan, find, unscored
 from witness.cli.main import cli
@@ -43,14 +43,21 @@ def pair(tmp_path_factory) -> Path:
 
 
 def command(pair: Path, out: Path, *more: str) -> list[str]:
-    head = [sys.executable, "-m", "witness", "bench", "accuracy", "--audio", str(pair)]
+    head = ["bench", "accuracy", "--audio", str(pair)]
     return [*head, "--rttm", str(pair), "-o", str(out), *BUILTIN, *more]
+
+
+def benchmarked(*args: object) -> subprocess.CompletedProcess:
+    """Of a command that succeeds; the recordings have processes of their own."""
+    done = in_process(*args)
+    assert done.returncode == 0, done.stderr.decode()
+    return done
 
 
 @pytest.fixture(scope="module")
 def finished(pair, tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
     out = tmp_path_factory.mktemp("bench") / "out"
-    return out, subprocess.run(command(pair, out, "--split", "dev"), capture_output=True, check=True)
+    return out, benchmarked(pair, *command(pair, out, "--split", "dev"))
 
 
 def test_a_run_leaves_everything_that_can_be_checked(pair, finished):
@@ -101,7 +108,9 @@ def test_pictures_are_svg_and_show_every_recording(finished):
 
 def test_killed_in_the_middle_and_resumed(pair, finished, tmp_path):
     out = tmp_path / "out"
-    process = subprocess.Popen(command(pair, out), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "witness", *command(pair, out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     end = time.monotonic() + 60
     while not (out / "files" / f"{NAMES[0]}.json").exists() and time.monotonic() < end:
         time.sleep(0.02)
@@ -113,7 +122,7 @@ def test_killed_in_the_middle_and_resumed(pair, finished, tmp_path):
     (out / "files" / f"{NAMES[1]}.json").write_bytes(kept[: len(kept) // 2])
     (out / "rttm" / f"{NAMES[2]}.rttm").write_bytes(b"SPEAKER c 1 0.")
 
-    again = subprocess.run(command(pair, out), capture_output=True, check=True)
+    again = benchmarked(pair, *command(pair, out))
     assert b"1 of 3 recordings are done already" in again.stderr
     assert (out / "files" / f"{NAMES[0]}.json").read_bytes() == kept
     for name in NAMES:
@@ -125,7 +134,7 @@ def test_killed_in_the_middle_and_resumed(pair, finished, tmp_path):
 
     # Once more, all is done: the same report without a child.
     before = (out / "report.md").read_bytes()
-    subprocess.run(command(pair, out), capture_output=True, check=True)
+    benchmarked(pair, *command(pair, out))
     assert (out / "report.md").read_bytes() == before
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recordings import OPTIONS, children, gone, make, run
+from recordings import OPTIONS, children, gone, here, make, run
 
 pytest.importorskip("distributed", reason="Dask is not here (the extra `cluster`)")
 
@@ -84,7 +84,7 @@ def test_a_cluster_gives_what_one_machine_gives_and_survives_a_lost_worker(clust
     assert "10 recordings: 10 done" in out.decode()
     assert all(gone(pid) for pid in own)
 
-    run("in", "-o", "near", "-f", "json", "--whisper", "none", cwd=tmp_path)
+    here("in", "-o", "near", "-f", "json", "--whisper", "none", cwd=tmp_path)
     assert documents(tmp_path / "far") == documents(tmp_path / "near")
     assert len(documents(tmp_path / "far")) == len(recordings)
     stages = [path.read_bytes() for path in sorted((tmp_path / "far").glob("*.npz"))]

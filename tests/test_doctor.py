@@ -7,6 +7,7 @@ import shutil
 import struct
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,12 +15,14 @@ import pytest
 from click.testing import CliRunner
 
 from conftest import DATA
+from witness import sessions
 from witness.amd import versions
 from witness.cli.main import cli
 from witness.doctor import checks, probes
 from witness.doctor.machine import Check, Machine
 from witness.models import catalogue, engines, store
 from witness.options import Recognizer
+from witness.recognition import gpus
 
 GPUS = DATA / "gpus"
 GOOD = {
@@ -31,6 +34,15 @@ GOOD = {
 }
 NEEDED = ["libamdhip64.so.7", "libmigraphx_c.so.3"]
 BAD = {"files": {}, "missing": NEEDED, "lacking": [], "devices": None, "hip": None}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def found_once():
+    """What this machine has, beneath all those that are folders, is found out for the first one only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sessions, "Model", cache(sessions.Model))
+        patch.setattr(gpus, "devices", cache(gpus.devices))
+        yield
 
 
 def answers(provider: dict | None = None, **others: dict):

@@ -8,8 +8,8 @@ import re
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -21,12 +21,14 @@ from click.testing import CliRunner
 
 import talks
 from conftest import CALL
+from recordings import here, make
+from witness import files
 from witness.audio import decode, sound
 from witness.cli.main import cli
 from witness.formats import page, writers
 from witness.options import Part
 from witness.reporter import Reporter
-from witness.schema import Sound, Source, Turn, Utterance, Word
+from witness.schema import Source, Turn, Utterance, Word
 from witness.transcript import assemble, merging
 from witness.transcript import redo as redoing
 
@@ -37,6 +39,25 @@ CHROMIUM = next(
     ),
     None,
 )
+
+
+OPUS = sound._opus
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoded_once():
+    """The same sound is encoded for the first test only: that takes longer than a test."""
+    known = {}
+
+    def encoded(path: str, part: Part, loudest: float, tell: Callable[[float], None]) -> bytes:
+        key = files.sha256_at(Path(path)), part, loudest, sound.BITS
+        if key not in known:
+            known[key] = OPUS(path, part, loudest, tell)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sound, "_opus", encoded)
+        yield
 
 
 class Scripts(HTMLParser):
@@ -135,14 +156,11 @@ def test_trouble_with_the_sound_costs_no_transcript(tmp_path, monkeypatch):
 
 
 def test_a_batch_makes_pages(tmp_path):
-    samples, rate = soundfile.read(CALL, frames=6 * 8000)
-    (tmp_path / "in").mkdir()
-    soundfile.write(tmp_path / "in" / "a b.wav", samples, rate)
-    options = ["--models", "builtin", "--offline", "--whisper", "none", "-q", "--html-audio", "link"]
-    command = ["batch", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "-f", "html", *options]
-    assert CliRunner().invoke(cli, command).exit_code == 0
+    (recording,) = make(tmp_path / "in", 1)
+    recording.rename(tmp_path / "in" / "a b.flac")
+    here("in", "-o", "out", "-f", "html", "--whisper", "none", "-q", "--html-audio", "link", cwd=tmp_path)
     data = Scripts((tmp_path / "out" / "a b.html").read_text()).data
-    assert data["link"] == "../in/a%20b.wav"
+    assert data["link"] == "../in/a%20b.flac"
     assert not data["listened"]
     assert data["silent"]["start"]
 
@@ -253,7 +271,8 @@ def redo(*args, code: int = 0) -> str:
     return result.output
 
 
-def test_a_page_from_redo_is_the_page_of_the_run(case):
+def test_a_page_from_redo_is_the_page_of_the_run(case, monkeypatch):
+    monkeypatch.setattr(sound, "_opus", OPUS)  # encoded again
     before = (case / "toned.html").read_bytes()
     redo(case / "toned.json", "-f", "html", "-q")
     assert (case / "toned.html").read_bytes() == before
@@ -398,12 +417,6 @@ class Reader:
         download.value.save_as(path)
 
 
-@cache
-def call_sound() -> Sound:
-    """The call's sound as a page holds it: made once, because it takes longer than a test of the page."""
-    return sound.take(talks.call().audio, [("html", None)])
-
-
 @pytest.fixture
 def read(browser, tmp_path):
     readers = []
@@ -413,8 +426,7 @@ def read(browser, tmp_path):
             path = found
         else:
             path = tmp_path / name
-            ours = how == "auto" and found.audio == talks.call().audio
-            heard = call_sound() if ours else sound.take(found.audio, [("html", path)], how)
+            heard = sound.take(found.audio, [("html", path)], how)
             writers.save(found, [("html", path)], sound=heard)
         readers.append(Reader(browser, path, **context))
         return readers[-1]

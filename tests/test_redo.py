@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from conftest import CALL
+from conftest import in_process
+from recordings import make
 from witness.cli.main import cli
 from witness.diarization import voices
 from witness.errors import InputError, UsageError
@@ -249,10 +250,10 @@ def test_names_are_checked_and_normalized():
         voices.check_name("x" * 101)
 
 
-def test_no_stages(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    options = ["--models", "builtin", "--offline", "--whisper", "none", "-q", "-o", "out/a.json"]
-    assert CliRunner().invoke(cli, ["run", str(CALL), *options, "--no-stages"]).exit_code == 0
+def test_no_stages(tmp_path):
+    (recording,) = make(tmp_path / "in", 1, 2.0)
+    options = ("--models", "builtin", "--offline", "--whisper", "none", "-q", "-o", "out/a.json")
+    assert in_process(tmp_path, recording, *options, "--no-stages").returncode == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.json"]
     assert json.loads((tmp_path / "out" / "a.json").read_text())["stages"] is None
 

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 from click.testing import CliRunner
 
-from conftest import CALL
+from conftest import CALL, in_process
 from witness import tracing
 from witness.bench import speed
 from witness.cli.main import cli
@@ -98,7 +98,8 @@ def test_time_in_which_a_model_runs_counts_once():
 
 def test_a_profile_says_where_the_time_went_and_changes_nothing(clip, tmp_path):
     arguments = (clip, "-q", "--offline", "--models", "builtin", "--whisper", "none", "-f", "rttm")
-    plain = witness(*arguments).stdout
+    plain = in_process(tmp_path, *arguments).stdout
+    assert plain.startswith(b"SPEAKER ")
     (tmp_path / "here").mkdir()
     assert witness(*arguments, "--profile", tmp_path / "profile.json", cwd=tmp_path / "here").stdout == plain
     assert not list(
