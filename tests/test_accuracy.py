@@ -17,13 +17,14 @@ from witness.models.catalogue import BUILTIN_FOLDER
 from witness.schema import FRAME_DURATION, FRAME_STEP, FRAMES, ModelFile
 from witness.sessions import Model
 
-pytestmark = pytest.mark.figures
-
 # What the README says: strict, collar 0, overlap counted, pooled.
 RECORDED = json.loads((ROOT / "benchmarks" / "results" / "accuracy_builtin.json").read_text())["groups"]
 
 
-@pytest.mark.parametrize("recordings", ["sim_*", "pyannote_sample", "ami_*"])
+@pytest.mark.parametrize(
+    "recordings", [pytest.param("sim_*", marks=pytest.mark.figures), "pyannote_sample", "ami_*"]
+)
+@pytest.mark.usefixtures("open_models")
 def test_no_worse_than_the_recorded_figures(evaluation, recordings):
     pairs = []
     for path in sorted(evaluation.glob(f"{recordings}.rttm")):
@@ -54,6 +55,7 @@ def test_segmentation_inside_single_windows(evaluation):
     assert 100 * wrong / total < 9.5
 
 
+@pytest.mark.figures
 def test_strangers_by_three_seconds_of_speech():
     """Equal error rate of the first 3 s of every held-out clip; with all pieces 4.5 % (training/cards)."""
     folder = SHARED / "data" / "train"
