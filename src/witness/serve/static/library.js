@@ -61,7 +61,7 @@ async function list(more = false) {
     total = said.total;
     $("facts").textContent = said.indexed < said.total
       ? `${counted(total, "recording")} · reading them for the search: ${said.indexed.toLocaleString("en")} so far`
-      : counted(total, "recording");
+      : total ? counted(total, "recording") : ""; // what has no transcript is counted below
     const rest = said.untranscribed;
     $("rest").hidden = !rest;
     $("rest-text").textContent = `${counted(rest, "recording")} in this folder ${rest === 1 ? "has" : "have"} no transcript.`;
