@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import http.server
 import itertools
@@ -10,7 +9,6 @@ import json
 import os
 import re
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -216,24 +214,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(download, "_dead", {})
-    monkeypatch.setattr(ssl, "create_default_context", context)
     builtin = tmp_path / "builtin"
     builtin.mkdir()
     for role in ("segmentation", "embedding"):
         (builtin / f"{role}.onnx").write_bytes(CONTENTS[f"builtin-{role}"])
     monkeypatch.setattr(catalogue, "BUILTIN_FOLDER", builtin)
     return folder
-
-
-CONTEXT = ssl.create_default_context
-
-
-@functools.cache
-def context() -> ssl.SSLContext:
-    """One for all connections: reading the certificates takes longer than most tests here."""
-    made = CONTEXT()
-    made.load_verify_locations = lambda _: None
-    return made
 
 
 def sha256_of(content: bytes) -> str:

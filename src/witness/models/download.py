@@ -19,6 +19,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from witness._version import __version__
 from witness.errors import ModelError
 
 if TYPE_CHECKING:  # loading it takes as long as everything else here, and most runs fetch nothing
+    import ssl
     from http.client import HTTPResponse
 
 SILENCE = 4.0
@@ -146,6 +148,20 @@ def _server(url: str) -> str:
     return "/".join(url.split("/")[:3])
 
 
+@cache
+def _certificates() -> ssl.SSLContext:
+    """By which servers are trusted. Reading them takes longer than many a request."""
+    import ssl
+
+    context = ssl.create_default_context()
+    # For a Python that does not find the system's certificates.
+    with contextlib.suppress(ImportError):
+        import certifi
+
+        context.load_verify_locations(certifi.where())
+    return context
+
+
 def _connect(url: str, offset: int) -> HTTPResponse:
     """The answer to a GET of `url` from byte `offset` on: headers read, redirects followed, body to come.
 
@@ -153,7 +169,6 @@ def _connect(url: str, offset: int) -> HTTPResponse:
     abandoned if it takes too long: a socket's timeout covers neither the lookup of a name nor an answer that
     trickles. A redirect is a sign of life and restarts the wait of `SILENCE`.
     """
-    import ssl
     from urllib.error import HTTPError
     from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
@@ -173,16 +188,11 @@ def _connect(url: str, offset: int) -> HTTPResponse:
 
     def work() -> None:
         try:
-            context = ssl.create_default_context()
-            # For a Python that does not find the system's certificates.
-            with contextlib.suppress(ImportError):
-                import certifi
-
-                context.load_verify_locations(certifi.where())
             request = Request(url, headers={"User-Agent": f"witness/{__version__}"})  # noqa: S310 - checked above
             if offset:
                 request.add_header("Range", f"bytes={offset}-")
-            answer = build_opener(Redirects, HTTPSHandler(context=context)).open(request, timeout=SILENCE)
+            opener = build_opener(Redirects, HTTPSHandler(context=_certificates()))
+            answer = opener.open(request, timeout=SILENCE)
         except Exception as error:
             events.put(error)
         else:
