@@ -389,7 +389,8 @@ class Reader:
                 await frame();
             }
             scrollTo(0, 0);
-            await frame();
+            // The page shows what is seen only, and not at once.
+            while (found.size && document.querySelector("article.p")?.ariaPosInSet !== "1") await frame();
             return [...found].sort(([a], [b]) => a - b).map(([, pair]) => pair);
         }"""
         return [tuple(pair) for pair in self.page.evaluate(script)]
@@ -496,7 +497,7 @@ def test_corrections_in_the_page_and_after_redo(read, case):
     first, second = before[0][0], next(name for name, _ in before if name != before[0][0])
     # Rename in place.
     reader.page.get_by_label(f"Rename {first}").click()
-    reader.page.keyboard.type("Zoë <b>")
+    typed(reader.page, "Zoë <b>")
     reader.page.keyboard.press("Enter")
     # Give the first word to the other speaker, by keyboard.
     word = reader.page.locator("#feed .w").first
@@ -625,7 +626,7 @@ def test_merged_speakers_are_one_after_redo_too(read, case):
     reader = read(case / "toned.html")
     reader.page.keyboard.press("ArrowDown")
     reader.page.keyboard.press("r")
-    reader.page.keyboard.type("Anna")
+    typed(reader.page, "Anna")
     reader.page.keyboard.press("Enter")
     reader.page.get_by_label("with another speaker").last.click()
     reader.page.keyboard.press("1")
@@ -658,7 +659,7 @@ def test_the_keyboard_alone(read):
     page.keyboard.press("l")
     assert re.fullmatch(r"file:///.*/call\.html#t=6\.\d", page.evaluate(clipboard))
     page.keyboard.press("/")
-    page.keyboard.type("swItched  it")
+    typed(page, "swItched  it")
     reader.until("document.querySelector('#hits').textContent === '1 of 1'")
     assert page.locator(".hit.now").all_inner_texts() == ["switched", "it"]
     page.keyboard.press("Escape")
@@ -745,7 +746,7 @@ def test_no_speech_no_words_and_twenty_speakers(read):
     })""")
     assert len(set(looks)) == 20
     wordless.page.get_by_label("Rename Speaker 20").click()
-    wordless.page.keyboard.type("Zoë")
+    typed(wordless.page, "Zoë")
     wordless.page.keyboard.press("Enter")
     assert ("Zoë", "until 00:00:59") in wordless.said()
 
@@ -773,13 +774,13 @@ def test_inaudible_speech_of_nobody_in_particular(read):
     reader.page.keyboard.press("Escape")
     # It is to be known who said what somebody writes there.
     passage.get_by_role("button", name="write what was said").click()
-    reader.page.keyboard.type("Wait a moment.")
+    typed(reader.page, "Wait a moment.")
     reader.page.keyboard.press("Enter")
     reader.until("document.querySelector('#choose[open] h2')?.textContent === 'Who said it?'")
     reader.page.keyboard.press("Escape")
     assert passage.count() == 1
     passage.locator(".inaudible").dblclick()
-    reader.page.keyboard.type("Wait a moment.")
+    typed(reader.page, "Wait a moment.")
     reader.page.keyboard.press("Enter")
     reader.page.locator("#choices").get_by_role("button", name="Speaker 2").click()
     assert [who for who, said in reader.said() if "Wait a moment." in said] == ["Speaker 2"]
@@ -821,7 +822,7 @@ def test_twelve_hours_of_words(read):
     assert Path(page.url.removeprefix("file://")).stat().st_size < 25e6
     last = found.words[-1].text.strip()
     page.keyboard.press("/")
-    page.keyboard.type(f"{found.words[-2].text.strip()} {last}")
+    typed(page, f"{found.words[-2].text.strip()} {last}")
     reader.until("document.querySelector('#hits').textContent.includes('of')")
     assert page.locator(".hit.now").all_inner_texts() == [found.words[-2].text.strip(), last]
     assert page.evaluate("scrollY") > 100_000
@@ -843,9 +844,15 @@ def test_every_control_has_a_name(read):
         assert reader.page.locator(landmark).count() == 1
 
 
+def typed(page, text: str) -> None:
+    """Type into a field once one has the focus: a dialog asks for it a moment after the click."""
+    page.wait_for_selector(":is(input, textarea, [contenteditable]):focus")
+    page.keyboard.type(text)
+
+
 def rename(reader, who: str, name: str) -> None:
     reader.page.get_by_label(f"Rename {who}").click()
-    reader.page.keyboard.type(name)
+    typed(reader.page, name)
     reader.page.keyboard.press("Enter")
 
 
@@ -944,9 +951,9 @@ def test_a_new_speaker_is_one_after_redo_too(read, case):
     reader = read(case / "toned.html")
     page = reader.page
     number = next(n for n, (_, said) in enumerate(reader.said()) if n > 3 and len(said.split()) > 2)
-    page.locator("button.who").nth(number).click()
+    page.locator(f'article.p[aria-posinset="{number + 1}"] button.who').click()
     page.get_by_role("button", name="A new speaker said this paragraph").click()
-    page.keyboard.type("Maria")
+    typed(page, "Maria")
     page.keyboard.press("Enter")
     shown = reader.said()
     assert shown[number][0] == "Maria"
@@ -1065,7 +1072,7 @@ def test_find_and_replace(read, tmp_path):
     page = reader.page
     before = [text for _, text in reader.said()]
     page.click("#find")
-    page.keyboard.type("the")
+    typed(page, "the")
     reader.until("document.querySelector('#hits').textContent === '1 of 6'")
     # One match, and on to the next: the case of what is searched for does not matter, that of the other does.
     page.fill("#by", "$&A")

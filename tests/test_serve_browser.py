@@ -18,6 +18,7 @@ import uvicorn
 import ggml
 from conftest import in_process
 from test_page import browser as browser
+from test_page import typed
 from witness.batch import plan
 from witness.formats import writers
 from witness.options import Device, Options
@@ -144,14 +145,14 @@ def visit(browser, desk, folder):
 
 def rename(page, who: str, name: str) -> None:
     page.click(f'aside button.name:text-is("{who}")')
-    page.keyboard.type(name)
+    typed(page, name)
     page.keyboard.press("Enter")
 
 
 def correct(page, word, text: str) -> None:
     word.click()
     page.keyboard.press("e")
-    page.keyboard.type(text)
+    typed(page, text)
     page.keyboard.press("Enter")
 
 
@@ -297,7 +298,7 @@ def keep_voice(page, name: str) -> None:
     """Of all that is said."""
     page.evaluate("choose(0, order.length - 1)")
     page.keyboard.press("v")
-    page.keyboard.type(name)
+    typed(page, name)
     page.keyboard.press("Enter")
 
 

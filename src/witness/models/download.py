@@ -199,12 +199,13 @@ def _connect(url: str, offset: int) -> HTTPResponse:
             answer.close() if given_up.is_set() else events.put(answer)
 
     threading.Thread(target=work, name="witness-connect", daemon=True).start()
+    silent = f"{_server(url)} gave no answer for {SILENCE:g} s"
     try:
         while (event := events.get(timeout=SILENCE)) is None:
             pass
     except queue.Empty as error:
         given_up.set()
-        raise NetworkError(f"{_server(url)} gave no answer for {SILENCE:g} s") from error
+        raise NetworkError(silent) from error
     if isinstance(event, FetchError):
         raise event
     if isinstance(event, HTTPError):
@@ -212,6 +213,8 @@ def _connect(url: str, offset: int) -> HTTPResponse:
         raise FetchError(f"cannot fetch {url}: the server answered {event.code} {event.reason}; {PORTAL}")
     if isinstance(event, Exception):
         reason = getattr(event, "reason", event)
+        if isinstance(reason, TimeoutError):  # the socket noticed it first
+            raise NetworkError(silent) from event
         reason = getattr(reason, "strerror", None) or reason  # without the number of the error
         raise NetworkError(f"{_server(url)} cannot be reached ({reason})") from event
     return event
