@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 from contextlib import redirect_stderr, redirect_stdout
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,6 +105,7 @@ def keep_models_open(patch: pytest.MonkeyPatch) -> None:
     from witness.diarization import embedding, segmentation
 
     def kept(load: Callable[[ModelFile], object]) -> Callable[[ModelFile], object]:
+        @wraps(load)  # the stage stays known by its module where this is done twice
         def opened(model: ModelFile) -> object:
             if tracing.current() is not None:  # for which a model notes what it does from the beginning
                 return load(model)
