@@ -75,8 +75,11 @@ def test_arrows_point_one_way(module):
 
 
 def test_no_module_imports_itself_in_a_circle():
-    """So each can be imported first."""
+    """So each can be imported first: after its own package, and with what that imports."""
     arrows = {module: imports(path) - {module} for module, path in MODULES.items()}
+    for module in arrows:
+        if module.count(".") > 1:
+            arrows[module].add(module.rpartition(".")[0])
     TopologicalSorter(arrows).prepare()  # raises CycleError
 
 
