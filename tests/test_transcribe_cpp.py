@@ -126,6 +126,21 @@ def test_what_cannot_be_loaded(child, model, tmp_path):
 
 
 @needs_it
+@pytest.mark.parametrize(("cores", "threads"), [(2, 2), (64, 16)])
+def test_many_cores_would_wait_for_one_another(model, monkeypatch, cores, threads):
+    import transcribe_cpp
+
+    from witness.recognition.server import Load
+    from witness.recognition.transcribe_cpp import Engine
+
+    asked = []
+    monkeypatch.setattr(transcribe_cpp.Model, "session", lambda _, n_threads: asked.append(n_threads))
+    file = model()
+    Engine(Load(file.path, False, cores, file.aligner))
+    assert asked == [threads]
+
+
+@needs_it
 def test_without_a_gpu_the_cpu_does_it_and_a_warning_says_so(model, monkeypatch):
     monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "")
     with Hearing(model(), Wish("en"), threads=1) as hearing:

@@ -27,6 +27,9 @@ FULL = 240
 KINDS = ("gpu", "igpu")
 """Of devices, the best first. Software drivers are neither, and are hidden unless GGML_VK_VISIBLE_DEVICES
 names them."""
+THREADS = 16
+"""On the CPU at most: they wait without sleeping, and 32 took three times as long as 16 beside another
+program (docs/decisions/2026-11-22-vulkan.md, "On a bare Debian 12")."""
 
 T = TypeVar("T")
 
@@ -54,7 +57,7 @@ class Engine:
         self._model = _tried(
             lambda: transcribe_cpp.Model(load.model, device=device, backend="auto" if device else "cpu")
         )
-        self._session = _tried(lambda: self._model.session(n_threads=load.threads))
+        self._session = _tried(lambda: self._model.session(n_threads=min(load.threads, THREADS)))
 
     def language(self, samples: Float32) -> str | None:
         """The code of the language that is spoken."""
