@@ -378,8 +378,20 @@ def test_from_a_dropped_file_to_a_document(visit, desk, folder, tmp_path):
         assert download.value.path().read_bytes().startswith(begin)
 
 
-def test_of_a_folder_the_recordings_are_sent(visit, tmp_path):
-    for name in ("talk.wav", "._talk.wav", "notes.txt", "below/Other.MP3"):
+def choose_folder(page, path: Path) -> None:
+    page.set_input_files("#folder", path)
+
+
+def drop_folder(page, path: Path) -> None:
+    devtools = page.context.new_cdp_session(page)
+    data = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        devtools.send("Input.dispatchDragEvent", {"type": kind, "x": 300, "y": 300, "data": data})
+
+
+@pytest.mark.parametrize("give", [choose_folder, drop_folder])
+def test_of_a_folder_the_recordings_are_sent(visit, tmp_path, give):
+    for name in ("talk.wav", "._talk.wav", "notes.txt", "below/Other.MP3", ".old/talk.wav", ".old/x/y.wav"):
         path = tmp_path / "chosen" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"-")
@@ -393,7 +405,7 @@ def test_of_a_folder_the_recordings_are_sent(visit, tmp_path):
 
     page.route("**/api/recordings", refuse)
     page.wait_for_selector("html[data-ready]", state="attached")
-    page.set_input_files("#folder", tmp_path / "chosen")
+    give(page, tmp_path / "chosen")
     page.wait_for_selector("#job-list li:nth-child(2) .why")
     assert page.locator("#job-list .why").all_inner_texts() == ["not here"] * 2
     assert sorted(re.search('filename="(.*?)"', text).group(1) for text in sent) == ["Other.MP3", "talk.wav"]

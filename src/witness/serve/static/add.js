@@ -12,15 +12,21 @@ const WORDS = { decode: "reading the sound", segmentation: "listening for voices
 const waiting = [];
 let busy = false;
 
-/** Whether a file of a folder is a recording by its name; macOS puts "._talk.wav" beside talk.wav. */
-function isRecording(name) {
-  return !name.startsWith(".") && ENDINGS.has(name.split(".").pop().toLowerCase());
+/** Whether something in a folder that was given is hidden, by its path from there, as "talks/monday/a.wav": its own
+    name, or that of a folder on the way. macOS puts "._a.wav" beside a.wav. */
+function isHidden(path) {
+  return path.split("/").slice(1).some((name) => name.startsWith("."));
 }
 
-function add(files, chosen) {
-  const wanted = chosen ? [...files] : [...files].filter((file) => isRecording(file.name));
-  if (!wanted.length) { toast("No recording is among these files."); return; }
-  for (const file of wanted) {
+/** The recordings among the files of folders, by their endings. */
+function addFolders(files) {
+  const found = files.filter((file) => ENDINGS.has(file.name.split(".").pop().toLowerCase()));
+  if (found.length) add(found);
+  else toast("No recording is among these files.");
+}
+
+function add(files) {
+  for (const file of files) {
     const one = { name: file.name, share: 0, file };
     sending.push(one);
     waiting.push(one);
@@ -156,8 +162,11 @@ document.addEventListener("visibilitychange", () => {
 
 $("add").addEventListener("click", () => $("files").click());
 $("add-folder").addEventListener("click", () => $("folder").click());
-$("files").addEventListener("change", () => { add($("files").files, true); $("files").value = ""; });
-$("folder").addEventListener("change", () => { add($("folder").files, false); $("folder").value = ""; });
+$("files").addEventListener("change", () => { add($("files").files); $("files").value = ""; });
+$("folder").addEventListener("change", () => {
+  addFolders([...$("folder").files].filter((file) => !isHidden(file.webkitRelativePath)));
+  $("folder").value = "";
+});
 
 const brings = (event) => event.dataTransfer?.types.includes("Files");
 let inside = 0;
@@ -179,12 +188,13 @@ document.addEventListener("drop", async (event) => {
   $("drop").hidden = true;
   const entries = [...event.dataTransfer.items].map((one) => one.webkitGetAsEntry?.()).filter(Boolean);
   const files = [...event.dataTransfer.files];
-  if (!entries.some((entry) => entry.isDirectory)) { add(files, true); return; }
-  add((await Promise.all(entries.map(below))).flat(), false);
+  if (!entries.some((entry) => entry.isDirectory)) { add(files); return; }
+  addFolders((await Promise.all(entries.map(below))).flat());
 });
 
-/** The files of an entry and of all folders below it. */
+/** The files of an entry and of all folders below it that are not hidden. */
 async function below(entry) {
+  if (isHidden(entry.fullPath.slice(1))) return [];
   if (entry.isFile) return [await new Promise((done, failed) => { entry.file(done, failed); })];
   const reader = entry.createReader();
   const found = [];
@@ -193,7 +203,7 @@ async function below(entry) {
     if (!some.length) break;
     found.push(...some);
   }
-  return (await Promise.all(found.filter((one) => !one.name.startsWith(".")).map(below))).flat();
+  return (await Promise.all(found.map(below))).flat();
 }
 
 /* ---------- the start ---------- */
