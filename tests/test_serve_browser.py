@@ -412,6 +412,34 @@ def test_of_a_folder_the_recordings_are_sent(visit, tmp_path, give):
     visitor.forgive("415")
 
 
+def test_when_all_that_waits_will_be_done(visit):
+    page = visit().page
+    page.wait_for_selector("html[data-ready]", state="attached")
+    script = """(given) => {
+        for (const job of given) hear({ stage: null, share: 0, why: null, ...job });
+        showJobs();
+        const title = document.getElementById("jobs-title").textContent;
+        jobs.clear();
+        showJobs();
+        return title;
+    }"""
+
+    def titled(*states: str, left: int | None = 90, after: int | None = 3600) -> str:
+        working = {"seconds_left": left, "seconds_after": after}
+        waiting = dict.fromkeys(working)
+        given = [
+            {"id": f"{n}", "name": f"{n}", "state": state, **(working if state == "working" else waiting)}
+            for n, state in enumerate(states)
+        ]
+        return page.evaluate(script, given)
+
+    assert titled("working", "waiting") == "Being transcribed, all done in about 1 h 2 min"
+    assert titled("working", "working", "waiting", after=20) == "Being transcribed, all done in about 2 min"
+    for unknown in (titled("working"), titled("working", "waiting", left=None), titled("waiting")):
+        assert unknown == "Being transcribed"
+    assert titled("working", "waiting", after=None) == "Being transcribed"
+
+
 def dropped(page, path: Path) -> None:
     """Drop a file on the page, as a person does."""
     given = base64.b64encode(path.read_bytes()).decode()

@@ -1,9 +1,14 @@
-"""How far the work on one recording is, and how long it may still take."""
+"""How far the work on one recording is, and how long it and those that wait may still take."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+
+from witness.batch.recordings import Item
+from witness.batch.worker import Outcome
 
 Pace = Mapping[str, float]
 """Seconds of work in each stage."""
@@ -15,6 +20,10 @@ SOON = 2.0
 """Seconds of work before which nothing is said about the end."""
 LITTLE = 0.02
 """Share of the work before which nothing is said about the end."""
+LATEST = 20
+"""Recordings of one kind by which others are judged."""
+ALIKE = 1.25
+"""Most that their bytes per second of sound may differ, as a ratio: else sizes say nothing of lengths."""
 
 
 class Course:
@@ -54,3 +63,37 @@ class Course:
     def pace(self) -> Pace:
         """What the stages took, for the recording after this one."""
         return {stage: max(seconds, 1e-3) for stage, seconds in self._spent.items()}
+
+
+class Speed:
+    """How long the work on recordings takes by their sizes: from those that are done, of the same kind.
+
+    Only decoding a recording tells how long it is. But those of one device have one ending and about one bit
+    rate.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, deque[tuple[int, float, float]]] = defaultdict(lambda: deque(maxlen=LATEST))
+
+    def learn(self, item: Item, outcome: Outcome) -> None:
+        """What became of a recording."""
+        if outcome.duration:
+            self._known[_kind(item)].append((item.size, outcome.duration, outcome.seconds))
+
+    def together(self, items: Iterable[Item]) -> float | None:
+        """Seconds of work on recordings; None: one is of a kind of which too little is known."""
+        sizes: Counter[str] = Counter()
+        for item in items:
+            sizes[_kind(item)] += item.size
+        seconds = 0.0
+        for kind, size in sizes.items():
+            known = self._known.get(kind, ())
+            rates = [bytes_ / sound for bytes_, sound, _ in known]
+            if len(rates) < 2 or max(rates) > ALIKE * min(rates):
+                return None
+            seconds += size * sum(work for *_, work in known) / sum(bytes_ for bytes_, *_ in known)
+        return seconds
+
+
+def _kind(item: Item) -> str:
+    return PurePath(item.source).suffix.lower()

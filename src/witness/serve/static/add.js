@@ -92,10 +92,21 @@ function showJobs() {
   const shown = [...jobs.values()].filter((job) => job.state !== "failed");
   $("jobs").hidden = !shown.length && !sending.length;
   const ended = !sending.length && shown.every((job) => job.state === "canceled");
-  $("jobs-title").textContent = ended ? "Canceled" : "Being transcribed";
+  $("jobs-title").textContent = ended ? "Canceled" : `Being transcribed${untilAll(shown)}`;
   const focused = document.activeElement?.closest?.("#job-list button")?.dataset.of;
   $("job-list").replaceChildren(...shown.map(jobOf), ...sending.map(sendingOf));
   if (focused) [...$("job-list").querySelectorAll("button")].find((button) => button.dataset.of === focused)?.focus();
+}
+
+/** When all that is there will be done, where something waits and the server knows how long that takes. */
+function untilAll(shown) {
+  const working = shown.filter((job) => job.state === "working");
+  const known = working.length && working.every((job) => job.seconds_left !== null && job.seconds_after !== null);
+  const more = sending.some((one) => !one.why); // of which nothing is known
+  if (!known || more || !shown.some((job) => job.state === "waiting")) return "";
+  const left = working.reduce((sum, job) => sum + job.seconds_left, 0) / working.length;
+  const minutes = Math.max(1, Math.round((left + Math.max(...working.map((job) => job.seconds_after))) / 60));
+  return `, all done in about ${minutes < 60 ? "" : `${Math.floor(minutes / 60)} h `}${minutes % 60} min`;
 }
 
 function jobOf(job) {
