@@ -604,7 +604,12 @@ def test_merge_move_and_undo(read, tmp_path):
     assert reader.said()[0][1].endswith("since last night, Uh-huh.")
     page.keyboard.press("Control+z")
     assert reader.said() == before
+    # The tools for a selection are gone with it.
+    page.locator("#feed .w").first.click()
+    page.locator("#feed .w").nth(2).click(modifiers=["Shift"])
+    assert page.locator("#tools").is_visible()
     page.keyboard.press("Control+Shift+z")
+    assert not page.locator("#tools").is_visible()
     assert reader.said() != before
     reader.save(tmp_path / "c.json")
     (entry,) = json.loads((tmp_path / "c.json").read_text())["corrections"]

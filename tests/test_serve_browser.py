@@ -391,7 +391,8 @@ def drop_folder(page, path: Path) -> None:
 
 @pytest.mark.parametrize("give", [choose_folder, drop_folder])
 def test_of_a_folder_the_recordings_are_sent(visit, tmp_path, give):
-    for name in ("talk.wav", "._talk.wav", "notes.txt", "below/Other.MP3", ".old/talk.wav", ".old/x/y.wav"):
+    hidden = ("._talk 9.wav", ".old/talk.wav", ".old/x/y.wav")
+    for name in ("talk 10.wav", "talk 9.wav", "notes.txt", "below/Other.MP3", *hidden):
         path = tmp_path / "chosen" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"-")
@@ -406,10 +407,38 @@ def test_of_a_folder_the_recordings_are_sent(visit, tmp_path, give):
     page.route("**/api/recordings", refuse)
     page.wait_for_selector("html[data-ready]", state="attached")
     give(page, tmp_path / "chosen")
-    page.wait_for_selector("#job-list li:nth-child(2) .why")
-    assert page.locator("#job-list .why").all_inner_texts() == ["not here"] * 2
-    assert sorted(re.search('filename="(.*?)"', text).group(1) for text in sent) == ["Other.MP3", "talk.wav"]
+    page.wait_for_selector("#job-list li:nth-child(3) .why")
+    assert page.locator("#job-list .why").all_inner_texts() == ["not here"] * 3
+    names = [re.search('filename="(.*?)"', text).group(1) for text in sent]
+    assert names == ["Other.MP3", "talk 9.wav", "talk 10.wav"]
     visitor.forgive("415")
+
+
+def test_what_cannot_be_read_in_a_folder_costs_nothing_else(visit):
+    page = visit().page
+    page.wait_for_selector("html[data-ready]", state="attached")
+    script = """async () => {
+        const folder = (name, readEntries) => ({ name, fullPath: `/${name}`, createReader: () => ({ readEntries }) });
+        const file = { name: "a.wav", fullPath: "/top/a.wav", isFile: true, file: (done) => done("a") };
+        const locked = folder("locked", (_, failed) => failed(new Error("not yours")));
+        const some = [[file, locked], []];
+        const unread = [];
+        return [await below(folder("top", (done) => done(some.shift())), unread), unread];
+    }"""
+    assert page.evaluate(script) == [["a"], ["locked"]]
+
+
+def test_an_answer_that_comes_after_the_news_changes_nothing(visit, tmp_path):
+    """A recording may be done, or have failed, before the answer to its upload is there."""
+    page = visit().page
+    page.wait_for_selector("html[data-ready]", state="attached")
+    times = {"share": 0, "seconds_left": None, "seconds_after": None}
+    job = {"id": "a", "name": "a.wav", "state": "waiting", "stage": None, "why": None, **times}
+    page.route("**/api/recordings", lambda route: route.fulfill(status=201, json={"jobs": [job]}))
+    (tmp_path / "a.wav").write_bytes(b"-")
+    dropped(page, tmp_path / "a.wav")
+    assert page.locator("#jobs").is_visible()
+    page.wait_for_selector("#jobs", state="hidden")
 
 
 def test_when_all_that_waits_will_be_done(visit):

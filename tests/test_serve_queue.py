@@ -406,7 +406,7 @@ def test_how_long_those_that_wait_will_take(tmp_path, hands):
         wait_for(lambda: told() is None)  # nobody has seen one
         queue.cancel(last.id)
         wait_for(lambda: told() == 8)
-        done("c.wav", duration=40.0, seconds=4.0)  # of another bit rate
+        done("c.wav", duration=50.0, seconds=4.0)  # of another bit rate
         wait_for(lambda: "d.wav" in hands[0].jobs)
         assert told() is None
         for name in ("d.wav", "e.wav"):

@@ -22,7 +22,7 @@ LITTLE = 0.02
 """Share of the work before which nothing is said about the end."""
 LATEST = 20
 """Recordings of one kind by which others are judged."""
-ALIKE = 1.25
+ALIKE = 2.0
 """Most that their bytes per second of sound may differ, as a ratio: else sizes say nothing of lengths."""
 
 

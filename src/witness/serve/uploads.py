@@ -308,7 +308,9 @@ def clean(given: str) -> str:
     stem, ending = os.path.splitext(unicodedata.normalize("NFC", NOT_IN_NAMES.sub(" ", one_line(last))))  # noqa: PTH122
     if ending[1:].lower() not in ENDINGS:
         some = "wav, mp3, m4a, flac, ogg, mp4, webm"
-        raise HTTPException(415, f"{stem[:80]}{ending[:20]}: has not the ending of a recording: {some}, ...")
+        raise HTTPException(
+            415, f"{stem[:80]}{ending[:20]}: does not have the ending of a recording: {some}, ..."
+        )
     stem = " ".join(stem.split()).strip(" .-~")
     if RESERVED.match(f"{stem}."):
         stem = f"recording {stem}"

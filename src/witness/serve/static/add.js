@@ -18,9 +18,10 @@ function isHidden(path) {
   return path.split("/").slice(1).some((name) => name.startsWith("."));
 }
 
-/** The recordings among the files of folders, by their endings. */
+/** The recordings among the files of folders, by their endings, in the order in which people list them. */
 function addFolders(files) {
   const found = files.filter((file) => ENDINGS.has(file.name.split(".").pop().toLowerCase()));
+  found.sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
   if (found.length) add(found);
   else toast("No recording is among these files.");
 }
@@ -58,8 +59,7 @@ function sendNext() {
     }
     if (request.status >= 200 && request.status < 300) drop(one);
     else one.why = said.error?.message ?? "it could not be sent; is the server still there?";
-    for (const job of said.jobs ?? []) hear(job);
-    showJobs();
+    showJobs(); // what became of it the events tell, maybe sooner than this answer
     sendNext();
   };
   request.send(form);
@@ -110,7 +110,7 @@ function untilAll(shown) {
 }
 
 function jobOf(job) {
-  const left = job.seconds_left === null ? "" : `, ${span(job.seconds_left)} left`;
+  const left = job.seconds_left ? `, ${span(job.seconds_left)} left` : "";
   const what = job.state === "working" ? `${WORDS[job.stage] ?? "beginning"}${left}` : job.state;
   const button = job.state === "canceled" ? jobButton("Try again", job.id, "retry")
     : jobButton("Cancel", job.id, "cancel");
@@ -200,21 +200,28 @@ document.addEventListener("drop", async (event) => {
   const entries = [...event.dataTransfer.items].map((one) => one.webkitGetAsEntry?.()).filter(Boolean);
   const files = [...event.dataTransfer.files];
   if (!entries.some((entry) => entry.isDirectory)) { add(files); return; }
-  addFolders((await Promise.all(entries.map(below))).flat());
+  const unread = [];
+  addFolders((await Promise.all(entries.map((entry) => below(entry, unread)))).flat());
+  if (unread.length) toast(`Could not be read: ${unread.join(", ")}`);
 });
 
-/** The files of an entry and of all folders below it that are not hidden. */
-async function below(entry) {
+/** The files of an entry and of all folders below it that are not hidden; `unread` gets the names of what cannot
+    be read. */
+async function below(entry, unread) {
   if (isHidden(entry.fullPath.slice(1))) return [];
-  if (entry.isFile) return [await new Promise((done, failed) => { entry.file(done, failed); })];
-  const reader = entry.createReader();
   const found = [];
-  for (;;) { // it gives a hundred at a time
-    const some = await new Promise((done, failed) => { reader.readEntries(done, failed); });
-    if (!some.length) break;
-    found.push(...some);
+  try {
+    if (entry.isFile) return [await new Promise((done, failed) => { entry.file(done, failed); })];
+    const reader = entry.createReader();
+    for (;;) { // it gives a hundred at a time
+      const some = await new Promise((done, failed) => { reader.readEntries(done, failed); });
+      if (!some.length) break;
+      found.push(...some);
+    }
+  } catch {
+    unread.push(entry.name);
   }
-  return (await Promise.all(found.map(below))).flat();
+  return (await Promise.all(found.map((one) => below(one, unread)))).flat();
 }
 
 /* ---------- the start ---------- */
