@@ -418,7 +418,8 @@ def test_what_cannot_be_read_in_a_folder_costs_nothing_else(visit):
     page = visit().page
     page.wait_for_selector("html[data-ready]", state="attached")
     script = """async () => {
-        const folder = (name, readEntries) => ({ name, fullPath: `/${name}`, createReader: () => ({ readEntries }) });
+        const folder = (name, readEntries) =>
+            ({ name, fullPath: `/${name}`, createReader: () => ({ readEntries }) });
         const file = { name: "a.wav", fullPath: "/top/a.wav", isFile: true, file: (done) => done("a") };
         const locked = folder("locked", (_, failed) => failed(new Error("not yours")));
         const some = [[file, locked], []];
