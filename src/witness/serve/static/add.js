@@ -1,7 +1,7 @@
 /* Recordings that are dropped or chosen, and what becomes of them: live, as the server tells it. */
 
 const ENDINGS = new Set(document.body.dataset.endings.split(" "));
-const jobs = new Map(); // id -> what the server last said of it
+const jobs = new Map(); // id -> what the server last said of it, also of what has ended
 const sending = []; // files that are on their way: {name, share, why, request}
 
 const WORDS = { decode: "reading the sound", segmentation: "listening for voices", embedding: "listening for voices",
@@ -59,7 +59,8 @@ function sendNext() {
     }
     if (request.status >= 200 && request.status < 300) drop(one);
     else one.why = said.error?.message ?? "it could not be sent; is the server still there?";
-    showJobs(); // what became of it the events tell, maybe sooner than this answer
+    for (const job of said.jobs ?? []) if (!jobs.has(job.id)) hear(job); // else the events were sooner
+    showJobs();
     sendNext();
   };
   request.send(form);
@@ -73,26 +74,23 @@ function drop(one) {
 
 /* ---------- hearing ---------- */
 
+const isOpen = (job) => job.state === "waiting" || job.state === "working";
+
 function hear(job) {
-  if (job.state === "done") {
-    const was = jobs.get(job.id)?.state;
-    jobs.delete(job.id);
-    if (!was) return;
-    toast(`${job.name} is transcribed.`);
-    list();
-    setTimeout(list, 4000); // the search knows it a little later
-  } else {
-    const before = jobs.get(job.id);
-    jobs.set(job.id, job);
-    if (job.state === "failed" && before && before.state !== "failed") list();
-  }
+  const before = jobs.get(job.id)?.state;
+  jobs.set(job.id, job);
+  if (job.state === before || (isOpen(job) && !before)) return;
+  if (job.state === "done" && before) toast(`${job.name} is transcribed.`);
+  clearTimeout(hear.soon);
+  hear.soon = setTimeout(list, 100); // once for all that is told when the page opens
+  clearTimeout(hear.later);
+  hear.later = setTimeout(list, 4000); // the folder is looked at now and then, and read for the search
 }
 
 function showJobs() {
-  const shown = [...jobs.values()].filter((job) => job.state !== "failed");
+  const shown = [...jobs.values()].filter(isOpen);
   $("jobs").hidden = !shown.length && !sending.length;
-  const ended = !sending.length && shown.every((job) => job.state === "canceled");
-  $("jobs-title").textContent = ended ? "Canceled" : `Being transcribed${untilAll(shown)}`;
+  $("jobs-title").textContent = `Being transcribed${untilAll(shown)}`;
   const focused = document.activeElement?.closest?.("#job-list button")?.dataset.of;
   $("job-list").replaceChildren(...shown.map(jobOf), ...sending.map(sendingOf));
   if (focused) [...$("job-list").querySelectorAll("button")].find((button) => button.dataset.of === focused)?.focus();
@@ -112,8 +110,7 @@ function untilAll(shown) {
 function jobOf(job) {
   const left = job.seconds_left ? `, ${span(job.seconds_left)} left` : "";
   const what = job.state === "working" ? `${WORDS[job.stage] ?? "beginning"}${left}` : job.state;
-  const button = job.state === "canceled" ? jobButton("Try again", job.id, "retry")
-    : jobButton("Cancel", job.id, "cancel");
+  const button = jobButton("Cancel", job.id, "cancel");
   button.dataset.of = job.id;
   return item(job.name, what, job.state === "working" ? job.share : null, job.why, button);
 }
