@@ -379,6 +379,13 @@ def test_how_far_the_work_is(monkeypatch):
     course.hear("transcription", 1, 2)
     assert course.share == 0.625
     assert course.pace() == {"decode": 1.0, "transcription": 3.0}
+    course = Course({"decode": 1.0}, 20.0)  # by its size
+    course.hear("decode", 0, 10)
+    now[0] += 1.5
+    assert course.left == 18.5
+    now[0] += 0.5
+    course.hear("decode", 1, 4)
+    assert course.left == 6.0
 
 
 def test_how_long_those_that_wait_will_take(tmp_path, hands):

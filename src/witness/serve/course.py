@@ -17,9 +17,9 @@ USUAL: Pace = {"decode": 0.2, "segmentation": 1.0, "embedding": 1.0, "transcript
 """Before any recording is done: in proportion, what a small Whisper model takes on a CPU. Each recording that
 is done says better."""
 SOON = 2.0
-"""Seconds of work before which nothing is said about the end."""
+"""Seconds of work before which it says nothing about the end."""
 LITTLE = 0.02
-"""Share of the work before which nothing is said about the end."""
+"""Share of the work before which it says nothing about the end."""
 LATEST = 20
 """Recordings of one kind by which others are judged."""
 ALIKE = 2.0
@@ -29,9 +29,10 @@ ALIKE = 2.0
 class Course:
     """What the stages of one recording have told."""
 
-    def __init__(self, pace: Pace = USUAL) -> None:
-        """`pace` is that of the recording before."""
+    def __init__(self, pace: Pace = USUAL, whole: float | None = None) -> None:
+        """`pace` is that of the recording before; `whole`: seconds, as `Speed` expects, None if it cannot."""
         self._expected = pace or USUAL
+        self._whole = whole
         self._begun: float | None = None  # a worker may be busy with something else before
         self._last = 0.0
         self._done: dict[str, float] = {}
@@ -57,7 +58,7 @@ class Course:
         """Seconds; None: not known yet."""
         gone = 0.0 if self._begun is None else time.monotonic() - self._begun
         if gone < SOON or self.share < LITTLE:
-            return None
+            return None if self._whole is None else max(0.0, self._whole - gone)
         return gone / self.share * (1 - self.share)
 
     def pace(self) -> Pace:

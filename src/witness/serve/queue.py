@@ -288,7 +288,7 @@ class Queue:
         elif (trouble := folder.in_the_way(item)) is not None:
             self._change(recording, state="failed", why=trouble)
         else:
-            course = Course(self._pace)
+            course = Course(self._pace, self._speed.together([item]))
             self._change(recording, state="working", why=None)
             hear = partial(self._hear, recording, course)
             finish = partial(self._finish, recording, folder, course)
