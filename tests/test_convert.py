@@ -28,13 +28,13 @@ def save(transcript: Transcript, folder: Path, forms=FORMS) -> dict[str, bytes]:
     """The files that a run writes."""
     folder.mkdir(exist_ok=True)
     targets = [(form.value, Path(files.name_of(folder / "x", form))) for form in (Format.JSON, *forms)]
-    writers.save(transcript, targets, keep=False, pauses=0.5)
+    writers.save(transcript, targets, keep=False)
     return {path.name: path.read_bytes() for _, path in targets}
 
 
 def assert_same(transcript: Transcript, folder: Path, forms=FORMS) -> None:
-    """What is read from the JSON gives all files again."""
-    ran = save(transcript, folder, forms)
+    """What is read from the JSON gives all files again, with the pauses marked that were."""
+    ran = save(transcript.marking(0.5), folder, forms)
     again = save(document.read(folder / "x.json"), folder / "again", forms)
     assert [name for name, content in again.items() if content != ran[name]] == []
 
@@ -72,6 +72,7 @@ def test_everything_that_a_transcript_can_have(tmp_path):
         audio=replace(full.audio, part=Part(0.5, 700.12345)),
         warnings=("ends early",),
         fast=True,
+        pauses=0.5,
         corrections=(
             Correction("merge", ((0.5, 1.0),), other=((2.0, 3.0),)),
             Correction("text", (), text=""),
@@ -236,7 +237,15 @@ def test_text_goes_to_stdout_and_a_format_where_it_should(path, tmp_path):
 
 def test_pauses(tmp_path):
     save(uttered([*REPLY.words, *said("SPEAKER_01", 580.0, "No.").words]), tmp_path / "out", [])
-    assert "(6 s)" in converted(tmp_path / "out" / "x.json", "x.json", "--pauses", "2")
+    path = tmp_path / "out" / "x.json"
+    assert "(6 s)" not in converted(path, "x.json")
+    assert "(6 s)" in converted(path, "x.json", "--pauses", "2")
+    converted(path, "x.json", "--pauses", "2", "-f", "json", "-o", "y.json")
+    assert "(6 s)" in converted(path, "y.json")
+    assert "(6 s)" not in converted(path, "y.json", "--pauses", "0")
+    path.write_bytes(path.read_bytes().replace(b' "pauses": null,\n', b""))  # as earlier versions wrote it
+    assert "(6 s)" not in converted(path, "x.json")
+    assert "nan is not a number" in converted(path, "x.json", "--pauses", "nan", code=2)
 
 
 def test_a_folder_with_all_that_lies_in_it(path, tmp_path):

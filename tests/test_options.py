@@ -153,6 +153,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         def __exit__(self, *_: object) -> None: ...
 
     transcript = SimpleNamespace(counts=("2",), failure=None, audio="audio", asked=Bounds(2))
+    transcript.marking = lambda pauses: f"pauses of {pauses}"
     monkeypatch.setattr(options, "progress", progress)
     monkeypatch.setattr(files, "plan", note("plan", files.Targets((("txt", None),))))
     monkeypatch.setattr(files, "write", note("write"))

@@ -83,6 +83,14 @@ def test_another_number_of_speakers_is_what_a_fresh_run_finds(transcript, path):
     assert document(path)["asked"] == {"speakers": None, "min_speakers": None, "max_speakers": 2}
 
 
+def test_pauses_stay_marked_as_they_were(path):
+    assert "(.)" not in run(path)
+    assert "(.)" in run(path, "--pauses", "0.05")
+    assert "(.)" in run(path, "--speakers", 3)
+    assert "(.)" not in run(path, "--pauses", "0")
+    assert document(path)["pauses"] is None
+
+
 def test_a_name_stays_with_the_voice(path):
     run(path, "--name", "SPEAKER_01=Zoë 'Z' O'Neil", "-f", "srt", "-f", "csv")
     assert "Zoë 'Z' O'Neil:" in (path.parent / "toned.srt").read_text()
@@ -321,6 +329,7 @@ CORRECTIONS = [
         ("asked.max_speakers", "@HUGE", "$.asked.max_speakers"),
         ("asked", {"speakers": 2, "min_speakers": 1, "max_speakers": None}, "exact number"),
         ("asked", [], "$.asked"),
+        ("pauses", 0, "$.pauses"),
         ("turns.0.start", "@NaN", "malformed"),
         ("turns.0.end", "@HUGE", "$.turns[0].end"),
         ("turns.0.speaker", None, "$.turns[0].speaker"),

@@ -183,6 +183,13 @@ def test_the_state_of_a_recording_and_why_it_failed(library):
     for name, why in (("x", "x.wav: no sound"), ("half", "half.wav: speakers, but no words")):
         manifest.append(Entry(f"{name}", f"/nowhere/{name}.wav", 9, 10**18, None, "s", "failed", why, 4))
     manifest.append(Entry("good", "/nowhere/good.wav", 9, 10**18, None, "s", "done"))
+    given_up = library.folder / "given up.wav"
+    given_up.write_bytes(b"-")
+    for path in (given_up, library.folder / "deleted.wav"):
+        manifest.append(Entry(path.stem, str(path), 9, 10**18, None, "s", "canceled"))
+    library.update()
+    assert rows(library).pop("given up") == "canceled"
+    given_up.unlink()
     library.update()
     states = rows(library)
     assert states == {

@@ -68,6 +68,10 @@ def test_a_transcript_that_is_not_there(client):
     for address in ("", "sound", "outline", "version", "corrections", "export?format=txt"):
         refused(client.get(f"../0123456789abcdef/{address}"), 404, "no such transcript")
     assert client.get("/t/..%2f..%2fetc%2fpasswd/").status_code == 404
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    shown = client.get("../0123456789abcdef/", headers=browser)
+    assert (shown.status_code, shown.text[:27]) == (404, "there is no such transcript")
+    assert shown.headers["Content-Type"].startswith("text/plain")
 
 
 def test_the_page_may_ask_its_server_and_nobody_else(client, path):

@@ -26,6 +26,7 @@ from witness.batch.worker import Outcome, Settings
 from witness.errors import CancelledError, ConflictError, InputError, ModelError, WitnessError
 from witness.options import Options, Runtime
 from witness.serve import queue as queues
+from witness.serve import standing as standings
 from witness.serve.course import Course
 from witness.serve.queue import BusyError, Queue, UnknownError, free_name
 
@@ -320,7 +321,7 @@ def test_a_transcript_that_a_person_corrected_is_not_replaced(tmp_path, hands):
 
 @pytest.mark.usefixtures("hands")
 def test_a_listener_that_does_not_listen_is_dropped(tmp_path, monkeypatch):
-    monkeypatch.setattr(queues, "BEHIND", 3)
+    monkeypatch.setattr(standings, "BEHIND", 3)
     monkeypatch.setattr(queues, "MOST_LISTENERS", 2)
     with desk(tmp_path, lambda: SETTINGS) as queue:
         deaf, awake = queue.listen(lambda: None), queue.listen(lambda: None)
@@ -378,6 +379,45 @@ def test_how_far_the_work_is(monkeypatch):
     course.hear("transcription", 1, 2)
     assert course.share == 0.625
     assert course.pace() == {"decode": 1.0, "transcription": 3.0}
+    course = Course({"decode": 1.0}, 20.0)  # by its size
+    course.hear("decode", 0, 10)
+    now[0] += 1.5
+    assert course.left == 18.5
+    now[0] += 0.5
+    course.hear("decode", 1, 4)
+    assert course.left == 6.0
+
+
+def test_how_long_those_that_wait_will_take(tmp_path, hands):
+    with desk(tmp_path, lambda: SETTINGS) as queue:
+
+        def told() -> int | None:
+            """What the one that is worked on says of the others."""
+            name = next(one.name for one in queue.standings() if one.state == "working")
+            hands[0].jobs[name][2]("decode", 1, 2)
+            return next(one for one in queue.standings() if one.name == name).row()["seconds_after"]
+
+        def done(name: str, **outcome) -> None:
+            wait_for(lambda: name in hands[0].jobs)
+            hands[0].finish(name, **outcome)
+            wait_for(lambda: f"{Path(name).stem}" in [Path(p).stem for p in tmp_path.glob("*.json")])
+
+        for name, size in (("a.wav", 100), ("b.WAV", 110), ("c.wav", 200), ("d.wav", 300), ("e.wav", 100)):
+            added(queue, given(tmp_path, b"-" * size), name)
+        done("a.wav", duration=10.0, seconds=2.0)
+        wait_for(lambda: "b.WAV" in hands[0].jobs)
+        assert told() is None  # one is none to compare with
+        done("b.WAV", duration=10.0, seconds=2.2)
+        wait_for(lambda: "c.wav" in hands[0].jobs and told() == 8)  # 400 bytes, 50 a second
+        last = added(queue, given(tmp_path, b"-" * 100), "f.mp3")
+        wait_for(lambda: told() is None)  # nobody has seen one
+        queue.cancel(last.id)
+        wait_for(lambda: told() == 8)
+        done("c.wav", duration=50.0, seconds=4.0)  # of another bit rate
+        wait_for(lambda: "d.wav" in hands[0].jobs)
+        assert told() is None
+        for name in ("d.wav", "e.wav"):
+            done(name)
 
 
 SERVER = """

@@ -102,6 +102,17 @@ def test_what_is_saved_is_what_redo_makes_and_every_format_beside_it_says_so(pat
     assert page.sound_in((path.parent / "toned.html").read_text()) == old
 
 
+def test_pauses_stay_marked_as_the_run_was_asked_to(path):
+    assert in_process(path.parent, "redo", path, "--pauses", "0.05", "-f", "txt").returncode == 0
+    marks = path.with_suffix(".txt").read_text().count("(.)")
+    assert marks
+    review.save(path, edit(path, naming(path, 0, "Ann")))
+    text = path.with_suffix(".txt").read_text()
+    assert "Ann" in text
+    assert text.count("(.)") == marks
+    assert review.export(path, Format.MD).count(b"(.)") == marks
+
+
 def test_steps_are_there_after_a_reload_and_can_be_undone(path):
     original = review.show(path)
     first = naming(path, 0, "Ann")

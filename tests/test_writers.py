@@ -113,23 +113,23 @@ def test_pauses_are_marked_where_asked_for():
     noise = Utterance(6.2, 9, "A")
     later = Utterance(12.7, 13.5, "B", (Word(12.7, 13, "好", "B"), Word(13.5, 14, "。", "B")))
     found = listened(halting, reply, GHOST, noise, later)
-    assert writers.to_txt(found, 0.5).splitlines() == [
+    assert writers.to_txt(found.marking(0.5)).splitlines() == [
         "[00:00:00] A: So I (.) thought (2 s) *so*.",
         "[00:00:05] B: Yes.",
         "[00:00:06] A: [inaudible]",
         "(4 s)",
         "[00:00:12] B: 好 (.) 。",
     ]
-    assert writers.to_txt(found, 2.0).splitlines()[0] == "[00:00:00] A: So I thought *so*."
+    assert writers.to_txt(found.marking(2.0)).splitlines()[0] == "[00:00:00] A: So I thought *so*."
     assert "(" not in writers.to_txt(found)
-    assert r"I (.) thought (2 s) \*so\*." in writers.to_md(found, 0.5)
-    assert "\n\n(4 s)\n\n**B**" in writers.to_md(found, 0.5)
+    assert r"I (.) thought (2 s) \*so\*." in writers.to_md(found.marking(0.5))
+    assert "\n\n(4 s)\n\n**B**" in writers.to_md(found.marking(0.5))
 
 
 def test_a_pause_under_other_speech_is_none():
     long, reply = said("A", 0, "one two three four", 1.0), said("B", 1.0, "Yes.", 0.5)
     after = said("A", 4.2, "five", 0.5)
-    assert "(" not in writers.to_txt(transcript([long, reply, after]), 0.5)
+    assert "(" not in writers.to_txt(transcript([long, reply, after]).marking(0.5))
 
 
 def text_of(content: str | bytes) -> str:
@@ -153,7 +153,7 @@ def test_json_has_every_key_of_the_contract():
     assert list(document) == [
         *("schema", "audio", "models", "device", "timing", "language"),
         *("speakers", "speaker_counts", "turns", "utterances", "words", "warnings", "machine"),
-        *("fast", "asked", "corrections", "stages"),
+        *("fast", "asked", "pauses", "corrections", "stages"),
     ]
     assert document["schema"] == "witness/1"
     assert document["audio"] == {

@@ -7,7 +7,7 @@ were given, which `transcript.assemble` knows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar
 
@@ -51,6 +51,8 @@ LONGEST = 1e7
 """Seconds, about four months: anything beyond is not a time in a recording."""
 Time = Annotated[float, Meta(ge=-1, le=LONGEST)]
 """Seconds in a recording; a little below 0 where the edge of a frame or of a word lies there."""
+Pauses = Annotated[float, Meta(gt=0, le=LONGEST)] | None
+"""Seconds: the shortest pause that the formats for reading mark; None: they mark none."""
 
 
 class Samples(Protocol):
@@ -411,6 +413,11 @@ class Transcript:
     asked: Bounds = field(default_factory=Bounds)
     corrections: tuple[Correction, ...] = ()
     """All that were given, including those that no longer apply to anything."""
+    pauses: Pauses = None
+
+    def marking(self, pauses: float | None) -> Transcript:
+        """The same, with another `pauses`; None: as it is, 0: no pause is marked."""
+        return self if pauses is None else replace(self, pauses=pauses or None)
 
     @property
     def about_recording(self) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ class Settings:
     """Beside JSON files."""
     html_audio: PageAudio = PageAudio.AUTO
     pauses: float | None = None
-    """Seconds, as `writers.save` takes them."""
+    """As `Transcript.marking` takes them."""
     weights: int = 0
     """Bytes of the speech recognition model."""
 
@@ -145,7 +145,8 @@ def _perform(job: Job) -> Outcome:
     except BaseException:
         targets.give_up()
         raise
-    writers.save(transcript, targets.files, keep=settings.keep_stages, sound=heard, pauses=settings.pauses)
+    marked = transcript.marking(settings.pauses)
+    writers.save(marked, targets.files, keep=settings.keep_stages, sound=heard)
     failure = transcript.failure
     return Outcome(
         None if failure is None else f"{job.source}: speakers, but no words: {failure}",

@@ -108,7 +108,7 @@ def _convert(
     from witness.formats import writers
     from witness.transcript import document
 
-    transcript = document.read(path)
+    transcript = document.read(path).marking(pauses)
     targets = files.plan(str(path), formats, to)
     heard = sound.take(transcript.audio, targets.files, html_audio, beside=path.parent, reporter=reporter)
-    writers.save(transcript, targets.files, sound=heard, pauses=pauses)
+    writers.save(transcript, targets.files, sound=heard)

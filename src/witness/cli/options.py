@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -40,6 +41,8 @@ LARGEST_VOCABULARY = 1 << 16
 """Bytes of a file of names and terms; a recognizer listens to far less."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 """Characters that no text has."""
+LONGEST_PAUSE = 86_400
+"""Seconds; no recording is longer."""
 MOST = 10_000
 """Cores or jobs; a larger number is a slip of the finger."""
 
@@ -100,6 +103,13 @@ def can_be_written(path: Path | None) -> Path | None:
         why = "no permission" if folder.is_dir() else "there is no such folder"
         raise click.BadParameter(f"{path} cannot be written ({why}); give another path")
     return path
+
+
+def number(value: float | None) -> float | None:
+    """The value itself. Raises click's BadParameter for nan, which no range of click's refuses."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is not a number; write it as 2 or 0.5")
+    return value
 
 
 def together(*group: Option) -> Option:
@@ -239,9 +249,11 @@ HTML_AUDIO = click.option(
 )
 PAUSES = click.option(
     "--pauses",
-    type=click.FloatRange(0, min_open=True),
+    type=click.FloatRange(0, LONGEST_PAUSE),
     metavar="SECONDS",
-    help="Mark pauses of at least this length in txt, md, qda and docx: (.) if under a second, else (3 s).",
+    callback=lambda _, __, seconds: number(seconds),
+    help="Mark pauses of at least this length in txt, md, qda and docx: (.) if under a second, else (3 s); "
+    "0: none.",
 )
 NO_STAGES = click.option(
     "--no-stages", is_flag=True, help="Do not keep what `witness redo` needs beside a JSON file."

@@ -62,9 +62,10 @@ def redo_command(
         to = f"{transcript.parent}{os.sep}"
     targets = files.plan(str(transcript), others, to)
     with options.progress(quiet) as reporter:
-        after = redo.redo(before, Bounds(**asked), corrections, forget=forget, reporter=reporter)
+        found = redo.redo(before, Bounds(**asked), corrections, forget=forget, reporter=reporter)
+        after = found.marking(pauses)
         audio = PageAudio(html_audio)
         heard = sound.take(after.audio, targets.files, audio, beside=transcript.parent, reporter=reporter)
     redo.replace(before, after)
     if others or not formats:
-        writers.save(after, targets.files, sound=heard, pauses=pauses)
+        writers.save(after, targets.files, sound=heard)

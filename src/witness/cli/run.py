@@ -124,7 +124,7 @@ def run(
             raise
         from witness.formats import writers
 
-        writers.save(transcript, targets.files, keep=not no_stages, sound=heard, pauses=pauses)
+        writers.save(transcript.marking(pauses), targets.files, keep=not no_stages, sound=heard)
     if transcript.failure is not None:
         raise NoWordsError(transcript.failure)
 

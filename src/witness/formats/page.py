@@ -298,7 +298,7 @@ def _facts(transcript: Transcript, sound: Sound | None) -> Iterable[str]:
 
 
 def _length(duration: float) -> str:
-    whole = int(duration)
+    whole = int(duration + 0.5)  # as the desk's list has it
     hours, minutes, seconds = whole // 3600, whole // 60 % 60, whole % 60
     return (
         f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

@@ -61,18 +61,15 @@ SRT_SIGNS = str.maketrans("<>{}", "‹›()")
 """What stands in SubRip for the signs of its markup."""
 
 
-def to_txt(transcript: Transcript, pauses: float | None = None) -> str:
-    """`[00:09:32] SPEAKER_01: words`, a line per utterance.
-
-    Pauses of at least `pauses` seconds are marked in the text, or on a line of their own; None: none are.
-    """
+def to_txt(transcript: Transcript) -> str:
+    """`[00:09:32] SPEAKER_01: words`, a line per utterance; pauses in the text, or on a line of their own."""
     return "".join(
         (f"{pause}\n" if pause else "") + _text_line(transcript, utterance, text) + "\n"
-        for pause, utterance, text in _with_pauses(transcript, pauses)
+        for pause, utterance, text in _with_pauses(transcript)
     )
 
 
-def to_md(transcript: Transcript, pauses: float | None = None) -> str:
+def to_md(transcript: Transcript) -> str:
     """A title, who spoke how much, the warnings, and a paragraph per utterance; pauses as in `to_txt`."""
     parts = [f"# {_markdown(title(transcript))}", _length(transcript.audio)]
     if transcript.speakers:
@@ -80,7 +77,7 @@ def to_md(transcript: Transcript, pauses: float | None = None) -> str:
             f"{_markdown(speaker.name or speaker.id)} {speaker.share:.0%}" for speaker in transcript.speakers
         )
     parts += [f"> {_markdown(warning)}" for warning in transcript.about_recording]
-    for pause, utterance, text in _with_pauses(transcript, pauses):
+    for pause, utterance, text in _with_pauses(transcript):
         head = f"**{_markdown(_speaker(transcript, utterance))}** [{clock(utterance.start)}]"
         parts += [pause] if pause else []
         parts.append(head if text is None else f"{head} {_markdown(text)}")
@@ -143,6 +140,7 @@ def to_json(transcript: Transcript, stages: Mapping[str, str] | None = None) -> 
         "machine": list(transcript.machine),
         "fast": transcript.fast,
         "asked": asdict(transcript.asked),
+        "pauses": transcript.pauses,
         "corrections": [asdict(correction) for correction in transcript.corrections],
         "stages": stages,
     }
@@ -197,30 +195,22 @@ def to_html(transcript: Transcript, sound: Sound | None = None) -> str:
     return page.transcript_page(transcript, title(transcript), sound)
 
 
-def read(transcript: Transcript, pauses: float | None = None) -> Reading:
-    """What people read of a transcript; pauses as in `to_txt`."""
+def read(transcript: Transcript) -> Reading:
+    """What people read of a transcript."""
     shares = [f"{speaker.name or speaker.id} {speaker.share:.0%}" for speaker in transcript.speakers]
     lines = [
         Line(utterance.start, utterance.end, _speaker(transcript, utterance), text, utterance.words, pause)
-        for pause, utterance, text in _with_pauses(transcript, pauses)
+        for pause, utterance, text in _with_pauses(transcript)
     ]
     return Reading(transcript, title(transcript), ", ".join([_length(transcript.audio), *shares]), lines)
 
 
-def _of_lines(write: Callable[[Reading], str | bytes]) -> Callable[..., str | bytes]:
-    def written(transcript: Transcript, pauses: float | None = None) -> str | bytes:
-        return write(read(transcript, pauses))
+def _of_lines(write: Callable[[Reading], str | bytes]) -> Callable[[Transcript], str | bytes]:
+    def written(transcript: Transcript) -> str | bytes:
+        return write(read(transcript))
 
     return written
 
-
-WITH_PAUSES: dict[Format, Callable[[Transcript, float | None], str | bytes]] = {
-    Format.TXT: to_txt,
-    Format.MD: to_md,
-    Format.DOCX: _of_lines(docx.write),
-    Format.QDA: _of_lines(qda.write),
-}
-"""The formats in which pauses can be marked."""
 
 WRITERS: dict[Format, Callable[[Transcript], str | bytes]] = {
     Format.TXT: to_txt,
@@ -251,13 +241,12 @@ def save(
     *,
     keep: bool = True,
     sound: Sound | None = None,
-    pauses: float | None = None,
 ) -> None:
     """Write each format to its file; None is stdout.
 
     All are written from the numbers that JSON has, so that the transcript in it gives the same bytes again.
-    Beside a JSON file (not beside a pipe) go the findings, unless `keep` is false. `sound` is for a page,
-    `pauses` for the formats WITH_PAUSES. Raises OutputError and BrokenPipeError.
+    Beside a JSON file (not beside a pipe) go the findings, unless `keep` is false. `sound` is for a page.
+    Raises OutputError and BrokenPipeError.
     """
     transcript = as_in_json(transcript)
     contents: list[tuple[bytes, Path | None]] = []
@@ -272,21 +261,13 @@ def save(
         if form == Format.JSON:
             contents.append((encode(to_json(transcript, stages)), path))
         else:
-            contents.append((content(transcript, form, sound, pauses), path))
+            contents.append((content(transcript, form, sound), path))
     files.write_all(contents, private=voices)
 
 
-def content(
-    transcript: Transcript, form: str, sound: Sound | None = None, pauses: float | None = None
-) -> bytes:
-    """The file of a format; `transcript` is one `as_in_json`, and the other arguments are as in `save`."""
-    text: str | bytes
-    if form == Format.HTML:
-        text = to_html(transcript, sound)
-    elif form in WITH_PAUSES:
-        text = WITH_PAUSES[Format(form)](transcript, pauses)
-    else:
-        text = WRITERS[Format(form)](transcript)
+def content(transcript: Transcript, form: str, sound: Sound | None = None) -> bytes:
+    """The file of a format; `transcript` is one `as_in_json`, and `sound` is as in `save`."""
+    text = to_html(transcript, sound) if form == Format.HTML else WRITERS[Format(form)](transcript)
     return encode(text) if isinstance(text, str) else text
 
 
@@ -335,11 +316,9 @@ def _lines_of_text(transcript: Transcript) -> Iterator[tuple[Utterance, str | No
             yield utterance, utterance.text
 
 
-def _with_pauses(
-    transcript: Transcript, least: float | None
-) -> Iterator[tuple[str | None, Utterance, str | None]]:
+def _with_pauses(transcript: Transcript) -> Iterator[tuple[str | None, Utterance, str | None]]:
     """The mark of the pause before each utterance that people read, the utterance, and its text."""
-    end = inf
+    end, least = inf, transcript.pauses
     for utterance, text in _lines_of_text(transcript):
         pause = None
         if least is not None:

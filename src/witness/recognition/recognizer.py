@@ -336,7 +336,7 @@ class Recognizer:
 
     def _check(self) -> None:
         if self._leaving:
-            raise TranscriptionError("nobody waits for the words any more")
+            raise TranscriptionError("nobody waits for the words anymore")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Errors in the shape of OpenAI's API, which all of the desk has."""
+"""Errors: in the shape of OpenAI's API for programs, as text for whoever opens an address in a browser."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from witness.errors import ConflictError, InputError, OutputError, UsageError, WitnessError
 
@@ -21,20 +21,22 @@ TYPES = {
 """OpenAI's words for a status; others are "invalid_request_error" below 500 and "server_error" above."""
 
 
-def error(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The answer that says what is wrong."""
+def error(status: int, message: str, headers: Mapping[str, str] | None = None, accept: str = "") -> Response:
+    """The answer that says what is wrong; `accept` is what the request says of itself."""
+    if "text/html" in accept:
+        return PlainTextResponse(f"{message}\n", status, headers)
     kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
     content = {"error": {"message": message, "type": kind, "code": None}}
     return JSONResponse(content, status, headers)
 
 
-def refused(_: Request, raised: Exception) -> JSONResponse:
+def refused(request: Request, raised: Exception) -> Response:
     """The answer to an HTTPException, which handlers raise."""
     assert isinstance(raised, HTTPException)  # noqa: S101 - for mypy; Starlette calls it for no other
-    return error(raised.status_code, raised.detail, raised.headers)
+    return error(raised.status_code, raised.detail, raised.headers, request.headers.get("accept", ""))
 
 
-def failed(_: Request, raised: Exception) -> JSONResponse:
+def failed(request: Request, raised: Exception) -> Response:
     """The answer to a WitnessError, whose message names the fix."""
     status = 500
     if isinstance(raised, UsageError):
@@ -45,7 +47,7 @@ def failed(_: Request, raised: Exception) -> JSONResponse:
         status = 422
     elif isinstance(raised, OutputError):
         status = 507
-    return error(status, str(raised))
+    return error(status, str(raised), accept=request.headers.get("accept", ""))
 
 
 HANDLERS = {HTTPException: refused, WitnessError: failed}

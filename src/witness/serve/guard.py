@@ -22,7 +22,7 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from witness.serve import answers
@@ -111,9 +111,7 @@ class Guard:
         if given and scope["method"] == "GET" and self._opens(given[0]):
             return self._welcome(scope, query, cookie)
         if not self._knows(headers, cookie):
-            if "text/html" in headers.get("accept", ""):
-                return PlainTextResponse(f"{UNLOCK}\n", 401)
-            return answers.error(401, UNLOCK, {"WWW-Authenticate": "Bearer"})
+            return answers.error(401, UNLOCK, {"WWW-Authenticate": "Bearer"}, headers.get("accept", ""))
         if not (length.isascii() and length.isdigit()) or int(length) > largest:
             return answers.error(413, _too_large(largest))
         return None

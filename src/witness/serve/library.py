@@ -69,7 +69,7 @@ class Recording:
     date: float | None = None
     """When the recording was made or last changed, in seconds since 1970."""
     state: str = "new"
-    """"new", "corrected", "failed", "working", "waiting"."""
+    """"new", "corrected", "failed", "canceled", "working", "waiting"."""
     why: str | None = None
     """Why it failed."""
 
@@ -78,8 +78,8 @@ class Recording:
 class _Batch:
     """What a manifest says."""
 
-    failed: Mapping[str, Recording] = field(default_factory=dict)
-    """By the ids that the transcripts would have."""
+    undone: Mapping[str, tuple[Recording, str]] = field(default_factory=dict)
+    """What failed or was canceled, with the recording's path, by the ids that the transcripts would have."""
     sources: frozenset[str] = frozenset()
     """The absolute paths of all its recordings."""
 
@@ -89,7 +89,7 @@ SORTS: Mapping[str, Callable[[Recording], Any]] = {
     "date": lambda one: one.date or 0.0,
     "seconds": lambda one: one.seconds or 0.0,
     "speakers": lambda one: (len(one.speakers), [name.casefold() for name in one.speakers]),
-    "state": lambda one: ("working", "waiting", "failed", "new", "corrected").index(one.state),
+    "state": lambda one: ("working", "waiting", "failed", "canceled", "new", "corrected").index(one.state),
 }
 
 
@@ -144,7 +144,7 @@ class Library:
                 "folder's permissions or set WITNESS_CACHE to another folder"
             ) from error
         self._places: dict[str, Place] = {}
-        self._failed: dict[str, Recording] = {}
+        self._undone: dict[str, Recording] = {}
         self._manifests: dict[Path, tuple[Place, _Batch]] = {}
         self._untranscribed: tuple[Path, ...] = ()
         self._reader = Reader()
@@ -170,7 +170,7 @@ class Library:
 
         Raises DamagedError, sqlite3.Error.
         """
-        source = self.index.entries(), self._places, self._failed
+        source = self.index.entries(), self._places, self._undone
         before, known, read = self._known
         if before is None or any(one is not other for one, other in zip(before, source, strict=True)):
             known, read = self._joined(*source)
@@ -182,7 +182,7 @@ class Library:
         return list(rows.values()), read
 
     def _joined(
-        self, entries: Sequence[Entry], places: Mapping[str, Place], failed: Mapping[str, Recording]
+        self, entries: Sequence[Entry], places: Mapping[str, Place], undone: Mapping[str, Recording]
     ) -> tuple[dict[str, Recording], int]:
         """What is known of each recording, by its id, and how many need no more reading."""
         known = {one.id: one for one in entries}
@@ -191,9 +191,9 @@ class Library:
             for one in places.values()
             if one.id not in known or known[one.id].state != "other"
         }
-        for one in failed.values():
-            if one.id not in rows or rows[one.id].state == "new":
-                rows[one.id] = replace(rows.get(one.id, one), state="failed", why=one.why)
+        for one in undone.values():
+            if one.id not in rows or (rows[one.id].state == "new" and one.state == "failed"):
+                rows[one.id] = replace(rows.get(one.id, one), state=one.state, why=one.why)
         return rows, sum(id_ in known or id_ not in places for id_ in rows)
 
     def untranscribed(self) -> tuple[Path, ...]:
@@ -287,11 +287,16 @@ class Library:
             self._looked = time.monotonic() - begun
             if places != self._places:
                 self._places = places
-            if manifests != self._manifests:
-                self._manifests = manifests
-                self._failed = {
-                    id_: row for _, batch in manifests.values() for id_, row in batch.failed.items()
-                }
+            self._manifests = manifests
+            here = {str(self.folder / path) for path in recordings}
+            undone = {
+                id_: row
+                for _, batch in manifests.values()
+                for id_, (row, source) in batch.undone.items()
+                if row.state == "failed" or source in here  # to be rid of a canceled one, delete it
+            }
+            if undone != self._undone:
+                self._undone = undone
 
     def _batch(self, place: Place) -> _Batch:
         """What a manifest says."""
@@ -301,13 +306,12 @@ class Library:
             return _Batch()
         found = {}
         for entry in manifest.entries.values():
-            if entry.state == "failed":
+            if entry.state in ("failed", "canceled"):
                 path = place.path.parent / f"{entry.output}.json"
                 row = Recording(id_of(path), Path(entry.output).name, _folder(path))
                 date = entry.mtime_ns / 1e9 or None
-                found[row.id] = replace(
-                    row, seconds=entry.duration, date=date, state="failed", why=entry.error
-                )
+                row = replace(row, seconds=entry.duration, date=date, state=entry.state, why=entry.error)
+                found[row.id] = row, entry.source
         return _Batch(found, frozenset(manifest.sources))
 
     def _row(self, place: Place, entry: Entry | None) -> Recording:

@@ -44,7 +44,7 @@ ABOUT = {
 }
 FIRST = (Format.DOCX, Format.SRT, Format.TXT, Format.HTML, Format.QDA, Format.CSV)
 """What people export most; the others follow."""
-GONE = "there is no such transcript any more; go back to the recordings"
+GONE = "there is no such transcript anymore; go back to the recordings"
 POLICY = "connect-src 'self'; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 """Beside the policy in the page itself, which names the hashes of its script and style."""
 

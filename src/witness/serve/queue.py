@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from witness import files
 from witness.batch.folder import MANIFEST, Folder, locked, outcome_of, sweep
@@ -32,24 +32,17 @@ from witness.child import one_line
 from witness.errors import CancelledError, ConflictError, InputError, OutputError, WitnessError
 from witness.options import Format, Runtime
 from witness.reporter import Progress
-from witness.serve.course import Course, Pace
+from witness.serve.course import Course, Pace, Speed
 from witness.serve.library import id_of
+from witness.serve.standing import MOST_ENDED, MOST_WAITING, Listener, Standing
 
 T = TypeVar("T")
 
 FORMATS = ("json", "txt")
 """Those that `witness batch` writes if nobody says otherwise."""
-MOST_WAITING = 1000
-"""Recordings that may wait."""
-MOST_ENDED = 200
-"""Recordings that are done, failed or canceled of which listeners are told."""
 MOST_LISTENERS = 200
-BEHIND = 2 * (MOST_WAITING + MOST_ENDED)
-"""Recordings of which a listener may not have heard yet."""
 PATIENCE = 5.0
 """Seconds between two looks whether another batch has left the folder."""
-
-State = Literal["waiting", "working", "done", "failed", "canceled"]
 
 
 class BusyError(WitnessError):
@@ -58,72 +51,6 @@ class BusyError(WitnessError):
 
 class UnknownError(WitnessError):
     """There is no recording with that id."""
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How it stands with a recording: what listeners are told."""
-
-    id: str
-    """That of its transcript."""
-    name: str
-    state: State
-    stage: str | None = None
-    """What is done with it now."""
-    share: float = 0.0
-    """Of the work on it that is done."""
-    seconds_left: float | None = None
-    why: str | None = None
-    """Of a recording that failed, or still waits though nothing is before it."""
-    output: str = ""
-    """Its results below the folder, without their endings."""
-
-    def row(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "id": self.id,
-            "name": self.name,
-            "state": self.state,
-            "stage": self.stage,
-            "share": round(self.share, 3),
-            "seconds_left": None if self.seconds_left is None else round(self.seconds_left),
-            "why": self.why,
-            "transcript": self.id if self.state == "done" else None,
-        }
-
-
-class Listener:
-    """What somebody has not heard yet: of each recording the latest."""
-
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
-        self._lock = threading.Lock()
-        self._news: dict[str, Standing] = {}
-        self._dropped = False
-
-    def tell(self, standing: Standing) -> bool:
-        """Keep a standing for `take`; False: too much was kept already, and this one will hear no more."""
-        with self._lock:
-            self._news.pop(standing.id, None)  # it goes to the end
-            self._news[standing.id] = standing
-            self._dropped = self._dropped or len(self._news) > BEHIND
-            dropped = self._dropped
-        self._wake()
-        return not dropped
-
-    def drop(self) -> None:
-        """Tell nothing more."""
-        with self._lock:
-            self._dropped = True
-        self._wake()
-
-    def take(self) -> list[Standing] | None:
-        """What is new, the oldest first; None: there will be no more."""
-        with self._lock:
-            if self._dropped:
-                return None
-            news, self._news = list(self._news.values()), {}
-        return news
 
 
 class Queue:
@@ -155,6 +82,9 @@ class Queue:
         self._waiting: deque[str] = deque()
         self._working: dict[str, Future[Outcome]] = {}
         self._pace: Pace = {}
+        self._speed = Speed()
+        # Written by it, and read by those of the pool:
+        self._after: float | None = None
         # For all, under the lock:
         self._lock = threading.Lock()
         self._standings: dict[str, Standing] = {}
@@ -284,6 +214,7 @@ class Queue:
                     break
                 step()
             self._go_on()
+            self._look_ahead()
         self._pool.__exit__(None, None, None)
         self._leave()
 
@@ -304,6 +235,11 @@ class Queue:
             self._fail_all(f"{type(error).__name__}: {one_line(error)}; this is a bug, please report it")
         if not self._waiting and not self._working:
             self._leave()
+
+    def _look_ahead(self) -> None:
+        """Expect how long the work on those that wait will take."""
+        seconds = self._speed.together(self._items[recording] for recording in self._waiting)
+        self._after = None if seconds is None else seconds / self._pool.workers
 
     def _enter(self) -> Manifest:
         """The manifest of the folder, which is locked from now on.
@@ -352,7 +288,7 @@ class Queue:
         elif (trouble := folder.in_the_way(item)) is not None:
             self._change(recording, state="failed", why=trouble)
         else:
-            course = Course(self._pace)
+            course = Course(self._pace, self._speed.together([item]))
             self._change(recording, state="working", why=None)
             hear = partial(self._hear, recording, course)
             finish = partial(self._finish, recording, folder, course)
@@ -362,24 +298,28 @@ class Queue:
     def _hear(self, recording: str, course: Course, stage: str, done: float, total: float) -> None:
         """From a thread of the pool."""
         course.hear(stage, done, total)
-        self._change(recording, stage=stage, share=course.share, seconds_left=course.left)
+        self._change(
+            recording, stage=stage, share=course.share, seconds_left=course.left, seconds_after=self._after
+        )
 
     def _finish(self, recording: str, folder: Folder, course: Course) -> None:
         """Record what became of a recording."""
         future, item = self._working.pop(recording), self._items[recording]
-        rest: dict[str, Any] = {"stage": None, "seconds_left": None}
+        rest: dict[str, Any] = {"stage": None, "seconds_left": None, "seconds_after": None}
         try:
             if future.cancelled() or isinstance(future.exception(), CancelledError):
                 folder.manifest.append(folder.entry(item, "canceled"))
                 self._change(recording, state="canceled", **rest)
                 return
-            entry = folder.record(item, outcome_of(item, future))
+            outcome = outcome_of(item, future)
+            entry = folder.record(item, outcome)
         except OutputError as error:  # nor is there room for the others
             self._change(recording, state="failed", why=str(error), **rest)
             self._fail_all(str(error))
             return
         if entry.state == "done":
             self._pace = course.pace()
+            self._speed.learn(item, outcome)
             rest["share"] = 1.0
         self._change(recording, state=entry.state, why=entry.error, **rest)
 

@@ -319,7 +319,7 @@ def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction]) ->
     _drafts.move_to_end(key)
     transcript = assemble.corrected(_drafts[key], given)
     timing = assemble.timing(Stopwatch(), time.perf_counter() - begun, None)
-    return writers.as_in_json(replace(transcript, timing=timing))
+    return writers.as_in_json(replace(transcript, timing=timing, pauses=saved.pauses))
 
 
 # --- writing ---

@@ -43,8 +43,9 @@ def bind(host: str, port: int | None) -> socket.socket:
             raise UsageError(f"--host {host} is no address of this machine; give one that is") from error
         if port is None:
             return bind(host, 0)
+        why = str(error.strerror).partition(" (while ")[0]  # Python adds the address
         raise WitnessError(
-            f"port {port} of {host} cannot be used ({error.strerror}); give another --port or --host"
+            f"port {port} of {host} cannot be used ({why}); give another --port or --host"
         ) from error
 
 

@@ -307,8 +307,8 @@ def clean(given: str) -> str:
     last = re.split(r"[/\\]", given)[-1]
     stem, ending = os.path.splitext(unicodedata.normalize("NFC", NOT_IN_NAMES.sub(" ", one_line(last))))  # noqa: PTH122
     if ending[1:].lower() not in ENDINGS:
-        some = "wav, mp3, m4a, flac, ogg, mp4, webm"
-        raise HTTPException(415, f"{stem[:80]}{ending[:20]}: has not the ending of a recording: {some}, ...")
+        why = "does not have the ending of a recording: wav, mp3, m4a, flac, ogg, mp4, webm, ..."
+        raise HTTPException(415, f"{stem[:80]}{ending[:20]}: {why}")
     stem = " ".join(stem.split()).strip(" .-~")
     if RESERVED.match(f"{stem}."):
         stem = f"recording {stem}"

@@ -25,6 +25,7 @@ from witness.schema import (
     Correction,
     Count,
     ModelFile,
+    Pauses,
     Source,
     Speaker,
     Transcript,
@@ -82,6 +83,7 @@ class _Document:
     fast: bool
     asked: Bounds
     corrections: tuple[Correction, ...]
+    pauses: Pauses = None
 
 
 def read(path: Path) -> Transcript:
@@ -175,6 +177,7 @@ def _transcript(document: _Document) -> Transcript:
         fast=document.fast,
         asked=document.asked,
         corrections=document.corrections,
+        pauses=document.pauses,
     )
 
 

@@ -20,7 +20,7 @@ from witness.errors import InputError, UsageError
 from witness.formats import findings, page, writers
 from witness.options import MOST_SPEAKERS, Bounds
 from witness.reporter import SILENT, Reporter
-from witness.schema import Correction, Findings, Spans, Transcript, Turn
+from witness.schema import Correction, Findings, Pauses, Spans, Transcript, Turn
 from witness.transcript import assemble, corrections
 
 MOST = 10_000
@@ -48,6 +48,7 @@ class Saved:
     turns: tuple[Turn, ...]
     names: dict[str, str | None]
     """Speaker id -> name."""
+    pauses: Pauses = None
 
     def find(self, speaker: str) -> str:
         """The id of a speaker given by id or by name. Raises UsageError."""
@@ -96,6 +97,7 @@ class _Transcript:
     corrections: Corrections
     turns: tuple[Turn, ...]
     speakers: tuple[_Speaker, ...]
+    pauses: Pauses = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,8 @@ def read(path: Path) -> Saved:
             f"{path} was written without its findings (--no-stages, or not to a file); transcribe again "
             "with -o"
         )
-    return Saved(path, asdict(link), _findings(path, link), asked, given, document.turns, names)
+    found = _findings(path, link)
+    return Saved(path, asdict(link), found, asked, given, document.turns, names, document.pauses)
 
 
 def naming(saved: Saved, given: str) -> Correction:
@@ -190,7 +193,7 @@ def redo(
     """
     bounds = asked if forget or any(value is not None for value in astuple(asked)) else saved.asked
     given = together(replaced(saved, corrections=()) if forget else saved, more)
-    return assemble.redo(saved.findings, bounds, given, reporter=reporter)
+    return replaced(assemble.redo(saved.findings, bounds, given, reporter=reporter), pauses=saved.pauses)
 
 
 def together(saved: Saved, more: Sequence[Correction]) -> tuple[Correction, ...]:

@@ -193,12 +193,14 @@ async function speakerMenu(number) {
 
 /* ---------- dialogs ---------- */
 
+/* An answer counts at once, so that the next key finds it done. The event `close` comes a moment later, and
+   where the dialog is open again by then, for the next question, it is not about that one. */
+
 function pick(title, about, choices) {
   const dialog = $("choose"), list = $("choices");
   $("choose-title").textContent = title;
   $("choose-about").textContent = about;
   list.replaceChildren();
-  let picked = null;
   return new Promise((done) => {
     choices.forEach((choice, n) => {
       const button = make("button", "choice");
@@ -208,7 +210,7 @@ function pick(title, about, choices) {
       if (choice.who !== undefined) button.append(chip(choice.who));
       button.append(label);
       if (n < 9) button.append(make("kbd", "", n + 1));
-      button.addEventListener("click", () => { picked = choice.value; dialog.close(); });
+      button.addEventListener("click", () => { dialog.close(); done(choice.value); });
       const item = make("li");
       item.append(button);
       list.append(item);
@@ -222,7 +224,7 @@ function pick(title, about, choices) {
       else return;
       event.preventDefault();
     };
-    dialog.onclose = () => done(picked); // not before: what it leads to may open the dialog again
+    dialog.onclose = () => { if (!dialog.open) done(null); };
     dialog.showModal();
     list.querySelector("button")?.focus();
   });
@@ -239,9 +241,11 @@ function ask(title, label, value, accept) {
       event.preventDefault();
       const trouble = accept(answer.value);
       $("ask-trouble").textContent = trouble ?? "";
-      if (!trouble) dialog.close();
+      if (trouble) return;
+      dialog.close();
+      done();
     };
-    dialog.onclose = () => done();
+    dialog.onclose = () => { if (!dialog.open) done(); };
     dialog.showModal();
     answer.select();
   });

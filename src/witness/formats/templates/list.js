@@ -195,6 +195,7 @@ function refresh() {
     if (at >= 0) window.scrollTo({ top: listTop() + tops[paragraphs[at].block] + from, behavior: "instant" });
   }
   showAll();
+  showTools();
 }
 
 function showAll() {

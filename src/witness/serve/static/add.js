@@ -1,7 +1,7 @@
 /* Recordings that are dropped or chosen, and what becomes of them: live, as the server tells it. */
 
 const ENDINGS = new Set(document.body.dataset.endings.split(" "));
-const jobs = new Map(); // id -> what the server last said of it
+const jobs = new Map(); // id -> what the server last said of it, also of what has ended
 const sending = []; // files that are on their way: {name, share, why, request}
 
 const WORDS = { decode: "reading the sound", segmentation: "listening for voices", embedding: "listening for voices",
@@ -12,15 +12,22 @@ const WORDS = { decode: "reading the sound", segmentation: "listening for voices
 const waiting = [];
 let busy = false;
 
-/** Whether a file of a folder is a recording by its name; macOS puts "._talk.wav" beside talk.wav. */
-function isRecording(name) {
-  return !name.startsWith(".") && ENDINGS.has(name.split(".").pop().toLowerCase());
+/** Whether something in a folder that was given is hidden, by its path from there, as "talks/monday/a.wav": its own
+    name, or that of a folder on the way. macOS puts "._a.wav" beside a.wav. */
+function isHidden(path) {
+  return path.split("/").slice(1).some((name) => name.startsWith("."));
 }
 
-function add(files, chosen) {
-  const wanted = chosen ? [...files] : [...files].filter((file) => isRecording(file.name));
-  if (!wanted.length) { toast("No recording is among these files."); return; }
-  for (const file of wanted) {
+/** The recordings among the files of folders, by their endings, in the order in which people list them. */
+function addFolders(files) {
+  const found = files.filter((file) => ENDINGS.has(file.name.split(".").pop().toLowerCase()));
+  found.sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
+  if (found.length) add(found);
+  else toast("No recording is among these files.");
+}
+
+function add(files) {
+  for (const file of files) {
     const one = { name: file.name, share: 0, file };
     sending.push(one);
     waiting.push(one);
@@ -52,7 +59,7 @@ function sendNext() {
     }
     if (request.status >= 200 && request.status < 300) drop(one);
     else one.why = said.error?.message ?? "it could not be sent; is the server still there?";
-    for (const job of said.jobs ?? []) hear(job);
+    for (const job of said.jobs ?? []) if (!jobs.has(job.id)) hear(job); // else the events were sooner
     showJobs();
     sendNext();
   };
@@ -67,36 +74,43 @@ function drop(one) {
 
 /* ---------- hearing ---------- */
 
+const isOpen = (job) => job.state === "waiting" || job.state === "working";
+
 function hear(job) {
-  if (job.state === "done") {
-    const was = jobs.get(job.id)?.state;
-    jobs.delete(job.id);
-    if (!was) return;
-    toast(`${job.name} is transcribed.`);
-    list();
-    setTimeout(list, 4000); // the search knows it a little later
-  } else {
-    const before = jobs.get(job.id);
-    jobs.set(job.id, job);
-    if (job.state === "failed" && before && before.state !== "failed") list();
-  }
+  const before = jobs.get(job.id)?.state;
+  jobs.set(job.id, job);
+  if (job.state === before || (isOpen(job) && !before)) return;
+  if (job.state === "done" && before) toast(`${job.name} is transcribed.`);
+  clearTimeout(hear.soon);
+  hear.soon = setTimeout(list, 100); // once for all that is told when the page opens
+  clearTimeout(hear.later);
+  hear.later = setTimeout(list, 4000); // the folder is looked at now and then, and read for the search
 }
 
 function showJobs() {
-  const shown = [...jobs.values()].filter((job) => job.state !== "failed");
+  const shown = [...jobs.values()].filter(isOpen);
   $("jobs").hidden = !shown.length && !sending.length;
-  const ended = !sending.length && shown.every((job) => job.state === "canceled");
-  $("jobs-title").textContent = ended ? "Canceled" : "Being transcribed";
+  $("jobs-title").textContent = `Being transcribed${untilAll(shown)}`;
   const focused = document.activeElement?.closest?.("#job-list button")?.dataset.of;
   $("job-list").replaceChildren(...shown.map(jobOf), ...sending.map(sendingOf));
   if (focused) [...$("job-list").querySelectorAll("button")].find((button) => button.dataset.of === focused)?.focus();
 }
 
+/** When all that is there will be done, where something waits and the server knows how long that takes. */
+function untilAll(shown) {
+  const working = shown.filter((job) => job.state === "working");
+  const known = working.length && working.every((job) => job.seconds_left !== null && job.seconds_after !== null);
+  const more = sending.some((one) => !one.why); // of which nothing is known
+  if (!known || more || !shown.some((job) => job.state === "waiting")) return "";
+  const left = working.reduce((sum, job) => sum + job.seconds_left, 0) / working.length;
+  const minutes = Math.max(1, Math.round((left + Math.max(...working.map((job) => job.seconds_after))) / 60));
+  return `, all done in about ${minutes < 60 ? "" : `${Math.floor(minutes / 60)} h `}${minutes % 60} min`;
+}
+
 function jobOf(job) {
-  const left = job.seconds_left === null ? "" : `, ${span(job.seconds_left)} left`;
+  const left = job.seconds_left ? `, ${span(job.seconds_left)} left` : "";
   const what = job.state === "working" ? `${WORDS[job.stage] ?? "beginning"}${left}` : job.state;
-  const button = job.state === "canceled" ? jobButton("Try again", job.id, "retry")
-    : jobButton("Cancel", job.id, "cancel");
+  const button = jobButton("Cancel", job.id, "cancel");
   button.dataset.of = job.id;
   return item(job.name, what, job.state === "working" ? job.share : null, job.why, button);
 }
@@ -156,8 +170,11 @@ document.addEventListener("visibilitychange", () => {
 
 $("add").addEventListener("click", () => $("files").click());
 $("add-folder").addEventListener("click", () => $("folder").click());
-$("files").addEventListener("change", () => { add($("files").files, true); $("files").value = ""; });
-$("folder").addEventListener("change", () => { add($("folder").files, false); $("folder").value = ""; });
+$("files").addEventListener("change", () => { add($("files").files); $("files").value = ""; });
+$("folder").addEventListener("change", () => {
+  addFolders([...$("folder").files].filter((file) => !isHidden(file.webkitRelativePath)));
+  $("folder").value = "";
+});
 
 const brings = (event) => event.dataTransfer?.types.includes("Files");
 let inside = 0;
@@ -179,21 +196,29 @@ document.addEventListener("drop", async (event) => {
   $("drop").hidden = true;
   const entries = [...event.dataTransfer.items].map((one) => one.webkitGetAsEntry?.()).filter(Boolean);
   const files = [...event.dataTransfer.files];
-  if (!entries.some((entry) => entry.isDirectory)) { add(files, true); return; }
-  add((await Promise.all(entries.map(below))).flat(), false);
+  if (!entries.some((entry) => entry.isDirectory)) { add(files); return; }
+  const unread = [];
+  addFolders((await Promise.all(entries.map((entry) => below(entry, unread)))).flat());
+  if (unread.length) toast(`Could not be read: ${unread.join(", ")}`);
 });
 
-/** The files of an entry and of all folders below it. */
-async function below(entry) {
-  if (entry.isFile) return [await new Promise((done, failed) => { entry.file(done, failed); })];
-  const reader = entry.createReader();
+/** The files of an entry and of all folders below it that are not hidden; `unread` gets the names of what cannot
+    be read. */
+async function below(entry, unread) {
+  if (isHidden(entry.fullPath.slice(1))) return [];
   const found = [];
-  for (;;) { // it gives a hundred at a time
-    const some = await new Promise((done, failed) => { reader.readEntries(done, failed); });
-    if (!some.length) break;
-    found.push(...some);
+  try {
+    if (entry.isFile) return [await new Promise((done, failed) => { entry.file(done, failed); })];
+    const reader = entry.createReader();
+    for (;;) { // it gives a hundred at a time
+      const some = await new Promise((done, failed) => { reader.readEntries(done, failed); });
+      if (!some.length) break;
+      found.push(...some);
+    }
+  } catch {
+    unread.push(entry.name);
   }
-  return (await Promise.all(found.filter((one) => !one.name.startsWith(".")).map(below))).flat();
+  return (await Promise.all(found.map((one) => below(one, unread)))).flat();
 }
 
 /* ---------- the start ---------- */

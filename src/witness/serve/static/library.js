@@ -91,7 +91,8 @@ function showRows() {
 function rowOf(one) {
   const row = make("tr");
   const name = make("td", "text name");
-  const there = one.seconds !== null && one.state !== "failed";
+  const undone = one.state === "failed" || one.state === "canceled";
+  const there = one.seconds !== null && !undone;
   const title = make(there ? "a" : "span", "", one.name);
   title.dir = "auto";
   if (there) title.href = `/t/${one.id}/`;
@@ -106,7 +107,7 @@ function rowOf(one) {
   const state = make("td", "text state");
   state.append(make("span", `tag ${one.state}`, one.state));
   if (one.why) state.append(make("span", "why", one.why));
-  if (one.state === "failed") state.append(jobButton("Try again", one.id, "retry"));
+  if (undone) state.append(jobButton("Try again", one.id, "retry"));
   row.append(name, make("td", "length", one.seconds === null ? "" : span(one.seconds)), people,
     make("td", "date", one.date ? new Date(one.date).toLocaleDateString(undefined, { dateStyle: "medium" }) : ""), state);
   return row;
