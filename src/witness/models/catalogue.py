@@ -124,7 +124,7 @@ plda-psi              plda         plda      d7128c9ed2f28a9781971805131129f077c
 plda-mean1            plda         plda      e424c0c352182aa8e0f555dec1f3b30e29a20b9ed6b25d339f112af92e51e36f 2176
 plda-mean2            plda         plda      6f6fb708a2037197b5b84ffeaa8f140cb878088fbecd6ab042ad26a7691bd2cf 640
 builtin-segmentation  segmentation builtin   6120455b134cedd4dd44786a6e3e6f4db21d7140489712628d2b59ea237612a2 4341514
-builtin-embedding     embedding    builtin   fa9d3c68457559644e8413540810d483ef08fbd8dde4b7899c7d766b11611f7d 15345782
+builtin-embedding     embedding    builtin   1b6eae8247a0557ef5583bdeeaaedc24b5cb077079467bdce26eae150056677d 15345782
 tiny                  whisper      whisper   be07e048e1e599ad46341c8d2a135645097a538221678b7acdd1b1919c6e1b21 77691713
 tiny-q5_1             whisper      whisper   818710568da3ca15689e31a743197b520007872ff9576237bda97bd1b469c3d7 32152673
 base                  whisper      whisper   60ed5bc3dd14eea856493d334349b405782ddcaf0028d4b5df4088345fba2efe 147951465
@@ -298,7 +298,7 @@ SETS = {
 }
 
 STRANGERS = {
-    "fa9d3c68457559644e8413540810d483ef08fbd8dde4b7899c7d766b11611f7d": 0.605,
+    "1b6eae8247a0557ef5583bdeeaaedc24b5cb077079467bdce26eae150056677d": 0.603,
 }
 """sha256 of a voice model -> the cosine that a stranger hardly ever reaches; see benchmarks/voices.py."""
 
