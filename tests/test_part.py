@@ -300,7 +300,7 @@ def test_the_page_shows_and_plays_the_part(pair, tmp_path):
     assert decode.load(str(tmp_path / "part.webm")).source.duration == pytest.approx(END - START, abs=0.05)
     text = page.transcript_page(part, "talk", heard)
     assert '"start":20000,"end":44500' in text
-    assert "00:00:20 to 00:00:44 of 1 min 0 s" in text
+    assert "00:00:20 to 00:00:44 of 1 min 1 s" in text
 
 
 def test_what_the_recognizer_says_names_the_times_of_the_recording(tmp_path):
