@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -56,12 +57,21 @@ def test_segmentation_inside_single_windows(evaluation):
 
 
 @pytest.mark.figures
-def test_strangers_by_three_seconds_of_speech():
-    """Equal error rate of the first 3 s of every held-out clip; with all pieces 4.5 % (training/cards)."""
-    folder = SHARED / "data" / "train"
+@pytest.mark.parametrize(
+    ("corpus", "who", "most"),
+    [("train", r".", 5.0), ("train2", r"_(?:[1-9]|1[0-5])[a-z]$", 7.0)],  # 3.7 and 5.7
+    ids=["everybody", "children"],
+)
+def test_strangers_by_three_seconds_of_speech(corpus, who, most):
+    """Equal error rate of the first 3 s of every held-out clip; with all pieces 4.0 and, of children, 6.4 %
+    (training/cards).
+    """
+    folder = SHARED / "data" / corpus
     if not folder.is_dir():
-        pytest.skip("the training speech is not here (shared/data/train)")
-    rows = np.array([row for row in json.loads((folder / "index.json").read_text())["index"] if row[4] == 1])
+        pytest.skip(f"the training speech is not here (shared/data/{corpus})")
+    index = json.loads((folder / "index.json").read_text())
+    chosen = [bool(re.search(who, name)) for name in index["speakers"]]
+    rows = np.array([row for row in index["index"] if row[4] == 1 and chosen[row[3]]])
     model = Model(str(BUILTIN_FOLDER / "embedding.onnx"), "embedding")
     vectors, speakers = [], []
     for part in np.unique(rows[:, 0]):
@@ -83,4 +93,4 @@ def test_strangers_by_three_seconds_of_speech():
     missed = np.arange(len(own)) / len(own)  # at a threshold of each own score
     taken = 1 - np.searchsorted(others, own) / len(others)
     assert len(own) > 200
-    assert 100 * missed[np.argmax(missed >= taken)] < 6.5  # 4.8
+    assert 100 * missed[np.argmax(missed >= taken)] < most

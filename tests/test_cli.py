@@ -565,6 +565,7 @@ def deaf(*_, **__):
             pass
 
 pipeline.transcribe = deaf
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
 main(sys.argv[1:])
 """
 
