@@ -607,9 +607,9 @@ def test_merge_move_and_undo(read, tmp_path):
     # The tools for a selection are gone with it.
     page.locator("#feed .w").first.click()
     page.locator("#feed .w").nth(2).click(modifiers=["Shift"])
-    assert page.locator("#tools").is_visible()
+    page.locator("#tools").wait_for()
     page.keyboard.press("Control+Shift+z")
-    assert not page.locator("#tools").is_visible()
+    page.locator("#tools").wait_for(state="hidden")
     assert reader.said() != before
     reader.save(tmp_path / "c.json")
     (entry,) = json.loads((tmp_path / "c.json").read_text())["corrections"]
