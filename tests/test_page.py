@@ -938,6 +938,7 @@ def test_a_draft_that_is_none_is_ignored(read):
 def test_drafts_of_other_pages_are_theirs(read):
     reader = read(talks.call())
     rename(reader, "Speaker 1", "Laura")
+    reader.until(f"{KEPT}.length === 1")
     other = Path(reader.page.url.removeprefix("file://")).with_name("other.html")
     found = talks.call()
     writers.save(replace(found, words=found.words[1:], utterances=found.utterances[1:]), [("html", other)])
