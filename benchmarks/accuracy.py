@@ -13,12 +13,12 @@ hypothesis minus reference.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import sys
 from pathlib import Path
 
 import numpy as np
+import report
 
 from witness import Options, __version__, diarize
 from witness.bench import scoring
@@ -84,10 +84,7 @@ def main() -> None:
         "python": platform.python_version(),
         "groups": groups,
     }
-    text = json.dumps(result, indent=1) + "\n"
-    sys.stdout.write(text)
-    if args.json:
-        args.json.write_text(text)
+    report.show(result, args.json)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import real_words
+import report
 
 from witness.bench import lines, machine, words, words_report
 
@@ -125,10 +126,7 @@ def main() -> None:
         "peer_versions": json.loads(peer_versions),
         "source_sha256": machine.source_sha256(),
     }
-    text = json.dumps(result, indent=1) + "\n"
-    sys.stdout.write(text)
-    if args.json:
-        args.json.write_text(text)
+    report.show(result, args.json)
 
 
 def score(reference: Path, found: lines.Said) -> dict[str, Any]:

@@ -12,12 +12,12 @@ overlap counted.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import report
 import soundfile
 from clustering import errors
 from conversations import FRAME, RATE, Voice, _call, _channel, _pauses, _speak, load
@@ -121,10 +121,7 @@ def main() -> None:
             "der": round(100 * total[:3].sum() / total[3], 2),
             "confusion": round(100 * total[2] / total[3], 2),
         }
-    text = json.dumps({"convention": "strict: collar 0, overlap counted", **document}, indent=1) + "\n"
-    sys.stdout.write(text)
-    if args.json:
-        args.json.write_text(text)
+    report.show({"convention": "strict: collar 0, overlap counted", **document}, args.json)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import report
 import soundfile
 from clustering import DRAWS, Case, errors, turns
 
@@ -184,10 +185,7 @@ def main() -> None:
     if not cases:
         sys.exit(f"{args.folders[0]}: has no arrays; benchmarks/counting.py arrays writes them")
     rule = store.diarization_models(args.models, offline=True).rule
-    text = json.dumps(measure(cases, rule), indent=1) + "\n"
-    sys.stdout.write(text)
-    if args.json:
-        args.json.write_text(text)
+    report.show(measure(cases, rule), args.json)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ can know.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import report
 from scipy.optimize import linear_sum_assignment
 
 from witness.bench import resampling, scoring
@@ -223,10 +223,7 @@ def main() -> None:
         "told": args.told,
         "rows": measure(recordings),
     }
-    text = json.dumps(result, indent=1) + "\n"
-    sys.stdout.write(text)
-    if args.json:
-        args.json.write_text(text)
+    report.show(result, args.json)
 
 
 if __name__ == "__main__":

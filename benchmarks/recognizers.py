@@ -27,6 +27,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import real_words
+import report
 
 from witness import Options
 from witness.bench import lines, machine, words, words_report
@@ -150,10 +151,7 @@ def main() -> None:
         "versions": machine.versions(),
         "source_sha256": machine.source_sha256(),
     }
-    text = json.dumps(result, indent=1) + "\n"
-    sys.stdout.write(text)
-    if args.json:
-        args.json.write_text(text)
+    report.show(result, args.json)
 
 
 if __name__ == "__main__":

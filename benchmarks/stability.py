@@ -15,13 +15,13 @@ of who is with whom.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import report
 from clustering import DRAWS, Case, errors, turns
 from counting import load, scores, summary
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -168,10 +168,7 @@ def main() -> None:
     if not cases:
         sys.exit(f"{args.folders[0]}: has no arrays; benchmarks/counting.py arrays writes them")
     rows = stability(cases, store.diarization_models(args.models, offline=True).rule)
-    text = json.dumps({"recordings": len(cases), "rows": rows}, indent=1) + "\n"
-    sys.stdout.write(text)
-    if args.json:
-        args.json.write_text(text)
+    report.show({"recordings": len(cases), "rows": rows}, args.json)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import sys
 import tempfile
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import report
 import soundfile
 from pyannote.core import Annotation, Segment, Timeline
 from pyannote.metrics.diarization import DiarizationErrorRate
@@ -247,10 +247,7 @@ def main() -> None:
         "versions": machine.versions(),
         "source_sha256": machine.source_sha256(),
     }
-    text = json.dumps(result, indent=1) + "\n"
-    sys.stdout.write(text)
-    if args.json:
-        args.json.write_text(text)
+    report.show(result, args.json)
 
 
 if __name__ == "__main__":

@@ -60,6 +60,7 @@ from pathlib import Path
 
 import numpy as np
 import real_words
+import report
 
 from witness.audio import decode
 from witness.bench import lines, resampling, scoring
@@ -572,13 +573,6 @@ def summary(material: Sequence[Heard]) -> dict[str, object]:
     return rows
 
 
-def show(result: object, path: Path | None) -> None:
-    text = json.dumps(result, ensure_ascii=False, indent=1) + "\n"
-    sys.stdout.write(text)
-    if path:
-        path.write_text(text)
-
-
 def set_constants(constants: Sequence[str]) -> None:
     for constant in constants:
         name, _, value = constant.partition("=")
@@ -647,9 +641,9 @@ def main() -> None:
         sys.stdout.write(text)
     elif args.material == "compare":
         sides = [json.loads(path.read_text()) for path in (args.first, args.second)]
-        show(real_words.compare(*sides), args.json)
+        report.show(real_words.compare(*sides), args.json)
     else:
-        show(rules(args), args.json)
+        report.show(rules(args), args.json)
 
 
 if __name__ == "__main__":
