@@ -229,6 +229,11 @@ def refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:
     return line
 
 
+@pytest.mark.parametrize("limit", ["--limit-time", "--limit-memory"])
+def test_a_limit_that_nothing_reaches_is_refused(capsys, limit):
+    assert f"'{limit}': nan is not a number" in refused(capsys, limit, "nan")
+
+
 @pytest.mark.parametrize("device", ["auto", "cpu", "migraphx"])
 @pytest.mark.parametrize("cards", ["banana", "", "0,", "-1", "0,²"])
 def test_cards_that_are_no_numbers(tmp_path, monkeypatch, capsys, device, cards):

@@ -42,7 +42,7 @@ LARGEST_VOCABULARY = 1 << 16
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 """Characters that no text has."""
 LONGEST_PAUSE = 86_400
-"""Seconds; no recording is longer."""
+"""Seconds, a day; a longer one is a slip of the finger."""
 MOST = 10_000
 """Cores or jobs; a larger number is a slip of the finger."""
 
@@ -105,11 +105,14 @@ def can_be_written(path: Path | None) -> Path | None:
     return path
 
 
-def number(value: float | None) -> float | None:
-    """The value itself. Raises click's BadParameter for nan, which no range of click's refuses."""
-    if value is not None and math.isnan(value):
-        raise click.BadParameter("nan is not a number; write it as 2 or 0.5")
-    return value
+class Measure(click.FloatRange):
+    """A range of numbers that refuses nan, which lies in each of click's."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail("nan is not a number; write it as 2 or 0.5", param, ctx)
+        return found
 
 
 def together(*group: Option) -> Option:
@@ -249,9 +252,8 @@ HTML_AUDIO = click.option(
 )
 PAUSES = click.option(
     "--pauses",
-    type=click.FloatRange(0, LONGEST_PAUSE),
+    type=Measure(0, LONGEST_PAUSE),
     metavar="SECONDS",
-    callback=lambda _, __, seconds: number(seconds),
     help="Mark pauses of at least this length in txt, md, qda and docx: (.) if under a second, else (3 s); "
     "0: none.",
 )
@@ -260,7 +262,7 @@ NO_STAGES = click.option(
 )
 LIMIT = click.option(
     "--limit",
-    type=click.FloatRange(1),
+    type=Measure(1),
     default=600.0,
     show_default=True,
     metavar="SECONDS",
