@@ -871,7 +871,8 @@ def typed(page, text: str) -> None:
 
 
 def rename(reader, who: str, name: str) -> None:
-    reader.page.get_by_label(f"Rename {who}").click()
+    # At once: the list may be drawn anew between a button of the mouse going down and up.
+    reader.page.get_by_label(f"Rename {who}").dispatch_event("click")
     typed(reader.page, name)
     reader.page.keyboard.press("Enter")
 
