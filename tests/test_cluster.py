@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -20,39 +21,41 @@ def cluster(tmp_path):
     """(address, pids of the workers), each a process of its own, as on two machines."""
     environment = {**os.environ, "DASK_DISTRIBUTED__ADMIN__LOW_LEVEL_LOG_LENGTH": "0"}
     file = tmp_path / "scheduler.json"
-    dask = [sys.executable, "-m", "dask"]
-    started = []
 
-    def begin(*args: object) -> int:
-        with (tmp_path / f"dask{len(started)}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [*dask, *map(str, args)], cwd=tmp_path, env=environment, stdout=log, stderr=log
-            )
-        started.append(process)
-        return process.pid
+    with ExitStack() as started:
 
-    begin("scheduler", "--host", "127.0.0.1", "--port", 0, "--no-dashboard", "--scheduler-file", file)
-    workers = [
+        def begin(name: str, *args: object) -> int:
+            command = [sys.executable, "-m", "dask", *map(str, args)]
+            with (tmp_path / f"{name}.log").open("wb") as log:
+                process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
+            started.callback(process.wait)
+            started.callback(process.kill)
+            return process.pid
+
         begin(
-            "worker",
+            "scheduler",
+            "scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            0,
+            "--no-dashboard",
             "--scheduler-file",
             file,
-            "--nthreads",
-            1,
-            "--no-dashboard",
-            "--no-nanny",
-            "--name",
-            name,
         )
-        for name in ("one", "two")
-    ]
+        address = written(file)["address"]
+        options = ("--nthreads", 1, "--no-dashboard", "--no-nanny")
+        yield address, [begin(name, "worker", address, *options, "--name", name) for name in ("one", "two")]
+
+
+def written(file: Path) -> dict:
+    """The scheduler's file, read here so that no worker does it: Dask opens the file before it fills it."""
     end = time.monotonic() + 60
-    while not file.exists() and time.monotonic() < end:
+    while True:
+        with suppress(FileNotFoundError, json.JSONDecodeError):
+            return json.loads(file.read_text())
+        assert time.monotonic() < end, "the scheduler did not start"
         time.sleep(0.1)
-    yield json.loads(file.read_text())["address"], workers
-    for process in reversed(started):
-        process.kill()
-        process.wait()
 
 
 def documents(folder: Path) -> dict[str, dict]:
