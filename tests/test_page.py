@@ -871,10 +871,33 @@ def typed(page, text: str) -> None:
 
 
 def rename(reader, who: str, name: str) -> None:
-    # At once: the list may be drawn anew between a button of the mouse going down and up.
+    # At once: the page may still be scrolling to what was chosen before.
     reader.page.get_by_label(f"Rename {who}").dispatch_event("click")
     typed(reader.page, name)
     reader.page.keyboard.press("Enter")
+
+
+def test_speakers_are_named_one_after_the_other(read):
+    """Whoever leaves the field by the mouse or with Tab gets to what was meant: it is not drawn anew."""
+    reader = read(talks.call())
+    page = reader.page
+    page.get_by_label("Rename Speaker 1").click()
+    typed(page, "Laura")
+    page.get_by_label("Rename Speaker 2").click()
+    page.wait_for_selector('input[aria-label="Name of Speaker 2"]:focus')
+    page.keyboard.type("Nora")
+    page.locator("#feed .w").nth(2).click()
+    page.wait_for_selector("#feed .w.chosen")
+    assert {name for name, _ in reader.said()} == {"Laura", "Nora", "nobody heard"}
+    page.get_by_label("Rename Laura").click()
+    typed(page, "Lara")
+    page.keyboard.press("Tab")
+    page.wait_for_selector('[aria-label="Merge Lara with another speaker"]:focus')
+    assert page.locator("#feed .w.chosen").count() == 1  # a name changes nothing else
+    assert page.locator("article.p").first.get_attribute("aria-label").startswith("Lara, ")
+    assert {one.strip() for one in page.locator("button.who .chip").all_inner_texts()} == {"L", "N", "–"}
+    page.keyboard.press("Control+z")
+    assert {name for name, _ in reader.said()} == {"Laura", "Nora", "nobody heard"}
 
 
 def reload(reader) -> None:

@@ -377,6 +377,38 @@ def test_from_a_dropped_file_to_a_document(visit, desk, folder, tmp_path):
         assert download.value.path().read_bytes().startswith(begin)
 
 
+def test_news_do_not_take_a_button_away_before_it_is_clicked(visit):
+    page = visit().page
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.evaluate("""() => {
+        events.close();
+        list = () => {}; // what there is comes from here
+        window.news = (share) => {
+            const job = { id: "one", name: "talk", state: "working", stage: "decode" };
+            jobs.set("one", { ...job, share, seconds_left: 9 });
+            showJobs();
+            recordings = [{ id: "two", name: "call", state: "done", seconds: 9, speakers: [] }];
+            total = 1;
+            showRows();
+        };
+        news(0.25);
+        window.clicked = [];
+        document.addEventListener("click", (event) => {
+            clicked.push(event.target.closest("#job-list button, #rows a")?.textContent);
+            event.preventDefault();
+            event.stopPropagation();
+        }, true);
+    }""")
+    for place, text in (("#job-list button", "Cancel"), ("#rows a", "call")):
+        page.locator(place).hover()
+        page.mouse.down()
+        page.evaluate("news(0.5)")
+        page.mouse.up()
+        assert page.evaluate("clicked.pop()") == text
+    assert "9 s left" in page.inner_text("#job-list")
+    assert page.evaluate("document.querySelector('#job-list progress').value") == 0.5
+
+
 def choose_folder(page, path: Path) -> None:
     page.set_input_files("#folder", path)
 

@@ -43,7 +43,7 @@ CORRECTIONS = "witness-corrections/1"
 """The schema of the file in which a page saves corrections."""
 
 SCRIPTS = (
-    *("state.js", "list.js", "sound.js", "choose.js", "correct.js"),
+    *("dom.js", "state.js", "list.js", "sound.js", "choose.js", "correct.js"),
     *("search.js", "timeline.js", "keep.js", "keys.js"),
 )
 """Joined to one script in this order. What a file uses from a later one, it uses once all have been run."""

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 FILES = {
-    # What the page of a transcript looks like, this one does, too.
+    # What the page of a transcript looks like and is made with, this one is, too.
     "look.css": ("witness.formats", "templates", "text/css"),
     "page.css": ("witness.formats", "templates", "text/css"),
+    "dom.js": ("witness.formats", "templates", "text/javascript"),
     "library.css": ("witness.serve", "static", "text/css"),
     "library.js": ("witness.serve", "static", "text/javascript"),
     "add.js": ("witness.serve", "static", "text/javascript"),

@@ -6,7 +6,7 @@ function take(...made) {
   if (steps.length < saved) lost = true;
   steps.push(made);
   undone = [];
-  refresh();
+  if (made.every((one) => one.kind === "name")) relabel(); else refresh();
 }
 
 function undo() {
@@ -259,33 +259,41 @@ for (const dialog of document.querySelectorAll("dialog")) {
 /* ---------- speakers ---------- */
 
 function showSpeakers() {
-  const list = $("speakers");
-  list.replaceChildren(...speakers.map(({ who, seconds, share }) => {
-    const item = make("li", look(who));
-    const row = make("div", "row");
-    const name = make("button", "name", nameOf(who));
-    name.type = "button";
-    name.dir = "auto";
-    name.title = who < data.speakers.length ? `Rename (${data.speakers[who][0]} in the files)` : "Rename";
+  showIn($("speakers"), speakers, (one) => one.who, speakerItem, (item, { who, seconds, share }) => {
+    const { mark, name, merge, filled, about } = item.parts;
+    mark.textContent = initials(who);
+    name.textContent = nameOf(who);
     name.setAttribute("aria-label", `Rename ${nameOf(who)}`);
-    name.addEventListener("click", () => renameHere(name, who));
-    row.append(chip(who), name);
-    if (speakers.length > 1) {
-      const merge = make("button", "flat small", "merge");
-      merge.type = "button";
-      merge.setAttribute("aria-label", `Merge ${nameOf(who)} with another speaker`);
-      merge.title = "Merge with another speaker";
-      merge.addEventListener("click", () => askMerge(who));
-      row.append(merge);
-    }
-    const bar = make("div", "share");
-    const filled = make("span");
+    merge.hidden = speakers.length < 2;
+    merge.setAttribute("aria-label", `Merge ${nameOf(who)} with another speaker`);
     filled.style.width = `${(100 * share).toFixed(1)}%`;
-    bar.append(filled);
-    item.append(row, bar, make("p", "quiet", `${Math.round(100 * share)} % · ${span(seconds)}`));
-    return item;
-  }));
+    about.textContent = `${Math.round(100 * share)} % · ${span(seconds)}`;
+  });
   $("speakers-title").textContent = speakers.length === 1 ? "1 speaker" : `${speakers.length} speakers`;
+}
+
+/** The item of a speaker, without what may change. */
+function speakerItem({ who }) {
+  const item = make("li", look(who));
+  const row = make("div", "row");
+  const mark = chip(who);
+  const name = make("button", "name");
+  name.type = "button";
+  name.dir = "auto";
+  name.title = who < data.speakers.length ? `Rename (${data.speakers[who][0]} in the files)` : "Rename";
+  name.addEventListener("click", () => renameHere(name, who));
+  const merge = make("button", "flat small", "merge");
+  merge.type = "button";
+  merge.title = "Merge with another speaker";
+  merge.addEventListener("click", () => askMerge(who));
+  row.append(mark, name, merge);
+  const bar = make("div", "share");
+  const filled = make("span");
+  bar.append(filled);
+  const about = make("p", "quiet");
+  item.append(row, bar, about);
+  item.parts = { mark, name, merge, filled, about };
+  return item;
 }
 
 function renameHere(button, who) {
@@ -300,14 +308,13 @@ function renameHere(button, who) {
     done = true;
     const trouble = keep && field.value.trim() ? rename(who, field.value) : null;
     if (trouble) toast(trouble);
-    if (field.isConnected) field.replaceWith(button);
+    field.replaceWith(button);
   };
   field.addEventListener("keydown", (event) => {
     if (event.key === "Enter" || event.key === "Escape") {
       event.preventDefault(); // or Enter would press the button that gets the focus
       finish(event.key === "Enter");
-      const item = $("speakers").children[speakers.findIndex((one) => one.who === who)];
-      item?.querySelector("button.name")?.focus();
+      button.focus();
     }
   });
   field.addEventListener("blur", () => finish(true));

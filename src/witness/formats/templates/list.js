@@ -115,7 +115,7 @@ function article(n) {
     button.type = "button";
     button.dataset.paragraph = number;
     button.title = "Rename, merge, or give this paragraph to another speaker";
-    const name = make("span", "name", speakerOf(paragraph));
+    const name = make("span", "name");
     name.dir = "auto";
     button.append(chip(who), name);
     const time = make("a", "time", clock(paragraph.start));
@@ -123,7 +123,6 @@ function article(n) {
     time.dataset.time = paragraph.start;
     time.title = "Play from here";
     head.append(button, time);
-    element.setAttribute("aria-label", `${speakerOf(paragraph)}, ${clock(paragraph.start)}`);
   }
   const said = make("p", "said");
   said.dir = "auto";
@@ -155,7 +154,16 @@ function article(n) {
     said.append(word);
   }
   element.append(head, said);
+  label(element, blocks[n]);
   return element;
+}
+
+/** Write who speaks into the element of a block. */
+function label(element, { paragraph, from }) {
+  if (from) return;
+  element.querySelector(".who .chip").textContent = initials(paragraph.who);
+  element.querySelector(".who .name").textContent = speakerOf(paragraph);
+  element.setAttribute("aria-label", `${speakerOf(paragraph)}, ${clock(paragraph.start)}`);
 }
 
 function classOf(w) {
@@ -177,6 +185,19 @@ function paint() {
     const name = classOf(w);
     if (element.className !== name) element.className = name;
   }
+}
+
+/** Show names that were just given. The elements stay: a name is taken when its field is left, which may be by
+    pressing one of them or by going to it with Tab. */
+function relabel() {
+  keepDraft();
+  derive();
+  for (const [n, element] of shown) {
+    label(element, blocks[n]);
+    known[n] = 0;
+  }
+  showAll();
+  showTools();
 }
 
 /** Rebuild the page after a step; what was at the top of the window stays there. */

@@ -1,9 +1,7 @@
-"use strict";
 /* The state of the page. Corrections are a list of steps, and all else follows from it as it does in
    `witness redo`. What people said, their names and those of files reach the document through textContent
    only. Times are milliseconds; speakers and words are numbers, their places in the lists of `data`. */
 
-const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
 const { words, silent } = data;
 const duration = data.end - data.start; // of the part of the recording that was transcribed
@@ -16,26 +14,7 @@ const BEYOND = 900; // pixels above and below the window that are kept ready
 const LONGEST_NAME = 100, LONGEST_TEXT = 10000;
 const COLORS = 10; // of the style sheet; after them they are used again, with stripes
 
-/* ---------- helpers ---------- */
-
-function make(tag, className, text) {
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
-
-function clock(ms) {
-  const s = Math.max(0, Math.floor(ms / 1000));
-  const two = (n) => String(n).padStart(2, "0");
-  return `${two(Math.floor(s / 3600))}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}`;
-}
-
-function span(ms) {
-  const s = Math.round(ms / 1000);
-  if (s >= 3600) return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
-  return s >= 60 ? `${Math.floor(s / 60)} min ${s % 60} s` : `${s} s`;
-}
+/* ---------- searching ---------- */
 
 /** The first place in `sorted` whose value is greater than `value`. */
 function above(sorted, value, length = sorted.length) {
@@ -45,12 +24,6 @@ function above(sorted, value, length = sorted.length) {
     if (sorted[middle] > value) high = middle; else low = middle + 1;
   }
   return low;
-}
-
-function toast(text) {
-  $("toast").textContent = text;
-  clearTimeout(toast.timer);
-  toast.timer = setTimeout(() => { $("toast").textContent = ""; }, 6000);
 }
 
 /* ---------- speech without words ---------- */

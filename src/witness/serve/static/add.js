@@ -91,9 +91,17 @@ function showJobs() {
   const shown = [...jobs.values()].filter(isOpen);
   $("jobs").hidden = !shown.length && !sending.length;
   $("jobs-title").textContent = `Being transcribed${untilAll(shown)}`;
-  const focused = document.activeElement?.closest?.("#job-list button")?.dataset.of;
-  $("job-list").replaceChildren(...shown.map(jobOf), ...sending.map(sendingOf));
-  if (focused) [...$("job-list").querySelectorAll("button")].find((button) => button.dataset.of === focused)?.focus();
+  showIn($("job-list"), [...shown, ...sending], (one) => one.id ?? one, item, (row, one) => {
+    const { what, button, bar, why } = row.parts;
+    const now = one.id ? aboutJob(one) : aboutSending(one);
+    what.textContent = now.what;
+    button.textContent = now.button;
+    button.setAttribute("aria-label", `${now.button}: ${one.name}`);
+    bar.hidden = now.share === null;
+    bar.value = now.share ?? 0;
+    why.hidden = !one.why;
+    why.textContent = one.why ?? "";
+  });
 }
 
 /** When all that is there will be done, where something waits and the server knows how long that takes. */
@@ -107,43 +115,45 @@ function untilAll(shown) {
   return `, all done in about ${minutes < 60 ? "" : `${Math.floor(minutes / 60)} h `}${minutes % 60} min`;
 }
 
-function jobOf(job) {
-  const left = job.seconds_left ? `, ${span(job.seconds_left)} left` : "";
-  const what = job.state === "working" ? `${WORDS[job.stage] ?? "beginning"}${left}` : job.state;
-  const button = jobButton("Cancel", job.id, "cancel");
-  button.dataset.of = job.id;
-  return item(job.name, what, job.state === "working" ? job.share : null, job.why, button);
+function aboutJob(job) {
+  const left = job.seconds_left ? `, ${span(1000 * job.seconds_left)} left` : "";
+  const working = job.state === "working";
+  const what = working ? `${WORDS[job.stage] ?? "beginning"}${left}` : job.state;
+  return { what, share: working ? job.share : null, button: "Cancel" };
 }
 
-function sendingOf(one) {
-  const button = make("button", "flat small", one.why ? "Dismiss" : "Cancel");
+function aboutSending(one) {
+  if (one.why) return { what: "not sent", share: null, button: "Dismiss" };
+  const what = one.request ? `sending, ${Math.round(100 * one.share)} %` : "waiting to be sent";
+  return { what, share: one.share, button: "Cancel" };
+}
+
+/** The row of what is being transcribed or sent, without what may change. */
+function item(one) {
+  const row = make("li");
+  const title = make("span", "name", one.name);
+  title.dir = "auto";
+  const what = make("span", "what");
+  const button = one.id ? jobButton("Cancel", one.id, "cancel") : sendingButton(one);
+  const bar = make("progress");
+  bar.max = 1;
+  bar.setAttribute("aria-label", one.name);
+  const why = make("span", "why");
+  row.append(title, what, button, bar, why);
+  row.parts = { what, button, bar, why };
+  return row;
+}
+
+function sendingButton(one) {
+  const button = make("button", "flat small");
   button.type = "button";
-  button.dataset.of = `sending ${one.name}`;
   button.addEventListener("click", () => {
     const under = one.request && one.request.readyState !== 4;
     drop(one);
     if (under) one.request.abort();
     showJobs();
   });
-  const what = one.why ? "not sent" : one.request ? `sending, ${Math.round(100 * one.share)} %` : "waiting to be sent";
-  return item(one.name, what, one.why ? null : one.share, one.why, button);
-}
-
-function item(name, what, share, why, button) {
-  const row = make("li");
-  const title = make("span", "name", name);
-  title.dir = "auto";
-  button.setAttribute("aria-label", `${button.textContent}: ${name}`);
-  row.append(title, make("span", "what", what), button);
-  if (share !== null) {
-    const bar = make("progress");
-    bar.max = 1;
-    bar.value = share;
-    bar.setAttribute("aria-label", name);
-    row.append(bar);
-  }
-  if (why) row.append(make("span", "why", why));
-  return row;
+  return button;
 }
 
 let events = null;

@@ -1,8 +1,6 @@
-"use strict";
 /* All recordings of the folder, and the search in what was said in them. What people said, their names and those
    of files reach the document through textContent only. */
 
-const $ = (id) => document.getElementById(id);
 const ROWS = 100, HITS = 50;
 
 let sort = "date", order = "down";
@@ -11,31 +9,6 @@ let total = 0;
 let asked = 0; // the number of the latest search, whose answer counts
 
 /* ---------- helpers ---------- */
-
-function make(tag, className, text) {
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
-
-function toast(text) {
-  $("toast").textContent = text;
-  clearTimeout(toast.timer);
-  toast.timer = setTimeout(() => { $("toast").textContent = ""; }, 8000);
-}
-
-function clock(seconds) {
-  const s = Math.max(0, Math.floor(seconds));
-  const two = (n) => String(n).padStart(2, "0");
-  return `${two(Math.floor(s / 3600))}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}`;
-}
-
-function span(seconds) {
-  const s = Math.round(seconds);
-  if (s >= 3600) return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
-  return s >= 60 ? `${Math.floor(s / 60)} min ${s % 60} s` : `${s} s`;
-}
 
 function counted(n, noun) {
   return n === 1 ? `1 ${noun}` : `${n.toLocaleString("en")} ${noun}s`;
@@ -75,9 +48,12 @@ async function list(more = false) {
 }
 
 function showRows() {
-  const focused = document.activeElement?.closest?.("#rows a")?.getAttribute("href");
-  $("rows").replaceChildren(...recordings.map(rowOf));
-  if (focused) [...$("rows").querySelectorAll("a")].find((a) => a.getAttribute("href") === focused)?.focus();
+  showIn($("rows"), recordings, (one) => one.id, () => make("tr"), (row, one) => {
+    const said = JSON.stringify(one);
+    if (row.said === said) return;
+    row.said = said;
+    row.replaceChildren(...cellsOf(one));
+  });
   $("more").hidden = recordings.length >= total;
   $("empty").hidden = total > 0 || !$("rest").hidden;
   $("recordings").hidden = total === 0;
@@ -88,8 +64,7 @@ function showRows() {
   }
 }
 
-function rowOf(one) {
-  const row = make("tr");
+function cellsOf(one) {
   const name = make("td", "text name");
   const undone = one.state === "failed" || one.state === "canceled";
   const there = one.seconds !== null && !undone;
@@ -108,9 +83,8 @@ function rowOf(one) {
   state.append(make("span", `tag ${one.state}`, one.state));
   if (one.why) state.append(make("span", "why", one.why));
   if (undone) state.append(jobButton("Try again", one.id, "retry"));
-  row.append(name, make("td", "length", one.seconds === null ? "" : span(one.seconds)), people,
-    make("td", "date", one.date ? new Date(one.date).toLocaleDateString(undefined, { dateStyle: "medium" }) : ""), state);
-  return row;
+  return [name, make("td", "length", one.seconds === null ? "" : span(1000 * one.seconds)), people,
+    make("td", "date", one.date ? new Date(one.date).toLocaleDateString(undefined, { dateStyle: "medium" }) : ""), state];
 }
 
 function jobButton(text, id, action) {
@@ -158,7 +132,7 @@ async function search(more = false) {
     hits = more ? [...hits, ...said.hits] : said.hits;
     $("found-title").textContent = !said.total ? "Nothing was found"
       : `${said.more ? "More than " : ""}${counted(said.total, "passage")}`;
-    $("hits").replaceChildren(...hits.map(hitOf));
+    showIn($("hits"), hits, JSON.stringify, hitOf, () => {});
     $("more-hits").hidden = hits.length >= said.total;
   } catch (error) {
     if (mine === asked) $("found-title").textContent = error.message;
@@ -173,7 +147,7 @@ function hitOf(hit) {
   const where = make("span", "where");
   const speaker = make("b", "", hit.speaker);
   speaker.dir = "auto";
-  where.append(speaker, ` ${clock(hit.start)} · ${hit.name}`);
+  where.append(speaker, ` ${clock(1000 * hit.start)} · ${hit.name}`);
   const words = make("span", "words");
   words.dir = "auto";
   words.append(hit.before, " ", make("mark", "", hit.text), " ", hit.after);
@@ -205,7 +179,7 @@ function play(hit, button) {
   if (audio.getAttribute("src") !== source) audio.src = source;
   audio.currentTime = hit.start;
   end = hit.end + 1;
-  $("playing").textContent = `${hit.speaker}, ${clock(hit.start)} · ${hit.name}`;
+  $("playing").textContent = `${hit.speaker}, ${clock(1000 * hit.start)} · ${hit.name}`;
   $("open").href = `/t/${hit.id}/#t=${hit.start.toFixed(1)}`;
   $("player").hidden = false;
   audio.play().catch(() => {});
