@@ -151,7 +151,7 @@ RECOGNIZER = click.option(
     type=choice(Recognizer),
     default=Recognizer.AUTO.value,
     show_default=True,
-    help="Engine that recognizes words; auto is whisper.cpp on a GPU, else CTranslate2 if it is installed.",
+    help="Engine that recognizes words; auto is what uses a GPU here, else CTranslate2 if it is installed.",
 )
 LANGUAGE = click.option(
     "--language",
