@@ -185,8 +185,8 @@ def test_the_state_of_a_recording_and_why_it_failed(library):
     manifest.append(Entry("good", "/nowhere/good.wav", 9, 10**18, None, "s", "done"))
     given_up = library.folder / "given up.wav"
     given_up.write_bytes(b"-")
-    for path in (given_up, library.folder / "deleted.wav"):
-        manifest.append(Entry(path.stem, str(path), 9, 10**18, None, "s", "canceled"))
+    for path, state in ((given_up, "canceled"), (library.folder / "deleted.wav", "failed")):
+        manifest.append(Entry(path.stem, str(path), 9, 10**18, None, "s", state))
     library.update()
     assert rows(library).pop("given up") == "canceled"
     given_up.unlink()

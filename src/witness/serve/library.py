@@ -293,7 +293,8 @@ class Library:
                 id_: row
                 for _, batch in manifests.values()
                 for id_, (row, source) in batch.undone.items()
-                if row.state == "failed" or source in here  # to be rid of a canceled one, delete it
+                # To be rid of one, delete the recording; one elsewhere may only be out of reach.
+                if source in here or not Path(source).is_relative_to(self.folder)
             }
             if undone != self._undone:
                 self._undone = undone
