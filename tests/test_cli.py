@@ -710,9 +710,12 @@ def test_help_names_every_option_and_is_quick(witness):
         *("--device", "--serial", "--offline", "--channels", "--threads", "--format", "--output"),
     ):
         assert option in text
-    begun = time.perf_counter()
-    witness("--help", check=0)
-    assert time.perf_counter() - begun < 2  # 0.06 s when the machine is idle; the contract says 0.2
+    took = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        witness("--help", check=0)
+        took.append(time.perf_counter() - begun)
+    assert min(took) < 1.5  # 0.06 s when the machine is idle; the contract says 0.2
 
 
 def test_version(witness):

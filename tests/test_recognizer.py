@@ -269,7 +269,7 @@ def test_leaving_ends_the_child_at_once(endless, working):
         pid = running._engine._child.pid
         assert alive(pid)
         begun = time.monotonic()
-    assert time.monotonic() - begun < 3  # the piece takes much longer
+    assert time.monotonic() - begun < 15  # the piece takes much longer
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)  # not even a zombie
 
@@ -305,7 +305,7 @@ def test_a_killed_child_is_an_error_of_one_line(endless, working):
         begun = time.monotonic()
         with pytest.raises(TranscriptionError, match=r"^[^\n]*SIGKILL at 0:00[^\n]*endless\.bin[^\n]*$"):
             running.result()
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 15
         running.send(ggml.tones(L))
         with pytest.raises(TranscriptionError, match="SIGKILL"):
             running.result()
