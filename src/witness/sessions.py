@@ -158,6 +158,9 @@ def one_thread() -> Any:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.enable_mem_pattern = False  # no faster with it, and each thread reserves 70 MB more
+    # The search for buffers to use again was half the time to open a model of a thousand nodes, and saves
+    # nothing later (docs/decisions/2026-11-22-constants.md, "Opening a model").
+    options.enable_mem_reuse = False
     options.log_severity_level = 4  # what goes wrong is raised, and stderr is ours
     return options
 
