@@ -22,7 +22,7 @@ class Wheel:
 
     version: str
     glibc: tuple[int, int]
-    """The oldest that has all functions which its libraries need; its tag says 2.34 in every case."""
+    """The oldest that has all functions which its libraries need; its tag says 2.34 in every case here."""
     executable_stack: bool
     """Whether the Python module asks for one, which it does not need."""
 
@@ -35,7 +35,11 @@ WHEELS = (
     Wheel("1.27.0", (2, 34), executable_stack=True),
     Wheel("1.27.1", (2, 34), executable_stack=False),
 )
-"""All need libmigraphx_c.so.3 and libamdhip64.so.7 with the symbol versions hip_4.2, hip_5.3 and hip_6.0."""
+"""All need libmigraphx_c.so.3 and libamdhip64.so.7 with the symbol versions hip_4.2, hip_5.3 and hip_6.0.
+
+1.23.0 is left out: it was made for ROCm 7.0, whose numbers of the types it has, and Witness takes 1.24.2
+and newer.
+"""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from witness.schema import ModelFile
 
 GIB = 1 << 30
 SLOW_MIGRAPHX = (2, 17)
-"""Compiles 4 to 11 times slower (AMDMIGraphX#5234); some packages of it do not load (#5235)."""
+"""Compiled YOLO models 4 to 11 times slower (AMDMIGraphX#5234); some packages of it do not load (#5235)."""
 
 
 def all_cards(machine: Machine) -> Iterator[Check]:
@@ -134,7 +134,7 @@ def _migraphx(machine: Machine, number: tuple[int, int, int] | None, interface: 
         finding = f"{finding} without its GPU part (libmigraphx_gpu), as Debian packages it"
         return machine.gpu_check("migraphx", False, finding, machine.install_rocm)
     if number[:2] == SLOW_MIGRAPHX:
-        fix = "2.17 compiles 4 to 11 times slower (AMDMIGraphX#5234): use another version of ROCm"
+        fix = "2.17 compiled some models 4 to 11 times slower (AMDMIGraphX#5234): use another version of ROCm"
         return Check("migraphx", None, finding, fix)
     return Check("migraphx", True, finding)
 
