@@ -1205,3 +1205,63 @@ def test_light_and_dark(read):
     assert reader.page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
     reader.page.select_option("#colors", "")
     assert reader.page.evaluate(paper) == light
+
+
+def test_a_dialog_closes_by_a_click_beside_it_only(read):
+    """A click at its edge, or a text selected from inside to beside it, cost what had been typed."""
+    page = read(talks.call(), how="none").page
+    page.locator("#feed .w").first.click()
+    page.keyboard.press("e")
+    typed(page, "Bad")
+    box, field = page.locator("#ask").bounding_box(), page.locator("#answer").bounding_box()
+    page.mouse.click(box["x"] + 6, box["y"] + 6)
+    page.mouse.move(field["x"] + 40, field["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(5, field["y"] + 10, steps=3)
+    page.mouse.up()
+    assert page.input_value("#answer") == "Bad"
+    assert page.locator("#ask").is_visible()
+    page.mouse.click(5, 5)
+    assert not page.locator("#ask").is_visible()
+
+
+def test_a_choice_is_made_only_by_who_makes_it(read):
+    page = read(talks.long(300, 0.05), how="none").page
+    page.locator("#feed .w").first.click()
+    page.keyboard.press("m")
+    page.keyboard.press("Control+1")  # the first tab of the browser
+    assert page.locator("#choose").is_visible()
+    page.keyboard.press("Escape")
+    # The second click of two does not answer the next question.
+    page.locator("button.who").first.click()
+    page.locator('.choice:has-text("Merge")').click()
+    page.locator(".choice").first.hover()
+    page.mouse.down(click_count=2)
+    page.mouse.up(click_count=2)
+    assert page.locator("#choose").is_visible()
+    assert page.evaluate("steps") == []
+    page.locator(".choice").first.click()
+    assert page.inner_text("#speakers-title") == "3 speakers"
+
+
+def test_a_name_is_taken_whole(read, tmp_path):
+    reader = read(talks.call(), how="none")
+    page = reader.page
+    page.get_by_label("Rename Speaker 1").click()
+    typed(page, "ta")
+    enter = "new KeyboardEvent('keydown', {key: 'Enter', isComposing: true, bubbles: true, cancelable: true})"
+    page.evaluate(f"document.activeElement.dispatchEvent({enter})")  # ends a word of Japanese, say
+    page.keyboard.type("naka")
+    page.keyboard.press("Enter")
+    assert {name for name, _ in reader.said()} == {"tanaka", "Speaker 2", "nobody heard"}
+    # What cannot be a name is there to be mended.
+    page.get_by_label("Rename tanaka").click()
+    typed(page, "x" * 101)
+    page.keyboard.press("Enter")
+    assert "A name has" in page.inner_text("#toast")
+    page.keyboard.press("Backspace")
+    with page.expect_download() as download:
+        page.keyboard.press("Control+s")  # saves the name that is being typed
+    download.value.save_as(tmp_path / "c.json")
+    names = [entry["name"] for entry in json.loads((tmp_path / "c.json").read_text())["corrections"]]
+    assert names == ["tanaka", "x" * 100]

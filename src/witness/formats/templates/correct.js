@@ -210,12 +210,17 @@ function pick(title, about, choices) {
       if (choice.who !== undefined) button.append(chip(choice.who));
       button.append(label);
       if (n < 9) button.append(make("kbd", "", n + 1));
-      button.addEventListener("click", () => { dialog.close(); done(choice.value); });
+      button.addEventListener("click", (event) => {
+        if (event.detail > 1) return; // the second click of two was meant for the question before
+        dialog.close();
+        done(choice.value);
+      });
       const item = make("li");
       item.append(button);
       list.append(item);
     });
     dialog.onkeydown = (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return; // which with a number is another tab of the browser
       const buttons = [...list.querySelectorAll("button")];
       const at = buttons.indexOf(document.activeElement);
       if (/^[1-9]$/.test(event.key)) buttons[event.key - 1]?.click();
@@ -253,7 +258,16 @@ function ask(title, label, value, accept) {
 
 for (const dialog of document.querySelectorAll("dialog")) {
   dialog.querySelector("[data-close]")?.addEventListener("click", () => dialog.close());
-  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+  // Beside the dialog: not at its edge, and not where a text that is selected inside ends.
+  const beside = ({ clientX, clientY }) => {
+    const box = dialog.getBoundingClientRect();
+    return clientX < box.left || clientX > box.right || clientY < box.top || clientY > box.bottom;
+  };
+  let began = false;
+  dialog.addEventListener("pointerdown", (event) => { began = beside(event); });
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog && began && beside(event)) dialog.close();
+  });
 }
 
 /* ---------- speakers ---------- */
@@ -302,20 +316,23 @@ function renameHere(button, who) {
   field.placeholder = nameOf(who);
   field.dir = "auto";
   field.setAttribute("aria-label", `Name of ${nameOf(who)}`);
+  const before = field.value;
   let done = false;
   const finish = (keep) => {
     if (done) return;
     done = true;
-    const trouble = keep && field.value.trim() ? rename(who, field.value) : null;
+    const trouble = keep && field.value.trim() && field.value !== before ? rename(who, field.value) : null;
     if (trouble) toast(trouble);
     field.replaceWith(button);
   };
   field.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" || event.key === "Escape") {
-      event.preventDefault(); // or Enter would press the button that gets the focus
-      finish(event.key === "Enter");
-      button.focus();
-    }
+    if (composes(event)) return;
+    const saving = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s"; // this name, too
+    if (!saving && event.key !== "Enter" && event.key !== "Escape") return;
+    if (!saving) event.preventDefault(); // or Enter would press the button that gets the focus
+    if (event.key === "Enter" && field.value.trim() && checkName(field.value) === null) { toast(BAD_NAME); return; }
+    finish(event.key !== "Escape");
+    button.focus();
   });
   field.addEventListener("blur", () => finish(true));
   button.replaceWith(field);

@@ -28,6 +28,9 @@ function toast(text) {
   toast.timer = setTimeout(() => { $("toast").textContent = ""; }, 6000);
 }
 
+/** Whether a key belongs to a word that is being composed, as in Japanese. Safari tells of the last one by its code. */
+const composes = (event) => event.isComposing || event.keyCode === 229;
+
 /** Show things in a list, in this order. A thing keeps its element for as long as it is shown, so that news which
     arrive while a button is pressed do not take it away before the click. `build` makes the element of a thing
     that is new, and `fill` writes into it what is known of the thing now. */

@@ -66,7 +66,7 @@ function withSpeaker(action) {
 }
 
 document.addEventListener("keydown", (event) => {
-  if (document.querySelector("dialog[open]") || event.altKey || event.isComposing) return;
+  if (document.querySelector("dialog[open]") || event.altKey || composes(event)) return;
   const key = event.key.length === 1 && event.key !== "N" ? event.key.toLowerCase() : event.key;
   if (event.ctrlKey || event.metaKey) {
     if (key === "z" && !event.target.closest("input")) { if (event.shiftKey) redo(); else undo(); }

@@ -93,9 +93,9 @@ function settle() {
 }
 $("search").addEventListener("submit", (event) => event.preventDefault());
 $("query").addEventListener("keydown", (event) => {
-  if (event.key === "Enter") { event.preventDefault(); goTo(event.shiftKey ? -1 : 1); }
+  if (event.key === "Enter" && !composes(event)) { event.preventDefault(); goTo(event.shiftKey ? -1 : 1); }
 });
-$("search").addEventListener("keydown", (event) => { if (event.key === "Escape") closeSearch(); });
+$("search").addEventListener("keydown", (event) => { if (event.key === "Escape" && !composes(event)) closeSearch(); });
 
 function openSearch() {
   $("search").hidden = false;
@@ -154,7 +154,7 @@ $("replace-all").addEventListener("click", () => {
   toast(places === 1 ? "Replaced in 1 place" : `Replaced in ${places} places`);
 });
 $("by").addEventListener("keydown", (event) => {
-  if (event.key === "Enter") { event.preventDefault(); replaceOne(); }
+  if (event.key === "Enter" && !composes(event)) { event.preventDefault(); replaceOne(); }
 });
 $("find").addEventListener("click", () => { if ($("search").hidden) openSearch(); else closeSearch(); });
 $("close-search").addEventListener("click", closeSearch);

@@ -210,7 +210,7 @@ $("close").addEventListener("click", () => {
 /* ---------- keyboard, colors ---------- */
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || composes(event)) return;
   const typing = event.target.closest("input, select");
   if (event.key === "/" && !typing) $("query").focus();
   else if (event.key === "Escape" && $("query").value) { $("query").value = ""; search(); $("query").focus(); }
