@@ -1265,3 +1265,22 @@ def test_a_name_is_taken_whole(read, tmp_path):
     download.value.save_as(tmp_path / "c.json")
     names = [entry["name"] for entry in json.loads((tmp_path / "c.json").read_text())["corrections"]]
     assert names == ["tanaka", "x" * 100]
+
+
+def test_other_buttons_of_the_mouse_and_fingers_do_not_seek(read):
+    reader = read(talks.call())
+    page = reader.page
+    box = page.locator("#timeline").bounding_box()
+    page.mouse.click(box["x"] + 600, box["y"] + 20, button="right")
+    page.mouse.move(box["x"] + 700, box["y"] + 20)
+    assert reader.position() == "00:00:00"
+    # A swipe that scrolls the page begins as a touch.
+    page.evaluate("""() => {
+        const canvas = document.getElementById("timeline");
+        canvas.setPointerCapture = () => {};
+        for (const kind of ["pointerdown", "pointercancel"]) {
+            canvas.dispatchEvent(new PointerEvent(kind, { clientX: 600, clientY: 90, bubbles: true }));
+        }
+    }""")
+    assert reader.position() == "00:00:00"
+    assert page.evaluate("audio.paused")

@@ -174,9 +174,10 @@ function followTimeline() {
   drawTimeline();
 }
 
-let pressed = false;
+let pressed = null; // the position before
 canvas.addEventListener("pointerdown", (event) => {
-  pressed = true;
+  if (event.button) return; // a menu comes up
+  pressed = position;
   canvas.setPointerCapture(event.pointerId);
   seek(timeAcross(event.offsetX), false);
 });
@@ -188,16 +189,19 @@ canvas.addEventListener("pointermove", (event) => {
     hint.textContent = [clock(ms), ...talking(ms)].join(" · ");
     hint.style.left = `${Math.min(event.offsetX, geometry.width - hint.offsetWidth - 4)}px`;
   }
-  if (pressed) seek(ms, false);
+  if (pressed !== null) seek(ms, false);
 });
 canvas.addEventListener("pointerup", () => {
-  if (!pressed) return;
-  pressed = false;
+  if (pressed === null) return;
+  pressed = null;
   unchoose();
   if (hasSound) audio.play().catch(() => {});
   showMoment(false);
 });
-canvas.addEventListener("pointercancel", () => { pressed = false; });
+canvas.addEventListener("pointercancel", () => { // a finger scrolls the page
+  if (pressed !== null) seek(pressed, false);
+  pressed = null;
+});
 canvas.addEventListener("pointerleave", () => { $("hint").hidden = true; });
 canvas.addEventListener("wheel", (event) => {
   if (event.ctrlKey) {
