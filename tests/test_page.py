@@ -1284,3 +1284,14 @@ def test_other_buttons_of_the_mouse_and_fingers_do_not_seek(read):
     }""")
     assert reader.position() == "00:00:00"
     assert page.evaluate("audio.paused")
+
+
+def test_words_are_selected_by_dragging_out_of_the_text_too(read):
+    page = read(talks.call(), how="none").page
+    start, end = (page.locator(one).first.bounding_box() for one in ("#feed .w >> nth=5", "h1"))
+    page.mouse.move(start["x"] + start["width"] / 2, start["y"] + 8)
+    page.mouse.down()
+    page.mouse.move(end["x"] + 2, end["y"] + 4, steps=4)
+    page.mouse.up()
+    page.wait_for_selector("#tools:not([hidden])")
+    assert page.locator(".w.chosen").count() == 6

@@ -91,7 +91,7 @@ document.addEventListener("pointerup", () => setTimeout(() => {
   const dragged = getSelection();
   if (dragged.isCollapsed || !dragged.rangeCount) return;
   const range = dragged.getRangeAt(0);
-  if (!feed.contains(range.commonAncestorContainer)) return;
+  if (!feed.contains(dragged.anchorNode) && !feed.contains(dragged.focusNode)) return;
   const inside = [...spans].filter(([, element]) => range.intersectsNode(element)).map(([w]) => place[w]);
   if (inside.length < 2) return; // a double click
   dragged.removeAllRanges();
