@@ -1295,3 +1295,34 @@ def test_words_are_selected_by_dragging_out_of_the_text_too(read):
     page.mouse.up()
     page.wait_for_selector("#tools:not([hidden])")
     assert page.locator(".w.chosen").count() == 6
+
+
+def test_the_page_does_not_scroll_from_under_the_mouse(read):
+    reader = read(talks.call())
+    page = reader.page
+    page.set_viewport_size({"width": 1200, "height": 500})
+    page.wait_for_timeout(100)
+    low = """[...document.querySelectorAll("#feed .w")].findIndex((one) => {
+        const box = one.getBoundingClientRect();
+        return box.bottom > innerHeight - 60 && box.bottom < innerHeight - 5;
+    })"""
+    word = page.locator("#feed .w").nth(page.evaluate(low))
+    text, box = word.inner_text(), word.bounding_box()
+    page.mouse.move(box["x"] + 5, box["y"] + 8)
+    for count in (1, 2):
+        page.mouse.down(click_count=count)
+        page.wait_for_timeout(80)
+        page.mouse.up(click_count=count)
+        page.wait_for_timeout(150)
+    assert page.input_value("#answer") == text
+    page.keyboard.press("Escape")
+    # Nor from whoever leafs through the text while it plays.
+    page.evaluate("seek(0, true); showMoment(false)")
+    reader.until("playing >= 0")
+    page.keyboard.press("PageDown")
+    page.keyboard.press("PageDown")
+    reader.until("scrollY > 500")
+    now = page.evaluate("playing")
+    reader.until(f"playing > {now} + 1")
+    page.wait_for_timeout(300)
+    assert page.evaluate("scrollY") > 500

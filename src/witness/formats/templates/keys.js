@@ -80,6 +80,7 @@ document.addEventListener("keydown", (event) => {
   if (event.target.closest("input, select, textarea")) return;
   const onButton = event.target.closest("button, a");
   if (onButton && (key === " " || key === "Enter")) return;
+  if (["PageUp", "PageDown", "Home", "End"].includes(key)) following = false;
   const way = { ArrowLeft: -1, ArrowRight: 1 }[key];
   if (way) step(rightToLeft() ? -way : way, event.shiftKey);
   else if (key === "ArrowUp" || key === "ArrowDown") stepParagraph(key === "ArrowUp" ? -1 : 1);

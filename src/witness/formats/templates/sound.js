@@ -7,6 +7,13 @@ let playing = -1; // the word that is being spoken
 let following = true; // scroll along with it
 let hasSound = false;
 
+/* While somebody presses on something, or clicks twice, the page does not scroll by itself: it would be on another word. */
+let calm = 0; // until when, by performance.now()
+window.addEventListener("pointerdown", (event) => { if (!event.button) calm = Infinity; }, true);
+for (const event of ["pointerup", "pointercancel"]) {
+  window.addEventListener(event, () => { calm = performance.now() + 500; }, true);
+}
+
 function openSound() {
   const embedded = $("sound");
   if (embedded) {
@@ -85,7 +92,7 @@ function showPosition() {
     const before = playing;
     playing = w;
     for (const one of [before, w]) if (spans.has(one)) spans.get(one).className = classOf(one);
-    if (w >= 0 && following && hasSound && !audio.paused) reveal(w);
+    if (w >= 0 && following && hasSound && !audio.paused && performance.now() > calm) reveal(w);
   }
   followTimeline();
   drawPlayhead();
