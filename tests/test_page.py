@@ -1326,3 +1326,70 @@ def test_the_page_does_not_scroll_from_under_the_mouse(read):
     reader.until(f"playing > {now} + 1")
     page.wait_for_timeout(300)
     assert page.evaluate("scrollY") > 500
+
+
+def test_the_focus_stays_with_whoever_uses_the_keyboard(read):
+    """What had it is made anew, hidden or disabled: else they begin again at the top of the page."""
+    reader = read(replace(talks.call(), warnings=("a note",)))
+    page = reader.page
+    focused = "document.activeElement.id || document.activeElement.textContent"
+    page.locator("button.who").nth(1).focus()
+    page.keyboard.press("Enter")
+    page.locator('.choice:has-text("Speaker 1 said this")').press("Enter")
+    assert page.evaluate("document.activeElement.matches('article:first-child button.who')")
+    page.keyboard.press("Enter")
+    page.locator('.choice:has-text("Rename")').press("Enter")
+    typed(page, "Ann")
+    page.keyboard.press("Enter")
+    assert "Ann" in page.evaluate(focused)
+    page.locator("#undo").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    assert page.locator("#undo").is_disabled()
+    assert page.evaluate(focused) == "text"
+    page.get_by_label("Merge Speaker 2").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    assert page.inner_text("#speakers-title") == "1 speaker"
+    assert "Speaker 1" in page.evaluate(focused)
+    page.keyboard.press("Control+z")
+    # By the mouse no control gets it: space is to play.
+    page.locator("button.who").first.click()
+    page.locator('.choice:has-text("Speaker 2 said this")').click()
+    assert not page.evaluate("document.activeElement.matches('button')")
+    # Space presses what the focus is on.
+    page.locator("#warnings summary").focus()
+    page.keyboard.press("Space")
+    assert page.locator(".warnings li").is_visible()
+    assert page.evaluate("audio.paused")
+
+
+TOP = """() => {
+    const seen = (one) => one.getBoundingClientRect().bottom > barHeight() + 5;
+    return [...document.querySelectorAll("article.p")].find(seen).ariaPosInSet;
+}"""
+
+
+def test_a_turned_phone_and_a_print_stay_where_one_reads(read):
+    reader = read(talks.long(20_000, 2.0), "long.html", "none")
+    page = reader.page
+    page.evaluate("seek(3600000); showMoment(false)")
+    before = int(page.evaluate(TOP))
+    for width in (500, 1200):
+        page.set_viewport_size({"width": width, "height": 900})
+        reader.until("lastWidth === innerWidth")
+        assert abs(int(page.evaluate(TOP)) - before) <= 2
+    before = int(page.evaluate(TOP))
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(TOP) == str(before)
+    # Nor does the end of the list move with a correction.
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    page.wait_for_timeout(300)
+    read_now = """() => {
+        const below = ([, element]) => element.getBoundingClientRect().top > barHeight();
+        return Math.min(...[...spans].filter(below).map(([w]) => w));
+    }"""
+    before = page.evaluate(read_now)
+    page.evaluate("take({ kind: 'text', text: 'x', pieces: piecesOf([order.length - 1]) })")
+    assert abs(page.evaluate(read_now) - before) < 60

@@ -241,6 +241,7 @@ function ask(title, label, value, accept) {
   $("ask-label").textContent = label;
   $("ask-trouble").textContent = "";
   answer.value = value;
+  const focus = focusing();
   return new Promise((done) => {
     dialog.querySelector("form").onsubmit = (event) => {
       event.preventDefault();
@@ -248,6 +249,7 @@ function ask(title, label, value, accept) {
       $("ask-trouble").textContent = trouble ?? "";
       if (trouble) return;
       dialog.close();
+      focus(); // what had it may have been made anew
       done();
     };
     dialog.onclose = () => { if (!dialog.open) done(); };

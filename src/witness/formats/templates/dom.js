@@ -33,8 +33,11 @@ const composes = (event) => event.isComposing || event.keyCode === 229;
 
 /** Show things in a list, in this order. A thing keeps its element for as long as it is shown, so that news which
     arrive while a button is pressed do not take it away before the click. `build` makes the element of a thing
-    that is new, and `fill` writes into it what is known of the thing now. */
+    that is new, and `fill` writes into it what is known of the thing now. Where the element with the focus goes,
+    the next one has it. */
 function showIn(list, things, keyOf, build, fill) {
+  const focused = document.activeElement;
+  const at = [...list.children].findIndex((element) => element.contains(focused));
   const before = new Map([...list.children].map((element) => [element.key, element]));
   const now = new Map(things.map((thing) => [keyOf(thing), thing]));
   for (const [key, element] of before) if (!now.has(key)) element.remove();
@@ -43,4 +46,18 @@ function showIn(list, things, keyOf, build, fill) {
     fill(element, thing);
     if (list.children[n] !== element) list.insertBefore(element, list.children[n] ?? null);
   });
+  if (at < 0 || list.contains(document.activeElement)) return;
+  const next = list.contains(focused) ? focused : list.children[Math.min(at, list.children.length - 1)];
+  if (next && next !== focused) next.tabIndex = -1; // and not a button in it: Enter may be pressed twice
+  (next ?? document.querySelector("main")).focus({ preventScroll: true });
+}
+
+/** Take the focus from what is about to be hidden or disabled: else whoever uses the keyboard begins again at the top. */
+function leaveFocus(element) {
+  if (element.contains(document.activeElement)) document.querySelector("main").focus({ preventScroll: true });
+}
+
+function enable(button, can) {
+  if (!can) leaveFocus(button);
+  button.disabled = !can;
 }

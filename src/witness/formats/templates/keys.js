@@ -78,7 +78,7 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (event.target.closest("input, select, textarea")) return;
-  const onButton = event.target.closest("button, a");
+  const onButton = event.target.closest("button, a, summary");
   if (onButton && (key === " " || key === "Enter")) return;
   if (["PageUp", "PageDown", "Home", "End"].includes(key)) following = false;
   const way = { ArrowLeft: -1, ArrowRight: 1 }[key];
@@ -111,15 +111,20 @@ window.addEventListener("resize", () => {
   drawTimeline();
   if (window.innerWidth === lastWidth) { soon(); return; }
   lastWidth = window.innerWidth;
+  const stay = staying(), focus = focusing();
   clear();
   layOut();
+  stay();
   render();
   showTools();
+  focus();
 });
 window.addEventListener("hashchange", followHash);
 dark.addEventListener("change", drawTimeline);
 
+let stayAfterPrint = () => {};
 window.addEventListener("beforeprint", () => {
+  stayAfterPrint = staying();
   printing = true;
   clear();
   $("before").style.height = $("after").style.height = "0";
@@ -144,6 +149,7 @@ window.addEventListener("afterprint", () => {
   printing = false;
   clear();
   layOut();
+  stayAfterPrint();
   render();
   drawTimeline();
 });

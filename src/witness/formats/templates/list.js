@@ -200,31 +200,55 @@ function relabel() {
   showTools();
 }
 
-/** Rebuild the page after a step; what was at the top of the window stays there. */
-function refresh() {
+/** What scrolls back to what is at the top of the window now, once the list has been laid out anew. */
+function staying() {
   const y = window.scrollY - listTop();
   const seen = blocks.length && y > 0 ? blocks[Math.max(0, above(tops, y, blocks.length) - 1)] : null;
   const from = seen ? y - tops[blocks.indexOf(seen)] : 0;
+  return () => {
+    const at = seen ? paragraphs.findIndex((paragraph) => paragraph.end > seen.paragraph.start) : -1;
+    if (at < 0) return;
+    const w = seen.paragraph.words[seen.from] ?? -1; // of a long paragraph, its part
+    const block = blockOf[w] >= 0 ? blockOf[w] : paragraphs[at].block;
+    $("after").style.height = `${tops[blocks.length]}px`; // or there is nothing to scroll to
+    window.scrollTo({ top: listTop() + tops[block] + from, behavior: "instant" });
+  };
+}
+
+/** What gives the focus back to whoever used the keyboard in the transcript, once its elements have been made anew. */
+function focusing() {
+  if (document.activeElement === document.body) return () => {};
+  const control = document.activeElement.closest("#feed :is(button, a):focus-visible");
+  const start = control && paragraphs[control.closest("article").dataset.paragraph].start;
+  return () => {
+    if (document.activeElement !== document.body) return;
+    const at = control ? paragraphs.findIndex((paragraph) => paragraph.end > start) : -1;
+    const again = shown.get(paragraphs[at]?.block)?.querySelector("button.who");
+    (again ?? main).focus({ preventScroll: true });
+  };
+}
+
+/** Rebuild the page after a step; what was at the top of the window stays there. */
+function refresh() {
+  const stay = staying(), focus = focusing();
   keepDraft();
   derive();
   chosen = null;
   search(false);
   clear();
   layOut();
-  if (seen) {
-    const at = paragraphs.findIndex((paragraph) => paragraph.end > seen.paragraph.start);
-    if (at >= 0) window.scrollTo({ top: listTop() + tops[paragraphs[at].block] + from, behavior: "instant" });
-  }
+  stay();
   showAll();
   showTools();
+  focus();
 }
 
 function showAll() {
   showSpeakers();
   render();
   drawTimeline();
-  $("undo").disabled = !steps.length;
-  $("save").disabled = !desk && !steps.length;
+  enable($("undo"), steps.length > 0);
+  enable($("save"), desk || steps.length > 0);
   $("save").classList.toggle("main", !desk && unsaved() && steps.length > 0);
   $("empty").hidden = blocks.length > 0;
   if (!blocks.length) $("empty").textContent = "No speech was found in this recording.";

@@ -37,7 +37,7 @@ function search(fresh = true) {
     }
     if (!fresh) hitNow = Math.min(before, hits.length - 1);
   }
-  for (const id of ["next", "previous", "replace", "replace-all"]) $(id).disabled = !hits.length;
+  for (const id of ["next", "previous", "replace", "replace-all"]) enable($(id), hits.length > 0);
   showHits(wanted);
   if (fresh) {
     paint();

@@ -34,7 +34,7 @@ function show(text, kind = "", title = "") {
 }
 
 function showState() {
-  $("redo").disabled = !undone.length;
+  enable($("redo"), undone.length > 0);
   if (served.refusal) show(unsaved() ? "Cannot be saved" : "Read only", unsaved() ? "bad" : "busy", served.refusal);
   else if (stuck) show(`Not saved: ${stuck.message}`, "bad");
   else if (sending || unsaved()) show("Saving…", "busy");

@@ -106,7 +106,7 @@ function drawTimeline() {
   drawAxis(color);
   document.documentElement.style.setProperty("--bar", `${barHeight()}px`);
   $("whole").textContent = ` / ${clock(data.end)}`;
-  $("wider").disabled = view[1] - view[0] >= duration;
+  enable($("wider"), view[1] - view[0] < duration);
   drawPlayhead();
 }
 
