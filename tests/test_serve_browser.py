@@ -525,3 +525,35 @@ def until(page, again, selector: str) -> None:
         assert time.monotonic() < deadline, selector
         again()
         page.wait_for_timeout(200)
+
+
+def held_back(page, address: str) -> list:
+    """The next request to an address, which waits until it is let go: a slow network."""
+    waiting = []
+    page.route(address, lambda route: waiting.append(route), times=1)
+    return waiting
+
+
+def arrived(page, waiting: list) -> None:
+    deadline = time.monotonic() + 20
+    while not waiting:
+        assert time.monotonic() < deadline
+        page.wait_for_timeout(50)
+
+
+def test_what_is_corrected_while_the_server_works_is_not_lost(visit):
+    visitor = visit()
+    page = visitor.open()
+    waiting = held_back(page, "**/speakers")
+    page.click("#more")
+    page.click('.choice:has-text("Another number")')
+    page.keyboard.type("1")
+    page.keyboard.press("Enter")
+    arrived(page, waiting)
+    correct(page, page.locator(".w").nth(3), "Zanzibar")
+    waiting[0].continue_()
+    page.wait_for_selector('dialog[open] :text("Somebody else changed this transcript")')
+    page.click('.choice:has-text("Add my corrections")')
+    page.wait_for_selector('aside h2:text-is("1 speaker")')
+    page.wait_for_selector('.w:text-is("Zanzibar")')
+    visitor.forgive("409")

@@ -224,7 +224,8 @@ async function change(address, body) {
   show("Working…", "busy");
   try {
     await call(address, { version, ...body });
-    leave();
+    await settled(); // what was corrected meanwhile is refused, and is for the person to decide
+    if (unsaved()) showState(); else leave();
   } catch (error) {
     toast(error.message);
     showState();
