@@ -557,3 +557,34 @@ def test_what_is_corrected_while_the_server_works_is_not_lost(visit):
     page.wait_for_selector('aside h2:text-is("1 speaker")')
     page.wait_for_selector('.w:text-is("Zanzibar")')
     visitor.forgive("409")
+
+
+def test_a_new_speaker_is_named_while_somebody_else_adds_one(visit, folder):
+    visitor = visit()
+    one, other = visitor.open(), visitor.open(visitor.tab())
+    waiting = held_back(other, "**/corrections")
+    correct(other, other.locator(".w").nth(20), "Zanzibar")
+    arrived(other, waiting)
+    one.locator(".w").nth(3).click()
+    new_speaker(one, "Ann")
+    saved(one)
+    other.locator(".w").nth(8).click()
+    other.keyboard.press("m")
+    other.click('.choice:has-text("A new speaker")')
+    typed(other, "Ben")
+    waiting[0].continue_()
+    other.wait_for_selector('aside button.name:text-is("Ann")')
+    other.keyboard.press("Enter")
+    other.wait_for_selector('aside button.name:text-is("Ben")')
+    saved(other)
+    names = [one.name for one in document.read(folder / "toned.json").speakers]
+    assert {"Ann", "Ben"} < set(names)
+    visitor.forgive("409")
+
+
+def new_speaker(page, name: str) -> None:
+    """Of the selected words."""
+    page.keyboard.press("m")
+    page.click('.choice:has-text("A new speaker")')
+    typed(page, name)
+    page.keyboard.press("Enter")

@@ -104,9 +104,9 @@ async function move(list, who, ...before) {
   const pieces = piecesOf(list);
   if (who !== NEW) take(...before, { kind: "move", who, pieces });
   else {
-    const fresh = countAll(steps.flat());
     const name = await askNew();
     if (name === null) return;
+    const fresh = countAll(steps.flat()); // others may have added somebody meanwhile
     take(...before, { kind: "new", who: fresh, pieces }, ...(name ? [{ kind: "name", who: fresh, name }] : []));
   }
   const w = list.find((one) => place[one] >= 0);
