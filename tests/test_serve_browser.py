@@ -588,3 +588,62 @@ def new_speaker(page, name: str) -> None:
     page.click('.choice:has-text("A new speaker")')
     typed(page, name)
     page.keyboard.press("Enter")
+
+
+def test_what_others_did_takes_nothing_from_whoever_is_at_work(visit):
+    """A selection, a click and a name that is typed outlive the news."""
+    visitor = visit()
+    one, other = visitor.open(), visitor.open(visitor.tab())
+    correct(other, other.locator(".w").nth(30), "Zanzibar")
+    saved(other)
+    one.locator(".w").nth(3).click()
+    one.locator(".w").nth(5).click(modifiers=["Shift"])
+    one.get_by_label("Rename Speaker 2").click()
+    one.keyboard.type("No")
+    one.evaluate("dispatchEvent(new Event('focus'))")
+    one.wait_for_timeout(500)
+    one.keyboard.type("ra")
+    one.keyboard.press("Enter")
+    one.wait_for_selector('.w:text-is("Zanzibar")')
+    assert one.locator(".w.chosen").count() == 3
+    assert one.locator('aside button.name:text-is("Nora")').count() == 1
+    visitor.forgive("409")
+    saved(one)
+    # Somebody comes back to the window by a click on a word.
+    correct(other, other.locator(".w").nth(31), "Lamu")
+    saved(other)
+    visitor.forgive("409")
+    one.locator(".w").nth(8).hover()
+    one.mouse.down()
+    one.evaluate("dispatchEvent(new Event('focus'))")
+    one.wait_for_timeout(800)
+    one.mouse.up()
+    assert one.evaluate("chosen") == [8, 8]
+    one.wait_for_selector('.w:text-is("Lamu")')
+
+
+def test_no_question_comes_between_whoever_types(visit):
+    visitor = visit()
+    one, other = visitor.open(), visitor.open(visitor.tab())
+    one.click("#more")
+    one.click('.choice:has-text("Another number")')
+    one.keyboard.type("1")
+    one.keyboard.press("Enter")
+    one.wait_for_selector('aside h2:text-is("1 speaker")')
+    waiting = held_back(other, "**/corrections")
+    correct(other, other.locator(".w").nth(3), "Zanzibar")
+    arrived(other, waiting)
+    other.locator(".w").nth(8).click()
+    other.keyboard.press("e")
+    typed(other, "Lamu")
+    waiting[0].continue_()
+    other.wait_for_selector('#save:has-text("Not saved")')
+    other.wait_for_timeout(500)
+    other.keyboard.type(" 1")
+    other.keyboard.press("Enter")
+    other.wait_for_selector('dialog[open] :text("Somebody else changed this transcript")')
+    other.click('.choice:has-text("Add my corrections")')
+    other.wait_for_selector('aside h2:text-is("1 speaker")')
+    for text in ("Zanzibar", "Lamu 1"):
+        other.wait_for_selector(f'.w:text-is("{text}")')
+    visitor.forgive("409")

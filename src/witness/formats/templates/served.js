@@ -88,6 +88,16 @@ function areSteps(list) {
 
 const alike = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
+/** Whether somebody is about to answer or to type, and what they do may not go to something else. */
+const asking = () => Boolean(document.querySelector("dialog[open]"));
+const busy = () => asking() || Boolean(document.activeElement.closest("input"));
+
+/** Wait for a moment in which the page may change: no button of the mouse is pressed. */
+async function until(may) {
+  while (!may()) await new Promise((done) => { setTimeout(done, 100); });
+}
+const calmed = () => until(() => performance.now() > calm);
+
 async function send() {
   clearTimeout(timer);
   if (sending || stuck || served.refusal || !unsaved()) { showState(); return; }
@@ -126,10 +136,11 @@ async function overtaken(sent) {
   try {
     const theirs = await call("corrections");
     if (alike(theirs.steps, sent)) { arrived(theirs.version, sent); return; } // it was me; the answer was lost
+    await calmed();
     const both = theirs.page === data.page ? onTop(theirs.steps, { steps, saved, lost }) : null;
     if (!both) {
       stuck = { message: "somebody else changed this transcript", mine: true };
-      decide();
+      until(() => !busy() && performance.now() > calm).then(decide);
       return;
     }
     version = theirs.version;
@@ -157,11 +168,14 @@ function onTop(theirs, mine) {
 }
 
 function adopt(all, others, count) {
+  const selected = chosenWords();
   steps = all;
   undone = others;
   saved = count;
   lost = false;
   refresh();
+  const places = selected.map((w) => place[w]).filter((at) => at >= 0);
+  if (places.length) choose(places[0], places[places.length - 1], { view: false });
 }
 
 /** Both changed the transcript in ways that no rule joins. */
@@ -197,12 +211,13 @@ function leave() {
 
 /** What others did meanwhile appears when one comes back to the page. */
 async function catchUp() {
-  if (sending || stuck || unsaved() || document.querySelector("dialog[open]")) return;
+  if (sending || stuck || unsaved() || asking()) return;
   try {
     if ((await call("version")).version === version) return;
     const theirs = await call("corrections");
-    if (theirs.version === version || sending || unsaved()) return;
-    if (theirs.page !== data.page || !areSteps(theirs.steps)) { leave(); return; }
+    await calmed();
+    if (theirs.version === version || sending || unsaved() || asking()) return;
+    if (theirs.page !== data.page || !areSteps(theirs.steps)) { if (!busy()) leave(); return; }
     version = theirs.version;
     adopt(theirs.steps, theirs.undone, theirs.steps.length);
   } catch { /* the server is gone; whoever corrects something is told */ }
