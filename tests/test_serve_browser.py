@@ -647,3 +647,17 @@ def test_no_question_comes_between_whoever_types(visit):
     for text in ("Zanzibar", "Lamu 1"):
         other.wait_for_selector(f'.w:text-is("{text}")')
     visitor.forgive("409")
+
+
+def test_the_formats_are_there_at_once(visit):
+    """However slow the corrections before are saved."""
+    page = visit().open()
+    waiting = held_back(page, "**/corrections")
+    rename(page, "Speaker 1", "Ann")
+    arrived(page, waiting)
+    page.click("#export")
+    page.wait_for_selector('.choice:has-text("srt")', timeout=2000)
+    with page.expect_download() as download:
+        page.click('.choice:has-text("srt")')
+        waiting[0].continue_()
+    assert "Ann" in download.value.path().read_text()

@@ -253,10 +253,10 @@ async function settled() {
 }
 
 async function askExport() {
-  await settled();
   const choices = served.formats.map(([form, about]) => ({ value: form, label: about ? `${form} – ${about}` : form }));
   const form = await pick("Export", "The transcript with its corrections, as a file.", choices);
   if (form === null) return;
+  await settled();
   const a = make("a");
   a.href = `export?format=${form}`;
   a.download = "";
