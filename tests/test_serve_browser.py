@@ -10,6 +10,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import soundfile
@@ -661,3 +662,50 @@ def test_the_formats_are_there_at_once(visit):
         page.click('.choice:has-text("srt")')
         waiting[0].continue_()
     assert "Ann" in download.value.path().read_text()
+
+
+def row(n: int, **more) -> dict:
+    """A recording in the library."""
+    given = {"id": f"{n}", "name": f"talk {n}", "folder": "", "seconds": 60 * n, "speakers": [], "date": None}
+    return {**given, "state": "done", "why": None, **more}
+
+
+def test_the_list_is_what_was_asked_for_last(visit):
+    """However slow the answers are, and in whatever order they come."""
+    page = visit().page
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.evaluate("events.close()")
+    rows, slow = [row(n) for n in range(1, 251)], []
+
+    def answer(route) -> None:
+        asked = parse_qs(urlsplit(route.request.url).query)
+        offset, limit = (int(asked[name][0]) for name in ("offset", "limit"))
+        found = sorted(rows, key=lambda one: one["seconds"], reverse=asked["sort"] == ["seconds"])
+        found = found[offset : offset + limit]
+        said = {"total": len(rows), "recordings": found, "indexed": len(rows), "untranscribed": 0}
+        if asked["sort"] == ["name"]:
+            slow.append((route, said))
+        else:
+            route.fulfill(json=said)
+
+    page.route("**/api/library?*", answer)
+    page.evaluate("list()")
+    page.click('[data-sort="name"]')
+    arrived(page, slow)
+    page.click('[data-sort="seconds"]')
+    page.wait_for_selector('#rows tr:first-child :text-is("talk 250")')
+    for route, said in slow:
+        route.fulfill(json=said)
+    page.wait_for_timeout(300)
+    assert page.inner_text("#rows tr:first-child a") == "talk 250"
+    # "Show more" pressed twice, and news that were asked for before it.
+    page.evaluate("list()")
+    page.locator("#more").dblclick()
+    page.evaluate("list()")
+    page.wait_for_selector("#rows tr:nth-child(200)")
+    page.wait_for_timeout(300)
+    assert page.locator("#rows tr").count() == 200
+    page.locator("#more").press("Enter")
+    page.wait_for_selector("#more", state="hidden")
+    assert page.locator("#rows a").all_inner_texts() == [f"talk {n}" for n in range(250, 0, -1)]
+    assert page.evaluate("document.activeElement.id") == "list"

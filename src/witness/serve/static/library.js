@@ -6,6 +6,7 @@ const ROWS = 100, HITS = 50;
 let sort = "date", order = "down";
 let recordings = []; // the rows that are shown
 let total = 0;
+let wanted = ROWS; // how many of them are to be shown
 let asked = 0; // the number of the latest search, whose answer counts
 
 /* ---------- helpers ---------- */
@@ -25,12 +26,23 @@ async function call(address, method = "GET") {
 
 /* ---------- the recordings ---------- */
 
-async function list(more = false) {
-  const offset = more ? recordings.length : 0;
-  const limit = more ? ROWS : Math.max(ROWS, recordings.length);
+let listed = 0; // the number of the latest answer; one that comes after it is of no use
+list.asked = 0;
+
+async function list() {
+  const how = () => `sort=${sort}&order=${order}&wanted=${wanted}`;
+  const before = how(), mine = ++list.asked;
+  const late = () => mine < listed || how() !== before; // another order was chosen meanwhile, which is asked for, too
   try {
-    const said = await call(`/api/library?sort=${sort}&order=${order}&offset=${offset}&limit=${limit}`);
-    recordings = more ? [...recordings, ...said.recordings] : said.recordings;
+    const found = [];
+    let said;
+    do { // the server gives no more than so many at a time
+      said = await call(`/api/library?sort=${sort}&order=${order}&offset=${found.length}&limit=${wanted - found.length}`);
+      if (late()) return;
+      found.push(...said.recordings);
+    } while (said.recordings.length && found.length < Math.min(wanted, said.total));
+    listed = mine;
+    recordings = found;
     total = said.total;
     $("facts").textContent = said.indexed < said.total
       ? `${counted(total, "recording")} · reading them for the search: ${said.indexed.toLocaleString("en")} so far`
@@ -41,7 +53,7 @@ async function list(more = false) {
     clearTimeout(list.timer);
     if (said.indexed < said.total) list.timer = setTimeout(list, 2000);
   } catch (error) {
-    $("facts").textContent = error.message;
+    if (!late()) $("facts").textContent = error.message;
     return;
   }
   showRows();
@@ -107,7 +119,7 @@ for (const button of document.querySelectorAll("[data-sort]")) {
     list();
   });
 }
-$("more").addEventListener("click", () => list(true));
+$("more").addEventListener("click", () => { wanted = recordings.length + ROWS; list(); });
 $("transcribe").addEventListener("click", async () => {
   $("rest").hidden = true;
   try { await call("/api/recordings/untranscribed", "POST"); } catch (error) { toast(error.message); }
