@@ -709,3 +709,22 @@ def test_the_list_is_what_was_asked_for_last(visit):
     page.wait_for_selector("#more", state="hidden")
     assert page.locator("#rows a").all_inner_texts() == [f"talk {n}" for n in range(250, 0, -1)]
     assert page.evaluate("document.activeElement.id") == "list"
+
+
+def test_a_second_click_cancels_nothing_else(visit, tmp_path):
+    visitor = visit()
+    page = visitor.page
+    page.wait_for_selector("html[data-ready]", state="attached")
+    waiting = held_back(page, "**/api/recordings")
+    for n in range(4):
+        (tmp_path / f"{n}.wav").write_bytes(b"-")
+        dropped(page, tmp_path / f"{n}.wav")
+    arrived(page, waiting)
+    page.locator("#job-list button").nth(1).dblclick()
+    assert page.locator("#job-list .name").all_inner_texts() == ["0.wav", "2.wav", "3.wav"]
+    page.locator("#job-list button").nth(1).press("Enter")
+    page.locator("#job-list button").nth(1).press("Enter")
+    assert page.locator("#job-list .name").all_inner_texts() == ["0.wav"]
+    assert page.evaluate("document.activeElement.closest('#job-list')?.id") == "job-list"
+    page.locator("#job-list button").click()
+    visitor.forgive("ERR_")
