@@ -728,3 +728,22 @@ def test_a_second_click_cancels_nothing_else(visit, tmp_path):
     assert page.evaluate("document.activeElement.closest('#job-list')?.id") == "job-list"
     page.locator("#job-list button").click()
     visitor.forgive("ERR_")
+
+
+def test_a_new_connection_takes_no_row_away(visit):
+    """As when somebody comes back to the tab: everything is told again, one recording after the other."""
+    page = visit().page
+    page.wait_for_selector("html[data-ready]", state="attached")
+    script = """async () => {
+        list = () => {};
+        const told = (id, state = "waiting") => { hear({ id, name: id, state }); showJobs(); };
+        for (const id of ["one", "two", "gone"]) told(id);
+        const [, two] = document.querySelectorAll("#job-list button");
+        two.focus();
+        events.dispatchEvent(new Event("open"));
+        told("one");
+        told("two");
+        await new Promise((done) => setTimeout(done, 1200));
+        return [document.activeElement === two, document.querySelectorAll("#job-list li").length];
+    }"""
+    assert page.evaluate(script) == [True, 2]

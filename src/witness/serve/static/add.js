@@ -168,7 +168,13 @@ function listen() {
   }
   if (events) return;
   events = new EventSource("/api/events");
-  events.addEventListener("open", () => jobs.clear()); // all of now is told again
+  events.addEventListener("open", () => { // all of now is told again
+    const before = [...jobs];
+    setTimeout(() => {
+      for (const [id, job] of before) if (jobs.get(id) === job) jobs.delete(id);
+      showJobs();
+    }, 1000);
+  });
   events.addEventListener("job", (event) => { hear(JSON.parse(event.data)); showJobs(); });
 }
 
