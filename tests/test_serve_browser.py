@@ -747,3 +747,49 @@ def test_a_new_connection_takes_no_row_away(visit):
         return [document.activeElement === two, document.querySelectorAll("#job-list li").length];
     }"""
     assert page.evaluate(script) == [True, 2]
+
+
+def test_a_row_keeps_what_has_the_focus_or_is_pressed(visit):
+    page = visit().page
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.evaluate("""() => {
+        events.close();
+        list = () => {}; // what there is comes from here
+        window.rows = (...given) => { recordings = given; total = given.length; showRows(); };
+        window.clicked = 0;
+        document.addEventListener("click", (event) => { clicked += 1; event.preventDefault(); });
+    }""")
+    page.evaluate("(one) => rows(one)", row(1))
+    link = page.locator("#rows a")
+    link.focus()
+    link.hover()
+    page.mouse.down()
+    page.evaluate("(one) => rows(one)", row(1, speakers=["Ann"]))
+    page.mouse.up()
+    assert page.evaluate("clicked") == 1
+    assert page.evaluate("document.activeElement.textContent") == "talk 1"
+    assert "Ann" in page.inner_text("#rows")
+    # What is gone leaves the focus to what comes after it, but not to its button.
+    page.evaluate("([one, two]) => rows(one, two)", [row(1, state="failed"), row(2, state="failed")])
+    page.route("**/api/jobs/*/retry", lambda route: route.fulfill(json={}))
+    page.locator("#rows button").first.press("Enter")
+    page.evaluate("([one, two]) => rows(one, two)", [row(1, state="waiting"), row(2, state="failed")])
+    assert "talk 1" in page.evaluate("document.activeElement.textContent")
+    page.locator("#rows button").focus()
+    page.evaluate("(one) => rows(one)", row(1))
+    assert page.evaluate("document.activeElement.matches('#rows tr')")
+
+
+def test_the_player_gives_the_focus_back(visit):
+    page = visit().page
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.evaluate("""() => {
+        const said = { speaker: "Ann", before: "", text: "a", after: "" };
+        const hit = { id: "x", name: "x", start: 1, end: 2, ...said };
+        $("found").hidden = false;
+        showIn($("hits"), [hit], JSON.stringify, hitOf, () => {});
+        document.querySelector(".hit-row").addEventListener("click", () => { audio.src = ""; });
+    }""")
+    page.locator(".hit-row").press("Enter")
+    page.locator("#close").press("Enter")
+    assert page.evaluate("document.activeElement.className") == "hit-row on"

@@ -48,6 +48,7 @@ async function list() {
       ? `${counted(total, "recording")} · reading them for the search: ${said.indexed.toLocaleString("en")} so far`
       : total ? counted(total, "recording") : ""; // what has no transcript is counted below
     const rest = said.untranscribed;
+    if (!rest) leaveFocus($("rest"));
     $("rest").hidden = !rest;
     $("rest-text").textContent = `${counted(rest, "recording")} in this folder ${rest === 1 ? "has" : "have"} no transcript.`;
     clearTimeout(list.timer);
@@ -64,8 +65,13 @@ function showRows() {
     const said = JSON.stringify(one);
     if (row.said === said) return;
     row.said = said;
-    row.replaceChildren(...cellsOf(one));
+    cellsOf(one).forEach((cell, n) => {
+      const before = row.children[n];
+      if (!before) row.append(cell);
+      else if (!before.isEqualNode(cell)) before.replaceWith(cell); // the others may be pressed, or have the focus
+    });
   });
+  if (recordings.length >= total) leaveFocus($("more"));
   $("more").hidden = recordings.length >= total;
   $("empty").hidden = total > 0 || !$("rest").hidden;
   $("recordings").hidden = total === 0;
@@ -102,10 +108,12 @@ function cellsOf(one) {
 function jobButton(text, id, action) {
   const button = make("button", "flat small", text);
   button.type = "button";
-  button.addEventListener("click", async () => {
-    button.disabled = true;
+  let under = false; // `disabled` would drop the focus
+  button.addEventListener("click", async (event) => {
+    if (under || event.detail > 1) return; // at the second click of two, another row may be there
+    under = true;
     try { await call(`/api/jobs/${id}/${action}`, "POST"); } catch (error) { toast(error.message); }
-    button.disabled = false;
+    under = false;
     list();
   });
   return button;
@@ -121,6 +129,7 @@ for (const button of document.querySelectorAll("[data-sort]")) {
 }
 $("more").addEventListener("click", () => { wanted = recordings.length + ROWS; list(); });
 $("transcribe").addEventListener("click", async () => {
+  leaveFocus($("rest"));
   $("rest").hidden = true;
   try { await call("/api/recordings/untranscribed", "POST"); } catch (error) { toast(error.message); }
   setTimeout(list, 1500); // the folder is looked at again meanwhile
@@ -145,6 +154,7 @@ async function search(more = false) {
     $("found-title").textContent = !said.total ? "Nothing was found"
       : `${said.more ? "More than " : ""}${counted(said.total, "passage")}`;
     showIn($("hits"), hits, JSON.stringify, hitOf, () => {});
+    if (hits.length >= said.total) leaveFocus($("more-hits"));
     $("more-hits").hidden = hits.length >= said.total;
   } catch (error) {
     if (mine === asked) $("found-title").textContent = error.message;
@@ -216,7 +226,9 @@ audio.addEventListener("error", () => {
 $("play").addEventListener("click", toggle);
 $("close").addEventListener("click", () => {
   audio.pause();
+  leaveFocus($("player"));
   $("player").hidden = true;
+  document.querySelector(".hit-row.on")?.focus({ preventScroll: true });
 });
 
 /* ---------- keyboard, colors ---------- */
