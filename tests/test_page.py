@@ -1393,3 +1393,14 @@ def test_a_turned_phone_and_a_print_stay_where_one_reads(read):
     before = page.evaluate(read_now)
     page.evaluate("take({ kind: 'text', text: 'x', pieces: piecesOf([order.length - 1]) })")
     assert abs(page.evaluate(read_now) - before) < 60
+
+
+def test_a_speaker_who_goes_while_they_are_named(read):
+    """As when somebody else merges them on the desk."""
+    page = read(talks.call(), how="none").page
+    page.get_by_label("Rename Speaker 2").click()
+    typed(page, "No")
+    page.evaluate("() => { steps = [[{ kind: 'merge', who: 0, gone: 1 }]]; refresh(); }")
+    assert page.inner_text("#speakers-title") == "1 speaker"
+    assert page.evaluate("[steps.length, names[0]]") == [1, None]
+    assert "Speaker 1" in page.evaluate("document.activeElement.textContent")

@@ -336,7 +336,8 @@ function renameHere(button, who) {
     finish(event.key !== "Escape");
     button.focus();
   });
-  field.addEventListener("blur", () => finish(true));
+  // Whom somebody else has merged meanwhile is not here any more, and the name is nobody else's.
+  field.addEventListener("blur", () => finish(speakers.some((one) => one.who === who)));
   button.replaceWith(field);
   field.select();
   field.focus();
