@@ -821,6 +821,10 @@ def test_a_phone_and_a_print(read):
     assert page.locator("#undo").is_visible()
     assert page.evaluate("barHeight()") == before
     page.tap("#undo")
+    page.locator("button.who").first.tap()
+    assert page.locator("#choices .choice").first.is_visible()
+    assert not page.locator("#choices kbd").first.is_visible()
+    page.keyboard.press("Escape")
     page.set_viewport_size({"width": 1200, "height": 900})
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
