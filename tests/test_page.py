@@ -881,6 +881,19 @@ def rename(reader, who: str, name: str) -> None:
     reader.page.keyboard.press("Enter")
 
 
+def test_keys_where_the_keyboard_has_other_letters(read):
+    page = read(talks.call()).page
+    press = """(given) => document.body.dispatchEvent(
+        new KeyboardEvent("keydown", { ...given, bubbles: true, cancelable: true }))"""
+    page.evaluate("take({ kind: 'name', who: 0, name: 'Laura' })")
+    page.evaluate(press, {"key": "я", "code": "KeyZ", "ctrlKey": True})
+    assert page.get_by_label("Rename Speaker 1").is_visible()
+    page.evaluate(press, {"key": "Я", "code": "KeyZ", "ctrlKey": True, "shiftKey": True})
+    assert page.get_by_label("Rename Laura").is_visible()
+    page.evaluate(press, {"key": "w", "code": "KeyZ", "ctrlKey": True})  # a letter is what it says
+    assert page.get_by_label("Rename Laura").is_visible()
+
+
 def test_speakers_are_named_one_after_the_other(read):
     """Whoever leaves the field by the mouse or with Tab gets to what was meant: it is not drawn anew."""
     reader = read(talks.call())

@@ -290,9 +290,22 @@ def test_a_voice_is_kept_and_found_elsewhere_and_named_where_somebody_says_so(vi
     page.wait_for_selector('#people li:has-text("again")')
     assert "SPEAKER_00 sounds like Ann (cosine 1.00" in page.inner_text("#people")
     page.click('#people li:has-text("again") button')
-    page.wait_for_selector("#people :text('named')", timeout=60_000)
+    page.wait_for_selector("#people :text('named'):focus", timeout=60_000)
     assert "Ann" in (folder / "again.txt").read_text()
     assert "Ann" not in (folder / "toned.txt").read_text()
+    # Another one that was found with it, in the same transcript.
+    other = {
+        "id": id_of((folder / "again.json").relative_to(desk.desk.folder)),
+        "version": "before",
+        "start": 0,
+    }
+    page.evaluate(
+        'found => $("people").append(personIn(found, "Anna"))',
+        {**other, "recording": "again", "likely": "", "called": "SPEAKER_00", "speaker": "SPEAKER_00"},
+    )
+    page.click("#people li:last-child button")
+    page.wait_for_selector("#people li:last-child :text('named')", timeout=60_000)
+    assert "Anna" in (folder / "again.txt").read_text()
 
 
 def keep_voice(page, name: str) -> None:

@@ -1,6 +1,8 @@
 /* The voice of the selected words, and the person in all recordings. A name is given only where somebody
    confirms it. */
 
+const named = new Map(); // transcript -> its version since a speaker was named from here
+
 async function askVoice(list) {
   if (!list.length) { toast("Select what one person says, 10 seconds or more."); return; }
   const who = owner[list[0]];
@@ -67,15 +69,20 @@ function personIn(found, name) {
   button.type = "button";
   button.title = `Call ${found.called} “${name}” in this recording`;
   button.addEventListener("click", async () => {
-    button.disabled = true;
+    if (button.ariaDisabled) return;
+    button.ariaDisabled = "true"; // `disabled` would drop the focus
     try {
       await settled();
-      await call(`../${found.id}/name`, { version: found.id === served.id ? version : found.version,
-        speaker: found.speaker, name });
-      button.replaceWith(make("span", "quiet", "named"));
+      const seen = named.get(found.id) ?? (found.id === served.id ? version : found.version);
+      const said = await call(`../${found.id}/name`, { version: seen, speaker: found.speaker, name });
+      named.set(found.id, said.version); // another speaker of it may be the same person
       if (found.id === served.id) $("found").addEventListener("close", leave, { once: true });
+      const done = make("span", "quiet", "named");
+      done.tabIndex = -1;
+      button.replaceWith(done);
+      done.focus();
     } catch (error) {
-      button.disabled = false;
+      button.ariaDisabled = null;
       toast(error.message);
     }
   });

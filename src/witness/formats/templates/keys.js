@@ -54,6 +54,13 @@ const keys = {
   Escape: () => { if (chosen || $("search").hidden) unchoose(); else closeSearch(); },
 };
 
+/** The key by its letter, or where the keyboard has other letters, as Russian ones, by the place of the key. */
+function keyOf(event) {
+  const other = event.key.length === 1 && event.key > "\u007f" && event.code.match(/^Key([A-Z])$/);
+  const key = other ? (event.shiftKey ? other[1] : other[1].toLowerCase()) : event.key;
+  return key.length === 1 && key !== "N" ? key.toLowerCase() : key;
+}
+
 /** Whether the text around the selection runs from right to left. */
 function rightToLeft() {
   const here = spans.get(chosen ? order[movingEnd] : playing) ?? spans.values().next().value;
@@ -67,7 +74,7 @@ function withSpeaker(action) {
 
 document.addEventListener("keydown", (event) => {
   if (document.querySelector("dialog[open]") || event.altKey || composes(event)) return;
-  const key = event.key.length === 1 && event.key !== "N" ? event.key.toLowerCase() : event.key;
+  const key = keyOf(event);
   if (event.ctrlKey || event.metaKey) {
     if (key === "z" && !event.target.closest("input")) { if (event.shiftKey) redo(); else undo(); }
     else if (key === "y" && !event.target.closest("input")) redo();
