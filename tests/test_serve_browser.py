@@ -396,7 +396,8 @@ def test_news_do_not_take_a_button_away_before_it_is_clicked(visit):
     page.wait_for_selector("html[data-ready]", state="attached")
     page.evaluate("""() => {
         events.close();
-        list = () => {}; // what there is comes from here
+        list = () => {}; // what there is comes from here,
+        listed = Infinity; // and not from an answer that is still on its way
         window.news = (share) => {
             const job = { id: "one", name: "talk", state: "working", stage: "decode" };
             jobs.set("one", { ...job, share, seconds_left: 9 });
@@ -670,7 +671,7 @@ def test_the_formats_are_there_at_once(visit):
     rename(page, "Speaker 1", "Ann")
     arrived(page, waiting)
     page.click("#export")
-    page.wait_for_selector('.choice:has-text("srt")', timeout=2000)
+    page.wait_for_selector('.choice:has-text("srt")')
     with page.expect_download() as download:
         page.click('.choice:has-text("srt")')
         waiting[0].continue_()
@@ -767,7 +768,8 @@ def test_a_row_keeps_what_has_the_focus_or_is_pressed(visit):
     page.wait_for_selector("html[data-ready]", state="attached")
     page.evaluate("""() => {
         events.close();
-        list = () => {}; // what there is comes from here
+        list = () => {}; // what there is comes from here,
+        listed = Infinity; // and not from an answer that is still on its way
         window.rows = (...given) => { recordings = given; total = given.length; showRows(); };
         window.clicked = 0;
         document.addEventListener("click", (event) => { clicked += 1; event.preventDefault(); });
