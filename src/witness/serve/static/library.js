@@ -27,11 +27,11 @@ async function call(address, method = "GET") {
 /* ---------- the recordings ---------- */
 
 let listed = 0; // the number of the latest answer; one that comes after it is of no use
-list.asked = 0;
+let asking = 0; // and that of the latest question
 
 async function list() {
   const how = () => `sort=${sort}&order=${order}&wanted=${wanted}`;
-  const before = how(), mine = ++list.asked;
+  const before = how(), mine = ++asking;
   const late = () => mine < listed || how() !== before; // another order was chosen meanwhile, which is asked for, too
   try {
     const found = [];
