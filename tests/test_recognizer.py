@@ -337,7 +337,7 @@ def test_a_killed_parent_leaves_no_orphan(endless):
         time.sleep(1)
         assert alive(pid)
         parent.kill()
-    assert wait_until(lambda: not alive(pid), 2)
+    assert wait_until(lambda: not alive(pid), 15)
 
 
 # ── Models that are none ──
