@@ -391,13 +391,16 @@ def test_from_a_dropped_file_to_a_document(visit, desk, folder, tmp_path):
         assert download.value.path().read_bytes().startswith(begin)
 
 
-def test_news_do_not_take_a_button_away_before_it_is_clicked(visit):
-    page = visit().page
+def deaf(page):
+    """The page with all recordings, which hears nothing of its server from now on, nor what is on its way."""
     page.wait_for_selector("html[data-ready]", state="attached")
+    page.evaluate("() => { events.close(); list = () => {}; listed = Infinity; }")
+    return page
+
+
+def test_news_do_not_take_a_button_away_before_it_is_clicked(visit):
+    page = deaf(visit().page)
     page.evaluate("""() => {
-        events.close();
-        list = () => {}; // what there is comes from here,
-        listed = Infinity; // and not from an answer that is still on its way
         window.news = (share) => {
             const job = { id: "one", name: "talk", state: "working", stage: "decode" };
             jobs.set("one", { ...job, share, seconds_left: 9 });
@@ -764,12 +767,8 @@ def test_a_new_connection_takes_no_row_away(visit):
 
 
 def test_a_row_keeps_what_has_the_focus_or_is_pressed(visit):
-    page = visit().page
-    page.wait_for_selector("html[data-ready]", state="attached")
+    page = deaf(visit().page)
     page.evaluate("""() => {
-        events.close();
-        list = () => {}; // what there is comes from here,
-        listed = Infinity; // and not from an answer that is still on its way
         window.rows = (...given) => { recordings = given; total = given.length; showRows(); };
         window.clicked = 0;
         document.addEventListener("click", (event) => { clicked += 1; event.preventDefault(); });
