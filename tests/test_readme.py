@@ -103,6 +103,15 @@ def test_every_dependency_is_explained():
         assert re.search(rf"\b{name}\b", DEVELOP[DEVELOP.index("## Dependencies") :]), name
 
 
+def test_what_brings_words_on_a_gpu_brings_all_that_they_need_offline():
+    """The model of `words` times what transcribe-cpp recognizes where no model hub is reached."""
+    text = (ROOT / "pyproject.toml").read_text()
+    words, gpu = (
+        set(re.search(rf"^{name} = \[(.*)\]$", text, re.M)[1].split(", ")) for name in ("words", "vulkan")
+    )
+    assert words < gpu
+
+
 def test_nothing_of_a_developers_machine_is_in_the_repository():
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".github/**/*.*")]
     for path in [*ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py"), *pages]:
