@@ -32,17 +32,8 @@ def cluster(tmp_path):
             started.callback(process.kill)
             return process.pid
 
-        begin(
-            "scheduler",
-            "scheduler",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            0,
-            "--no-dashboard",
-            "--scheduler-file",
-            file,
-        )
+        port = ("--host", "127.0.0.1", "--port", 0)
+        begin("scheduler", "scheduler", *port, "--no-dashboard", "--scheduler-file", file)
         address = written(file)["address"]
         options = ("--nthreads", 1, "--no-dashboard", "--no-nanny")
         yield address, [begin(name, "worker", address, *options, "--name", name) for name in ("one", "two")]

@@ -230,7 +230,8 @@ def refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:
 
 
 @pytest.mark.parametrize("limit", ["--limit-time", "--limit-memory"])
-def test_a_limit_that_nothing_reaches_is_refused(capsys, limit):
+def test_a_limit_that_nothing_reaches_is_refused(tmp_path, monkeypatch, capsys, limit):
+    monkeypatch.chdir(tmp_path)
     assert f"'{limit}': nan is not a number" in refused(capsys, limit, "nan")
 
 

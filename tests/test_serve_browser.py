@@ -202,13 +202,17 @@ def test_two_tabs_lose_nothing_of_each_other(visit, folder):
     assert "Zanzibar" in text
 
 
+def ask_for_one_speaker(page) -> None:
+    page.click("#more")
+    page.click('.choice:has-text("Another number")')
+    page.keyboard.type("1")
+    page.keyboard.press("Enter")
+
+
 def test_what_cannot_be_joined_is_for_the_person_to_decide(visit, folder):
     visitor = visit()
     one, other = visitor.open(), visitor.open(visitor.tab())
-    one.click("#more")
-    one.click('.choice:has-text("Another number")')
-    one.keyboard.type("1")
-    one.keyboard.press("Enter")
+    ask_for_one_speaker(one)
     one.wait_for_selector('aside h2:text-is("1 speaker")')
     correct(other, other.locator(".w").nth(3), "Zanzibar")
     other.wait_for_selector('dialog[open] :text("Somebody else changed this transcript")')
@@ -563,10 +567,7 @@ def test_what_is_corrected_while_the_server_works_is_not_lost(visit):
     visitor = visit()
     page = visitor.open()
     waiting = held_back(page, "**/speakers")
-    page.click("#more")
-    page.click('.choice:has-text("Another number")')
-    page.keyboard.type("1")
-    page.keyboard.press("Enter")
+    ask_for_one_speaker(page)
     arrived(page, waiting)
     correct(page, page.locator(".w").nth(3), "Zanzibar")
     waiting[0].continue_()
@@ -643,10 +644,7 @@ def test_what_others_did_takes_nothing_from_whoever_is_at_work(visit):
 def test_no_question_comes_between_whoever_types(visit):
     visitor = visit()
     one, other = visitor.open(), visitor.open(visitor.tab())
-    one.click("#more")
-    one.click('.choice:has-text("Another number")')
-    one.keyboard.type("1")
-    one.keyboard.press("Enter")
+    ask_for_one_speaker(one)
     one.wait_for_selector('aside h2:text-is("1 speaker")')
     waiting = held_back(other, "**/corrections")
     correct(other, other.locator(".w").nth(3), "Zanzibar")

@@ -48,10 +48,8 @@ function showTools() {
   const tools = $("tools");
   const ends = chosen && [order[chosen[0]], order[chosen[1]]].map((w) => spans.get(w)).filter(Boolean);
   // A single word was clicked to hear it: do not cover its neighbors.
-  const hidden = !ends || !ends.length || chosen[0] === chosen[1];
-  if (hidden) leaveFocus(tools);
-  tools.hidden = hidden;
-  if (hidden) return;
+  hide(tools, !ends || !ends.length || chosen[0] === chosen[1]);
+  if (tools.hidden) return;
   const box = ends[0].getBoundingClientRect();
   const width = tools.offsetWidth, height = tools.offsetHeight;
   // The bar is at the top of the window only once one has scrolled to it.

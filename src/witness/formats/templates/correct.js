@@ -210,11 +210,7 @@ function pick(title, about, choices) {
       if (choice.who !== undefined) button.append(chip(choice.who));
       button.append(label);
       if (n < 9) button.append(make("kbd", "", n + 1));
-      button.addEventListener("click", (event) => {
-        if (event.detail > 1) return; // the second click of two was meant for the question before
-        dialog.close();
-        done(choice.value);
-      });
+      press(button, () => { dialog.close(); done(choice.value); });
       const item = make("li");
       item.append(button);
       list.append(item);

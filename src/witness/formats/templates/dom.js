@@ -61,3 +61,18 @@ function enable(button, can) {
   if (!can) leaveFocus(button);
   button.disabled = !can;
 }
+
+function hide(element, hidden = true) {
+  if (hidden) leaveFocus(element);
+  element.hidden = hidden;
+}
+
+/** Do something at a click on a button, once at a time: by the second click of two, something else may be under the
+    mouse. Meanwhile it is not `disabled`, which would drop the focus. */
+function press(button, act) {
+  button.addEventListener("click", async (event) => {
+    if (button.ariaDisabled || event.detail > 1) return;
+    button.ariaDisabled = "true";
+    try { await act(); } finally { button.ariaDisabled = null; }
+  });
+}

@@ -68,9 +68,7 @@ function personIn(found, name) {
   const button = make("button", "flat", `Name ${found.called} so`);
   button.type = "button";
   button.title = `Call ${found.called} “${name}” in this recording`;
-  button.addEventListener("click", async () => {
-    if (button.ariaDisabled) return;
-    button.ariaDisabled = "true"; // `disabled` would drop the focus
+  press(button, async () => {
     try {
       await settled();
       const seen = named.get(found.id) ?? (found.id === served.id ? version : found.version);
@@ -82,7 +80,6 @@ function personIn(found, name) {
       button.replaceWith(done);
       done.focus();
     } catch (error) {
-      button.ariaDisabled = null;
       toast(error.message);
     }
   });

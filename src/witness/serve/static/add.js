@@ -147,8 +147,7 @@ function item(one) {
 function sendingButton(one) {
   const button = make("button", "flat small");
   button.type = "button";
-  button.addEventListener("click", (event) => {
-    if (event.detail > 1) return; // of two clicks the second would be on the next row
+  press(button, () => {
     const under = one.request && one.request.readyState !== 4;
     drop(one);
     if (under) one.request.abort();

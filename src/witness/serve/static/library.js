@@ -48,8 +48,7 @@ async function list() {
       ? `${counted(total, "recording")} · reading them for the search: ${said.indexed.toLocaleString("en")} so far`
       : total ? counted(total, "recording") : ""; // what has no transcript is counted below
     const rest = said.untranscribed;
-    if (!rest) leaveFocus($("rest"));
-    $("rest").hidden = !rest;
+    hide($("rest"), !rest);
     $("rest-text").textContent = `${counted(rest, "recording")} in this folder ${rest === 1 ? "has" : "have"} no transcript.`;
     clearTimeout(list.timer);
     if (said.indexed < said.total) list.timer = setTimeout(list, 2000);
@@ -71,8 +70,7 @@ function showRows() {
       else if (!before.isEqualNode(cell)) before.replaceWith(cell); // the others may be pressed, or have the focus
     });
   });
-  if (recordings.length >= total) leaveFocus($("more"));
-  $("more").hidden = recordings.length >= total;
+  hide($("more"), recordings.length >= total);
   $("empty").hidden = total > 0 || !$("rest").hidden;
   $("recordings").hidden = total === 0;
   for (const head of document.querySelectorAll("#recordings th")) {
@@ -108,12 +106,8 @@ function cellsOf(one) {
 function jobButton(text, id, action) {
   const button = make("button", "flat small", text);
   button.type = "button";
-  let under = false; // `disabled` would drop the focus
-  button.addEventListener("click", async (event) => {
-    if (under || event.detail > 1) return; // at the second click of two, another row may be there
-    under = true;
+  press(button, async () => {
     try { await call(`/api/jobs/${id}/${action}`, "POST"); } catch (error) { toast(error.message); }
-    under = false;
     list();
   });
   return button;
@@ -129,8 +123,7 @@ for (const button of document.querySelectorAll("[data-sort]")) {
 }
 $("more").addEventListener("click", () => { wanted = recordings.length + ROWS; list(); });
 $("transcribe").addEventListener("click", async () => {
-  leaveFocus($("rest"));
-  $("rest").hidden = true;
+  hide($("rest"));
   try { await call("/api/recordings/untranscribed", "POST"); } catch (error) { toast(error.message); }
   setTimeout(list, 1500); // the folder is looked at again meanwhile
 });
@@ -154,8 +147,7 @@ async function search(more = false) {
     $("found-title").textContent = !said.total ? "Nothing was found"
       : `${said.more ? "More than " : ""}${counted(said.total, "passage")}`;
     showIn($("hits"), hits, JSON.stringify, hitOf, () => {});
-    if (hits.length >= said.total) leaveFocus($("more-hits"));
-    $("more-hits").hidden = hits.length >= said.total;
+    hide($("more-hits"), hits.length >= said.total);
   } catch (error) {
     if (mine === asked) $("found-title").textContent = error.message;
   }
@@ -226,8 +218,7 @@ audio.addEventListener("error", () => {
 $("play").addEventListener("click", toggle);
 $("close").addEventListener("click", () => {
   audio.pause();
-  leaveFocus($("player"));
-  $("player").hidden = true;
+  hide($("player"));
   document.querySelector(".hit-row.on")?.focus({ preventScroll: true });
 });
 
