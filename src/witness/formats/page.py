@@ -43,12 +43,12 @@ CORRECTIONS = "witness-corrections/1"
 """The schema of the file in which a page saves corrections."""
 
 SCRIPTS = (
-    *("dom.js", "state.js", "list.js", "sound.js", "choose.js", "correct.js"),
+    *("dom.js", "colors.js", "state.js", "list.js", "sound.js", "choose.js", "correct.js"),
     *("search.js", "timeline.js", "keep.js", "keys.js"),
 )
 """Joined to one script in this order. What a file uses from a later one, it uses once all have been run."""
 
-SERVED_SCRIPTS = (*SCRIPTS[:-1], "served.js", "find.js", SCRIPTS[-1])
+SERVED_SCRIPTS = (*SCRIPTS[:-1], "call.js", "served.js", "find.js", SCRIPTS[-1])
 SERVED_POLICY = {"connect-src": "'self'", "media-src": "'self'"}
 """Of a page that a server shows: it saves there, and plays from there, and from nowhere else."""
 

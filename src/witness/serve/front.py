@@ -21,6 +21,8 @@ FILES = {
     "look.css": ("witness.formats", "templates", "text/css"),
     "page.css": ("witness.formats", "templates", "text/css"),
     "dom.js": ("witness.formats", "templates", "text/javascript"),
+    "colors.js": ("witness.formats", "templates", "text/javascript"),
+    "call.js": ("witness.formats", "templates", "text/javascript"),
     "library.css": ("witness.serve", "static", "text/css"),
     "library.js": ("witness.serve", "static", "text/javascript"),
     "add.js": ("witness.serve", "static", "text/javascript"),

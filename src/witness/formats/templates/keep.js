@@ -1,22 +1,6 @@
-/* What the browser keeps: corrections until they are saved to a file, and the choice of colors. */
+/* Corrections, which the browser keeps until they are saved to a file. */
 
-const DRAFT = `witness-draft/${data.page}`, COLORS_CHOSEN = "witness-colors";
-
-function kept(key) {
-  try { return localStorage.getItem(key); } catch { return null; }
-}
-
-/** Keep a text, or with null forget it. Returns whether the browser does. */
-function keep(key, text) {
-  try {
-    if (text === null) localStorage.removeItem(key); else localStorage.setItem(key, text);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/* ---------- corrections ---------- */
+const DRAFT = `witness-draft/${data.page}`;
 
 let draftIsKept = true;
 let desk = null; // what saves the corrections in the transcript; a page that is a file has none: served.js
@@ -66,23 +50,3 @@ function isSteps(list) {
   };
   return list.every((made) => made.every(isStep));
 }
-
-/* ---------- colors ---------- */
-
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const darkRules = [...document.styleSheets[0].cssRules].find((rule) => rule.media?.mediaText.includes("dark"));
-const darkMedia = darkRules.media.mediaText;
-
-/** "light", "dark", or "" for what the system has. */
-function setColors(choice) {
-  darkRules.media.mediaText = { light: "not all", dark: "screen" }[choice] ?? darkMedia;
-  document.documentElement.style.colorScheme = choice;
-  $("colors").value = choice;
-}
-
-setColors(["light", "dark"].find((choice) => choice === kept(COLORS_CHOSEN)) ?? "");
-$("colors").addEventListener("change", () => {
-  setColors($("colors").value);
-  keep(COLORS_CHOSEN, $("colors").value || null);
-  drawTimeline();
-});

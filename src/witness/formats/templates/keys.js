@@ -127,7 +127,8 @@ window.addEventListener("resize", () => {
   focus();
 });
 window.addEventListener("hashchange", followHash);
-dark.addEventListener("change", drawTimeline);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawTimeline);
+$("colors").addEventListener("change", drawTimeline);
 
 let stayAfterPrint = () => {};
 window.addEventListener("beforeprint", () => {

@@ -15,15 +15,6 @@ function counted(n, noun) {
   return n === 1 ? `1 ${noun}` : `${n.toLocaleString("en")} ${noun}s`;
 }
 
-/** What the server answers, or an Error with its message. */
-async function call(address, method = "GET") {
-  let answer;
-  try { answer = await fetch(address, { method }); } catch { throw new Error("the server does not answer"); }
-  const said = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(said.error?.message ?? `the server answered ${answer.status}`);
-  return said;
-}
-
 /* ---------- the recordings ---------- */
 
 let listed = 0; // the number of the latest answer; one that comes after it is of no use
@@ -107,7 +98,7 @@ function jobButton(text, id, action) {
   const button = make("button", "flat small", text);
   button.type = "button";
   press(button, async () => {
-    try { await call(`/api/jobs/${id}/${action}`, "POST"); } catch (error) { toast(error.message); }
+    try { await call(`/api/jobs/${id}/${action}`, undefined, "POST"); } catch (error) { toast(error.message); }
     list();
   });
   return button;
@@ -124,7 +115,7 @@ for (const button of document.querySelectorAll("[data-sort]")) {
 $("more").addEventListener("click", () => { wanted = recordings.length + ROWS; list(); });
 $("transcribe").addEventListener("click", async () => {
   hide($("rest"));
-  try { await call("/api/recordings/untranscribed", "POST"); } catch (error) { toast(error.message); }
+  try { await call("/api/recordings/untranscribed", undefined, "POST"); } catch (error) { toast(error.message); }
   setTimeout(list, 1500); // the folder is looked at again meanwhile
 });
 
@@ -222,7 +213,7 @@ $("close").addEventListener("click", () => {
   document.querySelector(".hit-row.on")?.focus({ preventScroll: true });
 });
 
-/* ---------- keyboard, colors ---------- */
+/* ---------- keyboard ---------- */
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || composes(event)) return;
@@ -236,24 +227,4 @@ document.addEventListener("keydown", (event) => {
     if (at < 0) $("query").focus(); else stops[Math.min(at, stops.length - 1)]?.focus();
   } else return;
   event.preventDefault();
-});
-
-const COLORS_CHOSEN = "witness-colors"; // as in the page of a transcript
-const darkRules = [...document.styleSheets[0].cssRules].find((rule) => rule.media?.mediaText.includes("dark"));
-const darkMedia = darkRules.media.mediaText;
-
-function setColors(choice) {
-  darkRules.media.mediaText = { light: "not all", dark: "screen" }[choice] ?? darkMedia;
-  document.documentElement.style.colorScheme = choice;
-  $("colors").value = choice;
-}
-
-function kept() {
-  try { return localStorage.getItem(COLORS_CHOSEN) ?? ""; } catch { return ""; }
-}
-
-setColors(["light", "dark"].includes(kept()) ? kept() : "");
-$("colors").addEventListener("change", () => {
-  setColors($("colors").value);
-  try { localStorage.setItem(COLORS_CHOSEN, $("colors").value); } catch { /* it is asked again the next time */ }
 });
