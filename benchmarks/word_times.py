@@ -52,7 +52,7 @@ def main() -> None:
     module = importlib.import_module(f"witness.recognition.{MODULES[options.engine]}")
     needed = options.aligners[0] if options.engine == "transcribe-cpp" else None
     engine = module.Engine(Load(options.model, False, options.threads, needed))
-    aligners = {Path(path).name: Aligner(path, options.threads) for path in options.aligners}
+    aligners = {Path(path).name: Aligner(path, options.threads, options.threads) for path in options.aligners}
     pairs: dict[str, dict[str, tuple[Said, Said]]] = {}
     for recording, reference in real_words.material(options.folder):
         said = real_words.only(reference)

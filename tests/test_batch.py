@@ -16,7 +16,7 @@ import pytest
 import ct2
 from conftest import in_process
 from recordings import OPTIONS, here, make, run, start
-from witness import Engine, pipeline
+from witness import Engine, available, pipeline
 from witness.batch import batch, folder, plan, recordings
 from witness.batch.manifest import Entry, Manifest
 from witness.batch.worker import Job, Outcome, Settings, job_from_json, job_to_json
@@ -193,7 +193,7 @@ def test_a_job_survives_the_way_to_a_worker():
 
 
 def test_workers_fit_the_machine(monkeypatch):
-    monkeypatch.setattr(plan, "available_cores", lambda: 8)
+    monkeypatch.setattr(available, "cores", lambda: 8)
     assert plan.worker_count(None, 100, None) == 8
     assert plan.worker_count(None, 100, 4 * plan.PEAK) == 4
     assert plan.worker_count(3, 100, 4 * plan.PEAK) == 3
@@ -234,7 +234,7 @@ def test_a_batch_settles_on_a_model_and_counts_its_memory(tmp_path):
 
 
 def test_a_worker_s_recognizer_has_its_share_of_the_cores(monkeypatch):
-    monkeypatch.setattr(plan, "available_cores", lambda: 12)
+    monkeypatch.setattr(available, "cores", lambda: 12)
     given = []
     monkeypatch.setattr(pipeline.recognition, "Recognizer", lambda *_, threads, **__: given.append(threads))
     for workers in (1, 3, 12):

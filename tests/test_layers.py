@@ -27,7 +27,7 @@ LAYERS = (
     {"sessions", "files", "documents", "child"},
     {"schema"},
     {"options", "reporter"},
-    {"errors", "text", "tracing", "_version"},
+    {"errors", "text", "tracing", "available", "_version"},
 )
 # The front door: it names what lies behind it, and imports none of it before it is asked to.
 FRONT_DOOR = {"_version"}

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from witness import files, pipeline, tracing
+from witness import available, files, pipeline, tracing
 from witness.audio import sound
 from witness.batch import batch, cluster, plan, pool
 from witness.batch.worker import Settings
@@ -163,7 +163,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     trace = SimpleNamespace(document=lambda: "{}")
     monkeypatch.setattr(tracing, "recording", lambda _: nullcontext(trace))
     monkeypatch.setattr(plan, "settle", note("settle", SimpleNamespace(weights=0)))
-    monkeypatch.setattr(plan, "available_cores", lambda: 8)
+    monkeypatch.setattr(available, "cores", lambda: 8)
     monkeypatch.setattr(pool, "memory", lambda: None)
     monkeypatch.setattr(pool, "Pool", Pool)
     monkeypatch.setattr(cluster, "connect", lambda *_: nullcontext(note("cluster", seen.append(_[0]))))

@@ -188,6 +188,50 @@ def test_the_number_of_threads_changes_nothing(model):
     assert one == two == four
 
 
+COUNTING_CHILD = """
+from witness.child import serve
+workers, waiting = {}, []
+def answer(request, _):
+    if request["do"] == "load":
+        return {{"device": "cpu", "languages": ["en"], "workers": workers, "batch": 4}}, ()
+    if request["do"] == "hear":
+        waiting.append(len(request["lengths"]))
+        with open({!r}, "a") as log:
+            log.write(f"{{waiting[-1]}}\\n")
+        return {{}}, ()
+    return {{"heard": [{{"tokens": [], "language": "en"}}] * waiting.pop(0)}}, ()
+serve(answer)
+"""
+"""Hears nothing, and writes down how many pieces it was given together."""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "workers", "together"),
+    [
+        (60, 1, 2),  # no other worker is idle meanwhile
+        (60, 2, 1),
+        (130, 2, 2),
+        (250, 2, 4),
+        (250, 4, 2),
+        (250, 16, 1),  # four together would be work for two workers
+        (610, 4, 4),
+    ],
+)
+def test_pieces_are_heard_together_once_every_worker_has_some(
+    model, monkeypatch, tmp_path, seconds, workers, together
+):
+    log = tmp_path / "log"
+    (tmp_path / "counting.py").write_text(COUNTING_CHILD.format(workers, str(log)))
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setattr(
+        remote, "_start", lambda *_, **__: Child("counting", {**os.environ, "PYTHONPATH": path})
+    )
+    recognize(model, ggml.tones(*[L] * seconds))
+    groups = [int(line) for line in log.read_text().split()]
+    assert max(groups) == together
+    assert sum(groups) >= seconds / 30
+
+
 def test_on_a_cpu_it_waits_for_its_turn(model):
     steps = []
     with started(model, progress=lambda *step: steps.append(step)) as running:

@@ -6,11 +6,11 @@ Only the standard library is imported here, so that `--help` answers in a blink.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
+from witness import available
 from witness.errors import UsageError
 
 
@@ -247,12 +247,4 @@ class Runtime:
 
     @property
     def cores(self) -> int:
-        return self.threads or available_cores()
-
-
-def available_cores() -> int:
-    """Cores that this process may use; fewer than the machine's inside a container or under taskset."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on macOS and Windows
-        return os.cpu_count() or 1
+        return self.threads or available.cores()

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from witness import available
 from witness.amd import cards, graphs
 from witness.amd.graphs import Graph, Key, Measured, Tuning
 from witness.amd.process import GpuDiedError, GpuProcess
@@ -26,7 +27,7 @@ from witness.amd.strict import provider_options
 from witness.amd.subject import Subject
 from witness.errors import DeviceError, GraphError
 from witness.files import sha256
-from witness.options import Device, Precision, Runtime, available_cores
+from witness.options import Device, Precision, Runtime
 from witness.reporter import SILENT, Reporter
 from witness.schema import Float32
 from witness.sessions import on_cores
@@ -194,7 +195,7 @@ def _add(target: Target, folder: Path, file: str, compile_s: float | None) -> Gr
     answer, load_s, gpu_ms = _twice(lambda: _first_runs(target, folder, file, feats))
     cosine, difference = graphs.compare(answer, reference)
     graphs.check_canary(cosine, difference, target.precision)
-    together = available_cores()
+    together = available.cores()
     with on_cores(together) as mapped:
         cpu_ms = _milliseconds(lambda: list(mapped(cpu, [feats] * together))) / together
     measured = Measured(compile_s, load_s, gpu_ms, cpu_ms, together, cosine, difference)

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from witness import available
 from witness.batch.worker import Settings
 from witness.diarization import voices
 from witness.models import own
-from witness.options import Device, Options, PageAudio, Runtime, available_cores
+from witness.options import Device, Options, PageAudio, Runtime
 from witness.pipeline import Engine
 from witness.reporter import SILENT, Reporter
 
@@ -103,12 +104,12 @@ def worker_count(jobs: int | None, recordings: int, memory: int | None, weights:
 
     `memory` is in bytes; None: unknown. `weights` are those of the recognizer, of which every worker has one.
     """
-    room = max(1, memory // (PEAK + weights)) if memory is not None else available_cores()
-    return max(1, min(jobs or available_cores(), room, recordings))
+    room = max(1, memory // (PEAK + weights)) if memory is not None else available.cores()
+    return max(1, min(jobs or available.cores(), room, recordings))
 
 
 def share(workers: int, device: Device, threads: int | None = None) -> Runtime:
     """The runtime of one of several workers on a machine; `threads` None: a fair share of the cores."""
-    threads = threads or max(1, available_cores() // workers)
+    threads = threads or max(1, available.cores() // workers)
     # With one core each, words at the same time as the diarizer would be two threads on it.
     return Runtime(device, threads=threads, serial=threads == 1)

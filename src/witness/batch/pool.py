@@ -10,9 +10,7 @@ import queue
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 
 from witness.batch.worker import Job, Outcome, job_to_json, outcome_from_json
@@ -164,16 +162,3 @@ def _failed(job: Job, error: ChildError) -> Outcome:
     fix = "export it again as WAV or FLAC; if it was memory, use fewer --jobs"
     cause = f"ended with {error}{error.last_words}" if isinstance(error, DiedError) else f"failed ({error})"
     return Outcome(f"{job.source}: the process that worked on it {cause}; {fix}", 1, again=True)
-
-
-def memory() -> int | None:
-    """Bytes of memory that are free, by the system and its containers; None: unknown."""
-    free = []
-    with suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        free.append(int(next(line for line in lines if line.startswith("MemAvailable")).split()[1]) * 1024)
-    with suppress(OSError, ValueError):  # "max" is not a number
-        group = Path("/sys/fs/cgroup")
-        used = int((group / "memory.current").read_text())
-        free.append(int((group / "memory.max").read_text()) - used)
-    return min(free, default=None)

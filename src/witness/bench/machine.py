@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from witness import available
 from witness._version import __version__
-from witness.options import available_cores
 
 DISTRIBUTIONS = (
     *("onnxruntime", "onnxruntime-migraphx", "numpy", "scipy", "av", "soxr", "pywhispercpp"),
@@ -35,7 +35,7 @@ class Hardware:
 
 def hardware() -> Hardware:
     """What this process runs on."""
-    return Hardware(_processor(), available_cores(), _memory(), platform.platform())
+    return Hardware(_processor(), available.cores(), _memory(), platform.platform())
 
 
 def versions() -> dict[str, str]:

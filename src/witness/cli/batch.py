@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from witness import files, text
+from witness import available, files, text
 from witness.cli import options, signals
 from witness.errors import CancelledError, PartlyFailedError, UsageError
 from witness.options import Device, Options, PageAudio, Runtime
@@ -181,10 +181,10 @@ def _refuse_with_scheduler(values: dict[str, object]) -> None:
 
 def _workers(work: Batch, jobs: int | None, weights: int, reporter: Reporter) -> int:
     """How many workers without a card of their own there are; a note if they are fewer than asked for."""
-    from witness.batch import plan, pool
+    from witness.batch import plan
 
     recordings = options.MOST if work.order.watch else len(work.todo)
-    workers = plan.worker_count(jobs, recordings, pool.memory(), weights)
+    workers = plan.worker_count(jobs, recordings, available.memory(), weights)
     if jobs is not None and workers < min(jobs, len(work.todo)):
         reporter.note(f"{workers} recordings at a time, because there is no memory for more")
     return workers

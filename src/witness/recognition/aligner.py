@@ -14,27 +14,28 @@ from witness.models import ct2
 from witness.recognition import mel
 from witness.schema import SAMPLE_RATE, Float32
 
-WORKERS = 4
-"""The most calls at the same time; more cores share them. Each takes memory."""
+EACH = 4
+"""Cores that a call may use. A lone one is faster with them, many at a time are no slower for it, and the
+result is the same (docs/decisions/2026-11-23-cores.md)."""
 START, NO_TIMES = "<|startoftranscript|>", "<|notimestamps|>"
 
 
 class Aligner:
     """A loaded model. Several threads may use it. Raises RuntimeError with one line if it cannot be used."""
 
-    def __init__(self, folder: str, threads: int) -> None:
-        """At most `threads` cores are used; a result does not depend on them while there are few."""
+    def __init__(self, folder: str, threads: int, workers: int) -> None:
+        """`threads`: cores to use; `workers`: how many calls work at the same time."""
         self._folder = Path(folder)
         self._bands = ct2.inspect(self._folder).bands
-        self.workers = min(threads, WORKERS)
+        self.workers = workers
         # int8: half the time of float32 where the processor has instructions for it, and as good
         # (docs/decisions/2026-11-22-words.md); CTranslate2 takes what the processor can do where it has none.
         self.model = ctranslate2.models.Whisper(
             str(self._folder),
             device="cpu",
             compute_type="int8",
-            inter_threads=self.workers,
-            intra_threads=max(1, threads // self.workers),
+            inter_threads=workers,
+            intra_threads=min(threads, EACH),
         )
         self.multilingual: bool = self.model.is_multilingual
         tokens = ct2.vocabulary(self._folder)

@@ -1,28 +1,58 @@
 """The child process that runs CTranslate2: `python -m witness.recognition.ctranslate`.
 
-Several pieces are recognized at the same time, each on one thread unless there are many cores. So the words
-do not depend on the number of threads, and none spins while it waits for another.
+Several pieces are recognized at the same time. The words do not depend on how many they are, nor on the
+number of cores, and no thread spins while it waits for another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
-from witness.recognition import server
+from witness import available
+from witness.models import ct2
+from witness.recognition import mel, server
 from witness.recognition.aligner import NO_TIMES, Aligner, view
 from witness.recognition.server import PROMPT, Heard, Load, Order
 from witness.schema import Float32
 
 BATCH = 4
 """Pieces that are decoded together: every step reads all weights once instead of once for each.
-docs/decisions/2026-11-22-words.md, "Batches"."""
+docs/decisions/2026-11-22-recognizers.md, "Batches"."""
+WORKERS = 16
+"""The most groups of pieces at the same time; with 16 on 16 cores recognition took 0.42 of the time that it
+took with 4 (docs/decisions/2026-11-23-cores.md)."""
 BEAMS = 5
 """Of a careful search; Whisper's own default."""
+POSITIONS = mel.FRAMES // 2
+"""That the encoder makes of a piece."""
 LONGEST = 448
 """Tokens that Whisper's decoder sees at once, those of the prompt included."""
 PREVIOUS = "<|startofprev|>"
+
+
+def workers(folder: str, threads: int) -> int:
+    """How many groups are recognized at the same time: one per core, if half of the free memory has room.
+
+    A process that has a part of the cores has as large a part of that memory.
+    """
+    most = min(threads, WORKERS)
+    if (free := available.memory()) is None:
+        return most
+    room = free / 2 * threads / max(threads, available.cores())
+    return max(1, min(most, int(room / memory(ct2.inspect(Path(folder))))))
+
+
+def memory(header: ct2.Header) -> int:
+    """Bytes that a group of pieces takes at most: attention in the encoder, and what the decoder attends to.
+
+    At most a tenth less than measured (docs/decisions/2026-11-23-cores.md).
+    """
+    attention = 1.4 * header.heads * POSITIONS**2
+    attended = BATCH * header.decoder_layers * 2 * POSITIONS * header.width
+    return int(4 * (attention + attended))
 
 
 class Engine:
@@ -32,7 +62,7 @@ class Engine:
         self.device = "cpu"
         self.batch = BATCH
         self.prompts = True
-        self._whisper = Aligner(load.model, load.threads)
+        self._whisper = Aligner(load.model, load.threads, workers(load.model, load.threads))
         self.workers = self._whisper.workers
         self.translates = self._whisper.multilingual
         self.languages: Sequence[str] = self._whisper.languages

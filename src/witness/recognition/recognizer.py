@@ -41,8 +41,6 @@ WINDOW_OF_ONE = WINDOW // 3
 """Frames of a piece in a recording of several languages: a piece has one."""
 TELLING = 20
 """Pieces, ten minutes of speech, among which the one that tells the language is chosen."""
-MANY = 4 * WINDOW
-"""Frames of a track for which two pieces are worth recognizing together; twice as many: four."""
 
 
 @dataclass(frozen=True)
@@ -306,7 +304,8 @@ class Recognizer:
         """What was heard in each piece, in order; as many at a time as the engine has workers."""
         left = iter(some)
         able = self._engine.abilities
-        size = min(able.batch, 1 if len(track) < MANY else 2 if len(track) < 2 * MANY else 4)
+        # Pieces together are worth it once every worker has some: then they save work, before that time.
+        size = max(1, min(able.batch, len(track) // (WINDOW * able.workers)))
         waiting: deque[list[Piece]] = deque()
         while group := list(islice(left, size)):
             self._engine.send([track.part(piece) for piece in group], order, self._when(group[0]))

@@ -27,9 +27,11 @@ FULL = 240
 KINDS = ("gpu", "igpu")
 """Of devices, the best first. Software drivers are neither, and are hidden unless GGML_VK_VISIBLE_DEVICES
 names them."""
-THREADS = 16
-"""On the CPU at most: they wait without sleeping, and 32 took three times as long as 16 beside another
-program (docs/decisions/2026-11-22-vulkan.md, "On a bare Debian 12")."""
+WORKERS = 4
+"""The most pieces whose words are timed at the same time: a GPU hears one after the other."""
+THREADS = 8
+"""On the CPU at most: they wait without sleeping. Where another program runs, more of them take up to four
+times as long (docs/decisions/2026-11-23-cores.md)."""
 
 T = TypeVar("T")
 
@@ -48,7 +50,7 @@ class Engine:
         # Pieces that are decoded together save little and get other words:
         # docs/decisions/2026-11-22-vulkan.md, "Batches".
         self.batch = 1
-        self._aligner = Aligner(load.aligner, load.threads)
+        self._aligner = Aligner(load.aligner, load.threads, min(load.threads, WORKERS))
         device = best(transcribe_cpp.backends()) if load.gpu else None
         self.device = "cpu" if device is None else f"vulkan: {device.description}"
         # One piece is on the GPU while others are timed. On a CPU both would share the cores.

