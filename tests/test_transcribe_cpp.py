@@ -126,7 +126,7 @@ def test_what_cannot_be_loaded(child, model, tmp_path):
 
 
 @needs_it
-@pytest.mark.parametrize(("cores", "threads"), [(2, 2), (64, 16)])
+@pytest.mark.parametrize(("cores", "threads"), [(2, 2), (64, 8)])
 def test_many_cores_would_wait_for_one_another(model, monkeypatch, cores, threads):
     import transcribe_cpp
 
