@@ -50,7 +50,7 @@ def memory(header: ct2.Header) -> int:
 
     At most a tenth less than measured (docs/decisions/2026-11-23-cores.md).
     """
-    attention = 1.4 * header.heads * POSITIONS**2
+    attention = 1.8 * header.heads * POSITIONS**2
     attended = BATCH * header.decoder_layers * 2 * POSITIONS * header.width
     return int(4 * (attention + attended))
 
