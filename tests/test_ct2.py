@@ -18,8 +18,8 @@ import ggml
 from conftest import ROOT
 from witness.errors import ModelError, UsageError
 from witness.models import ct2, own
+from witness.models import ggml as ggml_file
 from witness.recognition import foresight
-from witness.recognition import ggml as ggml_file
 from witness.recognition.mel import filters as mel_filters
 
 sys.path.insert(0, str(ROOT / "benchmarks"))

@@ -23,6 +23,7 @@ import pytest
 from huggingface_hub import constants, try_to_load_from_cache
 
 import ct2
+import ggml
 import witness
 from witness.errors import ModelError, UsageError
 from witness.models import cache as disk
@@ -1302,6 +1303,19 @@ def test_without_the_model_that_times_words_another_one_does() -> None:
         chosen_whisper("tiny-q5_1", offline=True, **VULKAN)
     fetch(BASE)
     assert chosen_whisper("tiny-q5_1", offline=True, **VULKAN).aligner == str(place(BASE))
+
+
+@pytest.mark.usefixtures("hub")
+def test_an_english_model_times_the_words_of_one_that_knows_english_only(tmp_path: Path) -> None:
+    fetch("faster-whisper-tiny.en")
+    english = ggml.write(tmp_path / "english.bin")
+    file = chosen_whisper(str(english), offline=True, **VULKAN)
+    assert (file.engine, file.aligner) == ("transcribe-cpp", str(place("faster-whisper-tiny.en")))
+    several = str(ggml.write(tmp_path / "several.bin", vocabulary=ggml.MULTILINGUAL))
+    with pytest.raises(download.FetchError, match=f"{ALIGNER}; or, if it is in English: --language en"):
+        chosen_whisper(several, offline=True, **VULKAN)
+    file = chosen_whisper(several, offline=True, language="en", **VULKAN)
+    assert file.aligner == str(place("faster-whisper-tiny.en"))
 
 
 @pytest.mark.usefixtures("hub")

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 import ggml
 from witness.child import Child
 from witness.errors import CancelledError, TranscriptionError, UsageError
+from witness.models.ggml import FIELDS, MAGIC, Header
 from witness.recognition import gpus, remote, tokens, whisper_cpp
 from witness.recognition.context import context, fit
 from witness.recognition.convincing import Note, convincing, to_lines
 from witness.recognition.doubt import doubt
 from witness.recognition.foresight import gpu_memory
-from witness.recognition.ggml import FIELDS, MAGIC, Header
 from witness.recognition.languages import LANGUAGES
 from witness.recognition.pieces import WINDOW, Loudness, Piece, gaps, pieces
 from witness.recognition.recognizer import Recognizer, Wish

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from witness import files
 from witness.errors import ModelError
-from witness.models import catalogue, ct2
+from witness.models import catalogue, ct2, ggml
 from witness.options import Recognizer
 from witness.schema import ModelFile
 
@@ -58,6 +58,20 @@ def recognizer(path: Path) -> ModelFile:
         raise ModelError(f"no model in the folder {path}; give {KINDS}")
     file = model(weights, path.absolute().name)
     return ModelFile(file.name, str(path.absolute()), file.sha256, engine)
+
+
+def english_only(model: ModelFile) -> bool:
+    """Whether a recognizer's model knows no other language. A file that cannot be read passes: whoever
+    loads it says what is wrong with it."""
+    if model.engine in (Recognizer.WHISPER_CPP, Recognizer.TRANSCRIBE_CPP):
+        found = ggml.header(model.path)
+        return found is not None and found[0].languages == 1
+    if model.engine == Recognizer.CTRANSLATE2:
+        try:
+            return not ct2.inspect(Path(model.path)).multilingual
+        except ModelError:
+            return False
+    return False
 
 
 def _encoder(folder: Path) -> Path:

@@ -96,7 +96,7 @@ def recognizer_model(
     model = _chosen(options, usual, able, available=available, gpu=gpu, reporter=reporter)
     if model is None or model.engine != engines.format_of(usual) or usual != Recognizer.TRANSCRIBE_CPP:
         return model
-    return replace(model, engine=usual, aligner=_aligner(options, reporter).path)
+    return replace(model, engine=usual, aligner=_aligner(model, options, reporter).path)
 
 
 def _chosen(
@@ -132,18 +132,21 @@ def _chosen(
     return found if isinstance(found, ModelFile) else _obtained(found, options, reporter)
 
 
-def _aligner(options: Options, reporter: Reporter) -> ModelFile:
-    """The model that tells when words are said; if the usual one cannot be fetched, what is on this disk.
+def _aligner(model: ModelFile, options: Options, reporter: Reporter) -> ModelFile:
+    """The model that tells when a recognizer's words are said; if the usual one cannot be fetched, what is
+    on this disk.
 
     Raises FetchError.
     """
     (usual,) = _entries([catalogue.ALIGNER])
     try:
         return _obtained(usual, options, reporter)
-    except FetchError:
+    except FetchError as error:
         found = _nearest(usual, [Recognizer.CTRANSLATE2])
-        if found is None or (found.english_only and options.language != "en"):
+        if found is None:
             raise
+        if found.english_only and options.language != "en" and not own.english_only(model):
+            raise FetchError(f"{error}; or, if it is in English: --language en") from error
     return cache.verified(found)
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from witness.errors import ModelError, UsageError
-from witness.models import ct2
+from witness.errors import UsageError
+from witness.models import ggml, own
 from witness.options import Recognizer
-from witness.recognition import ggml
 from witness.recognition.languages import MULTI
 from witness.schema import ModelFile
 
@@ -22,7 +19,7 @@ def check(model: ModelFile, language: str | None, *, translate: bool) -> None:
     A file that cannot be read passes: whoever loads it says what is wrong with it.
     """
     other = language not in (None, "en", MULTI)
-    if (other or translate) and _english_only(model):
+    if (other or translate) and own.english_only(model):
         problem = f"does not know the language {language!r}" if other else "cannot translate"
         raise UsageError(f"{model.path} {problem} (it knows only English); --whisper chooses another model")
 
@@ -42,15 +39,3 @@ def gpu_memory(model: ModelFile) -> int | None:
     width, layers = header.text_state, header.text_layers
     needed = int(size + 4 * width * layers * (1536 + 7 * 512) + 100_000_000 + 340_000 * width)
     return needed + (TRANSCRIBE_CPP if model.engine == Recognizer.TRANSCRIBE_CPP else 0)
-
-
-def _english_only(model: ModelFile) -> bool:
-    if model.engine in (Recognizer.WHISPER_CPP, Recognizer.TRANSCRIBE_CPP):
-        found = ggml.header(model.path)
-        return found is not None and found[0].languages == 1
-    if model.engine == Recognizer.CTRANSLATE2:
-        try:
-            return not ct2.inspect(Path(model.path)).multilingual
-        except ModelError:
-            return False
-    return False

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import transcribe_cpp
 
+from witness.models.ggml import inspect
 from witness.recognition import server
 from witness.recognition.aligner import Aligner
-from witness.recognition.ggml import inspect
 from witness.recognition.languages import LANGUAGES
 from witness.recognition.server import Heard, Load, Order
 from witness.schema import Float32

@@ -14,8 +14,8 @@ from typing import Any
 import _pywhispercpp as pw
 import numpy as np
 
+from witness.models.ggml import inspect
 from witness.recognition import server
-from witness.recognition.ggml import inspect
 from witness.recognition.languages import LANGUAGES
 from witness.recognition.server import Heard, Load, Order
 from witness.schema import Float32
