@@ -17,8 +17,8 @@ import hashlib
 import json
 import math
 import multiprocessing
+import os
 import re
-import resource
 import shutil
 import sys
 import time
@@ -29,6 +29,8 @@ import numpy as np
 
 from witness import available
 from witness.audio import decode
+from witness.bench import machine
+from witness.child import resident
 from witness.models import ct2
 from witness.recognition import aligner, ctranslate
 from witness.recognition.server import Load, Order
@@ -50,12 +52,12 @@ def measure(recording: Path, whisper: Path, at: tuple[int, int] | None, batch: i
     engine = ctranslate.Engine(Load(str(whisper), gpu=False, threads=threads, aligner=None))
     size = max(1, min(batch, len(pieces) // engine.workers))
     groups = [pieces[start : start + size] for start in range(0, len(pieces), size)]
-    before, used = _memory(), time.process_time()
+    before, used = resident(os.getpid()), time.process_time()
     begun = time.perf_counter()
     with ThreadPoolExecutor(engine.workers) as pool:
         heard = list(pool.map(lambda group: engine.hear(group, Order(1, "en")), groups))
     seconds = time.perf_counter() - begun
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    held = (machine.peak_memory() or 0) - before / 1e6
     tokens = [(one.tokens, one.logprob) for group in heard for one in group]
     return {
         "model": whisper.name,
@@ -64,16 +66,10 @@ def measure(recording: Path, whisper: Path, at: tuple[int, int] | None, batch: i
         "batch": size,
         "seconds": round(seconds, 2),
         "processor_seconds": round(time.process_time() - used, 1),
-        "mb_per_group": round((peak - before) / 1e6 / min(engine.workers, len(groups))),
+        "mb_per_group": round(held / min(engine.workers, len(groups))),
         "tokens": sum(len(one) for one, _ in tokens),
         "sha256": hashlib.sha256(repr(tokens).encode()).hexdigest()[:8],
     }
-
-
-def _memory() -> int:
-    """Bytes that this process has at the moment."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) * 1024
 
 
 def random(folder: Path, like: Path, shape: list[int]) -> None:
@@ -85,8 +81,7 @@ def random(folder: Path, like: Path, shape: list[int]) -> None:
     data = ct2.open_weights(like / ct2.WEIGHTS)
     variables = ct2.walk(data)
     old_tokens, old = variables["decoder/embeddings/weight"].shape
-    # The longer sizes first: in tiny, 3 * 384 is no other array's, but 1 * 384 is.
-    sizes = {old * times: width * times for times in (4, 3, 2, 1)} | {old_tokens: tokens}
+    sizes = {old * times: width * times for times in (1, 2, 3, 4)} | {old_tokens: tokens}
     sizes[variables["encoder/conv1/weight"].shape[1]] = bands
     rng = np.random.default_rng(0)
     arrays = {}

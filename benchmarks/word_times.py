@@ -27,6 +27,7 @@ from witness import pipeline
 from witness.audio import decode
 from witness.bench import words, words_report
 from witness.bench.lines import Line, Said
+from witness.models import ct2
 from witness.options import Device, Options, Runtime
 from witness.recognition import tokens
 from witness.recognition.aligner import Aligner
@@ -52,7 +53,12 @@ def main() -> None:
     module = importlib.import_module(f"witness.recognition.{MODULES[options.engine]}")
     needed = options.aligners[0] if options.engine == "transcribe-cpp" else None
     engine = module.Engine(Load(options.model, False, options.threads, needed))
-    aligners = {Path(path).name: Aligner(path, options.threads, options.threads) for path in options.aligners}
+    aligners = {
+        Path(path).name: Aligner(
+            path, ct2.inspect(Path(path)), threads=options.threads, workers=options.threads
+        )
+        for path in options.aligners
+    }
     pairs: dict[str, dict[str, tuple[Said, Said]]] = {}
     for recording, reference in real_words.material(options.folder):
         said = real_words.only(reference)

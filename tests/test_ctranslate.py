@@ -14,14 +14,14 @@ import ggml
 from conftest import CALL
 from witness import available
 from witness.audio import decode
-from witness.models.ct2 import Header
+from witness.models import ct2
 from witness.recognition.server import Load, Order
 
 pytest.importorskip("ctranslate2", reason="the extra `words` is not installed")
 from witness.recognition import ctranslate
 from witness.recognition.aligner import NO_TIMES, Aligner, view
 
-BASE = Header(
+BASE = ct2.Header(
     tokens=51865, bands=80, width=512, heads=8, encoder_layers=6, decoder_layers=6, text_context=448
 )
 GIGABYTE = 1_000_000_000
@@ -49,11 +49,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (16, 16, 0.1, 1),
     ],
 )
-def test_as_many_groups_as_cores_and_memory_allow(monkeypatch, folder, threads, cores, free, expected):
+def test_as_many_groups_as_cores_and_memory_allow(monkeypatch, threads, cores, free, expected):
     monkeypatch.setattr(ctranslate, "memory", lambda _: 0.25 * GIGABYTE)
     monkeypatch.setattr(available, "cores", lambda: cores)
     monkeypatch.setattr(available, "memory", lambda: None if free is None else free * GIGABYTE)
-    assert ctranslate.workers(str(folder), threads) == expected
+    assert ctranslate.workers(BASE, threads) == expected
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def pieces() -> list[np.ndarray]:
 @needs_weights
 def test_the_cores_of_a_piece_change_nothing(weights, pieces):
     def hear(threads: int) -> list[object]:
-        one = Aligner(weights, threads, workers=1)
+        one = Aligner(weights, ct2.inspect(Path(weights)), threads=threads, workers=1)
         start = one.start("en")
         found: list[object] = []
         for piece in pieces[:2]:

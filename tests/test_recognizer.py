@@ -188,6 +188,13 @@ def test_the_number_of_threads_changes_nothing(model):
     assert one == two == four
 
 
+def child_of(folder, code):
+    """What starts a child that runs the code."""
+    (folder / "child_of_a_test.py").write_text(code)
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    return lambda: Child("child_of_a_test", {**os.environ, "PYTHONPATH": path})
+
+
 COUNTING_CHILD = """
 from witness.child import serve
 workers, waiting = {}, []
@@ -221,11 +228,8 @@ def test_pieces_are_heard_together_once_every_worker_has_some(
     model, monkeypatch, tmp_path, seconds, workers, together
 ):
     log = tmp_path / "log"
-    (tmp_path / "counting.py").write_text(COUNTING_CHILD.format(workers, str(log)))
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    monkeypatch.setattr(
-        remote, "_start", lambda *_, **__: Child("counting", {**os.environ, "PYTHONPATH": path})
-    )
+    start = child_of(tmp_path, COUNTING_CHILD.format(workers, str(log)))
+    monkeypatch.setattr(remote, "_start", lambda *_, **__: start())
     recognize(model, ggml.tones(*[L] * seconds))
     groups = [int(line) for line in log.read_text().split()]
     assert max(groups) == together
@@ -457,12 +461,11 @@ def on_gpu(monkeypatch, tmp_path):
     start, started = remote._start, []
 
     def prepare(how, pieces):
-        (tmp_path / "gpu_child.py").write_text(GPU_CHILD.format(how, pieces))
-        path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+        failing = child_of(tmp_path, GPU_CHILD.format(how, pieces))
 
         def fail_first(name, *, gpu):
             started.append(gpu)
-            return Child("gpu_child", {**os.environ, "PYTHONPATH": path}) if gpu else start(name, gpu=gpu)
+            return failing() if gpu else start(name, gpu=gpu)
 
         monkeypatch.setattr(remote, "_start", fail_first)
         return started

@@ -23,10 +23,11 @@ START, NO_TIMES = "<|startoftranscript|>", "<|notimestamps|>"
 class Aligner:
     """A loaded model. Several threads may use it. Raises RuntimeError with one line if it cannot be used."""
 
-    def __init__(self, folder: str, threads: int, workers: int) -> None:
-        """`threads`: cores to use; `workers`: how many calls work at the same time."""
+    def __init__(self, folder: str, header: ct2.Header, *, threads: int, workers: int) -> None:
+        """`header`: what `ct2.inspect` says of the folder; `threads`: cores to use; `workers`: how many calls
+        work at the same time."""
         self._folder = Path(folder)
-        self._bands = ct2.inspect(self._folder).bands
+        self._bands = header.bands
         self.workers = workers
         # int8: half the time of float32 where the processor has instructions for it, and as good
         # (docs/decisions/2026-11-22-words.md); CTranslate2 takes what the processor can do where it has none.

@@ -33,7 +33,7 @@ LONGEST = 448
 PREVIOUS = "<|startofprev|>"
 
 
-def workers(folder: str, threads: int) -> int:
+def workers(header: ct2.Header, threads: int) -> int:
     """How many groups are recognized at the same time: one per core, if half of the free memory has room.
 
     A process that has a part of the cores has as large a part of that memory.
@@ -42,7 +42,7 @@ def workers(folder: str, threads: int) -> int:
     if (free := available.memory()) is None:
         return most
     room = free / 2 * threads / max(threads, available.cores())
-    return max(1, min(most, int(room / memory(ct2.inspect(Path(folder))))))
+    return max(1, min(most, int(room / memory(header))))
 
 
 def memory(header: ct2.Header) -> int:
@@ -62,7 +62,10 @@ class Engine:
         self.device = "cpu"
         self.batch = BATCH
         self.prompts = True
-        self._whisper = Aligner(load.model, load.threads, workers(load.model, load.threads))
+        header = ct2.inspect(Path(load.model))
+        self._whisper = Aligner(
+            load.model, header, threads=load.threads, workers=workers(header, load.threads)
+        )
         self.workers = self._whisper.workers
         self.translates = self._whisper.multilingual
         self.languages: Sequence[str] = self._whisper.languages

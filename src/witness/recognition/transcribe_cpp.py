@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
 import transcribe_cpp
 
+from witness.models import ct2
 from witness.models.ggml import inspect
 from witness.recognition import server
 from witness.recognition.aligner import Aligner
@@ -50,7 +52,12 @@ class Engine:
         # Pieces that are decoded together save little and get other words:
         # docs/decisions/2026-11-22-vulkan.md, "Batches".
         self.batch = 1
-        self._aligner = Aligner(load.aligner, load.threads, min(load.threads, WORKERS))
+        self._aligner = Aligner(
+            load.aligner,
+            ct2.inspect(Path(load.aligner)),
+            threads=load.threads,
+            workers=min(load.threads, WORKERS),
+        )
         device = best(transcribe_cpp.backends()) if load.gpu else None
         self.device = "cpu" if device is None else f"vulkan: {device.description}"
         # One piece is on the GPU while others are timed. On a CPU both would share the cores.
