@@ -34,7 +34,7 @@ CORES = len(os.sched_getaffinity(0))
 
 COUNT_MODELS = """
 import sys
-if "witness.batch.worker" in sys.orig_argv:
+if "witness.jobs.worker" in sys.orig_argv:
     import os, threading, time
     import onnxruntime
     spent, lock = 0.0, threading.Lock()

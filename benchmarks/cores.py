@@ -27,13 +27,13 @@ from pathlib import Path
 
 import numpy as np
 
-from witness import available
+from witness import resources
 from witness.audio import decode
 from witness.bench import machine
 from witness.child import resident
 from witness.models import ct2
 from witness.recognition import aligner, ctranslate
-from witness.recognition.server import Load, Order
+from witness.recognition.engine_worker import DecodeOptions, Load
 from witness.schema import SAMPLE_RATE
 
 PIECE = 30 * SAMPLE_RATE
@@ -42,7 +42,7 @@ TYPES = {0: np.float32, 1: np.int8, 2: np.int16, 3: np.int32, 4: np.float16}
 
 def measure(recording: Path, whisper: Path, at: tuple[int, int] | None, batch: int) -> dict[str, object]:
     """One run, in a process of its own."""
-    threads = available.cores()
+    threads = resources.cores()
     if at is not None:
         ctranslate.WORKERS, aligner.EACH = at
         # As many as asked for, on fewer cores, too.
@@ -55,7 +55,7 @@ def measure(recording: Path, whisper: Path, at: tuple[int, int] | None, batch: i
     before, used = resident(os.getpid()), time.process_time()
     begun = time.perf_counter()
     with ThreadPoolExecutor(engine.workers) as pool:
-        heard = list(pool.map(lambda group: engine.hear(group, Order(1, "en")), groups))
+        heard = list(pool.map(lambda group: engine.hear(group, DecodeOptions(1, "en")), groups))
     seconds = time.perf_counter() - begun
     held = (machine.peak_memory() or 0) - before / 1e6
     tokens = [(one.tokens, one.logprob) for group in heard for one in group]

@@ -27,7 +27,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from witness import available, tracing
+from witness import resources, tracing
 from witness.audio import decode
 from witness.bench import machine
 from witness.diarization import embedding, embedding_cut, segmentation, segmentation_cut
@@ -105,7 +105,7 @@ def main() -> None:
         "--models", default="standard", help="a set or a folder whose segmentation is PyanNet"
     )
     parser.add_argument("--fast", action="store_true")
-    parser.add_argument("--threads", type=int, default=available.cores())
+    parser.add_argument("--threads", type=int, default=resources.cores())
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()

@@ -33,9 +33,9 @@ from urllib.parse import urlencode
 import numpy as np
 
 from witness import files
-from witness.serve.index import Entry, Index
-from witness.serve.library import walk
-from witness.serve.passages import Passage
+from witness.serve.library.catalog import walk
+from witness.serve.library.index import Entry, Index
+from witness.serve.library.passages import Passage
 
 PASSAGES, WORDS, VOCABULARY, SPEAKERS = 500, 20, 60_000, 500
 TOKEN = "benchmark-of-the-desk"  # noqa: S105 - of a server that lives for a minute

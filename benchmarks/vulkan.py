@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import whisper_vulkan
 
-from witness.recognition.recognizer import Recognizer, Wish
+from witness.recognition.recognizer import Recognizer, TranscribeOptions
 from witness.schema import ModelFile
 
 
@@ -61,7 +61,7 @@ def words(options: argparse.Namespace) -> list[dict]:
             chosen = ModelFile(Path(model).name, model, "", engine, aligner or None)
             begun = time.perf_counter()
             with Recognizer(
-                chosen, Wish(options.language), threads=options.threads, gpu=not options.cpu
+                chosen, TranscribeOptions(options.language), threads=options.threads, gpu=not options.cpu
             ) as recognizer:
                 recognizer.send(samples)
                 found = recognizer.result()

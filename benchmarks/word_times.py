@@ -31,9 +31,9 @@ from witness.models import ct2
 from witness.options import Device, Options, Runtime
 from witness.recognition import tokens
 from witness.recognition.aligner import Aligner
-from witness.recognition.pieces import Loudness, pieces
+from witness.recognition.chunking import Loudness, pieces
+from witness.recognition.engine_worker import DecodeOptions, Load
 from witness.recognition.recognizer import PADDED
-from witness.recognition.server import Load, Order
 from witness.schema import Float32
 
 MODULES = {"whisper.cpp": "whisper_cpp", "ctranslate2": "ctranslate", "transcribe-cpp": "transcribe_cpp"}
@@ -78,7 +78,7 @@ def hear(
 ) -> dict[str, Said]:
     """What was heard, with the engine's own times and with those of each aligner."""
     samples = decode.load(str(recording)).samples[0]
-    order = Order(options.threads, options.language)
+    order = DecodeOptions(options.threads, options.language)
     timed: dict[str, list[list[tokens.Token]]] = {way: [] for way in ("own", *aligners)}
     for piece in pieces(Loudness.of(samples)):
         cut = piece.cut(samples)
@@ -103,7 +103,7 @@ def hear(
 
 
 def times(
-    cut: Float32, engine: Any, aligners: dict[str, Aligner], order: Order
+    cut: Float32, engine: Any, aligners: dict[str, Aligner], order: DecodeOptions
 ) -> Iterator[tuple[str, Found]]:
     """The tokens of a piece, by each way to time them."""
     (heard,) = engine.hear([cut], order)
@@ -116,7 +116,7 @@ def times(
         yield name, found if text.strip() else []
 
 
-def spread(engine: Any, cut: Float32, order: Order) -> Found:
+def spread(engine: Any, cut: Float32, order: DecodeOptions) -> Found:
     """transcribe-cpp's segments, their words spread over them by their letters."""
     result = engine._session.run(cut.data, language=order.language, timestamps="segment")
     found: Found = []

@@ -45,10 +45,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     named = [Path(argument.partition("::")[0]) for argument in config.args]
     if not any(path.is_dir() for path in named) or config.option.capture == "no":
         return 0
-    from witness import available
+    from witness import resources
 
     # A fifth of the time a test waits for its processes. More than eight only get in each other's way.
-    return min(available.cores() + 1, 8)
+    return min(resources.cores() + 1, 8)
 
 
 def pytest_report_header() -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 import soundfile
 
 from conftest import CALL, in_process
-from witness.batch import pool, worker
+from witness.jobs import pool, worker
 
 OPTIONS = ("--models", "builtin", "--offline")
 

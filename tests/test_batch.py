@@ -16,11 +16,12 @@ import pytest
 import ct2
 from conftest import in_process
 from recordings import OPTIONS, here, make, run, start
-from witness import Engine, available, pipeline
-from witness.batch import batch, folder, plan, recordings
-from witness.batch.manifest import Entry, Manifest
-from witness.batch.worker import Job, Outcome, Settings, job_from_json, job_to_json
+from witness import Engine, pipeline, resources
+from witness.batch import batch
 from witness.errors import UsageError, WitnessError
+from witness.jobs import folder, plan, recordings
+from witness.jobs.manifest import Entry, Manifest
+from witness.jobs.worker import Job, Outcome, Settings, job_from_json, job_to_json
 from witness.options import Channels, Device, Options, PageAudio, Runtime
 from witness.reporter import Reporter
 from witness.schema import ModelFile
@@ -193,7 +194,7 @@ def test_a_job_survives_the_way_to_a_worker():
 
 
 def test_workers_fit_the_machine(monkeypatch):
-    monkeypatch.setattr(available, "cores", lambda: 8)
+    monkeypatch.setattr(resources, "cores", lambda: 8)
     assert plan.worker_count(None, 100, None) == 8
     assert plan.worker_count(None, 100, 4 * plan.PEAK) == 4
     assert plan.worker_count(3, 100, 4 * plan.PEAK) == 3
@@ -234,7 +235,7 @@ def test_a_batch_settles_on_a_model_and_counts_its_memory(tmp_path):
 
 
 def test_a_worker_s_recognizer_has_its_share_of_the_cores(monkeypatch):
-    monkeypatch.setattr(available, "cores", lambda: 12)
+    monkeypatch.setattr(resources, "cores", lambda: 12)
     given = []
     monkeypatch.setattr(pipeline.recognition, "Recognizer", lambda *_, threads, **__: given.append(threads))
     for workers in (1, 3, 12):
@@ -446,7 +447,7 @@ def test_an_outcome_without_room_ends_the_batch(tmp_path):
     make(tmp_path / "in", 2, 1.0)
     settings = Settings(Options(models="builtin", offline=True), Runtime(), {})
     with folder.locked(tmp_path / "out"):
-        work = batch.Batch(plan.Order([f"{tmp_path}/in"], tmp_path / "out", ["json"]), settings)
+        work = batch.Batch(plan.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), settings)
 
         def submit(job: Job) -> Future[Outcome]:
             future: Future[Outcome] = Future()
@@ -468,7 +469,7 @@ def test_what_a_killed_worker_left_goes_with_the_batch(tmp_path):
     left = [tmp_path / "out" / place for place in (f".witness-{dead.pid}-a", f"sub/.witness-{dead.pid}-b")]
     with folder.locked(tmp_path / "out"):
         settings = Settings(Options(models="builtin", offline=True), Runtime(), {})
-        work = batch.Batch(plan.Order([f"{tmp_path}/in"], tmp_path / "out", ["json"]), settings)
+        work = batch.Batch(plan.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), settings)
 
         def submit(_: Job) -> Future[Outcome]:
             for path in left:
@@ -514,7 +515,7 @@ def test_time_left_follows_the_bytes(monkeypatch):
 def test_files_of_other_formats_from_an_earlier_run_are_told_of(tmp_path):
     """They are left alone: a person may have worked on them."""
     work = object.__new__(batch.Batch)
-    work.order = plan.Order(inputs=(), out=tmp_path, formats=("md", "json"))
+    work.order = plan.BatchRequest(inputs=(), out=tmp_path, formats=("md", "json"))
     fields = {"size": 1, "mtime_ns": 1, "sha256": None, "settings": "", "error": None, "code": 0}
     entries = {name: Entry(name, f"/in/{name}.wav", state="done", **fields) for name in ("new", "old")}
     work.results = {

@@ -19,7 +19,7 @@ from conftest import ROOT
 from witness.errors import ModelError, UsageError
 from witness.models import ct2, own
 from witness.models import ggml as ggml_file
-from witness.recognition import foresight
+from witness.recognition import requirements
 from witness.recognition.mel import filters as mel_filters
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -77,14 +77,14 @@ def test_a_folder_says_what_it_holds(folder: Path) -> None:
     assert ct2.inspect(folder).multilingual
     found = own.recognizer(folder)
     assert (found.name, found.path, found.engine) == ("model", str(folder), "ctranslate2")
-    foresight.check(found, "de", translate=True)
+    requirements.check(found, "de", translate=True)
     english = own.recognizer(writer.write(folder.parent / "english"))
     assert not ct2.inspect(Path(english.path)).multilingual
-    foresight.check(english, "en", translate=False)
+    requirements.check(english, "en", translate=False)
     with pytest.raises(
         UsageError, match=r"english does not know the language 'de' \(it knows only English\)"
     ):
-        foresight.check(english, "de", translate=False)
+        requirements.check(english, "de", translate=False)
 
 
 def test_either_vocabulary_will_do(folder: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 import ct2 as writer
 import ggml
 from conftest import CALL
-from witness import available
+from witness import resources
 from witness.audio import decode
 from witness.models import ct2
-from witness.recognition.server import Load, Order
+from witness.recognition.engine_worker import DecodeOptions, Load
 
 pytest.importorskip("ctranslate2", reason="the extra `words` is not installed")
 from witness.recognition import ctranslate
@@ -51,8 +51,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_as_many_groups_as_cores_and_memory_allow(monkeypatch, threads, cores, free, expected):
     monkeypatch.setattr(ctranslate, "memory", lambda _: 0.25 * GIGABYTE)
-    monkeypatch.setattr(available, "cores", lambda: cores)
-    monkeypatch.setattr(available, "memory", lambda: None if free is None else free * GIGABYTE)
+    monkeypatch.setattr(resources, "cores", lambda: cores)
+    monkeypatch.setattr(resources, "memory", lambda: None if free is None else free * GIGABYTE)
     assert ctranslate.workers(BASE, threads) == expected
 
 
@@ -67,8 +67,8 @@ def test_the_memory_of_a_group_is_about_what_was_measured(width, heads, layers, 
 
 
 def test_the_engine_has_that_many_workers(monkeypatch, folder):
-    monkeypatch.setattr(available, "cores", lambda: 3)
-    monkeypatch.setattr(available, "memory", lambda: 64 * GIGABYTE)
+    monkeypatch.setattr(resources, "cores", lambda: 3)
+    monkeypatch.setattr(resources, "memory", lambda: 64 * GIGABYTE)
     engine = ctranslate.Engine(Load(str(folder), gpu=False, threads=3, aligner=None))
     assert (engine.workers, engine.batch) == (3, 4)
 
@@ -118,7 +118,7 @@ def test_the_cores_of_a_piece_change_nothing(weights, pieces):
 @pytest.mark.parametrize("careful", [False, True])
 def test_the_company_of_a_piece_changes_nothing(weights, pieces, careful):
     engine = ctranslate.Engine(Load(weights, gpu=False, threads=1, aligner=None))
-    order = Order(1, "en", careful=careful)
+    order = DecodeOptions(1, "en", careful=careful)
     alone = [heard for piece in pieces for heard in engine.hear([piece], order)]
     assert all(len(heard.tokens) > 3 and heard.logprob is not None for heard in alone)
     assert list(engine.hear(pieces, order)) == alone
@@ -129,5 +129,5 @@ def test_tones_are_words(folder):
     """Without real weights: the engine hears what the small model knows."""
     engine = ctranslate.Engine(Load(str(folder), gpu=False, threads=2, aligner=None))
     sound = ggml.tones(ggml.LOW, ggml.LOW, ggml.LOW)
-    (heard,) = engine.hear([np.ascontiguousarray(sound, np.float32)], Order(1, "en"))
+    (heard,) = engine.hear([np.ascontiguousarray(sound, np.float32)], DecodeOptions(1, "en"))
     assert [text for text, _, _ in heard.tokens] == [word.decode() for word in ggml.LOW_SCRIPT[:3]]

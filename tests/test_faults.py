@@ -21,9 +21,9 @@ import soundfile
 import ggml
 from recordings import children, gone, here, make, run, start
 from witness import files
-from witness.batch.manifest import Entry, Manifest
 from witness.errors import OutputError
 from witness.formats import findings
+from witness.jobs.manifest import Entry, Manifest
 
 KILLS = int(os.environ.get("WITNESS_KILLS", "3"))
 RECORDINGS = 6
@@ -118,7 +118,7 @@ def test_ctrl_c_finishes_nothing_half_and_says_how_to_go_on(tmp_path):
 
 CRASH = """
 import os, signal, sys
-if "witness.batch.worker" in sys.orig_argv:
+if "witness.jobs.worker" in sys.orig_argv:
     import av
     opened = av.open
     def crash(file, *args, **kwargs):
@@ -338,7 +338,7 @@ def test_many_tiny_recordings(tmp_path):
         soundfile.write(tmp_path / "in" / f"{number:05d}.wav", [0.001 * (number % 7)] * 800, 8000)
     code = (
         "import resource, sys\n"
-        "if 'witness.batch.worker' in sys.orig_argv:\n"
+        "if 'witness.jobs.worker' in sys.orig_argv:\n"
         "    import av\n"
         "    opened = av.open\n"
         "    def noting(*args, **kwargs):\n"

@@ -14,11 +14,11 @@ import pytest
 
 from test_writers import GHOST, LONG, REPLY, UNHEARD, listened, said, transcript
 from witness import files
-from witness.batch import recordings
-from witness.batch.manifest import Manifest
 from witness.bench import lines
 from witness.errors import UsageError, WitnessError
 from witness.formats import writers
+from witness.jobs import recordings
+from witness.jobs.manifest import Manifest
 from witness.options import Format
 from witness.schema import Speaker, Turn, Utterance, Word
 

@@ -71,27 +71,27 @@ def test_the_other_campaigns_notice(tmp_path, monkeypatch):
 
 
 def test_what_strangers_send():
-    summary = run("strangers.py", "--first", "100000", "--count", "14")
+    summary = run("impostors.py", "--first", "100000", "--count", "14")
     assert all(len(codes) > 0 for codes in summary["exit_codes"].values())
     assert {code for codes in summary["exit_codes"].values() for code in codes} >= {"0", "4", "5", "6"}
 
 
 def test_the_campaign_of_strangers_notices(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(FUZZ))
-    import strangers
+    import impostors
     from trials import Ended
 
-    assert "hung" in strangers.complaint("rule", Ended(-14, 60.0, 0, ""), tmp_path)
-    assert "exit code 4" in strangers.complaint("rule", Ended(4, 1.0, 0, ""), tmp_path)
-    assert "lines on stderr" in strangers.complaint("rule", Ended(5, 1.0, 0, "one\ntwo\n"), tmp_path)
-    assert "please report" in strangers.complaint("rule", Ended(5, 1.0, 0, "please report it\n"), tmp_path)
-    assert "2000 MB" in strangers.complaint("archive", Ended(0, 1.0, 2 * 10**9, ""), tmp_path)
+    assert "hung" in impostors.complaint("rule", Ended(-14, 60.0, 0, ""), tmp_path)
+    assert "exit code 4" in impostors.complaint("rule", Ended(4, 1.0, 0, ""), tmp_path)
+    assert "lines on stderr" in impostors.complaint("rule", Ended(5, 1.0, 0, "one\ntwo\n"), tmp_path)
+    assert "please report" in impostors.complaint("rule", Ended(5, 1.0, 0, "please report it\n"), tmp_path)
+    assert "2000 MB" in impostors.complaint("archive", Ended(0, 1.0, 2 * 10**9, ""), tmp_path)
     (tmp_path / "call.json").write_text('{"a": NaN}')
-    assert "no result: NaN" in strangers.complaint("stages", Ended(0, 1.0, 0, ""), tmp_path)
+    assert "no result: NaN" in impostors.complaint("stages", Ended(0, 1.0, 0, ""), tmp_path)
     (tmp_path / "call.json").write_text("{}")
-    assert strangers.complaint("stages", Ended(0, 1.0, 0, ""), tmp_path) is None
+    assert impostors.complaint("stages", Ended(0, 1.0, 0, ""), tmp_path) is None
     (tmp_path / ".witness-1").touch()
-    assert "left behind" in strangers.complaint("stages", Ended(0, 1.0, 0, ""), tmp_path)
+    assert "left behind" in impostors.complaint("stages", Ended(0, 1.0, 0, ""), tmp_path)
 
 
 def test_the_campaign_notices(tmp_path, monkeypatch):

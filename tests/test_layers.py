@@ -20,6 +20,7 @@ LAYERS = (
     {"cli"},
     {"serve"},
     {"bench", "batch", "doctor", "enroll"},
+    {"jobs"},
     {"pipeline"},
     {"transcript"},
     {"diarization", "recognition", "amd", "formats"},
@@ -27,7 +28,7 @@ LAYERS = (
     {"sessions", "files", "documents", "child"},
     {"schema"},
     {"options", "reporter"},
-    {"errors", "text", "tracing", "available", "_version"},
+    {"errors", "text", "tracing", "resources", "_version"},
 )
 # The front door: it names what lies behind it, and imports none of it before it is asked to.
 FRONT_DOOR = {"_version"}

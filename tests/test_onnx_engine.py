@@ -20,7 +20,7 @@ import onnxasr
 from onnxasr import HIGH, LOW
 from witness.child import Child, DiedError, RefusedError
 from witness.errors import WitnessError
-from witness.recognition.recognizer import Recognizer, Wish
+from witness.recognition.recognizer import Recognizer, TranscribeOptions
 from witness.schema import ModelFile
 
 MODULE = "witness.recognition.onnx_engine"
@@ -173,10 +173,10 @@ def test_canary_is_told_the_language_and_translates(loaded, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "wish", "said"),
     [
-        ("tdt", Wish(translate=True), "cannot translate; --whisper"),
-        ("tdt", Wish(prompt="Anna"), "takes neither a prompt nor a vocabulary; --whisper"),
-        ("aed", Wish("fr"), "does not know the language 'fr'"),
-        ("aed", Wish(), "cannot tell the language; fix: say which one it is (--language)"),
+        ("tdt", TranscribeOptions(translate=True), "cannot translate; --whisper"),
+        ("tdt", TranscribeOptions(prompt="Anna"), "takes neither a prompt nor a vocabulary; --whisper"),
+        ("aed", TranscribeOptions("fr"), "does not know the language 'fr'"),
+        ("aed", TranscribeOptions(), "cannot tell the language; fix: say which one it is (--language)"),
     ],
 )
 def test_what_these_models_cannot_do_is_said(tmp_path, kind, wish, said):

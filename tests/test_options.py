@@ -11,16 +11,17 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from witness import available, files, pipeline, tracing
+from witness import files, pipeline, resources, tracing
 from witness.audio import sound
-from witness.batch import batch, cluster, plan, pool
-from witness.batch.worker import Settings
+from witness.batch import batch, cluster
 from witness.cli import options
 from witness.cli.batch import batch_command
 from witness.cli.main import main
 from witness.cli.run import run
 from witness.errors import UsageError
 from witness.formats import writers
+from witness.jobs import plan, pool
+from witness.jobs.worker import Settings
 from witness.options import Bounds, Options, Runtime
 from witness.reporter import Reporter
 
@@ -126,7 +127,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     class Batch:
         todo = tuple(range(100))
 
-        def __init__(self, order: plan.Order, settings: Settings) -> None:
+        def __init__(self, order: plan.BatchRequest, settings: Settings) -> None:
             seen.append((order, settings))
             self.order = order
 
@@ -163,8 +164,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     trace = SimpleNamespace(document=lambda: "{}")
     monkeypatch.setattr(tracing, "recording", lambda _: nullcontext(trace))
     monkeypatch.setattr(plan, "settle", note("settle", SimpleNamespace(weights=0)))
-    monkeypatch.setattr(available, "cores", lambda: 8)
-    monkeypatch.setattr(available, "memory", lambda: None)
+    monkeypatch.setattr(resources, "cores", lambda: 8)
+    monkeypatch.setattr(resources, "memory", lambda: None)
     monkeypatch.setattr(pool, "Pool", Pool)
     monkeypatch.setattr(cluster, "connect", lambda *_: nullcontext(note("cluster", seen.append(_[0]))))
     monkeypatch.setattr(batch, "Batch", Batch)
@@ -216,7 +217,9 @@ def test_what_both_commands_share_has_the_same_words():
 def test_limits_are_in_seconds_and_bytes(seen, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     handed_on(seen, batch_command, "in", "-o", "out", "--limit-time", "9.5", "--limit-memory", "1.5")
-    (order,) = [entry[0] for entry in seen if isinstance(entry, tuple) and isinstance(entry[0], plan.Order)]
+    (order,) = [
+        entry[0] for entry in seen if isinstance(entry, tuple) and isinstance(entry[0], plan.BatchRequest)
+    ]
     assert (order.limit, order.limit_memory) == (9.5, 1_500_000_000)
 
 

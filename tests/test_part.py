@@ -18,11 +18,11 @@ from recordings import OPTIONS, make
 from test_audio import noisy, tracks, write
 from witness import Options, diarize, transcribe
 from witness.audio import decode, ffmpeg, sound
-from witness.batch import plan
-from witness.batch.worker import Settings
 from witness.cli.options import moment
 from witness.errors import InputError, UsageError
 from witness.formats import findings, page, writers
+from witness.jobs import plan
+from witness.jobs.worker import Settings
 from witness.options import Channels, Format, PageAudio, Part, Runtime
 from witness.reporter import Reporter
 from witness.schema import SAMPLE_RATE, Transcript

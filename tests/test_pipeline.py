@@ -21,10 +21,10 @@ from conftest import CALL, DATA, in_process, strict_der
 from recordings import children, gone, worked
 from witness import Engine, Options, Runtime, diarize, pipeline, transcribe
 from witness.amd import cards
-from witness.batch import plan
 from witness.diarization import clustering, vbx
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
 from witness.formats import findings, rttm, writers
+from witness.jobs import plan
 from witness.models import store
 from witness.options import Bounds, Recognizer
 from witness.recognition import recognizer

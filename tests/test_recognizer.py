@@ -21,17 +21,17 @@ import ggml
 from witness.child import Child
 from witness.errors import CancelledError, TranscriptionError, UsageError
 from witness.models.ggml import FIELDS, MAGIC, Header
-from witness.recognition import gpus, remote, tokens, whisper_cpp
-from witness.recognition.context import context, fit
-from witness.recognition.convincing import Note, convincing, to_lines
-from witness.recognition.doubt import doubt
-from witness.recognition.foresight import gpu_memory
+from witness.recognition import engine_client, gpus, tokens, whisper_cpp
+from witness.recognition.chunking import WINDOW, Loudness, Piece, gaps, pieces
+from witness.recognition.engine_worker import ChunkResult
+from witness.recognition.fallback import Note, convincing, to_lines
+from witness.recognition.hallucination_checks import doubt
 from witness.recognition.languages import LANGUAGES
-from witness.recognition.pieces import WINDOW, Loudness, Piece, gaps, pieces
-from witness.recognition.recognizer import Recognizer, Wish
-from witness.recognition.server import Heard
-from witness.recognition.speech import FRAME, Speech
+from witness.recognition.prompting import context, fit
+from witness.recognition.recognizer import Recognizer, TranscribeOptions
+from witness.recognition.requirements import gpu_memory
 from witness.recognition.tokens import Token
+from witness.recognition.vad import FRAME, Speech
 from witness.reporter import Reporter, no_progress
 from witness.schema import (
     FRAME_DURATION,
@@ -69,7 +69,7 @@ def endless(folder):
 
 def started(path, *, language=None, threads=1, progress=no_progress):
     model = ModelFile("synthetic", str(path), "", "whisper.cpp")
-    return Recognizer(model, Wish(language), threads=threads, reporter=Reporter(progress))
+    return Recognizer(model, TranscribeOptions(language), threads=threads, reporter=Reporter(progress))
 
 
 def recognize(path, *tracks, **options):
@@ -229,7 +229,7 @@ def test_pieces_are_heard_together_once_every_worker_has_some(
 ):
     log = tmp_path / "log"
     start = child_of(tmp_path, COUNTING_CHILD.format(workers, str(log)))
-    monkeypatch.setattr(remote, "_start", lambda *_, **__: start())
+    monkeypatch.setattr(engine_client, "_start", lambda *_, **__: start())
     recognize(model, ggml.tones(*[L] * seconds))
     groups = [int(line) for line in log.read_text().split()]
     assert max(groups) == together
@@ -421,14 +421,14 @@ def test_a_flipped_byte_in_the_header(model, tmp_path, place):
 
 def test_a_crash_while_loading(model, monkeypatch):
     """As a damaged file that passes every check would do it: the child dies before its first answer."""
-    start = remote._start
+    start = engine_client._start
 
     def start_and_crash(name, *, gpu):
         child = start(name, gpu=gpu)
         os.kill(child.pid, signal.SIGSEGV)
         return child
 
-    monkeypatch.setattr(remote, "_start", start_and_crash)
+    monkeypatch.setattr(engine_client, "_start", start_and_crash)
     message = failure(model)
     assert "SIGSEGV while loading" in message
     assert "witness models verify" in message
@@ -458,7 +458,7 @@ serve(answer)
 @pytest.fixture
 def on_gpu(monkeypatch, tmp_path):
     """`on_gpu(how, pieces)`: the first child is one that fails on its GPU; what each was started with."""
-    start, started = remote._start, []
+    start, started = engine_client._start, []
 
     def prepare(how, pieces):
         failing = child_of(tmp_path, GPU_CHILD.format(how, pieces))
@@ -467,7 +467,7 @@ def on_gpu(monkeypatch, tmp_path):
             started.append(gpu)
             return failing() if gpu else start(name, gpu=gpu)
 
-        monkeypatch.setattr(remote, "_start", fail_first)
+        monkeypatch.setattr(engine_client, "_start", fail_first)
         return started
 
     monkeypatch.setattr(gpus, "has_gpu_backend", lambda: True)
@@ -892,7 +892,7 @@ LOOP = "no, " * 20
 
 
 def said(text, logprob=-0.2, *, ended=True):
-    return Heard([(text, 0, 100)], "en", ended, logprob)
+    return ChunkResult([(text, 0, 100)], "en", ended, logprob)
 
 
 def believed(first, *tries):
@@ -987,7 +987,7 @@ def test_terms_that_are_left_out_are_counted(folder):
     path = ggml.write(folder / "terms.bin")
     terms = ("one one one",) * 100
     model = ModelFile("synthetic", str(path), "", "whisper.cpp")
-    with Recognizer(model, Wish(vocabulary=terms), threads=1) as running:
+    with Recognizer(model, TranscribeOptions(vocabulary=terms), threads=1) as running:
         running.send(ggml.tones(L))
         (warning,) = running.result().warnings
     assert "26 of 100 terms were left out" in warning

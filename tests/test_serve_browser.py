@@ -20,14 +20,14 @@ import ggml
 from conftest import in_process
 from test_page import browser as browser
 from test_page import typed
-from witness.batch import plan
 from witness.formats import writers
+from witness.jobs import plan
 from witness.options import Device, Options
-from witness.serve import running
+from witness.serve import server
 from witness.serve.app import application
-from witness.serve.desk import Desk as Served
-from witness.serve.index import Index
-from witness.serve.library import Library, id_of
+from witness.serve.app_state import AppState
+from witness.serve.library.catalog import Library, id_of
+from witness.serve.library.index import Index
 from witness.serve.queue import Queue
 from witness.serve.uploads import Uploads
 from witness.transcript import document
@@ -56,23 +56,23 @@ class Desk:
         runtime = plan.share(1, Device.CPU, 2)
         uploads = self._stack.enter_context(Uploads(library.folder))
         queue = self._stack.enter_context(Queue(library.folder, lambda: plan.settle(options), runtime, 1))
-        self.desk = Served(library.folder, TOKEN, library, options, runtime, queue=queue, uploads=uploads)
+        self.desk = AppState(library.folder, TOKEN, library, options, runtime, queue=queue, uploads=uploads)
         self._stack.enter_context(library.watched())
         self._stack.callback(self.desk.editor.close)
         self._stack.callback(self.desk.finder.close)
-        listening = self._stack.enter_context(running.bind("127.0.0.1", 0))
-        self.url = running.address("127.0.0.1", listening)
+        listening = self._stack.enter_context(server.bind("127.0.0.1", 0))
+        self.url = server.address("127.0.0.1", listening)
         config = uvicorn.Config(
             application(self.desk), log_level="critical", lifespan="off", timeout_graceful_shutdown=1
         )
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        running = uvicorn.Server(config)
+        thread = threading.Thread(target=running.run, args=([listening],), daemon=True)
         thread.start()
-        while not server.started:
+        while not running.started:
             assert thread.is_alive()
             time.sleep(0.01)
         self._stack.callback(thread.join)
-        self._stack.callback(setattr, server, "should_exit", True)
+        self._stack.callback(setattr, running, "should_exit", True)
 
     def close(self) -> None:
         """End the server and its processes."""

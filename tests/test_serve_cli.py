@@ -79,10 +79,10 @@ def test_the_message_where_the_extra_is_missing_names_the_fix(tmp_path, monkeypa
 
 
 def test_a_machine_without_a_display_opens_no_browser_of_a_terminal(monkeypatch):
-    from witness.serve import running
+    from witness.serve import server
 
-    monkeypatch.setattr(running.sys, "platform", "linux")
+    monkeypatch.setattr(server.sys, "platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(running.webbrowser, "open", lambda _: pytest.fail("it was opened"))
-    assert not running.browse("http://127.0.0.1:1/")
+    monkeypatch.setattr(server.webbrowser, "open", lambda _: pytest.fail("it was opened"))
+    assert not server.browse("http://127.0.0.1:1/")

@@ -16,18 +16,18 @@ import pytest
 from starlette.testclient import TestClient
 
 from test_convert import spoken, uttered
-from witness.batch.manifest import Entry, Manifest
 from witness.child import Child
 from witness.errors import UsageError
 from witness.formats import writers
+from witness.jobs.manifest import Entry, Manifest
 from witness.schema import Correction, Speaker, Transcript
-from witness.serve import index as indexes
-from witness.serve import reading
 from witness.serve.app import application
-from witness.serve.desk import Desk
-from witness.serve.index import DamagedError, Index
-from witness.serve.library import Library, id_of, walk
-from witness.serve.passages import passages
+from witness.serve.app_state import AppState
+from witness.serve.library import index as indexes
+from witness.serve.library import reader
+from witness.serve.library.catalog import Library, id_of, walk
+from witness.serve.library.index import DamagedError, Index
+from witness.serve.library.passages import passages
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - of no server
 SPEAKERS = (Speaker("SPEAKER_00", 9.0, 0.75, "Ann Lee"), Speaker("SPEAKER_01", 3.0, 0.25))
@@ -58,7 +58,7 @@ def save(path: Path, transcript: Transcript = BUDGET) -> Path:
 
 @pytest.fixture
 def library(tmp_path, monkeypatch) -> Library:
-    monkeypatch.setattr(reading.Reader, "take", lambda _, *what: reading.take(*what))
+    monkeypatch.setattr(reader.Reader, "take", lambda _, *what: reader.take(*what))
     folder = tmp_path / "recordings"
     folder.mkdir()
     return Library(folder, Index(tmp_path / "cache" / "index.sqlite"))
@@ -313,7 +313,9 @@ def test_more_than_can_be_counted_is_said(library, monkeypatch):
 
 @pytest.fixture
 def client(library):
-    with TestClient(application(Desk(library.folder, TOKEN, library)), base_url="http://localhost") as client:
+    with TestClient(
+        application(AppState(library.folder, TOKEN, library)), base_url="http://localhost"
+    ) as client:
         client.headers["Authorization"] = f"Bearer {TOKEN}"
         yield client
 
@@ -396,7 +398,7 @@ def test_files_are_read_in_a_process_of_low_priority(tmp_path):
         assert texts(library, "house") == ["house"]
         child = library._reader._child
         if hasattr(os, "getpriority"):
-            assert os.getpriority(os.PRIO_PROCESS, child.pid) >= reading.PRIORITY
+            assert os.getpriority(os.PRIO_PROCESS, child.pid) >= reader.PRIORITY
         child.kill()  # one that ended is replaced
         save(path, talk(("SPEAKER_00", " another house")))
         library.changed()
@@ -406,7 +408,7 @@ def test_files_are_read_in_a_process_of_low_priority(tmp_path):
 
 
 def test_a_file_that_ends_its_reader_is_put_down_as_failed(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "Child", lambda _: Child("witness.serve.nothing"))
+    monkeypatch.setattr(reader, "Child", lambda _: Child("witness.serve.nothing"))
     library = Library(tmp_path, Index(tmp_path / "cache" / "index.sqlite"))
     save(tmp_path / "a.json")
     library.update()

@@ -25,13 +25,15 @@ from starlette.testclient import TestClient
 
 from recordings import make
 from test_serve_queue import wait_for
-from witness.batch import plan
-from witness.batch.manifest import Manifest
-from witness.batch.worker import Outcome
 from witness.errors import UsageError, WitnessError
+from witness.jobs import plan
+from witness.jobs.manifest import Manifest
+from witness.jobs.worker import Outcome
 from witness.options import Options, Runtime
-from witness.serve import answers, openai_api, openai_wish, openai_work, recordings, uploads
+from witness.serve import errors, uploads
+from witness.serve.openai import jobs, schema
 from witness.serve.queue import Queue
+from witness.serve.routes import openai_api, recordings
 from witness.serve.uploads import Uploads
 
 pytestmark = pytest.mark.skipif(
@@ -63,7 +65,7 @@ def server(tmp_path_factory, settings):
         uploads_ = stack.enter_context(Uploads(folder))
         queue = stack.enter_context(Queue(folder, lambda: settings, Runtime(threads=1)))
         app = Starlette(
-            routes=[*openai_api.routes(), *recordings.routes()], exception_handlers=answers.HANDLERS
+            routes=[*openai_api.routes(), *recordings.routes()], exception_handlers=errors.HANDLERS
         )
         editor = SimpleNamespace(ask=exported)
         app.state.desk = SimpleNamespace(folder=folder, queue=queue, uploads=uploads_, editor=editor)
@@ -101,7 +103,7 @@ def left(server) -> list[Path]:
 
 
 def test_the_models_are_listed(client):
-    assert [model.id for model in client.models.list()] == [MODEL, *openai_wish.ALIASES]
+    assert [model.id for model in client.models.list()] == [MODEL, *schema.ALIASES]
     assert client.models.retrieve("whisper-1").owned_by == "witness"
     with pytest.raises(openai.NotFoundError, match="there is no model of this name"):
         client.models.retrieve("gpt-9")
@@ -203,7 +205,7 @@ def test_a_request_becomes_options(settings):
         ("keywords[]", " Lorah "),
         ("speakers", "3"),
     ]
-    found = openai_wish.wish([*fields, ("stream", "True")], settings)
+    found = schema.wish([*fields, ("stream", "True")], settings)
     assert (found.response, found.stream, found.formats) == ("json", True, ("openai",))
     asked = found.options
     assert (asked.language, asked.prompt, asked.vocabulary, asked.speakers) == ("en", "p", ("Lorah",), 3)
@@ -213,7 +215,7 @@ def test_a_request_becomes_options(settings):
         [("temperature", "nan")],
     ):
         with pytest.raises(UsageError):
-            openai_wish.wish([*fields, *more], settings)
+            schema.wish([*fields, *more], settings)
 
 
 @pytest.mark.parametrize(
@@ -281,8 +283,8 @@ def test_what_fails_has_its_status(client, server, monkeypatch, outcome, status,
         future.set_result(outcome)
     monkeypatch.setattr(server.queue, "submit", lambda *_: future)
     monkeypatch.setattr(server.queue, "stop", stopped.append)
-    monkeypatch.setattr(openai_work, "LONGEST", 0.0)
-    monkeypatch.setattr(openai_work.Work.ended, "__defaults__", (0.01,))
+    monkeypatch.setattr(jobs, "LONGEST", 0.0)
+    monkeypatch.setattr(jobs.Work.ended, "__defaults__", (0.01,))
     with pytest.raises(openai.APIStatusError) as caught:
         ask(client, ("a.wav", b"sound"))
     assert (caught.value.status_code, says in caught.value.body["message"]) == (status, True)

@@ -18,16 +18,16 @@ import pytest
 from conftest import in_process
 from recordings import OPTIONS, children, gone, make
 from witness import Engine
-from witness.batch import plan
-from witness.batch.folder import Folder, locked
-from witness.batch.manifest import Manifest
-from witness.batch.recordings import Item, size_and_mtime
-from witness.batch.worker import Outcome, Settings
 from witness.errors import CancelledError, ConflictError, InputError, ModelError, WitnessError
+from witness.jobs import plan
+from witness.jobs import status as standings
+from witness.jobs.estimate import Estimate
+from witness.jobs.folder import Folder, locked
+from witness.jobs.manifest import Manifest
+from witness.jobs.recordings import Item, size_and_mtime
+from witness.jobs.worker import Outcome, Settings
 from witness.options import Options, Runtime
 from witness.serve import queue as queues
-from witness.serve import standing as standings
-from witness.serve.course import Course
 from witness.serve.queue import BusyError, Queue, UnknownError, free_name
 
 PATIENCE = 60  # seconds for what takes one or two; the machine may be busy
@@ -189,7 +189,7 @@ def test_a_cancel_and_a_retry(tmp_path, hands):
         assert [one.state for one in queue.standings()] == ["canceled", "canceled"]
         manifest = Manifest(tmp_path / "manifest.jsonl")
         assert [entry.state for entry in manifest.entries.values()] == ["canceled", "canceled"]
-        folder = Folder(plan.Order((), tmp_path, ("json",)), SETTINGS, manifest)
+        folder = Folder(plan.BatchRequest((), tmp_path, ("json",)), SETTINGS, manifest)
         item = Item(str(tmp_path / "a.wav"), "a", *size_and_mtime(str(tmp_path / "a.wav")))
         assert folder.done_before(item) is None  # a batch over the folder does it
         assert folder.in_the_way(item) is None
@@ -365,8 +365,8 @@ def test_names_that_are_free():
 
 def test_how_far_the_work_is(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("witness.serve.course.time.monotonic", lambda: now[0])
-    course = Course({"decode": 1.0, "transcription": 3.0})
+    monkeypatch.setattr("witness.jobs.estimate.time.monotonic", lambda: now[0])
+    course = Estimate({"decode": 1.0, "transcription": 3.0})
     assert (course.share, course.left) == (0.0, None)
     now[0] = 100.0  # the worker had something else to do
     course.hear("decode", 0, 10)
@@ -379,7 +379,7 @@ def test_how_far_the_work_is(monkeypatch):
     course.hear("transcription", 1, 2)
     assert course.share == 0.625
     assert course.pace() == {"decode": 1.0, "transcription": 3.0}
-    course = Course({"decode": 1.0}, 20.0)  # by its size
+    course = Estimate({"decode": 1.0}, 20.0)  # by its size
     course.hear("decode", 0, 10)
     now[0] += 1.5
     assert course.left == 18.5
@@ -424,7 +424,7 @@ SERVER = """
 import sys, time
 from pathlib import Path
 from witness.options import Options, Runtime
-from witness.batch import plan
+from witness.jobs import plan
 from witness.serve.queue import Queue
 settle = lambda: plan.settle(Options(models="builtin", offline=True, whisper="none"))
 with Queue(Path(sys.argv[1]), settle, Runtime(threads=1)) as queue:
@@ -440,7 +440,7 @@ def test_what_is_killed_is_done_by_the_next_server(tmp_path):
     """The worker first: another takes its recording. Then the server, whose worker goes with it."""
     paths = [str(sent(tmp_path, f"{number}", 4.0)) for number in range(2)]
     process = subprocess.Popen([sys.executable, "-c", SERVER, str(tmp_path), *paths], cwd=tmp_path)
-    module = "witness.batch.worker"
+    module = "witness.jobs.worker"
     try:
         wait_for(lambda: children(process.pid, module))
         (worker,) = children(process.pid, module)

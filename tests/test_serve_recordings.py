@@ -20,12 +20,13 @@ from starlette.testclient import TestClient
 
 from test_serve_queue import SETTINGS, Hands, wait_for
 from witness.errors import WitnessError
-from witness.serve import answers, recordings, uploads
+from witness.serve import errors, uploads
 from witness.serve import queue as queues
 from witness.serve.app import application
-from witness.serve.desk import Desk, Limits
-from witness.serve.library import Library
+from witness.serve.app_state import AppState, Limits
+from witness.serve.library.catalog import Library
 from witness.serve.queue import Queue
+from witness.serve.routes import recordings
 from witness.serve.uploads import Uploads, clean
 
 
@@ -37,7 +38,7 @@ def desk(tmp_path, monkeypatch):
     with ExitStack() as stack:
         uploads_ = stack.enter_context(Uploads(tmp_path))
         queue = stack.enter_context(Queue(tmp_path, lambda: SETTINGS))
-        app = Starlette(routes=recordings.routes(), exception_handlers=answers.HANDLERS)
+        app = Starlette(routes=recordings.routes(), exception_handlers=errors.HANDLERS)
         app.state.desk = SimpleNamespace(folder=tmp_path, queue=queue, uploads=uploads_)
         client = stack.enter_context(TestClient(app))
         yield SimpleNamespace(client=client, app=app, queue=queue, hands=hands, folder=tmp_path)
@@ -269,7 +270,7 @@ def test_what_is_larger_than_allowed_leaves_nothing(tmp_path, declared):
     with Uploads(tmp_path) as arriving, Queue(tmp_path, lambda: SETTINGS) as queue:
         limits = Limits(upload=1 << 20)
         library = Library(tmp_path)
-        desk = Desk(tmp_path, "t" * 16, library, limits=limits, queue=queue, uploads=arriving)
+        desk = AppState(tmp_path, "t" * 16, library, limits=limits, queue=queue, uploads=arriving)
         client = TestClient(application(desk), base_url="http://127.0.0.1")
         client.headers |= {"Authorization": f"Bearer {'t' * 16}", **FORM}
         body = [PART, *[b"\0" * 100_000] * 20, b"\r\n--x--\r\n"]

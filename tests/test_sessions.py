@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from witness import available
+from witness import resources
 from witness.amd.strict import pins
 from witness.errors import DeviceError
 from witness.options import Runtime
@@ -52,7 +52,7 @@ def test_an_error_stops_the_rest():
 
 def test_cores():
     assert Runtime(threads=3).cores == 3
-    assert Runtime().cores == available.cores() >= 1
+    assert Runtime().cores == resources.cores() >= 1
 
 
 def test_pins():

@@ -24,7 +24,7 @@ from witness.bench import lines, words
 from witness.bench.lines import Said
 from witness.models import engines
 from witness.options import Recognizer
-from witness.recognition.remote import CHILDREN
+from witness.recognition.engine_client import CHILDREN
 
 pytest.importorskip("ctranslate2", reason="the extra `words` is not installed")
 pytest.importorskip("tokenizers", reason="the extra `words` is not installed")

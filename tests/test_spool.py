@@ -14,7 +14,7 @@ from conftest import CALL
 from witness.audio import decode, spool
 from witness.audio.spool import Spool
 from witness.errors import OutputError
-from witness.recognition.pieces import Loudness
+from witness.recognition.chunking import Loudness
 
 FILES = Path("/proc/self/fd")  # that are open
 

@@ -23,7 +23,7 @@ from witness.models import engines
 from witness.options import Recognizer
 from witness.recognition import gpus
 from witness.recognition.recognizer import Recognizer as Hearing
-from witness.recognition.recognizer import Wish
+from witness.recognition.recognizer import TranscribeOptions
 from witness.schema import ModelFile
 
 LOW, HIGH = 300.0, 3000.0
@@ -130,7 +130,7 @@ def test_what_cannot_be_loaded(child, model, tmp_path):
 def test_many_cores_would_wait_for_one_another(model, monkeypatch, cores, threads):
     import transcribe_cpp
 
-    from witness.recognition.server import Load
+    from witness.recognition.engine_worker import Load
     from witness.recognition.transcribe_cpp import Engine
 
     asked = []
@@ -143,7 +143,7 @@ def test_many_cores_would_wait_for_one_another(model, monkeypatch, cores, thread
 @needs_it
 def test_without_a_gpu_the_cpu_does_it_and_a_warning_says_so(model, monkeypatch):
     monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "")
-    with Hearing(model(), Wish("en"), threads=1) as hearing:
+    with Hearing(model(), TranscribeOptions("en"), threads=1) as hearing:
         hearing.send(SOUND)
         found = hearing.result()
     assert [word.text for word in found.words] == WORDS

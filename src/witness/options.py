@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from witness import available
+from witness import resources
 from witness.errors import UsageError
 
 
@@ -247,4 +247,4 @@ class Runtime:
 
     @property
     def cores(self) -> int:
-        return self.threads or available.cores()
+        return self.threads or resources.cores()

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 from witness.amd import cards, migraphx
 from witness.amd.subject import Subject
 from witness.audio import source
-from witness.diarization import embedding, segmentation, trial, vbx, voices
+from witness.diarization import embedding, segmentation, smoke_test, vbx, voices
 from witness.diarization.stream import Networks, stream
 from witness.errors import CancelledError, ModelError, UsageError, WitnessError
 from witness.models import catalogue, engines, store
 from witness.options import Device, Layout, Mode, Options, Runtime
-from witness.recognition import foresight, gpus
+from witness.recognition import gpus, requirements
 from witness.recognition import recognizer as recognition
 from witness.recognition.languages import check_language
-from witness.recognition.speech import Speech
+from witness.recognition.vad import Speech
 from witness.reporter import Note, Progress, Reporter, no_note, no_progress
 from witness.schema import Findings, Float64, Map, ModelFile, Recognition, Samples, Track, Transcript
 from witness.sessions import on_cores
@@ -129,19 +129,19 @@ class Engine:
         except ModelError as error:
             return None, error
         if model is not None:
-            foresight.check(model, self.options.language, translate=self.options.translate)
+            requirements.check(model, self.options.language, translate=self.options.translate)
         return model, None
 
     @cached_property
     def segmenter(self) -> segmentation.SegmentationModel:
         """Raises ModelError."""
-        trial.survive("segmentation", self.chosen.segmentation)
+        smoke_test.survive("segmentation", self.chosen.segmentation)
         return segmentation.load(self.chosen.segmentation)
 
     @cached_property
     def voice(self) -> embedding.VoiceModel:
         """On the CPU. Raises ModelError."""
-        trial.survive("embedding", self.chosen.embedding)
+        smoke_test.survive("embedding", self.chosen.embedding)
         return embedding.load(self.chosen.embedding)
 
     @cached_property
@@ -339,7 +339,7 @@ class _Run:
         auto = self.runtime.device == Device.AUTO
         able = [card for card in cards.cards() if not auto or card.supported == "listed"]
         card = cards.pick(able, self.runtime.gpu)
-        needed = foresight.gpu_memory(whisper)
+        needed = requirements.gpu_memory(whisper)
         if card is None or not needed or (lack := card.lack_for_both(needed)) is None:
             return False
         fix = "a smaller --whisper, or --parallel, runs them at the same time"

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import trials
 
-from witness.batch.manifest import Manifest
+from witness.jobs.manifest import Manifest
 
 OPTIONS = ["-f", "json", "-f", "txt", "--models", "builtin", "--offline", "--whisper", "none"]
 CODES = {0, 1, 2, 3}
@@ -147,7 +147,7 @@ def _line(chance: random.Random, sources: list[str]) -> bytes:
 
 
 class Here:
-    """In the place of `batch.pool.Pool`: the jobs are done in this process, which has the models open."""
+    """In the place of `jobs.pool.Pool`: the jobs are done in this process, which has the models open."""
 
     def __init__(self, _: object) -> None:
         pass
@@ -160,7 +160,7 @@ class Here:
 
     def submit(self, job: Any) -> Future[Any]:
         """As `Pool.submit`."""
-        from witness.batch.worker import job_from_json, job_to_json, perform
+        from witness.jobs.worker import job_from_json, job_to_json, perform
 
         future: Future[Any] = Future()
         future.set_result(perform(job_from_json(job_to_json(job))))
@@ -169,7 +169,7 @@ class Here:
 
 def batch(work: Path, options: list[str], engine: Any) -> int:
     """A batch from work/in to work/out, in this process, which it ends."""
-    from witness.batch import pool, worker
+    from witness.jobs import pool, worker
 
     pool.Pool, worker._engine = Here, lambda _: engine  # type: ignore[assignment,misc]
     return trials.command("batch", f"{work}/in", "-o", f"{work}/out", *OPTIONS, *options)

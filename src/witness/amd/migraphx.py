@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from witness import available
+from witness import resources
 from witness.amd import cards, graphs
 from witness.amd.graphs import Graph, Key, Measured, Tuning
 from witness.amd.process import GpuDiedError, GpuProcess
@@ -195,7 +195,7 @@ def _add(target: Target, folder: Path, file: str, compile_s: float | None) -> Gr
     answer, load_s, gpu_ms = _twice(lambda: _first_runs(target, folder, file, feats))
     cosine, difference = graphs.compare(answer, reference)
     graphs.check_canary(cosine, difference, target.precision)
-    together = available.cores()
+    together = resources.cores()
     with on_cores(together) as mapped:
         cpu_ms = _milliseconds(lambda: list(mapped(cpu, [feats] * together))) / together
     measured = Measured(compile_s, load_s, gpu_ms, cpu_ms, together, cosine, difference)

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from witness import files
-from witness.batch.folder import MANIFEST, Folder, outcome_of, sweep
-from witness.batch.manifest import Entry, Manifest
-from witness.batch.plan import Order
-from witness.batch.recordings import Item, assign, find, size_and_mtime
-from witness.batch.worker import Job, Outcome, Settings
 from witness.errors import UsageError
+from witness.jobs.folder import MANIFEST, Folder, outcome_of, sweep
+from witness.jobs.manifest import Entry, Manifest
+from witness.jobs.plan import BatchRequest
+from witness.jobs.recordings import Item, assign, find, size_and_mtime
+from witness.jobs.worker import Job, Outcome, Settings
 from witness.options import Format, Runtime
 from witness.reporter import SILENT, Reporter
 
@@ -87,7 +87,7 @@ Tell = Callable[[BatchProgress], None]
 class Batch:
     """One run over a folder that is `locked`."""
 
-    def __init__(self, order: Order, settings: Settings) -> None:
+    def __init__(self, order: BatchRequest, settings: Settings) -> None:
         """Find out what is to be done. Raises UsageError, OutputError, and WitnessError as `files.plan`."""
         self.order = replace(order, out=order.out.absolute(), formats=tuple(dict.fromkeys(order.formats)))
         files.check_libraries(self.order.formats)

@@ -14,10 +14,10 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 
-from witness.batch.plan import share
-from witness.batch.pool import Pool
-from witness.batch.worker import Job, Outcome, job_from_json, job_to_json
 from witness.errors import WitnessError
+from witness.jobs.plan import share
+from witness.jobs.pool import Pool
+from witness.jobs.worker import Job, Outcome, job_from_json, job_to_json
 from witness.reporter import SILENT, Reporter
 
 PATIENCE = 10

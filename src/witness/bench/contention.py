@@ -19,7 +19,7 @@ from witness.audio import decode
 from witness.errors import UsageError
 from witness.models import engines, store
 from witness.options import Options, Runtime
-from witness.recognition import foresight, gpus, recognizer
+from witness.recognition import gpus, recognizer, requirements
 from witness.reporter import SILENT, Reporter
 from witness.schema import Transcript
 from witness.text import number, table
@@ -97,7 +97,7 @@ def measure(
         raise UsageError(
             "contention takes two engines, and there is no Whisper model; give one with --whisper"
         )
-    foresight.check(model, options.language, translate=options.translate)
+    requirements.check(model, options.language, translate=options.translate)
     recording = decode.load(path, channels=options.channels)
     card = cards.pick(cards.cards(), runtime.gpu)
     runtime = replace(runtime, serial=False, parallel=True)

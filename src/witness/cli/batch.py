@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from witness import available, files, text
+from witness import files, resources, text
 from witness.cli import options, signals
 from witness.errors import CancelledError, PartlyFailedError, UsageError
 from witness.options import Device, Options, PageAudio, Runtime
@@ -106,11 +106,11 @@ def batch_command(
     if scheduler is not None:
         _refuse_with_scheduler({"--jobs": jobs, "--gpu": gpus, "--threads": threads})
 
-    from witness.batch import plan
     from witness.batch.batch import Batch
-    from witness.batch.folder import locked
+    from witness.jobs import plan
+    from witness.jobs.folder import locked
 
-    order = plan.Order(
+    order = plan.BatchRequest(
         inputs,
         to,
         formats,
@@ -181,17 +181,17 @@ def _refuse_with_scheduler(values: dict[str, object]) -> None:
 
 def _workers(work: Batch, jobs: int | None, weights: int, reporter: Reporter) -> int:
     """How many workers without a card of their own there are; a note if they are fewer than asked for."""
-    from witness.batch import plan
+    from witness.jobs import plan
 
     recordings = options.MOST if work.order.watch else len(work.todo)
-    workers = plan.worker_count(jobs, recordings, available.memory(), weights)
+    workers = plan.worker_count(jobs, recordings, resources.memory(), weights)
     if jobs is not None and workers < min(jobs, len(work.todo)):
         reporter.note(f"{workers} recordings at a time, because there is no memory for more")
     return workers
 
 
 def _run_here(work: Batch, gpus: list[int | None], runtime: Runtime, reporter: Reporter) -> None:
-    from witness.batch.pool import Pool
+    from witness.jobs.pool import Pool
 
     with Pool(gpus) as workers:
         work.run(workers.submit, runtime, tell=_tell(reporter), reporter=reporter)

@@ -123,12 +123,12 @@ def gpu_import(file: Path, models: str, model: Path | None, gpu: int | None, off
 
 def _voice_model(models: str, offline: bool, reporter: Reporter) -> Subject:
     """The voice model of a set. Raises ModelError."""
-    from witness.diarization import embedding, trial
+    from witness.diarization import embedding, smoke_test
     from witness.models import store
     from witness.pipeline import voice_subject
 
     file = store.diarization_models(models, offline=offline, reporter=reporter).embedding
-    trial.survive("embedding", file)
+    smoke_test.survive("embedding", file)
     return voice_subject(embedding.load(file), file)
 
 

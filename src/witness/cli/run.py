@@ -133,14 +133,14 @@ def _planned(
     recording: str, formats: tuple[str, ...], to: str | None, *, stages: bool, force: bool
 ) -> tuple[files.Targets, str | None]:
     """Where the results go, and what to say about their names. Raises UsageError, OutputError."""
-    from witness.batch import earlier
+    from witness.jobs import existing_outputs
 
     def free(paths: Sequence[Path]) -> bool:
-        return earlier.free(paths, recording)
+        return existing_outputs.free(paths, recording)
 
     targets = files.plan(recording, formats, to, stages=stages, free=None if force else free)
     paths = [path for _, path in targets.files if path is not None]
-    if paths and not force and (loss := earlier.loss(paths)) is not None:
+    if paths and not force and (loss := existing_outputs.loss(paths)) is not None:
         targets.give_up()
         raise UsageError(loss)
     usual = "stdin" if recording == "-" else files.names(Path(recording).name, recording)[0]

@@ -89,30 +89,30 @@ def serve_command(
         raise UsageError(f"--token is too easy to guess; give at least {SHORTEST} letters and digits")
     wanted = Options(**asked)
 
-    from witness.batch import plan
-    from witness.serve import running
+    from witness.jobs import plan
+    from witness.serve import server
     from witness.serve.app import application
-    from witness.serve.desk import Desk
-    from witness.serve.editor import Editor
-    from witness.serve.library import Library
+    from witness.serve.app_state import AppState
+    from witness.serve.editing.worker_client import WorkerClient
+    from witness.serve.library.catalog import Library
     from witness.serve.queue import Queue
     from witness.serve.uploads import Uploads
 
-    if token is None and not running.is_loopback(host):
+    if token is None and not server.is_loopback(host):
         raise UsageError(f"--host {host} can be reached by others; give a --token, too")
     ticket = secrets.token_urlsafe()
-    listening = running.bind(host, port)
+    listening = server.bind(host, port)
     library = Library(folder)
     runtime = replace(plan.share(jobs, Device(device), threads), gpu=gpu)
     with (
         listening,
         options.progress(quiet) as reporter,
-        closing(Editor()) as editor,
-        closing(Editor()) as finder,
+        closing(WorkerClient()) as editor,
+        closing(WorkerClient()) as finder,
         Uploads(library.folder) as uploads,
         Queue(library.folder, lambda: plan.settle(wanted, reporter=reporter), runtime, jobs) as queue,
     ):
-        desk = Desk(
+        desk = AppState(
             library.folder,
             token or secrets.token_urlsafe(),
             library,
@@ -123,17 +123,17 @@ def serve_command(
             editor=editor,
             finder=finder,
         )
-        url = running.address(host, listening)
+        url = server.address(host, listening)
 
         def ready() -> None:
             options.say(f"{url}?token={desk.token}")
-            if not no_browser and not running.browse(f"{url}?token={ticket}"):
+            if not no_browser and not server.browse(f"{url}?token={ticket}"):
                 reporter.note("no browser could be opened here; open the address yourself")
             reporter.note(f"serving {library.folder}; Ctrl-C ends it")
 
         try:
             with library.watched(reporter):
-                running.run(application(desk, running.names(host), ticket), listening, ready)
+                server.run(application(desk, server.names(host), ticket), listening, ready)
         except (KeyboardInterrupt, SystemExit, CancelledError):
             if signals.exit_code() != signals.INTERRUPTED:
                 raise  # otherwise it is how one ends a server

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from witness import files
-from witness.diarization import structure
+from witness.diarization import onnx_graph
 from witness.diarization.fbank import N_MELS
 from witness.errors import ModelError
 from witness.schema import Float32, Float64, ModelFile
@@ -82,12 +82,12 @@ def cut(model: ModelFile) -> tuple[bytes, bytes]:
     """
     import onnx
 
-    whole = structure.read(model.path)
+    whole = onnx_graph.read(model.path)
     _check(whole.graph, model.path)
     try:
         whole = onnx.shape_inference.infer_shapes(whole)
         # Of several outputs the last is the voice vector, as WeSpeaker has it.
-        start, end = structure.data(whole.graph).name, whole.graph.output[-1].name
+        start, end = onnx_graph.data(whole.graph).name, whole.graph.output[-1].name
         pooled, statistics = _seams(whole.graph, end)
         extractor = onnx.utils.Extractor(whole)
         ends = (start, end), (start, pooled), (statistics, end)
@@ -113,7 +113,7 @@ def open_head(head: bytes, path: str) -> Callable[[Float32], Float32]:
 
 def _check(graph: onnx.GraphProto, path: str) -> None:
     """Raise ModelError for what would fail later, and be harder to understand."""
-    shape = structure.sizes(structure.data(graph))
+    shape = onnx_graph.sizes(onnx_graph.data(graph))
     fits = len(shape) == 3 and shape[2] in (None, N_MELS)
     if not fits or shape[1] == 1:
         raise ModelError(
@@ -124,7 +124,7 @@ def _check(graph: onnx.GraphProto, path: str) -> None:
         raise ModelError(
             f"{path}: takes {list(shape)} only, not speech of any length; fix: export it with a free length"
         )
-    kinds = {node.op_type for node in structure.working(graph)}
+    kinds = {node.op_type for node in onnx_graph.working(graph)}
     if kinds & {"QuantizeLinear", "DynamicQuantizeLinear"}:
         raise ModelError(
             f"{path}: is quantized, and its voice vectors differ from those of the original; "
@@ -140,14 +140,14 @@ def _seams(graph: onnx.GraphProto, end: str) -> tuple[str, str]:
     """The names of the tensor that enters the pooling and of the one that leaves it."""
     makers = {output: node for node in graph.node for output in node.output}
     order = {output: place for place, node in enumerate(graph.node) for output in node.output}
-    reached = {output for node in structure.working(graph) for output in node.output}
+    reached = {output for node in onnx_graph.working(graph) for output in node.output}
     statistics = end
     while (node := makers.get(statistics)) is not None and node.op_type != "Concat":
         # Follow the data; the other inputs are weights, which an exporter may also compute by nodes.
         statistics = next((name for name in node.input if name in reached), "")
     if node is None or len(node.input) != 2:
         raise ValueError("no Concat of mean and deviation before the output")
-    mean, deviation = (structure.ancestors(name, graph) for name in node.input)
+    mean, deviation = (onnx_graph.ancestors(name, graph) for name in node.input)
     # Where the two branches part: the last tensor that both depend on.
     pooled = max(mean & deviation & reached, key=order.__getitem__, default=None)
     if pooled is None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from witness import files
-from witness.diarization import structure
+from witness.diarization import onnx_graph
 from witness.diarization.embedding_cut import folder_of
 from witness.schema import WINDOW_SAMPLES, Float32, Int, ModelFile
 from witness.sessions import Model, folded
@@ -101,7 +101,7 @@ def open_front(model: ModelFile, cache: Path | None = None) -> Front | None:
 
 def cut(model: ModelFile) -> tuple[bytes, bytes, bytes] | None:
     """The contents of `FILES`; None if the model does not begin as PyanNet does. Raises ModelError."""
-    structure.read(model.path)  # for what it refuses
+    onnx_graph.read(model.path)  # for what it refuses
     content = folded(model.path, model.path)
     try:
         parts = _cut(_without_branches(content, model))
@@ -115,7 +115,7 @@ def _without_branches(content: bytes, model: ModelFile) -> onnx.ModelProto:
     import onnx
 
     whole = onnx.shape_inference.infer_shapes(onnx.load_from_string(content))
-    if not structure.decide(whole, (1, 1, WINDOW_SAMPLES)):
+    if not onnx_graph.decide(whole, (1, 1, WINDOW_SAMPLES)):
         return whole
     return _without_branches(folded(whole.SerializeToString(), model.path), model)
 
@@ -127,8 +127,8 @@ def _cut(whole: onnx.ModelProto) -> tuple[bytes, bytes, bytes] | None:
 
     graph = whole.graph
     chain: list[onnx.NodeProto] = []
-    data = structure.data(graph).name
-    needed = structure.ancestors(
+    data = onnx_graph.data(graph).name
+    needed = onnx_graph.ancestors(
         graph.output[0].name, graph
     )  # a branch that was not taken leaves nodes behind
     for operator in ("InstanceNormalization", "Conv", "Abs", "MaxPool"):

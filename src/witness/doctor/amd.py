@@ -14,7 +14,7 @@ from witness.doctor.machine import Check, Machine
 from witness.errors import GraphError
 from witness.models import catalogue, store
 from witness.options import Recognizer
-from witness.recognition import foresight, gpus
+from witness.recognition import gpus, requirements
 from witness.schema import ModelFile
 
 GIB = 1 << 30
@@ -56,7 +56,7 @@ def _memory(machine: Machine) -> Iterator[Check]:
     for status in store.list_models(roles={"whisper"}):
         if card is None or status.file.name != usual or status.path is None:
             continue
-        needed = foresight.gpu_memory(ModelFile(usual, status.path, "", engine))
+        needed = requirements.gpu_memory(ModelFile(usual, status.path, "", engine))
         lack = None if needed is None else card.lack_for_both(needed)
         if lack is None:
             yield Check("memory", True, f"the {card.name} has room for both engines with {usual} in {engine}")

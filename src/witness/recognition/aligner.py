@@ -70,7 +70,7 @@ class Aligner:
     def times(
         self, encoded: Float32, start: Sequence[int], text: Sequence[int], samples: int
     ) -> list[tuple[str, int | None, int]]:
-        """The tokens of a text as `server.Heard` has them; `samples` are those that `encoded` stands for."""
+        """The tokens of a text, as in `engine_worker.ChunkResult`; `encoded` stands for `samples`."""
         if not text:
             return []
         frames = max(2, min(mel.FRAMES, samples // mel.HOP))

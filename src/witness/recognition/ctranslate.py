@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from witness import available
+from witness import resources
 from witness.models import ct2
-from witness.recognition import mel, server
+from witness.recognition import engine_worker, mel
 from witness.recognition.aligner import NO_TIMES, Aligner, view
-from witness.recognition.server import PROMPT, Heard, Load, Order
+from witness.recognition.engine_worker import PROMPT, ChunkResult, DecodeOptions, Load
 from witness.schema import Float32
 
 BATCH = 4
@@ -39,9 +39,9 @@ def workers(header: ct2.Header, threads: int) -> int:
     A process that has a part of the cores has as large a part of that memory.
     """
     most = min(threads, WORKERS)
-    if (free := available.memory()) is None:
+    if (free := resources.memory()) is None:
         return most
-    room = free / 2 * threads / max(threads, available.cores())
+    room = free / 2 * threads / max(threads, resources.cores())
     return max(1, min(most, int(room / memory(header))))
 
 
@@ -76,7 +76,7 @@ class Engine:
         self._told = samples, self._encode(samples)
         return self._language(self._told[1])
 
-    def hear(self, pieces: Sequence[Float32], order: Order) -> Sequence[Heard]:
+    def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece, (n,) samples of at most 30 s."""
         whisper = self._whisper
         encoded = [self._encode(piece) for piece in pieces]
@@ -99,7 +99,7 @@ class Engine:
             text = [number for number in numbers if number < whisper.end]
             full = len(numbers) + len(before) + len(starts[place]) + 1 >= longest
             times = whisper.times(encoded[place], starts[place], text, len(pieces[place]))
-            heard.append(Heard(times, languages[place], not full, float(result.scores[0])))
+            heard.append(ChunkResult(times, languages[place], not full, float(result.scores[0])))
         return heard
 
     def count(self, text: str) -> int:
@@ -126,4 +126,4 @@ class Engine:
 
 
 if __name__ == "__main__":
-    server.run(Engine)
+    engine_worker.run(Engine)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from witness.recognition import server
-from witness.recognition.server import Heard, Load, Order
+from witness.recognition import engine_worker
+from witness.recognition.engine_worker import ChunkResult, DecodeOptions, Load
 from witness.schema import SAMPLE_RATE, Float32
 from witness.sessions import CPU, one_thread, reason
 
@@ -73,7 +73,7 @@ class Engine:
             raise RuntimeError("this model cannot tell the language; fix: say which one it is (--language)")
         return None
 
-    def hear(self, pieces: Sequence[Float32], order: Order) -> Sequence[Heard]:
+    def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece."""
         return [self._hear(samples, order) for samples in pieces]
 
@@ -81,7 +81,7 @@ class Engine:
         """Raises RuntimeError: these models take no prompt."""
         raise RuntimeError("this model takes no prompt")
 
-    def _hear(self, samples: Float32, order: Order) -> Heard:
+    def _hear(self, samples: Float32, order: DecodeOptions) -> ChunkResult:
         if not 0 < len(samples) <= LONGEST:
             raise RuntimeError(f"a piece of {len(samples)} samples; it takes 1 to {LONGEST}")
         asked: dict[str, str] = {}
@@ -92,7 +92,7 @@ class Engine:
             result = self._model.recognize(samples, sample_rate=SAMPLE_RATE, **asked)
         except Exception as error:  # onnxruntime's and the library's are a dozen unrelated classes
             raise RuntimeError(f"the model failed ({_said(error)})") from error
-        return Heard(
+        return ChunkResult(
             _tokens(result.tokens, result.timestamps, len(samples) / SAMPLE_RATE),
             order.language,
             logprob=float(np.mean(result.logprobs)) if result.logprobs else None,
@@ -163,7 +163,7 @@ def _said(error: Exception) -> str:
 def _tokens(
     texts: Sequence[str], places: Sequence[float] | None, seconds: float
 ) -> list[tuple[str, int | None, int]]:
-    """The tokens of a piece, as in `Heard`; those that are not text are left out.
+    """The tokens of a piece, as in `ChunkResult`; those that are not text are left out.
 
     A token ends where the next one begins, or soon, because none of these models tells it. Those that tell no
     times at all (Canary) have their text spread over the piece, a token as long as the other.
@@ -183,4 +183,4 @@ def _tokens(
 
 
 if __name__ == "__main__":
-    server.run(Engine)
+    engine_worker.run(Engine)

@@ -24,14 +24,14 @@ import numpy as np
 
 from witness.errors import TranscriptionError, UsageError
 from witness.options import Options
-from witness.recognition.context import fit
-from witness.recognition.convincing import Found, convincing, second_look, to_lines
+from witness.recognition.chunking import WINDOW, Loudness, Piece, gaps, pieces
+from witness.recognition.engine_client import Remote
+from witness.recognition.engine_worker import PROMPT, DecodeOptions
+from witness.recognition.fallback import Found, convincing, second_look, to_lines
 from witness.recognition.languages import MULTI, check_language
-from witness.recognition.pieces import WINDOW, Loudness, Piece, gaps, pieces
-from witness.recognition.remote import Remote
-from witness.recognition.server import PROMPT, Order
-from witness.recognition.speech import Speech
+from witness.recognition.prompting import fit
 from witness.recognition.tokens import Token, piece_tokens, place, runs, to_words
+from witness.recognition.vad import Speech
 from witness.reporter import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, Float32, ModelFile, Recognition, Samples, Word
 
@@ -44,7 +44,7 @@ TELLING = 20
 
 
 @dataclass(frozen=True)
-class Wish:
+class TranscribeOptions:
     """What to hear."""
 
     language: str | None = None
@@ -59,15 +59,17 @@ class Wish:
     """Where in the recording the tracks begin, in seconds, for messages; words count from there."""
 
 
-def wish(options: Options) -> Wish:
+def wish(options: Options) -> TranscribeOptions:
     """What these options ask for."""
-    return Wish(options.language, options.translate, options.prompt, options.vocabulary, options.start)
+    return TranscribeOptions(
+        options.language, options.translate, options.prompt, options.vocabulary, options.start
+    )
 
 
 class Recognizer:
     """An engine in a child process, for one recording: a context manager that ends the child when left.
 
-        with Recognizer(model, Wish(), threads=4) as recognizer:
+        with Recognizer(model, TranscribeOptions(), threads=4) as recognizer:
             recognizer.send(samples)
             recognition = recognizer.result()
 
@@ -78,7 +80,7 @@ class Recognizer:
     def __init__(
         self,
         model: ModelFile,
-        wish: Wish = Wish(),
+        wish: TranscribeOptions = TranscribeOptions(),
         *,
         threads: int,
         gpu: bool = True,
@@ -238,7 +240,7 @@ class Recognizer:
         cores = (
             self._threads if self._engine.abilities.device == "cpu" else self._threads - self._threads // 4
         )
-        order = Order(
+        order = DecodeOptions(
             max(1, cores),
             None if language == MULTI else language,
             self._wish.translate,
@@ -270,7 +272,7 @@ class Recognizer:
             return None
         return self._engine.language(track.part(piece), self._when(piece))
 
-    def _convincing(self, track: _Track, some: Iterable[Piece], order: Order) -> list[Found]:
+    def _convincing(self, track: _Track, some: Iterable[Piece], order: DecodeOptions) -> list[Found]:
         """What was heard in some pieces, in order, with warnings about what is doubtful."""
         careful = replace(order, careful=True, prompt="")
         heard, notes = convincing(
@@ -281,7 +283,7 @@ class Recognizer:
         self._warnings += to_lines(notes, self._minutes)
         return heard
 
-    def _hear_first(self, track: _Track, some: Iterable[Piece], order: Order) -> Iterator[Found]:
+    def _hear_first(self, track: _Track, some: Iterable[Piece], order: DecodeOptions) -> Iterator[Found]:
         """What was heard in each piece, in order, with progress."""
         duration = len(track.samples) / SAMPLE_RATE
         for piece, heard in self._hear(track, some, order):
@@ -300,7 +302,7 @@ class Recognizer:
         """So many seconds of the present track are done."""
         self._reporter.progress("transcription", self._done + seconds, self._seconds)
 
-    def _hear(self, track: _Track, some: Iterable[Piece], order: Order) -> Iterator[Found]:
+    def _hear(self, track: _Track, some: Iterable[Piece], order: DecodeOptions) -> Iterator[Found]:
         """What was heard in each piece, in order; as many at a time as the engine has workers."""
         left = iter(some)
         able = self._engine.abilities
@@ -316,7 +318,7 @@ class Recognizer:
         while waiting:
             yield from zip(waiting.popleft(), self._engine.receive(), strict=True)
 
-    def _hear_again(self, track: _Track, words: Sequence[Word], order: Order) -> list[Word]:
+    def _hear_again(self, track: _Track, words: Sequence[Word], order: DecodeOptions) -> list[Word]:
         """The words that a second look finds where somebody speaks and the first found none."""
         if track.speech is None:
             return []

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from witness.recognition.pieces import Piece
-from witness.recognition.speech import FRAME_RATE
+from witness.recognition.chunking import Piece
+from witness.recognition.vad import FRAME_RATE
 from witness.schema import Bool, Word
 
 WORD_SECONDS = 0.4
@@ -43,7 +43,7 @@ class Token:
 
 
 def piece_tokens(found: Sequence[tuple[str, int | None, int]], piece: Piece) -> list[Token]:
-    """The tokens of a piece, as `server.Heard` has them; one without a start begins where the last ends."""
+    """Of a piece, from those of a `ChunkResult`; one without a start begins where the last ends."""
     tokens = []
     before = piece.start
     for text, first, last in found:

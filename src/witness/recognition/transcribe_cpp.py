@@ -16,10 +16,10 @@ import transcribe_cpp
 
 from witness.models import ct2
 from witness.models.ggml import inspect
-from witness.recognition import server
+from witness.recognition import engine_worker
 from witness.recognition.aligner import Aligner
+from witness.recognition.engine_worker import ChunkResult, DecodeOptions, Load
 from witness.recognition.languages import LANGUAGES
-from witness.recognition.server import Heard, Load, Order
 from witness.schema import Float32
 
 SEED = 1
@@ -72,9 +72,9 @@ class Engine:
         """The code of the language that is spoken."""
         if len(self.languages) == 1:
             return self.languages[0]
-        return str(self._result(samples, Order(1, None)).language)
+        return str(self._result(samples, DecodeOptions(1, None)).language)
 
-    def hear(self, pieces: Sequence[Float32], order: Order) -> Sequence[Heard]:
+    def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece, (n,) samples of at most 30 s."""
         return [self._hear(samples, order) for samples in pieces]
 
@@ -82,17 +82,17 @@ class Engine:
         """The tokens of a prompt."""
         return len(self._model.tokenize(f" {text.strip()}"))
 
-    def _hear(self, samples: Float32, order: Order) -> Heard:
+    def _hear(self, samples: Float32, order: DecodeOptions) -> ChunkResult:
         result = self._result(samples, order)
         language = order.language or result.language or self.languages[0]
         if not result.text.strip():
-            return Heard([], language)
+            return ChunkResult([], language)
         start = self._aligner.start(language, order.translate)
         text = self._aligner.tokenize(result.text)
         times = self._aligner.times(self._aligner.encode(samples), start, text, len(samples))
-        return Heard(times, language, ended=len(text) < FULL)
+        return ChunkResult(times, language, ended=len(text) < FULL)
 
-    def _result(self, samples: Float32, order: Order) -> Any:
+    def _result(self, samples: Float32, order: DecodeOptions) -> Any:
         """transcribe.cpp's result: its text and language."""
         # As for whisper.cpp: another, bolder try where the text is improbable, repeats itself or never ends.
         options = transcribe_cpp.WhisperRunOptions(
@@ -136,4 +136,4 @@ def _tried(work: Callable[[], T]) -> T:
 
 
 if __name__ == "__main__":
-    server.run(Engine)
+    engine_worker.run(Engine)

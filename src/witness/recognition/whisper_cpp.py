@@ -15,9 +15,9 @@ import _pywhispercpp as pw
 import numpy as np
 
 from witness.models.ggml import inspect
-from witness.recognition import server
+from witness.recognition import engine_worker
+from witness.recognition.engine_worker import ChunkResult, DecodeOptions, Load
 from witness.recognition.languages import LANGUAGES
-from witness.recognition.server import Heard, Load, Order
 from witness.schema import Float32
 
 LOG_LEVEL_ERROR = 4  # ggml.h
@@ -78,12 +78,12 @@ class Engine:
         """The code of the language that is spoken."""
         if len(self.languages) == 1:
             return self.languages[0]
-        parameters = _parameters(Order(self._threads, None))
+        parameters = _parameters(DecodeOptions(self._threads, None))
         parameters.detect_language = True
         self._run(parameters, samples)
         return self._heard_language()
 
-    def hear(self, pieces: Sequence[Float32], order: Order) -> Sequence[Heard]:
+    def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece."""
         return [self._hear(samples, order) for samples in pieces]
 
@@ -93,7 +93,7 @@ class Engine:
         # no more than one token.
         return -int(pw.whisper_tokenize(self._context, f" {text.strip()}", 0, 0))
 
-    def _hear(self, samples: Float32, order: Order) -> Heard:
+    def _hear(self, samples: Float32, order: DecodeOptions) -> ChunkResult:
         self._run(_parameters(order), samples)
         tokens = [
             pw.whisper_full_get_token_data(self._context, segment, place)
@@ -101,7 +101,7 @@ class Engine:
             for place in range(pw.whisper_full_n_tokens(self._context, segment))
         ]
         text = [token for token in tokens if token.id < self._end]
-        return Heard(
+        return ChunkResult(
             # Not whisper_full_get_token_text: it raises where a token ends inside a character.
             [
                 (pw.whisper_token_to_bytes(self._context, token.id).decode("latin-1"), None, token.t_dtw)
@@ -129,7 +129,7 @@ class Engine:
                 self._errors.append(line)
 
 
-def _parameters(order: Order) -> Any:
+def _parameters(order: DecodeOptions) -> Any:
     """What `whisper_full` is asked to do. New for each call, because they keep what was set before."""
     strategies = pw.whisper_sampling_strategy
     parameters = pw.whisper_full_default_params(
@@ -179,4 +179,4 @@ def device_name(lines: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    server.run(Engine)
+    engine_worker.run(Engine)

@@ -7,25 +7,27 @@ from collections.abc import Sequence
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from witness.serve import answers, front, library, openai_api, pages, recordings
-from witness.serve.desk import Desk
-from witness.serve.guard import Guard
+from witness.serve import errors
+from witness.serve.app_state import AppState
+from witness.serve.library import catalog
+from witness.serve.routes import home, openai_api, recordings, transcripts
+from witness.serve.security import Guard
 
 
-def application(desk: Desk, names: Sequence[str] = (), ticket: str | None = None) -> Starlette:
+def application(desk: AppState, names: Sequence[str] = (), ticket: str | None = None) -> Starlette:
     """The desk as an ASGI application. `names` and `ticket` are as `Guard` takes them."""
     app = Starlette(
         routes=[
-            *front.routes(),
-            *library.routes(),
-            *pages.routes(),
+            *home.routes(),
+            *catalog.routes(),
+            *transcripts.routes(),
             *recordings.routes(),
             *openai_api.routes(),
         ],
         middleware=[
             Middleware(Guard, token=desk.token, limits=desk.limits, names=names, ticket=ticket),
         ],
-        exception_handlers=answers.HANDLERS,
+        exception_handlers=errors.HANDLERS,
     )
     app.state.desk = desk
     return app

@@ -22,19 +22,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from witness import files
-from witness.batch.folder import MANIFEST, Folder, locked, outcome_of, sweep
-from witness.batch.manifest import Entry, Manifest
-from witness.batch.plan import Order
-from witness.batch.pool import Pool
-from witness.batch.recordings import Item, assign, size_and_mtime
-from witness.batch.worker import Job, Outcome, Settings
 from witness.child import one_line
 from witness.errors import CancelledError, ConflictError, InputError, OutputError, WitnessError
+from witness.jobs.estimate import Estimate, Pace, Speed
+from witness.jobs.folder import MANIFEST, Folder, locked, outcome_of, sweep
+from witness.jobs.manifest import Entry, Manifest
+from witness.jobs.plan import BatchRequest
+from witness.jobs.pool import Pool
+from witness.jobs.recordings import Item, assign, size_and_mtime
+from witness.jobs.status import MOST_ENDED, MOST_WAITING, JobStatus, Listener
+from witness.jobs.worker import Job, Outcome, Settings
 from witness.options import Format, Runtime
 from witness.reporter import Progress
-from witness.serve.course import Course, Pace, Speed
-from witness.serve.library import id_of
-from witness.serve.standing import MOST_ENDED, MOST_WAITING, Listener, Standing
+from witness.serve.library.catalog import id_of
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class Queue:
 
         `folder` is absolute. Models are open in `workers` processes, one recording in each at a time.
         """
-        self._order = Order((), folder, FORMATS)
+        self._order = BatchRequest((), folder, FORMATS)
         self._settle = settle
         self._runtime = runtime
         self._pool = Pool([None] * workers)
@@ -87,7 +87,7 @@ class Queue:
         self._after: float | None = None
         # For all, under the lock:
         self._lock = threading.Lock()
-        self._standings: dict[str, Standing] = {}
+        self._standings: dict[str, JobStatus] = {}
         self._listeners: list[Listener] = []
         self._closing = False
 
@@ -110,7 +110,7 @@ class Queue:
 
     # --- for any thread ---
 
-    def add(self, uploads: Sequence[tuple[Path, str]]) -> list[Standing]:
+    def add(self, uploads: Sequence[tuple[Path, str]]) -> list[JobStatus]:
         """Take files into the folder, to be worked on; if there is no room for all to wait, none is taken.
 
         Each has a name, which it gets if it is still free there. The files are on the same disk; they are
@@ -118,25 +118,25 @@ class Queue:
         """
         return self._do(partial(self._add, uploads))
 
-    def transcribe(self, recordings: Sequence[Path]) -> list[Standing]:
+    def transcribe(self, recordings: Sequence[Path]) -> list[JobStatus]:
         """Have recordings below the folder worked on, as many as may wait, without those known already.
 
         Paths are below the folder. Raises BusyError, ConflictError, OutputError.
         """
         return self._do(partial(self._transcribe, recordings))
 
-    def cancel(self, recording: str) -> Standing:
+    def cancel(self, recording: str) -> JobStatus:
         """End the work on a recording, or the wait for it.
 
         Raises UnknownError, ConflictError, OutputError.
         """
         return self._do(partial(self._cancel, recording))
 
-    def retry(self, recording: str) -> Standing:
+    def retry(self, recording: str) -> JobStatus:
         """Have another try at what failed or was canceled. Raises as `cancel`, and InputError."""
         return self._do(partial(self._retry, recording))
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[JobStatus]:
         """All that listeners are told of first."""
         with self._lock:
             return list(self._standings.values())
@@ -288,21 +288,21 @@ class Queue:
         elif (trouble := folder.in_the_way(item)) is not None:
             self._change(recording, state="failed", why=trouble)
         else:
-            course = Course(self._pace, self._speed.together([item]))
+            course = Estimate(self._pace, self._speed.together([item]))
             self._change(recording, state="working", why=None)
             hear = partial(self._hear, recording, course)
             finish = partial(self._finish, recording, folder, course)
             future = self._working[recording] = self._pool.submit(folder.job(item, self._runtime), hear)
             future.add_done_callback(lambda _: self._inbox.put(finish))
 
-    def _hear(self, recording: str, course: Course, stage: str, done: float, total: float) -> None:
+    def _hear(self, recording: str, course: Estimate, stage: str, done: float, total: float) -> None:
         """From a thread of the pool."""
         course.hear(stage, done, total)
         self._change(
             recording, stage=stage, share=course.share, seconds_left=course.left, seconds_after=self._after
         )
 
-    def _finish(self, recording: str, folder: Folder, course: Course) -> None:
+    def _finish(self, recording: str, folder: Folder, course: Estimate) -> None:
         """Record what became of a recording."""
         future, item = self._working.pop(recording), self._items[recording]
         rest: dict[str, Any] = {"stage": None, "seconds_left": None, "seconds_after": None}
@@ -328,7 +328,7 @@ class Queue:
         while self._waiting:
             self._change(self._waiting.popleft(), state="failed", why=why)
 
-    def _add(self, uploads: Sequence[tuple[Path, str]]) -> list[Standing]:
+    def _add(self, uploads: Sequence[tuple[Path, str]]) -> list[JobStatus]:
         if len(self._waiting) + len(uploads) > MOST_WAITING:
             raise BusyError(f"{MOST_WAITING} recordings may wait; send more when some are done")
         manifest = self._enter()
@@ -350,7 +350,7 @@ class Queue:
             ) from error
         return item
 
-    def _transcribe(self, recordings: Sequence[Path]) -> list[Standing]:
+    def _transcribe(self, recordings: Sequence[Path]) -> list[JobStatus]:
         room = MOST_WAITING - len(self._waiting)
         if not room:
             raise BusyError(f"{MOST_WAITING} recordings may wait; come back when some are done")
@@ -366,7 +366,7 @@ class Queue:
                 waiting.append(self._wait_for(item))
         return waiting
 
-    def _cancel(self, recording: str) -> Standing:
+    def _cancel(self, recording: str) -> JobStatus:
         state = self._standing(recording).state
         if state == "working":
             self._pool.stop(self._working[recording])
@@ -378,7 +378,7 @@ class Queue:
             raise ConflictError(f"{self._standing(recording).name}: is {state}; there is nothing to cancel")
         return self._standing(recording)
 
-    def _retry(self, recording: str) -> Standing:
+    def _retry(self, recording: str) -> JobStatus:
         manifest = self._enter()
         if recording not in self._standings:
             self._remember(manifest, recording)
@@ -390,14 +390,14 @@ class Queue:
         manifest.append(_begun(item))
         return self._wait_for(item)
 
-    def _standing(self, recording: str) -> Standing:
+    def _standing(self, recording: str) -> JobStatus:
         with self._lock:
             if recording not in self._standings:
                 raise UnknownError("there is no recording with this id; reload the page")
             return self._standings[recording]
 
-    def _wait_for(self, item: Item) -> Standing:
-        standing = Standing(_id(item), Path(item.source).name, "waiting", output=item.output)
+    def _wait_for(self, item: Item) -> JobStatus:
+        standing = JobStatus(_id(item), Path(item.source).name, "waiting", output=item.output)
         self._items[standing.id] = item
         self._waiting.append(standing.id)
         self._tell(standing)
@@ -415,12 +415,12 @@ class Queue:
                 self._wait_for(item)
             else:
                 self._items[_id(item)] = item
-                self._tell(Standing(_id(item), path.name, entry.state, why=entry.error, output=item.output))
+                self._tell(JobStatus(_id(item), path.name, entry.state, why=entry.error, output=item.output))
 
     def _change(self, recording: str, **fields: Any) -> None:
         self._tell(replace(self._standing(recording), **fields))
 
-    def _tell(self, standing: Standing) -> None:
+    def _tell(self, standing: JobStatus) -> None:
         with self._lock:
             if self._standings.get(standing.id) == standing:
                 return

@@ -24,9 +24,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from witness.batch.recordings import ENDINGS
-from witness.batch.worker import FULL
 from witness.errors import OutputError, WitnessError
+from witness.jobs.recordings import ENDINGS
+from witness.jobs.worker import FULL
 from witness.text import one_line
 
 if TYPE_CHECKING:

@@ -1,0 +1,66 @@
+"""The first load of a model that nobody has pinned, tried in a child process.
+
+onnxruntime crashes over some models. The child opens the model as this process is going to and runs it once;
+what it survives is remembered by the model's sha256 and onnxruntime's version, so later runs do not wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from witness import files, sessions
+from witness.child import Buffer, Child, DiedError, LimitError, Limits, Message, RefusedError, serve
+from witness.diarization import embedding, segmentation, segmentation_cut
+from witness.errors import ModelError
+from witness.models import catalogue
+from witness.schema import WINDOW_SAMPLES, ModelFile
+
+LIMIT = 300.0
+"""Seconds. The standard models take two."""
+MODULE = "witness.diarization.smoke_test"
+"""What the child runs."""
+
+
+def survive(role: str, model: ModelFile) -> None:
+    """Try a "segmentation" or "embedding" model in a child, unless it is pinned or was tried before.
+
+    Raises ModelError if the child dies or hangs over it. What the child says against the model is left to
+    whoever loads it.
+    """
+    if any(entry.sha256 == model.sha256 for entry in catalogue.TABLE):
+        return
+    survived = files.cache_folder() / "tried" / f"{model.sha256}-{role}"
+    with suppress(OSError, ValueError):
+        if survived.read_text() == sessions.runtime_version():
+            return
+    request = {"role": role, "name": model.name, "path": model.path, "sha256": model.sha256}
+    fix = "fix: use another export of this model, in float32"
+    try:
+        with Child(MODULE) as child:
+            child.ask(request, limits=Limits(LIMIT))
+    except RefusedError:
+        return
+    except LimitError as error:
+        raise ModelError(f"{model.path}: takes over {LIMIT:.0f} s to open and run once; {fix}") from error
+    except DiedError as error:
+        raise ModelError(f"{model.path}: onnxruntime crashes over it ({error}); {fix}") from error
+    with suppress(OSError):  # where nothing can be kept, it is tried each time
+        survived.parent.mkdir(parents=True, exist_ok=True)
+        files.replace(sessions.runtime_version().encode(), survived)
+
+
+def _answer(request: Message, _: bytes) -> tuple[Message, Sequence[Buffer]]:
+    model = ModelFile(request["name"], request["path"], request["sha256"])
+    if request["role"] == "segmentation":
+        starts = np.arange(segmentation.GROUP) * segmentation_cut.GRID
+        segmentation.load(model)(np.zeros(int(starts[-1]) + WINDOW_SAMPLES, np.float32), starts)
+    else:
+        embedding.load(model).block_trunk(np.zeros(embedding.BLOCK_SHAPE, np.float32))
+    return {}, ()
+
+
+if __name__ == "__main__":
+    serve(_answer)

@@ -1,0 +1,170 @@
+"""The folder of a batch: which results lie there, which of them are the batch's own, and what a job writes.
+
+manifest.jsonl says what is done and is all that a later run needs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from witness import files
+from witness.errors import OutputError, WitnessError
+from witness.jobs import existing_outputs
+from witness.jobs.manifest import Entry, Manifest, State
+from witness.jobs.plan import BatchRequest, fingerprint
+from witness.jobs.recordings import Item
+from witness.jobs.worker import Job, Outcome, Settings
+from witness.options import Format, Runtime
+
+MANIFEST, LOCK = "manifest.jsonl", ".witness-batch.lock"
+
+
+@contextmanager
+def locked(out: Path, *, private: bool = False) -> Iterator[None]:
+    """The folder for this batch alone, made if needed; if `private`, for its user alone.
+
+    Raises OutputError, WitnessError.
+    """
+    from filelock import FileLock, Timeout
+
+    try:
+        out.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
+        with FileLock(out / LOCK, timeout=0):
+            yield
+    except Timeout:
+        raise WitnessError(f"another batch is at work in {out}; wait for it, or choose another -o") from None
+    except OSError as error:
+        raise OutputError(f"{out}: cannot be written ({error.strerror}); change -o") from error
+
+
+class Folder:
+    """A folder that is `locked`, with its manifest, for one order with its settings."""
+
+    def __init__(self, order: BatchRequest, settings: Settings, manifest: Manifest) -> None:
+        self.order = order
+        self.manifest = manifest
+        self._settings = settings
+        self._fingerprint = fingerprint(settings)
+
+    def of(self, item: Item) -> Path:
+        """The folder of an item's files."""
+        return (self.order.out / item.output).parent
+
+    def job(self, item: Item, runtime: Runtime) -> Job:
+        """The item with everything that a worker must know."""
+        paths = map(str, self._targets(item.output))
+        targets = tuple(zip(self.order.formats, paths, strict=True))
+        settings = replace(self._settings, runtime=runtime)
+        return Job(item.source, targets, settings, self.order.limit, self.order.limit_memory)
+
+    def claim(self, item: Item) -> None:
+        """Remember that the files of an item are the batch's own, before the first of them is there.
+
+        Raises OutputError.
+        """
+        if item.output not in self.manifest.entries:
+            self.manifest.append(self.entry(item, "begun"))
+
+    def entry(self, item: Item, state: State, error: str | None = None) -> Entry:
+        """Of an item without results."""
+        place = item.output, item.source, item.size, item.mtime_ns
+        return Entry(*place, None, self._fingerprint, state, error, int(error is not None))
+
+    def record(self, item: Item, outcome: Outcome) -> Entry:
+        """Remember what became of an item. Raises OutputError, also for an outcome that the disk is full."""
+        if outcome.full:
+            raise OutputError(f"{outcome.error}; then run the same command again to continue")
+        entry = Entry(
+            output=item.output,
+            source=item.source,
+            size=item.size,
+            mtime_ns=item.mtime_ns,
+            sha256=outcome.sha256,
+            settings=self._fingerprint,
+            state="done" if outcome.error is None else "failed",
+            error=outcome.error,
+            code=outcome.code,
+            duration=outcome.duration,
+            seconds=round(outcome.seconds, 3),
+            speakers=outcome.speakers,
+        )
+        self.manifest.append(entry)
+        return entry
+
+    def in_the_way(self, item: Item) -> str | None:
+        """Why the results of an item must not be written: something is there that would be lost."""
+        targets = self._targets(item.output)
+        if (loss := existing_outputs.loss(targets)) is not None:
+            return loss
+        findings = [files.beside(path) for path in targets if files.format_of(path.name) == Format.JSON]
+        places = [*targets, *(findings if self._settings.keep_stages else [])]
+        there = [path for path in places if os.path.lexists(path)]
+        if item.output in self.manifest.entries or not there:
+            return None
+        found = existing_outputs.find(targets)
+        if found is not None and found.is_of(item.source):
+            return None
+        return f"{there[0]}: is there already and not of this batch; fix: move it away, or use --force"
+
+    def done_before(self, item: Item) -> Entry | None:
+        """The entry that spares the work on an item: same content, same settings, all its files there."""
+        entry = self.manifest.entries.get(item.output)
+        if entry is None or entry.state not in ("done", "failed") or entry.settings != self._fingerprint:
+            return None
+        if entry.state == "failed" and self.order.retry_failed:
+            return None
+        if entry.state == "done" and not all(path.exists() for path in self._targets(item.output)):
+            return None
+        if (entry.source, entry.size, entry.mtime_ns) != (item.source, item.size, item.mtime_ns):
+            if entry.sha256 is None or entry.sha256 != _sha256(item.source):
+                return None
+            entry = replace(entry, source=item.source, size=item.size, mtime_ns=item.mtime_ns)
+            self.manifest.append(entry)  # so that it need not be hashed again
+        return entry
+
+    def _targets(self, output: str) -> list[Path]:
+        return [Path(files.name_of(self.order.out / output, form)) for form in self.order.formats]
+
+
+def outcome_of(item: Item, future: Future[Outcome]) -> Outcome:
+    """What became of an item, even if the workers themselves are gone."""
+    try:
+        return future.result()
+    except Exception as error:
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        return Outcome(f"{item.source}: no worker could finish it ({text}); try again with --retry-failed", 1)
+
+
+def sweep(folders: Iterable[Path]) -> None:
+    """Remove the unfinished files of killed workers."""
+    for folder in folders:
+        for path in folder.glob(f"{files.SCRATCH}*"):
+            pid = path.name.removeprefix(files.SCRATCH).partition("-")[0]
+            if pid.isdigit() and not _alive(int(pid)):
+                with suppress(OSError):
+                    path.unlink()
+
+
+def _sha256(path: str) -> str | None:
+    try:
+        return files.sha256_at(path)
+    except OSError:
+        return None
+
+
+def _alive(pid: int) -> bool:
+    """Whether there is a process with this id, as far as can be told without harm."""
+    if os.name == "nt":  # where this call would end it
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,251 @@
+"""One recording of a batch -> its files. Also the process that does it: `python -m witness.jobs.worker`.
+
+A damaged recording can end a process without warning, and one that hangs can only be killed; so a batch
+works in child processes (`pool`), whose models stay open from one recording to the next. Their request and
+reply, as `witness.child` carries them, with news of a job that somebody watches:
+
+    {"job": line, "watched": false}  ->  {"outcome": line}
+    {"job": line, "watched": true}  ->  {"news": {"stage": "decode", "done": 1.0, "total": 4.0}}, ...
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from witness import files
+from witness.child import Buffer, Message, Tell, serve_telling
+from witness.errors import (
+    InputError,
+    ModelError,
+    OutputError,
+    ScratchError,
+    TranscriptionError,
+    WitnessError,
+    lacks_memory,
+)
+from witness.jobs.recordings import size_and_mtime
+from witness.options import Options, PageAudio, Runtime
+from witness.reporter import Progress, no_progress
+
+if TYPE_CHECKING:
+    from witness.pipeline import Engine
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+"""Errors after which no other recording of the batch could be written either."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all jobs of a batch share."""
+
+    options: Options
+    """No choice is left in them that two machines could make differently."""
+    runtime: Runtime
+    models: dict[str, str | None]
+    """Role -> sha256 that the model must have."""
+    warnings: tuple[str, ...] = ()
+    """About the choice of models; they go into every transcript."""
+    keep_stages: bool = True
+    """Beside JSON files."""
+    html_audio: PageAudio = PageAudio.AUTO
+    pauses: float | None = None
+    """As `Transcript.marking` takes them."""
+    weights: int = 0
+    """Bytes of the speech recognition model."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One recording, with everything that a worker must know."""
+
+    source: str
+    """An absolute path, as are those of the files."""
+    files: tuple[tuple[str, str], ...]
+    """Formats and their files."""
+    settings: Settings
+    limit: float | None = None
+    """Seconds that it may take."""
+    limit_memory: int | None = None
+    """Bytes of memory that its process, with the speech recognizer's, may take. Enforced on Linux."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job."""
+
+    error: str | None = None
+    """One line that ends with the fix; None: all files are written."""
+    code: int = 0
+    """The exit code for the error."""
+    sha256: str | None = None
+    """Of the recording."""
+    duration: float | None = None
+    """Seconds of audio that were transcribed."""
+    seconds: float = 0.0
+    """Seconds of work."""
+    speakers: int | None = None
+    """How many were found."""
+    warnings: tuple[str, ...] = ()
+    again: bool = field(default=False)
+    """Whether another process might do better."""
+    full: bool = False
+    """Whether the disk takes no file at all."""
+
+
+PACE = 0.25
+"""Seconds between two pieces of news of the same stage."""
+
+_engines: dict[str, Engine] = {}
+_watcher: Progress = no_progress
+"""Who is told how far the job at hand is."""
+
+
+def perform(job: Job, progress: Progress = no_progress) -> Outcome:
+    """Transcribe one recording and write its files. The outcome says what went wrong, if anything."""
+    global _watcher
+    begun = time.monotonic()
+    _watcher = progress
+    try:
+        outcome = _perform(job)
+    except WitnessError as error:
+        reason = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
+        full = isinstance(error, OutputError) and not isinstance(error, ScratchError) and reason in FULL
+        outcome = Outcome(str(error), error.exit_code, full=full)
+    except Exception as error:  # it must not end the batch
+        text = " ".join(f"{type(error).__name__}: {error}".split()) + "; this is a bug, please report it"
+        if lacks_memory(error):
+            text = "not enough memory; use fewer --jobs"
+        outcome = Outcome(f"{job.source}: {text}", 1)
+    return replace(outcome, seconds=time.monotonic() - begun)
+
+
+def _perform(job: Job) -> Outcome:
+    from witness.audio import sound
+    from witness.formats import writers
+
+    settings = job.settings
+    places = [(form, Path(path)) for form, path in job.files]
+    targets = files.prepare(places, stages=settings.keep_stages, pipes=False)
+    try:
+        engine = _engine(settings)
+        before = _look(job.source)
+        transcript = engine.transcribe(job.source)
+        if _look(job.source) != before:
+            raise InputError(
+                f"{job.source} was changed while it was read; "
+                "try again with --retry-failed once it is complete"
+            )
+        heard = sound.take(transcript.audio, targets.files, settings.html_audio)
+    except BaseException:
+        targets.give_up()
+        raise
+    marked = transcript.marking(settings.pauses)
+    writers.save(marked, targets.files, keep=settings.keep_stages, sound=heard)
+    failure = transcript.failure
+    return Outcome(
+        None if failure is None else f"{job.source}: speakers, but no words: {failure}",
+        0 if failure is None else failure.exit_code,
+        transcript.audio.sha256,
+        transcript.audio.heard.duration,
+        speakers=len(transcript.speakers),
+        warnings=transcript.warnings,
+        again=isinstance(failure, TranscriptionError),
+    )
+
+
+def _engine(settings: Settings) -> Engine:
+    """With the models of the batch open. Raises ModelError if this machine has others."""
+    from witness.diarization import voices
+    from witness.pipeline import Engine
+
+    key = json.dumps(asdict(settings), sort_keys=True)
+    if key not in _engines:
+        before = next((one for one in _engines.values() if one.runtime == settings.runtime), None)
+        if before is None:
+            engine = Engine(settings.options, settings.runtime, progress=_progress)
+        else:
+            engine = before.share(settings.options)
+        here = {role: file and file.sha256 for role, file in engine.files.items()}
+        if engine.options.known is not None:
+            here["known"] = voices.fingerprint(Path(engine.options.known))
+        for role, sha256 in settings.models.items():
+            if here[role] != sha256:
+                raise ModelError(
+                    f"the {role} model or folder on this machine differs from the batch's (sha256 "
+                    f"{here[role]}, not {sha256}); run: witness models fetch, or start the batch again"
+                )
+        engine.warnings[:] = settings.warnings
+        _engines.clear()
+        _engines[key] = engine
+    return _engines[key]
+
+
+def _progress(stage: str, done: float, total: float) -> None:
+    """For an engine, which outlives the job that it was opened for."""
+    _watcher(stage, done, total)
+
+
+def _look(path: str) -> tuple[int, int]:
+    """As `size_and_mtime`, but raises InputError, also for what is no regular file: a pipe may never end."""
+    try:
+        if Path(path).exists() and not Path(path).is_file():
+            raise InputError(f"{path} is not a regular file; give a recording in a file")
+        return size_and_mtime(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); check the path") from error
+
+
+# --- the process ---
+
+
+def job_to_json(job: Job) -> str:
+    """The job in one line."""
+    return json.dumps(asdict(job))
+
+
+def job_from_json(line: str | bytes) -> Job:
+    """The job that `job_to_json` wrote."""
+    fields = json.loads(line)
+    settings = fields["settings"]
+    settings |= {
+        "options": Options(**settings["options"]),
+        "runtime": Runtime(**settings["runtime"]),
+        "warnings": tuple(settings["warnings"]),
+        "html_audio": PageAudio(settings["html_audio"]),
+    }
+    fields |= {"files": tuple(map(tuple, fields["files"])), "settings": Settings(**settings)}
+    return Job(**fields)
+
+
+def outcome_from_json(line: str | bytes) -> Outcome:
+    """The outcome that a worker wrote in one line."""
+    fields = json.loads(line)
+    return Outcome(**{**fields, "warnings": tuple(fields["warnings"])})
+
+
+def _answer(request: Message, _: bytes, tell: Tell) -> tuple[Message, Sequence[Buffer]]:
+    watcher = _paced(tell) if request["watched"] else no_progress
+    return {"outcome": json.dumps(asdict(perform(job_from_json(request["job"]), watcher)))}, ()
+
+
+def _paced(tell: Tell) -> Progress:
+    """Tell of every stage, and of each not too often."""
+    told: dict[str, float] = {}
+
+    def progress(stage: str, done: float, total: float) -> None:
+        now = time.monotonic()
+        if done >= total or now - told.get(stage, -PACE) >= PACE:
+            told[stage] = now
+            tell({"stage": stage, "done": float(done), "total": float(total)})
+
+    return progress
+
+
+if __name__ == "__main__":
+    serve_telling(_answer)

@@ -1,0 +1,174 @@
+"""An engine in a child process, as the parent sees it: what was asked, what came of it, and what went wrong.
+
+An engine that fails on a GPU, early or late, goes on in a new child on the CPU.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from witness.child import Child, DiedError, RefusedError
+from witness.errors import TranscriptionError
+from witness.models.engines import INSTALL
+from witness.options import Recognizer as Name
+from witness.recognition import gpus
+from witness.recognition.engine_worker import Abilities, ChunkResult, DecodeOptions, Load
+from witness.schema import Float32, ModelFile
+
+CHILDREN = {
+    Name.WHISPER_CPP: "witness.recognition.whisper_cpp",
+    Name.CTRANSLATE2: "witness.recognition.ctranslate",
+    Name.ONNX_ASR: "witness.recognition.onnx_engine",
+    Name.TRANSCRIBE_CPP: "witness.recognition.transcribe_cpp",
+}
+"""Recognizer -> the module that its child process runs."""
+RELOAD = "`witness models verify` checks a model, `witness models fetch` gets a new one"
+SMALLER = "a smaller model needs less memory"
+NO_GPU = "GGML_VK_VISIBLE_DEVICES= keeps it off the GPU"
+
+Asked = tuple[dict[str, Any], str, Sequence[Float32]]
+"""A request, when it is asked (in words, for messages), and the samples that go with it."""
+
+
+class Remote:
+    """An engine in a child process, used by one thread; `kill` may be called by another.
+
+    Every method but `kill` raises TranscriptionError, whose message says when and names the model.
+    """
+
+    def __init__(self, model: ModelFile, *, threads: int, gpu: bool) -> None:
+        """Start the child. `gpu`: use one if the engine can."""
+        self.name = Name(model.engine or Name.WHISPER_CPP)
+        self.path = str(Path(model.path).absolute())
+        self.abilities = Abilities("cpu", ())
+        self.warnings: list[str] = []
+        """What a reader of the words should know; whoever reads them empties the list."""
+        self._threads = threads
+        self._aligner = model.aligner
+        able = self.name == Name.TRANSCRIBE_CPP or (self.name == Name.WHISPER_CPP and gpus.has_gpu_backend())
+        self._gpu = gpu and able
+        self._sent: deque[Asked] = deque()
+        """The requests to hear something that are not answered yet."""
+        self._starting = threading.Lock()
+        self._killed = False
+        self._child = _start(self.name, gpu=self._gpu)
+
+    def load(self) -> None:
+        """Have the model loaded; `abilities` are its own from then on."""
+        self._with_fallback(self._load)
+
+    def count(self, text: str) -> int:
+        """The tokens of a prompt."""
+        tokens: int = self._with_fallback(lambda: self._ask({"do": "count", "text": text}))["tokens"]
+        return tokens
+
+    def language(self, samples: Float32, when: str) -> str | None:
+        """The code of the language that is spoken; None: the engine cannot tell. `when` is for messages."""
+        reply = self._with_fallback(lambda: self._ask({"do": "language"}, when, [samples]))
+        language: str | None = reply["language"]
+        return language
+
+    def send(self, parts: Sequence[Float32], order: DecodeOptions, when: str) -> None:
+        """Have some pieces heard, at most `abilities.batch`, and return at once; `receive` tells."""
+        request = {"do": "hear", "lengths": [len(part) for part in parts], **asdict(order)}
+        self._sent.append((request, when, parts))
+        self._with_fallback(lambda: self._ask(*self._sent[-1]), sent=len(self._sent) - 1)
+
+    def receive(self) -> list[ChunkResult]:
+        """What was heard in the pieces that were sent first of those not received yet."""
+        when = self._sent[0][1]
+        reply = self._with_fallback(lambda: self._ask({"do": "next"}, when), sent=len(self._sent))
+        self._sent.popleft()
+        return [ChunkResult(**one) for one in reply["heard"]]
+
+    def kill(self) -> None:
+        """End the child, which holds nothing worth saving and may be deep inside the engine."""
+        with self._starting:
+            self._killed = True
+            self._child.kill()
+
+    def _load(self) -> dict[str, Any]:
+        load = Load(self.path, self._gpu, self._threads, self._aligner)
+        reply = self._ask({"do": "load", **asdict(load)})
+        self.abilities = Abilities(**reply)
+        if self._gpu and self.abilities.device == "cpu":
+            self._gpu = False
+            self.warnings.append(f"{self.name} can use a GPU but found none, so it ran on the CPU")
+        return reply
+
+    def _with_fallback(self, work: Callable[[], dict[str, Any]], sent: int = 0) -> dict[str, Any]:
+        """The result of `work`; if it fails with a GPU, then of a second try without, in a new child.
+
+        That is sent first what the old one was: `sent` of the requests in `_sent`.
+        """
+        try:
+            return work()
+        except TranscriptionError as error:
+            with self._starting:
+                if not self._gpu or self._killed:
+                    raise
+                self._gpu = False
+                self._child.kill()
+                self._child = _start(self.name, gpu=False)
+            self.warnings.append(f"{self.name} failed on the GPU, so the CPU went on: {error}")
+        if work != self._load:
+            self._load()
+        for one in islice(self._sent, sent):
+            self._ask(*one)
+        return work()
+
+    def _ask(
+        self, request: dict[str, Any], when: str | None = None, parts: Sequence[Float32] = ()
+    ) -> dict[str, Any]:
+        """The child's reply; `when` is None before the first sample was heard."""
+        payload = np.concatenate(parts).data if parts else b""
+        try:
+            return self._child.ask(request, payload)[0]
+        except RefusedError as error:
+            raise TranscriptionError(
+                f"{self.path}: {error}; {RELOAD}"
+                if when is None
+                else f"{self.name} failed {when} with {self.path}: {error}; {self._fix()}"
+            ) from error
+        except DiedError as error:
+            raise TranscriptionError(self._death(error, when)) from error
+
+    def _fix(self) -> str:
+        return SMALLER if self.abilities.device == "cpu" else f"{SMALLER}, and {NO_GPU}"
+
+    def _death(self, error: DiedError, when: str | None) -> str:
+        """The message about a child that died."""
+        telling = [line for line in error.log[-20:] if re.search(r"error|fail|assert|terminate", line, re.I)]
+        last = f" ({telling[-1]})" if telling else ""
+        if last.startswith((" (ImportError", " (ModuleNotFoundError")):
+            return f"{self.name} does not start{last}; fix: {INSTALL[self.name]} --force-reinstall"
+        if when is None:
+            return f"{self.name} stopped with {error} while loading {self.path}{last}; {RELOAD}; {SMALLER}"
+        return f"{self.name} stopped with {error} {when} with {self.path}{last}; {self._fix()}"
+
+
+def _start(name: Name, *, gpu: bool) -> Child:
+    """A child that waits for its model, with GPUs or without."""
+    environment = {
+        # Threads that wait without sleeping take the cores from the diarizer, and then from each other:
+        # docs/decisions/2026-11-22-constants.md, "The recognizer's threads".
+        "OMP_WAIT_POLICY": "passive",
+        "GGML_NO_BACKTRACE": "1",  # no debugger after a failed assertion
+        # CTranslate2 takes and returns large blocks all the time; in large pages that costs a third of the
+        # system's time. docs/decisions/2026-11-22-recognizers.md, "Large pages".
+        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+        **os.environ,
+    }
+    if not gpu:  # a driver that crashes does so when it is asked for its devices
+        environment["GGML_VK_VISIBLE_DEVICES"] = ""
+    return Child(CHILDREN[name], environment)

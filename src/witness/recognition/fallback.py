@@ -1,0 +1,147 @@
+"""What was heard in each piece -> what can be believed, after a second and a third try where it cannot.
+
+What a piece holds is heard at most five more times: whole, and in parts that are cut in two until they are as
+short as `pieces.SHORTEST`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from witness.recognition.chunking import SHORTEST, Loudness, Piece
+from witness.recognition.engine_worker import ChunkResult
+from witness.recognition.hallucination_checks import IMPROBABLE, doubt
+from witness.recognition.vad import FRAME_RATE
+from witness.schema import Word
+
+Found = tuple[Piece, ChunkResult]
+HearAgain = Callable[[Iterable[Piece]], Iterable[Found]]
+"""Hears pieces with more care; the results are in the same order."""
+
+ENDLESS = "has no end"
+NAMED = 3
+"""Places that a warning names; it counts the others."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a reader should know about a piece."""
+
+    piece: Piece
+    what: str
+    """"the text is improbable; check it"."""
+
+
+def convincing(
+    first: Iterable[Found], again: HearAgain, loudness: Loudness
+) -> tuple[list[Found], list[Note]]:
+    """What was heard in all pieces, in order of time, and what is to be said about it.
+
+    What cannot be true is heard again, then in halves. What is no better then is kept, with a note; a text
+    without an end is left out, with a note.
+    """
+    tried: list[Found] = []
+    good: list[Found] = []
+    notes: list[Note] = []
+    for piece, heard in first:
+        (good if flaw(piece, heard) is None else tried).append((piece, heard))
+    ended = [one for one in tried if one[1].ended]
+    halved = [piece for piece, heard in tried if not heard.ended]
+    for (piece, before), (_, after) in zip(ended, again([piece for piece, _ in ended]), strict=True):
+        best = _best(piece, before, after)
+        if flaw(piece, best) in (None, IMPROBABLE):
+            good.append((piece, best))
+        else:
+            halved.append(piece)
+    while halved:
+        parts = [part for piece in halved for part in _halves(piece, loudness)]
+        halved = []
+        for piece, heard in again(parts):
+            if flaw(piece, heard) in (None, IMPROBABLE):
+                good.append((piece, heard))
+            elif len(piece) > SHORTEST:
+                halved.append(piece)
+            elif heard.ended:
+                good.append((piece, heard))
+            else:
+                notes.append(Note(piece, "no words: the text never ends, as with music"))
+    notes += [
+        Note(piece, f"the text {why}, even when it is heard again; check it")
+        for piece, heard in good
+        if (why := flaw(piece, heard)) is not None
+    ]
+    notes += [
+        Note(piece, f"heard again, because the first text {flaw(piece, heard)}")
+        for piece, heard in tried
+        if not any(piece.start <= note.piece.start and note.piece.end <= piece.end for note in notes)
+    ]
+    good = [(piece, heard if _letters(heard) else replace(heard, tokens=())) for piece, heard in good]
+    return sorted(good, key=lambda one: one[0].start), notes
+
+
+def second_look(
+    missing: Iterable[Piece], again: HearAgain, say: Callable[[Found], Iterable[Word]], words: Sequence[Word]
+) -> list[Word]:
+    """The words of the pieces in which none was found, heard again. `say` makes words of what was heard.
+
+    What is doubtful is left out, and so is what lies outside the piece or where one of `words` is said; they
+    are in order.
+    """
+    found: list[Word] = []
+    for piece, heard in again(missing):
+        if heard.tokens and flaw(piece, heard) is None:
+            found += [
+                word
+                for word in say((piece, heard))
+                if piece.start <= (word.start + word.end) / 2 <= piece.end and not _said(word, words)
+            ]
+    return found
+
+
+def flaw(piece: Piece, heard: ChunkResult) -> str | None:
+    """What is wrong with what was heard; None: nothing. No words are nothing wrong: perhaps nobody speaks."""
+    if not heard.ended:
+        return ENDLESS
+    return doubt(_text(heard), len(piece) / FRAME_RATE, heard.logprob) if _letters(heard) else None
+
+
+def to_lines(notes: Sequence[Note], clock: Callable[[float], str]) -> Iterator[str]:
+    """One warning for all that is said in the same words. `clock` writes a time in seconds."""
+    ordered = sorted(notes, key=lambda note: (note.what, note.piece.start))
+    for what, group in groupby(ordered, key=lambda note: note.what):
+        places = [f"{clock(note.piece.start)} to {clock(note.piece.end)}" for note in group]
+        more = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
+        yield f"{', '.join(places[:NAMED])}{more}: {what}"
+
+
+def _best(piece: Piece, before: ChunkResult, after: ChunkResult) -> ChunkResult:
+    """The one without a flaw, or the more probable one."""
+    if flaw(piece, after) is None:
+        return after
+    return after if after.ended and _logprob(after) > _logprob(before) else before
+
+
+def _halves(piece: Piece, loudness: Loudness) -> Sequence[Piece]:
+    return piece.halves(loudness) if len(piece) > SHORTEST else [piece]
+
+
+def _text(heard: ChunkResult) -> str:
+    return b"".join(text.encode("latin-1") for text, _, _ in heard.tokens).decode("utf-8", "replace")
+
+
+def _letters(heard: ChunkResult) -> bool:
+    """Whether there is a word in it: over noise, Whisper likes to write dots."""
+    return any(map(str.isalnum, _text(heard)))
+
+
+def _logprob(heard: ChunkResult) -> float:
+    return 0.0 if heard.logprob is None else heard.logprob
+
+
+def _said(word: Word, words: Sequence[Word]) -> bool:
+    """Whether one of some words, which are in order, is said at the same time."""
+    first = bisect_right(words, word.start, key=lambda old: old.end)
+    return first < len(words) and words[first].start < word.end

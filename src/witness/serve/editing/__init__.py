@@ -1,0 +1,1 @@
+"""Corrections to a transcript, made in a child process."""

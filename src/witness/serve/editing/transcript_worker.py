@@ -1,0 +1,124 @@
+"""Edits in a child process of `WorkerClient`: `python -m witness.serve.editing.transcript_worker`.
+
+Request and reply, as `witness.child` carries them:
+
+    {"do": "save", "path": "/calls/a.json", ...}  ->  {"version": ...}, or {"refused": line, "kind": class}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from witness import errors, files
+from witness.child import Buffer, Message, serve
+from witness.diarization import voices
+from witness.formats import page
+from witness.options import Format, Part, chosen
+from witness.serve.editing import edits
+from witness.transcript import document, people, redo
+
+Reply = tuple[Message, list[Buffer]]
+
+
+def _html(path: Path, given: Message) -> Reply:
+    return {}, [edits.html(path, given["rest"]).encode("utf-8", "replace")]
+
+
+def _show(path: Path, _: Message) -> Reply:
+    shown = edits.show(path)
+    state = {"version": shown.version, "steps": shown.steps, "undone": shown.undone}
+    return {**state, "page": page.identity(shown.base)}, []
+
+
+def _save(path: Path, given: Message) -> Reply:
+    return _told(edits.save(path, edits.read_edit(given["edit"])))
+
+
+def _add(path: Path, given: Message) -> Reply:
+    return _told(edits.add(path, given["version"], given["corrections"]))
+
+
+def _name(path: Path, given: Message) -> Reply:
+    return _told(edits.name(path, given["version"], given["speaker"], given["name"]))
+
+
+def _recount(path: Path, given: Message) -> Reply:
+    return _told(edits.recount(path, given["version"], given["speakers"]))
+
+
+def _original(path: Path, given: Message) -> Reply:
+    return _told(edits.original(path, given["version"]))
+
+
+def _told(saved: edits.Saved) -> Reply:
+    return {"version": saved.version, "left": saved.left}, []
+
+
+def _export(path: Path, given: Message) -> Reply:
+    return {}, [edits.export(path, chosen(Format, given["format"]))]
+
+
+def _outline(path: Path, _: Message) -> Reply:
+    return {}, [edits.peaks(path)]
+
+
+def _recording(path: Path, _: Message) -> Reply:
+    return {"recording": str(edits.recording(path))}, []
+
+
+def _enroll(path: Path, given: Message) -> Reply:
+    voice = people.enroll(redo.read(path), given["name"], Part(given["start"], given["end"]))
+    voices.write(voice, Path(given["known"]))
+    return {"name": voice.name, "seconds": voice.seconds}, []
+
+
+def _find(path: Path, given: Message) -> Reply:
+    """Where a voice is heard; without "speaker" nowhere, and with "other" it is no transcript."""
+    try:
+        saved = redo.read(path)
+    except errors.InputError:
+        if document.is_transcript(path):
+            raise
+        return {"other": True}, []
+    voice = voices.read_one(voices.place(given["name"], Path(given["known"])))
+    found = people.find(saved, voice)
+    if found is None:
+        return {}, []
+    speaker, alike, needed = found
+    called = saved.names[speaker] or speaker
+    return {
+        "speaker": speaker,
+        "called": called,
+        "likely": f"{called} sounds like {voice.name} (cosine {alike:.2f}, {needed} needed)",
+        "start": people.longest(saved.turns, speaker),
+        "version": files.sha256(files.read(path)),
+    }, []
+
+
+ACTIONS: dict[str, Callable[[Path, Message], Reply]] = {
+    "html": _html,
+    "show": _show,
+    "save": _save,
+    "add": _add,
+    "name": _name,
+    "recount": _recount,
+    "original": _original,
+    "export": _export,
+    "outline": _outline,
+    "recording": _recording,
+    "enroll": _enroll,
+    "find": _find,
+}
+
+
+def _answer(request: Message, _: bytes) -> Reply:
+    try:
+        return ACTIONS[request["do"]](Path(request["path"]), request)
+    except errors.WitnessError as error:
+        kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == errors.__name__]
+        return {"refused": str(error), "kind": kinds[0]}, []
+
+
+if __name__ == "__main__":
+    serve(_answer)

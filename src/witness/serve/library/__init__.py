@@ -1,0 +1,1 @@
+"""The transcripts below the folder, and an index of their words."""

@@ -1,0 +1,405 @@
+"""Which transcripts lie below the folder, what is known of each, and where something was said.
+
+No path ever comes from a request: an id is looked up among the files that were found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from witness.errors import OutputError, WitnessError
+from witness.files import names
+from witness.jobs.folder import MANIFEST
+from witness.jobs.manifest import Manifest
+from witness.jobs.recordings import ENDINGS
+from witness.reporter import SILENT, Reporter
+from witness.serve.library.index import DamagedError, Entry, Index
+from witness.serve.library.reader import Reader
+from witness.text import printable
+
+T = TypeVar("T")
+
+LOOK = 3.0
+"""Seconds between two looks at the folder; more if a look takes long."""
+AGAIN = 30.0
+"""Seconds of reading after which the folder is looked at again, for what is newer."""
+MOST_ROWS = 1000
+"""Recordings or passages in one answer."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A JSON file below the folder, perhaps a transcript."""
+
+    id: str
+    path: Path
+    """Below the folder."""
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A row of the table of contents; its fields are the keys in JSON."""
+
+    id: str
+    name: str
+    folder: str
+    """Below the desk's; empty: in it."""
+    seconds: float | None = None
+    """None: not known, or not yet."""
+    speakers: tuple[str, ...] = ()
+    date: float | None = None
+    """When the recording was made or last changed, in seconds since 1970."""
+    state: str = "new"
+    """"new", "corrected", "failed", "canceled", "working", "waiting"."""
+    why: str | None = None
+    """Why it failed."""
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What a manifest says."""
+
+    undone: Mapping[str, tuple[Recording, str]] = field(default_factory=dict)
+    """What failed or was canceled, with the recording's path, by the ids that the transcripts would have."""
+    sources: frozenset[str] = frozenset()
+    """The absolute paths of all its recordings."""
+
+
+SORTS: Mapping[str, Callable[[Recording], Any]] = {
+    "name": lambda one: (one.name.casefold(), one.folder.casefold()),
+    "date": lambda one: one.date or 0.0,
+    "seconds": lambda one: one.seconds or 0.0,
+    "speakers": lambda one: (len(one.speakers), [name.casefold() for name in one.speakers]),
+    "state": lambda one: ("working", "waiting", "failed", "canceled", "new", "corrected").index(one.state),
+}
+
+
+def id_of(path: Path) -> str:
+    """What a transcript is called in addresses; `path` is that of its JSON below the folder."""
+    return hashlib.sha256(os.fsencode(path.as_posix())).hexdigest()[:16]
+
+
+def is_json(name: str) -> bool:
+    """Whether a file may be a transcript."""
+    return name.endswith(".json")
+
+
+def is_recording(name: str) -> bool:
+    """Whether a file is one that `witness batch` would take from a folder."""
+    return name.rpartition(".")[2].lower() in ENDINGS
+
+
+def walk(folder: Path, wanted: Callable[[str], bool] = is_json) -> Iterator[Place]:
+    """The regular files below a folder whose names are wanted, without hidden ones and what links lead to."""
+    left = [""]
+    while left:
+        above = left.pop()
+        try:
+            with os.scandir(folder / above) as found:
+                entries = sorted((one for one in found if one.name[0] != "."), key=lambda one: one.name)
+        except OSError:
+            continue  # it is gone, or closed to us
+        for one in entries:
+            path = f"{above}/{one.name}" if above else one.name
+            with suppress(OSError):
+                if one.is_dir(follow_symlinks=False):
+                    left.append(path)
+                elif wanted(one.name):
+                    status = one.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode):
+                        below = Path(path)
+                        yield Place(id_of(below), below, status.st_size, status.st_mtime_ns)
+
+
+class Library:
+    """The transcripts below a folder. All its methods may be called from any thread."""
+
+    def __init__(self, folder: Path, index: Index | None = None) -> None:
+        """Raises OutputError if the index cannot be kept."""
+        self.folder = folder.resolve()
+        try:
+            self.index = index or Index.of(self.folder)
+        except OSError as error:
+            raise OutputError(
+                f"{error.filename}: cannot be written ({error.strerror}); fix: free disk space, fix the "
+                "folder's permissions or set WITNESS_CACHE to another folder"
+            ) from error
+        self._places: dict[str, Place] = {}
+        self._undone: dict[str, Recording] = {}
+        self._manifests: dict[Path, tuple[Place, _Batch]] = {}
+        self._untranscribed: tuple[Path, ...] = ()
+        self._reader = Reader()
+        self._known: tuple[tuple[object, ...] | None, dict[str, Recording], int] = (None, {}, 0)
+        self._wake, self._end = threading.Event(), threading.Event()
+        self._looking = threading.Lock()
+        self._looked = 0.0  # seconds that the latest look took
+
+    def find(self, transcript: str) -> Path | None:
+        """The absolute path of the transcript with that id; None: there is none."""
+        place = self._places.get(transcript)
+        if place is None:
+            self._look()  # it may have been written a moment ago
+            place = self._places.get(transcript)
+        if place is None:
+            return None
+        path = self.folder / place.path
+        # A folder on the way may have become a link since.
+        return path if path.resolve() == path and path.is_file() else None
+
+    def recordings(self, states: Mapping[str, str] | None = None) -> tuple[list[Recording], int]:
+        """All recordings, and how many of them need no more reading. `states` are those of the queue, by id.
+
+        Raises DamagedError, sqlite3.Error.
+        """
+        source = self.index.entries(), self._places, self._undone
+        before, known, read = self._known
+        if before is None or any(one is not other for one, other in zip(before, source, strict=True)):
+            known, read = self._joined(*source)
+            self._known = source, known, read
+        rows = dict(known)
+        for id_, state in (states or {}).items():
+            if id_ in rows:
+                rows[id_] = replace(rows[id_], state=state, why=None)
+        return list(rows.values()), read
+
+    def _joined(
+        self, entries: Sequence[Entry], places: Mapping[str, Place], undone: Mapping[str, Recording]
+    ) -> tuple[dict[str, Recording], int]:
+        """What is known of each recording, by its id, and how many need no more reading."""
+        known = {one.id: one for one in entries}
+        rows = {
+            one.id: self._row(one, known.get(one.id))
+            for one in places.values()
+            if one.id not in known or known[one.id].state != "other"
+        }
+        for one in undone.values():
+            if one.id not in rows or (rows[one.id].state == "new" and one.state == "failed"):
+                rows[one.id] = replace(rows.get(one.id, one), state=one.state, why=one.why)
+        return rows, sum(id_ in known or id_ not in places for id_ in rows)
+
+    def untranscribed(self) -> tuple[Path, ...]:
+        """Recordings, below the folder, that no batch knows and that have no transcript beside them."""
+        return self._untranscribed
+
+    def name(self, transcript: str) -> str:
+        """What people call it; empty: it is gone."""
+        place = self._places.get(transcript)
+        return "" if place is None else place.path.name.removesuffix(".json")
+
+    def changed(self) -> None:
+        """Have the folder looked at now."""
+        self._wake.set()
+
+    @contextmanager
+    def watched(self, reporter: Reporter = SILENT) -> Iterator[None]:
+        """Keep the index up to date meanwhile, in a thread."""
+        thread = threading.Thread(target=self._watch, args=(reporter,), name="index", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._end.set()
+            self._wake.set()
+            self._reader.close()  # what it has not written is written the next time
+            thread.join(0.5)
+
+    def update(self) -> bool:
+        """Look at the folder, and read what has changed since, the latest first.
+
+        False: not all was read, because it is time to look again. Raises DamagedError, sqlite3.Error.
+        """
+        self._look()
+        looked = time.monotonic()
+        here = self._places
+        known = {one.id: (one.size, one.mtime_ns) for one in self.index.entries()}
+        self.index.drop(known.keys() - here.keys())
+        for place in sorted(here.values(), key=lambda one: -one.mtime_ns):
+            if self._wake.is_set() or time.monotonic() - looked > AGAIN:
+                return False
+            if known.get(place.id) == (place.size, place.mtime_ns):
+                continue
+            if self.index.is_known(place.id, place.size, place.mtime_ns):
+                continue  # another server has read it meanwhile
+            entry = Entry(place.id, place.size, place.mtime_ns, "other", date=place.mtime_ns / 1e9)
+            self._reader.take(self.index, self.folder / place.path, entry)
+        return True
+
+    def _watch(self, reporter: Reporter) -> None:
+        told = ""
+        while not self._end.is_set():
+            self._wake.clear()
+            try:
+                if not self.update():
+                    continue
+                told = ""
+            except DamagedError:
+                continue  # it is made again
+            except (sqlite3.Error, OSError, WitnessError) as error:
+                line = f"{self.index.path}: cannot be written ({error}); search does not know all transcripts"
+                if line != told:
+                    reporter.note(line)
+                told = line
+            self._wake.wait(max(LOOK, 20 * self._looked))
+
+    def _look(self) -> None:
+        """Find out which files there are."""
+        with self._looking:
+            begun = time.monotonic()
+            places: dict[str, Place] = {}
+            manifests: dict[Path, tuple[Place, _Batch]] = {}
+            recordings = []
+            for one in walk(
+                self.folder, lambda name: is_json(name) or name == MANIFEST or is_recording(name)
+            ):
+                if one.path.name == MANIFEST:
+                    before = self._manifests.get(one.path)
+                    manifests[one.path] = before if before and before[0] == one else (one, self._batch(one))
+                elif is_json(one.path.name):
+                    places[one.id] = one
+                else:
+                    recordings.append(one.path)
+            known = frozenset[str]().union(*(batch.sources for _, batch in manifests.values()))
+            self._untranscribed = tuple(
+                path
+                for path in recordings
+                if (source := str(self.folder / path)) not in known
+                and not any(id_of(Path(f"{name}.json")) in places for name in names(str(path), source))
+            )
+            self._looked = time.monotonic() - begun
+            if places != self._places:
+                self._places = places
+            self._manifests = manifests
+            here = {str(self.folder / path) for path in recordings}
+            undone = {
+                id_: row
+                for _, batch in manifests.values()
+                for id_, (row, source) in batch.undone.items()
+                # To be rid of one, delete the recording; one elsewhere may only be out of reach.
+                if source in here or not Path(source).is_relative_to(self.folder)
+            }
+            if undone != self._undone:
+                self._undone = undone
+
+    def _batch(self, place: Place) -> _Batch:
+        """What a manifest says."""
+        try:
+            manifest = Manifest(self.folder / place.path)
+        except OutputError:
+            return _Batch()
+        found = {}
+        for entry in manifest.entries.values():
+            if entry.state in ("failed", "canceled"):
+                path = place.path.parent / f"{entry.output}.json"
+                row = Recording(id_of(path), Path(entry.output).name, _folder(path))
+                date = entry.mtime_ns / 1e9 or None
+                row = replace(row, seconds=entry.duration, date=date, state=entry.state, why=entry.error)
+                found[row.id] = row, entry.source
+        return _Batch(found, frozenset(manifest.sources))
+
+    def _row(self, place: Place, entry: Entry | None) -> Recording:
+        row = Recording(place.id, place.path.name.removesuffix(".json"), _folder(place.path))
+        if entry is None:
+            return replace(row, date=place.mtime_ns / 1e9)
+        return replace(
+            row,
+            seconds=entry.seconds,
+            speakers=entry.speakers,
+            date=entry.date,
+            state=entry.state,
+            why=entry.why,
+        )
+
+
+def _folder(path: Path) -> str:
+    return "" if path.parent == Path() else path.parent.as_posix()
+
+
+# --- requests ---
+
+
+def routes() -> list[BaseRoute]:
+    """The table of contents, and the search."""
+    return [Route("/api/library", _listing), Route("/api/search", _search)]
+
+
+async def _listing(request: Request) -> Response:
+    """All recordings, sorted."""
+    desk = request.app.state.desk
+    sort, order = request.query_params.get("sort", "date"), request.query_params.get("order", "down")
+    if sort not in SORTS or order not in ("up", "down"):
+        raise HTTPException(400, f"sort is one of {', '.join(SORTS)}, and order is up or down")
+    offset, limit = _slice(request, 100)
+    states = desk.queue.states() if desk.queue is not None else {}
+    rows, indexed = await run_in_threadpool(_asked, lambda: desk.library.recordings(states))
+    rows.sort(key=SORTS["name"])
+    rows.sort(key=SORTS[sort], reverse=order == "down")
+    found = [_json(asdict(one)) for one in rows[offset : offset + limit]]
+    rest = len(desk.library.untranscribed())
+    return JSONResponse({"total": len(rows), "recordings": found, "indexed": indexed, "untranscribed": rest})
+
+
+async def _search(request: Request) -> Response:
+    """Where something was said."""
+    library = request.app.state.desk.library
+    query, speaker = (request.query_params.get(name, "") for name in ("q", "speaker"))
+    offset, limit = _slice(request, 50)
+
+    def search() -> dict[str, Any]:
+        found = library.index.search(query, speaker, offset, limit)
+        hits = [_json({**asdict(hit), "name": library.name(hit.id)}) for hit in found.hits]
+        return {"total": found.total, "more": found.more, "hits": hits}
+
+    return JSONResponse(await run_in_threadpool(_asked, search))
+
+
+def _asked(work: Callable[[], T]) -> T:
+    """The result of `work`, which asks the index. Raises HTTPException where the index cannot answer."""
+    try:
+        return work()
+    except DamagedError as error:
+        raise HTTPException(503, f"{error}; try again in a while", {"Retry-After": "5"}) from error
+    except sqlite3.OperationalError as error:
+        raise HTTPException(
+            503, f"the index cannot be used ({error}); try again", {"Retry-After": "5"}
+        ) from error
+
+
+def _slice(request: Request, usual: int) -> tuple[int, int]:
+    """`offset` and `limit`. Raises HTTPException."""
+    given = [
+        request.query_params.get(name, usual) for name, usual in (("offset", "0"), ("limit", str(usual)))
+    ]
+    if not all(one.isascii() and one.isdigit() and len(one) < 10 for one in given):
+        raise HTTPException(400, "offset and limit are whole numbers")
+    offset, limit = map(int, given)
+    return offset, min(limit, MOST_ROWS)
+
+
+def _json(row: dict[str, Any]) -> dict[str, Any]:
+    """With names of files that UTF-8 can write, and the date as JSON has it."""
+    told = {
+        name: printable(value) if name in ("name", "folder", "why") and value else value
+        for name, value in row.items()
+    }
+    if row.get("date") is not None:
+        told["date"] = datetime.fromtimestamp(row["date"], timezone.utc).isoformat(timespec="seconds")
+    return told

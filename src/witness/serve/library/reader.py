@@ -1,0 +1,117 @@
+"""A file below the folder -> its entry in the index. Also the process that does it.
+
+The transcript of a day takes 200 MB while it is read, and the interpreter for seconds: not the server's.
+Request and reply, as `witness.child` carries them:
+
+    {"index": path, "path": path, "entry": what is known of the file}  ->  {"damaged": whether the index was}
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from witness.child import Child, DiedError, Message, RefusedError, serve
+from witness.errors import InputError, WitnessError
+from witness.schema import Transcript
+from witness.serve.library.index import DamagedError, Entry, Index
+from witness.serve.library.passages import names, passages
+from witness.transcript import document
+
+PRIORITY = 10
+"""How much nicer than the server the process is to others."""
+
+
+class Reader:
+    """The process; it starts when it is needed. One thread may `take`; any may `close` meanwhile."""
+
+    def __init__(self) -> None:
+        self._child: Child | None = None
+        self._closed = threading.Event()
+
+    def take(self, index: Index, path: Path, entry: Entry) -> None:
+        """As the function of this name; a file that ends the process twice is put down as failed.
+
+        Raises DamagedError, WitnessError.
+        """
+        why = ""
+        for _ in range(2):
+            if self._child is None:
+                self._child = Child("witness.serve.library.reader")
+            request = {"index": str(index.path), "path": str(path), "entry": asdict(entry)}
+            try:
+                reply, _ = self._child.ask(request)
+            except RefusedError as error:
+                raise WitnessError(str(error)) from error
+            except DiedError as error:
+                self._child = None
+                if self._closed.is_set():
+                    return
+                why = f"{path}: the process that read it ended ({error}){error.last_words}"
+                continue
+            if reply["damaged"]:
+                raise DamagedError("the index of words was damaged and is being made again")
+            return
+        index.put(replace(entry, state="failed", why=why))
+
+    def close(self) -> None:
+        """End the process."""
+        self._closed.set()
+        if (child := self._child) is not None:
+            child.kill()
+
+
+def take(index: Index, path: Path, entry: Entry) -> None:
+    """Read the file at `path`, of which `entry` has the id, size and time, and put it into the index.
+
+    Raises DamagedError, sqlite3.Error.
+    """
+    read, transcript = _read(path, entry)
+    try:
+        index.put(read, passages(transcript) if transcript else ())
+    except InputError as error:
+        index.put(replace(read, state="failed", why=f"{path}: {error}"))
+
+
+def _read(path: Path, entry: Entry) -> tuple[Entry, Transcript | None]:
+    """What is known of a file once it is read, and the transcript in it; None: there is none."""
+    try:
+        transcript = document.read(path)
+    except document.OtherJsonError:
+        return replace(entry, state="other"), None
+    except InputError as error:
+        return replace(entry, state="failed", why=str(error)), None
+    # A first run keeps the names from --known as corrections, too, but only a redo decodes nothing.
+    corrected = bool(transcript.corrections) and transcript.timing["decode"] is None
+    recording = Path(transcript.audio.path)
+    date = entry.date
+    for one in (path.parent / recording.name, recording):
+        with suppress(OSError, ValueError):
+            date = one.stat().st_mtime
+            break
+    read = replace(
+        entry,
+        state="corrected" if corrected else "new",
+        seconds=transcript.audio.duration,
+        speakers=tuple(names(transcript).values()),
+        date=date,
+    )
+    return read, transcript
+
+
+def _answer(request: Message, _: bytes) -> tuple[Message, list[bytes]]:
+    entry = Entry(**{**request["entry"], "speakers": tuple(request["entry"]["speakers"])})
+    try:
+        take(Index(Path(request["index"])), Path(request["path"]), entry)
+    except DamagedError:
+        return {"damaged": True}, []
+    return {"damaged": False}, []
+
+
+if __name__ == "__main__":
+    if hasattr(os, "nice"):
+        os.nice(PRIORITY)
+    serve(_answer)

@@ -1,0 +1,1 @@
+"""OpenAI's transcription interface, apart from its routes."""

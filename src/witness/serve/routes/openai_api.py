@@ -1,0 +1,181 @@
+"""OpenAI's transcription interface, for programs that speak it already.
+
+A request has its turn before the recordings of the folder and leaves nothing there, and the work ends when
+the client leaves; unless the recording is to be kept, which puts it among those of the folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Message, Receive, Scope, Send
+
+from witness.errors import UsageError, WitnessError
+from witness.files import name_of
+from witness.jobs.worker import Job, Settings
+from witness.options import Format, PageAudio
+from witness.serve import errors
+from witness.serve.editing.worker_client import WorkerClient
+from witness.serve.openai import jobs, schema
+from witness.serve.openai.jobs import Work
+from witness.serve.openai.schema import TranscriptionRequest
+from witness.serve.routes.recordings import DEAF
+from witness.serve.uploads import Form, Upload, drain
+
+Written = Sequence[tuple[Format, Path]]
+"""Formats, and the files that the answer is made of."""
+
+AT_ONCE = 8
+"""Requests that may be sent, wait and be worked on at the same time."""
+PACE = 1.0
+"""Seconds between two comments of a stream."""
+
+
+def routes() -> list[BaseRoute]:
+    """The interface."""
+    return [
+        Route("/v1/models", list_models),
+        Route("/v1/models/{name}", show_model),
+        Route("/v1/audio/transcriptions", _Transcriptions(), methods=["POST"]),
+    ]
+
+
+async def list_models(request: Request) -> Response:
+    """The names that a request may give as its model."""
+    settings = await asyncio.wrap_future(request.app.state.desk.queue.settings())
+    models = [_model(name) for name in schema.models(settings)]
+    return JSONResponse({"object": "list", "data": models})
+
+
+async def show_model(request: Request) -> Response:
+    """One of them."""
+    settings = await asyncio.wrap_future(request.app.state.desk.queue.settings())
+    if (name := request.path_params["name"]) not in schema.models(settings):
+        raise HTTPException(404, "there is no model of this name; GET /v1/models lists those that there are")
+    return JSONResponse(_model(name))
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "witness"}
+
+
+class _Transcriptions:
+    """An ASGI application: the recording must stay until the answer is sent."""
+
+    def __init__(self) -> None:
+        self._now = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request. Raises HTTPException, UsageError before anything is sent."""
+        request = Request(scope, receive)
+        if self._now >= AT_ONCE:
+            await drain(request)
+            raise HTTPException(429, f"{AT_ONCE} requests are at work; try again", {"Retry-After": "30"})
+        self._now += 1
+        desk = request.app.state.desk
+        try:
+            async with desk.uploads.received(request) as form:
+                recording = _only(form)
+                settings = await asyncio.wrap_future(desk.queue.settings())
+                wish = schema.wish(form.fields, settings)
+                written = [(kind, Path(name_of(form.folder / "result", kind))) for kind in wish.formats]
+                if wish.keep:
+                    working = jobs.keeping(desk.queue, desk.folder, recording, receive)
+                else:
+                    job = _job(recording, wish, written, settings)
+                    working = jobs.working(desk.queue, job, recording, receive)
+                with suppress(ClientDisconnect):  # nobody reads an answer
+                    async with working as work:
+                        await _Answer(work, wish, written, desk.editor)(scope, receive, _patient(send))
+        finally:
+            self._now -= 1
+
+
+def _only(form: Form) -> Upload:
+    """The recording of a form. Raises UsageError if there is not just one."""
+    if [upload.field for upload in form.uploads] != ["file"]:
+        raise UsageError("file: send one recording in the field `file`, with its file name")
+    return form.uploads[0]
+
+
+def _job(recording: Upload, wish: TranscriptionRequest, written: Written, settings: Settings) -> Job:
+    targets = tuple((kind, str(path)) for kind, path in written)
+    page = PageAudio.NONE
+    settings = replace(settings, options=wish.options, keep_stages=False, html_audio=page, pauses=None)
+    return Job(str(recording.path), targets, settings)
+
+
+def _patient(send: Send) -> Send:
+    """Raises ClientDisconnect when what is sent is not read: it would be worked for nobody."""
+
+    async def sending(message: Message) -> None:
+        try:
+            await asyncio.wait_for(send(message), DEAF)
+        except asyncio.TimeoutError:
+            raise ClientDisconnect from None
+
+    return sending
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The end of the work, as an answer: an ASGI application."""
+
+    work: Work
+    wish: TranscriptionRequest
+    written: Written
+    editor: WorkerClient
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises ClientDisconnect, HTTPException, WitnessError."""
+        if self.wish.stream:
+            await self._stream(send)
+            return
+        while not await self.work.ended():
+            pass
+        body = await run_in_threadpool(schema.answer, self.wish, await self._paths())
+        kind = schema.TYPES.get(self.wish.response, "application/json")
+        await Response(body, media_type=kind)(scope, receive, send)
+
+    async def _paths(self) -> list[Path]:
+        """What the answer is made of."""
+        if self.work.result is not None:
+            await run_in_threadpool(jobs.export, self.editor, self.work.result, self.written)
+        return [path for _, path in self.written]
+
+    async def _stream(self, send: Send) -> None:
+        """Comments while the work is done, then the events. What fails is the last event."""
+        headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+        async def say(text: str, more: bool = True) -> None:
+            await send({"type": "http.response.body", "body": text.encode(), "more_body": more})
+
+        try:
+            await say(": begun\n\n")
+            while not await self.work.ended(PACE):
+                await say(f": {self.work.news}\n\n")
+            paths = await self._paths()
+            for event in await run_in_threadpool(lambda: list(schema.events(self.wish, paths))):
+                await say(f"data: {json.dumps(event)}\n\n")
+        except HTTPException as error:
+            await say(_failed(error.status_code, error.detail))
+        except WitnessError as error:
+            await say(_failed(500, str(error)))
+        await say("data: [DONE]\n\n", more=False)
+
+
+def _failed(status: int, message: str) -> str:
+    """The last event of a stream."""
+    return f"data: {bytes(errors.error(status, message).body).decode()}\n\n"

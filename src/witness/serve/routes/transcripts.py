@@ -1,0 +1,227 @@
+"""The page of a transcript, and what it asks of the server."""
+
+from __future__ import annotations
+
+import json
+import mimetypes
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from witness import files
+from witness.errors import WitnessError
+from witness.options import Format, chosen
+from witness.serve.app_state import AppState
+from witness.text import printable
+
+ABOUT = {
+    Format.TXT: "text, a line per utterance",
+    Format.MD: "Markdown",
+    Format.JSON: "everything, for programs",
+    Format.SRT: "subtitles",
+    Format.VTT: "subtitles for the web",
+    Format.RTTM: "who spoke when",
+    Format.CSV: "a table",
+    Format.HTML: "this page in one file",
+    Format.DOCX: "Word",
+    Format.QDA: "MAXQDA, NVivo, ATLAS.ti",
+    Format.EAF: "ELAN",
+    Format.TEXTGRID: "Praat",
+    Format.AUDACITY: "Audacity labels",
+    Format.CTM: "words, for scorers",
+    Format.STM: "segments, for scorers",
+    Format.SEGLST: "segments, for meeteval",
+    Format.WHISPERX: "JSON as WhisperX writes it",
+    Format.OPENAI: "JSON as OpenAI writes it",
+    Format.PODCAST: "JSON for podcasts",
+}
+FIRST = (Format.DOCX, Format.SRT, Format.TXT, Format.HTML, Format.QDA, Format.CSV)
+"""What people export most; the others follow."""
+GONE = "there is no such transcript anymore; go back to the recordings"
+POLICY = "connect-src 'self'; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+"""Beside the policy in the page itself, which names the hashes of its script and style."""
+
+
+def routes() -> list[BaseRoute]:
+    """All below `/t/`, where a transcript goes by its id."""
+    return [
+        Route("/t/{id}/", show),
+        Route("/t/{id}/sound", sound),
+        Route("/t/{id}/outline", outline),
+        Route("/t/{id}/version", version),
+        Route("/t/{id}/corrections", corrections, methods=["GET", "PUT", "POST"]),
+        Route("/t/{id}/original", original, methods=["POST"]),
+        Route("/t/{id}/speakers", speakers, methods=["POST"]),
+        Route("/t/{id}/name", name, methods=["POST"]),
+        Route("/t/{id}/export", export),
+        Route("/t/{id}/voice", voice, methods=["GET", "POST"]),
+    ]
+
+
+async def show(request: Request) -> Response:
+    """The page."""
+    formats = (*FIRST, *(form for form in Format if form not in FIRST))
+    rest = {
+        "id": request.path_params["id"],
+        "formats": [[form, ABOUT[form]] for form in formats if files.has_library(form)],
+    }
+    _, content = await _ask(request, "html", rest=rest)
+    return Response(content, media_type="text/html", headers={"Content-Security-Policy": POLICY})
+
+
+async def sound(request: Request) -> Response:
+    """The recording, or the part of it that is asked for."""
+    path = await _path(request)
+    recording = await run_in_threadpool(_desk(request).finder.recording, path)
+    kind = mimetypes.guess_type(recording.name)[0] or ""
+    playable = kind.startswith(("audio/", "video/"))
+    return FileResponse(
+        recording,
+        media_type=kind if playable else "application/octet-stream",
+        headers={"Cache-Control": "private, max-age=600"},
+    )
+
+
+async def outline(request: Request) -> Response:
+    """The peaks of the recording, a byte each."""
+    _, content = await run_in_threadpool(_desk(request).finder.ask, "outline", await _path(request))
+    return Response(content, media_type="application/octet-stream")
+
+
+async def version(request: Request) -> Response:
+    """Which transcript is there now; `corrections` says it, too, and takes longer."""
+    try:
+        return JSONResponse({"version": await run_in_threadpool(files.sha256_at, await _path(request))})
+    except OSError as error:
+        raise HTTPException(404, GONE) from error
+
+
+async def corrections(request: Request) -> Response:
+    """GET: version and steps. PUT: all steps of a page. POST: corrections on top of what is there."""
+    if request.method == "GET":
+        return JSONResponse((await _ask(request, "show"))[0])
+    given = await _body(request)
+    if request.method == "PUT":
+        return await _changed(request, "save", edit=given)
+    return await _changed(request, "add", **_of(given, version=str, corrections=dict))
+
+
+async def original(request: Request) -> Response:
+    """Back to the machine's version."""
+    return await _changed(request, "original", **_of(await _body(request), version=str))
+
+
+async def speakers(request: Request) -> Response:
+    """Another number of speakers; null: as many as there seem to be."""
+    given = await _body(request)
+    number = given.get("speakers")
+    if number is not None and (type(number) is not int or not 1 <= number <= 10_000):
+        raise HTTPException(400, "speakers is a number from 1 to 10000, or null")
+    return await _changed(request, "recount", **_of(given, version=str), speakers=number)
+
+
+async def name(request: Request) -> Response:
+    """Name one speaker."""
+    return await _changed(request, "name", **_of(await _body(request), version=str, speaker=str, name=str))
+
+
+async def export(request: Request) -> Response:
+    """The transcript in another format, as a download."""
+    form = chosen(Format, request.query_params.get("format", ""))
+    path = await _path(request)
+    _, content = await _ask(request, "export", format=form)
+    called = quote(files.name_of(path.stem, form))
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{called}"}
+    kind = mimetypes.guess_type(files.name_of("x", form))[0] or "application/octet-stream"
+    return Response(content, media_type=kind, headers=headers)
+
+
+async def voice(request: Request) -> Response:
+    """POST: keep the voice of a stretch. GET: lines of JSON, the recordings in which it is heard."""
+    desk = _desk(request)
+    known = desk.options.known or str(desk.folder / "known")
+    if request.method == "POST":
+        given = _of(await _body(request), name=str, start=float, end=float)
+        return JSONResponse((await _ask(request, "enroll", known=known, **given))[0])
+    wanted = request.query_params.get("name", "")
+    return StreamingResponse(_search(desk, known, wanted), media_type="application/x-ndjson")
+
+
+async def _search(desk: AppState, known: str, wanted: str) -> AsyncIterator[str]:
+    rows, _ = await run_in_threadpool(desk.library.recordings)
+    total, seen, left = len(rows), 0, 0
+    for row in rows:
+        found: dict[str, Any] = {}
+        try:
+            path = await run_in_threadpool(desk.library.find, row.id)
+            if path is None:  # it failed, or is gone
+                total -= 1
+                continue
+            found, _ = await run_in_threadpool(desk.finder.ask, "find", path, name=wanted, known=known)
+        except WitnessError:  # without its findings, or damaged; the library says so
+            left += 1
+        if found.get("other"):
+            total -= 1
+            continue
+        seen += 1
+        line: dict[str, Any] = {"seen": seen, "total": total, "left": left}
+        if "speaker" in found:
+            line["found"] = {
+                **found,
+                "id": row.id,
+                "recording": printable(f"{row.folder}/{row.name}".lstrip("/")),
+            }
+        yield json.dumps(line) + "\n"
+    yield json.dumps({"seen": total, "total": total, "left": left}) + "\n"
+
+
+# --- what the handlers share ---
+
+
+def _desk(request: Request) -> AppState:
+    desk: AppState = request.app.state.desk
+    return desk
+
+
+async def _path(request: Request) -> Path:
+    path = await run_in_threadpool(_desk(request).library.find, request.path_params["id"])
+    if path is None:
+        raise HTTPException(404, GONE)
+    return path
+
+
+async def _ask(request: Request, do: str, **more: Any) -> tuple[dict[str, Any], bytes]:
+    return await run_in_threadpool(_desk(request).editor.ask, do, await _path(request), **more)
+
+
+async def _changed(request: Request, do: str, **more: Any) -> Response:
+    """Change the transcript, and answer with its new version."""
+    answer = JSONResponse((await _ask(request, do, **more))[0])
+    _desk(request).library.changed()
+    return answer
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    try:
+        given = await request.json()
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise HTTPException(400, "the request is no JSON object")
+    return given
+
+
+def _of(given: dict[str, Any], **kinds: type) -> dict[str, Any]:
+    """These values of a request. Raises HTTPException for one that is missing, or of another type."""
+    for key, kind in kinds.items():
+        value = given.get(key)
+        if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
+            raise HTTPException(400, f"{key} is missing in the request, or no {kind.__name__}")
+    return {key: given[key] for key in kinds}

@@ -1,0 +1,251 @@
+"""What stands before every handler: who may ask, from where, and how much.
+
+- `Host` must be an address or a name of this machine: a stranger's page whose name suddenly leads here (DNS
+  rebinding) sends that name.
+- `Origin`, where a browser sends it, must be the desk's own: no other page may ask or post.
+- The token comes once as `?token=`, which becomes a cookie that scripts cannot read and other sites cannot
+  send; programs send it as `Authorization: Bearer`.
+- A request may not be larger or slower than the limits.
+- Nothing that a request or a file says goes into a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from witness.serve import errors
+from witness.serve.app_state import Limits
+
+COOKIE = "witness"
+"""Name of the cookie, before the port: browsers share cookies among all ports of a host."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""For all that names no policy of its own."""
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+LARGE = ("/api/recordings", "/v1/audio/transcriptions")
+"""Where recordings are sent."""
+UNLOCK = "this needs the token: open the address that `witness serve` printed"
+LINGER = 1.0
+"""Seconds for which the rest of a refused request is read, so that its client reads the answer."""
+
+
+class Guard:
+    """The ASGI application, guarded.
+
+    `names` are what this machine is called besides its addresses and `localhost`. `ticket` opens the desk in
+    one browser, once: the command line of a browser can be read by everybody on the machine.
+    """
+
+    def __init__(
+        self, app: ASGIApp, token: str, limits: Limits, names: Sequence[str] = (), ticket: str | None = None
+    ) -> None:
+        self.app, self.limits = app, limits
+        self._token, self._ticket = token, ticket
+        self._names = {"localhost", *map(str.lower, names)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or let it pass."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        send = _with_headers(send)
+        if (answer := self._refuse(scope)) is not None:
+            await self._answer_and_close(answer, scope, receive, send)
+            return
+        body = _Body(receive, self.limits, scope["path"] in LARGE)
+        begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, body.receive, sending)
+        except _RefusedError as refusal:
+            if begun:
+                raise
+            await self._answer_and_close(errors.error(refusal.status, refusal.message), scope, receive, send)
+        except Exception as raised:
+            print(f"witness: {_where(raised)}", file=sys.stderr)  # noqa: T201
+            if not begun:
+                message = "this is a bug, please report it with what witness serve printed"
+                await self._answer_and_close(errors.error(500, message), scope, receive, send)
+
+    def _refuse(self, scope: Scope) -> Response | None:
+        """The answer to who may not ask, or asks for the cookie; None: go on."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._is_here(host):
+            return errors.error(421, "this desk has another name; open the address that it printed")
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() != f"{scope['scheme']}://{host}".lower():
+            return errors.error(403, "another site may not use this desk")
+        length = headers.get("content-length", "0")
+        largest = self.limits.upload if scope["path"] in LARGE else self.limits.body
+        cookie = f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}"
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = [value for name, value in query if name == "token"]
+        if given and scope["method"] == "GET" and self._opens(given[0]):
+            return self._welcome(scope, query, cookie)
+        if not self._knows(headers, cookie):
+            return errors.error(401, UNLOCK, {"WWW-Authenticate": "Bearer"}, headers.get("accept", ""))
+        if not (length.isascii() and length.isdigit()) or int(length) > largest:
+            return errors.error(413, _too_large(largest))
+        return None
+
+    def _is_here(self, host: str) -> bool:
+        """Whether a Host is this machine's; its port may be another's that leads here (ssh -L)."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        if name in self._names:
+            return True
+        try:
+            ipaddress.ip_address(name)  # no name, so no name that was made to lead here
+        except ValueError:
+            return False
+        return True
+
+    def _opens(self, given: str) -> bool:
+        if self._ticket is not None and _same(given, self._ticket):
+            self._ticket = None
+            return True
+        return _same(given, self._token)
+
+    def _welcome(self, scope: Scope, query: list[tuple[str, str]], cookie: str) -> Response:
+        """The cookie, and the same address without the token."""
+        rest = urlencode([(name, value) for name, value in query if name != "token"])
+        path = f"/{scope['path'].lstrip('/')}"  # `//name` would be another host
+        answer = RedirectResponse(path + (f"?{rest}" if rest else ""), 303)
+        answer.set_cookie(cookie, self._token, httponly=True, samesite="strict")
+        return answer
+
+    def _knows(self, headers: Headers, cookie: str) -> bool:
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and _same(given.strip(), self._token):
+            return True
+        try:
+            morsel = SimpleCookie(headers.get("cookie", "")).get(cookie)
+        except CookieError:
+            return False
+        return morsel is not None and _same(morsel.value, self._token)
+
+    async def _answer_and_close(self, answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, and end the connection, because what else comes on it would be the rest of the request.
+
+        Not at once: what was sent and is not read would take the answer from its client.
+        """
+        answer.headers["Connection"] = "close"
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                await send({**message, "more_body": True})
+                await _discard(receive, self.limits.body)
+                message = {**message, "body": b""}
+            await send(message)
+
+        await answer(scope, receive, sending)
+
+
+class _RefusedError(Exception):
+    """A body that is too large or too slow."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+class _Body:
+    """The body of a request, up to a size and not below a speed."""
+
+    def __init__(self, receive: Receive, limits: Limits, large: bool) -> None:
+        self._receive, self._limits = receive, limits
+        self._largest = limits.upload if large else limits.body
+        self._read = 0
+        self._begun = asyncio.get_running_loop().time()
+        self._whole = False
+
+    async def receive(self) -> Message:
+        """The next message. Raises _RefusedError."""
+        if self._whole:  # it waits for the end of the connection
+            return await self._receive()
+        now = asyncio.get_running_loop().time()
+        patience = self._limits.patience
+        late = self._begun + patience + self._read / self._limits.slowest - now
+        try:
+            message = await asyncio.wait_for(self._receive(), max(0.0, min(patience, late)))
+        except asyncio.TimeoutError:
+            raise _RefusedError(408, "the request takes too long; send it again") from None
+        self._read += len(message.get("body", b""))
+        if self._read > self._largest:
+            raise _RefusedError(413, _too_large(self._largest))
+        self._whole = not message.get("more_body", False)
+        return message
+
+
+def _too_large(largest: int) -> str:
+    return f"the request is larger than {largest >> 20} MiB; send less"
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether both are equal, in a time that does not depend on where they differ."""
+    return hmac.compare_digest(one.encode("utf-8", "surrogatepass"), other.encode())
+
+
+def _with_headers(send: Send) -> Send:
+    """Adds the headers that an answer does not have."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return sending
+
+
+async def _discard(receive: Receive, most: int) -> None:
+    """Read so many bytes that a client still sends, for a moment."""
+
+    async def drain() -> None:
+        left = most
+        while left > 0 and (message := await receive()).get("more_body", False):
+            left -= len(message["body"])
+
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(drain(), LINGER)
+
+
+def _where(raised: Exception) -> str:
+    """The kind of an error and the line of ours that led to it; its message may name a person or a file."""
+    frames = [frame for frame in traceback.extract_tb(raised.__traceback__) if "witness" in frame.filename]
+    last = frames[-1] if frames else None
+    place = (
+        "" if last is None else f" in {last.name}, line {last.lineno} of {last.filename.rsplit('/', 1)[-1]}"
+    )
+    return f"{type(raised).__name__}{place}; this is a bug, please report it"

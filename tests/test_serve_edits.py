@@ -1,0 +1,290 @@
+"""Transcripts on the desk: corrections saved in place, their history, and who else may have changed them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+import soundfile
+
+from conftest import in_process
+from witness import files
+from witness.audio import decode, sound
+from witness.errors import ConflictError, InputError, OutputError
+from witness.formats import page, writers
+from witness.options import Format
+from witness.schema import SAMPLE_RATE
+from witness.serve.editing import edits
+from witness.transcript import document, redo
+
+
+@pytest.fixture(scope="module")
+def shelf(toned, tmp_path_factory):
+    """The call with words, as json, txt, srt and html, and its recording."""
+    folder = tmp_path_factory.mktemp("shelf")
+    shutil.copy(toned.audio.path, folder / "toned.wav")
+    source = replace(toned.audio, path=str(folder / "toned.wav"))
+    found = replace(toned, audio=source, findings=replace(toned.findings, audio=source))
+    targets = [(form, folder / f"toned.{form}") for form in ("json", "txt", "srt", "html")]
+    writers.save(found, targets, sound=sound.take(source, targets))
+    return folder
+
+
+@pytest.fixture
+def path(shelf, tmp_path):
+    """The JSON in a folder of its own."""
+    shutil.copytree(shelf, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "toned.json"
+
+
+def edit(path, *steps, undone=(), version=None) -> edits.Edit:
+    """What a page would save: each step with the correction that it is."""
+    shown = edits.show(path)
+    saved = redo.read(path)
+    sha256 = saved.findings.audio.sha256
+    corrections = [correction for _, correction in steps]
+    return edits.Edit(
+        version or shown.version,
+        tuple((step,) for step, _ in steps),
+        tuple(undone),
+        {"schema": page.CORRECTIONS, "sha256": sha256, "corrections": corrections},
+    )
+
+
+def naming(path, who: int, name: str):
+    """A step and its correction."""
+    saved = redo.read(path)
+    speaker = list(saved.names)[who]
+    correction = redo.naming(saved, f"{speaker}={name}")
+    return (
+        {"kind": "name", "who": who, "name": name},
+        {"kind": "name", "speaker": correction.speaker, "name": name, "other": [], "text": None},
+    )
+
+
+def spelling(path, word: int, text: str):
+    """A step and its correction."""
+    said = document.read(path).words[word]
+    middle = (said.start + said.end) / 2
+    pieces = [[middle - 0.001, middle + 0.001]]
+    return (
+        {"kind": "text", "text": text, "pieces": [[1000 * a for a in pieces[0]]]},
+        {"kind": "text", "speaker": [], "name": None, "other": pieces, "text": text},
+    )
+
+
+def names(path) -> list[str | None]:
+    return [speaker["name"] for speaker in json.loads(path.read_text())["speakers"]]
+
+
+def test_what_is_saved_is_what_redo_makes_and_every_format_beside_it_says_so(path, tmp_path):
+    made = edit(path, naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar"))
+    (tmp_path / "page.json").write_text(json.dumps(made.corrections, default=list))
+    (tmp_path / "cli").mkdir()
+    for file in path.parent.glob("toned.*"):
+        shutil.copy(file, tmp_path / "cli")
+    again = tmp_path / "cli" / "toned.json"
+    assert in_process(tmp_path, "redo", again, "--corrections", "page.json", "-f", "srt").returncode == 0
+    old = page.sound_in((path.parent / "toned.html").read_text())
+    assert old.opus
+    saved = edits.save(path, made)
+    assert saved.version == files.sha256(path.read_bytes())
+    one, other = (json.loads(file.read_text()) for file in (path, again))
+    del one["timing"], other["timing"]
+    assert one == other
+    assert (path.parent / "toned.srt").read_bytes() == again.with_suffix(".srt").read_bytes()
+    for form in ("txt", "srt", "html"):
+        text = (path.parent / f"toned.{form}").read_text()
+        assert "Zanzibar" in text
+        assert "Ann" in text
+    assert page.sound_in((path.parent / "toned.html").read_text()) == old
+
+
+def test_pauses_stay_marked_as_the_run_was_asked_to(path):
+    assert in_process(path.parent, "redo", path, "--pauses", "0.05", "-f", "txt").returncode == 0
+    marks = path.with_suffix(".txt").read_text().count("(.)")
+    assert marks
+    edits.save(path, edit(path, naming(path, 0, "Ann")))
+    text = path.with_suffix(".txt").read_text()
+    assert "Ann" in text
+    assert text.count("(.)") == marks
+    assert edits.export(path, Format.MD).count(b"(.)") == marks
+
+
+def test_steps_are_there_after_a_reload_and_can_be_undone(path):
+    original = edits.show(path)
+    first = naming(path, 0, "Ann")
+    second = spelling(path, 3, "Zanzibar")
+    edits.save(path, edit(path, first))
+    edits.save(path, edit(path, first, second))
+    shown = edits.show(path)
+    assert [step[0]["kind"] for step in shown.steps] == ["name", "text"]
+    assert page.identity(shown.base) == page.identity(original.base)
+    assert not shown.base.corrections
+    edits.save(path, edit(path, first, undone=[(second[0],)]))
+    shown = edits.show(path)
+    assert (len(shown.steps), len(shown.undone)) == (1, 1)
+    assert "Zanzibar" not in path.read_text()
+    assert names(path)[0] == "Ann"
+    edits.save(path, edit(path))
+    assert json.loads(path.read_text())["corrections"] == []
+
+
+def test_an_old_version_is_refused_and_changes_nothing(path):
+    seen = edits.show(path).version
+    edits.save(path, edit(path, naming(path, 0, "Ann")))
+    before = {file: file.read_bytes() for file in path.parent.iterdir()}
+    for change in (
+        lambda: edits.save(path, edit(path, naming(path, 1, "Bo"), version=seen)),
+        lambda: edits.add(path, seen, {}),
+        lambda: edits.name(path, seen, "SPEAKER_01", "Bo"),
+        lambda: edits.recount(path, seen, 3),
+        lambda: edits.original(path, seen),
+    ):
+        with pytest.raises(ConflictError, match="was changed meanwhile"):
+            change()
+    assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+def test_what_redo_changed_behind_the_page_is_seen(path):
+    edits.save(path, edit(path, naming(path, 0, "Ann")))
+    seen = edits.show(path).version
+    assert in_process(path.parent, "redo", path, "--name", "Ann=Eve", "-f", "txt").returncode == 0
+    shown = edits.show(path)
+    assert shown.version != seen
+    assert shown.steps == ()  # they would say Ann
+    assert shown.base.speakers[0].name == "Eve"
+    edits.save(path, edit(path, spelling(path, 3, "Zanzibar")))
+    assert names(path)[0] == "Eve"
+    assert edits.show(path).base.speakers[0].name == "Eve"
+
+
+def test_corrections_of_a_lost_race_can_be_added(path):
+    edits.save(path, edit(path, naming(path, 0, "Ann")))
+    mine = edit(path, naming(path, 1, "Bo"), spelling(path, 3, "Zanzibar"))
+    edits.add(path, edits.show(path).version, mine.corrections)
+    assert names(path)[:2] == ["Ann", "Bo"]
+    assert "Zanzibar" in path.read_text()
+
+
+def test_another_number_of_speakers_and_back_to_what_the_machine_found(path):
+    machine = document.read(path)
+    edits.save(path, edit(path, naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar")))
+    edits.recount(path, edits.show(path).version, 1)
+    assert names(path) == ["Ann"]
+    assert "Zanzibar" in path.read_text()
+    assert edits.show(path).base.asked.speakers == 1
+    edits.save(path, edit(path, spelling(path, 5, "Timbuktu")))
+    assert names(path) == ["Ann"]
+    assert "Zanzibar" in path.read_text()
+    edits.original(path, edits.show(path).version)
+    back = document.read(path)
+    assert (back.corrections, back.asked.speakers) == ((), None)
+    assert [word.text for word in back.words] == [word.text for word in machine.words]
+
+
+def test_what_was_given_up_for_the_machines_version_can_be_redone(path):
+    given = edit(path, naming(path, 0, "Ann"))
+    saved = redo.read(path)
+    edits.recount(path, given.version, None)  # so that nothing was asked for
+    assert saved.asked.speakers == 2
+    first, second = naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar")
+    edits.save(path, edit(path, first, second))
+    edits.original(path, edits.show(path).version)
+    shown = edits.show(path)
+    assert [step[0]["kind"] for step in shown.undone] == ["text", "name"]  # the next to be redone comes last
+    assert shown.steps == ()
+
+
+def test_a_name_given_from_elsewhere_is_a_step(path):
+    edits.save(path, edit(path, naming(path, 1, "Bo")))
+    speaker = next(one.id for one in document.read(path).speakers if one.name is None)
+    edits.name(path, edits.show(path).version, speaker, "Ann")
+    assert sorted(map(str, names(path))) == ["Ann", "Bo"]
+    shown = edits.show(path)
+    assert [step[0]["name"] for step in shown.steps] == ["Bo", "Ann"]
+
+
+def test_what_cannot_be_saved_says_why(path):
+    (path.parent / "toned.stages.npz").unlink()
+    shown = edits.show(path)
+    assert "toned.stages.npz" in shown.refusal
+    with pytest.raises(InputError, match=r"toned\.stages\.npz"):
+        edits.original(path, shown.version)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b'{"schema": "witness-history/1"}', b"\xff", b"[" * 100_000])
+def test_a_damaged_history_costs_the_history_only(path, damage):
+    edits.save(path, edit(path, naming(path, 0, "Ann")))
+    edits.history_of(path).write_bytes(damage)
+    shown = edits.show(path)
+    assert shown.steps == ()
+    assert shown.base.speakers[0].name == "Ann"
+    edits.save(path, edit(path, spelling(path, 3, "Zanzibar")))
+    assert names(path)[0] == "Ann"
+
+
+def test_a_history_that_somebody_tampered_with_is_none(path):
+    edits.save(path, edit(path, naming(path, 0, "Ann")))
+    history = edits.history_of(path)
+    history.write_bytes(history.read_bytes().replace(b'"name":"Ann","other"', b'"name":"A\\nB","other"'))
+    assert b"A\\nB" in history.read_bytes()
+    assert edits.show(path).steps == ()
+    edits.save(path, edit(path, spelling(path, 3, "Zanzibar")))
+    assert "A\\nB" not in path.read_text()
+
+
+def test_corrections_of_another_recording_and_nonsense_are_refused(path):
+    before = path.read_bytes()
+    for wrong in ({"sha256": "0" * 64}, {"schema": "x"}, {"corrections": [{"kind": "name"}]}):
+        made = edit(path, naming(path, 0, "Ann"))
+        with pytest.raises(InputError, match="what the page sent"):
+            edits.save(path, replace(made, corrections={**made.corrections, **wrong}))
+    assert path.read_bytes() == before
+
+
+def test_a_write_that_fails_leaves_everything_as_it_was(path, monkeypatch):
+    before = {file: file.read_bytes() for file in path.parent.iterdir()}
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OutputError):
+        edits.save(path, edit(path, naming(path, 0, "Ann")))
+    assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+def test_any_format_can_be_taken_away(path):
+    edits.save(path, edit(path, naming(path, 0, "Ann")))
+    assert edits.export(path, Format.SRT) == (path.parent / "toned.srt").read_bytes()
+    assert edits.export(path, Format.JSON) == path.read_bytes()
+    assert edits.export(path, Format.DOCX)[:2] == b"PK"
+    assert page.sound_in(edits.export(path, Format.HTML).decode()).opus
+
+
+def test_what_no_browser_plays_is_made_into_what_it_does(path):
+    assert edits.recording(path).name == "toned.wav"
+    samples, rate = soundfile.read(path.parent / "toned.wav", frames=2 * 8000)
+    other = path.parent / "toned.aiff"
+    soundfile.write(other, samples, rate)
+    document_ = json.loads(path.read_text())
+    document_["audio"] |= {"path": str(other), "sha256": files.sha256_at(other), "duration": 2.0}
+    document_ |= {"words": [], "utterances": [], "turns": []}
+    path.write_text(json.dumps(document_))
+    made = edits.recording(path)
+    assert made.read_bytes()[:4] == b"\x1a\x45\xdf\xa3"  # EBML: WebM
+    assert abs(sum(map(len, decode.blocks(str(made)))) / SAMPLE_RATE - 2.0) < 0.1
+    before = made.stat().st_mtime_ns
+    assert edits.recording(path).stat().st_mtime_ns == before
+
+
+def test_the_outline_is_kept(path, monkeypatch):
+    outline = edits.peaks(path)
+    assert outline == page.sound_in((path.parent / "toned.html").read_text()).peaks
+    (path.parent / "toned.html").unlink()
+    assert edits.peaks(path) == outline
+    monkeypatch.setattr(sound, "take", None)
+    assert edits.peaks(path) == outline

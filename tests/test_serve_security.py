@@ -1,0 +1,350 @@
+"""Attacks on the desk: other sites, other names, other paths, and clients that send too much, too slowly or
+at the same time. Those that need a connection run against the real server."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from test_serve_library import save
+from witness.errors import UsageError, WitnessError
+from witness.serve import server
+from witness.serve.app import application
+from witness.serve.app_state import AppState, Limits
+from witness.serve.library.catalog import Library, id_of
+from witness.serve.library.index import Index
+
+TOKEN = "0123456789abcdef"  # noqa: S105 - of no server that lives
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+LIMITS = Limits(body=100_000, upload=1_000_000, patience=0.5, slowest=1000)
+SECRET = "What Ann said in confidence"  # noqa: S105 - it is not a password
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory) -> AppState:
+    above = tmp_path_factory.mktemp("desk")
+    folder = above / "recordings"
+    save(folder / "a.json")
+    library = Library(folder, Index(above / "cache" / "index.sqlite"))
+    library.update()
+    return AppState(library.folder, TOKEN, library, limits=LIMITS)
+
+
+async def take(request: Request) -> Response:
+    """Stands for whatever reads a body."""
+    return JSONResponse({"read": len(await request.body())})
+
+
+async def fail(_: Request) -> Response:
+    raise ValueError(SECRET)
+
+
+def app(desk: AppState, **more):
+    made = application(desk, **more)
+    made.router.routes[:0] = [
+        Route("/take", take, methods=["POST", "GET"]),
+        Route("/v1/audio/transcriptions", take, methods=["POST"]),
+        Route("/fail", fail),
+    ]
+    return made
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch):
+    """The rest of what is refused is read for a moment only."""
+    monkeypatch.setattr("witness.serve.security.LINGER", 0.1)
+
+
+@pytest.fixture
+def client(desk) -> Iterator[TestClient]:
+    made = app(desk, names=("desk.example",), ticket="once")
+    with TestClient(made, base_url="http://localhost:8420", follow_redirects=False) as client:
+        yield client
+
+
+def assert_refused(answer, status: int) -> None:
+    assert answer.status_code == status
+    assert "recordings" not in answer.text
+    if "json" in answer.headers["content-type"]:
+        assert set(answer.json()["error"]) == {"message", "type", "code"}
+
+
+# --- who asks, and from where ---
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "", "[", "xdesk.example"),
+        *("localhost@evil.example:1/", "evil.example:8420", "0x7f000001.evil.example"),
+    ],
+)
+def test_a_name_that_was_made_to_lead_here_is_refused(client, host):
+    assert_refused(client.get("/api/library", headers={**BEARER, "Host": host}), 421)
+    assert client.get(f"/?token={TOKEN}", headers={"Host": host}).headers.get("set-cookie") is None
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:8420", "[::1]:9", "desk.example"])
+def test_this_machine_s_own_names_are_taken(client, host):
+    assert client.get("/api/library", headers={**BEARER, "Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "", "https://localhost:8420", "http://localhost:1"]
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_page_of_another_site_can_neither_read_nor_post(client, origin, method):
+    client.get(f"/?token={TOKEN}")  # this browser has the cookie
+    assert_refused(client.request(method, "/take", headers={"Origin": origin}), 403)
+    assert client.request(method, "/take", headers={"Origin": "http://localhost:8420"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/api/library", "/api/search?q=a", "/static/x", "/t/0/", "/v1/models", "/none"]
+)
+@pytest.mark.parametrize(
+    "key", [{}, {"Authorization": "Bearer x"}, {"Authorization": TOKEN}, {"Cookie": "witness-8420=x"}]
+)
+def test_nothing_is_answered_without_the_token(client, path, key):
+    assert_refused(client.get(path, headers=key), 401)
+
+
+def test_the_token_in_the_address_becomes_a_cookie(client):
+    answer = client.get(f"/?token={TOKEN}&q=a%20b")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/?q=a+b")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert client.get("/api/library").status_code == 200
+    assert (
+        client.get(f"{client.base_url}//evil.example/?token={TOKEN}").headers["location"] == "/evil.example/"
+    )
+
+
+def test_the_token_in_the_address_opens_nothing_but_a_page(client):
+    assert client.post(f"/take?token={TOKEN}").status_code == 401
+    assert client.get("/take?token=").status_code == 401
+    assert client.get("/take?token=%F0%9F%92%A9").status_code == 401
+
+
+def test_what_the_browser_s_command_line_shows_opens_the_desk_once(client):
+    assert client.get("/?token=once").status_code == 303
+    client.cookies.clear()
+    assert client.get("/?token=once").status_code == 401
+
+
+def test_every_answer_forbids_frames_scripts_and_keeping(client):
+    for path, headers in (("/api/library", BEARER), ("/api/library", {}), ("/fail", BEARER)):
+        answer = client.get(path, headers=headers)
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cache-control"] == "no-store"
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_others_reach_it_only_with_a_token():
+    for host, reached in (
+        ("127.0.0.1", False),
+        ("::1", False),
+        ("localhost", False),
+        ("0.0.0.0", True),  # noqa: S104 - not bound
+        ("desk", True),
+    ):
+        assert server.is_loopback(host) != reached
+
+
+# --- paths ---
+
+
+@pytest.mark.parametrize(
+    "form", ["/t/{}/", "/t/{}/sound", "/t/{}/export?format=txt", "/t/{}/corrections", "/static/{}"]
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../secret.json",
+        "..%2fsecret.json",
+        "%2e%2e%2fsecret.json",
+        "..%5csecret.json",
+        "%00",
+        "a.json",
+        "a%2ejson",
+    ],
+)
+def test_no_path_comes_from_a_request(desk, client, form, name):
+    secret = desk.folder.parent / "secret.json"
+    secret.write_text(json.dumps(SECRET))
+    answer = client.get(form.format(name), headers=BEARER)
+    assert answer.status_code == 404
+    assert SECRET not in answer.text
+
+
+def test_a_link_out_of_the_folder_is_not_followed(desk, client):
+    secret = save(desk.folder.parent / "secret" / "s.json")
+    (desk.folder / "linked").symlink_to(secret.parent)
+    (desk.folder / "link.json").symlink_to(secret)
+    desk.library.update()
+    for path in ("linked/s.json", "link.json", "../secret/s.json"):
+        assert client.get(f"/t/{id_of(Path(path))}/corrections", headers=BEARER).status_code == 404
+    assert client.get("/api/library", headers=BEARER).json()["total"] == 1
+
+
+# --- the real server: too much, too slow, too many ---
+
+
+@pytest.fixture(scope="module")
+def port(desk) -> Iterator[int]:
+    listening = server.bind("127.0.0.1", 0)
+    with server.serving(app(desk), listening):
+        yield listening.getsockname()[1]
+
+
+@contextmanager
+def connected(port: int) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        yield connection
+
+
+def head(path: str, *lines: str, method: str = "POST") -> bytes:
+    rest = ("Host: localhost", f"Authorization: Bearer {TOKEN}", *lines)
+    return "\r\n".join((f"{method} {path} HTTP/1.1", *rest, "", "")).encode()
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    """All that comes until the server closes the connection."""
+    answer = b""
+    try:
+        while piece := connection.recv(1 << 16):
+            answer += piece
+    except ConnectionResetError:
+        pass  # it was closed while something of ours was on the way
+    return answer
+
+
+def endless(connection: socket.socket, piece: bytes) -> int:
+    """Send without an end; the number of bytes that went before the server had enough."""
+    sent = 0
+    try:
+        while sent < 1 << 28:
+            connection.sendall(piece)
+            sent += len(piece)
+    except OSError:
+        pass
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("path", "largest"), [("/take", LIMITS.body), ("/v1/audio/transcriptions", LIMITS.upload)]
+)
+def test_a_request_that_says_that_it_is_too_large_is_refused_unread(port, path, largest):
+    with connected(port) as connection:
+        connection.sendall(head(path, f"Content-Length: {largest + 1}"))
+        assert rest_of(connection).startswith(b"HTTP/1.1 413 ")
+    with connected(port) as connection:
+        connection.sendall(head(path, f"Content-Length: {largest}", "Connection: close") + b"x" * largest)
+        assert rest_of(connection).endswith(b'{"read":%d}' % largest)
+
+
+@pytest.mark.parametrize("key", ["with the token", "without"])
+def test_an_endless_request_is_ended(port, key):
+    lines = head("/take", "Transfer-Encoding: chunked")
+    if key == "without":
+        lines = lines.replace(TOKEN.encode(), b"x")
+    with connected(port) as connection:
+        connection.sendall(lines)
+        sent = endless(connection, b"10000\r\n" + b"x" * (1 << 16) + b"\r\n")
+        assert sent < 1 << 28
+
+
+def test_an_endless_head_is_ended(port):
+    with connected(port) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\n")
+        assert endless(connection, b"X-A: " + b"x" * (1 << 15) + b"\r\n") < 1 << 24
+
+
+def test_a_body_that_stops_is_ended(port):
+    with connected(port) as connection:
+        connection.sendall(head("/take", "Content-Length: 10") + b"x")
+        assert rest_of(connection).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTT", head("/take", method="GET") + b"GET /again HT"])
+def test_a_head_that_stops_is_ended(desk, monkeypatch, begun):
+    monkeypatch.setattr(server, "PATIENCE", 0.3)
+    listening = server.bind("127.0.0.1", 0)
+    with server.serving(app(desk), listening), connected(listening.getsockname()[1]) as connection:
+        connection.sendall(begun)
+        assert rest_of(connection).count(b"HTTP/1.1 200") == begun.count(b"\r\n\r\n")
+
+
+def test_200_clients_at_the_same_time_are_all_answered(port):
+    ready = threading.Barrier(40)
+
+    def ask(number: int) -> bytes:
+        with connected(port) as connection:
+            if number < 40:
+                ready.wait(20)
+            path = ("/api/search?q=budget", "/api/library")[number % 2]
+            connection.sendall(head(path, "Connection: close", method="GET"))
+            return rest_of(connection)
+
+    # And as many who send nothing, or half of a request.
+    idle = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(200)]
+    for connection in idle[::2]:
+        connection.sendall(b"POST /take HT")
+    with ThreadPoolExecutor(40) as pool:
+        answers = list(pool.map(ask, range(200)))
+    for connection in idle:
+        connection.close()
+    assert {answer.split(b"\r\n")[0] for answer in answers} == {b"HTTP/1.1 200 OK"}
+
+
+@pytest.mark.parametrize(
+    "wanted", [b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00", b"G\x00T / HTTP/1.1\r\n\r\n"]
+)
+def test_what_is_no_request_is_refused(port, wanted):
+    with connected(port) as connection:
+        connection.sendall(wanted)
+        connection.shutdown(socket.SHUT_WR)
+        assert not rest_of(connection).startswith(b"HTTP/1.1 200")
+    with connected(port) as connection:
+        connection.sendall(head("/take", "Connection: close", method="GET"))
+        assert rest_of(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_no_log_names_what_people_asked_or_said(port, capfd, caplog):
+    caplog.set_level(logging.DEBUG)
+    for path, status in ((f"/fail?q={SECRET.split()[1]}", 500), ("/api/search?q=Ann", 200), ("/Ann", 404)):
+        with connected(port) as connection:
+            connection.sendall(head(path, "Connection: close", method="GET"))
+            answer = rest_of(connection)
+            assert answer.startswith(b"HTTP/1.1 %d" % status)
+            assert b"confidence" not in answer
+    out, err = capfd.readouterr()
+    assert "witness: ValueError in " in err
+    assert "Ann" not in out + err + caplog.text
+    assert TOKEN not in out + err + caplog.text
+
+
+def test_an_address_that_cannot_be_used_is_an_error(port):
+    with pytest.raises(WitnessError, match=r"cannot be used \([^()]+\); give another --port"):
+        server.bind("127.0.0.1", port)
+    with pytest.raises(UsageError, match="no address of this machine"):
+        server.bind("192.0.2.1", 0)
+    for host in ("no.such.host.invalid", "a" * 300):
+        with pytest.raises(UsageError, match="give an address"):
+            server.bind(host, 0)
