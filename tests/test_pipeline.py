@@ -416,7 +416,7 @@ def test_a_wish_that_the_model_cannot_fulfill_ends_the_work_as_soon_as_it_is_kno
 
     real = recognizer.Recognizer.check
     monkeypatch.setattr(recognizer.Recognizer, "check", refused)
-    monkeypatch.setattr(pipeline.foresight, "check", lambda *_, **__: None)  # as if the file told nothing
+    monkeypatch.setattr(pipeline.requirements, "check", lambda *_, **__: None)  # as if the file told nothing
     stages = set()
     options = Options(whisper=str(whisper), language="de", **OFFLINE)
     with pytest.raises(UsageError, match="knows only English"):
