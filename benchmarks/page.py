@@ -26,6 +26,7 @@ from playwright.sync_api import Page, sync_playwright
 
 import talks
 from witness.formats import writers
+from witness.formats.registry import Format
 from witness.schema import Sound
 
 FRAMES = """async ([step, count]) => {
@@ -52,7 +53,9 @@ def main() -> None:
     load = os.getloadavg()[0]
     found = talks.long(asked.words, asked.hours)
     begun = time.perf_counter()
-    text = writers.to_html(found, Sound(bytes(n * 7 % 256 for n in range(40_000)), link="./long.flac"))
+    text = writers.written(
+        found, Format.HTML, Sound(bytes(n * 7 % 256 for n in range(40_000)), link="./long.flac")
+    )
     writing = time.perf_counter() - begun
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         path = Path(folder) / "long.html"

@@ -22,7 +22,7 @@ from conftest import CALL, in_process
 from recordings import make
 from witness.cli.main import cli
 from witness.formats import rttm
-from witness.options import Format
+from witness.formats.registry import Format
 
 RATE = 16000
 MUTE = ("--whisper", "none")  # words take as long as the speakers: only where they matter

@@ -15,7 +15,8 @@ from test_writers import GHOST, LONG, REPLY, UNHEARD, listened, said, transcript
 from witness import files
 from witness.audio import sound
 from witness.formats import writers
-from witness.options import Format, Part
+from witness.formats.registry import Format
+from witness.options import Part
 from witness.recognition.tokens import Token, to_words
 from witness.schema import Correction, Count, Transcript, Turn, Utterance, Word
 from witness.transcript import document, merging

@@ -16,10 +16,10 @@ from test_writers import GHOST, LONG, REPLY, UNHEARD, listened, said, transcript
 from witness import files
 from witness.bench import lines
 from witness.errors import UsageError, WitnessError
-from witness.formats import writers
+from witness.formats import reading, registry, writers
+from witness.formats.registry import Format
 from witness.jobs import recordings
 from witness.jobs.manifest import Manifest
-from witness.options import Format
 from witness.schema import Speaker, Turn, Utterance, Word
 
 ANSWER = replace(said("SPEAKER_00", 572.5, "Sorry?", 1.0), track=1)
@@ -37,7 +37,7 @@ SPEAKERS_ONLY = transcript(
 
 
 def written(form: str, given=NAMED) -> str:
-    content = writers.WRITERS[Format(form)](given)
+    content = writers.written(given, Format(form))
     assert isinstance(content, str)
     return content
 
@@ -61,7 +61,7 @@ def paragraphs(content: bytes) -> list[tuple[str, str]]:
 
 def docx_of(given, pauses=None) -> bytes:
     pytest.importorskip("docx")
-    content = writers.WRITERS[Format.DOCX](given.marking(pauses))
+    content = writers.written(given.marking(pauses), Format.DOCX)
     assert isinstance(content, bytes)
     return content
 
@@ -70,7 +70,7 @@ def test_docx_has_a_style_for_each_kind_of_text():
     given = replace(NAMED, warnings=("the recording ends early",))
     assert paragraphs(docx_of(given)) == [
         ("Title", "my call"),
-        ("Subtitle", writers.read(given).summary),
+        ("Subtitle", reading.read(given).summary),
         ("Transcript Warning", "the recording ends early"),
         ("Transcript Speaker", 'Zoë "Z" <O\'Neil> & Söhne [00:00:01]'),
         ("Transcript Text", LONG.text),
@@ -81,7 +81,7 @@ def test_docx_has_a_style_for_each_kind_of_text():
         ("Transcript Speaker", 'Zoë "Z" <O\'Neil> & Söhne [00:10:00]'),
         ("Transcript Text", "[inaudible]"),
     ]
-    assert writers.read(given).summary == ('01:02:05 long, Zoë "Z" <O\'Neil> & Söhne 75%, SPEAKER_01 25%')
+    assert reading.read(given).summary == ('01:02:05 long, Zoë "Z" <O\'Neil> & Söhne 75%, SPEAKER_01 25%')
 
 
 def test_docx_marks_the_time_and_pauses():
@@ -117,7 +117,7 @@ def test_docx_knows_the_language_and_its_direction():
 
 
 def test_docx_without_its_library_is_refused_before_the_work(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "find_spec", lambda _: None)
+    monkeypatch.setattr(registry, "find_spec", lambda _: None)
     for formats, to in ((["docx"], str(tmp_path)), ([], f"{tmp_path}/x.docx"), (["docx"], None)):
         with pytest.raises(WitnessError, match="pip install 'witness\\[docx\\]'"):
             files.plan("call.wav", formats, to)

@@ -26,6 +26,7 @@ from witness import files
 from witness.audio import decode, sound
 from witness.cli.main import cli
 from witness.formats import page, writers
+from witness.formats.registry import Format
 from witness.options import Part
 from witness.reporter import Reporter
 from witness.schema import Source, Turn, Utterance, Word
@@ -97,8 +98,8 @@ class Scripts(HTMLParser):
 def test_one_file_that_asks_for_nothing(tmp_path):
     found = talks.call()
     heard = sound.take(found.audio, [("html", tmp_path / "call.html")])
-    text = writers.to_html(found, heard)
-    assert text == writers.to_html(found, sound.take(found.audio, [("html", None)]))
+    text = writers.written(found, Format.HTML, heard)
+    assert text == writers.written(found, Format.HTML, sound.take(found.audio, [("html", None)]))
     assert not re.search(r"https?://|//[a-z]+\.|@import|url\(", text)
     scripts = Scripts(text)
     assert [kind for kind, _ in scripts.blocks] == ["application/json", "text/plain", None]
@@ -114,7 +115,7 @@ def test_hostile_text_stays_inside_its_block():
         [Word(0, 1, f" {nasty}", "SPEAKER_00")], [Turn(0, 1, "SPEAKER_00")], path=f"{nasty}.wav"
     )
     found = replace(found, warnings=(nasty,), speakers=(replace(found.speakers[0], name=nasty),))
-    scripts = Scripts(writers.to_html(found))
+    scripts = Scripts(writers.written(found, Format.HTML))
     assert len(scripts.blocks) == 2
     assert scripts.data["words"]["text"] == [f" {nasty}"]
     assert scripts.data["speakers"] == [["SPEAKER_00", nasty]]
@@ -166,14 +167,14 @@ def test_a_batch_makes_pages(tmp_path):
 
 
 def test_the_date_is_what_the_file_says(tmp_path):
-    assert "recorded" not in writers.to_html(talks.call())
+    assert "recorded" not in writers.written(talks.call(), Format.HTML)
     with soundfile.SoundFile(tmp_path / "a.wav", "w", 8000, 1) as file:
         file.date = "2026-03-09"
         file.write(np.zeros(8000))
     source = Source(str(tmp_path / "a.wav"), 1.0, 1, decode.about(str(tmp_path / "a.wav"))[0])
     heard = sound.take(source, [("html", None)])
     assert heard.recorded == "2026-03-09"
-    assert "recorded 2026-03-09" in writers.to_html(talks.call(), heard)
+    assert "recorded 2026-03-09" in writers.written(talks.call(), Format.HTML, heard)
 
 
 def test_links_are_urls(tmp_path):

@@ -21,9 +21,10 @@ from witness.audio import decode, ffmpeg, sound
 from witness.cli.options import moment
 from witness.errors import InputError, UsageError
 from witness.formats import findings, page, writers
+from witness.formats.registry import Format
 from witness.jobs import plan
 from witness.jobs.worker import Settings
-from witness.options import Channels, Format, PageAudio, Part, Runtime
+from witness.options import Channels, PageAudio, Part, Runtime
 from witness.reporter import Reporter
 from witness.schema import SAMPLE_RATE, Transcript
 from witness.transcript import assemble, redo
@@ -252,7 +253,7 @@ def test_warnings_name_the_times_of_the_recording(pair):
 
 @pytest.mark.parametrize("form", [Format.TXT, Format.SRT, Format.VTT, Format.RTTM, Format.CSV])
 def test_every_format_has_the_times_of_the_recording(pair, form):
-    assert writers.WRITERS[form](in_milliseconds(pair[0])) == writers.WRITERS[form](shifted(pair[1]))
+    assert writers.written(in_milliseconds(pair[0]), form) == writers.written(shifted(pair[1]), form)
 
 
 def test_json_and_md_say_which_part_it_is(pair):
@@ -263,7 +264,7 @@ def test_json_and_md_say_which_part_it_is(pair):
     assert expected["audio"]["part"] is None
     for key in ("turns", "words", "utterances", "speakers"):
         assert document[key] == expected[key], key
-    assert "00:00:20 to 00:00:44 of 00:01:00" in writers.to_md(pair[0])
+    assert "00:00:20 to 00:00:44 of 00:01:00" in writers.written(pair[0], Format.MD)
 
 
 def test_redo_of_a_part(pair, tmp_path):

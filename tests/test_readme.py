@@ -8,8 +8,7 @@ import pytest
 from conftest import ROOT
 from witness import errors
 from witness.cli.main import cli
-from witness.formats.writers import WRITERS
-from witness.options import Format
+from witness.formats.registry import Format
 
 README = (ROOT / "README.md").read_text()
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -46,11 +45,14 @@ def test_every_command_is_documented_and_has_help(path, command):
             assert parameter.help, parameter.name
 
 
-def test_every_format_is_documented_and_can_be_written():
-    assert set(Format) == set(WRITERS)
-    for name in Format:
-        assert re.search(rf"\b{name}\b", README)
-        assert re.search(rf"\b{name}\b", USAGE)
+def test_the_tables_of_formats_are_the_registry():
+    """No page names a format that there is not, or a file that it does not write."""
+    table = USAGE[USAGE.index("### Formats") : USAGE.index("A file is called after its format")]
+    rows = [row.split("|")[1:3] for row in re.findall(r"^\| [a-z].*$", table, re.MULTILINE)]
+    named = {}
+    for words, names in rows[1:]:
+        named |= dict(zip(words.strip().split(", "), re.findall(r"`call\.(.*?)`", names), strict=True))
+    assert {word: Format(word).ending for word in named} == named
 
 
 def test_every_exit_code_is_documented():

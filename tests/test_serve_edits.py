@@ -14,7 +14,7 @@ from witness import files
 from witness.audio import decode, sound
 from witness.errors import ConflictError, InputError, OutputError
 from witness.formats import page, writers
-from witness.options import Format
+from witness.formats.registry import Format
 from witness.schema import SAMPLE_RATE
 from witness.serve.editing import edits
 from witness.transcript import document, redo

@@ -11,6 +11,7 @@ import pytest
 
 from witness.formats import cues as cues_of
 from witness.formats import rttm, writers
+from witness.formats.registry import Format
 from witness.schema import ModelFile, Source, Speaker, Transcript, Turn, Utterance, Word
 from witness.text import clock, for_terminal
 
@@ -69,7 +70,7 @@ GHOST = said(None, 580.0, "Thank you.")
 
 
 def test_txt():
-    lines = writers.to_txt(transcript([REPLY, GHOST])).splitlines()
+    lines = writers.written(transcript([REPLY, GHOST]), Format.TXT).splitlines()
     assert lines == ["[00:09:32] SPEAKER_01: It never came."]
 
 
@@ -87,12 +88,12 @@ FOR_PROGRAMS = {"json", "rttm", "ctm", "stm", "seglst", "whisperx", "openai"}
 
 def test_words_without_speech_and_speech_without_words():
     found = listened(REPLY, GHOST, UNHEARD)
-    for name, write in writers.WRITERS.items():
-        text = text_of(write(found))
+    for name in Format:
+        text = text_of(writers.written(found, name))
         assert ("Thank" in text) == (name in ("json", "html")), name
         assert ("[inaudible]" in text.replace("\\", "")) == (name not in FOR_PROGRAMS), name
-    assert writers.to_txt(found).splitlines()[1:] == ["[00:10:00] SPEAKER_00: [inaudible]"]
-    assert cues(writers.to_srt(found))[1][1:] == [
+    assert writers.written(found, Format.TXT).splitlines()[1:] == ["[00:10:00] SPEAKER_00: [inaudible]"]
+    assert cues(writers.written(found, Format.SRT))[1][1:] == [
         "00:10:00,000 --> 00:10:04,500",
         "SPEAKER_00: [inaudible]",
     ]
@@ -102,7 +103,7 @@ def test_words_without_speech_and_speech_without_words():
 
 
 def test_txt_without_words():
-    found = writers.to_txt(transcript([Utterance(1.24, 3661.96, "SPEAKER_00")]))
+    found = writers.written(transcript([Utterance(1.24, 3661.96, "SPEAKER_00")]), Format.TXT)
     assert found == "[00:00:01.2 - 01:01:02.0] SPEAKER_00\n"
 
 
@@ -113,23 +114,25 @@ def test_pauses_are_marked_where_asked_for():
     noise = Utterance(6.2, 9, "A")
     later = Utterance(12.7, 13.5, "B", (Word(12.7, 13, "好", "B"), Word(13.5, 14, "。", "B")))
     found = listened(halting, reply, GHOST, noise, later)
-    assert writers.to_txt(found.marking(0.5)).splitlines() == [
+    assert writers.written(found.marking(0.5), Format.TXT).splitlines() == [
         "[00:00:00] A: So I (.) thought (2 s) *so*.",
         "[00:00:05] B: Yes.",
         "[00:00:06] A: [inaudible]",
         "(4 s)",
         "[00:00:12] B: 好 (.) 。",
     ]
-    assert writers.to_txt(found.marking(2.0)).splitlines()[0] == "[00:00:00] A: So I thought *so*."
-    assert "(" not in writers.to_txt(found)
-    assert r"I (.) thought (2 s) \*so\*." in writers.to_md(found.marking(0.5))
-    assert "\n\n(4 s)\n\n**B**" in writers.to_md(found.marking(0.5))
+    assert (
+        writers.written(found.marking(2.0), Format.TXT).splitlines()[0] == "[00:00:00] A: So I thought *so*."
+    )
+    assert "(" not in writers.written(found, Format.TXT)
+    assert r"I (.) thought (2 s) \*so\*." in writers.written(found.marking(0.5), Format.MD)
+    assert "\n\n(4 s)\n\n**B**" in writers.written(found.marking(0.5), Format.MD)
 
 
 def test_a_pause_under_other_speech_is_none():
     long, reply = said("A", 0, "one two three four", 1.0), said("B", 1.0, "Yes.", 0.5)
     after = said("A", 4.2, "five", 0.5)
-    assert "(" not in writers.to_txt(transcript([long, reply, after]).marking(0.5))
+    assert "(" not in writers.written(transcript([long, reply, after]).marking(0.5), Format.TXT)
 
 
 def text_of(content: str | bytes) -> str:
@@ -141,11 +144,11 @@ def text_of(content: str | bytes) -> str:
 
 
 def test_empty_transcript_in_every_format():
-    for name, write in writers.WRITERS.items():
-        text = text_of(write(transcript()))
+    for name in Format:
+        text = text_of(writers.written(transcript(), name))
         assert "SPEAKER_0" not in text or name in ("json", "md", "html", "docx")
-    assert writers.to_txt(transcript()) == ""
-    assert writers.to_vtt(transcript()) == "WEBVTT\n"
+    assert writers.written(transcript(), Format.TXT) == ""
+    assert writers.written(transcript(), Format.VTT) == "WEBVTT\n"
 
 
 def test_json_has_every_key_of_the_contract():
@@ -200,7 +203,9 @@ def cues(text: str) -> list[list[str]]:
 
 def test_srt_is_readable_and_names_the_speaker_at_each_change():
     found = cues(
-        writers.to_srt(transcript([LONG, REPLY, said("SPEAKER_01", 574.0, "Not on Tuesday either.")]))
+        writers.written(
+            transcript([LONG, REPLY, said("SPEAKER_01", 574.0, "Not on Tuesday either.")]), Format.SRT
+        )
     )
     assert [cue[0] for cue in found] == [str(n + 1) for n in range(len(found))]
     assert found[0][1].startswith("00:00:01,000 --> ")
@@ -220,14 +225,14 @@ def test_srt_is_readable_and_names_the_speaker_at_each_change():
 
 def test_cues_end_at_pauses_and_after_seven_seconds():
     slow = said("A", 0, "one two three four five", 2.0)
-    found = cues(writers.to_srt(transcript([slow])))
+    found = cues(writers.written(transcript([slow]), Format.SRT))
     assert len(found) == 2
     paused = Utterance(0, 4, "A", (Word(0, 1, " one"), Word(3, 4, " two")))
-    assert len(cues(writers.to_srt(transcript([paused])))) == 2
+    assert len(cues(writers.written(transcript([paused]), Format.SRT))) == 2
 
 
 def test_vtt_escapes_and_tags():
-    text = writers.to_vtt(transcript([said("SPEAKER_00", 1.0, "a <b> & c --> d")]))
+    text = writers.written(transcript([said("SPEAKER_00", 1.0, "a <b> & c --> d")]), Format.VTT)
     assert text == (
         "WEBVTT\n\n00:00:01.000 --> 00:00:04.000\n<v SPEAKER_00>SPEAKER_00: a &lt;b&gt; &amp; c --&gt; d\n"
     )
@@ -235,19 +240,21 @@ def test_vtt_escapes_and_tags():
 
 def test_rttm_reads_back():
     turns = [Turn(0.5, 2.0, "SPEAKER_00")]
-    assert rttm.parse(writers.to_rttm(transcript(turns=turns))) == {"my_call": turns}
+    assert rttm.parse(writers.written(transcript(turns=turns), Format.RTTM)) == {"my_call": turns}
 
 
 def test_csv_reads_back():
     quoted = said("SPEAKER_00", 0, 'He said: "well, no", and left')
-    rows = list(csv.reader(io.StringIO(writers.to_csv(transcript([quoted, GHOST])), newline="")))
+    rows = list(csv.reader(io.StringIO(writers.written(transcript([quoted, GHOST]), Format.CSV), newline="")))
     assert rows[0] == ["start", "end", "speaker", "text"]
     assert rows[1][2:] == ["SPEAKER_00", 'He said: "well, no", and left']
     assert len(rows) == 2
 
 
 def test_md_escapes_and_shows_warnings():
-    text = writers.to_md(transcript([said("SPEAKER_00", 0, "a *b* <c> [d]")], warnings=["ends early"]))
+    text = writers.written(
+        transcript([said("SPEAKER_00", 0, "a *b* <c> [d]")], warnings=["ends early"]), Format.MD
+    )
     assert "# my call" in text
     assert "> ends early" in text
     assert r"a \*b\* \<c\> \[d\]" in text
@@ -258,15 +265,15 @@ def test_what_concerns_the_machine_is_for_json_alone():
     about = "using the builtin speaker models: cannot fetch segmentation-3.0"
     found = replace(transcript([REPLY], warnings=[about, "ends early"]), machine=(about,))
     assert json.loads(writers.to_json(found))["warnings"] == [about, "ends early"]
-    for write in (writers.to_md, writers.to_html):
-        assert "cannot fetch" not in write(found)
-        assert "ends early" in write(found)
+    for form in (Format.MD, Format.HTML):
+        assert "cannot fetch" not in writers.written(found, form)
+        assert "ends early" in writers.written(found, form)
 
 
 def test_names_that_are_no_utf8_do_not_stop_the_result():
     path = os.fsdecode(b"caf\xe9.wav")
-    for write in writers.WRITERS.values():
-        text = text_of(write(transcript([REPLY], [Turn(0, 1, "SPEAKER_00")], path=path)))
+    for form in Format:
+        text = text_of(writers.written(transcript([REPLY], [Turn(0, 1, "SPEAKER_00")], path=path), form))
         writers.encode(text).decode("utf-8")
 
 
@@ -294,9 +301,9 @@ def hostile() -> Transcript:
     return replace(found, speakers=(Speaker("A", 6, 1, NAME),), warnings=(f"{NAME}: damaged",))
 
 
-@pytest.mark.parametrize("form", writers.WRITERS)
+@pytest.mark.parametrize("form", Format)
 def test_nothing_that_was_said_commands_a_terminal(form):
-    text = text_of(writers.WRITERS[form](hostile()))
+    text = text_of(writers.written(hostile(), form))
     if form not in ("html", "docx", "audacity"):  # whose tabs are between the columns
         assert not CONTROL.search(text.replace("\r\n", "\n"))
     writers.encode(text).decode("utf-8")
@@ -305,15 +312,15 @@ def test_nothing_that_was_said_commands_a_terminal(form):
 
 def test_nothing_that_was_said_is_a_cue_a_line_or_markup():
     found = hostile()
-    (line,) = writers.to_txt(found).splitlines()
+    (line,) = writers.written(found, Format.TXT).splitlines()
     assert line.startswith("[00:00:00] Ann 9 00:00:00.000 --> 00:00:09.000 \ufffd[2J<c>: one 7 00:00:00")
-    srt = writers.to_srt(found)
+    srt = writers.written(found, Format.SRT)
     assert re.findall(r"(?m)^.*-->.*$", srt) == re.findall(r"(?m)^[\d:,]{12} --> [\d:,]{12}$", srt)
     assert not set("<{") & set(srt)
     assert [block.split("\n")[0] for block in srt.strip().split("\n\n")] == [
         str(n + 1) for n in range(srt.count("-->"))
     ]
-    vtt = writers.to_vtt(found)
+    vtt = writers.written(found, Format.VTT)
     for block in vtt.strip().split("\n\n")[1:]:
         times, *lines = block.split("\n")
         assert re.fullmatch(r"[\d:.]{12} --> [\d:.]{12}", times)
@@ -321,8 +328,8 @@ def test_nothing_that_was_said_is_a_cue_a_line_or_markup():
         assert all("-->" not in text for text in lines)
         tags = re.findall("<[^>]*>", block)
         assert all(tag.startswith("<v Ann 9 ") for tag in tags)
-    assert len(writers.to_rttm(found).splitlines()) == 1
-    paragraphs = writers.to_md(found).strip().split("\n\n")
+    assert len(writers.written(found, Format.RTTM).splitlines()) == 1
+    paragraphs = writers.written(found, Format.MD).strip().split("\n\n")
     assert len(paragraphs) == 4
     assert not any("\n" in paragraph for paragraph in paragraphs)
     assert r"\<b\>\&{\\an8}\</v\>" in paragraphs[3]
@@ -335,7 +342,7 @@ def test_joiners_and_hard_spaces_stay():
     for text in (" می\u200cخواهم", " 👩\u200d👧", " Bonjour\xa0!", " caf\u0301e"):
         said_ = listened(Utterance(0, 1, "A", (Word(0, 1, text, "A"),)))
         for name in ("txt", "md", "srt", "vtt", "csv"):
-            shown = writers.WRITERS[name](said_)
+            shown = writers.written(said_, name)
             assert text.strip() in shown or name in ("srt", "vtt"), name
 
 
@@ -343,7 +350,7 @@ def test_joiners_and_hard_spaces_stay():
 def test_no_cell_is_a_formula(text):
     found = listened(Utterance(0, 1, "A", (Word(0, 1, text, "A"),)))
     found = replace(found, speakers=(Speaker("A", 1, 1, text.strip()),))
-    rows = list(csv.reader(io.StringIO(writers.to_csv(found), newline="")))
+    rows = list(csv.reader(io.StringIO(writers.written(found, Format.CSV), newline="")))
     assert rows[1] == ["0.000", "1.000", f"'{text.strip()}", f"'{text.strip()}"]
     harmless = listened(Utterance(0, 1, "A", (Word(0, 1, "a=b", "A"),)))
-    assert writers.to_csv(harmless).splitlines()[1] == "0.000,1.000,A,a=b"
+    assert writers.written(harmless, Format.CSV).splitlines()[1] == "0.000,1.000,A,a=b"

@@ -15,12 +15,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from witness.errors import OutputError, UsageError, WitnessError
-from witness.options import Format
+from witness.formats.registry import Format
 from witness.text import for_terminal
 
 T = TypeVar("T")
@@ -76,8 +75,11 @@ def plan(
             raise UsageError("several formats need a folder; give one with -o FOLDER")
         if sys.stdout is None:
             raise OutputError("stdout is closed; open it, or write a file with -o")
-        if Format.DOCX in formats and sys.stdout.isatty():
-            raise UsageError("docx is not text, which a terminal could show; write it to a file with -o")
+        unreadable = [form for form in formats if Format(form).about.binary]
+        if unreadable and sys.stdout.isatty():
+            raise UsageError(
+                f"{unreadable[0]} is not text, which a terminal could show; write it to a file with -o"
+            )
         return Targets(((formats[0] if formats else "txt", None),))
     if not output:
         raise UsageError("-o is empty; give a folder or a file")
@@ -93,15 +95,12 @@ def plan(
     return prepare(files, stages=stages)
 
 
-def has_library(form: str) -> bool:
-    """Whether everything that a format needs is installed."""
-    return form != Format.DOCX or find_spec("docx") is not None
-
-
 def check_libraries(formats: Sequence[str]) -> None:
     """Raise WitnessError if one of the formats needs a library that is not installed."""
-    if not all(map(has_library, formats)):
-        raise WitnessError("docx needs python-docx; fix: pip install 'witness[docx]'")
+    for form in map(Format, formats):
+        if not form.installed:
+            about = form.about
+            raise WitnessError(f"{form} needs {about.package}; fix: pip install 'witness[{about.extra}]'")
 
 
 def name_of(base: str | os.PathLike[str], form: str) -> str:

@@ -79,49 +79,6 @@ class Recognizer(Choice):
     """Reads the models of whisper.cpp; a small model of CTranslate2 tells when its words are said."""
 
 
-class Format(Choice):
-    """Of a transcript."""
-
-    TXT = "txt"
-    MD = "md"
-    JSON = "json"
-    SRT = "srt"
-    VTT = "vtt"
-    RTTM = "rttm"
-    CSV = "csv"
-    HTML = "html"
-    DOCX = "docx"
-    QDA = "qda"
-    EAF = "eaf"
-    TEXTGRID = "textgrid"
-    AUDACITY = "audacity"
-    CTM = "ctm"
-    STM = "stm"
-    SEGLST = "seglst"
-    WHISPERX = "whisperx"
-    OPENAI = "openai"
-    PODCAST = "podcast"
-
-    @property
-    def ending(self) -> str:
-        """What its files end with after `NAME.`: the word, and before another ending that programs look for.
-
-        So two formats of one recording are never one file.
-        """
-        return _ENDINGS.get(self, self.value)
-
-
-_ENDINGS = {
-    Format.QDA: "qda.txt",
-    Format.TEXTGRID: "TextGrid",
-    Format.AUDACITY: "audacity.txt",
-    Format.SEGLST: "seglst.json",
-    Format.WHISPERX: "whisperx.json",
-    Format.OPENAI: "openai.json",
-    Format.PODCAST: "podcast.json",
-}
-
-
 class PageAudio(Choice):
     """The sound of an HTML page."""
 

@@ -19,12 +19,13 @@ from typing import Any, Literal
 
 from witness import files
 from witness.errors import UsageError
+from witness.formats.registry import Format
 from witness.jobs.folder import MANIFEST, Folder, outcome_of, sweep
 from witness.jobs.manifest import Entry, Manifest
 from witness.jobs.plan import BatchRequest
 from witness.jobs.recordings import Item, assign, find, size_and_mtime
 from witness.jobs.worker import Job, Outcome, Settings
-from witness.options import Format, Runtime
+from witness.options import Runtime
 from witness.reporter import SILENT, Reporter
 
 SCHEMA = "witness-batch/1"

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from witness.errors import InputError
+from witness.formats.registry import Format
 from witness.formats.writers import SCHEMA
-from witness.options import Format
 
 REFERENCES = (".stm", ".ctm", ".json")
 """Endings of what a folder of references holds; files of the first one that occurs are read."""

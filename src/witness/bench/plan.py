@@ -9,7 +9,8 @@ from typing import Literal
 
 from witness.bench import scoring
 from witness.errors import InputError
-from witness.options import Format, Options, Runtime
+from witness.formats.registry import Format
+from witness.options import Options, Runtime
 from witness.schema import Turn
 
 NO_AUDIO = {".uem", ".lab", *(f".{form.ending.rpartition('.')[2].lower()}" for form in Format)}

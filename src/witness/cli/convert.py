@@ -13,7 +13,8 @@ import click
 from witness import files
 from witness.cli import options
 from witness.errors import InputError, PartlyFailedError, UsageError
-from witness.options import Format, PageAudio
+from witness.formats.registry import Format
+from witness.options import PageAudio
 from witness.reporter import Reporter
 
 if TYPE_CHECKING:

@@ -15,16 +15,8 @@ import click
 
 from witness import files
 from witness.cli import signals
-from witness.options import (
-    MOST_SPEAKERS,
-    Channels,
-    Choice,
-    Device,
-    Format,
-    PageAudio,
-    Precision,
-    Recognizer,
-)
+from witness.formats.registry import Format
+from witness.options import MOST_SPEAKERS, Channels, Choice, Device, PageAudio, Precision, Recognizer
 from witness.reporter import Reporter
 from witness.text import printable
 
@@ -286,7 +278,7 @@ class _Formats(click.Choice[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The words, joined by commas."""
         names = [name.strip() for name in value.split(",")]
-        able = [form for form in FORMATS if files.has_library(form)]
+        able = [form.value for form in Format if form.installed]
         found = [able if name == ALL else [click.Choice.convert(self, name, param, ctx)] for name in names]
         return ",".join(form for some in found for form in some)
 

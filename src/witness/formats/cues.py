@@ -15,6 +15,7 @@ from itertools import accumulate, groupby, pairwise
 
 from rich.cells import cell_len, chop_cells
 
+from witness.formats.reading import Reading
 from witness.schema import CLOSING, PARAGRAPH_PAUSE, SENTENCE_ENDS, Word
 
 LINE = 42
@@ -77,6 +78,18 @@ class Cue:
     end: float
     parts: tuple[tuple[str, str], ...]
     """Each speaker, one or two, and the text: one or two lines, with the name where the speaker changes."""
+
+
+def of(reading: Reading) -> list[Cue]:
+    """The cues of a transcript, track by track."""
+    tracks: dict[int, list[Said]] = {}
+    for line in reading.lines:
+        items = tracks.setdefault(line.track, [])
+        if line.words:
+            items += words(line.words, line.speaker)
+        else:
+            items.append(Said(line.start, line.end, line.text or "", line.speaker, mark=True))
+    return divide(list(tracks.values()), reading.transcript.audio.heard.end)
 
 
 def words(said: Sequence[Word], speaker: str) -> Iterator[Said]:

@@ -6,11 +6,20 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from math import inf
+from pathlib import PurePath
 from typing import Any
 
-from witness.schema import Transcript, Word
-from witness.text import in_json
+from witness.schema import Source, Transcript, Utterance, Word
+from witness.text import clock, in_json, one_line
+
+UNKNOWN = "UNKNOWN"
+"""In place of a speaker who is not known."""
+INAUDIBLE = "[inaudible]"
+"""In place of words that are not known although a recognizer listened."""
+SHORT_PAUSE = 1.0
+"""Seconds; a shorter pause is not timed."""
 
 NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 has no way to write: https://www.w3.org/TR/xml/#charsets."""
@@ -29,6 +38,15 @@ class Line:
     words: tuple[Word, ...] = ()
     pause: str | None = None
     """The mark of the pause before it, if pauses are to be marked."""
+    speaker_id: str | None = None
+    """None: the speaker is not known."""
+    track: int = 0
+    """Where it was heard, as in `schema.Utterance`."""
+
+    @property
+    def unmarked(self) -> str | None:
+        """The text without marks of pauses."""
+        return "".join(word.text for word in self.words).strip() if self.words else self.text
 
 
 @dataclass(frozen=True)
@@ -45,6 +63,42 @@ class Reading:
     def said(self) -> Iterator[Line]:
         """For programs: the lines without the marks in place of words; all lines if nobody listened."""
         return (line for line in self.lines if line.words or line.text is None)
+
+
+def read(transcript: Transcript) -> Reading:
+    """What people read of a transcript.
+
+    Words where the diarizer heard nobody are left out, and speech in which the recognizer heard no words is
+    marked.
+    """
+    shares = [f"{speaker.name or speaker.id} {speaker.share:.0%}" for speaker in transcript.speakers]
+    lines = [
+        Line(
+            utterance.start,
+            utterance.end,
+            one_line(transcript.name(utterance.speaker) or UNKNOWN),
+            text,
+            utterance.words,
+            pause,
+            utterance.speaker,
+            utterance.track,
+        )
+        for pause, utterance, text in _with_pauses(transcript)
+    ]
+    return Reading(transcript, title(transcript), ", ".join([length(transcript.audio), *shares]), lines)
+
+
+def title(transcript: Transcript) -> str:
+    """The recording's name without its folder and ending, in one line; "stdin" if it has none."""
+    return "stdin" if transcript.audio.path == "-" else one_line(PurePath(transcript.audio.path).stem)
+
+
+def length(audio: Source) -> str:
+    """How long the recording is, and what of it was transcribed."""
+    whole = clock(audio.duration)
+    if audio.part is None:
+        return f"{whole} long"
+    return f"{clock(audio.part.start)} to {clock(audio.part.end)} of {whole}"
 
 
 def single(words: Sequence[Word]) -> Iterator[Word]:
@@ -73,3 +127,50 @@ def for_xml(text: str) -> str:
 def ms(seconds: float) -> float:
     """Seconds, rounded to milliseconds."""
     return round(float(seconds), 3)
+
+
+def _lines_of_text(transcript: Transcript) -> Iterator[tuple[Utterance, str | None]]:
+    """The utterances that people read, each with its text in one line; None: nobody listened for words."""
+    recognized = transcript.device["whisper"] is not None
+    for utterance in map(_in_lines, transcript.utterances):
+        if not utterance.words:
+            yield utterance, INAUDIBLE if recognized else None
+        elif any(word.supported for word in utterance.words):  # all words of an utterance are, or none is
+            yield utterance, utterance.text
+
+
+def _with_pauses(transcript: Transcript) -> Iterator[tuple[str | None, Utterance, str | None]]:
+    """The mark of the pause before each utterance that people read, the utterance, and its text."""
+    end, least = inf, transcript.pauses
+    for utterance, text in _lines_of_text(transcript):
+        pause = None
+        if least is not None:
+            silence = utterance.start - end
+            pause = _pause(silence) if silence >= least else None
+            text = _spoken(utterance.words, least) if utterance.words else text
+        yield pause, utterance, text
+        end = utterance.end if end == inf else max(end, utterance.end)
+
+
+def _spoken(words: Sequence[Word], least: float) -> str:
+    """The text of an utterance with its pauses."""
+    text = words[0].text
+    for before, word in pairwise(words):
+        if word.start - before.end >= least:
+            text += f" {_pause(word.start - before.end)}" + ("" if word.text.startswith(" ") else " ")
+        text += word.text
+    return text.strip()
+
+
+def _pause(seconds: float) -> str:
+    """As transcription conventions write it: short ones are not timed."""
+    return "(.)" if seconds < SHORT_PAUSE else f"({seconds:.0f} s)"
+
+
+def _in_lines(utterance: Utterance) -> Utterance:
+    """The same, with nothing in its words that could end a line."""
+    texts = [one_line(word.text) for word in utterance.words]
+    if texts == [word.text for word in utterance.words]:
+        return utterance
+    words = (replace(word, text=text) for word, text in zip(utterance.words, texts, strict=True))
+    return replace(utterance, words=tuple(words))

@@ -6,8 +6,14 @@ import re
 from collections.abc import Iterable
 
 from witness.errors import InputError
+from witness.formats.reading import Reading
 from witness.schema import LONGEST, Turn
 from witness.text import one_line
+
+
+def write(reading: Reading) -> str:
+    """The turns of a transcript."""
+    return serialize(reading.title, reading.transcript.turns)
 
 
 def serialize(uri: str, turns: Iterable[Turn]) -> str:

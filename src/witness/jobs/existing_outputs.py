@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from witness import files
+from witness.formats.registry import Format
 from witness.jobs.recordings import ENDINGS
-from witness.options import Format
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from witness import files
 from witness.errors import OutputError, WitnessError
+from witness.formats.registry import Format
 from witness.jobs import existing_outputs
 from witness.jobs.manifest import Entry, Manifest, State
 from witness.jobs.plan import BatchRequest, fingerprint
 from witness.jobs.recordings import Item
 from witness.jobs.worker import Job, Outcome, Settings
-from witness.options import Format, Runtime
+from witness.options import Runtime
 
 MANIFEST, LOCK = "manifest.jsonl", ".witness-batch.lock"
 

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from witness import files
 from witness.child import one_line
 from witness.errors import CancelledError, ConflictError, InputError, OutputError, WitnessError
+from witness.formats.registry import Format
 from witness.jobs.estimate import Estimate, Pace, Speed
 from witness.jobs.folder import MANIFEST, Folder, locked, outcome_of, sweep
 from witness.jobs.manifest import Entry, Manifest
@@ -32,7 +33,7 @@ from witness.jobs.pool import Pool
 from witness.jobs.recordings import Item, assign, size_and_mtime
 from witness.jobs.status import MOST_ENDED, MOST_WAITING, JobStatus, Listener
 from witness.jobs.worker import Job, Outcome, Settings
-from witness.options import Format, Runtime
+from witness.options import Runtime
 from witness.reporter import Progress
 from witness.serve.library.catalog import id_of
 

@@ -24,8 +24,9 @@ from msgspec import Meta
 from witness import documents, files
 from witness.audio import sound
 from witness.errors import ConflictError, InputError, UsageError
-from witness.formats import page, writers
-from witness.options import Bounds, Format, PageAudio
+from witness.formats import page, reading, writers
+from witness.formats.registry import Format
+from witness.options import Bounds, PageAudio
 from witness.reporter import Reporter
 from witness.schema import Correction, Sound, Transcript
 from witness.tracing import Stopwatch
@@ -204,7 +205,7 @@ def html(path: Path, rest: Mapping[str, Any]) -> str:
         "asked": shown.base.asked.speakers,
     }
     linked = Sound(b"", link="sound")
-    return page.transcript_page(shown.base, writers.title(shown.base), linked, served)
+    return page.transcript_page(shown.base, reading.title(shown.base), linked, served)
 
 
 def peaks(path: Path) -> bytes:
@@ -336,7 +337,7 @@ def _write(saved: redo.Saved, transcript: Transcript, history: _History = _Histo
         there = path.with_name(files.name_of(_stem(path).name, form))
         if form == Format.JSON or not there.is_file():
             continue
-        if not files.has_library(form):
+        if not form.installed:
             left.append(str(form))
             continue
         heard = page.sound_in(_text(there)) if form == Format.HTML else None

@@ -14,7 +14,8 @@ from witness import errors, files
 from witness.child import Buffer, Message, serve
 from witness.diarization import voices
 from witness.formats import page
-from witness.options import Format, Part, chosen
+from witness.formats.registry import Format
+from witness.options import Part, chosen
 from witness.serve.editing import edits
 from witness.transcript import document, people, redo
 

@@ -16,8 +16,8 @@ from starlette.types import Receive
 
 from witness.errors import InputError, UsageError
 from witness.files import name_of
+from witness.formats.registry import Format
 from witness.jobs.worker import Job, Outcome
-from witness.options import Format
 from witness.serve.editing.worker_client import WorkerClient
 from witness.serve.queue import Queue
 from witness.serve.routes.recordings import ALIVE, answered, left

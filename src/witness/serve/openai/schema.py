@@ -14,8 +14,9 @@ from typing import Any
 
 from witness.errors import UsageError
 from witness.files import read
+from witness.formats.registry import Format
 from witness.jobs.worker import Settings
-from witness.options import MOST_SPEAKERS, Format, Options
+from witness.options import MOST_SPEAKERS, Options
 from witness.recognition.languages import check_language
 
 ALIASES = ("whisper-1", "gpt-4o-transcribe-diarize")

@@ -23,8 +23,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from witness.errors import UsageError, WitnessError
 from witness.files import name_of
+from witness.formats.registry import Format
 from witness.jobs.worker import Job, Settings
-from witness.options import Format, PageAudio
+from witness.options import PageAudio
 from witness.serve import errors
 from witness.serve.editing.worker_client import WorkerClient
 from witness.serve.openai import jobs, schema

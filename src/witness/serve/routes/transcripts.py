@@ -17,31 +17,11 @@ from starlette.routing import BaseRoute, Route
 
 from witness import files
 from witness.errors import WitnessError
-from witness.options import Format, chosen
+from witness.formats.registry import Format
+from witness.options import chosen
 from witness.serve.app_state import AppState
 from witness.text import printable
 
-ABOUT = {
-    Format.TXT: "text, a line per utterance",
-    Format.MD: "Markdown",
-    Format.JSON: "everything, for programs",
-    Format.SRT: "subtitles",
-    Format.VTT: "subtitles for the web",
-    Format.RTTM: "who spoke when",
-    Format.CSV: "a table",
-    Format.HTML: "this page in one file",
-    Format.DOCX: "Word",
-    Format.QDA: "MAXQDA, NVivo, ATLAS.ti",
-    Format.EAF: "ELAN",
-    Format.TEXTGRID: "Praat",
-    Format.AUDACITY: "Audacity labels",
-    Format.CTM: "words, for scorers",
-    Format.STM: "segments, for scorers",
-    Format.SEGLST: "segments, for meeteval",
-    Format.WHISPERX: "JSON as WhisperX writes it",
-    Format.OPENAI: "JSON as OpenAI writes it",
-    Format.PODCAST: "JSON for podcasts",
-}
 FIRST = (Format.DOCX, Format.SRT, Format.TXT, Format.HTML, Format.QDA, Format.CSV)
 """What people export most; the others follow."""
 GONE = "there is no such transcript anymore; go back to the recordings"
@@ -70,7 +50,7 @@ async def show(request: Request) -> Response:
     formats = (*FIRST, *(form for form in Format if form not in FIRST))
     rest = {
         "id": request.path_params["id"],
-        "formats": [[form, ABOUT[form]] for form in formats if files.has_library(form)],
+        "formats": [[form, form.about.label] for form in formats if form.installed],
     }
     _, content = await _ask(request, "html", rest=rest)
     return Response(content, media_type="text/html", headers={"Content-Security-Policy": POLICY})
@@ -139,8 +119,7 @@ async def export(request: Request) -> Response:
     _, content = await _ask(request, "export", format=form)
     called = quote(files.name_of(path.stem, form))
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{called}"}
-    kind = mimetypes.guess_type(files.name_of("x", form))[0] or "application/octet-stream"
-    return Response(content, media_type=kind, headers=headers)
+    return Response(content, media_type=form.about.media_type, headers=headers)
 
 
 async def voice(request: Request) -> Response:

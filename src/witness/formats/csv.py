@@ -1,0 +1,30 @@
+"""CSV, a table for spreadsheets: https://www.rfc-editor.org/rfc/rfc4180."""
+
+from __future__ import annotations
+
+import csv
+import io
+import unicodedata
+
+from witness.formats.reading import Reading
+from witness.text import one_line
+
+
+def write(reading: Reading) -> str:
+    """Start, end, speaker and text: a row for each line.
+
+    A cell that a spreadsheet would take for a formula begins with an apostrophe.
+    """
+    out = io.StringIO(newline="")
+    rows = csv.writer(out)
+    rows.writerow(["start", "end", "speaker", "text"])
+    for line in reading.lines:
+        speaker = one_line(reading.transcript.name(line.speaker_id) or "")
+        rows.writerow([f"{line.start:.3f}", f"{line.end:.3f}", _cell(speaker), _cell(line.unmarked)])
+    return out.getvalue()
+
+
+def _cell(text: str | None) -> str | None:
+    """Not a formula (owasp.org/www-community/attacks/CSV_Injection); its signs have wide forms, too."""
+    first = unicodedata.normalize("NFKC", (text or "").lstrip()[:1])
+    return f"'{text}" if first in ("=", "+", "-", "@") else text

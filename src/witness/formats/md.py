@@ -1,0 +1,28 @@
+"""Markdown: https://spec.commonmark.org. No text can become markup."""
+
+from __future__ import annotations
+
+import re
+
+from witness.formats.reading import Reading, length
+from witness.text import clock, one_line
+
+
+def write(reading: Reading) -> str:
+    """A title, who spoke how much, the warnings, and a paragraph for each line; pauses as in txt."""
+    transcript = reading.transcript
+    parts = [f"# {_escaped(reading.title)}", length(transcript.audio)]
+    if transcript.speakers:
+        parts[1] += ", " + ", ".join(
+            f"{_escaped(speaker.name or speaker.id)} {speaker.share:.0%}" for speaker in transcript.speakers
+        )
+    parts += [f"> {_escaped(warning)}" for warning in transcript.about_recording]
+    for line in reading.lines:
+        head = f"**{_escaped(line.speaker)}** [{clock(line.start)}]"
+        parts += [line.pause] if line.pause else []
+        parts.append(head if line.text is None else f"{head} {_escaped(line.text)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>#|~&])", r"\\\1", one_line(text))

@@ -1,0 +1,83 @@
+"""The formats of a transcript: a line for each, and a module of that name beside this one that writes it.
+
+A new format is its line here and its module, whose `write(reading)` gives the text or the bytes. The command
+line, the desk, the API and the documentation read this table. It imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from witness.options import Choice
+
+DOCX_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+
+
+@dataclass(frozen=True)
+class About:
+    """What there is to know of a format beside its word."""
+
+    label: str
+    """What it is for, in a few words."""
+    media_type: str = "text/plain"
+    ending: str | None = None
+    """What its files end with after `NAME.`, if not with the word alone.
+
+    It ends with what programs look for and begins with the word, so two formats of one recording are never
+    one file.
+    """
+    extra: str | None = None
+    """The extra of the package that it needs."""
+    library: str | None = None
+    """The module that this extra brings, and the name of its package."""
+    package: str | None = None
+    binary: bool = False
+    """Not text, which a terminal could show."""
+    sound: bool = False
+    """Whether it holds the recording, or a link to it."""
+
+
+PLAIN = About("text")
+
+
+class Format(Choice):
+    """Of a transcript."""
+
+    about: About
+
+    def __new__(cls, word: str, about: About = PLAIN) -> Format:
+        self = str.__new__(cls, word)
+        self._value_ = word
+        self.about = about
+        return self
+
+    TXT = "txt", About("text, a line per utterance")
+    MD = "md", About("Markdown", "text/markdown")
+    JSON = "json", About("everything, for programs", "application/json")
+    SRT = "srt", About("subtitles", "application/x-subrip")
+    VTT = "vtt", About("subtitles for the web", "text/vtt")
+    RTTM = "rttm", About("who spoke when")
+    CSV = "csv", About("a table", "text/csv")
+    HTML = "html", About("a page to read, hear and correct", "text/html", sound=True)
+    DOCX = "docx", About("Word", DOCX_TYPE, extra="docx", library="docx", package="python-docx", binary=True)
+    QDA = "qda", About("MAXQDA, NVivo, ATLAS.ti", ending="qda.txt")
+    EAF = "eaf", About("ELAN", "application/xml")
+    TEXTGRID = "textgrid", About("Praat", ending="TextGrid")
+    AUDACITY = "audacity", About("Audacity labels", ending="audacity.txt")
+    CTM = "ctm", About("words, for scorers")
+    STM = "stm", About("segments, for scorers")
+    SEGLST = "seglst", About("segments, for meeteval", "application/json", "seglst.json")
+    WHISPERX = "whisperx", About("JSON as whisperX writes it", "application/json", "whisperx.json")
+    OPENAI = "openai", About("JSON as OpenAI writes it", "application/json", "openai.json")
+    PODCAST = "podcast", About("JSON for podcasts", "application/json", "podcast.json")
+
+    @property
+    def ending(self) -> str:
+        """What its files end with after `NAME.`."""
+        return self.about.ending or self.value
+
+    @property
+    def installed(self) -> bool:
+        """Whether everything that it needs is."""
+        return self.about.library is None or find_spec(self.about.library) is not None
