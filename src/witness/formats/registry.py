@@ -64,7 +64,7 @@ class Format(Choice):
     QDA = "qda", About("MAXQDA, NVivo, ATLAS.ti", ending="qda.txt")
     EAF = "eaf", About("ELAN", "application/xml")
     TEXTGRID = "textgrid", About("Praat", ending="TextGrid")
-    AUDACITY = "audacity", About("Audacity labels", ending="audacity.txt")
+    AUDACITY = "audacity", About("Audacity labels", "text/tab-separated-values", "audacity.txt")
     CTM = "ctm", About("words, for scorers")
     STM = "stm", About("segments, for scorers")
     SEGLST = "seglst", About("segments, for meeteval", "application/json", "seglst.json")
