@@ -398,3 +398,19 @@ def test_a_batch_keeps_apart_what_would_be_one_file(tmp_path):
         "/x/b.QDA.wav": "b.QDA.wav",
         "/x/c.d.wav": "c.d",
     }
+
+
+# --- tsv ---
+
+
+def test_tsv_has_milliseconds_and_a_cell_for_each_text():
+    hostile = replace(
+        NAMED, utterances=(replace(REPLY, end=574.0, words=(Word(573.0, 574.0, " a\tb\nc", "SPEAKER_01"),)),)
+    )
+    head, row = written("tsv", hostile).splitlines()
+    assert head.split("\t") == ["start", "end", "speaker", "text"]
+    assert row.split("\t") == ["572250", "574000", "SPEAKER_01", "a b c"]
+    assert [row.split("\t")[:2] for row in written("tsv", SPEAKERS_ONLY).splitlines()[1:]] == [
+        ["1000", "3000"],
+        ["3000", "5000"],
+    ]

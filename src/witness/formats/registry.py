@@ -59,6 +59,7 @@ class Format(Choice):
     VTT = "vtt", About("subtitles for the web", "text/vtt")
     RTTM = "rttm", About("who spoke when")
     CSV = "csv", About("a table", "text/csv")
+    TSV = "tsv", About("a table as Whisper writes it", "text/tab-separated-values")
     HTML = "html", About("a page to read, hear and correct", "text/html", sound=True)
     DOCX = "docx", About("Word", DOCX_TYPE, extra="docx", library="docx", package="python-docx", binary=True)
     QDA = "qda", About("MAXQDA, NVivo, ATLAS.ti", ending="qda.txt")

@@ -1,0 +1,18 @@
+"""TSV as Whisper's own program writes it, with the speakers: start and end in milliseconds, speaker, text.
+
+https://github.com/openai/whisper, utils.py, WriteTSV
+"""
+
+from __future__ import annotations
+
+from witness.formats.reading import Reading
+
+
+def write(reading: Reading) -> str:
+    """A row for each line; nothing in a text can end its cell, because it holds no tab and no line break."""
+    rows = [("start", "end", "speaker", "text")]
+    rows += [
+        (f"{1000 * line.start:.0f}", f"{1000 * line.end:.0f}", line.speaker, line.unmarked or "")
+        for line in reading.lines
+    ]
+    return "".join("\t".join(row) + "\n" for row in rows)
