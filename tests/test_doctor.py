@@ -491,7 +491,7 @@ def test_exit_code_and_one_line_where_something_is_broken(monkeypatch):
 @pytest.mark.parametrize(
     ("installed", "answer", "ok", "usual", "fix"),
     [
-        (("whisper.cpp",), {}, None, "whisper.cpp", "pip install 'witness[words]'"),
+        (("whisper.cpp",), {}, None, "whisper.cpp", "pip install 'witness-transcribe[words]'"),
         (("whisper.cpp", "ctranslate2"), {"types": ["int8"]}, True, "ctranslate2", None),
         (("whisper.cpp", "ctranslate2"), {"error": "no AVX"}, False, "whisper.cpp", "--force-reinstall"),
     ],

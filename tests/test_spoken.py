@@ -217,7 +217,7 @@ def test_what_an_english_model_cannot_do(models, tmp_path, engine, option, probl
 
 def test_an_engine_that_is_not_installed(models, tmp_path, monkeypatch):
     monkeypatch.setitem(engines.MODULES, Recognizer.CTRANSLATE2, ("no_such_module",))
-    fix = "asks for ctranslate2, which is not installed; run: pip install 'witness[words]'"
+    fix = "asks for ctranslate2, which is not installed; run: pip install 'witness-transcribe[words]'"
     _, (line,) = witness(tmp_path, CALL, "--recognizer", "ctranslate2", code=2)
     assert line == f"witness: --recognizer {fix}"
     _, (line,) = witness(tmp_path, CALL, "--whisper", models["ctranslate2"], code=2)
@@ -231,7 +231,7 @@ def test_an_engine_that_cannot_be_imported(models, tmp_path, monkeypatch):
     text, (line,) = witness(tmp_path, CALL, *GREETING, "--whisper", models["ctranslate2"], code=1)
     assert line == (
         "witness: no words: ctranslate2 does not start (ImportError: libgomp.so.1: no such file); "
-        "fix: pip install 'witness[words]' --force-reinstall"
+        "fix: pip install 'witness-transcribe[words]' --force-reinstall"
     )
     assert text.splitlines()[0].endswith("] SPEAKER_00")
 

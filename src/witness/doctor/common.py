@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from witness import files
+from witness._version import DISTRIBUTION
 from witness.doctor.machine import Check, Machine, package_version
 from witness.errors import WitnessError
 from witness.models import catalogue, engines, store
@@ -63,7 +64,7 @@ def onnxruntime(_machine: Machine) -> Iterator[Check]:
         model = sessions.Model(str(catalogue.BUILTIN_FOLDER / "segmentation.onnx"), "builtin-segmentation")
         shape = model(np.zeros((1, 1, 160_000), np.float32)).shape
     except (ImportError, WitnessError, OSError) as error:
-        yield Check("onnxruntime", False, str(error), "pip install --force-reinstall witness")
+        yield Check("onnxruntime", False, str(error), f"pip install --force-reinstall {DISTRIBUTION}")
         return
     took = time.perf_counter() - begun
     name = installed[0] if installed else ""
