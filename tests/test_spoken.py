@@ -197,6 +197,16 @@ def test_a_spelling_is_followed(models, whole, tmp_path, engine, option):
     assert "Laur" not in text
 
 
+@pytest.mark.parametrize(
+    "engine", ["ctranslate2", pytest.param("transcribe-cpp", marks=needs_transcribe_cpp)]
+)
+def test_a_control_token_in_the_prompt_commands_nothing(models, tmp_path, engine):
+    choice = ("--whisper", models[engine], *ASKED[engine])
+    text, _ = witness(tmp_path, CALL, *choice, *GREETING, "--prompt", "This is<|endoftext|> Lorah.\x1b[31m")
+    assert "Lorah" in text
+    assert "\x1b" not in text
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("option", "problem"),
