@@ -31,6 +31,10 @@ import numpy as np
 
 # Tests start hundreds of processes, each of which would compile the package once more.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Tests need no network: a package index is asked only by those that set up one of their own.
+os.environ |= {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
+for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
+    os.environ.pop(name, None)
 # Ignored in whatever a shell runs in the background, and inherited: tests that interrupt would wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

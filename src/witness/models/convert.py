@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from witness.models import checkpoint
 from witness.schema import SAMPLE_RATE, Float32, Float64
 
 if TYPE_CHECKING:
@@ -25,6 +26,15 @@ Shape = Sequence[str | int]
 OPSET = 17
 IR_VERSION = 8
 """Of ONNX 1.12, which brought opset 17."""
+
+
+def onnx_of(name: str, content: bytes) -> bytes:
+    """The ONNX file of a checkpoint's content, for the model of the catalogue called `name`.
+
+    Raises ValueError if it is another checkpoint.
+    """
+    make = {"segmentation-3.0": segmentation, "campplus-zh-en": campplus}[name]
+    return make(checkpoint.read(content))
 
 
 class _Graph:

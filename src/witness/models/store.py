@@ -35,12 +35,12 @@ class DiarizationModels:
 
 
 def diarization_models(choice: str, *, offline: bool, reporter: Reporter = SILENT) -> DiarizationModels:
-    """The chosen models, verified. A note says so if "auto" had to settle for the builtin set.
+    """The chosen models, verified. A note says so if "auto" had to settle for another set than standard.
 
-    `choice` is a name of `catalogue.SETS`, "auto" (standard if it is cached or can be fetched, otherwise
-    builtin), or a folder with segmentation.onnx and embedding.onnx and, unless it is the standard set's, with
-    clustering.json: the fields of `schema.Rule`, of which "linkage" and "threshold" are required. `offline`
-    opens no socket.
+    `choice` is a name of `catalogue.SETS`, "auto" (standard if it is cached or can be fetched, else campplus,
+    else builtin), or a folder with segmentation.onnx and embedding.onnx and, unless it is the standard set's,
+    with clustering.json: the fields of `schema.Rule`, of which "linkage" and "threshold" are required.
+    `offline` opens no socket.
 
     Raises:
         ModelError: a file is damaged, or was asked for by name and cannot be fetched (`FetchError`).
@@ -50,18 +50,49 @@ def diarization_models(choice: str, *, offline: bool, reporter: Reporter = SILEN
         raise UsageError(f"--models is empty; give a folder, auto, {_set_names()}")
     if choice not in ("auto", *catalogue.SETS):
         return _from_folder(choice, reporter)
-    name = "standard" if choice == "auto" else choice
-    try:
-        models = cache.obtain(_entries(catalogue.SETS[name].files), offline=offline, reporter=reporter)
-    except FetchError as error:
-        if choice != "auto":
-            raise
-        reporter.note(f"using the builtin speaker models, less accurate than the standard ones: {error}")
-        name = "builtin"
-        models = cache.obtain(_entries(catalogue.SETS[name].files), offline=True, reporter=reporter)
+    if choice == "auto":
+        name, models = _best(offline, reporter)
+    else:
+        name, models = choice, _obtained_set(choice, offline, reporter)
     segmentation, embedding, *plda = models
     arrays = {file.name.removeprefix("plda-"): file for file in plda}
     return DiarizationModels(name, segmentation, embedding, catalogue.SETS[name].rule, arrays)
+
+
+def _best(offline: bool, reporter: Reporter) -> tuple[str, list[ModelFile]]:
+    """The set that "auto" stands for, and its files. A note says so unless it is the standard one."""
+    try:
+        return "standard", _obtained_set("standard", offline, reporter)
+    except FetchError as error:
+        missing = error
+    try:
+        return "campplus", _second(missing, reporter, offline=offline)
+    except FetchError as error:
+        why = missing if cache.is_offline(offline) else error
+        reporter.note(f"using the builtin speaker models, less accurate than the standard ones: {why}")
+    return "builtin", _obtained_set("builtin", True, reporter)
+
+
+def _second(missing: FetchError, reporter: Reporter, *, offline: bool = False) -> list[ModelFile]:
+    """The set for machines that do not reach the Hub; a note says so, and what is missing.
+
+    Raises FetchError, which says that, too.
+    """
+    entries = _entries(catalogue.SETS["campplus"].files)
+    try:
+        models = cache.obtain(entries, offline=offline, reporter=reporter, hub=False)
+    except FetchError as error:
+        raise FetchError(f"{missing}; nor campplus: {error}") from error
+    files = [
+        f"{status.file.name} from {status.file.source}"
+        for status in (cache.inspect(one, verify=False) for one in entries)
+    ]
+    reporter.note(f"using the speaker models campplus ({' and '.join(files)}): {missing}")
+    return models
+
+
+def _obtained_set(name: str, offline: bool, reporter: Reporter) -> list[ModelFile]:
+    return cache.obtain(_entries(catalogue.SETS[name].files), offline=offline, reporter=reporter)
 
 
 def _set_names() -> str:
@@ -243,8 +274,8 @@ def taken(*, gpu: str | None, available: Collection[str]) -> frozenset[str]:
 
     The arguments are those of `words`. Nothing is fetched.
     """
-    standard, builtin = (catalogue.SETS[name].files for name in ("standard", "builtin"))
-    speakers = standard if all(map(cache.locate, _entries(standard))) else builtin
+    sets = (catalogue.SETS[name].files for name in ("standard", "campplus", "builtin"))
+    speakers = next(files for files in sets if all(map(cache.locate, _entries(files))))
     model = words(gpu=gpu, available=available).model
     return frozenset((*speakers, model.name) if model else speakers)
 
@@ -272,7 +303,7 @@ def fetch_models(
     """Bring the named models (names of `catalogue.TABLE` or `catalogue.SETS`) into the cache, verified.
 
     A size means what `--whisper` takes it for: the usual recognizer's model, as `recognizer_model` has it.
-    Without names: the standard set and that recognizer's default.
+    Without names: the standard set (campplus if the Hub cannot be reached) and that recognizer's default.
     `force` also fetches files that are already there; an old file stays until the new one is complete and
     verified. Progress is ("download", bytes, bytes of all files).
 
@@ -286,11 +317,21 @@ def fetch_models(
     wanted = [
         part for name in names for part in (sets[name].files if name in sets else (sized.get(name, name),))
     ]
-    if not wanted:
-        usual = catalogue.default_whisper(engine, gpu=engine == gpu)
-        aligner = [catalogue.ALIGNER] if engine == Recognizer.TRANSCRIBE_CPP else []
-        wanted = [*sets["standard"].files, *([usual] if usual else []), *aligner]
-    return tuple(cache.obtain(_entries(wanted), offline=offline, force=force, reporter=reporter))
+    if wanted:
+        return tuple(cache.obtain(_entries(wanted), offline=offline, force=force, reporter=reporter))
+    usual = catalogue.default_whisper(engine, gpu=engine == gpu)
+    words = [
+        *([usual] if usual else []),
+        *([catalogue.ALIGNER] if engine == Recognizer.TRANSCRIBE_CPP else []),
+    ]
+    first = _entries([*sets["standard"].files, *words])
+    try:
+        return tuple(cache.obtain(first, offline=offline, force=force, reporter=reporter))
+    except FetchError as error:
+        if offline or all(map(cache.locate, _entries(sets["standard"].files))):
+            raise
+        speakers = _second(error, reporter)
+    return (*speakers, *cache.obtain(_entries(words), offline=offline, force=force, reporter=reporter))
 
 
 def _entries(names: Sequence[str]) -> list[CatalogueFile]:
