@@ -390,6 +390,9 @@ SETS = {
     ),
 }
 
+AUTO: tuple[str, ...] = ("standard", "builtin")
+"""The sets that `--models auto` stands for: the first that is here or can be fetched; the last always is."""
+
 STRANGERS = {
     "1b6eae8247a0557ef5583bdeeaaedc24b5cb077079467bdce26eae150056677d": 0.603,
 }

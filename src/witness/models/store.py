@@ -61,33 +61,35 @@ def diarization_models(choice: str, *, offline: bool, reporter: Reporter = SILEN
 
 def _best(offline: bool, reporter: Reporter) -> tuple[str, list[ModelFile]]:
     """The set that "auto" stands for, and its files. A note says so unless it is the standard one."""
+    usual, last, others = catalogue.AUTO[0], catalogue.AUTO[-1], catalogue.AUTO[1:-1]
     try:
-        return "standard", _obtained_set("standard", offline, reporter)
+        return usual, _obtained_set(usual, offline, reporter)
     except FetchError as error:
         missing = error
     try:
-        return "campplus", _second(missing, reporter, offline=offline)
+        if others:
+            return others[0], _instead(others[0], missing, offline, reporter)
     except FetchError as error:
-        why = missing if cache.is_offline(offline) else error
-        reporter.note(f"using the builtin speaker models, less accurate than the standard ones: {why}")
-    return "builtin", _obtained_set("builtin", True, reporter)
+        missing = error
+    reporter.note(f"using the {last} speaker models, less accurate than the {usual} ones: {missing}")
+    return last, _obtained_set(last, True, reporter)
 
 
-def _second(missing: FetchError, reporter: Reporter, *, offline: bool = False) -> list[ModelFile]:
-    """The set for machines that do not reach the Hub; a note says so, and what is missing.
+def _instead(name: str, missing: FetchError, offline: bool, reporter: Reporter) -> list[ModelFile]:
+    """A set that does not need the Hub; a note says so, and what is missing.
 
-    Raises FetchError, which says that, too.
+    Raises FetchError, which says why neither this one is to be had.
     """
-    entries = _entries(catalogue.SETS["campplus"].files)
+    entries = _entries(catalogue.SETS[name].files)
     try:
         models = cache.obtain(entries, offline=offline, reporter=reporter, hub=False)
     except FetchError as error:
-        raise FetchError(f"{missing}; nor campplus: {error}") from error
-    files = [
-        f"{status.file.name} from {status.file.source}"
-        for status in (cache.inspect(one, verify=False) for one in entries)
-    ]
-    reporter.note(f"using the speaker models campplus ({' and '.join(files)}): {missing}")
+        if cache.is_offline(offline):
+            raise missing from None
+        raise FetchError(f"{missing}; nor {name}: {error}") from error
+    files = (cache.inspect(entry, verify=False).file for entry in entries)
+    sources = " and ".join(f"{file.name} from {file.source}" for file in files)
+    reporter.note(f"using the speaker models {name} ({sources}): {missing}")
     return models
 
 
@@ -274,7 +276,7 @@ def taken(*, gpu: str | None, available: Collection[str]) -> frozenset[str]:
 
     The arguments are those of `words`. Nothing is fetched.
     """
-    sets = (catalogue.SETS[name].files for name in ("standard", "campplus", "builtin"))
+    sets = (catalogue.SETS[name].files for name in catalogue.AUTO)
     speakers = next(files for files in sets if all(map(cache.locate, _entries(files))))
     model = words(gpu=gpu, available=available).model
     return frozenset((*speakers, model.name) if model else speakers)
@@ -324,14 +326,16 @@ def fetch_models(
         *([usual] if usual else []),
         *([catalogue.ALIGNER] if engine == Recognizer.TRANSCRIBE_CPP else []),
     ]
-    first = _entries([*sets["standard"].files, *words])
+    others = catalogue.AUTO[1:-1]
+    speakers = _entries(sets[catalogue.AUTO[0]].files)
     try:
-        return tuple(cache.obtain(first, offline=offline, force=force, reporter=reporter))
+        both = [*speakers, *_entries(words)]
+        return tuple(cache.obtain(both, offline=offline, force=force, reporter=reporter))
     except FetchError as error:
-        if offline or all(map(cache.locate, _entries(sets["standard"].files))):
+        if cache.is_offline(offline) or not others or all(map(cache.locate, speakers)):
             raise
-        speakers = _second(error, reporter)
-    return (*speakers, *cache.obtain(_entries(words), offline=offline, force=force, reporter=reporter))
+        models = _instead(others[0], error, offline, reporter)
+    return (*models, *cache.obtain(_entries(words), offline=offline, force=force, reporter=reporter))
 
 
 def _entries(names: Sequence[str]) -> list[CatalogueFile]:
