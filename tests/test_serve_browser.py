@@ -312,9 +312,18 @@ def test_a_voice_is_kept_and_found_elsewhere_and_named_where_somebody_says_so(vi
     assert "Anna" in (folder / "again.txt").read_text()
 
 
+def opened_to_tests(page) -> None:
+    """What the page's modules export gets names that scripts of tests can use."""
+    page.evaluate("""async () => {
+        const loaded = performance.getEntriesByType("resource").map((one) => one.name);
+        for (const name of loaded) if (name.endsWith(".js")) Object.assign(globalThis, await import(name));
+    }""")
+
+
 def keep_voice(page, name: str) -> None:
     """Of all that is said."""
-    page.evaluate("choose(0, order.length - 1)")
+    opened_to_tests(page)
+    page.evaluate("choose(0, page.order.length - 1)")
     page.keyboard.press("v")
     typed(page, name)
     page.keyboard.press("Enter")
@@ -398,7 +407,8 @@ def test_from_a_dropped_file_to_a_document(visit, desk, folder, tmp_path):
 def deaf(page):
     """The page with all recordings, which hears nothing of its server from now on, nor what is on its way."""
     page.wait_for_selector("html[data-ready]", state="attached")
-    page.evaluate("() => { events.close(); list = () => {}; listed = Infinity; }")
+    opened_to_tests(page)
+    page.evaluate("() => { live.events.close(); shown.answered = Infinity; }")
     return page
 
 
@@ -409,8 +419,8 @@ def test_news_do_not_take_a_button_away_before_it_is_clicked(visit):
             const job = { id: "one", name: "talk", state: "working", stage: "decode" };
             jobs.set("one", { ...job, share, seconds_left: 9 });
             showJobs();
-            recordings = [{ id: "two", name: "call", state: "done", seconds: 9, speakers: [] }];
-            total = 1;
+            shown.recordings = [{ id: "two", name: "call", state: "done", seconds: 9, speakers: [] }];
+            shown.total = 1;
             showRows();
         };
         news(0.25);
@@ -477,6 +487,8 @@ def test_what_cannot_be_read_in_a_folder_costs_nothing_else(visit):
         const locked = folder("locked", (_, failed) => failed(new Error("not yours")));
         const some = [[file, locked], []];
         const unread = [];
+        const { below } = await import(performance.getEntriesByType("resource").map((one) => one.name)
+            .find((name) => name.endsWith("folders.js")));
         return [await below(folder("top", (done) => done(some.shift())), unread), unread];
     }"""
     assert page.evaluate(script) == [["a"], ["locked"]]
@@ -488,6 +500,7 @@ def test_an_answer_that_comes_after_the_news_changes_nothing(visit, tmp_path):
     page.wait_for_selector("html[data-ready]", state="attached")
     times = {"share": 0, "seconds_left": None, "seconds_after": None}
     job = {"id": "a", "name": "a.wav", "state": "waiting", "stage": None, "why": None, **times}
+    opened_to_tests(page)
     page.evaluate("(job) => { hear(job); showJobs(); }", {**job, "state": "failed", "why": "it is empty"})
     page.route("**/api/recordings", lambda route: route.fulfill(status=201, json={"jobs": [job]}))
     (tmp_path / "a.wav").write_bytes(b"-")
@@ -498,6 +511,7 @@ def test_an_answer_that_comes_after_the_news_changes_nothing(visit, tmp_path):
 def test_when_all_that_waits_will_be_done(visit):
     page = visit().page
     page.wait_for_selector("html[data-ready]", state="attached")
+    opened_to_tests(page)
     script = """(given) => {
         for (const job of given) hear({ stage: null, share: 0, why: null, ...job });
         showJobs();
@@ -637,7 +651,8 @@ def test_what_others_did_takes_nothing_from_whoever_is_at_work(visit):
     one.evaluate("dispatchEvent(new Event('focus'))")
     one.wait_for_timeout(800)
     one.mouse.up()
-    assert one.evaluate("chosen") == [8, 8]
+    opened_to_tests(one)
+    assert one.evaluate("globalThis.page.chosen") == [8, 8]
     one.wait_for_selector('.w:text-is("Lamu")')
 
 
@@ -689,7 +704,8 @@ def test_the_list_is_what_was_asked_for_last(visit):
     """However slow the answers are, and in whatever order they come."""
     page = visit().page
     page.wait_for_selector("html[data-ready]", state="attached")
-    page.evaluate("events.close()")
+    opened_to_tests(page)
+    page.evaluate("live.events.close()")
     rows, slow = [row(n) for n in range(1, 251)], []
 
     def answer(route) -> None:
@@ -749,13 +765,14 @@ def test_a_new_connection_takes_no_row_away(visit):
     """As when somebody comes back to the tab: everything is told again, one recording after the other."""
     page = visit().page
     page.wait_for_selector("html[data-ready]", state="attached")
+    opened_to_tests(page)
     script = """async () => {
-        list = () => {};
+        shown.answered = Infinity;
         const told = (id, state = "waiting") => { hear({ id, name: id, state }); showJobs(); };
         for (const id of ["one", "two", "gone"]) told(id);
         const [, two] = document.querySelectorAll("#job-list button");
         two.focus();
-        events.dispatchEvent(new Event("open"));
+        live.events.dispatchEvent(new Event("open"));
         told("one");
         told("two");
         await new Promise((done) => setTimeout(done, 1200));
@@ -767,7 +784,7 @@ def test_a_new_connection_takes_no_row_away(visit):
 def test_a_row_keeps_what_has_the_focus_or_is_pressed(visit):
     page = deaf(visit().page)
     page.evaluate("""() => {
-        window.rows = (...given) => { recordings = given; total = given.length; showRows(); };
+        window.rows = (...given) => { shown.recordings = given; shown.total = given.length; showRows(); };
         window.clicked = 0;
         document.addEventListener("click", (event) => { clicked += 1; event.preventDefault(); });
     }""")
@@ -795,11 +812,12 @@ def test_a_row_keeps_what_has_the_focus_or_is_pressed(visit):
 def test_the_player_gives_the_focus_back(visit):
     page = visit().page
     page.wait_for_selector("html[data-ready]", state="attached")
+    opened_to_tests(page)
     page.evaluate("""() => {
         const said = { speaker: "Ann", before: "", text: "a", after: "" };
         const hit = { id: "x", name: "x", start: 1, end: 2, ...said };
         $("found").hidden = false;
-        showIn($("hits"), [hit], JSON.stringify, hitOf, () => {});
+        showHits([hit]);
         document.querySelector(".hit-row").addEventListener("click", () => { audio.src = ""; });
     }""")
     page.locator(".hit-row").press("Enter")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from starlette.testclient import TestClient
 
 from test_serve_library import save
 from witness.errors import UsageError, WitnessError
-from witness.serve import server
+from witness.serve import assets, server
 from witness.serve.app import application
 from witness.serve.app_state import AppState, Limits
 from witness.serve.library.catalog import Library, id_of
@@ -171,7 +172,11 @@ def test_others_reach_it_only_with_a_token():
 
 
 @pytest.mark.parametrize(
-    "form", ["/t/{}/", "/t/{}/sound", "/t/{}/export?format=txt", "/t/{}/corrections", "/static/{}"]
+    "form",
+    [
+        *("/t/{}/", "/t/{}/sound", "/t/{}/export?format=txt", "/t/{}/corrections"),
+        *("/static/{}", "/static/VERSION/{}", "/static/VERSION/serve/static/{}"),
+    ],
 )
 @pytest.mark.parametrize(
     "name",
@@ -188,9 +193,24 @@ def test_others_reach_it_only_with_a_token():
 def test_no_path_comes_from_a_request(desk, client, form, name):
     secret = desk.folder.parent / "secret.json"
     secret.write_text(json.dumps(SECRET))
-    answer = client.get(form.format(name), headers=BEARER)
+    answer = client.get(form.replace("VERSION", assets.version()).format(name), headers=BEARER)
     assert answer.status_code == 404
     assert SECRET not in answer.text
+
+
+def test_files_of_the_pages_are_kept_by_browsers(client):
+    """Their addresses are others as soon as the files are."""
+    page = client.get("/", headers=BEARER).text
+    addresses = set(re.findall(r'(?:href|src)="(/static/[^"]+)"', page))
+    kinds = {address.rpartition(".")[2] for address in addresses}
+    assert kinds == {"js", "css"}
+    for address in addresses:
+        answer = client.get(address, headers=BEARER)
+        assert answer.status_code == 200
+        assert answer.headers["cache-control"] == "private, max-age=31536000, immutable"
+        assert answer.headers["content-type"].startswith(("text/javascript", "text/css"))
+        assert client.get(address.replace("/static/", "/static/0"), headers=BEARER).status_code == 404
+    assert client.get(next(iter(addresses))).status_code == 401
 
 
 def test_a_link_out_of_the_folder_is_not_followed(desk, client):

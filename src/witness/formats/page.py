@@ -16,10 +16,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from witness import files
+from witness.formats import modules
 from witness.schema import (
     BREATH,
     CLOSING,
@@ -42,27 +42,24 @@ if TYPE_CHECKING:
 CORRECTIONS = "witness-corrections/1"
 """The schema of the file in which a page saves corrections."""
 
-SCRIPTS = (
-    *("dom.js", "colors.js", "state.js", "list.js", "sound.js", "choose.js", "correct.js"),
-    *("search.js", "timeline.js", "keep.js", "keys.js"),
-)
-"""Joined to one script in this order. What a file uses from a later one, it uses once all have been run."""
-
-SERVED_SCRIPTS = (*SCRIPTS[:-1], "call.js", "served.js", "find.js", SCRIPTS[-1])
-SERVED_POLICY = {"connect-src": "'self'", "media-src": "'self'"}
-"""Of a page that a server shows: it saves there, and plays from there, and from nowhere else."""
+SERVED_POLICY = {"connect-src": "'self'", "media-src": "'self'", "script-src": "'self'"}
+"""Of a page that a server shows: its modules are there, it saves there, and plays from there."""
 
 OVERLAP, UNSUPPORTED = 1, 2
 """Flags of a word."""
 
 
 def transcript_page(
-    transcript: Transcript, title: str, sound: Sound | None, served: Mapping[str, Any] | None = None
+    transcript: Transcript,
+    title: str,
+    sound: Sound | None,
+    served: Mapping[str, Any] | None = None,
+    script: Sequence[str] = (),
 ) -> str:
     """The page of a transcript, with everything that its script shows.
 
-    `served` is what templates/served.js needs to save corrections where the page came from; None: the page is
-    a file of its own, which connects to nothing.
+    `served` is what the page needs to save corrections where it came from, and `script` the addresses of its
+    modules there, the entry the last; None: the page is a file of its own, which connects to nothing.
     """
     speakers = _speakers(transcript)
     columns = _columns(transcript, speakers)
@@ -94,9 +91,10 @@ def transcript_page(
     return render(
         "page.html.j2",
         styles=("look.css", "page.css", *(() if served is None else ("served.css",))),
-        scripts=SCRIPTS if served is None else SERVED_SCRIPTS,
+        code=modules.script(modules.FILE) if served is None else "",
         policy={} if served is None else SERVED_POLICY,
         served=served is not None,
+        script=script,
         data=data,
         sound=None if sound is None or sound.opus is None else base64.b64encode(sound.opus).decode(),
         title=title,
@@ -174,19 +172,18 @@ def render(
     template: str,
     *,
     styles: Iterable[str],
-    scripts: Iterable[str] = (),
+    code: str = "",
     policy: Mapping[str, str] = {},
     data: Any = None,
     **values: Any,
 ) -> str:
-    """A template with its styles and scripts inside, and `data` as JSON; `values` are the template's own.
+    """A template with its styles and script inside, and `data` as JSON; `values` are the template's own.
 
     `policy` are directives beside the usual ones, or in their place.
     """
     from markupsafe import Markup
 
-    style = "\n".join(_text(name) for name in styles)
-    code = "".join(map(_text, scripts))
+    style = "\n".join(modules.text(f"formats/templates/{name}") for name in styles)
     directives = {
         "default-src": "'none'",
         "style-src": f"'sha256-{_hash(style)}'",
@@ -230,12 +227,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-
-
-@cache
-def _text(name: str) -> str:
-    """A file of the folder of templates."""
-    return resources.files("witness.formats").joinpath("templates", name).read_text("utf-8")
 
 
 def _hash(text: str) -> str:

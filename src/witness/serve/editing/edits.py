@@ -29,6 +29,7 @@ from witness.formats.registry import Format
 from witness.options import Bounds, PageAudio
 from witness.reporter import Reporter
 from witness.schema import Correction, Sound, Transcript
+from witness.serve import assets
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, document, redo
 
@@ -44,7 +45,7 @@ PLAYED = {
 """Endings of what browsers play as it is: https://developer.mozilla.org/docs/Web/Media/Guides/Formats"""
 
 Step = tuple[dict[str, Any], ...]
-"""What a page takes and undoes in one go, in the terms of templates/state.js."""
+"""What a page takes and undoes in one go, in the terms of formats/web/corrections.js."""
 Steps = Annotated[tuple[Step, ...], Meta(max_length=MOST_STEPS)]
 
 
@@ -192,7 +193,7 @@ def export(path: Path, form: Format) -> bytes:
 
 
 def html(path: Path, rest: Mapping[str, Any]) -> str:
-    """The page of the transcript; `rest` is what templates/served.js needs beside what is shown."""
+    """The page of the transcript; `rest` is what static/saving.js needs beside what is shown."""
     shown = show(path)
     served = {
         **rest,
@@ -205,7 +206,8 @@ def html(path: Path, rest: Mapping[str, Any]) -> str:
         "asked": shown.base.asked.speakers,
     }
     linked = Sound(b"", link="sound")
-    return page.transcript_page(shown.base, reading.title(shown.base), linked, served)
+    script = assets.script("serve/static/transcript.js")
+    return page.transcript_page(shown.base, reading.title(shown.base), linked, served, script)
 
 
 def peaks(path: Path) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import resources
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
@@ -12,43 +12,39 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from witness.jobs.recordings import ENDINGS
+from witness.serve import assets
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-FILES = {
-    # What the page of a transcript looks like and is made with, this one is, too.
-    "look.css": ("witness.formats", "templates", "text/css"),
-    "page.css": ("witness.formats", "templates", "text/css"),
-    "dom.js": ("witness.formats", "templates", "text/javascript"),
-    "colors.js": ("witness.formats", "templates", "text/javascript"),
-    "call.js": ("witness.formats", "templates", "text/javascript"),
-    "library.css": ("witness.serve", "static", "text/css"),
-    "library.js": ("witness.serve", "static", "text/javascript"),
-    "add.js": ("witness.serve", "static", "text/javascript"),
-}
-"""Name in addresses -> package, folder and type; nothing else is given out."""
+STYLES = ("formats/templates/look.css", "formats/templates/page.css", "serve/static/library.css")
+"""What the page of a transcript looks like, and this one, too; then its own."""
 
 
 def routes() -> list[BaseRoute]:
     """The first page that one sees."""
-    return [Route("/", front), Route("/static/{name}", static)]
+    return [Route("/", front), Route("/static/{address:path}", static)]
 
 
 def front(request: Request) -> Response:
     """The page."""
     folder = request.app.state.desk.folder
-    text = _page().render(folder=folder.name or str(folder), endings=" ".join(sorted(ENDINGS)))
+    text = _page().render(
+        folder=folder.name or str(folder),
+        endings=" ".join(sorted(ENDINGS)),
+        styles=[assets.address(name) for name in STYLES],
+        script=assets.script("serve/static/home.js"),
+    )
     return Response(text, media_type="text/html")
 
 
 def static(request: Request) -> Response:
-    """One of its files."""
-    name = request.path_params["name"]
-    if name not in FILES:
+    """One of the files of both pages."""
+    version, _, name = request.path_params["address"].partition("/")
+    if version != assets.version() or name not in assets.files():
         raise HTTPException(404, "there is no such file")
-    package, folder, kind = FILES[name]
-    return Response(resources.files(package).joinpath(folder, name).read_bytes(), media_type=kind)
+    kept = {"Cache-Control": "private, max-age=31536000, immutable"}
+    return Response(assets.files()[name], media_type=assets.TYPES[PurePosixPath(name).suffix], headers=kept)
 
 
 @cache
@@ -56,6 +52,7 @@ def _page() -> Template:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("witness.serve")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template(
-        "library.html.j2"
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    return environment.get_template("library.html.j2")

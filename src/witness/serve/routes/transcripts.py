@@ -26,7 +26,7 @@ FIRST = (Format.DOCX, Format.SRT, Format.TXT, Format.HTML, Format.QDA, Format.CS
 """What people export most; the others follow."""
 GONE = "there is no such transcript anymore; go back to the recordings"
 POLICY = "connect-src 'self'; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-"""Beside the policy in the page itself, which names the hashes of its script and style."""
+"""Beside the policy in the page itself, which names the hash of its style."""
 
 
 def routes() -> list[BaseRoute]:

@@ -1,30 +1,45 @@
-/* All recordings of the folder, and the search in what was said in them. What people said, their names and those
-   of files reach the document through textContent only. */
+// @ts-check
+/* All recordings of the folder. What people said, their names and those of files reach the document through
+   textContent only. */
+import { span } from "../../formats/web/clock.js";
+import { $, hide, make, press, showIn, toast, wordsOf } from "../../formats/web/dom.js";
+import { call } from "./call.js";
 
-const ROWS = 100, HITS = 50;
+/**
+ * A recording, as serve/library/catalog.py tells of it.
+ * @typedef {{
+ *   id: string, name: string, folder: string, seconds: number | null, speakers: string[], date: string | null,
+ *   state: string, why: string | null,
+ * }} Recording
+ */
 
-let sort = "date", order = "down";
-let recordings = []; // the rows that are shown
-let total = 0;
-let wanted = ROWS; // how many of them are to be shown
-let asked = 0; // the number of the latest search, whose answer counts
+const ROWS = 100;
 
-/* ---------- helpers ---------- */
+export const shown = {
+  recordings: /** @type {Recording[]} */ ([]), // the rows
+  total: 0,
+  wanted: ROWS, // how many of them are to be shown
+  sort: "date",
+  order: "down",
+  asked: 0, // the number of the latest question
+  answered: 0, // and that of the latest answer; one that comes after it is of no use
+};
 
-function counted(n, noun) {
+/** @param {number} n @param {string} noun */
+export function counted(n, noun) {
   return n === 1 ? `1 ${noun}` : `${n.toLocaleString("en")} ${noun}s`;
 }
 
-/* ---------- the recordings ---------- */
+let again = 0;
 
-let listed = 0; // the number of the latest answer; one that comes after it is of no use
-let asking = 0; // and that of the latest question
-
-async function list() {
-  const how = () => `sort=${sort}&order=${order}&wanted=${wanted}`;
-  const before = how(), mine = ++asking;
-  const late = () => mine < listed || how() !== before; // another order was chosen meanwhile, which is asked for, too
+export async function list() {
+  const how = () => `sort=${shown.sort}&order=${shown.order}&wanted=${shown.wanted}`;
+  shown.asked += 1;
+  const before = how(), mine = shown.asked;
+  const late = () => mine < shown.answered || how() !== before; // another order was chosen meanwhile, and asked for
+  const { sort, order, wanted } = shown;
   try {
+    /** @type {Recording[]} */
     const found = [];
     let said;
     do { // the server gives no more than so many at a time
@@ -32,29 +47,33 @@ async function list() {
       if (late()) return;
       found.push(...said.recordings);
     } while (said.recordings.length && found.length < Math.min(wanted, said.total));
-    listed = mine;
-    recordings = found;
-    total = said.total;
+    shown.answered = mine;
+    shown.recordings = found;
+    shown.total = said.total;
     $("facts").textContent = said.indexed < said.total
-      ? `${counted(total, "recording")} · reading them for the search: ${said.indexed.toLocaleString("en")} so far`
-      : total ? counted(total, "recording") : ""; // what has no transcript is counted below
+      ? `${counted(said.total, "recording")} · reading them for the search: ${said.indexed.toLocaleString("en")} so far`
+      : said.total ? counted(said.total, "recording") : ""; // what has no transcript is counted below
     const rest = said.untranscribed;
     hide($("rest"), !rest);
     $("rest-text").textContent = `${counted(rest, "recording")} in this folder ${rest === 1 ? "has" : "have"} no transcript.`;
-    clearTimeout(list.timer);
-    if (said.indexed < said.total) list.timer = setTimeout(list, 2000);
+    clearTimeout(again);
+    if (said.indexed < said.total) again = setTimeout(list, 2000);
   } catch (error) {
-    if (!late()) $("facts").textContent = error.message;
+    if (!late()) $("facts").textContent = wordsOf(error);
     return;
   }
   showRows();
 }
 
-function showRows() {
+/** Row -> what it was filled with. @type {WeakMap<HTMLElement, string>} */
+const filled = new WeakMap();
+
+export function showRows() {
+  const { recordings, total } = shown;
   showIn($("rows"), recordings, (one) => one.id, () => make("tr"), (row, one) => {
     const said = JSON.stringify(one);
-    if (row.said === said) return;
-    row.said = said;
+    if (filled.get(row) === said) return;
+    filled.set(row, said);
     cellsOf(one).forEach((cell, n) => {
       const before = row.children[n];
       if (!before) row.append(cell);
@@ -64,20 +83,22 @@ function showRows() {
   hide($("more"), recordings.length >= total);
   $("empty").hidden = total > 0 || !$("rest").hidden;
   $("recordings").hidden = total === 0;
-  for (const head of document.querySelectorAll("#recordings th")) {
-    const mine = head.firstElementChild.dataset.sort === sort;
-    if (mine) head.setAttribute("aria-sort", order === "up" ? "ascending" : "descending");
-    else head.removeAttribute("aria-sort");
+  for (const button of sorting) {
+    const head = button.parentElement;
+    if (button.dataset.sort === shown.sort) {
+      head?.setAttribute("aria-sort", shown.order === "up" ? "ascending" : "descending");
+    } else head?.removeAttribute("aria-sort");
   }
 }
 
+/** @param {Recording} one */
 function cellsOf(one) {
   const name = make("td", "text name");
   const undone = one.state === "failed" || one.state === "canceled";
   const there = one.seconds !== null && !undone;
   const title = make(there ? "a" : "span", "", one.name);
   title.dir = "auto";
-  if (there) title.href = `/t/${one.id}/`;
+  if (title instanceof HTMLAnchorElement) title.href = `/t/${one.id}/`;
   name.append(title);
   if (one.folder) {
     const folder = make("span", "folder", one.folder);
@@ -94,137 +115,31 @@ function cellsOf(one) {
     make("td", "date", one.date ? new Date(one.date).toLocaleDateString(undefined, { dateStyle: "medium" }) : ""), state];
 }
 
-function jobButton(text, id, action) {
+/** @param {string} text @param {string} id @param {"retry" | "cancel"} action */
+export function jobButton(text, id, action) {
   const button = make("button", "flat small", text);
   button.type = "button";
   press(button, async () => {
-    try { await call(`/api/jobs/${id}/${action}`, undefined, "POST"); } catch (error) { toast(error.message); }
+    try { await call(`/api/jobs/${id}/${action}`, undefined, "POST"); } catch (error) { toast(wordsOf(error)); }
     list();
   });
   return button;
 }
 
-for (const button of document.querySelectorAll("[data-sort]")) {
+/** @type {NodeListOf<HTMLElement>} */
+const sorting = document.querySelectorAll("[data-sort]");
+for (const button of sorting) {
   button.addEventListener("click", () => {
-    const given = button.dataset.sort;
-    order = given === sort ? (order === "up" ? "down" : "up") : given === "date" || given === "seconds" ? "down" : "up";
-    sort = given;
+    const given = button.dataset.sort ?? "";
+    const turned = shown.order === "up" ? "down" : "up";
+    shown.order = given === shown.sort ? turned : given === "date" || given === "seconds" ? "down" : "up";
+    shown.sort = given;
     list();
   });
 }
-$("more").addEventListener("click", () => { wanted = recordings.length + ROWS; list(); });
+$("more").addEventListener("click", () => { shown.wanted = shown.recordings.length + ROWS; list(); });
 $("transcribe").addEventListener("click", async () => {
   hide($("rest"));
-  try { await call("/api/recordings/untranscribed", undefined, "POST"); } catch (error) { toast(error.message); }
+  try { await call("/api/recordings/untranscribed", undefined, "POST"); } catch (error) { toast(wordsOf(error)); }
   setTimeout(list, 1500); // the folder is looked at again meanwhile
-});
-
-/* ---------- the search ---------- */
-
-let hits = [];
-
-async function search(more = false) {
-  const query = $("query").value.trim();
-  const mine = ++asked;
-  $("found").hidden = !query;
-  $("all").hidden = Boolean(query);
-  const state = new URLSearchParams(query ? { q: query, speaker: $("speaker").value.trim() } : {});
-  history.replaceState(null, "", query ? `?${state}` : location.pathname);
-  if (!query) { hits = []; $("hits").replaceChildren(); return; }
-  try {
-    const said = await call(`/api/search?${state}&offset=${more ? hits.length : 0}&limit=${HITS}`);
-    if (mine !== asked) return; // somebody has typed on
-    hits = more ? [...hits, ...said.hits] : said.hits;
-    $("found-title").textContent = !said.total ? "Nothing was found"
-      : `${said.more ? "More than " : ""}${counted(said.total, "passage")}`;
-    showIn($("hits"), hits, JSON.stringify, hitOf, () => {});
-    hide($("more-hits"), hits.length >= said.total);
-  } catch (error) {
-    if (mine === asked) $("found-title").textContent = error.message;
-  }
-}
-
-function hitOf(hit) {
-  const item = make("li");
-  const button = make("button", "hit-row");
-  button.type = "button";
-  button.title = "Play";
-  const where = make("span", "where");
-  const speaker = make("b", "", hit.speaker);
-  speaker.dir = "auto";
-  where.append(speaker, ` ${clock(1000 * hit.start)} · ${hit.name}`);
-  const words = make("span", "words");
-  words.dir = "auto";
-  words.append(hit.before, " ", make("mark", "", hit.text), " ", hit.after);
-  button.append(where, words);
-  button.addEventListener("click", () => play(hit, button));
-  item.append(button);
-  return item;
-}
-
-let typed = 0;
-for (const id of ["query", "speaker"]) {
-  $(id).addEventListener("input", () => {
-    clearTimeout(typed);
-    typed = setTimeout(search, 150);
-  });
-}
-$("search").addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(typed); search(); });
-$("more-hits").addEventListener("click", () => search(true));
-
-/* ---------- playing ---------- */
-
-const audio = new Audio();
-let end = Infinity; // where the passage that is played ends
-
-function play(hit, button) {
-  for (const one of document.querySelectorAll(".hit-row.on")) one.classList.remove("on");
-  button.classList.add("on");
-  const source = `/t/${hit.id}/sound`;
-  if (audio.getAttribute("src") !== source) audio.src = source;
-  audio.currentTime = hit.start;
-  end = hit.end + 1;
-  $("playing").textContent = `${hit.speaker}, ${clock(1000 * hit.start)} · ${hit.name}`;
-  $("open").href = `/t/${hit.id}/#t=${hit.start.toFixed(1)}`;
-  $("player").hidden = false;
-  audio.play().catch(() => {});
-}
-
-function toggle() {
-  if ($("player").hidden) return;
-  end = Infinity; // whoever goes on wants to hear more
-  if (audio.paused) audio.play().catch(() => {}); else audio.pause();
-}
-
-function showPlay() {
-  $("play").classList.toggle("pause", !audio.paused);
-  $("play").setAttribute("aria-label", audio.paused ? "Play" : "Pause");
-}
-
-for (const event of ["play", "pause", "ended"]) audio.addEventListener(event, showPlay);
-audio.addEventListener("timeupdate", () => { if (audio.currentTime > end) { audio.pause(); end = Infinity; } });
-audio.addEventListener("error", () => {
-  $("playing").textContent = "The recording is not where it was, or this browser cannot play it.";
-});
-$("play").addEventListener("click", toggle);
-$("close").addEventListener("click", () => {
-  audio.pause();
-  hide($("player"));
-  document.querySelector(".hit-row.on")?.focus({ preventScroll: true });
-});
-
-/* ---------- keyboard ---------- */
-
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || composes(event)) return;
-  const typing = event.target.closest("input, select");
-  if (event.key === "/" && !typing) $("query").focus();
-  else if (event.key === "Escape" && $("query").value) { $("query").value = ""; search(); $("query").focus(); }
-  else if (event.key === " " && !typing && !event.target.closest("button, a")) toggle();
-  else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && !event.target.closest("select")) {
-    const stops = [...document.querySelectorAll("#found:not([hidden]) .hit-row, #all:not([hidden]) #rows a")];
-    const at = stops.indexOf(document.activeElement) + (event.key === "ArrowDown" ? 1 : -1);
-    if (at < 0) $("query").focus(); else stops[Math.min(at, stops.length - 1)]?.focus();
-  } else return;
-  event.preventDefault();
 });

@@ -1,0 +1,152 @@
+// @ts-check
+/* Corrections are a list of steps, and all else follows from it as it does in `witness redo`: in the order of
+   witness/transcript/assemble.py, by the rules of corrections.py beside it. tests/data/page_cases.json holds the two
+   equal. */
+import { countAll } from "./corrections.js";
+import { group } from "./paragraphs.js";
+import { inReadingOrder } from "./reading.js";
+import { UNSUPPORTED, wordsIn } from "./transcript.js";
+/** @import { Step } from "./corrections.js" */
+/** @import { Pieces, Prepared, Turns } from "./transcript.js" */
+
+/** @typedef {ReturnType<typeof derive>} Derived */
+
+/**
+ * The speaker whom somebody was merged with, or they themselves.
+ * @param {ArrayLike<number>} same speaker -> the speaker it was merged with, or itself
+ * @param {number} who
+ */
+export function last(same, who) {
+  let found = who;
+  while (same[found] !== found) found = same[found];
+  return found;
+}
+
+/**
+ * @param {Prepared} transcript
+ * @param {readonly Step[]} steps
+ */
+export function derive(transcript, steps) {
+  const { data, words, gapWord } = transcript;
+  const made = steps.flat();
+  const texts = words.text.slice(); // word -> text, "" if it was removed
+  const heard = words.flags.map((flags) => !(flags & UNSUPPORTED)); // word -> whether somebody was heard speaking
+  /** The words that a step changed. @type {Set<number>} */
+  const touched = new Set();
+  /** The stretches without words of which somebody wrote what was said. @type {Set<number>} */
+  const filled = new Set();
+  for (const one of made) {
+    if (one.kind !== "fill") continue;
+    texts[gapWord[one.gap]] = ` ${one.text}`;
+    touched.add(gapWord[one.gap]);
+    filled.add(one.gap);
+  }
+  let owner = words.speaker.slice(); // word -> speaker, -1: nobody
+  let { turns } = data;
+  for (const one of made) {
+    if (one.kind !== "new") continue;
+    const mine = inTracks(transcript, one.pieces);
+    turns = withSpeaker(transcript, turns, owner, mine, one.who);
+    for (const w of mine) {
+      owner[w] = one.who;
+      heard[w] = true;
+      touched.add(w);
+    }
+  }
+  const same = Array.from({ length: countAll(transcript, made) }, (_, who) => who);
+  for (const one of made) {
+    if (one.kind !== "merge") continue;
+    const stays = last(same, one.who), goes = last(same, one.gone);
+    if (stays !== goes) same[goes] = stays;
+  }
+  owner = owner.map((who) => (who < 0 ? -1 : last(same, who)));
+  for (const one of made) {
+    if (one.kind !== "move") continue;
+    for (const w of wordsIn(transcript, one.pieces)) {
+      owner[w] = last(same, one.who);
+      heard[w] = true;
+      touched.add(w);
+    }
+  }
+  for (const one of made) {
+    if (one.kind !== "text") continue;
+    wordsIn(transcript, one.pieces).forEach((w, n) => {
+      const space = words.text[w].slice(0, words.text[w].length - words.text[w].trimStart().length);
+      texts[w] = n === 0 && one.text ? space + one.text : "";
+      touched.add(w);
+    });
+  }
+  const names = /** @type {(string | null)[]} */ (same.map(() => null));
+  data.speakers.forEach(([, name], who) => {
+    if (name && names[last(same, who)] === null) names[last(same, who)] = name;
+  });
+  for (const one of made) if (one.kind === "name") names[last(same, one.who)] = one.name;
+  const speakers = shares(turns, same);
+  const paragraphs = group(transcript, { texts, owner, heard, filled, same });
+  const reading = inReadingOrder(paragraphs, texts.length);
+  return { turns, same, names, owner, texts, heard, touched, filled, speakers, paragraphs, ...reading };
+}
+
+/**
+ * The words with their middle in the pieces, one track after the other.
+ * @param {Prepared} transcript
+ * @param {Pieces} pieces
+ */
+function inTracks(transcript, pieces) {
+  const { words, placeInTrack } = transcript;
+  return wordsIn(transcript, pieces)
+    .sort((a, b) => words.track[a] - words.track[b] || placeInTrack[a] - placeInTrack[b]);
+}
+
+/**
+ * The turns with a speaker who was missing, as corrections.add has it: they talk where their words are, and whoever
+ * had these words before does not.
+ * @param {Prepared} transcript
+ * @param {Turns} turns
+ * @param {readonly number[]} owner of each word, before
+ * @param {readonly number[]} mine the words
+ * @param {number} who
+ * @returns {Turns}
+ */
+function withSpeaker({ data, words, placeInTrack }, turns, owner, mine, who) {
+  /** @type {number[][]} */
+  const runs = [];
+  for (const w of mine) {
+    const before = runs.at(-1)?.at(-1);
+    const goesOn = before !== undefined && words.track[before] === words.track[w] && owner[before] === owner[w]
+      && placeInTrack[before] + 1 === placeInTrack[w] && words.start[w] - words.end[before] < data.grouping.breath;
+    if (goesOn) runs[runs.length - 1].push(w); else runs.push([w]);
+  }
+  let left = turns.start.map((start, n) => [start, turns.end[n], turns.speaker[n]]);
+  for (const run of runs) {
+    const start = words.start[run[0]];
+    const end = Math.max(words.end[run[run.length - 1]], start + 1);
+    left = left.flatMap(([from, to, speaker]) => (speaker !== owner[run[0]] ? [[from, to, speaker]]
+      : [[from, Math.min(start, to), speaker], [Math.max(end, from), to, speaker]].filter(([a, b]) => a < b)));
+    left.push([start, end, who]);
+  }
+  left.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  return { start: left.map((turn) => turn[0]), end: left.map((turn) => turn[1]), speaker: left.map((turn) => turn[2]) };
+}
+
+/**
+ * Those who are left, with how long they speak, in ms, and their share of it.
+ * @param {Turns} turns
+ * @param {readonly number[]} same
+ */
+function shares(turns, same) {
+  /** @type {Map<number, number>} */
+  const spoken = new Map();
+  const end = new Map();
+  turns.start.forEach((start, turn) => { // in order of their starts; what overlaps counts once
+    const who = last(same, turns.speaker[turn]);
+    const from = Math.max(start, end.get(who) ?? 0);
+    spoken.set(who, (spoken.get(who) ?? 0) + Math.max(0, turns.end[turn] - from));
+    end.set(who, Math.max(end.get(who) ?? 0, turns.end[turn]));
+  });
+  const total = [...spoken.values()].reduce((sum, ms) => sum + ms, 0) || 1;
+  return same.map((_, who) => who).filter((who) => same[who] === who && spoken.has(who)).map((who) => {
+    const ms = spoken.get(who) ?? 0;
+    return { who, ms, share: ms / total };
+  });
+}

@@ -1,0 +1,94 @@
+// @ts-check
+/* Dialogs. An answer counts at once, so that the next key finds it done. The event `close` comes a moment later, and
+   where the dialog is open again by then, for the next question, it is not about that one. */
+import { $, make, placeIn, press } from "./dom.js";
+import { chip } from "./names.js";
+import { focusing } from "./text.js";
+
+/**
+ * Let somebody choose. Returns the value that was chosen, or null.
+ * @template Value
+ * @param {string} title
+ * @param {string} about
+ * @param {readonly { value: Value, label: string, who?: number }[]} choices `who`: the speaker whose color is shown
+ * @returns {Promise<Value | null>}
+ */
+export function pick(title, about, choices) {
+  const dialog = $("choose"), list = $("choices");
+  $("choose-title").textContent = title;
+  $("choose-about").textContent = about;
+  list.replaceChildren();
+  return new Promise((done) => {
+    choices.forEach((choice, n) => {
+      const button = make("button", "choice");
+      button.type = "button";
+      const label = make("span", "name", choice.label);
+      label.dir = "auto";
+      if (choice.who !== undefined) button.append(chip(choice.who));
+      button.append(label);
+      if (n < 9) button.append(make("kbd", "", String(n + 1)));
+      press(button, () => { dialog.close(); done(choice.value); });
+      const item = make("li");
+      item.append(button);
+      list.append(item);
+    });
+    dialog.onkeydown = (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return; // which with a number is another tab of the browser
+      const buttons = list.querySelectorAll("button");
+      const at = placeIn(buttons, document.activeElement);
+      if (/^[1-9]$/.test(event.key)) buttons[Number(event.key) - 1]?.click();
+      else if (event.key === "ArrowDown") buttons[(at + 1) % buttons.length]?.focus();
+      else if (event.key === "ArrowUp") buttons[(at - 1 + buttons.length) % buttons.length]?.focus();
+      else return;
+      event.preventDefault();
+    };
+    dialog.onclose = () => { if (!dialog.open) done(null); };
+    dialog.showModal();
+    list.querySelector("button")?.focus();
+  });
+}
+
+/**
+ * Let somebody write. `accept` takes the answer and returns what is wrong with it, or null.
+ * @param {string} title
+ * @param {string} label
+ * @param {string} value
+ * @param {(text: string) => string | null} accept
+ * @returns {Promise<void>}
+ */
+export function ask(title, label, value, accept) {
+  const dialog = $("ask"), answer = $("answer"), form = $("ask-form");
+  $("ask-title").textContent = title;
+  $("ask-label").textContent = label;
+  $("ask-trouble").textContent = "";
+  answer.value = value;
+  const focus = focusing();
+  return new Promise((done) => {
+    form.onsubmit = (event) => {
+      event.preventDefault();
+      const trouble = accept(answer.value);
+      $("ask-trouble").textContent = trouble ?? "";
+      if (trouble) return;
+      dialog.close();
+      focus(); // what had it may have been made anew
+      done();
+    };
+    dialog.onclose = () => { if (!dialog.open) done(); };
+    dialog.showModal();
+    answer.select();
+  });
+}
+
+for (const dialog of document.querySelectorAll("dialog")) {
+  dialog.querySelector("[data-close]")?.addEventListener("click", () => dialog.close());
+  // Beside the dialog: not at its edge, and not where a text that is selected inside ends.
+  const beside = (/** @type {MouseEvent} */ { clientX, clientY }) => {
+    const box = dialog.getBoundingClientRect();
+    return clientX < box.left || clientX > box.right || clientY < box.top || clientY > box.bottom;
+  };
+  let began = false;
+  dialog.addEventListener("pointerdown", (event) => { began = beside(event); });
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog && began && beside(event)) dialog.close();
+  });
+}

@@ -1,0 +1,195 @@
+// @ts-check
+/* What people correct: what they are asked, and what is made of the answers. */
+import { clock } from "./clock.js";
+import { shortened } from "./copying.js";
+import { asDocument, BAD_NAME, checkName, checkText, countAll } from "./corrections.js";
+import { ask, pick } from "./dialogs.js";
+import { $, make, toast } from "./dom.js";
+import { keepDraft } from "./drafts.js";
+import { nameOf, speakerOf } from "./names.js";
+import { choose, chosenWords, paragraphNow } from "./selection.js";
+import { data, edits, page, take, transcript } from "./state.js";
+import { reveal } from "./text.js";
+import { piecesOf } from "./transcript.js";
+/** @import { Correction } from "./corrections.js" */
+/** @import { Paragraph } from "./paragraphs.js" */
+
+/** What the corrections come to. */
+export const corrections = () => asDocument(transcript, page.turns, edits.steps);
+
+export function save() {
+  if (page.desk) { page.desk.save(); return; }
+  download();
+}
+
+/** Give the corrections away as a file. */
+export function download() {
+  if (!edits.steps.length) return;
+  const file = new Blob([`${JSON.stringify(corrections(), null, 1)}\n`], { type: "application/json" });
+  const a = make("a");
+  a.href = URL.createObjectURL(file);
+  a.download = `${data.title.replace(/[^\p{L}\p{N}._ -]/gu, "_").slice(0, 100)}.corrections.json`;
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(a.href), 10000);
+  edits.arrived(edits.steps.slice());
+  keepDraft();
+  $("save").classList.remove("main");
+  toast(`Saved. To apply: witness redo TRANSCRIPT.json --corrections "${a.download}" -f html`);
+}
+
+/* ---------- speakers ---------- */
+
+/** @param {number} who */
+function speakerChoice(who) {
+  return { value: who, who, label: nameOf(who) };
+}
+
+/**
+ * Name a speaker. Returns what is wrong with the name, or null.
+ * @param {number} who
+ * @param {string} text
+ */
+export function rename(who, text) {
+  const name = checkName(text);
+  if (name === null) return BAD_NAME;
+  if (name !== page.names[who]) take({ kind: "name", who, name });
+  return null;
+}
+
+/** @param {number} who */
+export async function askName(who) {
+  await ask(`Who is ${nameOf(who)}?`, "Name in the whole transcript", page.names[who] ?? "", (text) => rename(who, text));
+}
+
+/** @param {number} who */
+export async function askMerge(who) {
+  const others = page.speakers.filter((one) => one.who !== who);
+  if (!others.length) { toast("There is no other speaker to merge with."); return; }
+  const other = await pick(`Who is the same person as ${nameOf(who)}?`, "They become one speaker.",
+    others.map((one) => speakerChoice(one.who)));
+  if (other === null) return;
+  /** @type {Correction[]} */
+  const made = [{ kind: "merge", who: other, gone: who }];
+  // Of two names Witness takes the later one: say which.
+  const name = page.names[other];
+  if (name) made.push({ kind: "name", who: other, name });
+  take(...made);
+}
+
+/**
+ * @param {number[]} list
+ * @param {string} title
+ */
+export async function askMove(list, title) {
+  if (!list.length) { toast("There are no words to give to another speaker."); return; }
+  const now = new Set(list.map((w) => page.owner[w]));
+  const others = page.speakers.filter((one) => now.size > 1 || !now.has(one.who));
+  const who = await pick(title, shortened(list.map((w) => page.texts[w]).join("").trim()),
+    [...others.map((one) => speakerChoice(one.who)), NEW_SPEAKER]);
+  if (who !== null) await move(list, who);
+}
+
+/**
+ * Give words to a speaker, maybe a new one, together with what was done to them before.
+ * @param {number[]} list
+ * @param {number} who
+ * @param {Correction[]} before
+ */
+async function move(list, who, ...before) {
+  const pieces = piecesOf(transcript, list);
+  if (who !== NEW) take(...before, { kind: "move", who, pieces });
+  else {
+    const name = await askNew();
+    if (name === null) return;
+    const fresh = countAll(transcript, edits.steps.flat()); // others may have added somebody meanwhile
+    /** @type {Correction[]} */
+    const named = name ? [{ kind: "name", who: fresh, name }] : [];
+    take(...before, { kind: "new", who: fresh, pieces }, ...named);
+  }
+  const w = list.find((one) => page.place[one] >= 0);
+  if (w !== undefined) reveal(w);
+}
+
+const NEW = -2;
+const NEW_SPEAKER = { value: NEW, label: "A new speaker…" };
+
+/** The name of a new speaker, "" for none; null: there is to be no new speaker. */
+async function askNew() {
+  let name = /** @type {string | null} */ (null);
+  await ask("Who is the new speaker?", "Name; leave it empty if you do not know it", "", (text) => {
+    if (text.trim() && checkName(text) === null) return BAD_NAME;
+    name = text.trim() && checkName(text);
+    return null;
+  });
+  return name;
+}
+
+/** @param {number} number of a paragraph */
+export async function speakerMenu(number) {
+  const paragraph = page.paragraphs[number];
+  const { who } = paragraph;
+  /** @type {{ value: number | "fill" | "name" | "merge", label: string, who?: number }[]} */
+  const choices = [];
+  if (!paragraph.words.length && paragraph.gap >= 0) choices.push({ value: "fill", label: "Write what was said…" });
+  if (who >= 0) {
+    choices.push({ value: "name", label: `Rename ${nameOf(who)} everywhere…` });
+    if (page.speakers.length > 1) choices.push({ value: "merge", label: `Merge ${nameOf(who)} with…` });
+  }
+  if (paragraph.words.length) {
+    for (const one of page.speakers) {
+      if (one.who !== who) {
+        choices.push({ ...speakerChoice(one.who), label: `${nameOf(one.who)} said this paragraph` });
+      }
+    }
+    choices.push({ ...NEW_SPEAKER, label: "A new speaker said this paragraph…" });
+  }
+  if (!choices.length) { toast("No single speaker talks for most of this time."); return; }
+  const done = await pick(`${speakerOf(paragraph)}, ${clock(paragraph.start)}`, "", choices);
+  if (done === "fill") await fillIn(paragraph);
+  else if (done === "name") await askName(who);
+  else if (done === "merge") await askMerge(who);
+  else if (done !== null) await move(paragraph.words, done);
+}
+
+/* ---------- words ---------- */
+
+/** Write what was said in speech without words. @param {Paragraph} paragraph */
+export async function fillIn(paragraph) {
+  let text = "";
+  await ask("What was said?", `${clock(paragraph.start)} to ${clock(paragraph.end)}`, "", (given) => {
+    const trouble = checkText(given.trim());
+    if (!trouble) text = given.trim();
+    return trouble;
+  });
+  if (!text) return;
+  /** @type {Correction} */
+  const made = { kind: "fill", gap: paragraph.gap, text };
+  const w = transcript.gapWord[paragraph.gap];
+  if (paragraph.who < 0) {
+    const choices = [...page.speakers.map((one) => speakerChoice(one.who)), NEW_SPEAKER];
+    const who = await pick("Who said it?", shortened(text), choices);
+    if (who === null) return;
+    await move([w], who, made);
+  } else {
+    take(made);
+  }
+  if (page.place[w] >= 0) choose(page.place[w]);
+}
+
+export async function fix() {
+  let list = chosenWords();
+  if (!list.length && page.playing >= 0) list = [page.playing];
+  const here = page.paragraphs[paragraphNow()];
+  if (!list.length && here && !here.words.length && here.gap >= 0) { await fillIn(here); return; }
+  if (!list.length) { toast("Select a word first: click it, or use the arrow keys."); return; }
+  list = list.filter((w) => page.paragraphOf[w] === page.paragraphOf[list[0]]);
+  const before = list.map((w) => page.texts[w]).join("").trim();
+  await ask("What was said?", "Leave it empty if nothing was said.", before, (given) => {
+    const text = given.trim();
+    const trouble = checkText(text);
+    if (trouble) return trouble;
+    if (text !== before) take({ kind: "text", text, pieces: piecesOf(transcript, list) });
+    if (page.place[list[0]] >= 0) choose(page.place[list[0]]);
+    return null;
+  });
+}

@@ -1,0 +1,135 @@
+// @ts-check
+/* Keyboard shortcuts, and the buttons that do the same. */
+import { above } from "./arrays.js";
+import { clock } from "./clock.js";
+import { link, quotation, quote, shortened } from "./copying.js";
+import { $, around, composes, make } from "./dom.js";
+import { askMerge, askMove, askName, fix, save } from "./editing.js";
+import { nameOf } from "./names.js";
+import { closeSearch, goTo, openSearch } from "./search.js";
+import { choose, chooseTo, chosenEnd, chosenWords, meant, paragraphNow, unchoose } from "./selection.js";
+import { audio, seek, toggle, wordAt } from "./sound.js";
+import { page, redo, undo, words } from "./state.js";
+import { bringIntoView, spans } from "./text.js";
+import { zoom } from "./timeline.js";
+
+/** Where it is said to a screen reader what a key has led to. */
+const announce = make("p", "hidden");
+announce.id = "announce";
+announce.setAttribute("aria-live", "polite");
+document.body.append(announce);
+
+/** Go to the next word, or with -1 to the one before. @param {number} by @param {boolean} extend the selection */
+function step(by, extend) {
+  const { order, place } = page;
+  if (!order.length) return;
+  let at;
+  if (page.chosen) {
+    at = Math.min(order.length - 1, Math.max(0, chosenEnd() + by));
+  } else {
+    const w = wordAt(page.position);
+    at = w >= 0 ? place[w] : Math.max(0, place[Math.max(0, above(words.start, page.position) - 1)]);
+  }
+  if (extend) chooseTo(at); else choose(at);
+  if (!extend) seek(words.start[order[at]]);
+  announce.textContent = `${page.texts[order[at]].trim()}, ${nameOf(page.owner[order[at]])}`;
+}
+
+/** @param {number} by */
+function stepParagraph(by) {
+  const { paragraphs } = page;
+  const wordy = paragraphs.map((_, n) => n).filter((n) => paragraphs[n].words.length);
+  const now = paragraphNow();
+  if (!wordy.length) {
+    const next = paragraphs[Math.min(paragraphs.length - 1, Math.max(0, now + by))];
+    if (next) { seek(next.start); bringIntoView(next.block); }
+    return;
+  }
+  const at = wordy.indexOf(now);
+  const next = paragraphs[wordy[Math.min(wordy.length - 1, Math.max(0, at + by))]];
+  choose(page.place[next.words[0]]);
+  seek(next.start);
+  announce.textContent = `${nameOf(next.who)}, ${clock(next.start)}: ${shortened(quotation(next.words))}`;
+}
+
+/** @param {(who: number) => void} action */
+function withSpeaker(action) {
+  const paragraph = page.paragraphs[paragraphNow()];
+  if (paragraph && paragraph.who >= 0) action(paragraph.who);
+}
+
+/** @type {Record<string, () => void>} */
+const actions = {
+  copy: quote, link, move: () => askMove(meant(), "Who said this?"), fix, voice: () => page.desk?.voice(chosenWords()),
+};
+/** @type {Record<string, () => void>} */
+const keys = {
+  " ": toggle,
+  c: quote,
+  l: link,
+  e: fix,
+  F2: fix,
+  m: actions.move,
+  v: actions.voice,
+  r: () => withSpeaker(askName),
+  g: () => withSpeaker(askMerge),
+  n: () => goTo(1),
+  N: () => goTo(-1),
+  "/": openSearch,
+  "?": () => $("keys").showModal(),
+  "+": () => zoom(0.5),
+  "=": () => zoom(0.5),
+  "-": () => zoom(2),
+  ",": () => seek(page.position - 5000),
+  ".": () => seek(page.position + 5000),
+  Escape: () => { if (page.chosen || $("search").hidden) unchoose(); else closeSearch(); },
+};
+
+/**
+ * The key by its letter, or where the keyboard has other letters, as Russian ones, by the place of the key.
+ * @param {KeyboardEvent} event
+ */
+function keyOf(event) {
+  const other = event.key.length === 1 && event.key > "\u007f" && event.code.match(/^Key([A-Z])$/);
+  const key = other ? (event.shiftKey ? other[1] : other[1].toLowerCase()) : event.key;
+  return key.length === 1 && key !== "N" ? key.toLowerCase() : key;
+}
+
+/** Whether the text around the selection runs from right to left. */
+function rightToLeft() {
+  const here = spans.get(page.chosen ? page.order[chosenEnd()] : page.playing) ?? spans.values().next().value;
+  return here !== undefined && getComputedStyle(here).direction === "rtl";
+}
+
+document.addEventListener("keydown", (event) => {
+  if (document.querySelector("dialog[open]") || event.altKey || composes(event)) return;
+  const key = keyOf(event);
+  if (event.ctrlKey || event.metaKey) {
+    const typing = around(event, "input");
+    if (key === "z" && !typing) { if (event.shiftKey) redo(); else undo(); }
+    else if (key === "y" && !typing) redo();
+    else if (key === "s") save();
+    else if (key === "f" && document.activeElement !== $("query")) openSearch();
+    else return;
+    event.preventDefault();
+    return;
+  }
+  if (around(event, "input, select, textarea")) return;
+  if (around(event, "button, a, summary") && (key === " " || key === "Enter")) return;
+  if (["PageUp", "PageDown", "Home", "End"].includes(key)) page.following = false;
+  const way = { ArrowLeft: -1, ArrowRight: 1 }[key];
+  if (way) step(rightToLeft() ? -way : way, event.shiftKey);
+  else if (key === "ArrowUp" || key === "ArrowDown") stepParagraph(key === "ArrowUp" ? -1 : 1);
+  else if (keys[key]) keys[key]();
+  else return;
+  event.preventDefault();
+});
+
+$("play").addEventListener("click", toggle);
+$("rate").addEventListener("change", () => { audio.playbackRate = Number($("rate").value); });
+$("undo").addEventListener("click", undo);
+$("save").addEventListener("click", save);
+$("help").addEventListener("click", () => $("keys").showModal());
+$("closer").addEventListener("click", () => zoom(0.5));
+$("wider").addEventListener("click", () => zoom(2));
+$("tools").addEventListener("click", (event) => actions[around(event, "button")?.dataset.do ?? ""]?.());

@@ -1,0 +1,115 @@
+// @ts-check
+/* The page as a whole: what is drawn anew when something changes, and the start. */
+import "./colors.js";
+import "./mouse.js";
+import "./keys.js";
+import { $, around, enable, toast } from "./dom.js";
+import { keepDraft, restoreDraft } from "./drafts.js";
+import { searchAgain } from "./search.js";
+import { followHash, showTools } from "./selection.js";
+import { openSound } from "./sound.js";
+import { showSpeakers } from "./speakers.js";
+import { deriveNow, edits, on, page } from "./state.js";
+import { clear, focusing, isPrinting, layOut, printAll, printed, relabel, render, soon, staying } from "./text.js";
+import { drawTimeline } from "./timeline.js";
+/** @import { Desk } from "./state.js" */
+
+on("steps", (onlyNames) => {
+  if (onlyNames) showNames(); else refresh();
+});
+
+function showNames() {
+  keepDraft();
+  deriveNow();
+  relabel();
+  showAll();
+  showTools();
+}
+
+/** Rebuild the page after a step; what was at the top of the window stays there. */
+function refresh() {
+  const stay = staying(), focus = focusing();
+  keepDraft();
+  deriveNow();
+  page.chosen = null;
+  searchAgain();
+  clear();
+  layOut();
+  stay();
+  showAll();
+  showTools();
+  focus();
+}
+
+function showAll() {
+  const { desk, blocks } = page;
+  showSpeakers();
+  render();
+  drawTimeline();
+  enable($("undo"), edits.steps.length > 0);
+  enable($("save"), desk !== null || edits.steps.length > 0);
+  $("save").classList.toggle("main", !desk && edits.unsaved && edits.steps.length > 0);
+  $("empty").hidden = blocks.length > 0;
+  if (!blocks.length) $("empty").textContent = "No speech was found in this recording.";
+}
+
+/* ---------- the window ---------- */
+
+for (const event of ["wheel", "touchmove"]) {
+  window.addEventListener(event, () => { page.following = false; }, { passive: true });
+}
+window.addEventListener("scroll", soon, { passive: true });
+let lastWidth = window.innerWidth;
+window.addEventListener("resize", () => {
+  if (isPrinting()) return;
+  drawTimeline();
+  if (window.innerWidth === lastWidth) { soon(); return; }
+  lastWidth = window.innerWidth;
+  const stay = staying(), focus = focusing();
+  clear();
+  layOut();
+  stay();
+  render();
+  showTools();
+  focus();
+});
+window.addEventListener("hashchange", followHash);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawTimeline);
+$("colors").addEventListener("change", drawTimeline);
+
+const warnings = document.getElementById("warnings");
+document.addEventListener("click", (event) => {
+  if (!around(event, "#warnings")) warnings?.removeAttribute("open");
+});
+
+let stayAfterPrint = () => {};
+window.addEventListener("beforeprint", () => {
+  stayAfterPrint = staying();
+  warnings?.toggleAttribute("open", true);
+  printAll();
+});
+window.addEventListener("afterprint", () => {
+  warnings?.toggleAttribute("open", false);
+  printed();
+  stayAfterPrint();
+  render();
+  drawTimeline();
+});
+
+/* ---------- the start ---------- */
+
+/** Show the transcript. @param {Desk | null} desk what saves the corrections; null: the page is a file */
+export function start(desk) {
+  page.desk = desk;
+  const restored = restoreDraft();
+  desk?.open(restored);
+  deriveNow();
+  layOut();
+  showAll();
+  if (restored && edits.steps.length && !desk) {
+    toast("Your corrections from before are here again. They are not saved to a file yet.");
+  }
+  openSound();
+  followHash();
+  document.documentElement.dataset.ready = "yes";
+}

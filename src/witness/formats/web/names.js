@@ -1,0 +1,41 @@
+// @ts-check
+/* Names and colors of speakers. */
+import { make } from "./dom.js";
+import { page } from "./state.js";
+/** @import { Paragraph } from "./paragraphs.js" */
+
+export const COLORS = 10; // of the style sheet; after them they are used again, with stripes
+
+/** @param {number} who */
+export function nameOf(who) {
+  return who < 0 ? "nobody heard" : page.names[who] ?? `Speaker ${who + 1}`;
+}
+
+/** Who speaks in a paragraph; of speech without words that may not be known. @param {Paragraph} paragraph */
+export function speakerOf(paragraph) {
+  return paragraph.who < 0 && !paragraph.words.length ? "unknown" : nameOf(paragraph.who);
+}
+
+/** Up to two characters that stand for a speaker, beside the color. @param {number} who */
+export function initials(who) {
+  if (who < 0) return "–";
+  const name = page.names[who];
+  if (!name) return String(who + 1);
+  const parts = name.split(/[\s.-]+/).filter(Boolean);
+  return parts.slice(0, 2).map((part) => [...part][0]).join("").toUpperCase();
+}
+
+/** @param {number} who */
+export const isStriped = (who) => Math.floor(who / COLORS) % 2 === 1;
+
+/** The classes of a speaker's color. @param {number} who */
+export function look(who) {
+  return who < 0 ? "nobody" : `c${who % COLORS}${isStriped(who) ? " striped" : ""}`;
+}
+
+/** @param {number} who */
+export function chip(who) {
+  const element = make("span", `chip ${look(who)}`, initials(who));
+  element.setAttribute("aria-hidden", "true");
+  return element;
+}

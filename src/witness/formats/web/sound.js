@@ -1,0 +1,123 @@
+// @ts-check
+/* The sound, and the position in it. */
+import { above } from "./arrays.js";
+import { clock } from "./clock.js";
+import { $ } from "./dom.js";
+import { data, page, positionChanged, words } from "./state.js";
+import { paint, reveal } from "./text.js";
+
+export const audio = new Audio();
+let origin = 0; // where the sound begins in the recording
+
+/* While somebody presses on something, or clicks twice, the page does not scroll by itself: it would be on another word. */
+let calm = 0; // until when, by performance.now()
+window.addEventListener("pointerdown", (event) => { if (!event.button) calm = Infinity; }, true);
+for (const event of ["pointerup", "pointercancel"]) {
+  window.addEventListener(event, () => { calm = performance.now() + 500; }, true);
+}
+/** Whether nobody presses on anything, so that the page may change. */
+export const isCalm = () => performance.now() > calm;
+
+export function openSound() {
+  const embedded = document.getElementById("sound");
+  if (embedded) {
+    const parts = [];
+    const text = embedded.textContent;
+    for (let from = 0; from < text.length; from += 1 << 20) {
+      const piece = atob(text.slice(from, from + (1 << 20)));
+      const bytes = new Uint8Array(piece.length);
+      for (let n = 0; n < piece.length; n += 1) bytes[n] = piece.charCodeAt(n);
+      parts.push(bytes);
+    }
+    audio.src = URL.createObjectURL(new Blob(parts, { type: "audio/webm; codecs=opus" }));
+    embedded.remove();
+    origin = data.start;
+  } else if (data.link) {
+    audio.src = data.link;
+  }
+  page.hasSound = Boolean(audio.src);
+  audio.preload = "metadata";
+  if (page.position > origin) audio.currentTime = (page.position - origin) / 1000;
+  showSound();
+  showPosition();
+}
+
+function showSound() {
+  const { hasSound } = page;
+  $("play").hidden = $("speed").hidden = !hasSound;
+  $("soundless").hidden = hasSound;
+  const pause = hasSound && !audio.paused;
+  $("play").classList.toggle("pause", pause);
+  $("play").setAttribute("aria-label", pause ? "Pause" : "Play");
+}
+
+audio.addEventListener("error", () => {
+  page.hasSound = false;
+  $("soundless").textContent = page.desk ? page.desk.soundless : data.link
+    ? `the recording is not at ${safely(data.link)}, or this browser cannot play it`
+    : "this browser cannot play the sound";
+  showSound();
+});
+for (const event of ["play", "pause", "ended"]) audio.addEventListener(event, () => { showSound(); tick(); });
+audio.addEventListener("seeked", tick);
+
+/** @param {string} url */
+function safely(url) {
+  try { return decodeURIComponent(url); } catch { return url; }
+}
+
+export function play() {
+  if (page.hasSound) audio.play().catch(() => {});
+}
+
+export function toggle() {
+  if (!page.hasSound) return;
+  page.following = true;
+  if (audio.paused) play(); else audio.pause();
+}
+
+/**
+ * @param {number} ms
+ * @param {boolean} [playing]
+ */
+export function seek(ms, playing = false) {
+  page.position = Math.min(Math.max(data.start, ms), data.end);
+  page.following = true;
+  if (page.hasSound) {
+    audio.currentTime = (page.position - origin) / 1000;
+    if (playing) play();
+  }
+  showPosition();
+}
+
+/** The word that is spoken at a time; of several, the one that began last. @param {number} ms */
+export function wordAt(ms) {
+  const next = above(words.start, ms);
+  for (let w = next - 1; w >= Math.max(0, next - 8); w -= 1) {
+    if (page.place[w] >= 0 && ms < Math.max(words.end[w], words.start[w] + 1)) return w;
+  }
+  return -1;
+}
+
+function showPosition() {
+  $("now").textContent = clock(page.position);
+  const w = wordAt(page.position);
+  if (w !== page.playing) {
+    const before = page.playing;
+    page.playing = w;
+    paint([before, w]);
+    if (w >= 0 && page.following && page.hasSound && !audio.paused && isCalm()) reveal(w);
+  }
+  positionChanged();
+}
+
+let ticking = false;
+function tick() {
+  if (page.hasSound && !audio.seeking) page.position = audio.currentTime * 1000 + origin;
+  if (page.position > data.end + 250 && !audio.paused) audio.pause(); // the recording goes on after the part
+  showPosition();
+  if (!audio.paused && !ticking) {
+    ticking = true;
+    requestAnimationFrame(() => { ticking = false; tick(); });
+  }
+}

@@ -1,0 +1,84 @@
+// @ts-check
+/* The state of the page: the transcript, the steps that were taken, what follows from them, and what is selected,
+   found and heard. What people said, their names and those of files reach the document through textContent only. */
+import { derive } from "./derive.js";
+import { $, toast } from "./dom.js";
+import { Edits } from "./edits.js";
+import { prepare } from "./transcript.js";
+/** @import { Correction } from "./corrections.js" */
+/** @import { Derived } from "./derive.js" */
+/** @import { Mine } from "./edits.js" */
+/** @import { Range } from "./matches.js" */
+
+/**
+ * What saves the corrections in the transcript; a page that is a file has none.
+ * @typedef {{
+ *   soundless: string, readonly version: string, open: (draft: (Mine & { version?: string }) | null) => void,
+ *   changed: () => void, save: () => void, voice: (words: number[]) => void,
+ * }} Desk `soundless`: why there is no sound; `version`: of the transcript that this page has seen
+ */
+
+export const transcript = prepare(JSON.parse($("data").textContent));
+export const { data, words, silent } = transcript;
+export const edits = new Edits();
+
+/** What follows from the steps, once `deriveNow` has been called, and what is shown of it. */
+export const page = /** @type {Derived & { [Key in keyof typeof shown]: (typeof shown)[Key] }} */ ({});
+const shown = {
+  desk: /** @type {Desk | null} */ (null),
+  chosen: /** @type {Range | null} */ (null), // what is selected, in reading order
+  hits: /** @type {Range[]} */ ([]), // what the search found
+  hitNow: -1, // the one that is shown
+  position: data.start, // ms in the recording, even without sound
+  playing: -1, // the word that is being spoken
+  following: true, // scroll along with it
+  hasSound: false,
+};
+Object.assign(page, shown);
+
+export function deriveNow() {
+  Object.assign(page, derive(transcript, edits.steps));
+}
+
+/* ---------- who is told ---------- */
+
+/** @type {{ steps: ((onlyNames: boolean) => void)[], position: (() => void)[] }} */
+const listeners = { steps: [], position: [] };
+
+/**
+ * Be told of steps that were taken or undone, and whether they are names only; or of another position in the sound.
+ * @template {keyof typeof listeners} What
+ * @param {What} what
+ * @param {(typeof listeners)[What][number]} listener
+ */
+export function on(what, listener) {
+  listeners[what].push(/** @type {() => void} */ (listener));
+}
+
+export function stepsChanged(onlyNames = false) {
+  for (const listener of listeners.steps) listener(onlyNames);
+}
+
+export function positionChanged() {
+  for (const listener of listeners.position) listener();
+}
+
+/* ---------- steps ---------- */
+
+/** @param {Correction[]} made */
+export function take(...made) {
+  edits.take(made);
+  stepsChanged(made.every((one) => one.kind === "name"));
+}
+
+export function undo() {
+  if (!edits.undo()) return;
+  stepsChanged();
+  toast("Undone");
+}
+
+export function redo() {
+  if (!edits.redo()) return;
+  stepsChanged();
+  toast("Redone");
+}

@@ -1,0 +1,336 @@
+// @ts-check
+/* The transcript: a list of blocks, of which only those near the window are in the document. */
+import { above } from "./arrays.js";
+import { clock, momentAt, span } from "./clock.js";
+import { $, make } from "./dom.js";
+import { matchAt } from "./matches.js";
+import { chip, initials, look, speakerOf } from "./names.js";
+import { data, page, words } from "./state.js";
+import { OVERLAP } from "./transcript.js";
+/** @import { Paragraph } from "./paragraphs.js" */
+/** @import { Block } from "./reading.js" */
+
+const UNSURE = 60; // percent; below it a word is marked
+const BEYOND = 900; // pixels above and below the window that are kept ready
+
+export const feed = $("feed");
+export const main = $("text");
+/** Word -> its element, for the blocks that are shown. @type {Map<number, HTMLElement>} */
+export const spans = new Map();
+/** Block -> its element. @type {Map<number, HTMLElement>} */
+const shown = new Map();
+let heights = new Float64Array(); // of each block
+let known = new Uint8Array(); // whether that was measured
+let tops = new Float64Array(1); // where the block begins
+let printing = false;
+let perLine = 70, lineHeight = 28, rest = 0; // letters; pixels of a line, and of a block beside its lines
+
+function measureType() {
+  const probe = make("article", "p");
+  const text = make("p", "said", "x");
+  probe.append(make("header"), text);
+  feed.append(probe);
+  const style = getComputedStyle(text);
+  const pen = document.createElement("canvas").getContext("2d");
+  if (pen) {
+    pen.font = style.font || `${style.fontSize} ${style.fontFamily}`;
+    const letter = pen.measureText("The quick brown fox jumps over the lazy dog, said she.").width / 54;
+    perLine = Math.max(10, text.getBoundingClientRect().width / letter);
+  }
+  lineHeight = parseFloat(style.lineHeight) || 28;
+  rest = probe.getBoundingClientRect().height - lineHeight;
+  probe.remove();
+}
+
+/** @param {Block} block */
+function estimate({ paragraph, from, to }) {
+  let letters = 0;
+  for (let n = from; n < to; n += 1) letters += page.texts[paragraph.words[n]].length;
+  return rest + Math.max(1, Math.ceil((letters / perLine) * 1.03)) * lineHeight;
+}
+
+export function layOut() {
+  measureType();
+  heights = Float64Array.from(page.blocks, estimate);
+  known = new Uint8Array(page.blocks.length);
+  tops = new Float64Array(page.blocks.length + 1);
+  addUp(0);
+}
+
+/** @param {number} from */
+function addUp(from) {
+  for (let n = from; n < heights.length; n += 1) tops[n + 1] = tops[n] + heights[n];
+}
+
+export function clear() {
+  for (const element of shown.values()) element.remove();
+  shown.clear();
+  spans.clear();
+}
+
+function listTop() {
+  return $("before").getBoundingClientRect().top + window.scrollY;
+}
+
+/** Show the blocks near the window, measure them, and keep what people see in its place. */
+export function render() {
+  const { blocks } = page;
+  if (printing || !blocks.length) return;
+  for (let round = 0; round < 4; round += 1) {
+    const y = window.scrollY - listTop();
+    const first = Math.max(0, above(tops, y - BEYOND, blocks.length) - 1);
+    const end = Math.min(blocks.length, above(tops, y + window.innerHeight + BEYOND, blocks.length));
+    const anchored = Math.min(blocks.length - 1, Math.max(0, above(tops, y, blocks.length) - 1));
+    for (const [n, element] of shown) {
+      if (n < first || n >= end) {
+        if (element.contains(document.activeElement)) main.focus({ preventScroll: true });
+        for (const w of wordsOf(blocks[n])) spans.delete(w);
+        element.remove();
+        shown.delete(n);
+      }
+    }
+    let after = feed.firstElementChild;
+    for (let n = first; n < end; n += 1) {
+      let element = shown.get(n);
+      if (!element) {
+        element = article(n);
+        shown.set(n, element);
+        feed.insertBefore(element, after);
+      }
+      after = element.nextElementSibling;
+    }
+    $("before").style.height = `${tops[first]}px`;
+    $("after").style.height = `${tops[blocks.length] - tops[end]}px`;
+    const anchoredTop = tops[anchored];
+    let changed = -1;
+    for (let n = end - 1; n >= first; n -= 1) {
+      if (known[n]) continue;
+      const height = shown.get(n)?.getBoundingClientRect().height ?? heights[n];
+      known[n] = 1;
+      if (Math.abs(height - heights[n]) > 0.5) { heights[n] = height; changed = n; }
+    }
+    if (changed < 0) return;
+    addUp(changed);
+    $("before").style.height = `${tops[first]}px`;
+    $("after").style.height = `${tops[blocks.length] - tops[end]}px`;
+    const moved = tops[anchored] - anchoredTop;
+    if (y > 0 && Math.abs(moved) > 0.5) window.scrollBy({ top: moved, behavior: "instant" });
+  }
+}
+
+let waiting = 0;
+export function soon() {
+  if (!waiting) waiting = requestAnimationFrame(() => { waiting = 0; render(); });
+}
+
+/** @param {Block} block */
+const wordsOf = ({ paragraph, from, to }) => paragraph.words.slice(from, to);
+
+/** @param {number} n */
+function article(n) {
+  const { paragraph, number, from } = page.blocks[n];
+  const { who } = paragraph;
+  const ghosts = who < 0 && paragraph.words.length;
+  const element = make("article", `p ${look(who)}${from ? " more" : ""}${ghosts ? " ghosts" : ""}`);
+  element.tabIndex = -1;
+  element.setAttribute("aria-posinset", String(n + 1));
+  element.setAttribute("aria-setsize", String(page.blocks.length));
+  element.dataset.paragraph = String(number);
+  const head = make("header");
+  if (!from) {
+    const button = make("button", "who");
+    button.type = "button";
+    button.dataset.paragraph = String(number);
+    button.title = "Rename, merge, or give this paragraph to another speaker";
+    const name = make("span", "name");
+    name.dir = "auto";
+    button.append(chip(who), name);
+    const time = make("a", "time", clock(paragraph.start));
+    time.href = momentAt(paragraph.start);
+    time.dataset.time = String(paragraph.start);
+    time.title = "Play from here";
+    head.append(button, time);
+  }
+  const said = make("p", "said");
+  said.dir = "auto";
+  if (data.language) said.lang = data.language;
+  if (!paragraph.words.length) said.append(...inaudible(paragraph, number));
+  for (const w of wordsOf(page.blocks[n])) {
+    const text = page.texts[w], bare = text.trimStart();
+    if (bare.length < text.length) said.append(text.slice(0, text.length - bare.length));
+    const word = make("span", classOf(w), bare);
+    word.dataset.w = String(w);
+    if (words.sure[w] >= 0 && words.sure[w] < UNSURE && page.owner[w] === words.speaker[w]) {
+      word.title = `${words.sure[w]} % certain who said it`;
+    }
+    spans.set(w, word);
+    said.append(word);
+  }
+  element.append(head, said);
+  label(element, page.blocks[n]);
+  return element;
+}
+
+/**
+ * @param {Paragraph} paragraph
+ * @param {number} number
+ */
+function inaudible(paragraph, number) {
+  const mark = make("span", data.listened ? "inaudible" : "quiet",
+    data.listened ? `[inaudible] ${span(paragraph.end - paragraph.start)}` : `until ${clock(paragraph.end)}`);
+  mark.lang = "en";
+  mark.dataset.time = String(paragraph.start);
+  if (paragraph.gap < 0) return [mark];
+  const fill = make("button", "flat small", "write what was said");
+  fill.type = "button";
+  fill.lang = "en";
+  fill.dataset.fill = String(number);
+  return [mark, " ", fill];
+}
+
+/**
+ * Write who speaks into the element of a block.
+ * @param {HTMLElement} element
+ * @param {Block} block
+ */
+function label(element, { paragraph, from }) {
+  if (from) return;
+  const [mark, name] = element.querySelectorAll(".who > span");
+  mark.textContent = initials(paragraph.who);
+  name.textContent = speakerOf(paragraph);
+  element.setAttribute("aria-label", `${speakerOf(paragraph)}, ${clock(paragraph.start)}`);
+}
+
+/** Show names that were just given. The elements stay: a name is taken when its field is left, which may be by
+    pressing one of them or by going to it with Tab. */
+export function relabel() {
+  for (const [n, element] of shown) {
+    label(element, page.blocks[n]);
+    known[n] = 0;
+  }
+}
+
+/** @param {number} w */
+function classOf(w) {
+  const { chosen, place, hits, hitNow } = page;
+  let name = "w";
+  const sure = words.sure[w];
+  if (page.touched.has(w)) name += " fixed";
+  else if (sure >= 0 && sure < UNSURE) name += " unsure";
+  if (words.flags[w] & OVERLAP) name += " both";
+  if (!page.heard[w]) name += " ghost";
+  if (chosen && place[w] >= chosen[0] && place[w] <= chosen[1]) name += " chosen";
+  if (w === page.playing) name += " playing";
+  const hit = hits.length ? matchAt(hits, place[w]) : -1;
+  if (hit >= 0) name += hit === hitNow ? " hit now" : " hit";
+  return name;
+}
+
+/** Mark words anew. @param {Iterable<number>} some all that are shown, by default */
+export function paint(some = spans.keys()) {
+  for (const w of some) {
+    const element = spans.get(w);
+    if (!element) continue;
+    const name = classOf(w);
+    if (element.className !== name) element.className = name;
+  }
+}
+
+/** What scrolls back to what is at the top of the window now, once the list has been laid out anew. */
+export function staying() {
+  const { blocks } = page;
+  const y = window.scrollY - listTop();
+  const at = blocks.length && y > 0 ? Math.max(0, above(tops, y, blocks.length) - 1) : -1;
+  const seen = at < 0 ? null : blocks[at];
+  const from = seen ? y - tops[at] : 0;
+  return () => {
+    const now = seen ? page.paragraphs.findIndex((paragraph) => paragraph.end > seen.paragraph.start) : -1;
+    if (!seen || now < 0) return;
+    const w = seen.paragraph.words[seen.from] ?? -1; // of a long paragraph, its part
+    const block = page.blockOf[w] >= 0 ? page.blockOf[w] : page.paragraphs[now].block;
+    $("after").style.height = `${tops[page.blocks.length]}px`; // or there is nothing to scroll to
+    window.scrollTo({ top: listTop() + tops[block] + from, behavior: "instant" });
+  };
+}
+
+/** What gives the focus back to whoever used the keyboard in the transcript, once its elements have been made anew. */
+export function focusing() {
+  if (document.activeElement === document.body) return () => {};
+  const control = document.activeElement?.closest("#feed :is(button, a):focus-visible");
+  const start = control ? page.paragraphs[Number(control.closest("article")?.dataset.paragraph)].start : 0;
+  return () => {
+    if (document.activeElement !== document.body) return;
+    const paragraph = control ? page.paragraphs.find(({ end }) => end > start) : undefined;
+    const again = paragraph && shown.get(paragraph.block)?.querySelector("button.who");
+    (again instanceof HTMLElement ? again : main).focus({ preventScroll: true });
+  };
+}
+
+/**
+ * @param {number} block
+ * @param {number} [part] of the window that is above it
+ */
+export function bringIntoView(block, part = 0.3) {
+  window.scrollTo({ top: listTop() + tops[block] - barHeight() - window.innerHeight * part * 0.4,
+    behavior: "instant" });
+  render();
+}
+
+export function barHeight() {
+  const bar = $("bar");
+  return getComputedStyle(bar).position === "sticky" ? bar.getBoundingClientRect().height : 0;
+}
+
+/**
+ * Scroll so that a word can be read.
+ * @param {number} w
+ * @param {boolean} [always]
+ */
+export function reveal(w, always = false) {
+  if (page.blockOf[w] < 0) return;
+  if (!spans.has(w)) bringIntoView(page.blockOf[w]);
+  const element = spans.get(w);
+  if (!element) return;
+  const box = element.getBoundingClientRect();
+  const top = barHeight() + 20, bottom = window.innerHeight - 80;
+  if (always || box.top < top || box.bottom > bottom) {
+    window.scrollBy({ top: box.top - top - (bottom - top) * 0.25, behavior: always ? "instant" : glide() });
+  }
+}
+
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+function glide() {
+  return still.matches ? "instant" : "smooth";
+}
+
+/* ---------- printing ---------- */
+
+export const isPrinting = () => printing;
+
+/** Put the whole transcript into the document, without what is for the screen. */
+export function printAll() {
+  printing = true;
+  clear();
+  $("before").style.height = $("after").style.height = "0";
+  for (const paragraph of page.paragraphs) {
+    const element = make("article", "p printed");
+    const name = make("span", "name", speakerOf(paragraph));
+    name.dir = "auto";
+    const head = make("header");
+    head.append(name, make("span", "time", clock(paragraph.start)));
+    const text = paragraph.words.map((w) => page.texts[w]).join("").trim();
+    const said = make("p", "said", text || (data.listened ? "[inaudible]" : `until ${clock(paragraph.end)}`));
+    said.dir = "auto";
+    element.append(head, said);
+    if (paragraph.who < 0 && paragraph.words.length) element.classList.add("ghosts");
+    feed.append(element);
+  }
+}
+
+/** Take it out again. */
+export function printed() {
+  feed.replaceChildren();
+  printing = false;
+  clear();
+  layOut();
+}

@@ -1,0 +1,214 @@
+// @ts-check
+/* A page that a server shows: corrections are saved in the transcript as they are made, and nobody's work is
+   lost. `seen.version` is the transcript that this page has seen; the server refuses to write over another one. */
+import { momentAt } from "../../formats/web/clock.js";
+import { areSteps } from "../../formats/web/corrections.js";
+import { pick } from "../../formats/web/dialogs.js";
+import { $, enable, toast, wordsOf } from "../../formats/web/dom.js";
+import { forgetDraft, keepDraft } from "../../formats/web/drafts.js";
+import { corrections, download } from "../../formats/web/editing.js";
+import { alike, onTop } from "../../formats/web/edits.js";
+import { choose, chosenWords } from "../../formats/web/selection.js";
+import { isCalm } from "../../formats/web/sound.js";
+import { data, edits, page, stepsChanged, transcript } from "../../formats/web/state.js";
+import { call, CallError } from "./call.js";
+/** @import { Step } from "../../formats/web/corrections.js" */
+/** @import { Mine } from "../../formats/web/edits.js" */
+
+const PAUSE = 700; // ms after the last step until it is saved
+const AGAIN = 4000; // ms until a server that did not answer is asked again
+
+/**
+ * What serve/review.py says of the transcript.
+ * @type {{
+ *   id: string, formats: [string, string][], version: string, steps: unknown, undone: unknown[],
+ *   refusal: string | null, history: string, corrected: boolean, asked: number | null,
+ * }}
+ */
+export const served = /** @type {any} */ (data.served);
+export const seen = { version: served.version };
+
+/** The request that is under way. @type {Promise<any> | null} */
+let sending = null;
+let timer = 0;
+/** Why saving has stopped until the person decides; `mine`: what is theirs has to be joined with that of others. */
+let stuck = /** @type {{ message: string, mine: boolean } | null} */ (null);
+
+const overtakenWords = "somebody else changed this transcript";
+
+/** @param {string} text @param {string} [kind] @param {string} [title] */
+export function show(text, kind = "", title = text) {
+  const state = $("save");
+  state.className = `state ${kind}`;
+  state.textContent = text;
+  state.title = title;
+}
+
+export function showState() {
+  const { unsaved } = edits;
+  enable($("redo"), edits.undone.length > 0);
+  if (served.refusal) show(unsaved ? "Cannot be saved" : "Read only", unsaved ? "bad" : "busy", served.refusal);
+  else if (stuck) show(`Not saved: ${stuck.message}`, "bad");
+  else if (sending || unsaved) show("Saving…", "busy");
+  else show("Saved");
+}
+
+/** Take up what the server knows, and what this browser kept because it could not be saved.
+    @param {(Mine & { version?: string }) | null} draft */
+export function takeUp(draft) {
+  const mine = draft && { steps: edits.steps, saved: edits.saved, lost: edits.lost };
+  /** @type {Step[]} */
+  let steps = [];
+  if (areSteps(transcript, served.steps)) ({ steps } = served);
+  else served.refusal = `${served.history}, which holds your steps, is damaged; remove it and load this page again`;
+  const undone = [...served.undone];
+  edits.adopt(steps, areSteps(transcript, [...steps, ...undone.slice().reverse()]) ? /** @type {any} */ (undone) : []);
+  if (mine && !alike(mine.steps, steps)) {
+    const both = draft.version === seen.version ? mine.steps : onTop(transcript, steps, mine);
+    if (!both) stuck = { message: overtakenWords, mine: true };
+    edits.steps = both ?? mine.steps;
+    edits.lost = !alike(edits.steps.slice(0, edits.saved), steps);
+    edits.undone = [];
+  }
+  showState();
+  if (edits.unsaved && !stuck) timer = setTimeout(send, PAUSE);
+}
+
+export function changed() {
+  showState();
+  clearTimeout(timer);
+  if (edits.unsaved && !stuck && !served.refusal) timer = setTimeout(send, PAUSE);
+}
+
+export function save() {
+  if (served.refusal) { toast(served.refusal); return; }
+  if (stuck?.mine) decide();
+  else { stuck = null; send(); }
+}
+
+/** Whether somebody is about to answer or to type, and what they do may not go to something else. */
+const asking = () => document.querySelector("dialog[open]") !== null;
+const busy = () => asking() || Boolean(document.activeElement?.closest("input"));
+
+/** Wait for a moment in which the page may change: no button of the mouse is pressed. @param {() => boolean} may */
+async function until(may) {
+  while (!may()) await new Promise((done) => { setTimeout(done, 100); });
+}
+
+async function send() {
+  clearTimeout(timer);
+  if (sending || stuck || served.refusal || !edits.unsaved) { showState(); return; }
+  const sent = edits.steps.slice();
+  const body = { version: seen.version, steps: sent, undone: edits.undone, corrections: corrections() };
+  sending = call("corrections", body, "PUT");
+  showState();
+  try {
+    const said = await sending;
+    if (said.left?.length) toast(`Not made again, because a library is missing: ${said.left.join(", ")}`);
+    arrived(said.version, sent);
+  } catch (error) {
+    const status = error instanceof CallError ? error.status : 0;
+    if (status === 409) await overtaken(sent);
+    else if (status && status < 500 && status !== 408 && status !== 429) {
+      stuck = { message: wordsOf(error), mine: false };
+    } else {
+      show(`Not saved: ${wordsOf(error)}`, "bad", "This browser keeps your corrections and tries again");
+      timer = setTimeout(send, AGAIN);
+      return;
+    }
+  } finally {
+    sending = null;
+  }
+  keepDraft(); // and save what was corrected meanwhile
+}
+
+/** What was sent is in the transcript of this version. @param {string} now @param {Step[]} sent */
+function arrived(now, sent) {
+  seen.version = now;
+  edits.arrived(sent);
+}
+
+/** Somebody else has saved: put my steps on top of theirs, or let the person decide. @param {Step[]} sent */
+async function overtaken(sent) {
+  try {
+    const theirs = await call("corrections");
+    if (alike(theirs.steps, sent)) { arrived(theirs.version, sent); return; } // it was me; the answer was lost
+    await until(isCalm);
+    const both = theirs.page === data.page ? onTop(transcript, theirs.steps, edits) : null;
+    if (!both) {
+      stuck = { message: overtakenWords, mine: true };
+      until(() => !busy() && isCalm()).then(decide);
+      return;
+    }
+    seen.version = theirs.version;
+    adopt(both, [], theirs.steps.length);
+    toast("Somebody else corrected this transcript, too: their corrections and yours are both here.");
+  } catch (error) {
+    show(`Not saved: ${wordsOf(error)}`, "bad");
+    timer = setTimeout(send, AGAIN);
+  }
+}
+
+/** @param {Step[]} all @param {Step[]} others that were undone @param {number} count of those that are saved */
+function adopt(all, others, count) {
+  const selected = chosenWords();
+  edits.adopt(all, others, count);
+  stepsChanged();
+  const places = selected.map((w) => page.place[w]).filter((at) => at >= 0);
+  if (places.length) choose(places[0], places[places.length - 1], { view: false });
+}
+
+/** Both changed the transcript in ways that no rule joins. */
+async function decide() {
+  const done = await pick("Somebody else changed this transcript", "Yours are kept in this browser until you choose.", [
+    { value: "add", label: "Add my corrections to theirs" },
+    { value: "file", label: "Save mine to a file, and show theirs" },
+  ]);
+  if (done === null) { showState(); return; }
+  try {
+    if (done === "add") {
+      const theirs = await call("corrections");
+      await call("corrections", { version: theirs.version, corrections: corrections() });
+    } else {
+      download();
+    }
+    leave();
+  } catch (error) {
+    toast(wordsOf(error));
+  }
+}
+
+/** Show what the server has now. */
+export function leave() {
+  edits.adopt([]);
+  forgetDraft();
+  history.replaceState(null, "", page.position > data.start ? momentAt(page.position) : location.pathname);
+  location.reload();
+}
+
+/** What others did meanwhile appears when one comes back to the page. */
+async function catchUp() {
+  if (sending || stuck || edits.unsaved || asking()) return;
+  try {
+    if ((await call("version")).version === seen.version) return;
+    const theirs = await call("corrections");
+    await until(isCalm);
+    if (theirs.version === seen.version || sending || edits.unsaved || asking()) return;
+    if (theirs.page !== data.page || !areSteps(transcript, theirs.steps)) { if (!busy()) leave(); return; }
+    seen.version = theirs.version;
+    adopt(theirs.steps, theirs.undone, theirs.steps.length);
+  } catch { /* the server is gone; whoever corrects something is told */ }
+}
+
+/** Wait until all that was corrected is saved, or cannot be. */
+export async function settled() {
+  await sending?.catch(() => {});
+  if (edits.unsaved) await send();
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.visibilityState === "hidden") send(); else catchUp();
+});
+window.addEventListener("focus", catchUp);
+window.addEventListener("online", () => { if (edits.unsaved) send(); });
+window.addEventListener("pagehide", () => { if (edits.unsaved) send(); });

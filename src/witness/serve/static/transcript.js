@@ -1,0 +1,21 @@
+// @ts-check
+/* The page of a transcript on the desk. */
+import "./asking.js";
+import { start } from "../../formats/web/main.js";
+import { setPeaks } from "../../formats/web/timeline.js";
+import { changed, save, seen, takeUp } from "./saving.js";
+import { askVoice } from "./voices.js";
+
+start({
+  soundless: "the recording is not where it was, or this browser cannot play it",
+  get version() { return seen.version; },
+  open: takeUp,
+  changed,
+  save,
+  voice: askVoice,
+});
+
+// The outline of the sound, which may take a moment the first time.
+fetch("outline").then(async (answer) => {
+  if (answer.ok) setPeaks(new Uint8Array(await answer.arrayBuffer()));
+}).catch(() => {});
