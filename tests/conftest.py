@@ -31,6 +31,10 @@ import numpy as np
 
 # Tests start hundreds of processes, each of which would compile the package once more.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Tests need no network: a package index is asked only by those that set up one of their own.
+os.environ |= {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
+for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
+    os.environ.pop(name, None)
 # Ignored in whatever a shell runs in the background, and inherited: tests that interrupt would wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -203,9 +207,9 @@ def own_cache(of_the_run, monkeypatch):
 @pytest.fixture(scope="session")
 def doubles(of_the_run) -> Path:
     """A folder with doubles of ROCm's libraries, with which the real MIGraphX provider runs; see fakegpu."""
-    from witness.amd.strict import provider_library
+    from witness.amd import provider
 
-    if provider_library() is None:
+    if provider.find() is None:
         pytest.skip("this onnxruntime has no MIGraphX provider (Linux on x86-64 has)")
     if not shutil.which("gcc") or not shutil.which("g++"):
         pytest.skip("the doubles of ROCm's libraries need gcc and g++")
@@ -224,6 +228,34 @@ def doubles(of_the_run) -> Path:
                 subprocess.run(command, check=True)
             making.rename(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def plugin_double(doubles, of_the_run) -> Path:
+    """A double of AMD's plug-in provider, linked with the other doubles and with onnxruntime itself."""
+    import onnxruntime
+
+    path = of_the_run / "plugin" / "libmigraphx-ep.so"
+    (core,) = (Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*")
+    libraries = [doubles / "libamdhip64.so.7", doubles / "libmigraphx_c.so.3", core]
+    with FileLock(of_the_run / "plugin.lock"):
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            new, source = path.with_suffix(".new"), DATA.parent / "fakegpu" / "fakeplugin.cpp"
+            command = [
+                "g++",
+                "-O1",
+                "-shared",
+                "-fPIC",
+                "-std=c++17",
+                "-Wl,--no-as-needed",
+                "-o",
+                new,
+                source,
+            ]
+            subprocess.run([*command, *libraries], check=True)
+            new.rename(path)
+    return path
 
 
 def a_card(**facts):

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from conftest import DATA
 from witness import sessions
-from witness.amd import versions
+from witness.amd import provider, versions
 from witness.cli.main import cli
 from witness.doctor import checks, probes
 from witness.doctor.machine import Check, Machine
@@ -55,7 +55,7 @@ def answers(provider: dict | None = None, **others: dict):
 
 def machine(root: Path, **settings) -> Machine:
     settings = {"environment": {}, "system": "linux", "here": Path("/"), "ask": answers(), **settings}
-    settings = {"wheel": "1.27.1", "glibc": "2.42", **settings}
+    settings = {"wheel": "1.27.1", "wheel_page": "", "plugin": None, "glibc": "2.42", **settings}
     return Machine(root=root, **settings)
 
 
@@ -240,6 +240,51 @@ def test_each_release_of_rocm_with_the_wheel(copy, release):
         assert check.ok is None  # which is not "it works"
         assert "not tried on a card" in check.finding
         assert ("names of their libraries" in check.finding) == (release.rocm in {"10.0", "10.1"})
+
+
+@pytest.mark.parametrize(
+    ("wheel", "page", "who"),
+    [
+        ("1.27.1", "https://onnxruntime.ai", "of unclear origin: its metadata names Microsoft"),
+        ("1.24.2", "https://github.com/Looong01/onnxruntime-rocm-build", "by a private builder"),
+        ("1.23.2", "", "is AMD's, or of unknown origin"),
+        ("1.23.2+rocm7.14.1", "", "is AMD's"),
+        ("1.23.1", "", "is AMD's"),
+        ("2.0.0", "https://onnxruntime.ai", "is of unknown origin"),
+    ],
+)
+def test_who_made_the_wheel(wheel, page, who):
+    report = checks.examine(machine(GPUS / "rx9070", wheel=wheel, wheel_page=page, glibc="2.36"))
+    check = one(report, "origin")
+    assert check.ok is None
+    assert check.finding.startswith(f"onnxruntime-migraphx {wheel} is ")
+    assert who in check.finding
+    assert not found(checks.examine(machine(GPUS / "no_amd", wheel=wheel, wheel_page=page)), "origin")
+
+
+def test_amds_plugin_is_the_provider(copy, monkeypatch):
+    monkeypatch.setattr(provider, "plugin_library", lambda: Path("/nowhere/libmigraphx-ep.so"))
+    monkeypatch.setattr(provider, "says_assignment", lambda: True)
+    asked = []
+
+    def ask(probe, *arguments):
+        asked.extend(arguments if probe == "provider" else ())
+        return answers({**GOOD, "files": {name: f"/opt/rocm/lib/{name}" for name in NEEDED}})(probe)
+
+    root = copy("rx9070", **installed("10.1", (2, 18), 7))
+    settings = {"plugin": "1.0.0+rocm10.1.0", "ask": ask}
+    report = checks.examine(machine(root, **settings))
+    assert asked[0] == "/nowhere/libmigraphx-ep.so"
+    assert "onnxruntime-ep-migraphx 1.0.0+rocm10.1.0 with MIGraphX 2.18" in one(report, "combination").finding
+    assert "AMD's plug-in libmigraphx-ep.so" in found(report, "origin")[1].finding
+    monkeypatch.setattr(provider, "says_assignment", lambda: False)
+    check = one(checks.examine(machine(root, **settings)), "provider")
+    assert check.ok is False
+    assert check.finding == "AMD's plug-in needs onnxruntime 1.24 or newer"
+    monkeypatch.setattr(provider, "plugin_library", lambda: None)
+    empty = found(checks.examine(machine(root, plugin="0.0.0", ask=ask)), "origin")[1]
+    assert "0.0.0 is empty, as PyPI has it" in empty.finding
+    assert "pip uninstall" in empty.fix
 
 
 def test_a_newer_migraphx_was_not_compared(copy):
@@ -491,7 +536,7 @@ def test_exit_code_and_one_line_where_something_is_broken(monkeypatch):
 @pytest.mark.parametrize(
     ("installed", "answer", "ok", "usual", "fix"),
     [
-        (("whisper.cpp",), {}, None, "whisper.cpp", "pip install 'witness[words]'"),
+        (("whisper.cpp",), {}, None, "whisper.cpp", "pip install 'witness-transcribe[words]'"),
         (("whisper.cpp", "ctranslate2"), {"types": ["int8"]}, True, "ctranslate2", None),
         (("whisper.cpp", "ctranslate2"), {"error": "no AVX"}, False, "whisper.cpp", "--force-reinstall"),
     ],

@@ -119,7 +119,7 @@ def test_docx_knows_the_language_and_its_direction():
 def test_docx_without_its_library_is_refused_before_the_work(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "find_spec", lambda _: None)
     for formats, to in ((["docx"], str(tmp_path)), ([], f"{tmp_path}/x.docx"), (["docx"], None)):
-        with pytest.raises(WitnessError, match="pip install 'witness\\[docx\\]'"):
+        with pytest.raises(WitnessError, match="pip install 'witness-transcribe\\[docx\\]'"):
             files.plan("call.wav", formats, to)
 
 

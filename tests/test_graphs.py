@@ -184,7 +184,7 @@ PLANTED = {
         "by MIGraphX 2.12.0",
     ),
     "other file format": (
-        lambda graph, _: edit(graph, lambda document: document.update(version=8)),
+        lambda graph, _: edit(graph, lambda document: document.update(version=6)),
         "format",
     ),
     "no .mxr file": (lambda graph, _: edit(graph, dict.clear), "not an .mxr file"),
@@ -311,6 +311,15 @@ def test_pack_and_unpack(target, tmp_path):
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(InputError, match=r"graph\.zip: not a file of"):
         graphs.unpack(file, tmp_path / "there")
+
+
+def test_the_file_format_of_migraphx_2_16(doubles, trunk, tmp_path, monkeypatch):
+    fake_card(monkeypatch, doubles)
+    monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FAKE_MXR", "8")
+    monkeypatch.setenv("FAKE_MGX_VERSION", "2.16.0")
+    graph = migraphx.warm(a_target(trunk))
+    assert graphs.read(graph.folder, graph.key).version == "2.16.0"
 
 
 @pytest.mark.parametrize("missing", ["version", "migraphx_version", "modules"])

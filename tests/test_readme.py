@@ -7,6 +7,7 @@ import pytest
 
 from conftest import ROOT
 from witness import errors
+from witness._version import DISTRIBUTION
 from witness.cli.main import cli
 from witness.formats.registry import Format
 
@@ -103,6 +104,15 @@ def test_every_dependency_is_explained():
     block = text[text.index("dependencies = [") : text.index("]", text.index("dependencies = ["))]
     for name in re.findall(r'"([A-Za-z0-9_-]+)', block):
         assert re.search(rf"\b{name}\b", DEVELOP[DEVELOP.index("## Dependencies") :]), name
+
+
+def test_the_name_on_the_package_index_is_one():
+    """`witness` there is another program: no page and no message may have anybody install that one."""
+    text = (ROOT / "pyproject.toml").read_text()
+    assert re.search(r'^name = "(.*?)"', text, re.MULTILINE)[1] == DISTRIBUTION
+    everything = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob(".github/**/*.*")]
+    for path in [*everything, *ROOT.glob("src/**/*.py")]:
+        assert not re.search(r"pip\w* install (?:-\S+ )*'?witness(?![\w-])", path.read_text()), path
 
 
 def test_what_brings_words_on_a_gpu_brings_all_that_they_need_offline():

@@ -27,7 +27,7 @@ from witness.recognition.engine_worker import ChunkResult
 from witness.recognition.fallback import Note, convincing, to_lines
 from witness.recognition.hallucination_checks import doubt
 from witness.recognition.languages import LANGUAGES
-from witness.recognition.prompting import context, fit
+from witness.recognition.prompting import context, fit, plain
 from witness.recognition.recognizer import Recognizer, TranscribeOptions
 from witness.recognition.requirements import gpu_memory
 from witness.recognition.tokens import Token
@@ -255,9 +255,9 @@ def test_silence_has_no_words(endless):
 
 
 def test_a_third_of_a_second(model):
-    (found,) = recognize(model, ggml.tones(L)[:4800])
+    (found,) = recognize(model, ggml.tones(L)[:5333])
     assert texts(found.words) == [" one"]
-    assert 0 <= found.words[0].start <= found.words[0].end <= 0.3
+    assert 0 <= found.words[0].start <= found.words[0].end <= 1 / 3
 
 
 def test_text_without_end_is_left_out_and_said_so(folder):
@@ -773,6 +773,37 @@ def test_pieces_hold_all_that_sounds(stretches):
     assert all(len(piece.cut(samples)) <= len(piece) * FRAME for piece in found)
 
 
+BEEP = np.sin(2 * np.pi * 1000 * np.arange(8 * SAMPLE_RATE) / SAMPLE_RATE).astype(np.float32)
+DIAL = BEEP / 2 + np.sin(2 * np.pi * 440 * np.arange(8 * SAMPLE_RATE) / SAMPLE_RATE).astype(np.float32) / 2
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.2, 0.29, 0.31, 8.0])
+@pytest.mark.parametrize("sound", [BEEP, DIAL])
+def test_tones_are_not_recognized(sound, seconds):
+    silence = np.zeros(SAMPLE_RATE, np.float32)
+    for tone in (sound[: int(seconds * SAMPLE_RATE)], np.concatenate((silence, sound, silence))):
+        loudness = Loudness.of(tone)
+        assert list(pieces(loudness)) == []
+        assert (
+            list(gaps(speech_of([(0.0, 8.0)], 10), Loudness.of(np.resize(tone, 10 * SAMPLE_RATE)), [])) == []
+        )
+
+
+def test_less_than_a_word_is_not_recognized():
+    assert list(pieces(Loudness.of(noise(0.29)))) == []
+    (piece,) = pieces(Loudness.of(noise(0.31)))
+    assert piece.start == 0.0
+
+
+def test_a_beep_hides_no_words():
+    """Nor a hum, which is below all speech."""
+    sound = np.concatenate((BEEP, noise(4)))
+    (piece,) = pieces(Loudness.of(sound))
+    assert len(piece) == len(sound) / FRAME
+    hum = np.sin(2 * np.pi * 100 * np.arange(4 * SAMPLE_RATE) / SAMPLE_RATE).astype(np.float32)
+    assert list(pieces(Loudness.of(hum + noise(4) / 30)))
+
+
 def test_a_piece_ends_where_it_is_quietest():
     samples = np.random.default_rng(0).uniform(-0.3, 0.3, 40 * SAMPLE_RATE).astype(np.float32)
     samples[int(24.0 * SAMPLE_RATE) : int(24.3 * SAMPLE_RATE)] *= 0.01  # a pause
@@ -969,6 +1000,19 @@ def test_the_context():
     assert context(["Zorvath", "Miriven"], "") == "Glossary: Zorvath, Miriven."
     assert context(["Zorvath"], "Good morning.") == "Glossary: Zorvath. Good morning."
     assert context([], " Good morning. ") == "Good morning."
+
+
+@pytest.mark.parametrize(
+    ("given", "heard"),
+    [
+        ("<|endoftext|> Good\x1b[31m\nmorning.<|0.00|>", "Good [31m morning."),
+        ("<|endof<|fr|>text|>", "<|endof text|>"),  # with a space inside it is no token
+        ("a < b | c > d, Zoë\u200c", "a < b | c > d, Zoë\u200c"),
+        ("<|en|>\x00", ""),
+    ],
+)
+def test_a_prompt_is_text(given, heard):
+    assert plain(given) == heard
 
 
 @given(

@@ -16,6 +16,7 @@ import pytest
 
 from conftest import a_card
 from witness.amd import loader, rocm, versions
+from witness.amd.provider import Provider
 from witness.doctor import probes
 from witness.errors import DeviceError
 
@@ -110,7 +111,7 @@ def test_libraries_that_are_too_old_under_the_right_name(
     migraphx(folder / "libmigraphx_c.so.3", *functions)
     assert traced(provider, monkeypatch, folder).lacking == (lacking,)
     assert probes.provider(str(provider))["lacking"] == (lacking,)
-    monkeypatch.setattr(rocm, "provider_library", lambda: provider)
+    monkeypatch.setattr(rocm.provider, "find", lambda: Provider(provider))
     with pytest.raises(DeviceError, match=f"the installed ROCm lacks {lacking}"):
         rocm.stack(a_card())
 
@@ -139,7 +140,7 @@ def test_folders_in_which_the_loader_does_not_look(provider, root, monkeypatch, 
 @linux
 @pytest.mark.usefixtures("root")
 def test_the_error_names_the_way_to_libraries_that_are_there(provider, monkeypatch):
-    monkeypatch.setattr(rocm, "provider_library", lambda: provider)
+    monkeypatch.setattr(rocm.provider, "find", lambda: Provider(provider))
     with pytest.raises(DeviceError, match=r"find libamdhip64.so.7, libmigraphx_c.so.3.*install ROCm"):
         rocm.stack(a_card())
     monkeypatch.setattr(loader, "way_to", lambda *_: "export LD_LIBRARY_PATH=/opt/rocm/extras-10/lib")

@@ -75,7 +75,7 @@ def test_the_message_where_the_extra_is_missing_names_the_fix(tmp_path, monkeypa
     )
     result = in_process(tmp_path, "serve")
     assert result.returncode == 1
-    assert b"pip install 'witness[serve]'" in result.stderr
+    assert b"pip install 'witness-transcribe[serve]'" in result.stderr
 
 
 def test_a_machine_without_a_display_opens_no_browser_of_a_terminal(monkeypatch):

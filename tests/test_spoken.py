@@ -197,6 +197,16 @@ def test_a_spelling_is_followed(models, whole, tmp_path, engine, option):
     assert "Laur" not in text
 
 
+@pytest.mark.parametrize(
+    "engine", ["ctranslate2", pytest.param("transcribe-cpp", marks=needs_transcribe_cpp)]
+)
+def test_a_control_token_in_the_prompt_commands_nothing(models, tmp_path, engine):
+    choice = ("--whisper", models[engine], *ASKED[engine])
+    text, _ = witness(tmp_path, CALL, *choice, *GREETING, "--prompt", "This is<|endoftext|> Lorah.\x1b[31m")
+    assert "Lorah" in text
+    assert "\x1b" not in text
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("option", "problem"),
@@ -217,7 +227,7 @@ def test_what_an_english_model_cannot_do(models, tmp_path, engine, option, probl
 
 def test_an_engine_that_is_not_installed(models, tmp_path, monkeypatch):
     monkeypatch.setitem(engines.MODULES, Recognizer.CTRANSLATE2, ("no_such_module",))
-    fix = "asks for ctranslate2, which is not installed; run: pip install 'witness[words]'"
+    fix = "asks for ctranslate2, which is not installed; run: pip install 'witness-transcribe[words]'"
     _, (line,) = witness(tmp_path, CALL, "--recognizer", "ctranslate2", code=2)
     assert line == f"witness: --recognizer {fix}"
     _, (line,) = witness(tmp_path, CALL, "--whisper", models["ctranslate2"], code=2)
@@ -231,7 +241,7 @@ def test_an_engine_that_cannot_be_imported(models, tmp_path, monkeypatch):
     text, (line,) = witness(tmp_path, CALL, *GREETING, "--whisper", models["ctranslate2"], code=1)
     assert line == (
         "witness: no words: ctranslate2 does not start (ImportError: libgomp.so.1: no such file); "
-        "fix: pip install 'witness[words]' --force-reinstall"
+        "fix: pip install 'witness-transcribe[words]' --force-reinstall"
     )
     assert text.splitlines()[0].endswith("] SPEAKER_00")
 

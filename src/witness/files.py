@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
+from witness._version import install
 from witness.errors import OutputError, UsageError, WitnessError
 from witness.formats.registry import Format
 from witness.text import for_terminal
@@ -100,7 +101,7 @@ def check_libraries(formats: Sequence[str]) -> None:
     for form in map(Format, formats):
         if not form.installed:
             about = form.about
-            raise WitnessError(f"{form} needs {about.package}; fix: pip install 'witness[{about.extra}]'")
+            raise WitnessError(f"{form} needs {about.package}; fix: {install(about.extra)}")
 
 
 def name_of(base: str | os.PathLike[str], form: str) -> str:

@@ -214,7 +214,7 @@ static std::string encode(const Program& p) {
   tail += std::string(reinterpret_cast<char*>(&size), 8) + MAGIC;
 
   Pack pack;
-  pack.map(6).str("version").integer(7).str("migraphx_version").str(option("FAKE_MGX_VERSION", "2.15.0"));
+  pack.map(6).str("version").integer(atoi(option("FAKE_MXR", "7"))).str("migraphx_version").str(option("FAKE_MGX_VERSION", "2.15.0"));
   pack.str("targets").array(1).map(1).str("name").str("gpu").str("contexts").array(0);
   pack.str("modules").map(1).str("main").map(2).str("name").str("main").str("nodes");
   pack.array(p.inputs.size() + p.outputs.size() + 1);

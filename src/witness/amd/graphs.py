@@ -38,7 +38,12 @@ from witness.schema import Float32
 
 FORMAT = "witness-graph/1"
 MANIFEST, CANARY = "manifest.json", "canary.npy"
-MXR_VERSION = 7  # of the file format, from MIGraphX 6.4 to 7.2.4
+MXR_VERSION = 7
+"""The oldest file format that is read here, of MIGraphX 2.12 to 2.15.
+
+2.16 writes 8, which adds names of nodes (AMDMIGraphX b5b7967, 2026-04-10). Of a later one, all that is asked
+here must be where it was.
+"""
 LEAST_COSINE = {Precision.FP32: 0.9999, Precision.FP16: 0.99}
 MOST_DIFFERENCE = {Precision.FP32: 0.02, Precision.FP16: 0.2}
 """Length of (GPU - CPU) over length of CPU; a cosine does not see a factor. cos 0.9999 is 0.014 at least."""
@@ -242,8 +247,10 @@ def facts(program: bytes) -> Facts:
     """Read an .mxr file, which is msgpack, without MIGraphX. Raises GraphError if it is not one."""
     try:
         document = msgpack.unpackb(program, strict_map_key=False, unicode_errors="replace")
-        if document["version"] != MXR_VERSION:
-            raise GraphError(f"its file format is {str(document['version'])[:80]}, not {MXR_VERSION}")
+        if document["version"] < MXR_VERSION:
+            raise GraphError(
+                f"its file format is {str(document['version'])[:80]}, which is older than {MXR_VERSION}"
+            )
         nodes = [node for module in document["modules"].values() for node in module["nodes"]]
         inputs, numbers = {}, {"float_type": 0, "half_type": 0}
         for node in nodes:

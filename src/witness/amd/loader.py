@@ -41,14 +41,23 @@ class Trace:
     """Functions of HIP and MIGraphX that it needs and that the files do not have; () if some are missing."""
 
 
-def trace(library: Path) -> Trace:
-    """What the loader finds for `library`. Raises OSError if it does not run or cannot read the file."""
+def trace(library: Path, preloaded: Path | None = None) -> Trace:
+    """What the loader finds for `library`, in a process that has `preloaded`.
+
+    Raises OSError if it does not run or cannot read the file.
+    """
     result = subprocess.run(
         [LOADER, str(library)],
         # Not the user's folder: onnxruntime's list of folders to search has the current one in it.
         cwd="/",
         # Together these are `ldd -r`: list, resolve every function, and say what remains.
-        env={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "yes", "LD_BIND_NOW": "yes"},
+        env={
+            **os.environ,
+            **({} if preloaded is None else {"LD_PRELOAD": str(preloaded)}),
+            "LD_TRACE_LOADED_OBJECTS": "1",
+            "LD_WARN": "yes",
+            "LD_BIND_NOW": "yes",
+        },
         capture_output=True,
         text=True,
         check=False,

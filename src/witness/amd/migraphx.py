@@ -22,8 +22,8 @@ from witness import resources
 from witness.amd import cards, graphs
 from witness.amd.graphs import Graph, Key, Measured, Tuning
 from witness.amd.process import GpuDiedError, GpuProcess
+from witness.amd.provider import provider_options
 from witness.amd.rocm import FIX, Stack, choose_card, note_ignored, stack
-from witness.amd.strict import provider_options
 from witness.amd.subject import Subject
 from witness.errors import DeviceError, GraphError
 from witness.files import sha256
@@ -71,6 +71,7 @@ class Target:
             "shape": self.subject.shape,
             "libraries": [str(path) for path in self.stack.libraries],
             "provider": provider_options(
+                self.stack.provider,
                 str(folder),
                 gpu=self.stack.card.index,
                 fp16=self.precision == Precision.FP16,

@@ -10,8 +10,9 @@ from typing import Any
 from witness.amd import graphs
 from witness.amd.migraphx import refused
 from witness.amd.process import GpuProcess
+from witness.amd.provider import MIGRAPHX, provider_options
 from witness.amd.rocm import Stack, choose_card, note_ignored, stack
-from witness.amd.strict import MIGRAPHX, Shapes, provider_options, try_model
+from witness.amd.strict import Shapes, try_model
 from witness.amd.subject import read
 from witness.errors import DeviceError
 from witness.files import sha256
@@ -88,7 +89,9 @@ def probe(path: Path, shapes: Shapes, gpu: int | None, limit: float, reporter: R
             "name": path.name,
             "shapes": shapes,
             "libraries": [str(library) for library in where.libraries],
-            "provider": provider_options(folder, gpu=where.card.index, fp16=False, exhaustive=False),
+            "provider": provider_options(
+                where.provider, folder, gpu=where.card.index, fp16=False, exhaustive=False
+            ),
         }
         compiled, _ = _try(request, source, where, limit, reporter)
         loaded, answers = _try(request, source, where, limit, reporter)

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from witness.amd import cards, loader
-from witness.amd.strict import provider_library
+from witness.amd import cards, loader, provider
+from witness.amd.provider import Provider
 from witness.errors import DeviceError
 from witness.files import cache_folder, replace, sha256_at
 from witness.reporter import Reporter
@@ -33,7 +33,8 @@ class Stack:
     migraphx: str
     """As in `graphs.Key`."""
     libraries: tuple[Path, ...]
-    """HIP and MIGraphX, to be loaded by these paths."""
+    """To be loaded by these paths, in this order: for the plug-in onnxruntime's own; HIP; MIGraphX."""
+    provider: Provider
 
     @property
     def gfx(self) -> str:
@@ -64,29 +65,30 @@ def choose_card(index: int | None) -> cards.Card:
 
 def stack(card: cards.Card) -> Stack:
     """The card with the libraries that this installation has for it. Loads none. Raises DeviceError."""
-    provider = provider_library()
-    if provider is None:
+    chosen = provider.find()
+    if chosen is None:
         raise DeviceError("this onnxruntime has no MIGraphX; fix: pip install onnxruntime-migraphx")
     if Path("/dev/kfd").exists() and not os.access("/dev/kfd", os.R_OK | os.W_OK):
         raise DeviceError(
             "no permission to use /dev/kfd; fix: sudo usermod -aG render,video $USER, and log in again"
         )
-    needed = _needed_by(provider).files
+    needed = _needed_by(chosen).files
     hip = [path for name, path in needed.items() if name.startswith("libamdhip")]
     interface = [path for name, path in needed.items() if name.startswith("libmigraphx_c.")]
     # MIGraphX opens the library of its GPU by name, from its own folder.
     beside = [path for library in interface for path in library.resolve().parent.glob("libmigraphx*.so*")]
     libraries = {path.resolve() for name, path in needed.items() if name.startswith("libmigraphx")}
     libraries |= {path.resolve() for path in beside}
-    hashes = hashes_of([provider, *libraries])
+    hashes = hashes_of([chosen.library, *libraries])
     digest = hashlib.sha256()
     for path in sorted(libraries):
         digest.update(path.name.encode() + bytes.fromhex(hashes[path]))
     return Stack(
         card,
-        f"{runtime_version()}, provider {hashes[provider][:16]}",
+        f"{runtime_version()}, provider {hashes[chosen.library][:16]}",
         f"{', '.join(path.resolve().name for path in interface)} {digest.hexdigest()[:16]}",
-        (*hip, *interface),
+        (*([] if chosen.core is None else [chosen.core]), *hip, *interface),
+        chosen,
     )
 
 
@@ -118,10 +120,10 @@ def hashes_of(paths: Iterable[Path]) -> dict[Path, str]:
     return hashes
 
 
-def _needed_by(provider: Path) -> loader.Trace:
+def _needed_by(chosen: Provider) -> loader.Trace:
     """What the loader finds for the provider, which is all that it needs. Raises DeviceError."""
     try:
-        found = loader.trace(provider)
+        found = loader.trace(chosen.library, chosen.core)
     except OSError as error:
         raise DeviceError(f"{loader.LOADER} finds no libraries of ROCm ({error})") from error
     if found.missing:

@@ -6,71 +6,52 @@ with it runs in the child process (`amd.child`) only.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from witness import sessions
+from witness.amd.provider import MIGRAPHX, Wish, ask_for_assignment, assignment, open_session, says_assignment
 from witness.errors import DeviceError, UsageError, WitnessError
 from witness.schema import Float32
-from witness.sessions import CPU, Model
+from witness.sessions import Model
 
-MIGRAPHX = "MIGraphXExecutionProvider"
-
-ProviderOptions = dict[str, str]
-"""What the MIGraphX provider is told, in its own words."""
 Shapes = dict[str, tuple[int, ...]]
 """Name of an input -> its shape."""
 
 
-def provider_options(folder: str, *, gpu: int, fp16: bool, exhaustive: bool) -> ProviderOptions:
-    """`folder` must belong to one model, shape, precision, GPU and library version alone."""
-    return {
-        "device_id": str(gpu),
-        "migraphx_model_cache_dir": folder,
-        "migraphx_fp16_enable": str(int(fp16)),
-        "migraphx_exhaustive_tune": str(int(exhaustive)),
-    }
-
-
-def provider_library() -> Path | None:
-    """The file of the MIGraphX provider; None if this onnxruntime has none."""
-    runtime = sessions.onnxruntime()
-    file = Path(runtime.__file__).parent / "capi" / "libonnxruntime_providers_migraphx.so"
-    return file if MIGRAPHX in runtime.get_available_providers() and file.exists() else None
-
-
-def open_strictly(source: bytes, name: str, shape: tuple[int, ...], provider: ProviderOptions) -> Model:
+def open_strictly(source: bytes, name: str, shape: tuple[int, ...], provider: Wish) -> Model:
     """A model wholly on one AMD GPU, its input pinned to one shape. Raises DeviceError: no CPU unasked.
 
     The provider's own cache of compiled graphs loads wrong programs without an error as soon as a dimension
     is free, and `get_providers()` names the provider even if every node runs on the CPU; so the shape is
-    pinned and checked, and the assignment of the nodes is read back.
+    pinned and checked, onnxruntime is forbidden to use the CPU, and the assignment of the nodes is read back.
     """
     options = sessions.one_thread()
     for dimension, size in pins(Model(source, name).dimensions, shape).items():
         options.add_free_dimension_override_by_name(dimension, size)
-    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    try:
-        session = sessions.onnxruntime().InferenceSession(
-            source, options, providers=[(MIGRAPHX, provider)], enable_fallback=False
-        )
-    except Exception as error:
-        if "fallback to CPU EP has been explicitly disabled" in str(error):
-            raise DeviceError(
-                "it does not take all of the model's nodes; `witness probe` says which"
-            ) from error
-        raise DeviceError(sessions.reason(error)) from error
-    model = Model.of(session, name)
-    if model.input_shape != shape:
-        raise DeviceError(f"its input was pinned to {list(model.input_shape)}, not {list(shape)}")
-    if (assigned := {where for where, _ in _assignment(session)}) != {MIGRAPHX}:
+    with tempfile.TemporaryDirectory(prefix="witness-session-") as folder:
+        ask_for_assignment(options, folder)
+        try:
+            session = open_session(source, options, provider, cpu=False)
+            model = Model.of(session, name)
+            if model.input_shape != shape:
+                raise DeviceError(f"its input was pinned to {list(model.input_shape)}, not {list(shape)}")
+            nodes = assignment(session, {model.input_name: np.zeros(shape, np.float32)})
+        except WitnessError:
+            raise
+        except Exception as error:
+            if "fallback to CPU EP has been explicitly disabled" in str(error):
+                raise DeviceError(
+                    "it does not take all of the model's nodes; `witness probe` says which"
+                ) from error
+            raise DeviceError(sessions.reason(error)) from error
+    if (assigned := {where for where, _ in nodes}) != {MIGRAPHX}:
         raise DeviceError(f"its nodes are on {sorted(assigned)}, not on MIGraphX alone")
     return model
 
@@ -99,25 +80,25 @@ class Trial:
     """For noise of a fixed seed."""
 
 
-def try_model(source: bytes, name: str, shapes: Shapes, provider: ProviderOptions | None) -> Trial:
+def try_model(source: bytes, name: str, shapes: Shapes, provider: Wish | None) -> Trial:
     """Run a model, its inputs pinned to `shapes`, on MIGraphX and what that leaves on the CPU.
 
     Without `provider`, all of it on the CPU. Inputs of fixed sizes need no shape. Raises ModelError,
-    DeviceError, or UsageError if shapes are missing.
+    DeviceError (before onnxruntime 1.24, too: nothing says there which nodes are where), or UsageError if
+    shapes are missing.
     """
     runtime = sessions.onnxruntime()
+    if not says_assignment():
+        raise DeviceError(f"`witness probe` needs onnxruntime 1.24 or newer; this is {runtime.__version__}")
     options = runtime.SessionOptions()
     options.log_severity_level = 4
-    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    ask_for_assignment(options, "")
     try:
-        whole = runtime.InferenceSession(
-            source, sessions.one_thread(), providers=[CPU], enable_fallback=False
-        )
+        whole = open_session(source, sessions.one_thread(), None, cpu=True)
         for dimension, size in _pin_all(name, whole, shapes).items():
             options.add_free_dimension_override_by_name(dimension, size)
-        providers: list[Any] = [CPU] if provider is None else [(MIGRAPHX, provider), CPU]
         begun = time.perf_counter()
-        session = runtime.InferenceSession(source, options, providers=providers, enable_fallback=False)
+        session = open_session(source, options, provider, cpu=True)
         open_s = time.perf_counter() - begun
         feeds = {node.name: _noise(node.type, node.shape) for node in session.get_inputs()}
         outputs = session.run(None, feeds)
@@ -133,7 +114,7 @@ def try_model(source: bytes, name: str, shapes: Shapes, provider: ProviderOption
             raise DeviceError(sessions.reason(error)) from error
         raise sessions.unusable(name, error) from error
     nodes: dict[str, dict[str, int]] = {}
-    for where, operator in _assignment(session):
+    for where, operator in assignment(session, feeds):
         counts = nodes.setdefault(where, {})
         counts[operator] = counts.get(operator, 0) + 1
     inputs = {key: value.shape for key, value in feeds.items()}
@@ -169,12 +150,3 @@ def _noise(kind: str, shape: Sequence[int]) -> npt.NDArray[Any]:
     if name in types:
         return np.random.RandomState(0).normal(0.0, 1.0, shape).astype(types[name])
     return np.ones(shape, np.dtype(name))
-
-
-def _assignment(session: Any) -> list[tuple[str, str]]:
-    """(provider, operator) of every node."""
-    return [
-        (part.ep_name, node.op_type)
-        for part in session.get_provider_graph_assignment_info()
-        for node in part.get_nodes()
-    ]

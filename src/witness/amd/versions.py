@@ -35,10 +35,16 @@ WHEELS = (
     Wheel("1.27.0", (2, 34), executable_stack=True),
     Wheel("1.27.1", (2, 34), executable_stack=False),
 )
-"""All need libmigraphx_c.so.3 and libamdhip64.so.7 with the symbol versions hip_4.2, hip_5.3 and hip_6.0.
+"""From PyPI.
 
-1.23.0 is left out: it was made for ROCm 7.0, whose numbers of the types it has, and Witness takes 1.24.2
-and newer.
+All need libmigraphx_c.so.3 and libamdhip64.so.7 with the symbol versions hip_4.2, hip_5.3 and hip_6.0. 1.23.0
+is left out: it was made for ROCm 7.0, whose numbers of the types it has, and Witness takes 1.23.1 and newer.
+AMD's own (1.23.1 for ROCm 7.1, 1.23.2 for 7.2 and 7.14) are not on PyPI and were not opened.
+"""
+PRIVATE_BUILDER = "onnxruntime-rocm-build"
+"""In the home page of PyPI's 1.23.2 and 1.24.2; its owner calls them unofficial (onnxruntime#27218, 2026-01).
+
+The later ones name Microsoft in their metadata, and in their binaries the same folders and the same branch.
 """
 
 
@@ -69,8 +75,22 @@ RELEASES = (
 """From the oldest. The interface is libmigraphx_c.so.3 in all of them."""
 
 
+def origin(version: str, page: str) -> str:
+    """Who made that version of onnxruntime-migraphx, as far as known; `page` is its metadata's home page."""
+    if "+rocm" in version or version == "1.23.1":
+        return "AMD's"
+    if PRIVATE_BUILDER in page:
+        return "PyPI's, by a private builder: neither AMD's nor Microsoft's"
+    if version == "1.23.2":
+        return "AMD's, or of unknown origin"
+    if version in {wheel.version for wheel in WHEELS}:
+        said = "its metadata names Microsoft, its binary the folders and the branch of a private builder"
+        return f"PyPI's, of unclear origin: {said}"
+    return "of unknown origin"
+
+
 def wheel_fault(version: str | None, glibc: str) -> str | None:
-    """Why that wheel cannot be loaded with that glibc ("2.36"); None: nothing known speaks against it."""
+    """Why PyPI's wheel cannot be loaded with that glibc ("2.36"); None: nothing known speaks against it."""
     wheel = next((wheel for wheel in WHEELS if wheel.version == version), None)
     match = re.match(r"(\d+)\.(\d+)", glibc)
     if wheel is None or match is None:

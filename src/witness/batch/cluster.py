@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 
+from witness._version import install
 from witness.errors import WitnessError
 from witness.jobs.plan import share
 from witness.jobs.pool import Pool
@@ -33,7 +34,7 @@ def connect(address: str, reporter: Reporter = SILENT) -> Iterator[Callable[[Job
     try:
         from distributed import Client
     except ImportError as error:
-        raise WitnessError("--scheduler needs Dask; run: pip install 'witness[cluster]'") from error
+        raise WitnessError(f"--scheduler needs Dask; run: {install('cluster')}") from error
     try:
         client = Client(address, timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:

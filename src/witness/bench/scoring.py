@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from witness._version import install
 from witness.bench import resampling
 from witness.bench.lines import contents
 from witness.errors import InputError, WitnessError
@@ -311,5 +312,5 @@ def _pyannote() -> tuple[Any, Any]:
         import pyannote.core
         import pyannote.metrics.diarization
     except ImportError as error:
-        raise WitnessError("scoring needs pyannote.metrics; fix: pip install 'witness[bench]'") from error
+        raise WitnessError(f"scoring needs pyannote.metrics; fix: {install('bench')}") from error
     return pyannote.core, pyannote.metrics.diarization

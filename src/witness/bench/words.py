@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from witness._version import install
 from witness.bench import resampling
 from witness.bench.lines import Line, Said
 from witness.errors import InputError, WitnessError
@@ -410,4 +411,4 @@ def _library(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
-        raise WitnessError(f"scoring words needs {package}; fix: pip install 'witness[bench]'") from error
+        raise WitnessError(f"scoring words needs {package}; fix: {install('bench')}") from error

@@ -128,7 +128,7 @@ MODELS = click.option(
     "--models",
     default="auto",
     show_default=True,
-    metavar="auto|standard|community-1|builtin|DIR",
+    metavar="auto|standard|community-1|campplus|builtin|DIR",
     help="Models that tell speakers apart.",
 )
 WHISPER = click.option(

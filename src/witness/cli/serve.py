@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from witness._version import install
 from witness.cli import options, signals
 from witness.errors import CancelledError, UsageError, WitnessError
 from witness.options import Device, Options
@@ -84,7 +85,7 @@ def serve_command(
     `serve`.
     """
     if not all(map(find_spec, NEEDS)):
-        raise WitnessError("witness serve needs starlette and uvicorn; fix: pip install 'witness[serve]'")
+        raise WitnessError(f"witness serve needs starlette and uvicorn; fix: {install('serve')}")
     if token is not None and (len(token) < SHORTEST or not token.isascii() or not token.isprintable()):
         raise UsageError(f"--token is too easy to guess; give at least {SHORTEST} letters and digits")
     wanted = Options(**asked)

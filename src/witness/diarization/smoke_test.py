@@ -30,7 +30,7 @@ def survive(role: str, model: ModelFile) -> None:
     Raises ModelError if the child dies or hangs over it. What the child says against the model is left to
     whoever loads it.
     """
-    if any(entry.sha256 == model.sha256 for entry in catalogue.TABLE):
+    if catalogue.by_sha256(model.sha256):
         return
     survived = files.cache_folder() / "tried" / f"{model.sha256}-{role}"
     with suppress(OSError, ValueError):

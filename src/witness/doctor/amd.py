@@ -6,10 +6,9 @@ import os
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
-from importlib.util import find_spec
 from pathlib import Path
 
-from witness.amd import cards, graphs, loader, versions
+from witness.amd import cards, graphs, loader, provider, versions
 from witness.doctor.machine import Check, Machine
 from witness.errors import GraphError
 from witness.models import catalogue, store
@@ -96,12 +95,16 @@ def rocm(machine: Machine) -> Iterator[Check]:
     if machine.system != "linux":
         return
     install = machine.install_rocm
-    provider, needed, files = _provider(machine)
+    found, needed, files = _provider(machine)
     # One that build.sh made from source wants ROCm 6, and finds MIGraphX where no package would put it.
     wanted = max((_major(name) for name in needed if "amdhip64" in name), default=versions.HIP)
-    if wanted == versions.HIP and (fault := versions.wheel_fault(machine.wheel, machine.glibc)):
+    # AMD's wheels were not opened, and one of them has a version that PyPI has, too.
+    known = None if (machine.wheel or "").startswith("1.23") and not machine.wheel_page else machine.wheel
+    if wanted == versions.HIP and (fault := versions.wheel_fault(known, machine.glibc)):
         fix = "pip install --upgrade onnxruntime-migraphx (1.27.1 or newer; it needs Python 3.11 or newer)"
         yield Check("wheel", False, f"onnxruntime-migraphx {machine.wheel} {fault}", fix)
+    if machine.cards and wanted == versions.HIP:
+        yield from _origin(machine)
     resolved = [Path(name).name for pair in files.items() for name in pair]
     hip = _versions(machine, "libamdhip64.so.*", resolved)
     majors = sorted({_major(name) for name in hip})
@@ -115,11 +118,27 @@ def rocm(machine: Machine) -> Iterator[Check]:
     yield _migraphx(machine, number, bool(_versions(machine, "libmigraphx_c.so.*", resolved)))
     if number and wanted == versions.HIP and wanted in majors and machine.wheel:
         yield _combination(machine, number)
-    yield provider
+    yield found
     planted = [name for name in ("libmigraphx_c.so.3", "libamdhip64.so.7") if (machine.here / name).exists()]
     if planted:
         fix = "leave this folder: onnxruntime's provider would load it from here"
         yield Check("current folder", False, f"holds {' and '.join(planted)}", fix)
+
+
+def _origin(machine: Machine) -> Iterator[Check]:
+    """Who made the wheel and the plug-in, as far as their files say."""
+    if machine.wheel:
+        who = versions.origin(machine.wheel, machine.wheel_page)
+        yield Check("origin", None, f"onnxruntime-migraphx {machine.wheel} is {who}")
+    if machine.plugin and (library := provider.plugin_library()):
+        yield Check(
+            "origin",
+            None,
+            f"onnxruntime-ep-migraphx {machine.plugin}: MIGraphX by AMD's plug-in {library.name}",
+        )
+    elif machine.plugin:
+        fix = "pip uninstall onnxruntime-ep-migraphx; AMD's own is not on PyPI (docs/amd-gpu.md)"
+        yield Check("origin", None, f"onnxruntime-ep-migraphx {machine.plugin} is empty, as PyPI has it", fix)
 
 
 def _migraphx(machine: Machine, number: tuple[int, int, int] | None, interface: bool) -> Check:
@@ -143,7 +162,10 @@ def _combination(machine: Machine, migraphx: tuple[int, int, int]) -> Check:
     """What `versions` knows of the wheel with this MIGraphX. That nothing speaks against it is no proof."""
     release = versions.release_of(migraphx)
     number = ".".join(map(str, migraphx[:2]))
-    wheel = f"onnxruntime-migraphx {machine.wheel}"
+    plugged = machine.plugin and provider.plugin_library()
+    wheel = (
+        f"onnxruntime-ep-migraphx {machine.plugin}" if plugged else f"onnxruntime-migraphx {machine.wheel}"
+    )
     if release is None:
         newest = versions.RELEASES[-1]
         known = f"{'.'.join(map(str, newest.migraphx))} of ROCm {newest.rocm}"
@@ -165,13 +187,15 @@ def _versions(machine: Machine, pattern: str, resolved: list[str]) -> list[str]:
 
 def _provider(machine: Machine) -> tuple[Check, list[str], dict[str, str]]:
     """Whether the provider finds its libraries and HIP devices; what it needs; the files that it finds."""
-    spec = find_spec("onnxruntime")
-    folder = Path(spec.origin).parent / "capi" if spec and spec.origin else Path()
-    library = folder / "libonnxruntime_providers_migraphx.so"
-    if not library.exists():
+    chosen = provider.find()
+    if chosen is None:
         fix = "pip install --force-reinstall onnxruntime-migraphx, after pip uninstall onnxruntime"
         return machine.gpu_check("provider", False, "this onnxruntime has no MIGraphX", fix), [], {}
-    answer = machine.ask("provider", str(library))
+    if chosen.plugin and not provider.says_assignment():
+        fix = "pip install --upgrade onnxruntime-migraphx (1.24.2 or newer)"
+        finding = "AMD's plug-in needs onnxruntime 1.24 or newer"
+        return machine.gpu_check("provider", False, finding, fix), [], {}
+    answer = machine.ask("provider", str(chosen.library), *([str(chosen.core)] if chosen.core else []))
     if "error" in answer:
         return machine.gpu_check("provider", False, answer["error"], machine.install_rocm), [], {}
     missing: list[str] = answer["missing"]

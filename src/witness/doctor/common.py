@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from witness import files
+from witness._version import DISTRIBUTION
 from witness.doctor.machine import Check, Machine, package_version
 from witness.errors import WitnessError
 from witness.models import catalogue, engines, store
@@ -63,7 +64,7 @@ def onnxruntime(_machine: Machine) -> Iterator[Check]:
         model = sessions.Model(str(catalogue.BUILTIN_FOLDER / "segmentation.onnx"), "builtin-segmentation")
         shape = model(np.zeros((1, 1, 160_000), np.float32)).shape
     except (ImportError, WitnessError, OSError) as error:
-        yield Check("onnxruntime", False, str(error), "pip install --force-reinstall witness")
+        yield Check("onnxruntime", False, str(error), f"pip install --force-reinstall {DISTRIBUTION}")
         return
     took = time.perf_counter() - begun
     name = installed[0] if installed else ""
@@ -164,7 +165,7 @@ def models(_machine: Machine) -> Iterator[Check]:
         entry = status.file
         fetch = f"{entry.fetch} --force"
         if status.state == "damaged":
-            way = fetch if entry.repository else "install Witness again"
+            way = "install Witness again" if entry.builtin else fetch
             yield Check("models", False, f"{entry.name} fails its sha256", way)
         elif entry.role == "whisper" and not status.has_its_size:
             yield Check("models", False, f"{entry.name} does not have its {entry.total} bytes", fetch)

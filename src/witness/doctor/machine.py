@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, metadata, version
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,10 @@ class Machine:
     ask: Callable[..., dict[str, Any]] = probes.ask
     wheel: str | None = field(default_factory=lambda: package_version("onnxruntime-migraphx"))
     """The version of onnxruntime-migraphx; None: it is not installed."""
+    wheel_page: str = field(default_factory=lambda: home_page("onnxruntime-migraphx"))
+    """The home page in its metadata; "" if there is none."""
+    plugin: str | None = field(default_factory=lambda: package_version("onnxruntime-ep-migraphx"))
+    """The version of AMD's plug-in provider; None: it is not installed."""
     glibc: str = field(default_factory=lambda: platform.libc_ver()[1])
     """The version of the C library, such as 2.36; "" where it is not glibc."""
 
@@ -97,6 +101,14 @@ class Machine:
         """The names of the library files that match, the longest (that say most) first."""
         names = {path.name for path in loader.on_disk(pattern, self.root, self.environment)}
         return sorted(names, key=len, reverse=True)
+
+
+def home_page(name: str) -> str:
+    """Of a Python package; "" if it is not installed or has none."""
+    try:
+        return metadata(name).json.get("home_page", "")  # type: ignore[return-value]
+    except PackageNotFoundError:
+        return ""
 
 
 def package_version(name: str) -> str | None:

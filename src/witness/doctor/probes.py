@@ -76,12 +76,13 @@ def vulkan() -> dict[str, Any]:
     return {"devices": devices}
 
 
-def provider(path: str) -> dict[str, Any]:
+def provider(path: str, core: str | None = None) -> dict[str, Any]:
     """Where the loader finds what onnxruntime's MIGraphX provider at `path` needs, and HIP's devices.
 
-    The provider is not loaded: outside onnxruntime it crashes immediately.
+    `core` is onnxruntime's own library if the provider is linked with it. The provider is not loaded: outside
+    onnxruntime it crashes immediately.
     """
-    found = loader.trace(Path(path))
+    found = loader.trace(Path(path), None if core is None else Path(core))
     files = {name: str(file) for name, file in found.files.items() if AMD.match(name)}
     if found.missing or found.lacking or not files:
         devices: dict[str, Any] = {"devices": None, "hip": None}

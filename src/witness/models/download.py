@@ -1,4 +1,4 @@
-"""Fetch one file from a server: resume where the last attempt stopped, and notice a dead network within 5 s.
+"""Fetch from a server: resume where the last attempt stopped, and notice a dead network within 5 s.
 
 `huggingface_hub` owns the cache but does not do the transfer, because its `hf_hub_download` cannot keep three
 promises (measured: docs/decisions/2026-11-22-constants.md):
@@ -12,13 +12,15 @@ Nothing is lost: revision, size and sha256 are known in advance, so one anonymou
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import queue
 import re
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,7 @@ from witness.errors import ModelError
 if TYPE_CHECKING:  # loading it takes as long as everything else here, and most runs fetch nothing
     import ssl
     from http.client import HTTPResponse
+    from urllib.request import Request
 
 SILENCE = 4.0
 """Seconds without a byte after which a server counts as dead; less than the promised 5 s, which include the
@@ -53,10 +56,12 @@ MIN_GAIN = 1 << 20
 
 SCHEMES = ("http://", "https://")
 
-PORTAL = "check HF_ENDPOINT, the proxy, and whether this network has a login page"
-
 _dead: dict[str, tuple[float, str]] = {}
 """Server -> when it was found dead, by the monotonic clock, and what showed it."""
+
+
+RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
+"""A Content-Range. No file has a size of more digits, and Python refuses to read thousands of them."""
 
 
 class FetchError(ModelError):
@@ -67,10 +72,72 @@ class NetworkError(Exception):
     """A server is dead. The message names it and says what showed it."""
 
 
-def download(url: str, part: Path, size: int, report: Callable[[int], None]) -> None:
+@dataclass(frozen=True)
+class Route:
+    """How servers are reached, besides by what the environment says."""
+
+    setting: str
+    """What a person has set that leads there, for messages."""
+    proxy: str | None = None
+    """For http and https, in the place of the environment's."""
+    certificates: str | None = None
+    """A file of authorities that are trusted, too."""
+    client: str | None = None
+    """A file with this machine's own certificate and key."""
+    trusted: frozenset[str] = frozenset()
+    """Hosts, or host:port, whose certificates are not checked."""
+    passwords: Mapping[str, str] = field(default_factory=dict)
+    """Host, or host:port, -> "user:password", which is sent there and nowhere else."""
+
+    @property
+    def advice(self) -> str:
+        """What to check if a server answers with something else than what was asked for."""
+        return f"check {self.setting}, the proxy, and whether this network has a login page"
+
+    def authorize(self, request: Request) -> None:
+        """Add the password for the request's host; a redirect to another host does not carry it along."""
+        host = request.host
+        if password := self.passwords.get(host) or self.passwords.get(host.partition(":")[0]):
+            coded = base64.b64encode(password.encode()).decode()
+            request.add_unredirected_header("Authorization", f"Basic {coded}")
+
+    def context(self, host: str) -> ssl.SSLContext:
+        """By which certificates a host is trusted."""
+        checked = not {host, host.partition(":")[0]} & self.trusted
+        return _certificates(self.certificates, self.client, checked)
+
+
+HUB = Route("HF_ENDPOINT")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A stretch of a file on a server."""
+
+    start: int
+    """Its first byte."""
+    whole: int
+    """Bytes of the file."""
+
+
+@dataclass(frozen=True)
+class _How:
+    route: Route
+    section: Section | None
+
+
+def download(
+    url: str,
+    part: Path,
+    size: int,
+    report: Callable[[int], None],
+    *,
+    route: Route = HUB,
+    section: Section | None = None,
+) -> None:
     """Complete `part`, from where it ends up to `size` bytes, over as many connections as it takes.
 
-    `report` is called with the number of bytes in `part`.
+    It is the whole file, or a `section` of it. `report` is called with the number of bytes in `part`.
 
     Raises:
         NetworkError: the server is dead or stops sending; `part` keeps what has arrived.
@@ -82,64 +149,158 @@ def download(url: str, part: Path, size: int, report: Callable[[int], None]) -> 
     while (have := part.stat().st_size if part.exists() else 0) < size:
         if (free := shutil.disk_usage(part.parent).free) < size - have:
             raise OSError(f"{size - have >> 20} MiB more are needed and {free >> 20} MiB are free")
-        since, sign = _dead.get(server, (0.0, ""))
-        if sign and time.monotonic() - since < REMEMBERED:
-            raise NetworkError(sign)
-        try:
-            start, end = _append(url, part, have, size, report)
+        with _alive(server):
+            start, end = _append(url, part, (have, size), report, _How(route, section))
             most = max(most, have)
             again += start < have
             fruitless = 0 if end - most >= MIN_GAIN else fruitless + 1
             if end < size and MAX_FRUITLESS in (fruitless, again):
                 raise NetworkError(f"the connection to {server} keeps breaking")
-        except NetworkError as error:
-            _dead[server] = time.monotonic(), str(error)
-            raise
 
 
-def _append(url: str, part: Path, have: int, size: int, report: Callable[[int], None]) -> tuple[int, int]:
-    """Append to `part` what one connection brings; returns from where to where, in bytes."""
-    from http.client import HTTPException
+@contextlib.contextmanager
+def _alive(server: str) -> Iterator[None]:
+    """Work that needs a server: NetworkError at once if it was found dead a moment ago."""
+    since, sign = _dead.get(server, (0.0, ""))
+    if sign and time.monotonic() - since < REMEMBERED:
+        raise NetworkError(sign)
+    try:
+        yield
+    except NetworkError as error:
+        _dead[server] = time.monotonic(), str(error)
+        raise
 
-    with _connect(url, have) as answer, part.open("ab") as file:
-        end = start = _start(answer, url, have, size)
-        if start < have:  # the server does not resume
-            file.truncate(0)
-        since, then = time.monotonic(), start
-        while end < size:
-            try:
-                block = answer.read1(1 << 18)
-            except TimeoutError as error:
-                raise NetworkError(f"{_server(url)} stopped sending") from error
-            except (OSError, HTTPException):  # the connection broke; the next one may continue from here
-                break
-            if not block:
-                break
-            file.write(block)
-            end += len(block)
-            report(end)
-            if (now := time.monotonic()) - since >= PATIENCE:
-                if end - then < MIN_RATE * (now - since):
-                    raise NetworkError(f"{_server(url)} sends less than {MIN_RATE / 1000:g} kB a second")
-                since, then = now, end
+
+def _append(
+    url: str, part: Path, sizes: tuple[int, int], report: Callable[[int], None], how: _How
+) -> tuple[int, int]:
+    """Append to `part` what one connection brings; returns from where to where, in bytes.
+
+    `sizes` are the bytes that it has and will have.
+    """
+    have, size = sizes
+    section = how.section
+    headers = {}
+    if section:
+        headers["Range"] = f"bytes={section.start + have}-{section.start + size - 1}"
+    elif have:
+        headers["Range"] = f"bytes={have}-"
+    with _connect(url, headers, how.route) as answer:
+        if section:
+            _check_section(answer, url, have, size, section)
+            start = have
+        else:
+            start = _start(answer, url, have, size, how.route)
+        end = start
+        with part.open("ab") as file:
+            if start < have:  # the server does not resume
+                file.truncate(0)
+            for block in _blocks(answer, url, size - start):
+                file.write(block)
+                end += len(block)
+                report(end)
     return start, end
 
 
-def _start(answer: HTTPResponse, url: str, have: int, size: int) -> int:
+def _blocks(answer: HTTPResponse, url: str, size: int) -> Iterator[bytes]:
+    """What comes of a body of `size` bytes; it ends early if the connection breaks.
+
+    Raises NetworkError if the server stops sending or sends next to nothing.
+    """
+    from http.client import HTTPException
+
+    end = then = 0
+    since = time.monotonic()
+    while end < size:
+        try:
+            block = answer.read1(min(1 << 18, size - end))
+        except TimeoutError as error:
+            raise NetworkError(f"{_server(url)} stopped sending") from error
+        except (OSError, HTTPException):  # the connection broke; the next one may continue from here
+            return
+        if not block:
+            return
+        yield block
+        end += len(block)
+        if (now := time.monotonic()) - since >= PATIENCE:
+            if end - then < MIN_RATE * (now - since):
+                raise NetworkError(f"{_server(url)} sends less than {MIN_RATE / 1000:g} kB a second")
+            since, then = now, end
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A small answer, read to its end."""
+
+    url: str
+    """Where it came from after redirects."""
+    kind: str
+    """Its Content-Type without parameters, in lower case."""
+    body: bytes
+
+
+def page(url: str, accept: str, largest: int, route: Route) -> Answer:
+    """The document at `url`, of at most so many bytes.
+
+    Raises NetworkError if the server is dead, FetchError if it has no such document or a larger one.
+    """
+    with _alive(_server(url)), _connect(url, {"Accept": accept}, route) as answer:
+        body = b"".join(_blocks(answer, url, largest + 1))
+        if answer.length and len(body) <= largest:
+            raise NetworkError(f"the connection to {_server(url)} broke")
+        kind = answer.headers.get_content_type()
+        found = Answer(answer.url, kind.lower(), body)
+    if len(body) > largest:
+        raise FetchError(f"cannot fetch {url}: it has more than {largest >> 20} MiB; {route.advice}")
+    return found
+
+
+def end_of(url: str, count: int, route: Route) -> tuple[int, bytes | None]:
+    """The size of the file at `url` and its last `count` bytes; None: the server gives whole files only.
+
+    Raises NetworkError if the server is dead, FetchError if it does not have the file or tells no size.
+    """
+    with _alive(_server(url)), _connect(url, {"Range": f"bytes=-{count}"}, route) as answer:
+        stated = answer.headers.get("Content-Range")
+        match = RANGE.fullmatch(stated or "")
+        if stated is None and answer.length is not None:
+            return answer.length, None
+        if not match:
+            raise FetchError(f"cannot fetch {url}: the server does not tell its size; {route.advice}")
+        start, last, size = (int(number) for number in match.groups())
+        expected = min(count, size)
+        if (start, last) != (size - expected, size - 1) or answer.length not in (None, expected):
+            raise FetchError(f"cannot fetch {url}: the server's Content-Range is wrong; {route.advice}")
+        body = b"".join(_blocks(answer, url, expected))
+        if len(body) < expected:
+            raise NetworkError(f"the connection to {_server(url)} broke")
+    return size, body
+
+
+def _check_section(answer: HTTPResponse, url: str, have: int, size: int, section: Section) -> None:
+    """Raise FetchError unless the body is the section from byte `have` on."""
+    first, last = section.start + have, section.start + size - 1
+    stated = answer.headers.get("Content-Range") or ""
+    if stated != f"bytes {first}-{last}/{section.whole}" or answer.length not in (None, size - have):
+        raise FetchError(f"cannot fetch {url}: the server sends another part than bytes {first} to {last}")
+
+
+def _start(answer: HTTPResponse, url: str, have: int, size: int, route: Route) -> int:
     """The byte of the file that the body begins with, 0 or `have`.
 
     Raises FetchError unless the rest up to `size` follows. Most likely it is the login page of a hotel, which
     must not spoil what `part` already holds.
     """
     stated = answer.headers.get("Content-Range")
-    # No file has a size of more digits, and Python refuses to read thousands of them.
-    part = re.fullmatch(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18})", stated or "")
+    part = RANGE.fullmatch(stated or "")
     if stated and not part:
-        raise FetchError(f"cannot fetch {url}: the server's Content-Range is malformed; {PORTAL}")
-    start, offered = (int(part[1]), int(part[2])) if part else (0, answer.length)
+        raise FetchError(f"cannot fetch {url}: the server's Content-Range is malformed; {route.advice}")
+    start, offered = (int(part[1]), int(part[3])) if part else (0, answer.length)
     if offered != size or start not in (0, have):
         amount = "an unknown number of" if offered is None else offered
-        raise FetchError(f"cannot fetch {url}: the server offers {amount} bytes instead of {size}; {PORTAL}")
+        raise FetchError(
+            f"cannot fetch {url}: the server offers {amount} bytes instead of {size}; {route.advice}"
+        )
     return start
 
 
@@ -149,7 +310,7 @@ def _server(url: str) -> str:
 
 
 @cache
-def _certificates() -> ssl.SSLContext:
+def _certificates(bundle: str | None, client: str | None, checked: bool) -> ssl.SSLContext:
     """By which servers are trusted. Reading them takes longer than many a request."""
     import ssl
 
@@ -159,21 +320,33 @@ def _certificates() -> ssl.SSLContext:
         import certifi
 
         context.load_verify_locations(certifi.where())
+    if bundle:
+        folder = Path(bundle).is_dir()
+        context.load_verify_locations(None if folder else bundle, bundle if folder else None)
+    if client:
+        context.load_cert_chain(client)
+    if not checked:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
     return context
 
 
-def _connect(url: str, offset: int) -> HTTPResponse:
-    """The answer to a GET of `url` from byte `offset` on: headers read, redirects followed, body to come.
+def _connect(url: str, headers: Mapping[str, str], route: Route) -> HTTPResponse:
+    """The answer to a GET of `url`: headers read, redirects followed, body to come.
 
     Redirects are followed to http and https only: urllib knows ftp, too. A thread does the work and is
     abandoned if it takes too long: a socket's timeout covers neither the lookup of a name nor an answer that
     trickles. A redirect is a sign of life and restarts the wait of `SILENCE`.
     """
+    from http.client import HTTPSConnection
     from urllib.error import HTTPError
-    from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+    from urllib.parse import urlsplit
+    from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
     if not url.startswith(SCHEMES):
-        raise FetchError(f"cannot fetch {url}: HF_ENDPOINT must begin with http:// or https://; change it")
+        raise FetchError(
+            f"cannot fetch {url}: {route.setting} must begin with http:// or https://; change it"
+        )
     events: queue.SimpleQueue[HTTPResponse | Exception | None] = queue.SimpleQueue()
     given_up = threading.Event()
 
@@ -183,16 +356,25 @@ def _connect(url: str, offset: int) -> HTTPResponse:
             answer, target = args[1], args[-1]
             if not target.startswith(SCHEMES):
                 answer.close()
-                raise FetchError(f"cannot fetch {url}: the server redirects to {target}; {PORTAL}")
-            return super().redirect_request(*args)
+                raise FetchError(f"cannot fetch {url}: the server redirects to {target}; {route.advice}")
+            request = super().redirect_request(*args)
+            if request is not None:
+                route.authorize(request)
+            return request
+
+    class Https(HTTPSHandler):
+        def https_open(self, req: Request) -> HTTPResponse:
+            # Not `req.host`, which is the proxy's where there is one.
+            return self.do_open(HTTPSConnection, req, context=route.context(urlsplit(req.full_url).netloc))
 
     def work() -> None:
         try:
-            request = Request(url, headers={"User-Agent": f"witness/{__version__}"})  # noqa: S310 - checked above
-            if offset:
-                request.add_header("Range", f"bytes={offset}-")
-            opener = build_opener(Redirects, HTTPSHandler(context=_certificates()))
-            answer = opener.open(request, timeout=SILENCE)
+            request = Request(url, headers={"User-Agent": f"witness/{__version__}", **headers})  # noqa: S310 - checked above
+            route.authorize(request)
+            proxies = [ProxyHandler({"http": route.proxy, "https": route.proxy})] if route.proxy else []
+            answer = build_opener(Redirects, Https(context=route.context("")), *proxies).open(
+                request, timeout=SILENCE
+            )
         except Exception as error:
             events.put(error)
         else:
@@ -210,7 +392,9 @@ def _connect(url: str, offset: int) -> HTTPResponse:
         raise event
     if isinstance(event, HTTPError):
         event.close()
-        raise FetchError(f"cannot fetch {url}: the server answered {event.code} {event.reason}; {PORTAL}")
+        raise FetchError(
+            f"cannot fetch {url}: the server answered {event.code} {event.reason}; {route.advice}"
+        )
     if isinstance(event, Exception):
         reason = getattr(event, "reason", event)
         if isinstance(reason, TimeoutError):  # the socket noticed it first

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from importlib.util import find_spec
 
+from witness._version import install
 from witness.errors import UsageError
 from witness.options import Recognizer
 
@@ -17,9 +18,9 @@ MODULES = {
 """Recognizer -> the Python modules that it needs."""
 INSTALL = {
     Recognizer.WHISPER_CPP: "pip install pywhispercpp",
-    Recognizer.CTRANSLATE2: "pip install 'witness[words]'",
-    Recognizer.ONNX_ASR: "pip install 'witness[parakeet]'",
-    Recognizer.TRANSCRIBE_CPP: "pip install 'witness[vulkan]'",
+    Recognizer.CTRANSLATE2: install("words"),
+    Recognizer.ONNX_ASR: install("parakeet"),
+    Recognizer.TRANSCRIBE_CPP: install("vulkan"),
 }
 """Recognizer -> what installs it."""
 

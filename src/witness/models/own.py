@@ -35,8 +35,8 @@ def model(path: Path, name: str) -> ModelFile:
         raise ModelError(
             f"cannot read the model {path} ({error.strerror}); give a file that can be read"
         ) from error
-    name = next((entry.name for entry in catalogue.TABLE if entry.sha256 == sha256), name)
-    return ModelFile(name, str(path.absolute()), sha256)
+    known = catalogue.by_sha256(sha256)
+    return ModelFile(known.name if known else name, str(path.absolute()), sha256)
 
 
 def recognizer(path: Path) -> ModelFile:

@@ -35,12 +35,12 @@ class DiarizationModels:
 
 
 def diarization_models(choice: str, *, offline: bool, reporter: Reporter = SILENT) -> DiarizationModels:
-    """The chosen models, verified. A note says so if "auto" had to settle for the builtin set.
+    """The chosen models, verified. A note says so if "auto" had to settle for another set than standard.
 
-    `choice` is a name of `catalogue.SETS`, "auto" (standard if it is cached or can be fetched, otherwise
-    builtin), or a folder with segmentation.onnx and embedding.onnx and, unless it is the standard set's, with
-    clustering.json: the fields of `schema.Rule`, of which "linkage" and "threshold" are required. `offline`
-    opens no socket.
+    `choice` is a name of `catalogue.SETS`, "auto" (standard if it is cached or can be fetched, else campplus,
+    else builtin), or a folder with segmentation.onnx and embedding.onnx and, unless it is the standard set's,
+    with clustering.json: the fields of `schema.Rule`, of which "linkage" and "threshold" are required.
+    `offline` opens no socket.
 
     Raises:
         ModelError: a file is damaged, or was asked for by name and cannot be fetched (`FetchError`).
@@ -50,18 +50,51 @@ def diarization_models(choice: str, *, offline: bool, reporter: Reporter = SILEN
         raise UsageError(f"--models is empty; give a folder, auto, {_set_names()}")
     if choice not in ("auto", *catalogue.SETS):
         return _from_folder(choice, reporter)
-    name = "standard" if choice == "auto" else choice
-    try:
-        models = cache.obtain(_entries(catalogue.SETS[name].files), offline=offline, reporter=reporter)
-    except FetchError as error:
-        if choice != "auto":
-            raise
-        reporter.note(f"using the builtin speaker models, less accurate than the standard ones: {error}")
-        name = "builtin"
-        models = cache.obtain(_entries(catalogue.SETS[name].files), offline=True, reporter=reporter)
+    if choice == "auto":
+        name, models = _best(offline, reporter)
+    else:
+        name, models = choice, _obtained_set(choice, offline, reporter)
     segmentation, embedding, *plda = models
     arrays = {file.name.removeprefix("plda-"): file for file in plda}
     return DiarizationModels(name, segmentation, embedding, catalogue.SETS[name].rule, arrays)
+
+
+def _best(offline: bool, reporter: Reporter) -> tuple[str, list[ModelFile]]:
+    """The set that "auto" stands for, and its files. A note says so unless it is the standard one."""
+    usual, last, others = catalogue.AUTO[0], catalogue.AUTO[-1], catalogue.AUTO[1:-1]
+    try:
+        return usual, _obtained_set(usual, offline, reporter)
+    except FetchError as error:
+        missing = error
+    try:
+        if others:
+            return others[0], _instead(others[0], missing, offline, reporter)
+    except FetchError as error:
+        missing = error
+    reporter.note(f"using the {last} speaker models, less accurate than the {usual} ones: {missing}")
+    return last, _obtained_set(last, True, reporter)
+
+
+def _instead(name: str, missing: FetchError, offline: bool, reporter: Reporter) -> list[ModelFile]:
+    """A set that does not need the Hub; a note says so, and what is missing.
+
+    Raises FetchError, which says why neither this one is to be had.
+    """
+    entries = _entries(catalogue.SETS[name].files)
+    try:
+        models = cache.obtain(entries, offline=offline, reporter=reporter, hub=False)
+    except FetchError as error:
+        if cache.is_offline(offline):
+            raise missing from None
+        raise FetchError(f"{missing}; nor {name}: {error}") from error
+    files = (cache.inspect(entry, verify=False).file for entry in entries)
+    sources = " and ".join(f"{file.name} from {file.source}" for file in files)
+    reporter.note(f"using the speaker models {name} ({sources}): {missing}")
+    return models
+
+
+def _obtained_set(name: str, offline: bool, reporter: Reporter) -> list[ModelFile]:
+    return cache.obtain(_entries(catalogue.SETS[name].files), offline=offline, reporter=reporter)
 
 
 def _set_names() -> str:
@@ -243,8 +276,8 @@ def taken(*, gpu: str | None, available: Collection[str]) -> frozenset[str]:
 
     The arguments are those of `words`. Nothing is fetched.
     """
-    standard, builtin = (catalogue.SETS[name].files for name in ("standard", "builtin"))
-    speakers = standard if all(map(cache.locate, _entries(standard))) else builtin
+    sets = (catalogue.SETS[name].files for name in catalogue.AUTO)
+    speakers = next(files for files in sets if all(map(cache.locate, _entries(files))))
     model = words(gpu=gpu, available=available).model
     return frozenset((*speakers, model.name) if model else speakers)
 
@@ -272,7 +305,7 @@ def fetch_models(
     """Bring the named models (names of `catalogue.TABLE` or `catalogue.SETS`) into the cache, verified.
 
     A size means what `--whisper` takes it for: the usual recognizer's model, as `recognizer_model` has it.
-    Without names: the standard set and that recognizer's default.
+    Without names: the standard set (campplus if the Hub cannot be reached) and that recognizer's default.
     `force` also fetches files that are already there; an old file stays until the new one is complete and
     verified. Progress is ("download", bytes, bytes of all files).
 
@@ -286,11 +319,23 @@ def fetch_models(
     wanted = [
         part for name in names for part in (sets[name].files if name in sets else (sized.get(name, name),))
     ]
-    if not wanted:
-        usual = catalogue.default_whisper(engine, gpu=engine == gpu)
-        aligner = [catalogue.ALIGNER] if engine == Recognizer.TRANSCRIBE_CPP else []
-        wanted = [*sets["standard"].files, *([usual] if usual else []), *aligner]
-    return tuple(cache.obtain(_entries(wanted), offline=offline, force=force, reporter=reporter))
+    if wanted:
+        return tuple(cache.obtain(_entries(wanted), offline=offline, force=force, reporter=reporter))
+    usual = catalogue.default_whisper(engine, gpu=engine == gpu)
+    words = [
+        *([usual] if usual else []),
+        *([catalogue.ALIGNER] if engine == Recognizer.TRANSCRIBE_CPP else []),
+    ]
+    others = catalogue.AUTO[1:-1]
+    speakers = _entries(sets[catalogue.AUTO[0]].files)
+    try:
+        both = [*speakers, *_entries(words)]
+        return tuple(cache.obtain(both, offline=offline, force=force, reporter=reporter))
+    except FetchError as error:
+        if cache.is_offline(offline) or not others or all(map(cache.locate, speakers)):
+            raise
+        models = _instead(others[0], error, offline, reporter)
+    return (*models, *cache.obtain(_entries(words), offline=offline, force=force, reporter=reporter))
 
 
 def _entries(names: Sequence[str]) -> list[CatalogueFile]:

@@ -34,6 +34,15 @@ SILENCE = 10 / 32768
 steps of 16-bit audio, where converters and codecs idle. Whisper hears the shape of a spectrum, not its level,
 and invents words there."""
 
+LEAST = 15
+"""Frames that sound. In 0.3 s or less nobody says a word, and Whisper writes "Thank you."."""
+TONE_FROM = 6
+"""Bin of 50 Hz from which a frame's spectrum counts; below is the rumble of a room."""
+TONE_POWER = 0.95
+"""Share of a frame's power in its two highest peaks that makes it a tone, or two as telephones have them."""
+TONES = 0.8
+"""Share of the frames that sound which are tones where nobody speaks. Speech has 0.47 at most in 21
+recordings, tones have 1.0 (docs/decisions/2026-11-23-words-of-all-languages.md, "Tones")."""
 
 UNHEARD = FRAME_RATE
 """Frames of speech without a word, NEAR those around it, that are worth a second look.
@@ -93,18 +102,30 @@ class Loudness:
     """(frames,): not silent."""
     energy: Float32
     """(frames,): sum of the squared samples."""
+    tone: Bool
+    """(frames,): a tone, or two at a time."""
 
     @staticmethod
     def of(samples: Samples) -> Loudness:
         """Of a track, (n,) at 16 kHz. Reads it in parts: it may be larger than memory."""
         count = -(-len(samples) // FRAME)
-        sounding, energy = np.empty(count, np.bool_), np.empty(count, np.float32)
+        sounding, energy, tone = (
+            np.empty(count, np.bool_),
+            np.empty(count, np.float32),
+            np.empty(count, np.bool_),
+        )
         for start, part in spool.pieces(samples, WINDOW * FRAME):
             frames = np.pad(part, (0, -len(part) % FRAME)).reshape(-1, FRAME)
             there = slice(start // FRAME, start // FRAME + len(frames))
             sounding[there] = np.ptp(frames, axis=1) / 2 >= SILENCE
             energy[there] = np.einsum("ij,ij->i", frames, frames)
-        return Loudness(sounding, energy)
+            tone[there] = _tones(frames)
+        return Loudness(sounding, energy, tone)
+
+    def may_be_speech(self, piece: Piece) -> bool:
+        """Whether enough of a piece sounds, and not like a dial tone or a beep."""
+        heard = piece.frames[self.sounding[piece.frames]]
+        return len(heard) > LEAST and float(self.tone[heard].mean()) < TONES
 
     def most_speech(self, some: Sequence[Piece]) -> Piece | None:
         """That of some pieces with the most frames nearly as loud as the loudest; None: there are none."""
@@ -126,6 +147,13 @@ def pieces(
     Without `speech`, everything that sounds; with it, what sounds near to where somebody may speak. It is
     waited for no longer than each piece needs; `check` is called meanwhile and may raise.
     """
+    cut = _pieces(loudness, speech, check, longest)
+    return (piece for piece in cut if loudness.may_be_speech(piece))
+
+
+def _pieces(
+    loudness: Loudness, speech: Speech | None, check: Callable[[], None], longest: int
+) -> Iterator[Piece]:
     count = len(loudness.energy)
     place, known, held = 0, 0, np.empty(0, np.intp)
     while place < count or len(held):
@@ -158,7 +186,20 @@ def gaps(speech: Speech, loudness: Loudness, words: Sequence[Word]) -> Iterator[
                 end = _cut(frames, loudness, 2 * WINDOW // 3, WINDOW, speech)
                 yield Piece(frames[:end])
                 frames = frames[end:]
-            yield Piece(frames)
+            if loudness.may_be_speech(Piece(frames)):
+                yield Piece(frames)
+
+
+def _tones(frames: Float32) -> Bool:
+    """(n,): which of (n, FRAME) samples are a tone."""
+    power = np.abs(np.fft.rfft(frames * np.hanning(FRAME).astype(np.float32), axis=1)) ** 2
+    power[:, :TONE_FROM] = 0
+    whole = power.sum(axis=1)
+    for _ in range(2):
+        peak = power.argmax(axis=1)[:, None] + np.arange(-2, 3)  # as wide as the window makes it
+        np.put_along_axis(power, np.clip(peak, 0, power.shape[1] - 1), 0, axis=1)
+    tones: Bool = power.sum(axis=1) <= (1 - TONE_POWER) * whole
+    return tones
 
 
 def _wanted(loudness: Loudness, speech: Speech | None, first: int, last: int) -> Bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from witness._version import install
 from witness.recognition import engine_worker
 from witness.recognition.engine_worker import ChunkResult, DecodeOptions, Load
 from witness.schema import SAMPLE_RATE, Float32
@@ -27,7 +28,7 @@ WORKERS = 4
 LONGEST_TOKEN = 0.5
 """Seconds; what is left until the next one is a pause."""
 
-INSTALL = "onnx-asr is not installed; fix: pip install 'witness[parakeet]'"
+INSTALL = f"onnx-asr is not installed; fix: {install('parakeet')}"
 QUANTIZED = re.compile(r"[._-](u?int8|q8|int4|uint4|q4|q4f16|bnb4|quantized)(?=[._-])")
 """In the name of a file whose weights have 8 bits or less: such exports of Parakeet lose words, mostly in
 pieces over 20 s (github.com/istupakov/onnx-asr/issues/126, github.com/k2-fsa/sherpa-onnx/issues/2605)."""

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+
+CONTROL_TOKEN = re.compile(r"<\|[^<>|]*\|>")
+"""<|endoftext|>, <|fr|>, <|0.00|>: a tokenizer takes them for the commands that they spell."""
+
+
+def plain(text: str) -> str:
+    """A text as somebody could have said it, without control tokens and control characters."""
+    # A space in their place: nothing can be put together from what stood around them.
+    visible = "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in text)
+    return " ".join(CONTROL_TOKEN.sub(" ", visible).split())
 
 
 def context(terms: Sequence[str], prompt: str) -> str:

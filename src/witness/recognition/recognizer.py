@@ -29,7 +29,7 @@ from witness.recognition.engine_client import Remote
 from witness.recognition.engine_worker import PROMPT, DecodeOptions
 from witness.recognition.fallback import Found, convincing, second_look, to_lines
 from witness.recognition.languages import MULTI, check_language
-from witness.recognition.prompting import fit
+from witness.recognition.prompting import fit, plain
 from witness.recognition.tokens import Token, piece_tokens, place, runs, to_words
 from witness.recognition.vad import Speech
 from witness.reporter import SILENT, Reporter
@@ -207,7 +207,8 @@ class Recognizer:
 
     def _context(self) -> str:
         """What the engine is told was said before: of the vocabulary, as much as it takes."""
-        terms, prompt = self._wish.vocabulary, self._wish.prompt
+        terms = [term for term in map(plain, self._wish.vocabulary) if term]
+        prompt = plain(self._wish.prompt)
         if not terms and not prompt:
             return ""
         text, left_out = fit(terms, prompt, self._engine.count, PROMPT)

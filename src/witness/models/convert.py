@@ -1,0 +1,326 @@
+"""segmentation-3.0 and CAM++ as ONNX, from the arrays of their checkpoints.
+
+The graphs are written field by field, and every number is computed with operations that IEEE 754 defines to
+the last bit. So the bytes are the same on every machine and with every version of onnx, and the catalogue can
+pin their sha256.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from witness.models import checkpoint
+from witness.schema import SAMPLE_RATE, Float32, Float64
+
+if TYPE_CHECKING:
+    import onnx
+
+Arrays = Mapping[str, Float32]
+Shape = Sequence[str | int]
+"""Of an input or output; a text names a free dimension."""
+
+OPSET = 17
+IR_VERSION = 8
+"""Of ONNX 1.12, which brought opset 17."""
+
+
+def onnx_of(name: str, content: bytes) -> bytes:
+    """The ONNX file of a checkpoint's content, for the model of the catalogue called `name`.
+
+    Raises ValueError if it is another checkpoint.
+    """
+    make = {"segmentation-3.0": segmentation, "campplus-zh-en": campplus}[name]
+    return make(checkpoint.read(content))
+
+
+class _Graph:
+    """A graph in the making: tensors are known by their names."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        import onnx
+
+        self._onnx = onnx
+        self._arrays = arrays
+        self._graph = onnx.GraphProto()
+
+    def array(self, name: str) -> Float32:
+        """An array of the checkpoint. Raises ValueError if there is none."""
+        if name not in self._arrays:
+            raise ValueError(f"the checkpoint has no {name}")
+        return self._arrays[name]
+
+    def constant(self, array: np.ndarray[Any, Any], name: str = "") -> str:
+        name = name or f"constant_{len(self._graph.initializer)}"
+        proto = self._onnx.TensorProto
+        kind = proto.INT64 if array.dtype == np.int64 else proto.FLOAT
+        array = np.asarray(array, "<i8" if kind == proto.INT64 else "<f4", order="C")
+        self._graph.initializer.append(
+            proto(dims=array.shape, data_type=kind, name=name, raw_data=array.tobytes())
+        )
+        return name
+
+    def integers(self, *values: int) -> str:
+        return self.constant(np.array(values, np.int64))
+
+    def weight(self, name: str) -> str:
+        """An array of the checkpoint as it is."""
+        return self.constant(self.array(name), name)
+
+    def node(self, kind: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        output = output or f"{kind.lower()}_{len(self._graph.node)}"
+        made = [self._attribute(name, value) for name, value in attributes.items()]
+        self._graph.node.append(
+            self._onnx.NodeProto(op_type=kind, input=inputs, output=[output], attribute=made)
+        )
+        return output
+
+    def _attribute(self, name: str, value: Any) -> onnx.AttributeProto:
+        proto = self._onnx.AttributeProto
+        if isinstance(value, float):
+            return proto(name=name, type=proto.FLOAT, f=value)
+        if isinstance(value, int):
+            return proto(name=name, type=proto.INT, i=value)
+        if isinstance(value, str):
+            return proto(name=name, type=proto.STRING, s=value.encode())
+        return proto(name=name, type=proto.INTS, ints=value)
+
+    def finish(self, name: str, given: tuple[str, Shape], result: tuple[str, Shape]) -> bytes:
+        """The model as bytes, checked by onnx."""
+        self._graph.name = name
+        self._graph.input.append(self._value(*given))
+        self._graph.output.append(self._value(*result))
+        opset = self._onnx.OperatorSetIdProto(domain="", version=OPSET)
+        model = self._onnx.ModelProto(
+            ir_version=IR_VERSION, producer_name="witness", graph=self._graph, opset_import=[opset]
+        )
+        self._onnx.checker.check_model(model)
+        return bytes(model.SerializeToString(deterministic=True))
+
+    def _value(self, name: str, shape: Shape) -> onnx.ValueInfoProto:
+        sizes = self._onnx.TensorShapeProto()
+        for size in shape:
+            sizes.dim.add(**({"dim_param": size} if isinstance(size, str) else {"dim_value": size}))
+        kind = self._onnx.TypeProto.Tensor(elem_type=self._onnx.TensorProto.FLOAT, shape=sizes)
+        return self._onnx.ValueInfoProto(name=name, type=self._onnx.TypeProto(tensor_type=kind))
+
+
+# --- segmentation-3.0 ---
+
+LOWEST, NARROWEST = 50.0, 50.0
+"""Hz: the least lower edge and the least width of a filter of SincNet."""
+LAYERS, HIDDEN = 4, 128
+"""Of the LSTM, in each direction."""
+CLASSES = 7
+
+
+def segmentation(arrays: Arrays) -> bytes:
+    """pyannote's PyanNet (SincNet, LSTM, three linear layers): samples [N, 1, T] to log probabilities
+    [N, frames, 7].
+
+    Raises ValueError if the checkpoint is of another network.
+    """
+    graph = _Graph(arrays)
+
+    def normalized(tensor: str, name: str) -> str:
+        weights = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
+        return graph.node("InstanceNormalization", tensor, *weights, epsilon=1e-5)
+
+    tensor = normalized("input_values", "sincnet.wav_norm1d")
+    for layer in range(3):
+        if layer == 0:
+            filters = graph.constant(_sinc(graph), "sincnet.conv1d.0.filters")
+            tensor = graph.node("Abs", graph.node("Conv", tensor, filters, strides=[10]))
+        else:
+            name = f"sincnet.conv1d.{layer}"
+            weights = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
+            tensor = graph.node("Conv", tensor, *weights, strides=[1])
+        tensor = graph.node("MaxPool", tensor, kernel_shape=[3], strides=[3])
+        tensor = graph.node("LeakyRelu", normalized(tensor, f"sincnet.norm1d.{layer}"), alpha=0.01)
+    tensor = graph.node("Transpose", tensor, perm=[2, 0, 1])  # (frames, N, features), as LSTM takes it
+    merged = graph.integers(0, 0, 2 * HIDDEN)
+    for layer in range(LAYERS):
+        tensor = graph.node(
+            "LSTM", tensor, *_recurrence(graph, layer), hidden_size=HIDDEN, direction="bidirectional"
+        )
+        tensor = graph.node("Reshape", graph.node("Transpose", tensor, perm=[0, 2, 1, 3]), merged)
+    tensor = graph.node("Transpose", tensor, perm=[1, 0, 2])
+    for name in ("linear.0", "linear.1", "classifier"):
+        weight = graph.constant(graph.array(f"{name}.weight").T, f"{name}.weight")
+        tensor = graph.node("Add", graph.node("MatMul", tensor, weight), graph.weight(f"{name}.bias"))
+        if name != "classifier":
+            tensor = graph.node("LeakyRelu", tensor, alpha=0.01)
+    graph.node("LogSoftmax", tensor, output="logits", axis=-1)
+    free = "batch_size", "num_samples", "num_frames"
+    return graph.finish(
+        "PyanNet", ("input_values", (free[0], 1, free[1])), ("logits", (free[0], free[2], CLASSES))
+    )
+
+
+def _recurrence(graph: _Graph, layer: int) -> tuple[str, str, str]:
+    """The weights of one layer in both directions, W, R and B of ONNX.
+
+    PyTorch has the gates in the order input, forget, cell, output; ONNX input, output, forget, cell.
+    """
+    gates = np.arange(4 * HIDDEN).reshape(4, HIDDEN)[[0, 3, 1, 2]].ravel()
+
+    def both(kind: str) -> Float32:
+        names = (f"lstm.{kind}_l{layer}{way}" for way in ("", "_reverse"))
+        return np.stack([graph.array(name)[gates] for name in names])
+
+    bias = np.concatenate([both("bias_ih"), both("bias_hh")], axis=1)
+    parts = both("weight_ih"), both("weight_hh"), bias
+    first, second, third = (
+        graph.constant(part, f"lstm.{layer}.{name}") for part, name in zip(parts, "WRB", strict=True)
+    )
+    return first, second, third
+
+
+def _sinc(graph: _Graph) -> Float32:
+    """(80, 1, 251): the band-pass filters of SincNet, 40 of cosines and 40 of sines, from their edges."""
+    low_hz, band_hz, window, times = (
+        graph.array(f"sincnet.conv1d.0.filterbank.{name}_").astype(np.float64)
+        for name in ("low_hz", "band_hz", "window", "n")
+    )
+    low = LOWEST + np.abs(low_hz)
+    high = np.clip(low + NARROWEST + np.abs(band_hz), LOWEST, SAMPLE_RATE / 2)
+    band = high - low
+    (sine_low, cosine_low), (sine_high, cosine_high) = _sine(low * times), _sine(high * times)
+    even = (sine_high - sine_low) / (times / 2) * window
+    odd = (cosine_low - cosine_high) / (times / 2) * window
+    cosines = np.concatenate([even, 2 * band, even[:, ::-1]], axis=1)
+    sines = np.concatenate([odd, 0 * band, -odd[:, ::-1]], axis=1)
+    return (np.concatenate([cosines, sines])[:, None] / np.tile(2 * band, (2, 1))[:, None]).astype(np.float32)
+
+
+def _sine(angles: Float64) -> tuple[Float64, Float64]:
+    """Sine and cosine of angles of up to some thousands, the same on every processor, to about 1e-15.
+
+    NumPy's own differ in the last bit from processor to processor. 2 pi is taken away in two parts, of which
+    the first has few bits, so that its multiples are exact; the rest is the series.
+    """
+    turns = np.rint(angles / (2 * math.pi))
+    rest = (angles - turns * 6.28125) - turns * 0.0019353071795864769
+    square = rest * rest
+
+    def series(first: int) -> Float64:
+        total = np.zeros_like(square)
+        for power in range(first + 28, -1, -2):
+            total = total * square + (-1.0) ** (power // 2) / math.factorial(power)
+        return total
+
+    return rest * series(1), series(0)
+
+
+# --- CAM++ ---
+
+PIECE = 100
+"""Frames of which a CAM layer has a mean of their own, beside that of the whole stretch."""
+DENSE = ((12, 1), (24, 2), (16, 2))
+"""Layers of each dense block, and the dilation of their convolutions."""
+MELS = 80
+BANDS = MELS // 8
+"""Of the first part's output: three strides of 2."""
+
+
+def campplus(arrays: Arrays) -> bytes:
+    """CAM++ as 3D-Speaker defines it: features [B, T, 80] to voice vectors [B, 192], not normalized.
+
+    No ReLU follows the last normalization, unlike in copies of it elsewhere. Raises ValueError if the
+    checkpoint is of another network.
+    """
+    graph = _Graph(arrays)
+
+    def normalized(tensor: str, name: str, learned: bool = True) -> str:
+        mean, variance = f"{name}.running_mean", f"{name}.running_var"
+        if learned:
+            scale, shift = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
+        else:
+            size = graph.array(mean).shape
+            scale, shift = graph.constant(np.ones(size)), graph.constant(np.zeros(size))
+        given = scale, shift, graph.weight(mean), graph.weight(variance)
+        return graph.node("BatchNormalization", tensor, *given, epsilon=1e-5)
+
+    def active(tensor: str, name: str) -> str:
+        return graph.node("Relu", normalized(tensor, name))
+
+    def convolved(tensor: str, name: str, **settings: Any) -> str:
+        bias = [graph.weight(f"{name}.bias")] if f"{name}.bias" in arrays else []
+        return graph.node("Conv", tensor, graph.weight(f"{name}.weight"), *bias, **settings)
+
+    tensor = _head(graph, convolved, normalized, active)
+    tensor = active(
+        convolved(tensor, "xvector.tdnn.linear", strides=[2], pads=[2, 2]), "xvector.tdnn.nonlinear.batchnorm"
+    )
+    for block, (layers, dilation) in enumerate(DENSE, start=1):
+        for layer in range(1, layers + 1):
+            name = f"xvector.block{block}.tdnnd{layer}"
+            inner = convolved(active(tensor, f"{name}.nonlinear1.batchnorm"), f"{name}.linear1")
+            inner = active(inner, f"{name}.nonlinear2.batchnorm")
+            near = convolved(
+                inner, f"{name}.cam_layer.linear_local", pads=[dilation, dilation], dilations=[dilation]
+            )
+            mask = convolved(_context(graph, inner), f"{name}.cam_layer.linear1")
+            mask = convolved(graph.node("Relu", mask), f"{name}.cam_layer.linear2")
+            masked = graph.node("Mul", near, graph.node("Sigmoid", mask))
+            tensor = graph.node("Concat", tensor, masked, axis=1)
+        name = f"xvector.transit{block}"
+        tensor = convolved(active(tensor, f"{name}.nonlinear.batchnorm"), f"{name}.linear")
+    statistics = _pooled(graph, active(tensor, "xvector.out_nonlinear.batchnorm"))
+    vector = convolved(statistics, "xvector.dense.linear")
+    vector = normalized(vector, "xvector.dense.nonlinear.batchnorm", learned=False)
+    graph.node("Squeeze", vector, graph.integers(2), output="embs")
+    size = len(graph.array("xvector.dense.linear.weight"))
+    return graph.finish("CAMPPlus", ("feats", ("B", "T", MELS)), ("embs", ("B", size)))
+
+
+def _head(
+    graph: _Graph,
+    convolved: Callable[..., str],
+    normalized: Callable[[str, str], str],
+    active: Callable[[str, str], str],
+) -> str:
+    """The residual network over features and time: [B, T, 80] -> [B, 320, T]."""
+    around = {"pads": [1, 1, 1, 1]}
+    tensor = graph.node("Unsqueeze", graph.node("Transpose", "feats", perm=[0, 2, 1]), graph.integers(1))
+    tensor = active(convolved(tensor, "head.conv1", **around), "head.bn1")
+    for layer in (1, 2):
+        for block in (0, 1):
+            name = f"head.layer{layer}.{block}"
+            strides = [1, 1] if block else [2, 1]
+            inner = active(convolved(tensor, f"{name}.conv1", strides=strides, **around), f"{name}.bn1")
+            inner = normalized(convolved(inner, f"{name}.conv2", **around), f"{name}.bn2")
+            if not block:
+                tensor = normalized(
+                    convolved(tensor, f"{name}.shortcut.0", strides=strides), f"{name}.shortcut.1"
+                )
+            tensor = graph.node("Relu", graph.node("Add", inner, tensor))
+    tensor = active(convolved(tensor, "head.conv2", strides=[2, 1], **around), "head.bn2")
+    channels = len(graph.array("head.conv2.weight"))
+    return graph.node("Reshape", tensor, graph.integers(0, channels * BANDS, -1))
+
+
+def _context(graph: _Graph, tensor: str) -> str:
+    """What a CAM layer knows of the rest: the mean of all frames and that of each frame's piece."""
+    pieces = graph.node(
+        "AveragePool", tensor, kernel_shape=[PIECE], strides=[PIECE], ceil_mode=1, count_include_pad=0
+    )
+    pieces = graph.node("Unsqueeze", pieces, graph.integers(3))
+    pieces = graph.node("Expand", pieces, graph.integers(1, 1, 1, PIECE))
+    pieces = graph.node("Reshape", pieces, graph.integers(0, 0, -1))
+    end = graph.node("Shape", tensor, start=2, end=3)
+    pieces = graph.node("Slice", pieces, graph.integers(0), end, graph.integers(2))
+    return graph.node("Add", graph.node("ReduceMean", tensor, axes=[2], keepdims=1), pieces)
+
+
+def _pooled(graph: _Graph, tensor: str) -> str:
+    """[B, features, T] -> [B, 2 x features, 1]: mean and unbiased standard deviation over time."""
+    mean = graph.node("ReduceMean", tensor, axes=[2], keepdims=1)
+    apart = graph.node("Sub", tensor, mean)
+    total = graph.node("ReduceSum", graph.node("Mul", apart, apart), graph.integers(2), keepdims=1)
+    count = graph.node("Cast", graph.node("Shape", tensor, start=2, end=3), to=1)
+    less = graph.node("Sub", count, graph.constant(np.ones(1)))
+    return graph.node("Concat", mean, graph.node("Sqrt", graph.node("Div", total, less)), axis=1)

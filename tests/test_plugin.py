@@ -1,0 +1,152 @@
+"""AMD's plug-in provider under the checks of the built-in one: a double of it in the real onnxruntime."""
+
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import mmh3
+import numpy as np
+import pytest
+
+from conftest import fake_card
+from test_embedding import model_file, voice_model
+from witness import sessions
+from witness.amd import graphs, migraphx, probe, provider, rocm
+from witness.amd.graphs import Tuning
+from witness.amd.provider import Provider
+from witness.amd.subject import Subject
+from witness.diarization import embedding_cut
+from witness.errors import DeviceError
+from witness.options import Precision, Runtime
+from witness.sessions import Model
+
+SHAPE = (1, 64, 80)
+
+pytestmark = pytest.mark.skipif(
+    not provider.says_assignment(), reason="plug-ins need onnxruntime 1.24 or newer"
+)
+
+
+@pytest.fixture(scope="module")
+def trunk(tmp_path_factory) -> bytes:
+    path = tmp_path_factory.mktemp("model") / "embedding.onnx"
+    voice_model(path)
+    return embedding_cut.cut(model_file(path))[0]
+
+
+@pytest.fixture
+def card(doubles, plugin_double, trunk, tmp_path, monkeypatch):
+    """A machine with a card and the plug-in installed."""
+    fake_card(monkeypatch, doubles)
+    monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "trunk.onnx").write_bytes(trunk)
+    monkeypatch.setenv("FAKE_MODEL", str(tmp_path / "trunk.onnx"))
+    monkeypatch.setenv("FAKE_ARCH", f"{mmh3.hash64('gfx1201', 0, False, signed=False)[0]:x}")
+    package = SimpleNamespace(__spec__=object(), get_library_paths=lambda: [str(plugin_double)])
+    monkeypatch.setitem(sys.modules, provider.PLUGIN, package)
+    return monkeypatch
+
+
+@pytest.fixture
+def target(card, trunk) -> migraphx.Target:
+    card.setenv("FAKE_COMPILE_MS", "1")
+    subject = Subject(trunk, "trunk", SHAPE, Model(trunk, "trunk"))
+    return migraphx.Target(rocm.stack(rocm.choose_card(None)), subject)
+
+
+def test_it_is_preferred_where_it_is_installed(card, plugin_double):
+    assert provider.find() == Provider(plugin_double, plugin=True)
+    card.setitem(sys.modules, provider.PLUGIN, SimpleNamespace(__spec__=object()))  # PyPI's is empty
+    found = provider.find()
+    assert found is not None
+    assert not found.plugin
+
+
+def test_it_compiles_once_and_gives_what_the_cpu_gives(target, log):
+    graph = migraphx.warm(target)
+    assert graph.measured.cosine >= 0.9999
+    assert (
+        rocm.hashes_of([target.stack.provider.library])[target.stack.provider.library][:16]
+        in graph.key.runtime
+    )
+    assert migraphx.warm(target) == graph
+    subject, runtime = target.subject, Runtime("migraphx")
+    with migraphx.accelerate(subject, runtime, calls=1) as model:
+        assert model is not None
+        given = np.random.default_rng(5).normal(0, 3, SHAPE).astype(np.float32)
+        np.testing.assert_allclose(model(given), subject.cpu(given), atol=1e-4)
+    assert model.device == "migraphx"
+    assert log("COMPILE") == ["COMPILE 1x64x80"]
+
+
+def test_the_built_in_provider_does_not_get_its_graphs(target, card):
+    graph = migraphx.warm(target)
+    card.delitem(sys.modules, provider.PLUGIN)
+    built_in = replace(target, stack=rocm.stack(rocm.choose_card(None)))
+    difference = built_in.key.difference(graph.key)
+    assert difference is not None
+    assert difference.startswith("it is for runtime ")
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"FAKE_LEFT": "Relu"}, "does not take all of the model's nodes"),
+        ({"FAKE_LEFT": "Conv"}, "does not take all of the model's nodes"),
+        ({"FAKE_NDEV": "0"}, "does not start .*no ROCm-capable device"),
+        ({"FAKE_WRONG": "1"}, "the GPU gives other numbers than the CPU"),
+        ({"FAKE_ARCH": "9880cf1608079e0d"}, "it was compiled for another GPU than gfx1201"),
+        ({"FAKE_CRASH": "compile"}, "the GPU's process ended with"),
+    ],
+)
+def test_nothing_runs_on_the_cpu_unasked(target, card, settings, complaint):
+    for name, value in settings.items():
+        card.setenv(name, value)
+    with pytest.raises(DeviceError, match=complaint):
+        migraphx.warm(target)
+    assert not list(graphs.root().rglob("*.mxr"))
+
+
+def test_a_card_that_onnxruntime_does_not_list(target):
+    second = replace(target.stack, card=replace(target.stack.card, index=1))
+    with pytest.raises(DeviceError, match="finds 1 cards, so there is no number 1"):
+        migraphx.warm(replace(target, stack=second))
+
+
+def test_precision_and_tuning_reach_it(target):
+    other = replace(target, precision=Precision.FP16, tuning=Tuning.EXHAUSTIVE)
+    graph = migraphx.warm(other)
+    assert graphs.facts(graph.path.read_bytes()).precision == Precision.FP16
+    assert graph.measured.cosine < 1.0
+
+
+def test_its_variables_are_not_passed_on(target, card, tmp_path):
+    card.setenv("ORT_MIGRAPHX_CACHE_DIR", str(tmp_path))
+    migraphx.warm(target)
+    assert not list(tmp_path.glob("*.mxr"))
+
+
+def test_a_probe_says_what_it_takes(card, tmp_path):
+    card.setenv("FAKE_COMPILE_MS", "1")
+    found = probe.probe(tmp_path / "trunk.onnx", {"q": SHAPE}, None, 60)
+    assert found.taken > 1
+    assert found.left == {}
+    assert found.cosine is not None
+    assert found.cosine > 0.9999
+
+
+def test_an_onnxruntime_that_is_too_old(card):
+    card.setattr(provider, "says_assignment", lambda: False)
+    provider._plugin_devices.cache_clear()
+    with pytest.raises(DeviceError, match=r"needs onnxruntime 1\.24 or newer"):
+        provider._plugin_devices("/nowhere")
+
+
+def test_before_onnxruntime_1_24_a_profile_says_what_ran_where(card, trunk, tmp_path):
+    card.setattr(provider, "says_assignment", lambda: False)
+    options = sessions.one_thread()
+    provider.ask_for_assignment(options, str(tmp_path))
+    session = provider.open_session(trunk, options, None, cpu=True)
+    nodes = provider.assignment(session, {"q": np.zeros(SHAPE, np.float32)})
+    assert {where for where, _ in nodes} == {sessions.CPU}
+    assert len(nodes) > 1
