@@ -14,6 +14,8 @@
 #   JOBS            parallel compilers, 2 GB each    (default: all cores)
 #   GFX_TARGET      architecture, e.g. gfx1201       (default: that of the best card)
 #   ROCM_PREFIX     where ROCm is                    (default: /opt/rocm if it exists, else /usr)
+#   WHEEL           what pip installs for "packages": a version, file or address (default: from PyPI;
+#                   AMD's own: docs/amd-gpu.md)
 #
 # After an interruption, run it again to continue. Nothing is installed as root.
 # Exit codes: 0 done, 1 something is missing (and named), 2 wrong usage, 3 a step failed.
@@ -31,6 +33,7 @@ root=${WITNESS_ROOT:-} # another machine's files, for the tests
 PYTHON=${PYTHON:-$here/.venv/bin/python}
 BUILD_DIR=${BUILD_DIR:-$HOME/.cache/witness-build}
 INSTALL_PREFIX=${INSTALL_PREFIX:-$HOME/.local/share/witness-rocm}
+WHEEL=${WHEEL:-onnxruntime-migraphx>=1.24.2,!=1.24.4,!=1.25.0}
 JOBS=${JOBS:-$(nproc)}
 if [ -z "${ROCM_PREFIX:-}" ]; then
     ROCM_PREFIX=/usr
@@ -65,7 +68,7 @@ main() {
             --dry-run) dry=1 ;;
             packages | source) route=$argument ;;
             -h | --help)
-                sed -n '2,21s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+                sed -n '2,23s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
                 exit 0
                 ;;
             *) die 2 "unknown option $argument; --help lists the options" ;;
@@ -115,14 +118,45 @@ package() {
     esac
 }
 
+# The newest ROCm from AMD below /opt, such as 7.2; nothing if there is none.
+rocm_version() {
+    local name number newest=
+    for name in "$root"/opt/rocm-[0-9]* "$root"/opt/rocm/core-[0-9]* "$root"/opt/rocm*/lib/libamdhip64.so.*.*.*; do
+        [ -e "$name" ] || continue
+        name=${name##*/}
+        case $name in
+            # libamdhip64.so.7.2.70204 is of ROCm 7.2.4; since 7.14 the last number is another one.
+            libamdhip64.so.*.[0-9]*.[0-9]*)
+                number=${name##*.}
+                [ "${name#"libamdhip64.so.$((number / 10000))."}" != "$name" ] || continue
+                number=$((number / 10000)).$((number / 100 % 100))
+                ;;
+            *) number=$(printf '%s' "${name##*-}" | cut -d. -f1,2) ;;
+        esac
+        newest=$(printf '%s\n%s\n' "$newest" "$number" | sort -V | tail -n 1)
+    done
+    printf '%s' "$newest"
+}
+
+# src/witness/doctor/install.py says the same.
 install_rocm() {
+    local source="add AMD's package source of MIGraphX (docs/amd-gpu.md), then sudo apt update && sudo apt install"
+    local deb=amdrocm-migraphx_2.16.0-3.py312_amd64.deb
     case " $family " in
         *" debian "* | *" ubuntu "*)
-            if ubuntu_has_it; then
-                printf 'sudo apt install libmigraphx-c3 (from universe)'
-            else
-                printf "add AMD's two package sources (docs/amd-gpu.md), then: sudo apt install amdrocm10-migraphx"
-            fi
+            case $(rocm_version) in
+                7.1 | 7.2) printf 'sudo apt update && sudo apt install migraphx' ;;
+                7.14) printf 'download %s from AMD (docs/amd-gpu.md), then sudo dpkg -i %s' "$deb" "$deb" ;;
+                10.0) printf '%s amdrocm-migraphx' "$source" ;;
+                10.*) printf '%s amdrocm10-migraphx' "$source" ;;
+                *)
+                    if [ -z "$(rocm_version)" ] && ubuntu_has_it; then
+                        printf 'sudo apt install libmigraphx-c3 (from universe)'
+                    else
+                        printf "add AMD's two package sources (docs/amd-gpu.md), then sudo apt install amdrocm10-migraphx"
+                    fi
+                    ;;
+            esac
             ;;
         *" fedora "* | *" rhel "*) printf 'sudo dnf install migraphx (Fedora 44 or newer; on 43 the packages that "build.sh source" names)' ;;
         *) package migraphx migraphx migraphx ;;
@@ -210,7 +244,7 @@ install_from_packages() {
     # Both have the same files: pip must not leave the one without MIGraphX. Two versions need a newer glibc than
     # their tags say.
     run "$PYTHON" -m pip uninstall --yes onnxruntime onnxruntime-migraphx
-    run "$PYTHON" -m pip install --no-deps "onnxruntime-migraphx>=1.24.2,!=1.24.4,!=1.25.0"
+    run "$PYTHON" -m pip install --no-deps "$WHEEL"
 }
 
 # --- ROCm 6.4: from source ---

@@ -150,6 +150,27 @@ def test_room_for_both_engines(tmp_path, monkeypatch, shape, ok):
     assert "Radeon RX 9070 has" in check.finding
 
 
+@pytest.mark.parametrize(
+    ("rocm", "ok", "says"),
+    [
+        (None, True, "on AMD's list for MIGraphX"),
+        ("10.2", True, "on AMD's list for MIGraphX"),
+        ("10.1", None, "not on AMD's list for ROCm 10.1 but on that for 10.2"),
+    ],
+)
+def test_a_780m_is_on_the_list_of_rocm_10_2(copy, rocm, ok, says):
+    root = copy("strix_halo", **({} if rocm is None else {f"opt/rocm/core-{rocm}/lib/libamdhip64.so.7": ""}))
+    for node in (root / "sys/class/kfd/kfd/topology/nodes").iterdir():
+        path = node / "properties"
+        path.write_text(path.read_text().replace("gfx_target_version 110501", "gfx_target_version 110003"))
+    report = checks.examine(machine(root))
+    check = one(report, "card")
+    assert "gfx1103" in check.finding
+    assert check.finding.endswith(says)
+    assert check.ok is ok
+    assert (one(report, "migraphx").ok is False) == (ok is True)
+
+
 def test_a_card_that_is_hidden_is_not_needed():
     assert checks.healthy(checks.examine(machine(GPUS / "rx9070", environment={"ROCR_VISIBLE_DEVICES": ""})))
 
@@ -205,6 +226,7 @@ PLACES = {
     "7.14": ("opt/rocm/core-7.14/lib", "opt/rocm/lib"),
     "10.0": ("opt/rocm/core-10.0/lib", "opt/rocm/lib"),
     "10.1": ("opt/rocm/core-10.1/lib", "opt/rocm/extras-10/lib"),
+    "10.2": ("opt/rocm/core-10.2/lib", "opt/rocm/extras-10/lib"),
 }
 
 
@@ -238,8 +260,9 @@ def test_each_release_of_rocm_with_the_wheel(copy, release):
         assert "ROCm 7.1 or newer" in check.fix
     else:
         assert check.ok is None  # which is not "it works"
-        assert "not tried on a card" in check.finding
+        assert ("not tried on a card" in check.finding) == (release.rocm != "10.2")
         assert ("names of their libraries" in check.finding) == (release.rocm in {"10.0", "10.1"})
+        assert ("not compared" in check.finding) == (release.rocm == "10.2")
 
 
 @pytest.mark.parametrize(
@@ -291,7 +314,7 @@ def test_a_newer_migraphx_was_not_compared(copy):
     report = checks.examine(machine(copy("rx9070", **installed("11.0", (2, 25), 7)), ask=answers(GOOD)))
     check = one(report, "combination")
     assert check.ok is None
-    assert "MIGraphX 2.25: not compared; the newest that was is 2.18 of ROCm 10.1" in check.finding
+    assert "MIGraphX 2.25: not compared; the newest that was is 2.19 of ROCm 10.2" in check.finding
     assert checks.healthy(report)
 
 

@@ -10,12 +10,13 @@ import shutil
 import struct
 import subprocess
 import sys
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from conftest import a_card
-from witness.amd import loader, rocm, versions
+from witness.amd import cards, loader, rocm, versions
 from witness.amd.provider import Provider
 from witness.doctor import probes
 from witness.errors import DeviceError
@@ -188,7 +189,14 @@ def test_releases_are_in_order_and_found():
         assert versions.release_of((*release.migraphx, 3)) is release
     assert versions.release_of((2, 11, 0)) is None
     fit = [release.rocm for release in versions.RELEASES if release.fault is None]
-    assert fit == ["7.1", "7.2", "7.14", "10.0", "10.1"]
+    assert fit == ["7.1", "7.2", "7.14", "10.0", "10.1", "10.2"]
+
+
+@pytest.mark.parametrize("table", ["versions.COMPARED", "cards.LISTED_ON"])
+def test_the_tables_are_not_old(table):
+    """AMD releases every few weeks: read the pages again, change what changed, and the date with it."""
+    read = {"versions.COMPARED": versions.COMPARED, "cards.LISTED_ON": cards.LISTED_ON}[table]
+    assert datetime.now(timezone.utc).date() - read < timedelta(days=183), f"{table} is from {read}"
 
 
 def elf(path: Path) -> tuple[bool, tuple[int, int]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
+from witness.doctor.machine import Machine
 
 BUILD = ROOT / "build.sh"
 VULKAN = ROOT / "scripts" / "install-vulkan.sh"
@@ -263,6 +264,77 @@ def test_without_rocm_or_migraphx(tmp_path, files, release, cure):
     assert done.returncode == 1
     assert cure in done.stderr
     assert box.calls() == []
+
+
+HIP = "libamdhip64.so"
+OF_AMD = {
+    "none": [],
+    "7.1": [f"opt/rocm-7.1.1/lib/{HIP}.7.1.70101"],
+    "7.2": [f"opt/rocm/lib/{HIP}.7.2.70204"],
+    "7.14": [f"opt/rocm/core-7.14/lib/{HIP}.7.14.26200"],
+    "10.0": [f"opt/rocm/core-10.0/lib/{HIP}.7.15.26300"],
+    "10.1": [f"opt/rocm/core-10.1/lib/{HIP}.7.16.26385"],
+    "10.2": [f"opt/rocm/core-10.1/lib/{HIP}.7.16.26385", f"opt/rocm/core-10.2/lib/{HIP}.7.17.27000"],
+}
+TEN = "sudo apt install amdrocm10-migraphx"
+LATER = "add AMD's package source of MIGraphX"
+
+
+@pytest.mark.parametrize(
+    ("release", "ways"),
+    [
+        (
+            'ID=ubuntu\nVERSION_ID="24.04"\n',
+            {
+                "none": f"add AMD's two package sources (docs/amd-gpu.md), then {TEN}",
+                "7.1": "sudo apt update && sudo apt install migraphx",
+                "7.2": "sudo apt update && sudo apt install migraphx",
+                "7.14": "download amdrocm-migraphx_2.16.0-3.py312_amd64.deb from AMD",
+                "10.0": "sudo apt update && sudo apt install amdrocm-migraphx",
+                "10.1": f"{LATER} (docs/amd-gpu.md), then sudo apt update && {TEN}",
+                "10.2": f"{LATER} (docs/amd-gpu.md), then sudo apt update && {TEN}",
+            },
+        ),
+        (
+            "ID=debian\nVERSION_ID=13\n",
+            {"none": f"two package sources (docs/amd-gpu.md), then {TEN}", "7.2": "apt install migraphx"},
+        ),
+        (
+            "ID=linuxmint\nID_LIKE='ubuntu debian'\n",
+            {"none": TEN, "7.1": "apt install migraphx", "10.1": TEN},
+        ),
+        (
+            "ID=ubuntu\nVERSION_ID=26.10\n",
+            {"none": "sudo apt install libmigraphx-c3 (from universe)", "10.1": TEN},
+        ),
+        (
+            "ID=fedora\nVERSION_ID=44\n",
+            {"none": "sudo dnf install migraphx", "7.2": "sudo dnf install migraphx"},
+        ),
+        ("ID=arch\n", {"none": "sudo pacman -S migraphx"}),
+    ],
+    ids=["ubuntu 24.04", "debian 13", "mint", "ubuntu 26.10", "fedora 44", "arch"],
+)
+def test_the_way_to_migraphx_for_each_distribution_and_rocm(tmp_path, release, ways):
+    """From recorded trees; the doctor and build.sh say the same."""
+    for rocm, way in ways.items():
+        box = Box(tmp_path / rocm, OF_AMD[rocm], release)
+        machine = Machine(root=box.home / "root", environment={}, system="linux")
+        assert way in machine.install_rocm
+        plan = box.run("--dry-run", "packages")
+        assert plan.returncode == 0, plan.stderr
+        assert (
+            f"# missing: no MIGraphX (libmigraphx_c.so.3); fix: {machine.install_rocm.split(' (Fedora')[0]}"
+            in plan.stdout
+        )
+
+
+def test_amds_own_wheel_is_a_choice(tmp_path):
+    box = Box(tmp_path, ROCM7, "ID=ubuntu\n")
+    assert box.run(WHEEL="https://example.org/onnxruntime_migraphx-1.23.2.whl").returncode == 0
+    assert (
+        "python -m pip install --no-deps https://example.org/onnxruntime_migraphx-1.23.2.whl" in box.calls()
+    )
 
 
 def test_the_best_card_is_asked_for_in_words_that_python_knows():

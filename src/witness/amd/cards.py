@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +18,7 @@ NODES = "sys/class/kfd/kfd/topology/nodes"
 PCI_NAMES = ("usr/share/libdrm/amdgpu.ids", "opt/amdgpu/share/libdrm/amdgpu.ids")
 AMD = "0x1002"  # PCI vendor
 
-PRODUCTS = {  # LLVM's AMDGPUUsage and ROCm's tables; 1033 to 1036 and 1103 from memory
+PRODUCTS = {  # LLVM's AMDGPUUsage and ROCm's tables; 1033 to 1036 from memory
     "gfx1010": "Radeon RX 5600/5700",
     "gfx1011": "Radeon Pro 5600M/V520",
     "gfx1012": "Radeon RX 5300/5500",
@@ -40,11 +41,18 @@ PRODUCTS = {  # LLVM's AMDGPUUsage and ROCm's tables; 1033 to 1036 and 1103 from
     "gfx1200": "Radeon RX 9060",
     "gfx1201": "Radeon RX 9070",
 }
-LISTED = {
-    *("gfx90a", "gfx942", "gfx950"),
-    *("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151", "gfx1152", "gfx1153", "gfx1200", "gfx1201"),
+LISTED: dict[str, tuple[int, int] | None] = {
+    **dict.fromkeys(("gfx90a", "gfx942", "gfx950"), None),
+    **dict.fromkeys(("gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201"), None),
+    **dict.fromkeys(("gfx1150", "gfx1151", "gfx1152", "gfx1153"), (10, 1)),
+    "gfx1103": (10, 2),
 }
-"""Where AMD says that MIGraphX and ONNX Runtime run: the support pages of ROCm 10.1.0."""
+"""Where AMD says that MIGraphX runs: the support pages of ROCm 10.0 to 10.2 (docs/amd-gpu.md).
+
+The value is the ROCm whose page is the first to name it; None: that of 10.0, or MIGraphX's changes before it.
+"""
+LISTED_ON = date(2026, 11, 23)
+"""When these pages were read."""
 INTEGRATED = {
     *("gfx902", "gfx909", "gfx90c", "gfx1013", "gfx1033", "gfx1035", "gfx1036", "gfx1103"),
     *("gfx1150", "gfx1151", "gfx1152", "gfx1153"),

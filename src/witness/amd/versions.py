@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import date
+from typing import Literal
 
-COMPARED = "2026-11-22"
+COMPARED = date(2026, 11, 23)
 HIP = 7
 """The major version of the HIP library that every wheel on PyPI needs: libamdhip64.so.7."""
 STACK_GLIBC = (2, 41)
@@ -59,8 +61,8 @@ class Release:
     """The major version of its HIP library."""
     fault: str | None = None
     """Why the wheels cannot use it; None: nothing that was compared speaks against it."""
-    header: bool = True
-    """Whether the header of its C interface was compared, and not the names of its libraries alone."""
+    compared: Literal["header", "names", "nothing"] = "header"
+    """The header of its C interface, the names of its libraries, or nothing: AMD's page alone names it."""
 
 
 RELEASES = (
@@ -69,10 +71,11 @@ RELEASES = (
     Release("7.1", (2, 14), 7),
     Release("7.2", (2, 15), 7),
     Release("7.14", (2, 16), 7),
-    Release("10.0", (2, 17), 7, header=False),
-    Release("10.1", (2, 18), 7, header=False),
+    Release("10.0", (2, 17), 7, compared="names"),
+    Release("10.1", (2, 18), 7, compared="names"),
+    Release("10.2", (2, 19), 7, compared="nothing"),
 )
-"""From the oldest. The interface is libmigraphx_c.so.3 in all of them."""
+"""From the oldest. The interface is libmigraphx_c.so.3 in all that were compared."""
 
 
 def origin(version: str, page: str) -> str:

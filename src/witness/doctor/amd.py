@@ -9,6 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from witness.amd import cards, graphs, loader, provider, versions
+from witness.doctor import install
 from witness.doctor.machine import Check, Machine
 from witness.errors import GraphError
 from witness.models import catalogue, store
@@ -38,7 +39,14 @@ def all_cards(machine: Machine) -> Iterator[Check]:
         finding = f"{card.index if card.index >= 0 else 'hidden'}: {card.name} ({card.gfx}), "
         finding += f"{free} of {card.memory_total / GIB:.1f} GiB free"
         finding += ", integrated" if card.integrated else ""
-        if card.supported == "listed":
+        since = cards.LISTED.get(card.gfx)
+        if card.supported == "listed" and since and not machine.lists(card):
+            here, there = (".".join(map(str, rocm)) for rocm in (machine.rocm or (), since))
+            fix = f"ROCm {there} or newer: {install.advice(machine.distribution, since)}"
+            yield Check(
+                "card", None, f"{finding}, not on AMD's list for ROCm {here} but on that for {there}", fix
+            )
+        elif card.supported == "listed":
             use = "; used unless --gpu says otherwise" if card is best and len(machine.cards) > 1 else ""
             yield Check("card", True, f"{finding}, on AMD's list for MIGraphX{use}")
         else:
@@ -175,7 +183,11 @@ def _combination(machine: Machine, migraphx: tuple[int, int, int]) -> Check:
     if release.fault:
         finding = f"{finding}: that MIGraphX {release.fault}"
         return machine.gpu_check("combination", False, finding, f"ROCm 7.1 or newer: {machine.install_rocm}")
-    what = "their files" if release.header else "the names of their libraries"
+    if release.compared == "nothing":
+        return Check(
+            "combination", None, f"{finding}: not compared ({versions.COMPARED}); AMD's page names that ROCm"
+        )
+    what = "their files" if release.compared == "header" else "the names of their libraries"
     finding = f"{finding}: {what} fit (compared {versions.COMPARED}, not tried on a card)"
     return Check("combination", None, finding)
 

@@ -14,18 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from witness.amd import cards, loader
-from witness.doctor import probes
-
-AMD_PACKAGES = "add AMD's two package sources (docs/amd-gpu.md), then sudo apt install amdrocm10-migraphx"
-UBUNTU_HAS_IT = (26, 10)
-"""From this Ubuntu on, its own packages have MIGraphX with its GPU part; Debian's have the CPU part only."""
-INSTALL = {
-    "fedora": "sudo dnf install migraphx (Fedora 44 or newer; before that: ./build.sh)",
-    "arch": "sudo pacman -S migraphx",
-    "ubuntu": AMD_PACKAGES,
-    "debian": AMD_PACKAGES,
-}
-"""ID of a distribution -> how to install MIGraphX there."""
+from witness.amd.cards import Card
+from witness.doctor import install, probes
 
 
 @dataclass(frozen=True)
@@ -63,14 +53,19 @@ class Machine:
     """The version of the C library, such as 2.36; "" where it is not glibc."""
 
     @cached_property
-    def cards(self) -> tuple[cards.Card, ...]:
+    def cards(self) -> tuple[Card, ...]:
         """The AMD cards that can compute; () on other systems than Linux."""
         return cards.cards(self.root, self.environment) if self.system == "linux" else ()
 
     @property
     def wants_gpu(self) -> bool:
         """Whether there is a card that AMD lists and nobody hides, so that MIGraphX ought to run."""
-        return any(card.supported == "listed" and card.index >= 0 for card in self.cards)
+        return any(self.lists(card) and card.index >= 0 for card in self.cards)
+
+    def lists(self, card: Card) -> bool:
+        """Whether AMD's list for the installed ROCm, or else the newest one, has the card."""
+        since = cards.LISTED.get(card.gfx)
+        return card.supported == "listed" and (since is None or self.rocm is None or self.rocm >= since)
 
     def gpu_check(self, name: str, works: bool, finding: str, fix: str | None = None) -> Check:
         """A check of something that the GPU needs. It is broken only where there is a card for it."""
@@ -87,15 +82,15 @@ class Machine:
             return {}
         return {key: value.strip("\"'") for key, value in re.findall(r"^(\w+)=(.*)$", text, re.M)}
 
+    @cached_property
+    def rocm(self) -> tuple[int, int] | None:
+        """The ROCm that AMD's packages installed, such as (7, 2); None: there is none."""
+        return install.installed(self.root)
+
     @property
     def install_rocm(self) -> str:
-        """How to install MIGraphX on this distribution."""
-        name, number = (self.distribution.get(key, "") for key in ("ID", "VERSION_ID"))
-        if name == "ubuntu" and tuple(map(int, re.findall(r"\d+", number))) >= UBUNTU_HAS_IT:
-            return "sudo apt install libmigraphx-c3 (from universe)"
-        names = [name, *self.distribution.get("ID_LIKE", "").split()]
-        ways = (INSTALL[name] for name in names if name in INSTALL)
-        return next(ways, "install ROCm 7.1 or newer with MIGraphX (docs/amd-gpu.md)")
+        """How to install MIGraphX on this distribution, for this ROCm."""
+        return install.advice(self.distribution, self.rocm)
 
     def libraries(self, pattern: str) -> list[str]:
         """The names of the library files that match, the longest (that say most) first."""
