@@ -217,6 +217,7 @@ def test_words_and_turns_do_not_depend_on_schedule_or_threads(toned, tmp_path):
 GIB = 1 << 30
 LARGE = ((1280, 20, 32), 1_081_140_203)  # large-v3-q5_0: width, heads, decoder layers; bytes of the file
 TURBO = ((1280, 20, 4), 574_041_195)
+TINY = ((384, 6, 4), 32_152_673)
 
 
 def whisper_file(path: Path, shape: tuple[int, int, int], size: int) -> ModelFile:
@@ -233,12 +234,15 @@ def whisper_file(path: Path, shape: tuple[int, int, int], size: int) -> ModelFil
     ("free", "model", "waits"),
     [
         (16 * GIB, LARGE, False),
-        (4 * GIB, LARGE, True),  # whatever else: no card of 4 GiB has room for the largest and more
-        (4 * GIB, TURBO, False),
-        (2 * GIB, TURBO, True),
+        (8 * GIB, LARGE, True),
+        (16 * GIB, TURBO, False),
+        (12 * GIB, TURBO, False),
+        (8 * GIB, TURBO, True),  # nothing else uses it, and still
+        (8 * GIB, TINY, True),
     ],
 )
 def test_too_little_memory_for_both_engines(tmp_path, monkeypatch, free, model, waits):
+    monkeypatch.setattr(pipeline.graphs, "folders", lambda: [tmp_path])
     (card,) = cards.cards(DATA / "gpus" / "rx9070", {})
     monkeypatch.setattr(cards, "cards", lambda: (replace(card, memory_free=free),))
     monkeypatch.setattr(pipeline.gpus, "recognizer", lambda: Recognizer.WHISPER_CPP)
@@ -258,6 +262,9 @@ def test_too_little_memory_for_both_engines(tmp_path, monkeypatch, free, model, 
     assert not decide(device="migraphx", gpu=1)  # there is no such card, which others will say
     monkeypatch.setattr(cards, "cards", lambda: (replace(card, memory_free=free, supported="unlisted"),))
     assert not decide(device="auto")
+    monkeypatch.setattr(cards, "cards", lambda: (replace(card, memory_free=free),))
+    monkeypatch.setattr(pipeline.graphs, "folders", list)
+    assert not decide(device="auto")  # without a compiled graph the voice model is on the CPU
 
 
 def test_serial_or_parallel():

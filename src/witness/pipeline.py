@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from witness.amd import cards, migraphx
+from witness.amd import cards, graphs, migraphx
 from witness.amd.subject import Subject
 from witness.audio import source
 from witness.diarization import embedding, segmentation, smoke_test, vbx, voices
@@ -335,8 +335,10 @@ class _Run:
             return False
         if gpus.recognizer() is None:
             return False
-        # "auto" never puts the voice model on a card that AMD does not list.
+        # "auto" never puts the voice model on a card that AMD does not list, nor on one without a compiled graph.
         auto = self.runtime.device == Device.AUTO
+        if auto and not graphs.folders():
+            return False
         able = [card for card in cards.cards() if not auto or card.supported == "listed"]
         card = cards.pick(able, self.runtime.gpu)
         needed = requirements.gpu_memory(whisper)

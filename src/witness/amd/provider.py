@@ -80,6 +80,8 @@ def provider_options(provider: Provider, folder: str, *, gpu: int, fp16: bool, e
         return Wish(plugin=str(provider.library), options=options)
     options = {f"migraphx_{name}": value for name, value in common.items()}
     options |= {"device_id": str(gpu), "migraphx_model_cache_dir": folder}
+    # Otherwise its arena grows by powers of two. The plug-in has no arena, and does not know the word.
+    options["migraphx_arena_extend_strategy"] = "kSameAsRequested"
     return Wish(plugin=None, options=options)
 
 
