@@ -335,7 +335,7 @@ class _Run:
             return False
         if gpus.recognizer() is None:
             return False
-        # "auto" never puts the voice model on a card that AMD does not list, nor on one without a compiled graph.
+        # "auto" puts the voice model on no card that AMD does not list, and on none without a compiled graph.
         auto = self.runtime.device == Device.AUTO
         if auto and not graphs.folders():
             return False

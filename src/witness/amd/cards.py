@@ -66,7 +66,7 @@ Measured elsewhere, on an RX 9070 with MIGraphX 2.12: 4 to 5 GiB, and 15.2 toget
 MARGIN = 3 << 30
 """Bytes that stay free where both engines run at the same time, so that a card of 8 GB never has them.
 
-The 15.2 GiB of both are more than each alone takes, so the sum of the two is not enough; the desktop grows, too."""
+The 15.2 GiB of both are more than the two take alone, and the desktop grows, too."""
 
 
 @dataclass(frozen=True)
