@@ -157,7 +157,7 @@ def test_arrays_that_do_not_fit(
             struct.pack("<IH", 6, 12) + b"WhisperSpec\0" + struct.pack("<2I", 3, 2**32 - 1),
             "4294967295 variables",
         ),
-        (writer.content({"a": np.int8(1)}, aliases=True), "stands for something that is not there"),
+        (writer.content({"a": np.int8(1)}, aliases=True), "stands for something that is missing"),
         (writer.content({"a": np.int8(1)}, aliases=False) + b"!", "something after its end"),
     ],
 )

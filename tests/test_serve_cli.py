@@ -58,7 +58,7 @@ def test_the_address_is_the_result_and_ctrl_c_the_end(tmp_path):
         (["--host", "0.0.0.0"], 2, "give a --token"),  # noqa: S104 - it is refused
         (["--host", "0.0.0.0", "--token", "guess"], 2, "at least 16"),  # noqa: S104
         (["--token", "sixteen letters\u00e9"], 2, "at least 16"),
-        (["--host", "192.0.2.1", "--token", "0123456789abcdef"], 2, "no address of this machine"),
+        (["--host", "192.0.2.1", "--token", "0123456789abcdef"], 2, "not an address of this machine"),
         (["nothing-here"], 2, "does not exist"),
     ],
 )

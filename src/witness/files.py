@@ -224,7 +224,7 @@ def _check(path: Path, pipes: bool) -> None:
         return
     folder = path.resolve().parent
     if not os.access(folder, os.W_OK | os.X_OK):
-        reason = "no permission" if folder.exists() else "its link leads to a folder that is not there"
+        reason = "no permission" if folder.exists() else "its link leads to a missing folder"
         raise OutputError(f"{path}: cannot be written ({reason}); change -o")
 
 

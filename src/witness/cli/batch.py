@@ -22,7 +22,7 @@ SILENCE = 30.0
 """Seconds between two lines about a batch in a log."""
 
 
-@click.command("batch")
+@click.command("batch", cls=options.Command, short_help="Transcribe a folder of recordings, unattended.")
 @click.argument("inputs", nargs=-1, required=True, metavar="IN...")
 @click.option(
     "-o",

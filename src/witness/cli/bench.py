@@ -32,7 +32,9 @@ def bench(ctx: click.Context) -> None:
     "-o", "--output", "out", type=click.Path(path_type=Path), required=True, help="The folder to write into."
 )
 @click.option(
-    "--split", type=click.Choice(["dev", "test"]), help="What the recordings are; on test nothing is tuned."
+    "--split",
+    type=click.Choice(["dev", "test"]),
+    help="Which recordings these are; nothing is tuned on test.",
 )
 @click.option(
     "--tuned-on",

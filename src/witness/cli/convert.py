@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NOTHING = "there is no transcript here; name JSON files that Witness wrote, or folders of them"
 
 
-@click.command("convert")
+@click.command("convert", short_help="Write finished transcripts in other formats.")
 @click.argument("inputs", nargs=-1, required=True, metavar="TRANSCRIPT...")
 @options.formats("Format to write; repeatable.")
 @click.option("-o", "--output", "to", metavar="PATH", help="Folder, file, or -. [default: beside TRANSCRIPT]")
@@ -40,9 +40,9 @@ def convert_command(
 ) -> None:
     """Write each TRANSCRIPT (a JSON file, a folder of them, or a pattern) in other formats.
 
-    The JSON is all that is needed: no recording and no model. Of several files, those that are no transcripts
-    are skipped, and one that is damaged stops no other (exit code 3). Without -f and -o, the text of a single
-    transcript goes to stdout.
+    The JSON is all that is needed: no recording and no model. Of several files, those that are not
+    transcripts are skipped, and a damaged one does not stop the others (exit code 3). Without -f and -o, the
+    text of a single transcript goes to stdout.
     """
     from witness.transcript import document
 

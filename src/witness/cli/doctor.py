@@ -8,7 +8,7 @@ from witness import files
 from witness.errors import WitnessError
 
 
-@click.command("doctor")
+@click.command("doctor", short_help="Check this machine and say how to fix it.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document without private data, for bug reports."
 )

@@ -10,7 +10,7 @@ from witness.cli import options
 from witness.options import Channels, Options
 
 
-@click.command("enroll")
+@click.command("enroll", short_help="Keep the voice of a person, to name them later.")
 @click.argument("name")
 @click.argument("recordings", nargs=-1, required=True, metavar="RECORDING...")
 @click.option(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from witness.amd.subject import Subject
 
 
-@click.group("gpu", invoke_without_command=True)
+@click.group("gpu", invoke_without_command=True, short_help="Compile, list and move graphs for an AMD GPU.")
 @click.pass_context
 def gpu_group(ctx: click.Context) -> None:
     """Compile, list and move the graphs of an AMD GPU (MIGraphX)."""
@@ -144,7 +144,7 @@ def _measured(graph: Graph) -> str:
     )
 
 
-@click.command()
+@click.command(short_help="Try an ONNX model on an AMD GPU.")
 @click.argument("model", type=click.Path(path_type=Path))
 @options.SHAPE
 @options.GPU

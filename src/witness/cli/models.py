@@ -50,7 +50,7 @@ def models_list(as_json: bool) -> None:
 @models_group.command("path")
 @click.argument("name")
 def models_path(name: str) -> None:
-    """Print where the model NAME is on this disk. Exit code 5 if it is not there."""
+    """Print where the model NAME is on this disk. Exit code 5 if it is missing."""
     from witness.errors import ModelError
     from witness.models import store
 

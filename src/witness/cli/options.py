@@ -20,13 +20,44 @@ from witness.options import MOST_SPEAKERS, Channels, Choice, Device, PageAudio, 
 from witness.reporter import Reporter
 from witness.text import printable
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+MANY = 15
+"""Options of a command above which its help has sections."""
+
+
+SECTIONS = {
+    "Result": "formats to force no_stages html_audio pauses",
+    "Words": "language translate vocabulary prompt whisper recognizer",
+    "Speakers": "speakers min_speakers max_speakers known channels models fast precision",
+    "Recording": "start end",
+    "Machine": "device gpu threads serial parallel offline jobs limit_time limit_memory scheduler",
+}
+"""The sections of `--help` and the parameters in each; the others follow in a section of their own."""
+
+
+class Command(click.Command):
+    """A command whose help lists its options by what they are about."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As click does, but in sections where there are many."""
+        rows = {
+            parameter.name or "": row
+            for parameter in self.get_params(ctx)
+            if (row := parameter.get_help_record(ctx)) is not None
+        }
+        sections = {title: names.split() for title, names in SECTIONS.items()} if len(rows) > MANY else {}
+        for title, names in sections.items():
+            if found := [rows.pop(name) for name in names if name in rows]:
+                with formatter.section(title):
+                    formatter.write_dl(found)
+        with formatter.section("Other" if sections else "Options"):
+            formatter.write_dl(list(rows.values()))
 
 
 class Option(Protocol):
     """A decorator that gives a command an option, or several."""
 
-    def __call__(self, command: Command, /) -> Command: ...
+    def __call__(self, command: Decorated, /) -> Decorated: ...
 
 
 LARGEST_VOCABULARY = 1 << 16
@@ -110,7 +141,7 @@ class Measure(click.FloatRange):
 def together(*group: Option) -> Option:
     """Several options as one decorator, which `--help` lists in this order."""
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: Decorated) -> Decorated:
         for option in reversed(group):
             command = option(command)
         return command
@@ -148,7 +179,7 @@ RECOGNIZER = click.option(
 LANGUAGE = click.option(
     "--language",
     metavar="CODE|multi",
-    help="Language code such as en, de, ja; multi: found out every ten seconds. [default: detected once]",
+    help="Code such as en, de, ja; multi: detected again every ten seconds. [default: detected once]",
 )
 TRANSLATE = click.option("--translate", is_flag=True, help="Write the words in English, whatever is spoken.")
 VOCABULARY = click.option(
@@ -291,14 +322,15 @@ def formats(help_text: str, **more: Any) -> Option:
         "formats",
         multiple=True,
         type=_Formats([*FORMATS, ALL]),
+        metavar="FORMAT[,FORMAT]",
         callback=lambda _, __, given: tuple(name for one in given for name in one.split(",")),
-        help=help_text,
+        help=f"{help_text} One or several of {', '.join(FORMATS)}; or all.",
         **more,
     )
 
 
 def help_alone(ctx: click.Context) -> None:
-    """Show the help of a group that was called without a command; that is no error."""
+    """Show the help of a group that was called without a command, which is fine."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -12,7 +12,7 @@ from witness.cli import options
 from witness.options import Bounds, PageAudio
 
 
-@click.command("redo")
+@click.command("redo", short_help="Correct the speakers of a transcript, in seconds.")
 @click.argument("transcript", type=click.Path(path_type=Path))
 @options.speakers
 @click.option("--merge", "merges", multiple=True, metavar="A,B", help="Make these one speaker; repeatable.")

@@ -30,7 +30,7 @@ class NoWordsError(WitnessError):
         self.exit_code = failure.exit_code
 
 
-class _OneRecording(click.Command):
+class _OneRecording(options.Command):
     """It says what is for several recordings, and that a first word may be a command written wrongly."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -46,7 +46,7 @@ class _OneRecording(click.Command):
         return ctx.args
 
 
-@click.command(cls=_OneRecording)
+@click.command(cls=_OneRecording, short_help="Transcribe a recording and say who spoke.")
 @click.argument("recording", type=click.Path(allow_dash=True))
 @options.formats("Format to write; repeatable. [default: txt]")
 @click.option("-o", "--output", "to", metavar="PATH", help="Folder, file, or - for stdout. [default: -]")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from witness.schema import Turn
 
 
-@click.command()
+@click.command(short_help="Score speakers and words against a reference.")
 @click.argument("reference", type=click.Path(path_type=Path))
 @click.argument("hypothesis", type=click.Path(path_type=Path))
 @click.option("--words", is_flag=True, help="Score words: STM, CTM or JSON files instead of RTTM.")

@@ -28,7 +28,9 @@ _transcript = options.together(
 )
 
 
-@click.command("serve")
+@click.command(
+    "serve", cls=options.Command, short_help="Read, search and correct transcripts in the browser."
+)
 @click.argument(
     "folder", default=".", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="[FOLDER]"
 )

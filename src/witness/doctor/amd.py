@@ -167,7 +167,7 @@ def _migraphx(machine: Machine, number: tuple[int, int, int] | None, interface: 
 
 
 def _combination(machine: Machine, migraphx: tuple[int, int, int]) -> Check:
-    """What `versions` knows of the wheel with this MIGraphX. That nothing speaks against it is no proof."""
+    """What `versions` knows of the wheel with this MIGraphX; it knows of faults, not of their absence."""
     release = versions.release_of(migraphx)
     number = ".".join(map(str, migraphx[:2]))
     plugged = machine.plugin and provider.plugin_library()

@@ -115,7 +115,7 @@ def walk(data: bytes | mmap.mmap) -> Mapping[str, Variable]:
     for _ in range(min(aliases, MOST_VARIABLES)):
         alias, name = reader.string(), reader.string()
         if name not in variables:
-            raise ValueError(f"{alias} stands for something that is not there")
+            raise ValueError(f"{alias} stands for something that is missing")
         variables[alias] = variables[name]
     if reader.place != len(data):
         raise ValueError("there is something after its end")

@@ -103,5 +103,5 @@ def _check_vocabulary(path: Path) -> None:
         raise ModelError(f"cannot read {path} ({error.strerror}); download the model again") from error
     except ValueError as error:
         raise ModelError(
-            f"{path} is no vocabulary of onnx-asr, a token and its number a line; download the model again"
+            f"{path} is not a vocabulary of onnx-asr (token and number, one a line); download the model again"
         ) from error

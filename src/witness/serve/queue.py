@@ -387,7 +387,7 @@ class Queue:
             raise ConflictError(f"{known.name}: is {known.state}; there is nothing to try again")
         item = self._items[recording]
         if not Path(item.source).is_file():
-            raise InputError(f"{known.name}: the recording is not there anymore; send it again")
+            raise InputError(f"{known.name}: the recording is missing; send it again")
         manifest.append(_begun(item))
         return self._wait_for(item)
 

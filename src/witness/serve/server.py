@@ -40,7 +40,7 @@ def bind(host: str, port: int | None) -> socket.socket:
         raise UsageError(f"--host {host} is not known; give an address of this machine") from error
     except OSError as error:
         if error.errno == errno.EADDRNOTAVAIL:
-            raise UsageError(f"--host {host} is no address of this machine; give one that is") from error
+            raise UsageError(f"--host {host} is not an address of this machine; give one that is") from error
         if port is None:
             return bind(host, 0)
         why = str(error.strerror).partition(" (while ")[0]  # Python adds the address

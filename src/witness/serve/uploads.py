@@ -38,7 +38,7 @@ MOST_FILES = 100
 MOST_PARTS = 200
 """Parts of one request, recordings or not."""
 MOST_TEXT = 1 << 16
-"""Bytes of all that is no recording, in one request."""
+"""Bytes of everything but the recordings, in one request."""
 MOST_HEAD = 1 << 13
 """Bytes of the headers of one part."""
 AT_ONCE = 16
@@ -285,7 +285,9 @@ class _Parts:
             return
         self._text += end - start
         if self._text > MOST_TEXT:
-            raise HTTPException(413, f"more than {MOST_TEXT >> 10} KiB that are no recording; send less")
+            raise HTTPException(
+                413, f"more than {MOST_TEXT >> 10} KiB of text beside the recording; send less"
+            )
         self._content += data[start:end]
 
     def _end(self) -> None:

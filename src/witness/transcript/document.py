@@ -184,12 +184,12 @@ def _transcript(document: _Document) -> Transcript:
 def _check(document: _Document) -> None:
     """Raise ValueError for what no type says: times run forward, and all speakers are in the list."""
     if not 0 <= document.audio.duration <= LONGEST:
-        raise ValueError(f"{document.audio.duration} s is no duration - at `$.audio.duration`")
+        raise ValueError(f"{document.audio.duration} s is not a duration - at `$.audio.duration`")
     ids = {speaker.id for speaker in document.speakers}
     for name in ("turns", "utterances", "words"):
         for number, one in enumerate(getattr(document, name)):
             if not 0 <= one.start <= one.end <= LONGEST:
-                raise ValueError(f"{one.start} to {one.end} is no time span - at `$.{name}[{number}]`")
+                raise ValueError(f"{one.start} to {one.end} is not a time span - at `$.{name}[{number}]`")
             if one.speaker not in ids and (one.speaker is not None or name == "turns"):
                 raise ValueError(f"{one.speaker!r} is not one of the speakers - at `$.{name}[{number}]`")
     if "whisper" not in document.device:

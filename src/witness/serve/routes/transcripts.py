@@ -193,7 +193,7 @@ async def _body(request: Request) -> dict[str, Any]:
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
-        raise HTTPException(400, "the request is no JSON object")
+        raise HTTPException(400, "the request is not a JSON object")
     return given
 
 
