@@ -231,7 +231,7 @@ def test_a_folder_of_onnx_asr(tmp_path: Path) -> None:
         own.recognizer(tmp_path)
     for text in ("", "a\n", "a 0\nb 2\n", "a 0\nb x\n"):
         (tmp_path / "vocab.txt").write_text(text)
-        with pytest.raises(ModelError, match=r"vocab\.txt is no vocabulary"):
+        with pytest.raises(ModelError, match=r"vocab\.txt is not a vocabulary"):
             own.recognizer(tmp_path)
     (tmp_path / "vocab.txt").unlink()
     with pytest.raises(ModelError, match="no model in the folder"):
