@@ -177,7 +177,7 @@ def toned(of_the_run):
         folder = of_the_run / "toned"
         folder.mkdir()
         samples, rate = soundfile.read(CALL, dtype="float32")
-        tone = 0.2 * np.sin(2 * np.pi * ggml.LOW * np.arange(len(samples)) / rate)
+        tone = 0.2 * ggml.tone(ggml.LOW, np.arange(len(samples)) / rate)
         soundfile.write(folder / "toned.wav", samples + tone, rate)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("WITNESS_CACHE", str(folder / "cache"))

@@ -56,19 +56,16 @@ HIGH_SCRIPT = script(
 )
 
 
-def tones(*seconds: float | None, amplitude: float = 0.5) -> Array:
-    """(16000 * len(seconds),): one second of a tone of each frequency, or of silence for None.
-
-    With fainter ones above it, because a tone alone is not recognized.
-    """
-    time = np.arange(16_000) / 16_000
+def tone(frequency: float, time: Array) -> Array:
+    """Of amplitude 1 at these times, in seconds; with fainter ones above it: a tone alone is not recognized."""
     chord = ((0, 1.0), (230, 0.3), (460, 0.3), (690, 0.3))  # in bands that nothing compares
-    parts = [
-        np.zeros(16_000)
-        if f is None
-        else amplitude * sum(level * np.sin(2 * np.pi * (f + more) * time) for more, level in chord)
-        for f in seconds
-    ]
+    return sum(level * np.sin(2 * np.pi * (frequency + more) * time) for more, level in chord)
+
+
+def tones(*seconds: float | None, amplitude: float = 0.5) -> Array:
+    """(16000 * len(seconds),): one second of a tone of each frequency, or of silence for None."""
+    time = np.arange(16_000) / 16_000
+    parts = [np.zeros(16_000) if f is None else amplitude * tone(f, time) for f in seconds]
     return np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
 
 

@@ -185,7 +185,7 @@ def pair(tmp_path_factory) -> tuple[Transcript, Transcript]:
     """The part of a recording, and a file that was cut there; with words."""
     folder = tmp_path_factory.mktemp("part")
     samples, rate = soundfile.read(CALL, dtype="float32")
-    samples += 0.2 * np.sin(2 * np.pi * ggml.LOW * np.arange(len(samples)) / rate)
+    samples += 0.2 * ggml.tone(ggml.LOW, np.arange(len(samples)) / rate)
     soundfile.write(folder / "talk.wav", samples, rate)
     (folder / "cut").mkdir()
     soundfile.write(folder / "cut" / "talk.wav", samples[round(START * rate) : round(END * rate)], rate)

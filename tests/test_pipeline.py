@@ -279,7 +279,7 @@ def test_tracks_are_recognized_by_themselves(whisper, tmp_path):
     stereo = np.zeros((len(samples), 2), np.float32)
     for channel, (start, end, tone) in enumerate([(0.6, 4.1, ggml.LOW), (4.3, 6.7, ggml.HIGH)]):
         part = slice(int(start * rate), int(end * rate))
-        stereo[part, channel] = samples[part] + 0.4 * np.sin(2 * np.pi * tone * times[part])
+        stereo[part, channel] = samples[part] + 0.4 * ggml.tone(tone, times[part])
     soundfile.write(tmp_path / "stereo.wav", stereo, rate)
     options = Options(whisper=str(whisper), channels="split", **OFFLINE)
     found = transcribe(str(tmp_path / "stereo.wav"), options)

@@ -139,7 +139,7 @@ class _Checkpoint:
         """REDUCE and NEWOBJ: a function or class and its arguments -> what it would make."""
         arguments, function = stack.pop(), stack.pop()
         if not isinstance(function, _Name) or not isinstance(arguments, tuple):
-            _refuse("its data.pkl calls what is no function")
+            _refuse("its data.pkl calls something that is not a function")
         if function.name == TENSOR:
             stack.append(self._tensor(*arguments[:4]))
         elif function.name == DICTIONARY:
@@ -194,7 +194,7 @@ def _put(target: Any, items: list[Any]) -> None:
     if isinstance(target, dict):
         target.update(zip(items[::2], items[1::2], strict=True))
     elif not isinstance(target, _Foreign):
-        _refuse("its data.pkl fills what is no dictionary")
+        _refuse("its data.pkl fills something that is not a dictionary")
 
 
 def _set_items(_: _Checkpoint, stack: list[Any]) -> None:
@@ -210,7 +210,7 @@ def _set_item(_: _Checkpoint, stack: list[Any]) -> None:
 def _append(_: _Checkpoint, stack: list[Any]) -> None:
     items = _since_mark(stack)
     if not isinstance(stack[-1], list):
-        _refuse("its data.pkl extends what is no list")
+        _refuse("its data.pkl extends something that is not a list")
     stack[-1].extend(items)
 
 

