@@ -14,12 +14,12 @@ from conftest import in_process
 from test_writers import GHOST, LONG, REPLY, UNHEARD, listened, said, transcript
 from witness import files
 from witness.audio import sound
-from witness.formats import writers
+from witness.formats import document, writers
 from witness.formats.registry import Format
 from witness.options import Part
 from witness.recognition.tokens import Token, to_words
 from witness.schema import Correction, Count, Transcript, Turn, Utterance, Word
-from witness.transcript import document, merging
+from witness.transcript import merging, store
 
 FORMS = [form for form in Format if form not in (Format.JSON, Format.DOCX)]
 TURNS = (Turn(0.016875, 12.71, "SPEAKER_00"), Turn(571.9, 574.25, "SPEAKER_01"))
@@ -36,7 +36,7 @@ def save(transcript: Transcript, folder: Path, forms=FORMS) -> dict[str, bytes]:
 def assert_same(transcript: Transcript, folder: Path, forms=FORMS) -> None:
     """What is read from the JSON gives all files again, with the pauses marked that were."""
     ran = save(transcript.marking(0.5), folder, forms)
-    again = save(document.read(folder / "x.json"), folder / "again", forms)
+    again = save(store.read(folder / "x.json"), folder / "again", forms)
     assert [name for name, content in again.items() if content != ran[name]] == []
 
 
@@ -80,8 +80,10 @@ def test_everything_that_a_transcript_can_have(tmp_path):
         ),
     )
     assert_same(full, tmp_path)
-    read = document.read(tmp_path / "x.json")
-    assert read == replace(writers.as_in_json(full), words=read.words, timing=read.timing, models=read.models)
+    read = store.read(tmp_path / "x.json")
+    assert read == replace(
+        document.in_milliseconds(full), words=read.words, timing=read.timing, models=read.models
+    )
     assert [word.text for word in read.words] == [word.text for word in words]
 
 
@@ -161,6 +163,34 @@ def test_the_sides_of_a_call_are_told_apart_by_the_speakers(tmp_path):
     assert_same(call, tmp_path)
 
 
+def test_nothing_is_guessed_of_two_tracks_that_say_the_same(tmp_path):
+    """Neither the words of an utterance nor its track, whoever is said to speak."""
+    one, other = (spoken(" yes", " yes", start=start) for start in (1.0, 1.1))
+    sides = [*merging.utterances(one), *(replace(said, track=1) for said in merging.utterances(other))]
+    call = listened(*sides, words=sorted([*one, *other], key=lambda word: word.start), turns=TURNS)
+    save(replace(call, counts=(Count(1), Count(1))), tmp_path, [])
+    read = store.read(tmp_path / "x.json")
+    assert [[word.start for word in said.words] for said in read.utterances] == [[1.0, 1.337], [1.1, 1.437]]
+    assert [said.track for said in read.utterances] == [0, 1]
+
+
+def test_a_transcript_made_by_hand_keeps_the_words_of_its_utterances(tmp_path):
+    found = replace(uttered(spoken(" one", " two")), words=())
+    assert_same(found, tmp_path)
+    assert [word.text for word in store.read(tmp_path / "x.json").words] == [" one", " two"]
+
+
+def test_an_older_document_says_what_to_do(path):
+    found = json.loads(path.read_text())
+    for one in found["utterances"]:
+        del one["words"], one["track"], one["corrected"]
+    path.write_text(json.dumps(found))
+    assert "transcribe the recording again" in converted(path, path, code=4)
+    found["stages"] = {"file": "x.stages.npz", "sha256": "0" * 64}
+    path.write_text(json.dumps(found))
+    assert f"run: witness redo {path}" in converted(path, path, code=4)
+
+
 # --- damage ---
 
 
@@ -191,6 +221,9 @@ def converted(path: Path, *args: object, code: int = 0) -> str:
         (lambda found: found["utterances"][1].update(text="It never came back."), "$.utterances[1]"),
         (lambda found: found["words"].pop(2), "$.utterances[0]"),
         (lambda found: found["utterances"].pop(1), "$.words[29]"),
+        (lambda found: found["utterances"][1].update(words=[0, 1, 2]), "$.utterances[1]"),
+        (lambda found: found["utterances"][1].update(words=[29, 30, 32]), "$.utterances[1]"),
+        (lambda found: found["utterances"][1].update(words=[-1]), "$.utterances[1]"),
         (lambda found: found["audio"].pop("path"), "`path`"),
         (lambda found: found["device"].pop("whisper"), "$.device"),
         (lambda found: found.pop("turns"), "`turns`"),

@@ -110,7 +110,7 @@ def warmed(card, compiled, tmp_path):
 def expected(models, recording) -> list:
     """The turns that the CPU gives."""
     options = Options(models=str(models), offline=True)
-    return json.loads(writers.to_json(diarize(recording, options, Runtime("cpu"))))["turns"]
+    return json.loads(writers.content(diarize(recording, options, Runtime("cpu")), "json"))["turns"]
 
 
 @pytest.fixture

@@ -257,10 +257,10 @@ def test_every_format_has_the_times_of_the_recording(pair, form):
 
 
 def test_json_and_md_say_which_part_it_is(pair):
-    document = json.loads(writers.to_json(pair[0]))
+    document = json.loads(writers.content(pair[0], "json"))
     assert document["audio"]["part"] == {"start": START, "end": END}
     assert document["audio"]["duration"] == pytest.approx(60.69, abs=1e-3)
-    expected = json.loads(writers.to_json(shifted(pair[1])))
+    expected = json.loads(writers.content(shifted(pair[1]), "json"))
     assert expected["audio"]["part"] is None
     for key in ("turns", "words", "utterances", "speakers"):
         assert document[key] == expected[key], key

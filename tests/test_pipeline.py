@@ -129,7 +129,7 @@ def test_a_fast_run_does_less_says_so_and_does_not_depend_on_threads(diarized):
     assert len(one.findings.tracks[0].vectors) < len(diarized.findings.tracks[0].vectors)
     (reference,) = rttm.parse(CALL.with_suffix(".rttm").read_text()).values()
     assert strict_der([(reference, one.turns, one.audio.duration)]) < 0.12
-    assert [json.loads(writers.to_json(found))["fast"] for found in (diarized, one)] == [False, True]
+    assert [json.loads(writers.content(found, "json"))["fast"] for found in (diarized, one)] == [False, True]
     kept = findings.decode(findings.encode(one.findings), "kept")
     assert assemble.redo(kept).fast
     assert assemble.redo(kept).turns == one.turns

@@ -30,7 +30,7 @@ from witness.serve.library.catalog import Library, id_of
 from witness.serve.library.index import Index
 from witness.serve.queue import Queue
 from witness.serve.uploads import Uploads
-from witness.transcript import document
+from witness.transcript import store
 
 TOKEN = "a-token-for-the-tests"  # noqa: S105 - guards nothing
 
@@ -168,7 +168,7 @@ def test_corrections_are_saved_as_they_are_made_and_undone_after_a_reload(visit,
     rename(page, "Speaker 1", "Ann")
     correct(page, page.locator(".w").nth(3), "Zanzibar")
     saved(page)
-    assert document.read(folder / "toned.json").speakers[0].name == "Ann"
+    assert store.read(folder / "toned.json").speakers[0].name == "Ann"
     assert "Zanzibar" in (folder / "toned.txt").read_text()
     page.reload()
     page.wait_for_selector('.w:text-is("Zanzibar")')
@@ -183,7 +183,7 @@ def test_corrections_are_saved_as_they_are_made_and_undone_after_a_reload(visit,
     page.click("#redo")
     page.wait_for_selector('aside button.name:text-is("Ann")')
     saved(page)
-    assert document.read(folder / "toned.json").speakers[0].name == "Ann"
+    assert store.read(folder / "toned.json").speakers[0].name == "Ann"
 
 
 def test_two_tabs_lose_nothing_of_each_other(visit, folder):
@@ -251,7 +251,7 @@ def test_a_server_that_is_gone_costs_nothing(visit, folder):
     page.unroute("**/corrections")
     page.click("#save")
     saved(page)
-    assert document.read(folder / "toned.json").speakers[0].name == "Ann"
+    assert store.read(folder / "toned.json").speakers[0].name == "Ann"
     visitor.forgive("ERR_FAILED")
     visitor.forgive("409")  # what was sent as the page went away has arrived
 
@@ -610,7 +610,7 @@ def test_a_new_speaker_is_named_while_somebody_else_adds_one(visit, folder):
     other.keyboard.press("Enter")
     other.wait_for_selector('aside button.name:text-is("Ben")')
     saved(other)
-    names = [one.name for one in document.read(folder / "toned.json").speakers]
+    names = [one.name for one in store.read(folder / "toned.json").speakers]
     assert {"Ann", "Ben"} < set(names)
     visitor.forgive("409")
 

@@ -17,7 +17,7 @@ from witness.formats import page, writers
 from witness.formats.registry import Format
 from witness.schema import SAMPLE_RATE
 from witness.serve.editing import edits
-from witness.transcript import document, redo
+from witness.transcript import redo, store
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def naming(path, who: int, name: str):
 
 def spelling(path, word: int, text: str):
     """A step and its correction."""
-    said = document.read(path).words[word]
+    said = store.read(path).words[word]
     middle = (said.start + said.end) / 2
     pieces = [[middle - 0.001, middle + 0.001]]
     return (
@@ -170,7 +170,7 @@ def test_corrections_of_a_lost_race_can_be_added(path):
 
 
 def test_another_number_of_speakers_and_back_to_what_the_machine_found(path):
-    machine = document.read(path)
+    machine = store.read(path)
     edits.save(path, edit(path, naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar")))
     edits.recount(path, edits.show(path).version, 1)
     assert names(path) == ["Ann"]
@@ -180,7 +180,7 @@ def test_another_number_of_speakers_and_back_to_what_the_machine_found(path):
     assert names(path) == ["Ann"]
     assert "Zanzibar" in path.read_text()
     edits.original(path, edits.show(path).version)
-    back = document.read(path)
+    back = store.read(path)
     assert (back.corrections, back.asked.speakers) == ((), None)
     assert [word.text for word in back.words] == [word.text for word in machine.words]
 
@@ -200,7 +200,7 @@ def test_what_was_given_up_for_the_machines_version_can_be_redone(path):
 
 def test_a_name_given_from_elsewhere_is_a_step(path):
     edits.save(path, edit(path, naming(path, 1, "Bo")))
-    speaker = next(one.id for one in document.read(path).speakers if one.name is None)
+    speaker = next(one.id for one in store.read(path).speakers if one.name is None)
     edits.name(path, edits.show(path).version, speaker, "Ann")
     assert sorted(map(str, names(path))) == ["Ann", "Bo"]
     shown = edits.show(path)

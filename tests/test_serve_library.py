@@ -175,7 +175,7 @@ def test_the_state_of_a_recording_and_why_it_failed(library):
     named = Correction("name", ((1.0, 2.0),), name="Ann Lee")
     known = replace(BUDGET, corrections=(named,))  # by --known, in the first run
     save(library.folder / "known.json", known)
-    save(library.folder / "redone.json", replace(known, timing={**BUDGET.timing, "decode": None}))
+    save(library.folder / "redone.json", replace(known, corrected=True))
     save(library.folder / "damaged.json").write_text('{"schema": "witness/1"}')
     (library.folder / "other.json").write_text("{}")
     shutil.copy(library.folder / "other.json", library.folder / "other.openai.json")

@@ -18,7 +18,7 @@ from witness.serve.app_state import AppState
 from witness.serve.library.catalog import Library, id_of
 from witness.serve.library.index import Index
 from witness.serve.routes.transcripts import FIRST
-from witness.transcript import document
+from witness.transcript import store
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - of no server
 
@@ -82,7 +82,7 @@ def test_the_page_may_ask_its_server_and_nobody_else(client, path):
     assert "media-src 'self';" in policy
     assert "connect-src 'self'" in policy
     assert "unsafe" not in policy
-    alone = writers.written(document.read(path), Format.HTML)
+    alone = writers.written(store.read(path), Format.HTML)
     assert "connect-src" not in Scripts(alone).policy
     assert "fetch(" not in alone
 

@@ -34,7 +34,7 @@ def transcript(utterances=(), turns=(), path="calls/my call.wav", words=None, wa
 def test_json_names_the_engine_that_recognized_the_words():
     words = ModelFile("faster-whisper-base", "/x", "2" * 64, "ctranslate2")
     done = transcript()
-    document = json.loads(writers.to_json(replace(done, models={**done.models, "whisper": words})))
+    document = json.loads(writers.content(replace(done, models={**done.models, "whisper": words}), "json"))
     assert document["models"]["whisper"] == {
         "name": "faster-whisper-base",
         "sha256": "2" * 64,
@@ -97,9 +97,17 @@ def test_words_without_speech_and_speech_without_words():
         "00:10:00,000 --> 00:10:04,500",
         "SPEAKER_00: [inaudible]",
     ]
-    document = json.loads(writers.to_json(found))
+    document = json.loads(writers.content(found, "json"))
     assert [word["text"] for word in document["words"] if not word["supported"]] == ["Thank", "you."]
-    assert document["utterances"][2] == {"start": 600, "end": 604.5, "speaker": "SPEAKER_00", "text": None}
+    assert document["utterances"][2] == {
+        "start": 600,
+        "end": 604.5,
+        "speaker": "SPEAKER_00",
+        "text": None,
+        "words": [],
+        "track": 0,
+        "corrected": False,
+    }
 
 
 def test_txt_without_words():
@@ -152,11 +160,13 @@ def test_empty_transcript_in_every_format():
 
 
 def test_json_has_every_key_of_the_contract():
-    document = json.loads(writers.to_json(transcript([REPLY, GHOST], [Turn(1.23456, 2.0, "SPEAKER_01")])))
+    document = json.loads(
+        writers.content(transcript([REPLY, GHOST], [Turn(1.23456, 2.0, "SPEAKER_01")]), "json")
+    )
     assert list(document) == [
         *("schema", "audio", "models", "device", "timing", "language"),
         *("speakers", "speaker_counts", "turns", "utterances", "words", "warnings", "machine"),
-        *("fast", "asked", "pauses", "corrections", "stages"),
+        *("fast", "asked", "pauses", "corrected", "corrections", "stages"),
     ]
     assert document["schema"] == "witness/1"
     assert document["audio"] == {
@@ -189,12 +199,15 @@ def test_json_has_every_key_of_the_contract():
         "end": 573.75,
         "speaker": "SPEAKER_01",
         "text": "It never came.",
+        "words": [0, 1, 2],
+        "track": 0,
+        "corrected": False,
     }
 
 
 def test_json_takes_numpy_numbers():
     turn = Turn(np.float64(1.0), np.float32(2.0), "A")
-    assert json.loads(writers.to_json(transcript(turns=[turn])))["turns"][0]["end"] == 2.0
+    assert json.loads(writers.content(transcript(turns=[turn]), "json"))["turns"][0]["end"] == 2.0
 
 
 def cues(text: str) -> list[list[str]]:
@@ -264,7 +277,7 @@ def test_md_escapes_and_shows_warnings():
 def test_what_concerns_the_machine_is_for_json_alone():
     about = "using the builtin speaker models: cannot fetch segmentation-3.0"
     found = replace(transcript([REPLY], warnings=[about, "ends early"]), machine=(about,))
-    assert json.loads(writers.to_json(found))["warnings"] == [about, "ends early"]
+    assert json.loads(writers.content(found, "json"))["warnings"] == [about, "ends early"]
     for form in (Format.MD, Format.HTML):
         assert "cannot fetch" not in writers.written(found, form)
         assert "ends early" in writers.written(found, form)
@@ -335,7 +348,7 @@ def test_nothing_that_was_said_is_a_cue_a_line_or_markup():
     assert not any("\n" in paragraph for paragraph in paragraphs)
     assert r"\<b\>\&{\\an8}\</v\>" in paragraphs[3]
     assert r"\~\~y\~\~" in paragraphs[3]
-    assert json.loads(writers.to_json(found))["words"][0]["text"] == HOSTILE[0].strip()
+    assert json.loads(writers.content(found, "json"))["words"][0]["text"] == HOSTILE[0].strip()
 
 
 def test_joiners_and_hard_spaces_stay():

@@ -164,6 +164,8 @@ class Word:
     """Another speaker is active during most of the word."""
     supported: bool = True
     """False: the diarizer hears no speech here, so the recognizer may have invented the word."""
+    corrected: bool = False
+    """A person said what it is, or whose."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,8 @@ class Utterance:
     words: tuple[Word, ...] = ()
     track: int = 0
     """Index into `Findings.tracks`: where it was heard."""
+    corrected: bool = False
+    """A person said what its words are, or whose."""
 
     @property
     def text(self) -> str | None:
@@ -413,6 +417,8 @@ class Transcript:
     asked: Bounds = field(default_factory=Bounds)
     corrections: tuple[Correction, ...] = ()
     """All that were given, including those that no longer apply to anything."""
+    corrected: bool = False
+    """A person gave some of them; a run itself gives the names of known voices."""
     pauses: Pauses = None
 
     def marking(self, pauses: float | None) -> Transcript:

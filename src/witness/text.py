@@ -17,6 +17,16 @@ _HALF, _RAW = re.compile(f"[{_HALVES}]"), re.compile(f"[\x85\u2028\u2029{_COMMAN
 JOINERS = "\u200c\u200d"
 """Not to be seen, but Persian, Hindi and many emoji are not the same without them."""
 
+UNSPACED = (  # from Thai to Burmese, Khmer, kana, Han and its extensions
+    *(("\u0e00", "\u109f"), ("\u1780", "\u17ff"), ("\u3040", "\u312f"), ("\u3400", "\u9fff")),
+    *(("\uf900", "\ufaff"), ("\uff66", "\uff9f"), ("\U00020000", "\U0003ffff")),
+)
+
+
+def unspaced(letter: str) -> bool:
+    """Whether its script puts no spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana, Han."""
+    return any(first <= letter <= last for first, last in UNSPACED)
+
 
 def clock(seconds: float, digits: int = 0, point: str = ".") -> str:
     """00:09:32, or with digits after the decimal point 00:09:32.125; without, rounded down."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from witness.errors import InputError
+from witness.formats.document import SCHEMA
 from witness.formats.registry import Format
-from witness.formats.writers import SCHEMA
 
 REFERENCES = (".stm", ".ctm", ".json")
 """Endings of what a folder of references holds; files of the first one that occurs are read."""

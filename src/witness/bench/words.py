@@ -20,9 +20,9 @@ from witness._version import install
 from witness.bench import resampling
 from witness.bench.lines import Line, Said
 from witness.errors import InputError, WitnessError
-from witness.recognition.tokens import UNSPACED
 from witness.reporter import SILENT, Reporter
 from witness.schema import Float64
+from witness.text import UNSPACED
 
 NORMALIZATION = (
     "words/1: NFKC, lower case, no punctuation but apostrophes inside words, hyphens part words, "

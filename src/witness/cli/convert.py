@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,9 +17,6 @@ from witness.errors import InputError, PartlyFailedError, UsageError
 from witness.formats.registry import Format
 from witness.options import PageAudio
 from witness.reporter import Reporter
-
-if TYPE_CHECKING:
-    from witness.transcript.document import Found
 
 NOTHING = "there is no transcript here; name JSON files that Witness wrote, or folders of them"
 
@@ -44,11 +42,9 @@ def convert_command(
     transcripts are skipped, and a damaged one does not stop the others (exit code 3). Without -f and -o, the
     text of a single transcript goes to stdout.
     """
-    from witness.transcript import document
-
     if Format.JSON in formats and to is None:
         raise UsageError("a transcript is JSON already; choose another format, or another folder with -o")
-    found = document.find(inputs)
+    found = find(inputs)
     if not found:
         raise UsageError(NOTHING)
     with options.progress(quiet) as reporter:
@@ -64,11 +60,43 @@ def convert_command(
         _convert_all(found, to, convert, reporter)
 
 
+@dataclass(frozen=True)
+class Found:
+    """A JSON file, perhaps of a transcript."""
+
+    path: Path
+    folder: Path
+    """Where it lies below the folder that was named; "." if it was named itself."""
+
+
+def find(inputs: Sequence[str]) -> list[Found]:
+    """The files that are named, those that patterns match, and the JSON below folders that is not hidden.
+
+    Several folders keep their names. No file comes twice.
+    """
+    folders = [Path(given) for given in inputs if Path(given).is_dir()]
+    found: dict[Path, Found] = {}
+    for given in inputs:
+        path = Path(given)
+        if path.is_dir():
+            above = Path(path.resolve().name) if len(folders) > 1 else Path()
+            for file in sorted(path.rglob("*.json")):
+                below = file.relative_to(path)
+                if file.is_file() and not any(part.startswith(".") for part in below.parts):
+                    found.setdefault(file.resolve(), Found(file, above / below.parent))
+        else:
+            named = path.exists() or not glob.has_magic(given)
+            matches = [path] if named else [Path(one) for one in sorted(glob.glob(given, recursive=True))]  # noqa: PTH207
+            for match in matches:
+                found.setdefault(match.resolve(), Found(match, Path()))
+    return list(found.values())
+
+
 def _convert_all(
     found: Sequence[Found], to: str | None, convert: Callable[[Path, str], None], reporter: Reporter
 ) -> None:
     """Convert what is found, beside it or in the same tree in `to`. Raises PartlyFailedError, UsageError."""
-    from witness.transcript.document import OtherJsonError
+    from witness.transcript.store import OtherJsonError
 
     made: dict[tuple[Path, str], Path] = {}
     failed: list[str] = []
@@ -107,9 +135,9 @@ def _convert(
     """Write one transcript to its files."""
     from witness.audio import sound
     from witness.formats import writers
-    from witness.transcript import document
+    from witness.transcript import store
 
-    transcript = document.read(path).marking(pauses)
+    transcript = store.read(path).marking(pauses)
     targets = files.plan(str(path), formats, to)
     heard = sound.take(transcript.audio, targets.files, html_audio, beside=path.parent, reporter=reporter)
     writers.save(transcript, targets.files, sound=heard)

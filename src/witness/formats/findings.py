@@ -214,9 +214,9 @@ def _model(model: ModelFile) -> list[str | None]:
 
 def _recognition(recognition: Recognition) -> dict[str, Any]:
     """For the header: without the seconds it took; the words by column, which is shorter."""
-    rows = [asdict(word) for word in recognition.words]
+    words, columns = recognition.words, [column.name for column in fields(_Words)]
     return {
-        "words": {key: [row[key] for row in rows] for key in rows[0]} if rows else {},
+        "words": {name: [getattr(word, name) for word in words] for name in columns} if words else {},
         "language": recognition.language,
         "device": recognition.device,
         "warnings": recognition.warnings,

@@ -5,13 +5,13 @@ Only JSON says so; the other formats beside it are taken to be of the same trans
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from witness import files
+from witness.formats import document
 from witness.formats.registry import Format
 from witness.jobs.recordings import ENDINGS
 
@@ -53,15 +53,12 @@ def _json_beside(target: Path) -> Path:
 
 def _read(path: Path) -> Earlier | None:
     try:
-        document = json.loads(files.read(path))
-        if not str(document["schema"]).startswith("witness/"):
-            return None
-        audio = document["audio"]
-        # A first run keeps the names from --known as corrections, too, but only a redo decodes nothing.
-        corrected = bool(document["corrections"]) and document["timing"]["decode"] is None
-        return Earlier(path, str(audio["path"]), str(audio["sha256"]), corrected)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        found = document.summary(files.read(path))
+    except OSError:
         return None
+    if found is None:
+        return None
+    return Earlier(path, found.audio.path, found.audio.sha256, found.holds_corrections)
 
 
 def free(targets: Sequence[Path], recording: str) -> bool:

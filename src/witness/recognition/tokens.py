@@ -16,6 +16,7 @@ import numpy as np
 from witness.recognition.chunking import Piece
 from witness.recognition.vad import FRAME_RATE
 from witness.schema import Bool, Word
+from witness.text import unspaced
 
 WORD_SECONDS = 0.4
 """The longest that a word without letters is believed to take."""
@@ -27,10 +28,6 @@ NEAR = 1.0
 """Seconds from speech within which a word is said there, though its time lies in the pause."""
 SNAPPED = 0.2
 """The most seconds that such a word is given."""
-UNSPACED = (  # from Thai to Burmese, Khmer, kana, Han and its extensions
-    *(("\u0e00", "\u109f"), ("\u1780", "\u17ff"), ("\u3040", "\u312f"), ("\u3400", "\u9fff")),
-    *(("\uf900", "\ufaff"), ("\uff66", "\uff9f"), ("\U00020000", "\U0003ffff")),
-)
 
 
 @dataclass(frozen=True)
@@ -124,11 +121,6 @@ def _with_letters(groups: Sequence[list[tuple[Token, str]]]) -> list[list[tuple[
 
 def _letters(group: Sequence[tuple[Token, str]]) -> int:
     return sum(letter.isalnum() for _, text in group for letter in text)
-
-
-def unspaced(letter: str) -> bool:
-    """Whether its script puts no spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana, Han."""
-    return any(first <= letter <= last for first, last in UNSPACED)
 
 
 def place(words: Sequence[Word], duration: float, spoken: Sequence[tuple[float, float]] = ()) -> list[Word]:

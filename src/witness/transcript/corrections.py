@@ -119,7 +119,7 @@ def fill(
     filled = [list(words) for words in tracks]
     for place, text in found.items():
         number, utterance = places[place]
-        word = Word(utterance.start, utterance.end, f" {text}", utterance.speaker)
+        word = Word(utterance.start, utterance.end, f" {text}", utterance.speaker, corrected=True)
         insort(filled[number], word, key=lambda other: other.start)
     return filled
 
@@ -168,7 +168,7 @@ def move(words: Sequence[Word], corrections: Iterable[Correction], talk: Talk) -
 def spell(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word]:
     """The words as a person heard them: the first word of a corrected part gets its text, the others go.
 
-    So does the first if the text is empty.
+    So does the first if the text is empty; then the speaker's word before or after it is marked as corrected.
     """
     said: list[tuple[int, str]] = []  # the place of the first word, and the text
     last = np.full(len(words), -1, np.intp)
@@ -176,7 +176,8 @@ def spell(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word
         if len(places):
             last[places] = len(said)
             said.append((int(places[0]), correction.text or ""))
-    spelled = []
+    spelled: list[Word] = []
+    erased: list[str | None] = []  # the speaker of a word that went, until there is a word to mark
     for place, (word, which) in enumerate(zip(words, last.tolist(), strict=True)):
         text = word.text
         if which >= 0:
@@ -184,12 +185,18 @@ def spell(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word
             space = text[: len(text) - len(text.lstrip())]
             text = space + heard if heard and place == first else ""
         if text or not word.text:
-            spelled.append(word if text == word.text else replace(word, text=text))
+            changed = which >= 0 or word.speaker in erased
+            spelled.append(replace(word, text=text, corrected=True) if changed else word)
+            erased = []
+        elif spelled and spelled[-1].speaker == word.speaker:
+            spelled[-1] = replace(spelled[-1], corrected=True)
+        else:
+            erased = [word.speaker]
     return spelled
 
 
 def _said_by(speaker: str, word: Word) -> Word:
-    return replace(word, speaker=speaker, speaker_confidence=None, supported=True)
+    return replace(word, speaker=speaker, speaker_confidence=None, supported=True, corrected=True)
 
 
 def _alike(spans: Spans, times: Float64) -> Float64:

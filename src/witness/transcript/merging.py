@@ -96,7 +96,14 @@ def utterances(*tracks: Sequence[Word]) -> list[Utterance]:
         if phrase[0].supported:  # what nobody said interrupts nobody
             open_ = {track: open_[track]}
     found = [
-        Utterance(part[0].start, part[-1].end, part[0].speaker, tuple(part), track)
+        Utterance(
+            part[0].start,
+            part[-1].end,
+            part[0].speaker,
+            tuple(part),
+            track,
+            any(word.corrected for word in part),
+        )
         for track, group in groups
         for part in _paragraphs(group)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,9 +23,10 @@ from witness.schema import (
     Turn,
     alone,
 )
-from witness.transcript.document import TRACK
 from witness.transcript.redo import Saved
 
+TRACK = re.compile(r"CH(\d+)_")
+"""What the id of a speaker begins with if the recording has several tracks."""
 OTHERS = 0.05
 """Share of a stretch that may be others', as in `witness enroll`."""
 HALF = WINDOW_SAMPLES / SAMPLE_RATE / 2

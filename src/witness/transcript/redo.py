@@ -7,31 +7,30 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from witness import documents, files
 from witness.diarization import vbx, voices
 from witness.errors import InputError, UsageError
-from witness.formats import findings, page, writers
-from witness.options import MOST_SPEAKERS, Bounds
+from witness.formats import document, findings, page
+from witness.formats.document import Document, Link
+from witness.options import Bounds
 from witness.reporter import SILENT, Reporter
-from witness.schema import Correction, Findings, Pauses, Spans, Transcript, Turn
-from witness.transcript import assemble, corrections
+from witness.schema import Correction, Findings, Spans, Transcript, Turn
+from witness.transcript import assemble, corrections, store
 
-MOST = 10_000
-"""Maximum number of corrections of a transcript."""
 LONGEST_TEXT = 10_000
 """Maximum number of characters in a corrected text."""
 UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")
 """Unicode categories that would break a line. Joiners, which some scripts and emoji need, would not."""
 
 
-Number = Annotated[int, Meta(ge=1, le=MOST_SPEAKERS)]
+MOST = document.MOST_CORRECTIONS
 Corrections = Annotated[tuple[Correction, ...], Meta(max_length=MOST)]
 
 
@@ -40,15 +39,26 @@ class Saved:
     """A JSON transcript on disk, and the findings that belong to it."""
 
     path: Path
-    link: dict[str, str]
-    """The name and sha256 of the file with the findings."""
+    version: str
+    """The sha256 of the JSON."""
+    document: Document
     findings: Findings
     asked: Bounds
     corrections: tuple[Correction, ...]
-    turns: tuple[Turn, ...]
     names: dict[str, str | None]
     """Speaker id -> name."""
-    pauses: Pauses = None
+    corrected: bool = False
+    """A person gave some of the corrections."""
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """Of the document."""
+        return self.document.turns
+
+    @property
+    def link(self) -> dict[str, str]:
+        """The name and sha256 of the file with the findings."""
+        return {} if self.document.stages is None else structs.asdict(self.document.stages)
 
     def find(self, speaker: str) -> str:
         """The id of a speaker given by id or by name. Raises UsageError."""
@@ -65,42 +75,6 @@ class Saved:
 
 
 @dataclass(frozen=True)
-class _Link:
-    """Where the findings of a transcript are."""
-
-    file: str
-    sha256: str
-
-
-@dataclass(frozen=True)
-class _Speaker:
-    id: str
-    name: str | None
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """As `Bounds`, within limits."""
-
-    speakers: Number | None
-    min_speakers: Number | None
-    max_speakers: Number | None
-
-
-@dataclass(frozen=True)
-class _Transcript:
-    """What a redo needs of a JSON transcript."""
-
-    schema: str
-    stages: _Link | None
-    asked: _Asked
-    corrections: Corrections
-    turns: tuple[Turn, ...]
-    speakers: tuple[_Speaker, ...]
-    pauses: Pauses = None
-
-
-@dataclass(frozen=True)
 class _Corrected:
     """What a page saves."""
 
@@ -111,30 +85,31 @@ class _Corrected:
 
 def read(path: Path) -> Saved:
     """The JSON at `path` and its findings. Raises InputError if either cannot be used."""
-    fix = "transcribe the recording again"
-    content = _bytes(path, "give a JSON transcript that Witness wrote")
+    content = store.content(path)
+    found = store.decoded(path, content)
+    asked = Bounds(**structs.asdict(found.asked))
     try:
-        document = documents.decode(content, _Transcript)
-        if document.schema != writers.SCHEMA:
-            raise ValueError(f"its schema is {document.schema[:80]!r}, not {writers.SCHEMA!r}")
-        asked = Bounds(**asdict(document.asked))
         assemble.bounds(asked)
-        given = all_checked(document.corrections)
-        names = {one.id: one.name and voices.check_name(one.name) for one in document.speakers}
-        link = document.stages
-        if link is not None and Path(link.file).name != link.file:
-            raise ValueError(f"{link.file[:80]!r} is not the name of a file - at `$.stages.file`")
+        given = all_checked(found.corrections)
+        names = {one.id: one.name and voices.check_name(one.name) for one in found.speakers}
     except (ValueError, UsageError) as error:
-        raise InputError(
-            f"{path} is not a JSON transcript of this version of Witness ({error}); {fix}"
-        ) from error
-    if link is None:
+        raise InputError(f"{path} is damaged ({error}); transcribe the recording again") from error
+    if found.stages is None:
         raise InputError(
             f"{path} was written without its findings (--no-stages, or not to a file); transcribe again "
             "with -o"
         )
-    found = _findings(path, link)
-    return Saved(path, asdict(link), found, asked, given, document.turns, names, document.pauses)
+    corrected = bool(given) if found.corrected is None else found.corrected
+    return Saved(
+        path,
+        files.sha256(content),
+        found,
+        _findings(path, found.stages),
+        asked,
+        given,
+        names,
+        corrected,
+    )
 
 
 def naming(saved: Saved, given: str) -> Correction:
@@ -163,15 +138,15 @@ def from_file(saved: Saved, path: Path) -> list[Correction]:
 def from_page(saved: Saved, content: bytes, name: str) -> tuple[Correction, ...]:
     """As `from_file`, in the content of the file, which errors call `name`."""
     try:
-        document = documents.decode(content, _Corrected)
-        if document.schema != page.CORRECTIONS:
-            raise ValueError(f"its schema is {document.schema[:80]!r}, not {page.CORRECTIONS!r}")
-        corrected = all_checked(document.corrections)
+        given = documents.decode(content, _Corrected)
+        if given.schema != page.CORRECTIONS:
+            raise ValueError(f"its schema is {given.schema[:80]!r}, not {page.CORRECTIONS!r}")
+        corrected = all_checked(given.corrections)
     except ValueError as error:
         raise InputError(
             f"{name} does not hold corrections from a page ({error}); save them in the page again"
         ) from error
-    if document.sha256 != saved.findings.audio.sha256:
+    if given.sha256 != saved.findings.audio.sha256:
         raise InputError(
             f"{name} belongs to a different recording than {saved.path}; give the file from its own page"
         )
@@ -193,7 +168,9 @@ def redo(
     """
     bounds = asked if forget or any(value is not None for value in astuple(asked)) else saved.asked
     given = together(replaced(saved, corrections=()) if forget else saved, more)
-    return replaced(assemble.redo(saved.findings, bounds, given, reporter=reporter), pauses=saved.pauses)
+    found = assemble.redo(saved.findings, bounds, given, reporter=reporter)
+    corrected = bool(more) or (saved.corrected and not forget)
+    return replaced(found, pauses=saved.document.pauses, corrected=corrected)
 
 
 def together(saved: Saved, more: Sequence[Correction]) -> tuple[Correction, ...]:
@@ -209,7 +186,7 @@ def together(saved: Saved, more: Sequence[Correction]) -> tuple[Correction, ...]
 
 def replace(saved: Saved, transcript: Transcript) -> None:
     """Write `transcript` over the JSON; the file with the findings stays as it is. Raises OutputError."""
-    files.write(writers.encode(writers.to_json(transcript, saved.link)), saved.path)
+    files.write(document.encode(document.of(transcript, saved.link)), saved.path)
 
 
 def _earlier(saved: Saved, more: Sequence[Correction]) -> Iterator[Correction]:
@@ -261,7 +238,7 @@ def _checked(correction: Correction) -> Correction:
     return replaced(correction, name=name, text=text)
 
 
-def _findings(path: Path, link: _Link) -> Findings:
+def _findings(path: Path, link: Link) -> Findings:
     file = path.with_name(link.file)
     if not file.exists():  # renamed together with the JSON, or the name is not UTF-8
         file = files.beside(path)

@@ -24,14 +24,14 @@ from msgspec import Meta
 from witness import documents, files
 from witness.audio import sound
 from witness.errors import ConflictError, InputError, UsageError
-from witness.formats import page, reading, writers
+from witness.formats import document, page, reading, writers
 from witness.formats.registry import Format
 from witness.options import Bounds, PageAudio
 from witness.reporter import Reporter
 from witness.schema import Correction, Sound, Transcript
 from witness.serve import assets
 from witness.tracing import Stopwatch
-from witness.transcript import assemble, document, redo
+from witness.transcript import assemble, redo, store
 
 SCHEMA = "witness-history/1"
 MOST_STEPS = redo.MOST
@@ -56,6 +56,8 @@ class _History:
     page: str = ""
     """The identity of the page of the base."""
     base: redo.Corrections = ()
+    corrected: bool = False
+    """Whether a person gave some of those of the base."""
     made: redo.Corrections = ()
     """What the steps come to, as the page told it."""
     steps: Steps = ()
@@ -109,14 +111,14 @@ def show(path: Path) -> Shown:
     """What the page of the JSON at `path` shows. Raises InputError if it cannot be read."""
     content = _content(path)
     version = files.sha256(content)
-    current = document.read(path)
+    current = store.read(path)
     try:
         saved = redo.read(path)
     except InputError as error:
         return Shown(current, version, refusal=str(error))
     history = _history(path, version)
     if history is not None:
-        base = _corrected(saved, saved.asked, history.base)
+        base = _corrected(saved, saved.asked, history.base, history.corrected)
         if page.identity(base) == history.page:
             return Shown(base, version, history.steps, history.undone)
     return Shown(current, version)
@@ -125,12 +127,13 @@ def show(path: Path) -> Shown:
 def save(path: Path, edit: Edit) -> Saved:
     """Save all steps of a page in the transcript. Raises ConflictError, InputError, OutputError."""
     saved, history = _opened(path, edit.version)
-    base = saved.corrections if history is None else history.base
-    identity = page.identity(document.read(path)) if history is None else history.page
+    if history is None:
+        history = _History(page.identity(store.read(path)), saved.corrections, saved.corrected)
     made = redo.from_page(saved, msgspec.json.encode(edit.corrections), "what the page sent")
-    given = redo.together(replace(saved, corrections=base), made)
-    history = _History(identity, base, made, edit.steps, edit.undone)
-    return _write(saved, _corrected(saved, saved.asked, given), history)
+    given = redo.together(replace(saved, corrections=history.base), made)
+    history = replace(history, made=made, steps=edit.steps, undone=edit.undone)
+    corrected = history.corrected or bool(made)
+    return _write(saved, _corrected(saved, saved.asked, given, corrected), history)
 
 
 def add(path: Path, version: str, corrections: Mapping[str, Any]) -> Saved:
@@ -140,17 +143,17 @@ def add(path: Path, version: str, corrections: Mapping[str, Any]) -> Saved:
     """
     saved, _ = _opened(path, version)
     made = redo.from_page(saved, msgspec.json.encode(corrections), "what the page sent")
-    return _write(saved, _corrected(saved, saved.asked, redo.together(saved, made)))
+    return _write(saved, _corrected(saved, saved.asked, redo.together(saved, made), True))
 
 
 def name(path: Path, version: str, speaker: str, called: str) -> Saved:
     """Name the speaker of this id, a step that can be undone. Raises UsageError and what `add` raises."""
     saved, history = _opened(path, version)
     made = (redo.naming(saved, f"{speaker}={called}"),)
-    transcript = _corrected(saved, saved.asked, redo.together(saved, made))
+    transcript = _corrected(saved, saved.asked, redo.together(saved, made), True)
     if history is None:
-        history = _History(page.identity(document.read(path)), saved.corrections)
-    who = page.place_of(_corrected(saved, saved.asked, history.base), speaker)
+        history = _History(page.identity(store.read(path)), saved.corrections, saved.corrected)
+    who = page.place_of(_corrected(saved, saved.asked, history.base, history.corrected), speaker)
     if who is None:  # somebody whom a step has added
         return _write(saved, transcript)
     taken: Step = ({"kind": "name", "who": who, "name": made[0].name},)
@@ -164,7 +167,8 @@ def recount(path: Path, version: str, speakers: int | None) -> Saved:
     Raises ConflictError, InputError, UsageError, OutputError.
     """
     saved, _ = _opened(path, version)
-    return _write(saved, _corrected(saved, Bounds(speakers=speakers), saved.corrections))
+    transcript = _corrected(saved, Bounds(speakers=speakers), saved.corrections, saved.corrected)
+    return _write(saved, transcript)
 
 
 def original(path: Path, version: str) -> Saved:
@@ -173,7 +177,7 @@ def original(path: Path, version: str) -> Saved:
     Steps on a base without corrections can be redone. Raises ConflictError, InputError, OutputError.
     """
     saved, history = _opened(path, version)
-    transcript = _corrected(saved, Bounds(), ())
+    transcript = _corrected(saved, Bounds(), (), False)
     if history is None or history.base or page.identity(transcript) != history.page:
         return _write(saved, transcript)
     undone = (*history.undone, *reversed(history.steps))
@@ -185,7 +189,7 @@ def export(path: Path, form: Format) -> bytes:
     files.check_libraries([form])
     if form == Format.JSON:
         return _content(path)
-    transcript = document.read(path)
+    transcript = store.read(path)
     short = transcript.audio.heard.duration < sound.EMBEDDED
     how = PageAudio.EMBED if short else PageAudio.NONE
     heard = sound.take(transcript.audio, [(form, None)], how, beside=path.parent)
@@ -215,7 +219,7 @@ def peaks(path: Path) -> bytes:
 
     Raises InputError if it cannot be found.
     """
-    transcript = document.read(path)
+    transcript = store.read(path)
     there = path.with_name(files.name_of(_stem(path).name, Format.HTML))
     beside = page.sound_in(_text(there)) if there.is_file() else None
     if beside is not None:
@@ -238,7 +242,7 @@ def peaks(path: Path) -> bytes:
 
 def recording(path: Path) -> Path:
     """The recording of the transcript, or what browsers can play of it. Raises InputError, OutputError."""
-    audio = document.read(path).audio
+    audio = store.read(path).audio
     there = Path(sound.located(audio, path.parent)[0])
     if there.suffix[1:].lower() in PLAYED:
         return there
@@ -308,10 +312,11 @@ def _history(path: Path, version: str) -> _History | None:
 _drafts: OrderedDict[tuple[str, Bounds], assemble.Draft] = OrderedDict()
 
 
-def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction]) -> Transcript:
-    """The transcript with exactly these corrections, as in JSON. Raises UsageError.
+def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction], corrected: bool) -> Transcript:
+    """The transcript with exactly these corrections, as in JSON; `corrected`: a person gave some of them.
 
     Clustering takes most of the time, and is done once for all corrections that follow each other.
+    Raises UsageError.
     """
     begun = time.perf_counter()
     key = (saved.link["sha256"], asked)
@@ -322,7 +327,9 @@ def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction]) ->
     _drafts.move_to_end(key)
     transcript = assemble.corrected(_drafts[key], given)
     timing = assemble.timing(Stopwatch(), time.perf_counter() - begun, None)
-    return writers.as_in_json(replace(transcript, timing=timing, pauses=saved.pauses))
+    return document.in_milliseconds(
+        replace(transcript, timing=timing, pauses=saved.document.pauses, corrected=corrected)
+    )
 
 
 # --- writing ---
@@ -331,7 +338,7 @@ def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction]) ->
 def _write(saved: redo.Saved, transcript: Transcript, history: _History = _History()) -> Saved:
     """Write the JSON, the formats beside it and the history, all or nothing. Raises OutputError."""
     path = saved.path
-    json = writers.encode(writers.to_json(transcript, saved.link))
+    json = document.encode(document.of(transcript, saved.link))
     version = files.sha256(json)
     contents: list[tuple[bytes, Path | None]] = [(json, path)]
     left = []

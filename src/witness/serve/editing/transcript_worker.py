@@ -17,7 +17,7 @@ from witness.formats import page
 from witness.formats.registry import Format
 from witness.options import Part, chosen
 from witness.serve.editing import edits
-from witness.transcript import document, people, redo
+from witness.transcript import people, redo, store
 
 Reply = tuple[Message, list[Buffer]]
 
@@ -78,9 +78,7 @@ def _find(path: Path, given: Message) -> Reply:
     """Where a voice is heard; without "speaker" nowhere, and with "other" it is no transcript."""
     try:
         saved = redo.read(path)
-    except errors.InputError:
-        if document.is_transcript(path):
-            raise
+    except store.OtherJsonError:
         return {"other": True}, []
     voice = voices.read_one(voices.place(given["name"], Path(given["known"])))
     found = people.find(saved, voice)

@@ -13,9 +13,8 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from witness.recognition.tokens import UNSPACED
 from witness.schema import Transcript, Utterance
-from witness.text import one_line
+from witness.text import UNSPACED, one_line
 
 INSIDE, GLUE = "\u200b", "\u2060"
 """Between two characters of a word, and between two words without a space between them."""

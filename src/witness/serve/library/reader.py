@@ -19,7 +19,7 @@ from witness.errors import InputError, WitnessError
 from witness.schema import Transcript
 from witness.serve.library.index import DamagedError, Entry, Index
 from witness.serve.library.passages import names, passages
-from witness.transcript import document
+from witness.transcript import store
 
 PRIORITY = 10
 """How much nicer than the server the process is to others."""
@@ -79,13 +79,11 @@ def take(index: Index, path: Path, entry: Entry) -> None:
 def _read(path: Path, entry: Entry) -> tuple[Entry, Transcript | None]:
     """What is known of a file once it is read, and the transcript in it; None: there is none."""
     try:
-        transcript = document.read(path)
-    except document.OtherJsonError:
+        transcript = store.read(path)
+    except store.OtherJsonError:
         return replace(entry, state="other"), None
     except InputError as error:
         return replace(entry, state="failed", why=str(error)), None
-    # A first run keeps the names from --known as corrections, too, but only a redo decodes nothing.
-    corrected = bool(transcript.corrections) and transcript.timing["decode"] is None
     recording = Path(transcript.audio.path)
     date = entry.date
     for one in (path.parent / recording.name, recording):
@@ -94,7 +92,7 @@ def _read(path: Path, entry: Entry) -> tuple[Entry, Transcript | None]:
             break
     read = replace(
         entry,
-        state="corrected" if corrected else "new",
+        state="corrected" if transcript.corrected else "new",
         seconds=transcript.audio.duration,
         speakers=tuple(names(transcript).values()),
         date=date,

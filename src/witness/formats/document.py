@@ -1,0 +1,368 @@
+"""The JSON document of a transcript, docs/json.md: the only place that knows its shape.
+
+    Transcript -> of -> Document -> encode -> bytes -> decode -> Document -> transcript -> Transcript
+
+A new key that may be missing is one line here, and one at the noun in `schema` that has it. Older documents
+of this schema are read as far as that goes without guessing: which words an utterance has is needed to show
+a transcript, but not to make it again from its findings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct, structs
+
+from witness import documents, schema
+from witness.options import MOST_SPEAKERS, Bounds
+from witness.schema import LONGEST, Correction, Count, ModelFile, Pauses, Source, Time, Transcript, Turn
+from witness.text import in_json, unspaced
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+D = TypeVar("D", bound="DataclassInstance")
+S = TypeVar("S", bound=Struct)
+
+SCHEMA = "witness/1"
+MOST_CORRECTIONS = 10_000
+"""Maximum number of corrections of a transcript."""
+
+
+class OtherSchemaError(ValueError):
+    """It is JSON, but not of a transcript."""
+
+
+class OlderError(ValueError):
+    """The document was written before utterances said which words they have."""
+
+
+class Head(Struct, frozen=True):
+    """What every JSON of ours says first."""
+
+    schema: str
+
+
+class Summary(Struct, frozen=True):
+    """As much of a document as tells whose it is, whatever its version."""
+
+    schema: str
+    audio: Source
+    corrections: tuple[msgspec.Raw, ...]
+    corrected: bool | None = None
+
+    @property
+    def holds_corrections(self) -> bool:
+        """Whether a person has corrected it; of an older document, whether anybody could have."""
+        return bool(self.corrections) if self.corrected is None else self.corrected
+
+
+class Model(Struct, frozen=True, omit_defaults=True):
+    """Weights; a speaker model has no engine."""
+
+    name: str
+    sha256: str
+    engine: str | None = None
+
+
+class Speaker(Struct, frozen=True):
+    """As `schema.Speaker`."""
+
+    id: str
+    name: str | None
+    seconds: float
+    share: float
+
+
+class Utterance(Struct, frozen=True, gc=False):
+    """As `schema.Utterance`; `words` are indexes into those of the document, `track` into its counts."""
+
+    start: float
+    end: float
+    speaker: str | None
+    text: str | None
+    words: tuple[int, ...] | None = None
+    track: Annotated[int, Meta(ge=0)] = 0
+    corrected: bool = False
+
+
+class Word(Struct, frozen=True, gc=False):
+    """As `schema.Word`, without the spaces around it."""
+
+    start: Time
+    end: Time
+    text: str
+    speaker: str | None
+    speaker_confidence: float | None
+    overlap: bool
+    supported: bool
+
+
+Number = Annotated[int, Meta(ge=1, le=MOST_SPEAKERS)]
+
+
+class Asked(Struct, frozen=True):
+    """As `Bounds`."""
+
+    speakers: Number | None
+    min_speakers: Number | None
+    max_speakers: Number | None
+
+
+class Link(Struct, frozen=True):
+    """The file with the findings, beside the document."""
+
+    file: str
+    sha256: str
+
+
+class Document(Struct, frozen=True, kw_only=True):
+    """The whole document; what has a default may be missing in older ones."""
+
+    schema: str
+    audio: Source
+    models: dict[str, Model | None]
+    device: dict[str, str | None]
+    timing: dict[str, float | str | None]
+    language: str | None
+    speakers: tuple[Speaker, ...]
+    speaker_counts: tuple[Count, ...]
+    turns: tuple[Turn, ...]
+    utterances: tuple[Utterance, ...]
+    words: tuple[Word, ...]
+    warnings: tuple[str, ...]
+    machine: tuple[str, ...]
+    fast: bool
+    asked: Asked
+    pauses: Pauses = None
+    corrected: bool | None = None
+    corrections: Annotated[tuple[Correction, ...], Meta(max_length=MOST_CORRECTIONS)]
+    stages: Link | None
+
+
+# --- bytes ---
+
+
+def encode(document: Document) -> bytes:
+    """The file. Bytes of a name that are not UTF-8 become U+FFFD, so that they do not cost the result."""
+    try:
+        text = msgspec.json.format(msgspec.json.encode(document), indent=1).decode()
+    except UnicodeEncodeError:  # halves of characters, which `in_json` replaces
+        text = json.dumps(msgspec.to_builtins(document), ensure_ascii=False, indent=1)
+    return f"{in_json(text)}\n".encode()
+
+
+def decode(content: bytes) -> Document:
+    """The document in a file.
+
+    Raises NotJsonError, OtherSchemaError, and ValueError that names the place of what cannot be.
+    """
+    try:
+        found = documents.decode(content, Head).schema
+    except documents.NotJsonError:
+        raise
+    except ValueError as error:
+        raise OtherSchemaError(str(error)) from error
+    if found != SCHEMA:
+        raise OtherSchemaError(f"its schema is {found[:80]!r}, not {SCHEMA!r}")
+    document = documents.decode(content, Document)
+    if document.stages is not None and not _is_name(document.stages.file):
+        raise ValueError(f"{document.stages.file[:80]!r} is not the name of a file - at `$.stages.file`")
+    return document
+
+
+def summary(content: bytes) -> Summary | None:
+    """What a transcript of any version says of itself; None: it is none."""
+    try:
+        found = documents.decode(content, Summary)
+    except ValueError:
+        return None
+    return found if found.schema.startswith("witness/") else None
+
+
+# --- from a transcript ---
+
+
+def of(transcript: Transcript, stages: Mapping[str, str] | None = None) -> Document:
+    """The document; seconds are rounded to milliseconds, and what is unknown is None.
+
+    `stages`: name ("file") and "sha256" of the file with the findings, which lies beside the document.
+    """
+    transcript = in_milliseconds(transcript)
+    words, uttered = transcript.words, [word for one in transcript.utterances for word in one.words]
+    if missing := list((Counter(uttered) - Counter(words)).elements()):  # of a transcript made by hand
+        words = tuple(sorted((*words, *missing), key=lambda word: (word.start, word.end)))
+    places: dict[schema.Word, deque[int]] = {}
+    for number, word in enumerate(words):
+        places.setdefault(word, deque()).append(number)
+    return Document(
+        schema=SCHEMA,
+        audio=transcript.audio,
+        models={
+            role: None if model is None else Model(model.name, model.sha256, model.engine)
+            for role, model in transcript.models.items()
+        },
+        device=transcript.device,
+        timing={
+            stage: _ms(value) if isinstance(value, float) else value
+            for stage, value in transcript.timing.items()
+        },
+        language=transcript.language,
+        speakers=tuple(_like(Speaker, speaker) for speaker in transcript.speakers),
+        speaker_counts=tuple(map(_rounded, transcript.counts)),
+        turns=transcript.turns,
+        utterances=tuple(
+            _like(Utterance, one, words=tuple(places[word].popleft() for word in one.words))
+            for one in transcript.utterances
+        ),
+        words=tuple(_like(Word, word, text=word.text.strip()) for word in words),
+        warnings=transcript.warnings,
+        machine=transcript.machine,
+        fast=transcript.fast,
+        asked=_like(Asked, transcript.asked),
+        pauses=transcript.pauses,
+        corrected=transcript.corrected,
+        corrections=transcript.corrections,
+        stages=None if stages is None else Link(**stages),
+    )
+
+
+def in_milliseconds(transcript: Transcript) -> Transcript:
+    """The same transcript with all numbers that people see rounded as the document has them."""
+    part = transcript.audio.part
+    return replace(
+        transcript,
+        audio=replace(_rounded(transcript.audio), part=None if part is None else _rounded(part)),
+        speakers=tuple(map(_rounded, transcript.speakers)),
+        turns=tuple(map(_rounded, transcript.turns)),
+        words=tuple(map(_rounded, transcript.words)),
+        utterances=tuple(
+            replace(_rounded(utterance), words=tuple(map(_rounded, utterance.words)))
+            for utterance in transcript.utterances
+        ),
+    )
+
+
+def _like(kind: type[S], noun: Any, **others: Any) -> S:
+    """The part of a document that has what `noun` has, and `others`."""
+    return kind(
+        **{name: getattr(noun, name) for name in kind.__struct_fields__ if name not in others}, **others
+    )
+
+
+def _rounded(item: D) -> D:
+    """A dataclass with its numbers rounded to three digits after the point."""
+    numbers = {
+        name: _ms(float(value))
+        for name, value in vars(item).items()
+        if isinstance(value, float | np.floating)
+    }
+    return replace(item, **numbers)
+
+
+def _ms(value: float) -> float:
+    return round(float(value), 3)
+
+
+# --- to a transcript ---
+
+
+def transcript(document: Document) -> Transcript:
+    """The transcript, without what the models found.
+
+    Raises OlderError, and ValueError that names the place of what cannot be.
+    """
+    _check(document)
+    utterances = list(_utterances(document))
+    words: dict[int, schema.Word] = {}
+    for one, spelled in zip(document.utterances, utterances, strict=True):
+        words |= zip(one.words or (), spelled.words, strict=True)
+    return Transcript(
+        audio=document.audio,
+        models={
+            role: None if model is None else ModelFile(model.name, "", model.sha256, model.engine)
+            for role, model in document.models.items()
+        },
+        device=document.device,
+        timing=document.timing,
+        language=document.language,
+        speakers=tuple(schema.Speaker(**structs.asdict(one)) for one in document.speakers),
+        turns=document.turns,
+        utterances=tuple(utterances),
+        words=tuple(words[number] for number in range(len(words))),
+        warnings=document.warnings,
+        machine=document.machine,
+        counts=document.speaker_counts,
+        fast=document.fast,
+        asked=Bounds(**structs.asdict(document.asked)),
+        corrected=bool(document.corrected),
+        corrections=document.corrections,
+        pauses=document.pauses,
+    )
+
+
+def _check(document: Document) -> None:
+    """Raise ValueError for what no type says: times run forward, and all speakers are in the list."""
+    if not 0 <= document.audio.duration <= LONGEST:
+        raise ValueError(f"{document.audio.duration} s is not a duration - at `$.audio.duration`")
+    ids = {speaker.id for speaker in document.speakers}
+    for name in ("turns", "utterances", "words"):
+        for number, one in enumerate(getattr(document, name)):
+            if not 0 <= one.start <= one.end <= LONGEST:
+                raise ValueError(f"{one.start} to {one.end} is not a time span - at `$.{name}[{number}]`")
+            if one.speaker not in ids and (one.speaker is not None or name == "turns"):
+                raise ValueError(f"{one.speaker!r} is not one of the speakers - at `$.{name}[{number}]`")
+    if "whisper" not in document.device:
+        raise ValueError("the device of `whisper` is missing - at `$.device`")
+
+
+def _utterances(document: Document) -> Iterator[schema.Utterance]:
+    """The utterances, each with its words, which have their spaces again."""
+    free = set(range(len(document.words)))
+    for number, one in enumerate(document.utterances):
+        if one.words is None:
+            raise OlderError("an earlier version of Witness wrote it")
+        own = set(one.words)
+        try:
+            if len(own) < len(one.words) or not own <= free:
+                raise ValueError("its words are not there, or are another's")
+            free -= own
+            words = tuple(_spaced(one.text, [document.words[place] for place in one.words]))
+        except ValueError as error:
+            raise ValueError(f"{error} - at `$.utterances[{number}]`") from None
+        yield schema.Utterance(one.start, one.end, one.speaker, words, one.track, one.corrected)
+    if free:
+        raise ValueError(f"it is in no utterance - at `$.words[{min(free)}]`")
+
+
+def _spaced(text: str | None, words: Sequence[Word]) -> Iterator[schema.Word]:
+    """The words as the text of their utterance spells them; the first has the space that its script uses.
+
+    Raises ValueError.
+    """
+    place = 0
+    for word in words:
+        rest = (text or "")[place:]
+        spaces = rest[: len(rest) - len(rest.lstrip())]
+        if not rest.startswith(word.text, len(spaces)):
+            break
+        place += len(spaces) + len(word.text)
+        if word is words[0] and word.text and not unspaced(word.text[0]):
+            spaces = " "
+        yield schema.Word(**{**structs.asdict(word), "text": spaces + word.text})
+    else:
+        if place == len(text or "") and (text is None) == (not words):
+            return
+    raise ValueError("its words do not spell its text")
+
+
+def _is_name(name: str) -> bool:
+    """Whether it is the name of a file, and leads to no other folder."""
+    return PurePath(name).name == name
