@@ -57,7 +57,7 @@ HIGH_SCRIPT = script(
 
 
 def tone(frequency: float, time: Array) -> Array:
-    """Of amplitude 1 at these times, in seconds; fainter ones above it, for a tone alone is not recognized."""
+    """Of amplitude 1 at these times, in seconds; fainter ones above it, because one alone is not heard."""
     chord = ((0, 1.0), (230, 0.3), (460, 0.3), (690, 0.3))  # in bands that nothing compares
     return sum(level * np.sin(2 * np.pi * (frequency + more) * time) for more, level in chord)
 

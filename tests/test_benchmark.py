@@ -12,12 +12,10 @@ from xml.etree import ElementTree
 
 import pytest
 import soundfile
-from click.testing import CliRunner
 
 from conftest import CALL, ROOT, in_process
 from witness.bench import accuracy, accuracy_report, child, manifest, records, scoring
 from witness.bench.plan import Plan, find, unscored
-from witness.cli.main import cli
 from witness.errors import InputError, ModelError, PartlyFailedError, UsageError, WitnessError
 from witness.formats import rttm
 from witness.options import Options, Runtime
@@ -171,13 +169,6 @@ def test_the_report_of_an_older_run_is_understood():
     assert as_json(manifest.Manifest.from_json(own)) == {"schema": manifest.SCHEMA, **own}
     for file in files:
         assert as_json(records.Record.from_json(file)) == file
-
-
-def test_voxconverse_is_another_name():
-    for name in ("voxconverse", "accuracy"):
-        result = CliRunner().invoke(cli, ["bench", name, "--help"])
-        assert "--tuned-on" in result.output
-    assert "Another name of accuracy." in CliRunner().invoke(cli, ["bench", "--help"]).output
 
 
 # --- in this process, with other children ---

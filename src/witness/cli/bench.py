@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,11 +83,6 @@ def bench_accuracy(
         options.note_unpaired(reporter, plan.unscored(audio, cases), "have no RTTM and are not scored")
         scores = accuracy.run(wanted, reporter)
     files.write(score_report.to_text(scores).encode(), None)
-
-
-bench_voxconverse = copy.copy(bench_accuracy)
-bench_voxconverse.short_help = "Another name of accuracy."
-bench.add_command(bench_voxconverse, "voxconverse")
 
 
 @bench.command("speed")

@@ -30,7 +30,7 @@ LEAST_COSINE = 0.9999  # between vectors that should be the same
 PROOF = 50  # trunk frames of the signal that a cut is tried on
 AROUND = 57  # trunk frames to either side of it; not a multiple of the 100 features that CAM++ pools
 FIX = "fix: use a voice model that pools mean and standard deviation, such as WeSpeaker's ResNet34-LM"
-_VERSION = 2  # of `cut`; older cuts in the cache are not used
+_VERSION = 1  # of `cut`; older cuts in the cache are not used
 
 
 def pool(frames: Float64, weights: Float64) -> Float32:

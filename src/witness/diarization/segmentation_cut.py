@@ -29,7 +29,7 @@ LARGEST_ERROR = 1e-3  # of a log probability, cut against whole; about 1e-5 is u
 BATCH = 4  # windows per call of the back: 20 % less CPU time than one, and more gain nothing
 BACK = "back of "  # name of the back in traces, before the path of the model
 FILES = "front.onnx", "back.onnx", "level.npy"
-_VERSION = 2  # of `cut`; older cuts in the cache are not used
+_VERSION = 1  # of `cut`; older cuts in the cache are not used
 
 
 @dataclass(frozen=True)

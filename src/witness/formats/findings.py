@@ -45,7 +45,7 @@ from witness.schema import (
     Word,
 )
 
-VERSION = 2
+VERSION = 1
 """Of the format; files of another version cannot be read."""
 MOST_WINDOWS = 100_000
 """In all tracks together: 55 hours of one. What they take in memory is known before it is taken."""

@@ -17,9 +17,6 @@ from witness.options import Device, Options, PageAudio, Runtime
 from witness.pipeline import Engine
 from witness.reporter import SILENT, Reporter
 
-NEWER: dict[str, object] = {"start": 0.0, "end": None, "translate": False, "prompt": "", "vocabulary": ()}
-"""Options that earlier versions did not have: where they are not used, earlier results are still good."""
-
 PEAK = 1_500_000_000
 """Bytes of memory that a worker may take besides the recognizer's weights; measured:
 docs/decisions/2026-11-22-constants.md."""
@@ -88,9 +85,6 @@ def fingerprint(settings: Settings) -> str:
     for name in ("models", "recognizer", "offline", "known"):  # the hashes of the files say more
         del options[name]
     options["whisper"] = None
-    for name, usual in NEWER.items():
-        if options[name] == usual:
-            del options[name]
     return hashlib.sha256(json.dumps([options, settings.models], sort_keys=True).encode()).hexdigest()
 
 
