@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 from witness.amd import cards, graphs, migraphx
 from witness.amd.subject import Subject
 from witness.audio import source
-from witness.diarization import embedding, segmentation, smoke_test, vbx, voices
+from witness.diarization import embedding, segmentation, smoke_test, vbx, voice_model, voices
 from witness.diarization.stream import Networks, stream
+from witness.diarization.stretches import StretchModel
+from witness.diarization.voice_model import AnyVoiceModel
 from witness.errors import CancelledError, ModelError, UsageError, WitnessError
 from witness.models import catalogue, engines, store
 from witness.options import Device, Layout, Mode, Options, Runtime
@@ -139,10 +141,10 @@ class Engine:
         return segmentation.load(self.chosen.segmentation)
 
     @cached_property
-    def voice(self) -> embedding.VoiceModel:
+    def voice(self) -> AnyVoiceModel:
         """On the CPU. Raises ModelError."""
         smoke_test.survive("embedding", self.chosen.embedding)
-        return embedding.load(self.chosen.embedding)
+        return voice_model.load(self.chosen.embedding)
 
     @cached_property
     def plda(self) -> dict[str, Float64]:
@@ -389,7 +391,7 @@ class _Run:
             precision=self.options.precision,
             reporter=self.reporter,
         ) as gpu:
-            if gpu is None:
+            if gpu is None or isinstance(voice, StretchModel):
                 yield Networks(self.engine.segmenter, voice, chosen.rule.faint, self.options.fast)
             else:
                 with on_cores(
@@ -414,8 +416,11 @@ class _Run:
         return heard
 
 
-def voice_subject(voice: embedding.VoiceModel, file: ModelFile) -> Subject:
-    """The part of the voice model that can run on a GPU. `file` is where the model is from."""
+def voice_subject(voice: AnyVoiceModel, file: ModelFile) -> Subject | None:
+    """The part of the voice model that can run on a GPU; None: nothing of it, because its input has no one
+    shape. `file` is where the model is from."""
+    if isinstance(voice, StretchModel):
+        return None
     return Subject(voice.trunk_part, f"trunk of {file.name}", embedding.BLOCK_SHAPE, voice.trunk)
 
 

@@ -39,6 +39,11 @@ COMPILE_LIMIT = 600.0
 LOAD_LIMIT = 120.0
 """Seconds to start a process, and load ROCm and a compiled graph."""
 WARM = "`witness gpu warm` compiles it"
+NO_SHAPE = (
+    "this voice model looks at stretches of speech of any length, and MIGraphX compiles a model for one; "
+    "fix: leave out --device, or use --models builtin"
+)
+"""Why a model without a `Subject` runs on no GPU."""
 
 
 @dataclass(frozen=True)
@@ -281,7 +286,7 @@ class Accelerated:
 
 @contextmanager
 def accelerate(
-    subject: Subject,
+    subject: Subject | None,
     runtime: Runtime,
     *,
     calls: int,
@@ -290,8 +295,9 @@ def accelerate(
 ) -> Iterator[Accelerated | None]:
     """The model on the GPU, as `runtime.device` says; None: on the CPU.
 
-    `calls` is how many there will be at most. Where there is a choice, a note says what was chosen and why.
-    With device "migraphx", raises DeviceError.
+    Without a `subject` it always runs on the CPU, because its input has no one shape. `calls` is how many
+    there will be at most. Where there is a choice, a note says what was chosen and why. With device
+    "migraphx", raises DeviceError.
     """
     if runtime.device == Device.CPU or (runtime.device == Device.AUTO and not cards.cards()):
         yield None
@@ -300,6 +306,8 @@ def accelerate(
     note_ignored(reporter)
     chosen: Accelerated | None = None
     try:
+        if subject is None:
+            raise DeviceError(NO_SHAPE)
         card = choose_card(runtime.gpu)
         if not strict:
             _check_card(card)

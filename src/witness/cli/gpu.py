@@ -122,14 +122,19 @@ def gpu_import(file: Path, models: str, model: Path | None, gpu: int | None, off
 
 
 def _voice_model(models: str, offline: bool, reporter: Reporter) -> Subject:
-    """The voice model of a set. Raises ModelError."""
-    from witness.diarization import embedding, smoke_test
+    """The voice model of a set. Raises ModelError; DeviceError if it can run on no GPU."""
+    from witness.amd import migraphx
+    from witness.diarization import smoke_test, voice_model
+    from witness.errors import DeviceError
     from witness.models import store
     from witness.pipeline import voice_subject
 
     file = store.diarization_models(models, offline=offline, reporter=reporter).embedding
     smoke_test.survive("embedding", file)
-    return voice_subject(embedding.load(file), file)
+    subject = voice_subject(voice_model.load(file), file)
+    if subject is None:
+        raise DeviceError(migraphx.NO_SHAPE)
+    return subject
 
 
 def _measured(graph: Graph) -> str:

@@ -29,8 +29,11 @@ EPSILON = 1e-7  # WeSpeaker's (TSTP), added to the variance before the square ro
 LEAST_COSINE = 0.9999  # between vectors that should be the same
 PROOF = 50  # trunk frames of the signal that a cut is tried on
 AROUND = 57  # trunk frames to either side of it; not a multiple of the 100 features that CAM++ pools
-FIX = "fix: use a voice model that pools mean and standard deviation, such as WeSpeaker's ResNet34-LM"
 _VERSION = 1  # of `cut`; older cuts in the cache are not used
+
+
+class NotInBlocksError(ModelError):
+    """A voice model that must be given each stretch of speech whole: `stretches` has the way to use it."""
 
 
 def pool(frames: Float64, weights: Float64) -> Float32:
@@ -58,14 +61,23 @@ def cosine(first: Float32, second: Float32) -> float:
 def open_cut(model: ModelFile, cache: Path | None = None) -> tuple[bytes, bytes]:
     """The trunk `[B, T, 80] -> frames` and the head `[N, 2 x features] -> [N, 256]` of `model`, as ONNX.
 
-    They are kept in `cache`, by default the user's cache folder, by the sha256 of the model. Without a
-    writable cache or a sha256 the model is cut every time, which takes half a second. Raises ModelError as
-    `cut` does.
+    They are kept in `cache`, by default the user's cache folder, by the sha256 of the model, and so is why it
+    cannot be cut. Without a writable cache or a sha256 the model is cut every time, which takes half a
+    second. Raises ModelError as `cut` does.
     """
     if not model.sha256:
         return cut(model)
+
+    def make() -> tuple[bytes, bytes]:
+        try:
+            return cut(model)
+        except NotInBlocksError as error:
+            return b"", str(error).encode()
+
     folder = folder_of(model, cache, _VERSION)
-    trunk, head = files.cached(folder, ("trunk.onnx", "head.onnx"), lambda: cut(model))
+    trunk, head = files.cached(folder, ("trunk.onnx", "head.onnx"), make)
+    if not trunk:
+        raise NotInBlocksError(head.decode())
     return trunk, head
 
 
@@ -77,8 +89,9 @@ def folder_of(model: ModelFile, cache: Path | None, version: int) -> Path:
 def cut(model: ModelFile) -> tuple[bytes, bytes]:
     """The trunk and the head of `model` as serialized ONNX models.
 
-    Raises ModelError if it has no statistics pooling, if the parts do not give the vectors of the whole, or
-    if what they give for a stretch of speech depends on what is far from it.
+    Raises NotInBlocksError if it takes samples or has no statistics pooling, if the parts do not give the
+    vectors of the whole, or if what they give for a stretch of speech depends on what is far from it; other
+    ModelErrors if it is of no use at all.
     """
     import onnx
 
@@ -93,8 +106,8 @@ def cut(model: ModelFile) -> tuple[bytes, bytes]:
         ends = (start, end), (start, pooled), (statistics, end)
         complete, trunk, head = (extractor.extract_model([a], [b]).SerializeToString() for a, b in ends)
     except Exception as error:  # protobuf and onnx raise whatever a foreign file makes them
-        raise ModelError(
-            f"{model.path}: cannot be cut at its pooling ({' '.join(str(error).split())[:200]}); {FIX}"
+        raise NotInBlocksError(
+            f"{model.path}: cannot be cut at its pooling ({' '.join(str(error).split())[:200]})"
         ) from error
     _prove(model, complete, trunk, head)
     return trunk, head
@@ -114,13 +127,14 @@ def open_head(head: bytes, path: str) -> Callable[[Float32], Float32]:
 def _check(graph: onnx.GraphProto, path: str) -> None:
     """Raise ModelError for what would fail later, and be harder to understand."""
     shape = onnx_graph.sizes(onnx_graph.data(graph))
-    fits = len(shape) == 3 and shape[2] in (None, N_MELS)
-    if not fits or shape[1] == 1:
+    sound = len(shape) == 2 or (len(shape) == 3 and shape[1] == 1)
+    features = len(shape) == 3 and (shape[2] == N_MELS or (shape[2] is None and shape[1] is None))
+    if not sound and not features:
         raise ModelError(
-            f"{path}: takes {list(shape)}, not [B, T, {N_MELS}]; "
-            f"fix: use a voice model that takes {N_MELS} log mel energies"
+            f"{path}: takes {list(shape)}, neither [B, T, {N_MELS}] nor [B, samples]; fix: use a voice model "
+            f"that takes {N_MELS} log mel energies as Kaldi computes them, or samples"
         )
-    if shape[1] is not None or shape[0] not in (None, 1):
+    if shape[-1 if sound else 1] is not None or shape[0] not in (None, 1):
         raise ModelError(
             f"{path}: takes {list(shape)} only, not speech of any length; fix: export it with a free length"
         )
@@ -130,10 +144,10 @@ def _check(graph: onnx.GraphProto, path: str) -> None:
             f"{path}: is quantized, and its voice vectors differ from those of the original; "
             "fix: use the float32 file of this model"
         )
+    if sound:
+        raise NotInBlocksError(f"{path}: takes samples, not features")
     if "Softmax" in kinds:
-        raise ModelError(
-            f"{path}: pools with attention, as ECAPA and TitaNet do, not mean and standard deviation; {FIX}"
-        )
+        raise NotInBlocksError(f"{path}: pools with attention, not mean and standard deviation")
 
 
 def _seams(graph: onnx.GraphProto, end: str) -> tuple[str, str]:
@@ -156,7 +170,7 @@ def _seams(graph: onnx.GraphProto, end: str) -> tuple[str, str]:
 
 
 def _prove(model: ModelFile, whole: bytes, trunk: bytes, head: bytes) -> None:
-    """Raise ModelError unless the parts give the vectors of the whole, wherever a block begins.
+    """Raise NotInBlocksError unless the parts give the vectors of the whole, wherever a block begins.
 
     Tried on noise of a fixed seed, alone and between louder noise: a network that looks at all it is given,
     as one with squeeze-excitation does, gives the same speech another vector in every block.
@@ -167,9 +181,9 @@ def _prove(model: ModelFile, whole: bytes, trunk: bytes, head: bytes) -> None:
     front, back = Model(trunk, f"trunk of {model.path}"), open_head(head, model.path)
     output = front(feats)
     if output.ndim > 2 and output.shape[-1] != PROOF:
-        raise ModelError(
+        raise NotInBlocksError(
             f"{model.path}: gives {output.shape[-1]} frames for {PROOF * STRIDE} features, "
-            f"not one per {STRIDE}; fix: use a voice model of that stride"
+            f"not one per {STRIDE}"
         )
     frames, inside = (
         rows(output),
@@ -182,17 +196,16 @@ def _prove(model: ModelFile, whole: bytes, trunk: bytes, head: bytes) -> None:
             np.concatenate([pool(frames, np.ones_like(clean)), pool(frames, clean), pool(inside, clean)])
         )
     except (ModelError, ValueError) as error:  # of other sizes
-        raise ModelError(
-            f"{model.path}: does not pool mean and standard deviation of frames; {FIX}"
+        raise NotInBlocksError(
+            f"{model.path}: does not pool mean and standard deviation of frames"
         ) from error
     together, alone, between = vectors
     if not (likeness := cosine(Model(whole, model.path)(feats), together)) >= LEAST_COSINE:  # also for NaN
-        raise ModelError(
-            f"{model.path}: cut at its pooling, it gives different vectors (cosine {likeness:.6f}); {FIX}"
+        raise NotInBlocksError(
+            f"{model.path}: cut at its pooling, it gives different vectors (cosine {likeness:.6f})"
         )
     if not (likeness := cosine(alone, between)) >= LEAST_COSINE:
-        raise ModelError(
+        raise NotInBlocksError(
             f"{model.path}: its vectors depend on what is heard over {CONTEXT * STRIDE / 100:.1f} s away "
-            f"(cosine {likeness:.6f}), as with squeeze-excitation, so they cannot be computed in blocks; "
-            "fix: use a voice model whose vectors do not, such as WeSpeaker's ResNet34-LM"
+            f"(cosine {likeness:.6f}), as with squeeze-excitation"
         )

@@ -13,7 +13,7 @@ import numpy as np
 
 from witness import files, sessions
 from witness.child import Buffer, Child, DiedError, LimitError, Limits, Message, RefusedError, serve
-from witness.diarization import embedding, segmentation, segmentation_cut
+from witness.diarization import embedding, segmentation, segmentation_cut, voice_model
 from witness.errors import ModelError
 from witness.models import catalogue
 from witness.schema import WINDOW_SAMPLES, ModelFile
@@ -58,7 +58,9 @@ def _answer(request: Message, _: bytes) -> tuple[Message, Sequence[Buffer]]:
         starts = np.arange(segmentation.GROUP) * segmentation_cut.GRID
         segmentation.load(model)(np.zeros(int(starts[-1]) + WINDOW_SAMPLES, np.float32), starts)
     else:
-        embedding.load(model).block_trunk(np.zeros(embedding.BLOCK_SHAPE, np.float32))
+        voice = voice_model.load(model)
+        if isinstance(voice, embedding.VoiceModel):
+            voice.block_trunk(np.zeros(embedding.BLOCK_SHAPE, np.float32))
     return {}, ()
 
 

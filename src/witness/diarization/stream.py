@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from witness.diarization import embedding, segmentation
-from witness.diarization.embedding import VoiceModel
+from witness.diarization import embedding, segmentation, voice_model
 from witness.diarization.segmentation import SegmentationModel
+from witness.diarization.voice_model import AnyVoiceModel
 from witness.reporter import SILENT, Reporter
 from witness.schema import Map, Samples, Segmentation, Track, in_turn
 from witness.tracing import Stopwatch
@@ -18,7 +18,7 @@ class Networks:
     """The diarizer's models, opened, and what belongs to them."""
 
     segmentation: SegmentationModel
-    voice: VoiceModel
+    voice: AnyVoiceModel
     faint: float | None = None
     """dB below the loud parts of a recording at which nobody speaks, as in `schema.Rule`; None: not used."""
     fast: bool = False
@@ -62,7 +62,7 @@ def stream(
                 yield piece
 
     with watch.stage("embedding"):
-        vectors = embedding.embed(
+        vectors = voice_model.embed(
             samples,
             segmented(),
             networks.voice,
