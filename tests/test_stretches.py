@@ -11,9 +11,10 @@ from onnx import TensorProto, helper, numpy_helper
 from conftest import CALL
 from test_embedding import NODE, model_file, splice, voice_model
 from witness import Options, Runtime, diarize
-from witness.diarization import embedding_cut, stretches
+from witness.diarization import embedding_cut
 from witness.diarization import voice_model as any_voice
 from witness.diarization.embedding_cut import NotInBlocksError
+from witness.diarization.fbank import fbank
 from witness.diarization.stretches import LENGTH, StretchModel, divide
 from witness.errors import DeviceError, ModelError
 from witness.models.catalogue import BUILTIN_FOLDER
@@ -47,16 +48,20 @@ def activity(*spoken: tuple[int, float, float], seconds: int, step: int = 1) -> 
     return Segmentation.regular(active, step)
 
 
-def test_each_second_is_heard_once():
+def test_windows_share_what_is_heard():
     windows = activity((0, 0, 60), seconds=60)
     shared = divide(windows, 5998)
-    heard = np.sort(np.concatenate(shared.stretches))
-    assert np.array_equal(heard, np.unique(heard))
-    assert len(heard) >= 0.95 * 5998
+    assert len(set(np.concatenate(shared.stretches))) > 0.9 * 5998
+    assert sum(map(len, shared.stretches)) <= 2 * 5998  # of 51,000 features in the windows
     assert max(map(len, shared.stretches)) <= LENGTH
     assert set(shared.of) == {(window, 0) for window in range(51)}
     # A window's vector is made of what is said in it.
-    assert all(sum(weight for _, weight in parts) >= 700 for parts in shared.of.values())
+    assert all(sum(weight for _, weight in parts) >= 500 for parts in shared.of.values())
+    assert all(
+        window * 100 <= shared.stretches[stretch][0] and shared.stretches[stretch][-1] < window * 100 + 1000
+        for (window, _), parts in shared.of.items()
+        for stretch, _ in parts
+    )
 
 
 def test_a_stretch_is_of_one_person():
@@ -69,14 +74,6 @@ def test_a_stretch_is_of_one_person():
             frames = shared.stretches[stretch]
             assert start - 3 <= frames[0]
             assert frames[-1] <= end + 3
-
-
-def test_who_is_heard_briefly_in_a_window_shares_what_is_said_after_it():
-    windows = activity((0, 9.2, 25), seconds=25)
-    shared = divide(windows, 2498)
-    ((stretch, weight),) = shared.of[0, 0]
-    assert 70 <= weight <= 90
-    assert len(shared.stretches[stretch]) >= LENGTH // 2
 
 
 def test_nobody_shares_what_is_said_at_the_same_time_as_others():
@@ -105,13 +102,16 @@ def test_vectors_are_those_of_the_model_on_the_stretches(squeezed):
     vectors = any_voice.embed(samples, [windows], model)
     assert vectors.shape == (3, 3, 16)
     whole = Model(squeezed.path, "whole")
-    for window, speaker in ((0, 0), (0, 1), (1, 1)):
-        ((stretch, weight),) = divide(windows, 1198).of[window, speaker]
-        frames = divide(windows, 1198).stretches[stretch]
-        feats = stretches.fbank(samples)[frames]
-        expected = whole((feats - feats.mean(axis=0))[None])[0]
-        assert embedding_cut.cosine(vectors[window, speaker], expected) > 0.99999
-        assert np.linalg.norm(vectors[window, speaker]) == pytest.approx(weight, rel=1e-4)
+    shared = divide(windows, 1198)
+    feats = fbank(samples)
+    for (window, speaker), parts in shared.of.items():
+        expected = np.zeros(16)
+        for stretch, weight in parts:
+            heard = feats[shared.stretches[stretch]]
+            vector = whole((heard - heard.mean(axis=0))[None])[0].astype(np.float64)
+            expected += weight * vector / np.linalg.norm(vector)
+        assert np.allclose(vectors[window, speaker], expected, rtol=1e-4)
+    assert set(map(tuple, np.argwhere(np.isfinite(vectors).all(axis=2)))) == set(shared.of)
     assert np.isnan(vectors[:, 2]).all()
     with on_cores(3) as mapper:
         assert np.array_equal(

@@ -48,10 +48,8 @@ SHORTEST = 50
 """Features, 0.5 s: shorter speech is repeated, because some models take no less."""
 PLENTY = 295
 """Segmentation frames, 5 s: who has that much clean speech in a window comes first, in the order of time."""
-SAID = 0.8
-"""Share of a stretch, as far as it lies in a window, that a local speaker must say to share its vector."""
-SEEN = 0.25
-"""Share of a stretch that must lie in a window, unless it holds most of what the local speaker says there."""
+SAID = 0.9
+"""Share of a stretch that a local speaker must say to share its vector; all of it must lie in the window."""
 WINDOW = WINDOW_SAMPLES // HOP  # features in a window: 1000
 _PLACES = np.arange(WINDOW) * FRAMES // WINDOW  # the segmentation frame of each feature of a window
 
@@ -129,8 +127,8 @@ def divide(windows: Segmentation, features: int) -> Shared:
     """The speech of a recording of `features` features in stretches of one person each.
 
     The local speakers with the most clean speech come first: what none of the stretches that they say
-    contains becomes stretches, if it is LENGTH or if there is no other. So whoever is heard briefly in one
-    window shares the longer stretch of another. Whoever has no clean speech shares nothing.
+    contains becomes stretches, if it is LENGTH or if there is no other. Whoever has no clean speech shares
+    nothing.
     """
     offsets: Int = -(-windows.starts // HOP)
     masks = clean_masks(windows.active)
@@ -150,15 +148,13 @@ def divide(windows: Segmentation, features: int) -> Shared:
 
     def said(window: int, mask: Bool) -> Iterator[tuple[int, Int]]:
         """The stretches that the owner of a mask says, and what they say of each: places in the window."""
-        spoken = np.count_nonzero(mask)
         for source in range(firsts[window], lasts[window]):
             for stretch in begun[source]:
-                inside = stretches[stretch] - offsets[window]
-                inside = inside[(inside >= 0) & (inside < WINDOW)]
-                hits = inside[mask[inside]]
-                seen = len(inside) >= SEEN * len(stretches[stretch]) or len(hits) >= SAID * spoken
-                if len(hits) and len(hits) >= SAID * len(inside) and seen:
-                    yield stretch, hits
+                places = stretches[stretch] - offsets[window]
+                if places[0] >= 0 and places[-1] < WINDOW:
+                    hits = places[mask[places]]
+                    if len(hits) >= SAID * len(places):
+                        yield stretch, hits
 
     places = np.argwhere(clean & (sizes >= MIN_ACTIVE))
     plenty = np.minimum(sizes[tuple(places.T)], PLENTY)
