@@ -1,0 +1,53 @@
+"""The pages as a site, and the tutorial as somebody follows it."""
+
+import re
+import shlex
+import shutil
+import sys
+
+from conftest import CALL, ROOT, in_process
+from witness.formats import writers
+from witness.formats.registry import Format
+
+sys.path.insert(0, str(ROOT / "docs"))
+import hooks
+
+USAGE = (ROOT / "docs" / "usage.md").read_text()
+
+
+def table(text: str) -> str:
+    return text[text.index("### Formats") : text.index("A file is called")]
+
+
+def test_the_site_has_a_row_for_every_format():
+    text = hooks.with_formats(USAGE)
+    for form in Format:
+        assert re.search(rf"^\|.*\b{form}\b.*`call\.{re.escape(form.ending)}`", table(text), re.MULTILINE), form
+    assert text.replace(table(text), "") == USAGE.replace(table(USAGE), "")
+
+
+def test_links_out_of_the_site_are_plain_names():
+    kept = "[json](json.md) [usage](usage.md#files) [web](https://example.org) [here](#there)"
+    assert hooks.within(f"{kept} [code](../tests/conftest.py)", "usage.md") == f"{kept} code"
+
+
+def test_the_tutorial_works(toned, tmp_path):
+    """All commands on a finished transcript, in their order; the others have tests of their own."""
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    commands = [shlex.split(line) for line in re.findall(r"^    witness (.*)$", text, re.MULTILINE)]
+    assert [command[0] for command in commands if command[0] in ("convert", "redo")] == [
+        "convert",
+        *["redo"] * 3,
+    ]
+    assert ["call.flac", "-f", "txt,docx,json", "-o", "out/"] in commands
+    shutil.copy(CALL, tmp_path / "call.flac")
+    (tmp_path / "out").mkdir()
+    writers.save(toned, [("json", tmp_path / "out" / "call.json")])
+    for command in commands:
+        if command[0] in ("convert", "redo"):
+            if "--merge" in command:  # two speakers were found, not three
+                command = ["SPEAKER_00,SPEAKER_01" if "," in word else word for word in command]
+            result = in_process(tmp_path, *command)
+            assert result.returncode == 0, (command, result.stderr)
+    assert (tmp_path / "out" / "call.srt").read_text().startswith("1\n00:00:0")
+    assert "Lauren Hill" in (tmp_path / "out" / "call.json").read_text()
