@@ -22,7 +22,9 @@ def table(text: str) -> str:
 def test_the_site_has_a_row_for_every_format():
     text = hooks.with_formats(USAGE)
     for form in Format:
-        assert re.search(rf"^\|.*\b{form}\b.*`call\.{re.escape(form.ending)}`", table(text), re.MULTILINE), form
+        assert re.search(rf"^\|.*\b{form}\b.*`call\.{re.escape(form.ending)}`", table(text), re.MULTILINE), (
+            form
+        )
     assert text.replace(table(text), "") == USAGE.replace(table(USAGE), "")
 
 
