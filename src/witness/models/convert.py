@@ -7,6 +7,7 @@ pin their sha256.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,12 @@ class _Graph:
         if name not in self._arrays:
             raise ValueError(f"the checkpoint has no {name}")
         return self._arrays[name]
+
+    def count(self, pattern: str, *, first: int) -> int:
+        """How many arrays there are of a name with numbers in it, from `first` on without a gap."""
+        return next(
+            number for number in itertools.count() if pattern.format(first + number) not in self._arrays
+        )
 
     def constant(self, array: np.ndarray[Any, Any], name: str = "") -> str:
         name = name or f"constant_{len(self._graph.initializer)}"
@@ -112,9 +119,6 @@ class _Graph:
 
 LOWEST, NARROWEST = 50.0, 50.0
 """Hz: the least lower edge and the least width of a filter of SincNet."""
-LAYERS, HIDDEN = 4, 128
-"""Of the LSTM, in each direction."""
-CLASSES = 7
 
 
 def segmentation(arrays: Arrays) -> bytes:
@@ -141,10 +145,11 @@ def segmentation(arrays: Arrays) -> bytes:
         tensor = graph.node("MaxPool", tensor, kernel_shape=[3], strides=[3])
         tensor = graph.node("LeakyRelu", normalized(tensor, f"sincnet.norm1d.{layer}"), alpha=0.01)
     tensor = graph.node("Transpose", tensor, perm=[2, 0, 1])  # (frames, N, features), as LSTM takes it
-    merged = graph.integers(0, 0, 2 * HIDDEN)
-    for layer in range(LAYERS):
+    hidden = graph.array("lstm.weight_hh_l0").shape[-1]
+    merged = graph.integers(0, 0, 2 * hidden)
+    for layer in range(graph.count("lstm.weight_hh_l{}", first=0)):
         tensor = graph.node(
-            "LSTM", tensor, *_recurrence(graph, layer), hidden_size=HIDDEN, direction="bidirectional"
+            "LSTM", tensor, *_recurrence(graph, layer, hidden), hidden_size=hidden, direction="bidirectional"
         )
         tensor = graph.node("Reshape", graph.node("Transpose", tensor, perm=[0, 2, 1, 3]), merged)
     tensor = graph.node("Transpose", tensor, perm=[1, 0, 2])
@@ -156,16 +161,18 @@ def segmentation(arrays: Arrays) -> bytes:
     graph.node("LogSoftmax", tensor, output="logits", axis=-1)
     free = "batch_size", "num_samples", "num_frames"
     return graph.finish(
-        "PyanNet", ("input_values", (free[0], 1, free[1])), ("logits", (free[0], free[2], CLASSES))
+        "PyanNet",
+        ("input_values", (free[0], 1, free[1])),
+        ("logits", (free[0], free[2], len(graph.array("classifier.bias")))),
     )
 
 
-def _recurrence(graph: _Graph, layer: int) -> tuple[str, str, str]:
+def _recurrence(graph: _Graph, layer: int, hidden: int) -> tuple[str, str, str]:
     """The weights of one layer in both directions, W, R and B of ONNX.
 
     PyTorch has the gates in the order input, forget, cell, output; ONNX input, output, forget, cell.
     """
-    gates = np.arange(4 * HIDDEN).reshape(4, HIDDEN)[[0, 3, 1, 2]].ravel()
+    gates = np.arange(4 * hidden).reshape(4, hidden)[[0, 3, 1, 2]].ravel()
 
     def both(kind: str) -> Float32:
         names = (f"lstm.{kind}_l{layer}{way}" for way in ("", "_reverse"))
@@ -219,8 +226,8 @@ def _sine(angles: Float64) -> tuple[Float64, Float64]:
 
 PIECE = 100
 """Frames of which a CAM layer has a mean of their own, beside that of the whole stretch."""
-DENSE = ((12, 1), (24, 2), (16, 2))
-"""Layers of each dense block, and the dilation of their convolutions."""
+DILATIONS = (1, 2, 2)
+"""Of the convolutions in each dense block."""
 MELS = 80
 BANDS = MELS // 8
 """Of the first part's output: three strides of 2."""
@@ -255,7 +262,8 @@ def campplus(arrays: Arrays) -> bytes:
     tensor = active(
         convolved(tensor, "xvector.tdnn.linear", strides=[2], pads=[2, 2]), "xvector.tdnn.nonlinear.batchnorm"
     )
-    for block, (layers, dilation) in enumerate(DENSE, start=1):
+    for block, dilation in enumerate(DILATIONS, start=1):
+        layers = graph.count(f"xvector.block{block}.tdnnd{{}}.linear1.weight", first=1)
         for layer in range(1, layers + 1):
             name = f"xvector.block{block}.tdnnd{layer}"
             inner = convolved(active(tensor, f"{name}.nonlinear1.batchnorm"), f"{name}.linear1")
