@@ -163,8 +163,10 @@ class _Checkpoint:
         if not all(isinstance(size, int) and size >= 0 for size in (offset, *shape)):
             _refuse("it has an array of an impossible shape")
         # Rows one after the other: all that Witness's checkpoints have.
-        usual = tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
-        if strides != usual:
+        usual = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
+        if len(strides) != len(shape) or any(
+            stride != step for size, stride, step in zip(shape, strides, usual, strict=True) if size > 1
+        ):
             _refuse("it has an array in another order than by rows")
         count, size = math.prod(shape), storage.dtype.itemsize
         info = self._archive.getinfo(f"{self._root}data/{storage.key}")
@@ -183,7 +185,9 @@ def _refuse(why: str) -> NoReturn:
 
 def _since_mark(stack: list[Any]) -> list[Any]:
     """The items above the last mark, which are taken from the stack with it."""
-    place = next(index for index in reversed(range(len(stack))) if isinstance(stack[index], _Mark))
+    marks = (index for index in reversed(range(len(stack))) if isinstance(stack[index], _Mark))
+    if (place := next(marks, None)) is None:
+        _refuse("its data.pkl takes more than it has")
     items = stack[place + 1 :]
     del stack[place:]
     return items

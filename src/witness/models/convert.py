@@ -35,7 +35,13 @@ def onnx_of(name: str, content: bytes) -> bytes:
     Raises ValueError if it is another checkpoint.
     """
     make = {"segmentation-3.0": segmentation, "campplus-zh-en": campplus}[name]
-    return make(checkpoint.read(content))
+    arrays = checkpoint.read(content)
+    try:
+        return make(arrays)
+    except ValueError:
+        raise
+    except Exception as error:  # numpy and onnx raise whatever arrays of other sizes make them
+        raise ValueError(f"its arrays do not fit together ({' '.join(str(error).split())[:120]})") from error
 
 
 class _Graph:
