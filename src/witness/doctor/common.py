@@ -169,16 +169,22 @@ def models(_machine: Machine) -> Iterator[Check]:
             yield Check("models", False, f"{entry.name} fails its sha256", way)
         elif entry.role == "whisper" and not status.has_its_size:
             yield Check("models", False, f"{entry.name} does not have its {entry.total} bytes", fetch)
-    present = [
-        status.file.name + (" (installed)" if status.state == "installed" else "")
-        for status in statuses
-        if status.path
-    ]
+    present = [_with_source(status) for status in statuses if status.path]
     missing = {status.file.name for status in statuses if not status.path}
     words = any(status.path for status in whispers)
     complete = words and not set(catalogue.SETS["standard"].files) & missing
     fix = None if complete else "witness models fetch (a first run does it too)"
-    yield Check("models", complete or None, f"on this machine: {', '.join(present)}", fix)
+    finding = f"on this machine: {', '.join(present)}; without a network, --models auto is {store.speakers()}"
+    yield Check("models", complete or None, finding, fix)
+
+
+def _with_source(status: store.OnDisk) -> str:
+    """A model by its name, and the package that it is from."""
+    entry = status.file
+    if status.state == "installed":
+        return f"{entry.name} (installed)"
+    made = entry.checkpoint and entry == entry.converted
+    return f"{entry.name} (from {entry.source})" if made else entry.name
 
 
 def disk(_machine: Machine) -> Iterator[Check]:

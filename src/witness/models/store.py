@@ -285,10 +285,16 @@ def taken(*, gpu: str | None, available: Collection[str]) -> frozenset[str]:
 
     The arguments are those of `words`. Nothing is fetched.
     """
-    sets = (catalogue.SETS[name].files for name in catalogue.AUTO)
-    speakers = next(files for files in sets if all(map(cache.locate, _entries(files))))
+    files = catalogue.SETS[speakers()].files
     model = words(gpu=gpu, available=available).model
-    return frozenset((*speakers, model.name) if model else speakers)
+    return frozenset((*files, model.name) if model else files)
+
+
+def speakers() -> str:
+    """The set that `--models auto` would take from what is on this disk."""
+    return next(
+        name for name in catalogue.AUTO if all(map(cache.locate, _entries(catalogue.SETS[name].files)))
+    )
 
 
 def list_models(
@@ -336,12 +342,12 @@ def fetch_models(
         *([catalogue.ALIGNER] if engine == Recognizer.TRANSCRIBE_CPP else []),
     ]
     others = catalogue.AUTO[1:-1]
-    speakers = _entries(sets[catalogue.AUTO[0]].files)
+    first = _entries(sets[catalogue.AUTO[0]].files)
     try:
-        both = [*speakers, *_entries(words)]
+        both = [*first, *_entries(words)]
         return tuple(cache.obtain(both, offline=offline, force=force, reporter=reporter))
     except FetchError as error:
-        if cache.is_offline(offline) or not others or all(map(cache.locate, speakers)):
+        if cache.is_offline(offline) or not others or all(map(cache.locate, first)):
             raise
         models = _instead(others[0], error, offline, reporter)
     return (*models, *cache.obtain(_entries(words), offline=offline, force=force, reporter=reporter))

