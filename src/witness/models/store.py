@@ -87,9 +87,11 @@ def _instead(name: str, missing: FetchError, offline: bool, reporter: Reporter) 
         if cache.is_offline(offline):
             raise missing from None
         raise FetchError(f"{missing}; nor {name}: {error}") from error
-    files = (cache.inspect(entry, verify=False).file for entry in entries)
-    sources = " and ".join(f"{file.name} from {file.source}" for file in files)
-    reporter.note(f"using the speaker models {name} ({sources}): {missing}")
+    origins: dict[str, list[str]] = {}
+    for file in (cache.inspect(entry, verify=False).file for entry in entries):
+        origins.setdefault(file.source, []).append(file.name)
+    told = ", ".join(f"{' and '.join(files)} from {source}" for source, files in origins.items())
+    reporter.note(f"using the speaker models {name} ({told}): {missing}")
     return models
 
 
