@@ -1,5 +1,6 @@
 """build.sh and scripts/install-vulkan.sh: their plans, what they call missing, and going on after a stop."""
 
+import json
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from witness.doctor.machine import Machine
 
 BUILD = ROOT / "build.sh"
 VULKAN = ROOT / "scripts" / "install-vulkan.sh"
+VOLUNTEER = ROOT / "scripts" / "volunteer_amd.sh"
 PATCHES = ROOT / "patches"
 BASH, GIT = shutil.which("bash") or "bash", shutil.which("git") or "git"
 
@@ -120,7 +122,7 @@ def fedora43(tmp_path):
     return Box(tmp_path, ROCM64, "ID=fedora\nVERSION_ID=43\n")
 
 
-@pytest.mark.parametrize("script", [BUILD, VULKAN], ids=lambda path: path.name)
+@pytest.mark.parametrize("script", [BUILD, VULKAN, VOLUNTEER], ids=lambda path: path.name)
 def test_scripts_are_sound(script):
     assert os.access(script, os.X_OK)
     subprocess.run([BASH, "-n", str(script)], check=True)
@@ -129,7 +131,7 @@ def test_scripts_are_sound(script):
     subprocess.run([str(Path(sys.executable).parent / "shellcheck"), str(script)], check=True)
 
 
-@pytest.mark.parametrize("script", [BUILD, VULKAN], ids=lambda path: path.name)
+@pytest.mark.parametrize("script", [BUILD, VULKAN, VOLUNTEER], ids=lambda path: path.name)
 def test_help_and_wrong_usage(script):
     done = subprocess.run([str(script), "--help"], capture_output=True, text=True, check=True)
     assert "--dry-run" in done.stdout
@@ -327,6 +329,52 @@ def test_the_way_to_migraphx_for_each_distribution_and_rocm(tmp_path, release, w
             f"# missing: no MIGraphX (libmigraphx_c.so.3); fix: {machine.install_rocm.split(' (Fedora')[0]}"
             in plan.stdout
         )
+
+
+def test_a_volunteer_installs_and_reports(tmp_path):
+    box = Box(tmp_path, ROCM7, "ID=ubuntu\n")
+    environment = {"PATH": f"{box.stubs}:/usr/bin:/bin", "PYTHON": "python", "VENV": str(tmp_path / "venv")}
+    environment |= {"STUBS": str(box.stubs), "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [BASH, str(VOLUNTEER), "--dry-run", "--repeats", "3"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    python = tmp_path / "venv/bin/python"
+    assert [line.strip() for line in done.stdout.splitlines()] == [
+        f"python -m venv {tmp_path}/venv",
+        f"{python} -m pip install --quiet {ROOT}\\[words\\]",
+        f"env PYTHON={python} {ROOT}/build.sh packages",
+        f"{python} {ROOT}/benchmarks/volunteer.py --repeats 3",
+    ]
+    environment["PYTHON"] = "no-such-python"
+    done = subprocess.run([BASH, str(VOLUNTEER)], env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "fix: install Python" in done.stderr
+
+
+def test_a_report_without_a_card_says_what_failed(tmp_path):
+    """It is worth having, too, and holds no path of the user's."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "volunteer.py"), "--models", "builtin"]
+    done = subprocess.run(
+        [*command, "--only", "status", "--only", "compare", "--limit", "120"],
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["schema"] == "witness-volunteer/1"
+    assert report["cards"] == report["status"]["result"]["cards"] == []
+    assert report["compare"]["migraphx"]["failed"]["code"] == 6
+    assert "no AMD GPU is visible" in report["compare"]["migraphx"]["failed"]["said"]
+    assert report["compare"]["cpu"]["turns"] > 10
+    assert report["compare"]["cpu"]["command"][1] == "RECORDING"
+    assert "same_turns" not in report["compare"]
 
 
 def test_amds_own_wheel_is_a_choice(tmp_path):
