@@ -247,7 +247,7 @@ def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> dict[str, A
     place: Mapping[str | None, int] = {speaker.id: n for n, speaker in enumerate(speakers)}
     words = sorted(
         ((word, utterance.track) for utterance in transcript.utterances for word in utterance.words),
-        key=lambda item: item[0].start,
+        key=lambda item: (item[0].start, item[1]),  # of those that begin together, as merging takes them
     )
     silent: list[Utterance] = [utterance for utterance in transcript.utterances if not utterance.words]
     return {

@@ -43,14 +43,19 @@ export function derive(transcript, steps) {
   }
   let owner = words.speaker.slice(); // word -> speaker, -1: nobody
   let { turns } = data;
-  for (const one of made) {
-    if (one.kind !== "new") continue;
-    const mine = inTracks(transcript, one.pieces);
-    turns = withSpeaker(transcript, turns, owner, mine, one.who);
-    for (const w of mine) {
-      owner[w] = one.who;
-      heard[w] = true;
-      touched.add(w);
+  /** The words there that are some: recognized, or written by somebody. @param {Pieces} pieces */
+  const said = (pieces) => wordsIn(transcript, pieces).filter((w) => words.gap[w] < 0 || filled.has(words.gap[w]));
+  const tracks = made.some((one) => one.kind === "new") ? [...new Set(words.track)].sort((a, b) => a - b) : [];
+  for (const track of tracks) {
+    for (const one of made) {
+      if (one.kind !== "new") continue;
+      const mine = said(one.pieces).filter((w) => words.track[w] === track);
+      turns = withSpeaker(transcript, turns, owner, mine, one.who);
+      for (const w of mine) {
+        owner[w] = one.who;
+        heard[w] = true;
+        touched.add(w);
+      }
     }
   }
   const same = Array.from({ length: countAll(transcript, made) }, (_, who) => who);
@@ -62,7 +67,7 @@ export function derive(transcript, steps) {
   owner = owner.map((who) => (who < 0 ? -1 : last(same, who)));
   for (const one of made) {
     if (one.kind !== "move") continue;
-    for (const w of wordsIn(transcript, one.pieces)) {
+    for (const w of said(one.pieces)) {
       owner[w] = last(same, one.who);
       heard[w] = true;
       touched.add(w);
@@ -70,8 +75,9 @@ export function derive(transcript, steps) {
   }
   for (const one of made) {
     if (one.kind !== "text") continue;
-    wordsIn(transcript, one.pieces).forEach((w, n) => {
-      const space = words.text[w].slice(0, words.text[w].length - words.text[w].trimStart().length);
+    said(one.pieces).forEach((w, n) => {
+      const text = words.gap[w] < 0 ? words.text[w] : " "; // what somebody wrote begins with one
+      const space = text.slice(0, text.length - text.trimStart().length);
       texts[w] = n === 0 && one.text ? space + one.text : "";
       touched.add(w);
     });
@@ -88,23 +94,12 @@ export function derive(transcript, steps) {
 }
 
 /**
- * The words with their middle in the pieces, one track after the other.
- * @param {Prepared} transcript
- * @param {Pieces} pieces
- */
-function inTracks(transcript, pieces) {
-  const { words, placeInTrack } = transcript;
-  return wordsIn(transcript, pieces)
-    .sort((a, b) => words.track[a] - words.track[b] || placeInTrack[a] - placeInTrack[b]);
-}
-
-/**
  * The turns with a speaker who was missing, as corrections.add has it: they talk where their words are, and whoever
  * had these words before does not.
  * @param {Prepared} transcript
  * @param {Turns} turns
  * @param {readonly number[]} owner of each word, before
- * @param {readonly number[]} mine the words
+ * @param {readonly number[]} mine the words, of one track
  * @param {number} who
  * @returns {Turns}
  */
@@ -113,7 +108,7 @@ function withSpeaker({ data, words, placeInTrack }, turns, owner, mine, who) {
   const runs = [];
   for (const w of mine) {
     const before = runs.at(-1)?.at(-1);
-    const goesOn = before !== undefined && words.track[before] === words.track[w] && owner[before] === owner[w]
+    const goesOn = before !== undefined && owner[before] === owner[w]
       && placeInTrack[before] + 1 === placeInTrack[w] && words.start[w] - words.end[before] < data.grouping.breath;
     if (goesOn) runs[runs.length - 1].push(w); else runs.push([w]);
   }

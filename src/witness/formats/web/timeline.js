@@ -19,9 +19,9 @@ let view = [data.start, data.start + (duration || 1)];
 /** @typedef {ReturnType<typeof timelineLayout>} Geometry @type {Geometry | null} */
 let geometry = null;
 
-/** @param {HTMLCanvasElement} on */
-function pencil(on) {
-  const found = on.getContext("2d");
+/** @param {HTMLCanvasElement} paper */
+function pencil(paper) {
+  const found = paper.getContext("2d");
   if (!found) throw new Error("this browser cannot draw");
   return found;
 }
@@ -102,11 +102,11 @@ export function drawTimeline() {
 
 /** @typedef {(name: string) => string} Color of the style sheet, by its name */
 
-/** @param {Geometry} geometry @param {string} color */
-function drawOutline(geometry, color) {
+/** @param {Geometry} frame @param {string} color */
+function drawOutline(frame, color) {
   if (!peaks) return;
-  const { width, label, right, wave } = geometry;
-  const place = (/** @type {number} */ x) => ((timeAcross(geometry, x) - data.start) / duration) * (peaks?.length ?? 0);
+  const { width, label, right, wave } = frame;
+  const place = (/** @type {number} */ x) => ((timeAcross(frame, x) - data.start) / duration) * (peaks?.length ?? 0);
   ink.fillStyle = color;
   for (let x = label; x < width - right; x += 1) {
     const from = Math.floor(place(x));
@@ -118,9 +118,9 @@ function drawOutline(geometry, color) {
   }
 }
 
-/** @param {Geometry} geometry @param {Color} color */
-function drawTurns(geometry, color) {
-  const { width, lane, label, lanes, right } = geometry;
+/** @param {Geometry} frame @param {Color} color */
+function drawTurns(frame, color) {
+  const { width, lane, label, lanes, right } = frame;
   const { speakers, turns, same } = page;
   speakers.forEach((_, row) => {
     ink.fillStyle = color("--lane");
@@ -134,8 +134,8 @@ function drawTurns(geometry, color) {
     if (turns.end[turn] < view[0] || turns.start[turn] > view[1]) continue;
     const look = looks.get(last(same, turns.speaker[turn]));
     if (!look) continue;
-    const x = across(geometry, turns.start[turn]);
-    const wide = Math.max(1, across(geometry, turns.end[turn]) - x);
+    const x = across(frame, turns.start[turn]);
+    const wide = Math.max(1, across(frame, turns.end[turn]) - x);
     ink.fillStyle = look.fill;
     ink.fillRect(x, lanes + look.row * lane + 1, wide, lane - 2);
   }
@@ -158,9 +158,9 @@ function drawNames({ lane, label, lanes, narrow }, color) {
   });
 }
 
-/** @param {Geometry} geometry @param {Color} color */
-function drawAxis(geometry, color) {
-  const { width, height, label, right } = geometry;
+/** @param {Geometry} frame @param {Color} color */
+function drawAxis(frame, color) {
+  const { width, height, label, right } = frame;
   const seconds = (view[1] - view[0]) / 1000;
   const most = Math.max(2, Math.floor((width - label - right) / 90));
   const sizes = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400];
@@ -169,7 +169,7 @@ function drawAxis(geometry, color) {
   ink.font = `10px ${color("--sans")}`;
   ink.textBaseline = "alphabetic";
   for (let ms = Math.ceil(view[0] / step) * step; ms <= view[1]; ms += step) {
-    const x = across(geometry, ms);
+    const x = across(frame, ms);
     ink.fillRect(x, height - AXIS, 1, 4);
     const text = data.end >= 3600000 ? clock(ms) : clock(ms).slice(3);
     if (x + ink.measureText(text).width < width) ink.fillText(text, x + 3, height - 3);

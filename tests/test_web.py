@@ -1,0 +1,155 @@
+"""The pages' modules: their rules, one script of them for a page that is a file, and their own tests."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import page_cases
+import witness
+from conftest import ROOT
+from witness.formats import modules
+from witness.serve import assets
+
+SOURCE = Path(witness.__file__).parent
+MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.js"))
+ENTRIES = (modules.FILE, "serve/static/transcript.js", "serve/static/home.js")
+
+
+def test_every_module_belongs_to_a_page_and_is_given_out():
+    assert {name for entry in ENTRIES for name in modules.needed(entry)} == set(MODULES)
+    assert set(MODULES) < set(assets.files())
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_says_that_its_types_are_checked(name):
+    text = (SOURCE / name).read_text()
+    assert text.startswith("// @ts-check\n")
+    assert not re.search(r"@ts-(ignore|expect-error|nocheck)|eslint-disable", text)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_shares_nothing_but_what_it_exports(name):
+    """Nothing is written into the global object, and no text is read as markup or as a program."""
+    text = (SOURCE / name).read_text()
+    assert not re.search(r"\b(globalThis|self)\b|window\.\w+ = |\bvar\b", text)
+    assert not re.search(
+        r"\b(innerHTML|outerHTML|insertAdjacentHTML|srcdoc|eval|Function)\b|document\.write", text
+    )
+    assert not re.search(r"^export (let|default)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_no_module_imports_itself_in_a_circle(entry):
+    order = modules.needed(entry)
+    assert order[-1] == entry
+    for place, name in enumerate(order):
+        needed = {modules._path(name, given) for _, given in modules.IMPORT.findall(modules.text(name))}
+        assert needed <= set(order[:place])
+
+
+def test_modules_of_a_page_that_is_a_file_know_no_server():
+    for name in modules.needed(modules.FILE):
+        assert not name.startswith("serve/")
+        assert not re.search(r"\bfetch\(|XMLHttpRequest|EventSource|WebSocket|sendBeacon", modules.text(name))
+
+
+# --- one script ---
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """What `modules.script` makes of modules that are given as name -> text; the entry is `main`."""
+
+    def made(**texts: str) -> str:
+        for known in (modules.needed, modules.script, modules._exported):
+            known.cache_clear()
+        monkeypatch.setattr(modules, "text", lambda name: texts[name.removesuffix(".js")])
+        return modules.script("main.js")
+
+    yield made
+    for known in (modules.needed, modules.script, modules._exported):
+        known.cache_clear()
+
+
+def run(text: str, tmp_path: Path) -> str:
+    """What node prints when it runs the text as a script that is no module."""
+    node = shutil.which("node") or pytest.skip("node is not here; Debian: apt-get install nodejs")
+    path = tmp_path / "script.cjs"
+    path.write_text(text)
+    return subprocess.run([node, path], capture_output=True, text=True, check=True).stdout
+
+
+def test_modules_as_one_script_do_what_they_do_as_modules(script, tmp_path):
+    text = script(
+        main='import "./first.js";\nimport { one, two as second, $, Three } from "./b.js";\n'
+        'import {\n  field,\n  other,\n} from "./c.js";\n\n'
+        "console.log(one(), second, $, new Three().value, field, other);\n",
+        b="/** @import { X } from './c.js' */\n/**\n * export const lost = 1;\n * @returns {number}\n */\n"
+        'import { counted } from "./c.js";\n'
+        "export function one() { return counted(); }\nexport const two = 2;\nexport const $ = 's';\n"
+        "export class Three { value = 3; }\nconst field = 'mine';\n",
+        c="let count = 0;\nexport const { field, other } = { field: 'f', other: 'o' };\n"
+        "export function counted() { count += 1; return `${count} // ${field}`; }\n"
+        "export async function never() {}\n",
+        first='import { counted } from "./c.js";\nconsole.log("first", counted());\n',
+    )
+    assert run(text, tmp_path) == "first 1 // f\n2 // f 2 s 3 f o\n"
+    assert "lost" not in text
+    assert run(f"{text}console.log(typeof count, typeof one, typeof $0);", tmp_path).endswith(
+        "undefined undefined undefined\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export let a = 1;",
+        "export default 1;",
+        'export { a } from "./b.js";',
+        'export * from "./b.js";',
+        "export { a };",
+        "export const a = 1, b = 2;",
+        'import a from "./b.js";',
+        'import * as a from "./b.js";',
+        'import { a } from "./b.js"',
+        'import { nothing } from "./b.js";',
+        'import { a } from "b";',
+        'import("./b.js");',
+        "const here = import.meta.url;",
+    ],
+)
+def test_what_one_script_cannot_have_is_refused(script, line):
+    uses = 'import { a, b } from "./main.js";\n' if "b = 2" in line else ""
+    texts = {"main": 'import "./c.js";\n', "b": "export const a = 1;\n", "c": f"{line}\n"}
+    if uses:
+        texts = {"main": 'import { a, b } from "./c.js";\n', "c": f"{line}\n"}
+    with pytest.raises(ValueError, match=r"main\.js|c\.js"):
+        script(**texts)
+
+
+def test_modules_in_a_circle_are_refused(script):
+    with pytest.raises(ValueError, match="import each other"):
+        script(main='import "./b.js";\n', b='import "./main.js";\n')
+
+
+# --- their own tests ---
+
+
+def test_the_table_of_cases_is_what_witness_does():
+    """If it is not: is the page to do the same? `python tests/page_cases.py` makes the table anew."""
+    assert page_cases.table() == page_cases.PATH.read_text("utf-8")
+
+
+def test_the_state_of_the_page():
+    """The page's own tests, among them those of the table, in node."""
+    node = shutil.which("node") or pytest.skip("node is not here; Debian: apt-get install nodejs")
+    files = sorted((ROOT / "tests" / "web").glob("*.test.js"))
+    assert files
+    result = subprocess.run([node, "--test", *files], capture_output=True, text=True, cwd=ROOT)
+    assert result.returncode == 0, result.stdout[-4000:]
+    assert not re.search(r"^# (skipped|todo) [1-9]", result.stdout, re.MULTILINE)

@@ -1,0 +1,126 @@
+/* Steps that are taken, undone, saved and joined with those of others. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { areSteps, asDocument, checkName, checkText } from "../../src/witness/formats/web/corrections.js";
+import { derive } from "../../src/witness/formats/web/derive.js";
+import { Edits, onTop } from "../../src/witness/formats/web/edits.js";
+import { piecesOf, prepare, wordsIn } from "../../src/witness/formats/web/transcript.js";
+import { talk } from "./talk.js";
+
+const transcript = prepare(talk());
+const name = (text, who = 0) => [{ kind: "name", who, name: text }];
+const fresh = (who, w, called) => [
+  { kind: "new", who, pieces: piecesOf(transcript, [w]) }, { kind: "name", who, name: called },
+];
+
+test("a step can be undone and redone, until another one is taken", () => {
+  const edits = new Edits();
+  assert.equal(edits.undo(), false);
+  edits.take(name("Ann"));
+  edits.take(name("Anna"));
+  assert.ok(edits.undo());
+  assert.deepEqual([edits.steps, edits.undone], [[name("Ann")], [name("Anna")]]);
+  assert.ok(edits.redo());
+  assert.equal(edits.redo(), false);
+  edits.undo();
+  edits.take(name("Ben"));
+  assert.deepEqual([edits.steps, edits.undone], [[name("Ann"), name("Ben")], []]);
+});
+
+test("it is known whether all is saved, whatever is undone meanwhile", () => {
+  const edits = new Edits();
+  edits.take(name("Ann"));
+  edits.take(name("Anna"));
+  assert.ok(edits.unsaved);
+  const sent = edits.steps.slice();
+  edits.take(name("Annie"));
+  edits.arrived(sent);
+  assert.ok(edits.unsaved);
+  edits.undo();
+  assert.ok(!edits.unsaved);
+  // As many steps as were saved, but another one among them.
+  edits.undo();
+  edits.take(name("Ben"));
+  assert.equal(edits.steps.length, edits.saved);
+  assert.ok(edits.unsaved);
+  edits.arrived(sent);
+  assert.ok(edits.unsaved);
+  edits.arrived(edits.steps.slice());
+  assert.ok(!edits.unsaved);
+});
+
+test("my steps go after those of others, and whom both added are two people", () => {
+  const common = name("Ann");
+  const theirs = [common, fresh(2, 0, "Tom")];
+  const mine = { steps: [common, fresh(2, 3, "Mia"), [{ kind: "merge", who: 0, gone: 2 }]], saved: 1, lost: false };
+  const both = onTop(transcript, theirs, mine);
+  assert.deepEqual(both, [...theirs, fresh(3, 3, "Mia"), [{ kind: "merge", who: 0, gone: 3 }]]);
+  const { names, owner, same } = derive(transcript, both);
+  assert.deepEqual([owner[0], names[2]], [2, "Tom"]);
+  assert.equal(owner[3], 0);
+  assert.equal(same[3], 0);
+  assert.equal(mine.steps[1][0].who, 2, "what I have is as it was");
+});
+
+test("steps that have nothing in common are not joined", () => {
+  const mine = { steps: [name("Ann"), name("Ben", 1)], saved: 1, lost: false };
+  assert.equal(onTop(transcript, [name("Anna")], mine), null);
+  assert.equal(onTop(transcript, [name("Ann")], { ...mine, lost: true }), null);
+  assert.equal(onTop(transcript, [], mine), null);
+});
+
+test("only steps of this page are steps", () => {
+  const pieces = [[0, 1]];
+  const good = [
+    [], [name("Ann")], [[{ kind: "merge", who: 0, gone: 1 }]], [[{ kind: "text", text: "", pieces }]], [fresh(2, 0, "Tom")],
+    [[{ kind: "fill", gap: 0, text: "Yes" }]], [[{ kind: "move", who: 1, pieces }]],
+  ];
+  for (const steps of good) assert.ok(areSteps(transcript, steps), JSON.stringify(steps));
+  const bad = [
+    null, 7, "x", {}, [null], [[null]], [[{}]], [[{ kind: "shout" }]], [name("Ann", 2)], [name("Ann", -1)], [name("Ann", 0.5)],
+    [name(" Ann")], [name("")], [name("a\u202eb")], [name("x".repeat(101))], [name(7)], [[{ kind: "merge", who: 0, gone: 2 }]],
+    [fresh(3, 0, "Tom")], [[{ kind: "text", text: "a\nb", pieces }]], [[{ kind: "text", text: "a", pieces: [] }]],
+    [[{ kind: "text", text: "a", pieces: [["a", "b"]] }]], [[{ kind: "text", text: "a", pieces: [[1]] }]],
+    [[{ kind: "text", text: "a", pieces: [[0, Infinity]] }]], [[{ kind: "move", who: 0 }]],
+    [[{ kind: "fill", gap: 1, text: "Yes" }]], [[{ kind: "fill", gap: 0, text: "" }]],
+  ];
+  for (const steps of bad) assert.ok(!areSteps(transcript, steps), JSON.stringify(steps));
+});
+
+test("names and texts are those that Witness takes", () => {
+  assert.equal(checkName("  Zoe\u0308 "), "Zo\u00eb");
+  assert.equal(checkName("x".repeat(100)).length, 100);
+  assert.equal(checkName("👩".repeat(100)), "👩".repeat(100));
+  for (const text of ["", "  ", "a\tb", "a\u2028b", "a\u00a0b", "x".repeat(101)]) assert.equal(checkName(text), null);
+  assert.equal(checkText("x".repeat(10000)), null);
+  for (const text of ["x".repeat(10001), "a\nb", "\ud800"]) assert.match(checkText(text), /no line breaks/);
+});
+
+test("pieces of time hold the words that were meant and no others", () => {
+  const { words } = transcript;
+  const all = words.text.map((_, w) => w);
+  for (const list of [[0], [1, 2], [0, 3], all]) {
+    assert.deepEqual(wordsIn(transcript, piecesOf(transcript, list)), list);
+  }
+  assert.equal(piecesOf(transcript, all).length, 1);
+});
+
+test("who has lost all speech to a new speaker is in no file", () => {
+  const own = transcript.words.speaker.map((who, w) => [who, w]).filter(([who]) => who === 1).map(([, w]) => w);
+  const words = own.filter((w) => transcript.words.gap[w] < 0);
+  const steps = [name("Ben", 1), [{ kind: "new", who: 2, pieces: piecesOf(transcript, words) }]];
+  const { turns } = derive(transcript, steps);
+  assert.ok(!turns.speaker.includes(1));
+  assert.deepEqual(asDocument(transcript, turns, steps).corrections.map(({ kind }) => kind), ["new"]);
+});
+
+test("what was written where no word was recognized is a word like all others", () => {
+  const w = transcript.gapWord[0];
+  const filled = [[{ kind: "fill", gap: 0, text: "Yes." }]];
+  const text = (steps) => derive(transcript, steps).texts[w];
+  assert.equal(text([]), "");
+  assert.equal(text(filled), " Yes.");
+  const fixed = [...filled, [{ kind: "text", text: "No.", pieces: piecesOf(transcript, [w]) }]];
+  assert.equal(text(fixed), " No.", "the space before it stays");
+  assert.equal(text(fixed.slice(1)), "", "there is no word to correct");
+});
