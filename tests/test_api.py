@@ -15,7 +15,19 @@ import soundfile
 import ggml
 import witness
 from conftest import CALL, ROOT
-from witness import CancelledError, Engine, Options, Runtime, UsageError, WitnessError, diarize, transcribe
+from witness import (
+    CancelledError,
+    Engine,
+    InputError,
+    ModelError,
+    Options,
+    Runtime,
+    Transcript,
+    UsageError,
+    WitnessError,
+    diarize,
+    transcribe,
+)
 
 PAGE = (ROOT / "docs" / "python.md").read_text()
 OPTIONS = Options(models="builtin", whisper="none", offline=True)
@@ -32,7 +44,7 @@ def test_every_name_is_there_and_documented():
     for name in witness.__all__:
         assert getattr(witness, name) is not None
         assert name in dir(witness)
-        assert name.startswith("__") or name in PAGE or name == "Transcript"
+        assert name.startswith("__") or name in PAGE
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = witness.nothing
 
@@ -50,7 +62,7 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whisper = ggml.write(tmp_path / "tones.bin")
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     standing_in = {
         "Options(speakers=2)": f"Options(models='builtin', whisper={str(whisper)!r}, offline=True)",
         'whisper="base",': f"whisper={str(whisper)!r}, models='builtin', offline=True,",
@@ -76,6 +88,52 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
     )
     assert "segmentation: " in said
     assert said.strip().endswith("0.0")  # of a transcript against itself
+
+
+def test_the_examples_of_the_page_are_typed(tmp_path):
+    """As a user has it who checks a program with `mypy --strict`."""
+    mypy = pytest.importorskip("mypy.api", reason="mypy is not installed")
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    page = "\n".join(block for block in blocks if "DiarizationErrorRate" not in block)
+    wrong = 'Options(recognizer=3)\nRuntime(device=None)\ntranscript.to("docx").encode()\n'
+    (tmp_path / "examples.py").write_text(page)
+    (tmp_path / "wrong.py").write_text(f"{page}\n{wrong}")
+    config = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(tmp_path / "cache")]
+    said, _, code = mypy.run([*config, str(tmp_path / "examples.py")])
+    assert code == 0, said
+    said, _, _ = mypy.run([*config, str(tmp_path / "wrong.py")])
+    assert "Found 3 errors" in said, said
+
+
+@pytest.mark.parametrize("recording", [b"call.wav", None, io.BytesIO(b"RIFF"), 3, ["call.wav"]])
+def test_what_is_not_a_recording_is_refused(recording):
+    with pytest.raises(InputError, match="a recording is a path, or samples and their rate"):
+        diarize(recording, OPTIONS)
+
+
+def test_a_transcript_is_kept_and_read_in_every_format(toned, tmp_path):
+    toned.save(tmp_path / "call.json")
+    read = Transcript.load(str(tmp_path / "call.json"))
+    assert [word.text.strip() for word in read.words] == [word.text.strip() for word in toned.words]
+    for name in ("call.srt", "call.docx", "call.qda.txt"):
+        read.save(tmp_path / name)
+    assert (tmp_path / "call.srt").read_text() == read.to("srt") == toned.to("srt")
+    assert read.to("docx") == (tmp_path / "call.docx").read_bytes()
+    with pytest.raises(UsageError, match="names no format"):
+        read.save(tmp_path / "call.mp3")
+    with pytest.raises(UsageError, match="choose one of txt, "):
+        read.to("mp3")
+    with pytest.raises(InputError, match="cannot be read"):
+        Transcript.load(tmp_path / "nothing.json")
+
+
+def test_an_engine_is_open_while_it_is_used(transcript, short):
+    with Engine(OPTIONS, Runtime(threads=1)) as engine:
+        assert "segmenter" in vars(engine)
+        assert engine.transcribe(short).turns == transcript.turns
+    assert "segmenter" not in vars(engine)
+    with pytest.raises(ModelError), Engine(Options(models="nowhere/", offline=True)):
+        pytest.fail("it was opened")
 
 
 def test_samples_give_what_the_file_gives(transcript, short):

@@ -6,6 +6,7 @@ Only the standard library is imported here, so that `--help` answers in a blink.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
@@ -136,21 +137,21 @@ class Options:
     """"auto", a name of `models.catalogue.SETS`, or a folder with segmentation.onnx and embedding.onnx."""
     whisper: str = "auto"
     """"auto", "none", the name or the size of a model, or the path of a ggml file or of a model's folder."""
-    recognizer: Recognizer = Recognizer.AUTO
+    recognizer: Recognizer | str = Recognizer.AUTO
     language: str | None = None
     """ISO 639-1 code; None: detected."""
     translate: bool = False
     """Write the words in English, whatever language is spoken."""
     prompt: str = ""
     """A text that could have been said before; the recognizer follows its names, terms and spelling."""
-    vocabulary: tuple[str, ...] = ()
+    vocabulary: Sequence[str] = ()
     """Names and terms that may occur."""
     speakers: int | None = None
     """Exactly this many; in each channel with channels="split", in both sides of a call together."""
     min_speakers: int | None = None
     max_speakers: int | None = None
-    channels: Channels = Channels.AUTO
-    precision: Precision = Precision.FP32
+    channels: Channels | str = Channels.AUTO
+    precision: Precision | str = Precision.FP32
     fast: bool = False
     """Windows further apart, and voices from speech without the pauses around it: a little less accurate."""
     offline: bool = False
@@ -189,7 +190,7 @@ class Options:
 class Runtime:
     """What changes the speed of a run and nothing else."""
 
-    device: Device = Device.AUTO
+    device: Device | str = Device.AUTO
     gpu: int | None = None
     """HIP's ordinal of the card; None: the best one."""
     threads: int = 0

@@ -20,9 +20,9 @@ from witness.diarization import embedding, segmentation, smoke_test, vbx, voice_
 from witness.diarization.stream import Networks, stream
 from witness.diarization.stretches import StretchModel
 from witness.diarization.voice_model import AnyVoiceModel
-from witness.errors import CancelledError, ModelError, UsageError, WitnessError
+from witness.errors import CancelledError, InputError, ModelError, UsageError, WitnessError
 from witness.models import catalogue, engines, store
-from witness.options import Device, Layout, Mode, Options, Runtime
+from witness.options import Channels, Device, Layout, Mode, Options, Precision, Runtime
 from witness.recognition import gpus, requirements
 from witness.recognition import recognizer as recognition
 from witness.recognition.languages import check_language
@@ -174,6 +174,14 @@ class Engine:
         """Open the diarizer's models now; otherwise the first recording does. Raises ModelError."""
         _ = self.segmenter, self.voice
 
+    def __enter__(self) -> Engine:
+        """As `open`: a model that is missing or damaged is noticed here."""
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
     def release(self) -> None:
         """Give back the memory of the models, which are opened again if they are needed."""
         for model in ("segmenter", "voice"):
@@ -310,8 +318,14 @@ class _Run:
             raise UsageError("--serial and --parallel exclude each other")
         if self.options.language is not None:
             check_language(self.options.language)
-        if not isinstance(recording, tuple):
-            source.check(os.fspath(recording))
+        if isinstance(recording, tuple):
+            return
+        if not isinstance(recording, str | os.PathLike):
+            raise InputError(
+                f"a recording is a path, or samples and their rate, not {type(recording).__name__}; "
+                "write it to a file first"
+            )
+        source.check(os.fspath(recording))
 
     def _decode(self, recording: Recording) -> decode.Audio:
         """The recording, while the models are opened."""
@@ -322,7 +336,7 @@ class _Run:
             with self.watch.stage("decode"):
                 audio = decode.load(
                     recording,
-                    channels=self.options.channels,
+                    channels=Channels(self.options.channels),
                     part=self.options.part,
                     reporter=self.reporter,
                 )
@@ -388,7 +402,7 @@ class _Run:
             voice_subject(voice, chosen.embedding),
             self.runtime,
             calls=sum(embedding.full_blocks(len(samples)) for samples in audio.samples),
-            precision=self.options.precision,
+            precision=Precision(self.options.precision),
             reporter=self.reporter,
         ) as gpu:
             if gpu is None or isinstance(voice, StretchModel):

@@ -6,16 +6,19 @@ were given, which `transcript.assemble` knows.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar
+from importlib import import_module
+from pathlib import Path, PurePath
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from witness.errors import WitnessError
+from witness.errors import UsageError, WitnessError
 from witness.options import Bounds, Layout, Part
 
 if TYPE_CHECKING:
@@ -421,6 +424,39 @@ class Transcript:
     """A person gave some of them; a run itself gives the names of known voices."""
     pauses: Pauses = None
 
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Transcript:
+        """The transcript in a JSON file that Witness wrote, without its `findings`. Raises InputError."""
+        found: Transcript = _above("transcript.store").read(Path(path))
+        return found
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file, whole or not at all, in the format that its ending names.
+
+        Raises UsageError for another ending, and OutputError.
+        """
+        place = Path(path)
+        form = _above("files").format_of(place.name)
+        if form is None:
+            raise UsageError(f"{place}: names no format; end it with .json, .srt, .docx or the like")
+        _above("files").check_libraries([form])
+        _above("formats.writers").save(self, [(form, place)])
+
+    @overload
+    def to(self, form: Literal["docx"]) -> bytes: ...  # type: ignore[overload-overlap] # the only one
+
+    @overload
+    def to(self, form: str) -> str: ...
+
+    def to(self, form: str) -> str | bytes:
+        """It in a format: a text, or bytes if the format is not text. Raises UsageError, WitnessError."""
+        known = _above("options").chosen(_above("formats.registry").Format, form)
+        _above("files").check_libraries([known])
+        content: bytes = _above("formats.writers").content(
+            _above("formats.document").in_milliseconds(self), known
+        )
+        return content if known.about.binary else content.decode()
+
     def marking(self, pauses: float | None) -> Transcript:
         """The same, with another `pauses`; None: as it is, 0: no pause is marked."""
         return self if pauses is None else replace(self, pauses=pauses or None)
@@ -446,3 +482,11 @@ class Transcript:
         for number, turn in enumerate(self.turns):
             annotation[Segment(turn.start, turn.end), number] = self.name(turn.speaker)
         return annotation
+
+
+def _above(module: str) -> ModuleType:
+    """A module from above this one, for the methods that are the way in and out for programs in Python.
+
+    By its name, and when it is needed, as the front door does it.
+    """
+    return import_module(f"witness.{module}")

@@ -19,6 +19,7 @@ from witness.errors import WitnessError
 from witness.jobs.plan import share
 from witness.jobs.pool import Pool
 from witness.jobs.worker import Job, Outcome, job_from_json, job_to_json
+from witness.options import Device
 from witness.reporter import SILENT, Reporter
 
 PATIENCE = 10
@@ -61,5 +62,5 @@ def work(line: str) -> Outcome:
             pool.__enter__()
             atexit.register(pool.__exit__, None, None, None)
             _pools.append(pool)
-    runtime = share(threads, job.settings.runtime.device)
+    runtime = share(threads, Device(job.settings.runtime.device))
     return _pools[0].submit(replace(job, settings=replace(job.settings, runtime=runtime))).result()

@@ -18,7 +18,7 @@ from witness.amd import cards
 from witness.audio import decode
 from witness.errors import UsageError
 from witness.models import engines, store
-from witness.options import Options, Runtime
+from witness.options import Channels, Options, Runtime
 from witness.recognition import gpus, recognizer, requirements
 from witness.reporter import SILENT, Reporter
 from witness.schema import Transcript
@@ -98,7 +98,7 @@ def measure(
             "contention takes two engines, and there is no Whisper model; give one with --whisper"
         )
     requirements.check(model, options.language, translate=options.translate)
-    recording = decode.load(path, channels=options.channels)
+    recording = decode.load(path, channels=Channels(options.channels))
     card = cards.pick(cards.cards(), runtime.gpu)
     runtime = replace(runtime, serial=False, parallel=True)
     runs: list[Run] = []

@@ -119,7 +119,7 @@ def recognizer_model(
             (`FetchError`).
         UsageError: a recognizer or a model that is not there, or that do not belong together.
     """
-    choice, wanted = options.whisper, options.recognizer
+    choice, wanted = options.whisper, Recognizer(options.recognizer)
     if choice == "none":
         return None
     able: Collection[str]

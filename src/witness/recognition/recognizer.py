@@ -62,7 +62,7 @@ class TranscribeOptions:
 def wish(options: Options) -> TranscribeOptions:
     """What these options ask for."""
     return TranscribeOptions(
-        options.language, options.translate, options.prompt, options.vocabulary, options.start
+        options.language, options.translate, options.prompt, tuple(options.vocabulary), options.start
     )
 
 
