@@ -429,3 +429,19 @@ def test_a_wish_that_the_model_cannot_fulfill_ends_the_work_as_soon_as_it_is_kno
     with pytest.raises(UsageError, match="knows only English"):
         transcribe(str(short), options, progress=lambda stage, *_: stages.add(stage))
     assert not stages
+
+
+@pytest.mark.parametrize(("longest", "kept"), [(1.0, False), (3600.0, True)])
+def test_a_long_recording_gives_the_memory_of_the_models_back_before_its_words(
+    short, monkeypatch, longest, kept
+):
+    monkeypatch.setattr(pipeline, "LONG", longest)
+    opened = {}
+
+    def progress(stage: str, *_: float) -> None:
+        if stage == "clustering":
+            opened[stage] = {"segmenter", "voice"} & set(vars(engine))
+
+    engine = Engine(Options(whisper="none", **OFFLINE), Runtime(threads=1), progress=progress)
+    engine.transcribe(short)
+    assert opened["clustering"] == ({"segmenter", "voice"} if kept else set())
