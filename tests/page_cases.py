@@ -1,6 +1,6 @@
 """Corrections of made-up talks, and what Witness makes of them: the table that holds the page equal to it.
 
-    python tests/page_cases.py        writes tests/data/page_cases.json
+    PYTHONPATH=tests python tests/page_cases.py        writes tests/data/page_cases.json
 
 The page derives all that it shows from its steps, without a server, in formats/web/derive.js and what that
 uses; `witness redo` does the same in `transcript.assemble`. tests/web/cases.test.js has the page's modules do
