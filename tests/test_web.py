@@ -141,7 +141,7 @@ def test_modules_in_a_circle_are_refused(script):
 
 
 def test_the_table_of_cases_is_what_witness_does():
-    """If it is not: is the page to do the same? `PYTHONPATH=tests python tests/page_cases.py` makes the table anew."""
+    """If it is not, and the page is to do the same: docs/develop.md says how the table is made anew."""
     assert page_cases.table() == page_cases.PATH.read_text("utf-8")
 
 
