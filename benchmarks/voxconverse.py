@@ -1,0 +1,210 @@
+"""VoxConverse, fetched and run with Witness's sets of models: one table for a README, from anybody's machine.
+
+    pip install '.[bench]'
+    python benchmarks/voxconverse.py FOLDER
+    python benchmarks/voxconverse.py FOLDER --split dev --models campplus --models builtin
+
+Fetches the recordings (43 hours for test, 20 for dev: about 5 and 2.3 GB, and as much again until they are
+unpacked) from Oxford and the labels, version 0.3, from GitHub into FOLDER; a broken transfer continues. Then
+every set of models diarizes all recordings, each in a process of its own; after a stop the same command
+continues. A set whose files cannot be had is left out, and the table says so. The table goes to stdout;
+FOLDER/SPLIT/result.json has all of it, with the machine: attach it to an issue if you want the figures in
+Witness's pages. Settings are the program's own: on test nothing is tuned.
+
+VoxConverse: Chung, Huh, Nagrani, Afouras and Zisserman, Interspeech 2020; labels and recordings are for
+research, CC BY 4.0; the copyright of the videos stays with their owners.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import re
+import shutil
+import sys
+import zipfile
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from witness import __version__, files, text
+from witness.bench import accuracy, machine, plan, records, scoring
+from witness.bench.scoring import FileScore
+from witness.errors import ModelError, WitnessError
+from witness.models.download import FetchError, NetworkError, Route, download, end_of, page
+from witness.options import Options, Runtime
+from witness.reporter import Reporter
+
+AUDIO = "https://www.robots.ox.ac.uk/~vgg/data/voxconverse/data/voxconverse_{split}_wav.zip"
+LABELS = "https://github.com/joonson/voxconverse/archive/refs/heads/master.zip"
+ROUTE = Route("--audio and --labels")
+LABELS_SHA256 = {
+    "dev": "5ea4279a632d3310f619fdcc79f6218fa2c2dc2849e3e4e321510e061cdad535",
+    "test": "25554c05f4d9c5bce4e887dafaed878b0817bebf6770d63126c28f387783eeb8",
+}
+"""Of all RTTM files of a part, one after the other by name: labels 0.3."""
+AUDIO_SHA256 = {
+    "dev": "e83a68b5df3bc945a3cf4544102038792ae79972753c585769e58ea677c523a8",
+    "test": "472ebf1eaeb1dcb5c311b07a8b5c31bcedcccbf98f386d90a88cde2452da8c68",
+}
+"""Of the archives, as another public project has them; a difference is told and not refused."""
+LARGEST_LABELS = 64 << 20
+SETS = ("standard", "campplus", "builtin")
+CONVENTIONS = ("strict", "collar-0.25-each-side")
+HEADS = ("models", "DER strict", "95 %", "DER ±0.25 s", "95 %", "speakers right", "±1", "× real time", "MB")
+
+
+def say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def fetch_labels(folder: Path, split: str, url: str) -> None:
+    """The RTTM files of a part, into `folder`. Exits if they are not those of version 0.3."""
+    if not any(folder.glob("*.rttm")):
+        content = page(url, "*/*", LARGEST_LABELS, ROUTE).body
+        folder.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for info in archive.infolist():
+                if named := re.fullmatch(rf"[^/]+/{split}/([a-z]{{5}}\.rttm)", info.filename):
+                    files.write(archive.read(info), folder / named[1])
+    joined = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.rttm")))).hexdigest()
+    if joined != LABELS_SHA256[split]:
+        sys.exit(f"{folder}: not the labels of version 0.3 (sha256 {joined}); delete them, or check --labels")
+
+
+def fetch_audio(folder: Path, split: str, url: str, names: Iterable[str]) -> str:
+    """The recordings of these names, as WAV in `folder`; the sha256 of the archive that they are from."""
+    folder.mkdir(parents=True, exist_ok=True)
+    told, archive = folder / "archive.sha256", folder / "archive.zip"
+    missing = [name for name in names if not (folder / f"{name}.wav").exists()]
+    if not missing and told.exists():
+        return told.read_text().strip()
+    size, _ = end_of(url, 1, ROUTE)
+    step = max(1, size // 100)
+    shown = 0
+
+    def report(count: int) -> None:
+        nonlocal shown
+        if count // step > shown:
+            shown = count // step
+            say(f"{archive.name}: {count >> 20} of {size >> 20} MiB")
+
+    download(url, archive, size, report, route=ROUTE)
+    with archive.open("rb") as whole:
+        sha256 = files.sha256_of(whole)
+    if sha256 != AUDIO_SHA256[split]:
+        say(f"note: the archive has sha256 {sha256}, another project's has {AUDIO_SHA256[split]}")
+    with zipfile.ZipFile(archive) as members:
+        inside = {Path(info.filename).name: info for info in members.infolist() if not info.is_dir()}
+        for name in missing:
+            if f"{name}.wav" not in inside:
+                sys.exit(f"{archive} has no {name}.wav; delete it, or check --audio")
+            scratch = folder / f".{name}.part"
+            with members.open(inside[f"{name}.wav"]) as source, scratch.open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+            scratch.replace(folder / f"{name}.wav")
+    files.write(f"{sha256}\n".encode(), told)
+    archive.unlink()
+    return sha256
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a set of models gave."""
+
+    models: str
+    why_not: str | None = None
+    """None: it was run."""
+    der: dict[str, dict[str, float]] | None = None
+    speakers: dict[str, float] | None = None
+    times_real_time: float | None = None
+    peak_memory_mb: float | None = None
+
+    def cells(self) -> tuple[str, ...]:
+        if self.der is None or self.speakers is None:
+            return (self.models, f"not run: {self.why_not}", *[""] * (len(HEADS) - 2))
+        rates = [
+            cell
+            for one in self.der.values()
+            for cell in (f"{one['der']:.2f}", f"{one['low']:.2f} to {one['high']:.2f}")
+        ]
+        right = f"{self.speakers['exact']} of {self.speakers['files']}"
+        memory = "-" if self.peak_memory_mb is None else f"{self.peak_memory_mb:.0f}"
+        return (
+            self.models,
+            *rates,
+            right,
+            str(self.speakers["within_one"]),
+            f"{self.times_real_time:.0f}",
+            memory,
+        )
+
+
+def run(models: str, cases: tuple[plan.Case, ...], out: Path, runtime: Runtime, split: plan.Split) -> Row:
+    """Diarize and score everything with a set of models."""
+    wanted = plan.Plan(cases=cases, out=out, options=Options(models=models), runtime=runtime, split=split)
+    try:
+        scores = accuracy.run(wanted, Reporter(note=say))
+    except ModelError as error:
+        return Row(models, str(error))
+    return row(models, scores, [records.done(out, case.name) for case in cases])
+
+
+def row(models: str, scores: list[FileScore], done: list[records.Record | None]) -> Row:
+    """The figures of a run."""
+    pooled = {one.convention: one for one in scoring.pool(scores)}
+    costs = [record.cost for record in done if record and record.cost]
+    memory = [cost.peak_memory_mb for cost in costs if cost.peak_memory_mb is not None]
+    return Row(
+        models,
+        der={
+            name: {"der": pooled[name].der, "low": pooled[name].interval[0], "high": pooled[name].interval[1]}
+            for name in CONVENTIONS
+        },
+        speakers={**asdict(scoring.speaker_counts(scores)), "files": len(scores)},
+        times_real_time=sum(cost.duration for cost in costs) / sum(cost.wall for cost in costs),
+        peak_memory_mb=max(memory, default=None),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--split", choices=("dev", "test"), default="test")
+    parser.add_argument("--models", action="append", help=f"a set; repeatable; by default {', '.join(SETS)}")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "gpu"))
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--audio", default=AUDIO, help="another place of the archive of recordings")
+    parser.add_argument("--labels", default=LABELS, help="another place of the archive of labels")
+    args = parser.parse_args()
+    folder = args.folder / args.split
+    try:
+        fetch_labels(folder / "rttm", args.split, args.labels)
+        names = sorted(path.stem for path in (folder / "rttm").glob("*.rttm"))
+        archive = fetch_audio(folder / "wav", args.split, args.audio.format(split=args.split), names)
+        cases, _ = plan.find(folder / "wav", folder / "rttm")
+        runtime = Runtime(device=args.device, threads=args.threads)
+        chosen = args.models or SETS
+        rows = [run(name, cases, folder / f"run-{name}", runtime, args.split) for name in chosen]
+    except (NetworkError, FetchError, WitnessError) as error:
+        sys.exit(str(error))
+    result = {
+        "witness": __version__,
+        "split": args.split,
+        "recordings": len(cases),
+        "archive_sha256": archive,
+        "machine": asdict(machine.hardware()),
+        "versions": machine.versions(),
+        "rows": [asdict(one) for one in rows],
+    }
+    files.write((json.dumps(result, indent=1) + "\n").encode(), folder / "result.json")
+    table = [HEADS, *(one.cells() for one in rows)]
+    files.write(text.table(table, left=(0,)).encode() + b"\n", None)
+
+
+if __name__ == "__main__":
+    main()
