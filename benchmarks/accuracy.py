@@ -12,16 +12,14 @@ hypothesis minus reference.
 
 from __future__ import annotations
 
-import argparse
-import platform
 import sys
 from pathlib import Path
 
+import harness
 import numpy as np
-import report
 
-from witness import Options, __version__, diarize
-from witness.bench import scoring
+from witness import Options, diarize
+from witness.bench import resampling, scoring
 from witness.formats import rttm
 
 
@@ -37,15 +35,14 @@ def score(path: Path, options: Options) -> tuple[list[float], int]:
 def summary(paths: list[Path], scores: list[tuple[list[float], int]]) -> dict[str, object]:
     seconds = np.array([parts for parts, _ in scores])
     extra = np.array([count for _, count in scores])
-    draws = np.random.default_rng(0).integers(len(paths), size=(10_000, len(paths)))
-    sums = seconds[draws].sum(axis=1)
+    sums = resampling.sums(seconds)
     rates = 100 * sums[:, :3].sum(axis=1) / sums[:, 3]
     pooled = 100 * seconds[:, :3].sum(axis=0) / seconds[:, 3].sum()
     return {
         "files": [path.stem for path in paths],
         "speech_seconds": round(float(seconds[:, 3].sum()), 1),
         "der": round(float(pooled.sum()), 1),
-        "interval": [round(float(edge), 1) for edge in np.percentile(rates, [2.5, 97.5])],
+        "interval": [round(edge, 1) for edge in resampling.interval(rates)],
         **{
             part.replace(" ", "_"): round(float(value), 1)
             for part, value in zip(scoring.PARTS, pooled, strict=False)
@@ -60,13 +57,10 @@ def summary(paths: list[Path], scores: list[tuple[list[float], int]]) -> dict[st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.options(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--group", action="append", default=[], help="a pattern of file names; repeatable")
     parser.add_argument("--models", default="builtin", help="builtin, standard or a folder")
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
 
     options = Options(models=args.models, offline=True)
@@ -77,14 +71,12 @@ def main() -> None:
             sys.exit(f"{args.folder}: has no {pattern}.rttm; check --group")
         groups[pattern] = summary(paths, [score(path, options) for path in paths])
     result = {
-        "witness": __version__,
         "models": args.models,
         "convention": "strict: collar 0, overlap counted, a speaker's own overlapping turns merged, "
         "pooled over files, whole files scored",
-        "python": platform.python_version(),
         "groups": groups,
     }
-    report.show(result, args.json)
+    harness.show(result, args.json)
 
 
 if __name__ == "__main__":

@@ -15,20 +15,17 @@ words of both are scored. Options that this script does not know are given to `w
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
-import sys
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import harness
 import real_words
-import report
 
-from witness.bench import lines, machine, words, words_report
+from witness.bench import lines, words, words_report
 
 PEER = """
 import json, sys
@@ -50,9 +47,7 @@ print(json.dumps({name: version(name) for name in ("faster-whisper", "ctranslate
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.options(__doc__)
     parser.add_argument("recording", type=Path, metavar="FILE")
     parser.add_argument("--peer-python", required=True, metavar="PATH")
     parser.add_argument("--model", type=Path, required=True, metavar="FOLDER")
@@ -60,7 +55,6 @@ def main() -> None:
     parser.add_argument("--language", default="")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--json", type=Path)
     args, others = parser.parse_known_args()
 
     peer = [
@@ -77,17 +71,14 @@ def main() -> None:
     ours += ["--language", args.language] if args.language else []
     asked = [args.peer_python, "-c", VERSIONS]
     peer_versions = subprocess.run(asked, check=True, capture_output=True).stdout
-    load = machine.load()
     costs: dict[str, list[dict[str, float]]] = {"witness": [], "faster-whisper": []}
     with TemporaryDirectory() as scratch:
         theirs, mine = Path(scratch, "peer.json"), Path(scratch, f"{args.recording.stem}.json")
-        for round_ in range(args.repeat):
-            for name in sorted(costs, reverse=bool(round_ % 2)):
-                if name == "witness":
-                    costs[name].append(real_words.transcribe(args.recording, Path(scratch), ours))
-                else:
-                    costs[name].append(real_words.measured(peer, theirs))
-            sys.stderr.write(f"round {round_ + 1} of {args.repeat}\n")
+        for _, name in harness.in_turn(list(costs), args.repeat):
+            if name == "witness":
+                costs[name].append(harness.transcribe(args.recording, Path(scratch), ours))
+            else:
+                costs[name].append(harness.measured(peer, theirs))
         document = json.loads(mine.read_bytes())
         found = {
             "witness": lines.transcript(document),
@@ -103,7 +94,6 @@ def main() -> None:
         "models": document["models"],
         "options": [real_words.shown(option) for option in ours],
         "threads": args.threads,
-        "load_before": load,
         "programs": {
             name: {
                 "wall": [cost["wall"] for cost in rows],
@@ -116,30 +106,20 @@ def main() -> None:
             for name, rows in costs.items()
         },
         "witness_times_as_fast": {
-            key: ratio(
+            key: harness.ratio(
                 [cost[key] for cost in costs["faster-whisper"]], [cost[key] for cost in costs["witness"]]
             )
             for key in ("wall", "processor")
         },
-        "hardware": asdict(machine.hardware()),
-        "versions": machine.versions(),
         "peer_versions": json.loads(peer_versions),
-        "source_sha256": machine.source_sha256(),
     }
-    report.show(result, args.json)
+    harness.show(result, args.json)
 
 
 def score(reference: Path, found: lines.Said) -> dict[str, Any]:
     """Of the words of one program; that of faster-whisper has no speakers, and so no cpWER."""
     scored = words_report.summary(words.score({"both": (real_words.only(reference), found)}))
     return {key: scored[key] for key in ("wer", "cpwer", "start_error", "end_error") if key in scored}
-
-
-def ratio(theirs: list[float], ours: list[float]) -> dict[str, float]:
-    """How many times as fast Witness is."""
-    rounds = [them / us for them, us in zip(theirs, ours, strict=True)]
-    values = {"median": median(theirs) / median(ours), "low": min(rounds), "high": max(rounds)}
-    return {name: round(value, 2) for name, value in values.items()}
 
 
 if __name__ == "__main__":

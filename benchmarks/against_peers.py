@@ -27,7 +27,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -36,11 +35,11 @@ from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
-import report
+import harness
 import soundfile
 
-from witness import __version__, files
-from witness.bench import machine, scoring
+from witness import files
+from witness.bench import scoring
 from witness.bench.scoring import FileScore
 from witness.formats import rttm
 from witness.models import catalogue, store
@@ -142,9 +141,7 @@ def summary(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.options(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--group", action="append", default=[], help="a pattern of file names; repeatable")
     parser.add_argument(
@@ -153,7 +150,6 @@ def main() -> None:
     parser.add_argument("--senko", required=True, metavar="PYTHON", help="the Python that has senko")
     parser.add_argument("--out", type=Path, required=True, help="the folder where results are kept")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     programs = {
         "witness:campplus": sys.executable,
@@ -185,15 +181,11 @@ def main() -> None:
     versions = {program: found[paths[0].stem][program]["version"] for program in programs}
     recordings = {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
     result = {
-        "witness": __version__,
-        "versions": versions,
-        "machine": asdict(machine.hardware()),
-        "load": os.getloadavg()[0],
         "threads": args.threads,
         "recordings": recordings,
         "groups": shown,
     }
-    report.show(result, args.json)
+    harness.show(result, args.json, **versions)
 
 
 if __name__ == "__main__":

@@ -15,17 +15,16 @@ made for these vectors, so all programs are told the true number of speakers unl
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import json
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
+import harness
 import numpy as np
 import onnx
 import sherpa_onnx
@@ -33,7 +32,6 @@ import soundfile
 from pyannote.core import Annotation, Segment, Timeline
 from pyannote.metrics.diarization import DiarizationErrorRate
 
-from witness.bench import machine
 from witness.diarization import clustering, embedding, reconstruction, segmentation
 from witness.formats import rttm
 from witness.models import store
@@ -175,16 +173,13 @@ def annotation(turns: list[Turn]) -> Annotation:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.options(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--models", default="builtin", help="builtin, standard or a folder")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--conversation", type=float, metavar="MINUTES", help="join all recordings to one")
     parser.add_argument("--guess", action="store_true", help="let the programs detect the number of speakers")
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     warnings.filterwarnings("ignore", module="pyannote")
 
@@ -205,18 +200,15 @@ def main() -> None:
     parts = recordings(args.folder)
     if args.conversation:
         parts = [conversation(parts, args.conversation)]
-    load = machine.load()
     for place, part in enumerate(parts):
         speakers = None if args.guess else len({turn.speaker for turn in part.turns})
         whole = Timeline([Segment(0, len(part.samples) / 16000)])
-        for round_ in range(args.repeat):
-            turned = (place + round_) % len(programs)
-            for name in (list(programs) * 2)[turned : turned + len(programs)]:
-                begun = time.perf_counter()
-                found = programs[name](part.samples, speakers)
-                seconds[name][round_] += time.perf_counter() - begun
-                if round_ == 0:
-                    errors[name](annotation(part.turns), annotation(found), uem=whole)
+        for number, name in harness.in_turn(list(programs), args.repeat):
+            begun = time.perf_counter()
+            found = programs[name](part.samples, speakers)
+            seconds[name][number] += time.perf_counter() - begun
+            if number == 0:
+                errors[name](annotation(part.turns), annotation(found), uem=whole)
         sys.stderr.write(f"{part.name}: {place + 1} of {len(parts)}\n")
 
     audio = sum(len(part.samples) for part in parts) / 16000
@@ -229,7 +221,6 @@ def main() -> None:
         "audio_seconds": round(audio, 1),
         "threads": args.threads,
         "repeat": args.repeat,
-        "load_before": load,
         "convention": "strict: collar 0, overlap counted, pooled",
         "programs": {
             name: {
@@ -245,24 +236,12 @@ def main() -> None:
             for name in programs
         },
         "times_sherpa_onnx": {
-            name: ratio(seconds["sherpa-onnx"], seconds[name]) for name in programs if name != "sherpa-onnx"
+            name: harness.ratio(seconds["sherpa-onnx"], seconds[name])
+            for name in programs
+            if name != "sherpa-onnx"
         },
-        "hardware": asdict(machine.hardware()),
-        "versions": {**machine.versions(), "sherpa-onnx": sherpa_onnx.__version__},
-        "source_sha256": machine.source_sha256(),
     }
-    sys.stdout.write(json.dumps(result, indent=1) + "\n")
-    if args.json:
-        args.json.write_text(json.dumps(result, indent=1) + "\n")
-
-
-def ratio(theirs: np.ndarray, ours: np.ndarray) -> dict[str, float]:
-    """How many times as fast: the ratio of the medians, and its 95 % interval from drawing rounds."""
-    rounds = np.random.default_rng(0).integers(0, len(ours), (10_000, len(ours)))
-    drawn = np.median(theirs[rounds], axis=1) / np.median(ours[rounds], axis=1)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    median = float(np.median(theirs) / np.median(ours))
-    return {key: round(float(value), 2) for key, value in (("median", median), ("low", low), ("high", high))}
+    harness.show(result, args.json, **{"sherpa-onnx": sherpa_onnx.__version__})
 
 
 if __name__ == "__main__":

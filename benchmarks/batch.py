@@ -14,8 +14,6 @@ worker), and the peak memory of the worker and its parent in the first tenth and
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import platform
 import subprocess
@@ -26,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import harness
 import numpy as np
 import soundfile
 
@@ -55,9 +54,7 @@ if "witness.jobs.worker" in sys.orig_argv:
 
 def main() -> None:
     """Run one of the two and print its figures as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.options(__doc__)
     parser.add_argument("what", choices=["busy", "tiny"])
     parser.add_argument("--recordings", type=int)
     parser.add_argument("--seconds", type=float, default=20.0)
@@ -68,7 +65,7 @@ def main() -> None:
         else:
             found = tiny(Path(folder), arguments.recordings or 10_000)
     document = {"machine": platform.processor() or platform.machine(), "cores": CORES, **found}
-    sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    harness.show(document, arguments.json)
 
 
 def busy(folder: Path, count: int, seconds: float) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """How time and memory grow with a recording, up to a day.
 
     pip install '.[bench]'
-    python benchmarks/long.py FOLDER [--hours 1 4 24] [--output benchmarks/results/long_builtin.json]
+    python benchmarks/long.py FOLDER [--hours 1 4 24] [--json benchmarks/results/long_builtin.json]
 
 The recordings (*.flac) of FOLDER are joined in a seeded random order, as often as needed, each time with a
 seeded gain; a shorter recording is the beginning of a longer one. Each is given to `witness run` in a
@@ -14,20 +14,17 @@ processor time, says more.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
-import subprocess
 import sys
 import threading
-import time
-from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import harness
 import numpy as np
 import soundfile
 
@@ -67,18 +64,11 @@ def measure(path: Path, threads: int) -> dict[str, Any]:
     watching = threading.Thread(target=look)
     watching.start()
     with TemporaryDirectory(dir=path.parent) as out:
-        command = [sys.executable, "-m", "witness", "run", str(path), "--models", "builtin"]
-        command += ["--whisper", "none", "--device", "cpu", "--threads", str(threads), "--quiet"]
-        command += ["-f", "json", "-f", "rttm", "-o", out]
-        begun = time.perf_counter()
-        with subprocess.Popen(command) as child:
-            _, status, used = os.wait4(child.pid, 0)
-            child.returncode = os.waitstatus_to_exitcode(status)
-        wall = time.perf_counter() - begun
+        more = ["--models", "builtin", "--whisper", "none", "--device", "cpu", "--threads", str(threads)]
+        cost = harness.transcribe(path, Path(out), [*more, "-f", "rttm"])
+        wall = cost["wall"]
         over.set()
         watching.join()
-        if child.returncode:
-            sys.exit(f"{' '.join(command)} ended with code {child.returncode}")
         result = json.loads((Path(out) / f"{path.stem}.json").read_bytes())
         sizes = {file.name.removeprefix(path.stem): file.stat().st_size for file in Path(out).iterdir()}
     timing = {stage: seconds for stage, seconds in result["timing"].items() if seconds is not None}
@@ -87,8 +77,8 @@ def measure(path: Path, threads: int) -> dict[str, Any]:
         "hours": round(duration / 3600, 4),
         "wall": round(wall, 2),
         "times_real_time": round(duration / wall, 2),
-        "cpu": round(used.ru_utime + used.ru_stime, 2),
-        "peak_memory_mb": round(used.ru_maxrss * 1024 / 1e6, 1),
+        "cpu": cost["processor"],
+        "peak_memory_mb": cost["peak_memory_mb"],
         "stages": timing,
         "clustering_share": round(timing["clustering"] / wall, 4),
         "speakers": len(result["speakers"]),
@@ -108,19 +98,13 @@ def slope(recordings: list[dict[str, Any]], cost: str) -> float | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.options(__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--hours", type=float, nargs="+", default=[1.0, 4.0, 24.0])
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--output", type=Path, help="also write the JSON here, after each recording")
     options = parser.parse_args()
     result: dict[str, Any] = {
         "command": "python benchmarks/long.py FOLDER",
-        "hardware": asdict(machine.hardware()),
-        "versions": machine.versions(),
-        "source_sha256": machine.source_sha256(),
         "threads": options.threads,
         "nice": os.nice(0),
         "seed": SEED,
@@ -134,10 +118,7 @@ def main() -> None:
             path.unlink()
             result |= {"slope": slope(result["recordings"], "wall")}
             result |= {"cpu_slope": slope(result["recordings"], "cpu")}
-            text = json.dumps(result, indent=1) + "\n"
-            if options.output:
-                options.output.write_text(text)
-    sys.stdout.write(text)
+            harness.show(result, options.json)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,7 @@ search. The browser has no window, and the processor does the drawing.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import platform
 import shutil
 import statistics
 import sys
@@ -22,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+import harness
 from playwright.sync_api import Page, sync_playwright
 
 import talks
@@ -44,13 +42,12 @@ READY = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = harness.options(__doc__)
     parser.add_argument("--words", type=int, default=120_000)
     parser.add_argument("--hours", type=float, default=12.0)
     parser.add_argument("--runs", type=int, default=5)
     asked = parser.parse_args()
     chromium = shutil.which("chromium") or sys.exit("Chromium was not found; fix: apt-get install chromium")
-    load = os.getloadavg()[0]
     found = talks.long(asked.words, asked.hours)
     begun = time.perf_counter()
     text = writers.written(
@@ -72,15 +69,12 @@ def main() -> None:
         "words": asked.words,
         "hours": asked.hours,
         "browser": f"Chromium {version}, headless",
-        "cores": os.cpu_count(),
-        "machine": platform.machine(),
-        "load_before": round(load, 2),
         "file_mb": round(len(text.encode()) / 1e6, 2),
         "written_s": round(writing, 2),
         "median": {key: round(statistics.median(run[key] for run in runs), 1) for key in runs[0]},
         "runs": runs,
     }
-    sys.stdout.write(json.dumps(result, indent=1) + "\n")
+    harness.show(result, asked.json)
 
 
 def measure(page: Page, path: Path) -> dict[str, float]:

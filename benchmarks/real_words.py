@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import harness
 
 from witness.bench import lines, machine, words, words_report
 from witness.bench.lines import Line, Said
@@ -32,36 +31,6 @@ def material(folder: Path) -> Iterator[tuple[Path, Path]]:
     yield from found
 
 
-# --- a child process and what it costs ---
-
-
-def measured(command: Sequence[str], output: Path | None = None) -> dict[str, float]:
-    """Run a command; seconds of wall and processor time, its children's included, and memory.
-
-    The memory is that of the largest process at its peak. `output`: where its stdout goes.
-    """
-    begun = time.perf_counter()
-    with (
-        Path(output or os.devnull).open("wb") as out,
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out) as child,
-    ):
-        _, status, used = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        sys.exit(f"{' '.join(command)} ended with code {child.returncode}")
-    return {
-        "wall": round(time.perf_counter() - begun, 2),
-        "processor": round(used.ru_utime + used.ru_stime, 2),
-        "peak_memory_mb": round(used.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6, 1),
-    }
-
-
-def transcribe(recording: Path, folder: Path, options: Sequence[str]) -> dict[str, float]:
-    """`witness run` with these options, which writes JSON and findings into the folder."""
-    command = [sys.executable, "-m", "witness", "run", str(recording), "--quiet", "-f", "json"]
-    return measured([*command, "-o", str(folder), *options])
-
-
 # --- words.py real ---
 
 
@@ -76,10 +45,9 @@ def real(folder: Path, cache: Path, options: Sequence[str]) -> tuple[dict[str, A
     kept = json.loads(notes.read_text()) if notes.exists() else {**settings, "cost": {}}
     if {key: kept[key] for key in settings} != settings:
         sys.exit(f"{cache}: holds the run of another program or other options; choose another --cache")
-    load = machine.load()
     for done, (recording, _) in enumerate(pairs := list(material(folder)), start=1):
         if recording.stem not in kept["cost"]:
-            kept["cost"][recording.stem] = transcribe(recording, cache, options)
+            kept["cost"][recording.stem] = harness.transcribe(recording, cache, options)
             notes.write_text(json.dumps(kept))
         sys.stderr.write(f"{recording.stem}: {done} of {len(pairs)}\n")
     documents = {
@@ -90,10 +58,6 @@ def real(folder: Path, cache: Path, options: Sequence[str]) -> tuple[dict[str, A
     figures, scores = report({path.stem: only(path) for _, path in pairs}, documents, kept["cost"])
     result = {
         "command": " ".join(["python benchmarks/words.py real FOLDER", *map(shown, options)]),
-        "hardware": asdict(machine.hardware()),
-        "versions": machine.versions(),
-        "source_sha256": settings["source_sha256"],
-        "load_before": load,
         "models": next(iter(documents.values()))["models"],
         **figures,
     }

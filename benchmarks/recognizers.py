@@ -17,20 +17,16 @@ machine only processor times mean something.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import harness
 import real_words
-import report
 
-from witness import Options
-from witness.bench import lines, machine, words, words_report
+from witness.bench import lines, words, words_report
 
 WAYS = {"alone": "--serial", "beside": "--parallel"}
 
@@ -52,11 +48,7 @@ def options_of(run: str) -> list[str]:
     engine, _, model = run.partition("=")
     if not model:
         sys.exit(f"--run {run}: not ENGINE=MODEL")
-    if "recognizer" in Options.__dataclass_fields__:
-        return ["--recognizer", engine, "--whisper", model]
-    if engine != "whisper.cpp":
-        sys.exit(f"--run {run}: this version of Witness has whisper.cpp only")
-    return ["--whisper", model]
+    return ["--recognizer", engine, "--whisper", model]
 
 
 def measure(recordings: list[Path], runs: list[str], rounds: int, common: list[str]) -> list[Row]:
@@ -65,13 +57,13 @@ def measure(recordings: list[Path], runs: list[str], rounds: int, common: list[s
     with TemporaryDirectory() as scratch:
         for number in range(rounds):
             for place, recording in enumerate(recordings):
-                cost = real_words.transcribe(recording, Path(scratch), ["--whisper", "none", *common])
+                cost = harness.transcribe(recording, Path(scratch), ["--whisper", "none", *common])
                 rows.append(Row("", "without words", number, recording.stem, cost))
                 turned = (place + number) % len(runs)
                 for run in (runs * 2)[turned : turned + len(runs)]:
                     for way, switch in WAYS.items():
                         options = [*options_of(run), switch, *common]
-                        cost = real_words.transcribe(recording, Path(scratch), options)
+                        cost = harness.transcribe(recording, Path(scratch), options)
                         document = json.loads(Path(scratch, f"{recording.stem}.json").read_bytes())
                         cost["recognition"] = document["timing"]["transcription"]
                         rows.append(Row(run, way, number, recording.stem, cost, document))
@@ -90,7 +82,7 @@ def summary(run: str, rows: list[Row], references: dict[str, lines.Said], audio:
         return [sum(row.cost[key] for row in some if row.round == number) for number in rounds]
 
     def speeds(way: str, key: str) -> dict[str, float]:
-        return spread([audio / seconds for seconds in totals(run, way, key)])
+        return harness.spread([audio / seconds for seconds in totals(run, way, key)])
 
     both, speakers = totals(run, "alone", "processor"), totals("", "without words", "processor")
     documents = {row.recording: row.document for row in ours if row.way == "alone" and row.round == 0}
@@ -105,33 +97,24 @@ def summary(run: str, rows: list[Row], references: dict[str, lines.Said], audio:
         "alone": speeds("alone", "recognition"),
         "beside": speeds("beside", "recognition"),
         "whole": speeds("beside", "wall"),
-        "processor_seconds": spread([one - other for one, other in zip(both, speakers, strict=True)]),
+        "processor_seconds": harness.spread([one - other for one, other in zip(both, speakers, strict=True)]),
         "peak_memory_mb": max(row.cost["peak_memory_mb"] for row in ours),
         **{key: scored[key] for key in figures if key in scored},
     }
 
 
-def spread(values: list[float]) -> dict[str, float]:
-    found = {"median": median(values), "low": min(values), "high": max(values)}
-    return {name: round(value, 2) for name, value in found.items()}
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.options(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--run", action="append", required=True, metavar="ENGINE=MODEL", dest="runs")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--models", default="builtin", help="of the diarizer")
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
 
     pairs = list(real_words.material(args.folder))
     references = {path.stem: real_words.only(path) for _, path in pairs}
     common = ["--models", args.models, "--offline", "--device", "cpu", "--threads", str(args.threads)]
-    load = machine.load()
     rows = measure([recording for recording, _ in pairs], args.runs, args.repeat, common)
     documents = {row.recording: row.document for row in rows if row.document}
     audio = sum(document["audio"]["duration"] for document in documents.values())
@@ -144,14 +127,10 @@ def main() -> None:
         "audio_seconds": round(audio, 1),
         "threads": args.threads,
         "repeat": args.repeat,
-        "load_before": load,
         "normalization": words.NORMALIZATION,
         "runs": [summary(run, rows, references, audio) for run in args.runs],
-        "hardware": asdict(machine.hardware()),
-        "versions": machine.versions(),
-        "source_sha256": machine.source_sha256(),
     }
-    report.show(result, args.json)
+    harness.show(result, args.json)
 
 
 if __name__ == "__main__":

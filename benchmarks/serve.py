@@ -14,10 +14,8 @@ time, and then five times. Its memory is the largest resident set that the syste
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import random
 import sqlite3
 import statistics
@@ -30,9 +28,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
 
+import harness
 import numpy as np
 
-from witness import files
 from witness.serve.library.catalog import walk
 from witness.serve.library.index import Entry, Index
 from witness.serve.library.passages import Passage
@@ -156,10 +154,9 @@ def measure(folder: Path) -> dict[str, object]:
 
 def main() -> None:
     """Fill, ask, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = harness.options(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--transcripts", type=int, default=10_000)
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -172,18 +169,8 @@ def main() -> None:
         "index_seconds": round(seconds, 1) or None,
         "index_bytes": sum(path.stat().st_size for path in index.path.parent.iterdir()),
         **measure(folder),
-        "load_average": round(os.getloadavg()[0], 1),
-        "machine": {
-            "processor": platform.processor() or platform.machine(),
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            "sqlite": sqlite3.sqlite_version,
-        },
     }
-    text = json.dumps(result, indent=1) + "\n"
-    sys.stdout.write(text)
-    if given.json is not None:
-        files.write(text.encode(), given.json)
+    harness.show(result, given.json, sqlite=sqlite3.sqlite_version)
 
 
 if __name__ == "__main__":

@@ -18,13 +18,12 @@ Put the threshold into models.catalogue.STRANGERS under the sha256 that is print
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import harness
 import numpy as np
 import soundfile
 from scipy.signal import butter, sosfilt
@@ -144,9 +143,7 @@ def report(found: dict[str, Any], threshold: float) -> dict[str, Any]:
 
 def main() -> None:
     """Calibrate, report, print JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.options(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--models", default="builtin")
     arguments = parser.parse_args()
@@ -171,7 +168,7 @@ def main() -> None:
         for telephone, how in ((False, "as recorded"), (True, "one telephone line")):
             found = trials(prints, speakers, 1, telephone=telephone)
             document[f"split 1, {prefix}, {how}"] = report(found, threshold)
-    sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    harness.show(document, arguments.json)
 
 
 if __name__ == "__main__":

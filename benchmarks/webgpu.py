@@ -16,13 +16,13 @@ import os
 import resource
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import harness
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -37,8 +37,7 @@ CALL = Path(__file__).parent.parent / "tests" / "data" / "call.flac"
 
 
 def main() -> None:
-    form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser = harness.options(__doc__)
     parser.add_argument("--model", action="append", choices=["builtin", "resnet34"], required=True)
     parser.add_argument("--recording", type=Path, default=CALL)
     parser.add_argument("--threads", type=lambda text: [int(one) for one in text.split(",")], default=[2])
@@ -53,7 +52,7 @@ def main() -> None:
     for name in options.model:
         trunk, block, head = MODELS[name](options.recording)
         row[name] = measure(runtime, device, trunk, block[:, : options.features], head, options)
-    sys.stdout.write(json.dumps(row, indent=1) + "\n")
+    harness.show(row, options.json)
 
 
 def webgpu(runtime: Any) -> Any:

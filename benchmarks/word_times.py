@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import harness
 import numpy as np
 import real_words
 
@@ -41,8 +41,7 @@ Found = list[tuple[str, int | None, int]]
 
 
 def main() -> None:
-    form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser = harness.options(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--engine", choices=list(MODULES), required=True)
     parser.add_argument("--model", required=True)
@@ -70,7 +69,7 @@ def main() -> None:
     for way, some in pairs.items():
         scored = words_report.summary(words.score(some))
         result[way] = {name: scored[name] for name in figures}
-    sys.stdout.write(json.dumps(result, indent=1) + "\n")
+    harness.show(result, options.json)
 
 
 def hear(

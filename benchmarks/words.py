@@ -58,9 +58,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+import harness
 import numpy as np
 import real_words
-import report
 
 from witness.audio import decode
 from witness.bench import lines, resampling, scoring
@@ -641,9 +641,9 @@ def main() -> None:
         sys.stdout.write(text)
     elif args.material == "compare":
         sides = [json.loads(path.read_text()) for path in (args.first, args.second)]
-        report.show(real_words.compare(*sides), args.json)
+        harness.show(real_words.compare(*sides), args.json)
     else:
-        report.show(rules(args), args.json)
+        harness.show(rules(args), args.json)
 
 
 if __name__ == "__main__":

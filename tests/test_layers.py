@@ -25,7 +25,6 @@ LAYERS = (
     {"transcript"},
     {"diarization", "recognition", "amd", "formats"},
     {"audio", "models"},
-    {"saving"},
     {"sessions", "files", "documents", "child"},
     {"schema"},
     {"formats.registry"},

@@ -61,6 +61,7 @@ def folder(tmp_path):
 
 def result(monkeypatch, folder, transcript, *options):
     """What `real` makes of a run that gives this transcript."""
+    import harness
     import real_words
 
     def transcribe(recording, cache, given):
@@ -68,7 +69,7 @@ def result(monkeypatch, folder, transcript, *options):
         assert list(given) == list(options)
         return COST
 
-    monkeypatch.setattr(real_words, "transcribe", transcribe)
+    monkeypatch.setattr(harness, "transcribe", transcribe)
     return real_words.real(folder, folder / f"run-{len(list(folder.iterdir()))}", options)
 
 
@@ -113,6 +114,7 @@ def with_words(recording, words):
 
 @pytest.mark.usefixtures("benchmarks")
 def test_a_run_continues_and_is_not_mixed_with_another(monkeypatch, folder):
+    import harness
     import real_words
 
     calls = []
@@ -122,7 +124,7 @@ def test_a_run_continues_and_is_not_mixed_with_another(monkeypatch, folder):
         (cache / f"{recording.stem}.json").write_text(json.dumps(BEFORE))
         return COST
 
-    monkeypatch.setattr(real_words, "transcribe", transcribe)
+    monkeypatch.setattr(harness, "transcribe", transcribe)
     first = real_words.real(folder, folder / "run", ["--fast"])
     assert real_words.real(folder, folder / "run", ["--fast"]) == first
     assert calls == [["--fast"]]
@@ -132,15 +134,15 @@ def test_a_run_continues_and_is_not_mixed_with_another(monkeypatch, folder):
 
 @pytest.mark.usefixtures("benchmarks")
 def test_what_a_process_costs(tmp_path):
-    import real_words
+    import harness
 
     busy = "import time\nwhile time.process_time() < 0.2: pass\nprint('done')"
-    cost = real_words.measured([sys.executable, "-c", busy], tmp_path / "out")
+    cost = harness.measured([sys.executable, "-c", busy], tmp_path / "out")
     assert (tmp_path / "out").read_text() == "done\n"
     assert cost["processor"] >= 0.2
     assert cost["peak_memory_mb"] > 1
     with pytest.raises(SystemExit, match="ended with code 3"):
-        real_words.measured([sys.executable, "-c", "raise SystemExit(3)"])
+        harness.measured([sys.executable, "-c", "raise SystemExit(3)"])
 
 
 @pytest.mark.usefixtures("benchmarks")

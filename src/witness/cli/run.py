@@ -122,13 +122,9 @@ def run(
         except BaseException:
             targets.give_up()
             raise
-        from witness.transcript import store
+        from witness.formats import writers
 
-        left = store.save(
-            transcript.marking(pauses), targets.files, keep=not no_stages, sound=heard, force=force
-        )
-        for line in left:
-            click.echo(f"note: {line}", err=True)
+        writers.save(transcript.marking(pauses), targets.files, keep=not no_stages, sound=heard)
     if transcript.failure is not None:
         raise NoWordsError(transcript.failure)
 

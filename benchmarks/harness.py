@@ -1,0 +1,100 @@
+"""For all benchmarks: options, rounds in turn, the cost of a child, spreads, results with their origin."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeVar
+
+from witness.bench import machine
+
+T = TypeVar("T")
+
+CALL = Path(__file__).parents[1] / "tests" / "data" / "call.flac"
+"""A minute of a call, which is part of the repository."""
+LOAD = machine.load()
+"""Processes that wanted a core before the benchmark began."""
+
+
+def options(doc: str | None) -> argparse.ArgumentParser:
+    """A parser whose help is a module's documentation, with `--json FILE` for the result."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=form)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result here")
+    return parser
+
+
+def show(figures: dict[str, Any], path: Path | None, **versions: str) -> None:
+    """Print the figures and what they were measured on, as JSON; write them to a file where one is named.
+
+    `versions` are those of programs that Witness does not know.
+    """
+    origin = {
+        "load_before": LOAD,
+        "hardware": asdict(machine.hardware()),
+        "versions": {**machine.versions(), **versions},
+        "source_sha256": machine.source_sha256(),
+    }
+    text = json.dumps({**figures, **origin}, ensure_ascii=False, indent=1) + "\n"
+    sys.stdout.write(text)
+    if path:
+        path.write_text(text, encoding="utf-8")
+
+
+def in_turn(ways: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
+    """(round, way): each way once a round, every round beginning with another one.
+
+    So a slow moment of the machine affects all of them.
+    """
+    for number in range(rounds):
+        for place in range(len(ways)):
+            yield number, ways[(place + number) % len(ways)]
+        sys.stderr.write(f"round {number + 1} of {rounds}\n")
+
+
+def measured(command: Sequence[str], output: Path | None = None) -> dict[str, float]:
+    """Run a command; seconds of wall and processor time, its children's included, and memory.
+
+    The memory is that of the largest process at its peak. `output`: where its stdout goes.
+    """
+    begun = time.perf_counter()
+    with (
+        Path(output or os.devnull).open("wb") as out,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out) as child,
+    ):
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        sys.exit(f"{' '.join(command)} ended with code {child.returncode}")
+    return {
+        "wall": round(time.perf_counter() - begun, 2),
+        "processor": round(used.ru_utime + used.ru_stime, 2),
+        "peak_memory_mb": round(used.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6, 1),
+    }
+
+
+def transcribe(recording: Path, folder: Path, more: Sequence[str]) -> dict[str, float]:
+    """`witness run` with these options, which writes JSON and findings into the folder."""
+    command = [sys.executable, "-m", "witness", "run", str(recording), "--quiet", "-f", "json"]
+    return measured([*command, "-o", str(folder), *more])
+
+
+def spread(values: Sequence[float], digits: int = 2) -> dict[str, float]:
+    """Of the rounds."""
+    found = {"median": median(values), "low": min(values), "high": max(values)}
+    return {name: round(value, digits) for name, value in found.items()}
+
+
+def ratio(theirs: Sequence[float], ours: Sequence[float]) -> dict[str, float]:
+    """How many times as fast ours is: of the medians, with the lowest and the highest of a round."""
+    rounds = [them / us for them, us in zip(theirs, ours, strict=True)]
+    values = {"median": median(theirs) / median(ours), "low": min(rounds), "high": max(rounds)}
+    return {name: round(value, 2) for name, value in values.items()}
