@@ -43,6 +43,10 @@ def test_a_module_shares_nothing_but_what_it_exports(name):
     assert not re.search(r"^export (let|default)", text, re.MULTILINE)
 
 
+def test_no_module_is_longer_than_400_lines():
+    assert {name: n for name in MODULES if (n := len((SOURCE / name).read_text().splitlines())) > 400} == {}
+
+
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_no_module_imports_itself_in_a_circle(entry):
     order = modules.needed(entry)
@@ -150,6 +154,8 @@ def test_the_state_of_the_page():
     node = shutil.which("node") or pytest.skip("node is not here; Debian: apt-get install nodejs")
     files = sorted((ROOT / "tests" / "web").glob("*.test.js"))
     assert files
-    result = subprocess.run([node, "--test", *files], capture_output=True, text=True, cwd=ROOT)
+    result = subprocess.run(
+        [node, "--test", "--test-reporter=tap", *files], capture_output=True, text=True, cwd=ROOT
+    )
     assert result.returncode == 0, result.stdout[-4000:]
     assert not re.search(r"^# (skipped|todo) [1-9]", result.stdout, re.MULTILINE)

@@ -29,7 +29,6 @@ from witness.formats.registry import Format
 from witness.options import Bounds, PageAudio
 from witness.reporter import Reporter
 from witness.schema import Correction, Sound, Transcript
-from witness.serve import assets
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, redo, store
 
@@ -196,8 +195,11 @@ def export(path: Path, form: Format) -> bytes:
     return writers.content(transcript, form, heard)
 
 
-def html(path: Path, rest: Mapping[str, Any]) -> str:
-    """The page of the transcript; `rest` is what static/saving.js needs beside what is shown."""
+def html(path: Path, rest: Mapping[str, Any], script: Sequence[str]) -> str:
+    """The page of the transcript; `rest` is what static/saving.js needs beside what is shown.
+
+    `script` are the addresses of the page's modules, the entry the last.
+    """
     shown = show(path)
     served = {
         **rest,
@@ -210,7 +212,6 @@ def html(path: Path, rest: Mapping[str, Any]) -> str:
         "asked": shown.base.asked.speakers,
     }
     linked = Sound(b"", link="sound")
-    script = assets.script("serve/static/transcript.js")
     return page.transcript_page(shown.base, reading.title(shown.base), linked, served, script)
 
 

@@ -23,7 +23,7 @@ Reply = tuple[Message, list[Buffer]]
 
 
 def _html(path: Path, given: Message) -> Reply:
-    return {}, [edits.html(path, given["rest"]).encode("utf-8", "replace")]
+    return {}, [edits.html(path, given["rest"], given["script"]).encode("utf-8", "replace")]
 
 
 def _show(path: Path, _: Message) -> Reply:

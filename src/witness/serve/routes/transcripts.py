@@ -19,6 +19,7 @@ from witness import files
 from witness.errors import WitnessError
 from witness.formats.registry import Format
 from witness.options import chosen
+from witness.serve import assets
 from witness.serve.app_state import AppState
 from witness.text import printable
 
@@ -52,7 +53,7 @@ async def show(request: Request) -> Response:
         "id": request.path_params["id"],
         "formats": [[form, form.about.label] for form in formats if form.installed],
     }
-    _, content = await _ask(request, "html", rest=rest)
+    _, content = await _ask(request, "html", rest=rest, script=assets.script("serve/static/transcript.js"))
     return Response(content, media_type="text/html", headers={"Content-Security-Policy": POLICY})
 
 
