@@ -35,7 +35,7 @@ def text(name: str) -> str:
 
 @cache
 def needed(entry: str) -> tuple[str, ...]:
-    """The modules that an entry needs, and itself, in the order in which browsers run them. Raises ValueError."""
+    """The modules that an entry needs, it the last, as a browser runs them. Raises ValueError."""
     order: list[str] = []
 
     def visit(name: str, above: tuple[str, ...]) -> None:
