@@ -16,7 +16,7 @@ import pytest
 import ct2
 from conftest import in_process
 from recordings import OPTIONS, here, make, run, start
-from witness import Engine, pipeline, resources
+from witness import Engine, files, pipeline, resources
 from witness.batch import batch
 from witness.errors import UsageError, WitnessError
 from witness.jobs import folder, plan, recordings
@@ -336,12 +336,34 @@ def test_what_cannot_be_a_recording_or_is_not_ours_stops_nothing(tmp_path):
     document["corrections"] = [name]
     (tmp_path / "out" / "call01.json").write_text(json.dumps(document))
     here("in/call01.flac", *arguments[1:], "--speakers", 1, cwd=tmp_path)  # the name was from --known
-    document["timing"]["decode"] = None
+    document["corrected"] = True
     corrected = json.dumps(document)
     (tmp_path / "out" / "call01.json").write_text(corrected)
     stdout, _ = here("in/call01.flac", *arguments[1:], "--speakers", 2, cwd=tmp_path, code=3)
     assert "call01.json: holds corrections, which a new transcript would lose" in stdout
     assert (tmp_path / "out" / "call01.json").read_text() == corrected
+
+
+def test_a_format_of_what_is_done_is_written_from_the_transcript_with_its_corrections(tmp_path):
+    make(tmp_path / "in", 2, 1.0)
+    arguments = ("in", "-o", "out", "--whisper", "none")
+    here(*arguments, cwd=tmp_path)
+    path = tmp_path / "out" / "call00.json"
+    assert in_process(tmp_path, "redo", path, "--name", "SPEAKER_00=Zoe").returncode == 0
+    assert "Zoe" in path.with_suffix(".txt").read_text()
+    before = {file: file.stat().st_mtime_ns for file in path.parent.glob("call*")}
+    stdout, stderr = here(*arguments, "-f", "json", "-f", "srt", "-f", "md", cwd=tmp_path)
+    assert "2 written from the transcripts that were there" in stdout
+    assert "earlier run" not in stderr
+    assert "Zoe" in path.with_suffix(".srt").read_text()
+    assert "Zoe" in path.with_suffix(".md").read_text()
+    assert {file: file.stat().st_mtime_ns for file in before} == before  # nothing was transcribed again
+    stdout, _ = here(*arguments, "-f", "srt", cwd=tmp_path)
+    assert "2 done before" in stdout
+    # Other settings would be another transcript, and it would disagree with what was corrected.
+    stdout, _ = here(*arguments, "-f", "vtt", "--speakers", 1, cwd=tmp_path, code=3)
+    assert "call00.json: holds corrections" in stdout
+    assert "1 done, 1 failed" in stdout
 
 
 def test_a_result_without_its_line_in_the_manifest_is_ours(tmp_path):
@@ -468,7 +490,8 @@ def test_what_a_killed_worker_left_goes_with_the_batch(tmp_path):
     make(tmp_path / "in" / "sub", 1, 1.0)
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    left = [tmp_path / "out" / place for place in (f".witness-{dead.pid}-a", f"sub/.witness-{dead.pid}-b")]
+    begin = "-".join([*files.scratch_name().split("-")[:2], str(dead.pid)])
+    left = [tmp_path / "out" / place for place in (f"{begin}-a", f"sub/{begin}-b")]
     with folder.locked(tmp_path / "out"):
         settings = Settings(Options(models="builtin", offline=True), Runtime(), {})
         work = batch.Batch(plan.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), settings)
@@ -517,7 +540,8 @@ def test_time_left_follows_the_bytes(monkeypatch):
 def test_files_of_other_formats_from_an_earlier_run_are_told_of(tmp_path):
     """They are left alone: a person may have worked on them."""
     work = object.__new__(batch.Batch)
-    work.order = plan.BatchRequest(inputs=(), out=tmp_path, formats=("md", "json"))
+    work._formatted = set()
+    work.order = plan.BatchRequest(inputs=(), out=tmp_path, formats=("md",))
     fields = {"size": 1, "mtime_ns": 1, "sha256": None, "settings": "", "error": None, "code": 0}
     entries = {name: Entry(name, f"/in/{name}.wav", state="done", **fields) for name in ("new", "old")}
     work.results = {
@@ -526,4 +550,6 @@ def test_files_of_other_formats_from_an_earlier_run_are_told_of(tmp_path):
     }
     for name in ("new.md", "new.json", "new.txt", "new.stages.npz", "old.srt"):
         (tmp_path / name).touch()
-    assert work.outdated() == ["txt"]
+    assert work.outdated() == ["txt", "json"]
+    work.order = replace(work.order, formats=("md", "json"))
+    assert work.outdated() == []  # with a JSON all that lies beside it is written

@@ -41,7 +41,7 @@ def verify(out: Path, recordings: list[Path]) -> None:
         document = json.loads((out / f"{path.stem}.json").read_text())
         assert document["stages"]["sha256"] == files.sha256(content)
         findings.decode(content, path.stem)
-    assert not list(out.rglob(f"{files.SCRATCH}[0-9]*"))
+    assert not list(out.rglob(f"{files.SCRATCH}*-*-*"))
     assert not json.loads((out / "report.json").read_text())["failed"]
 
 

@@ -111,3 +111,9 @@ def test_the_campaign_notices(tmp_path, monkeypatch):
     assert campaign.complaint(Ended(0, 1.0, 0, ""), out) is None
     whole = {"a": bytes(range(256)) * 20, "b": bytes(5000)}
     assert [corpus.mutated(n, whole) for n in range(50)] == [corpus.mutated(n, whole) for n in range(50)]
+
+
+def test_three_writers_of_one_transcript_that_are_killed():
+    summary = run("saves.py", "--saves", "12", "--kills", "12")
+    assert summary["saves"] >= 12
+    assert summary["kills"] >= 12

@@ -25,6 +25,7 @@ LAYERS = (
     {"transcript"},
     {"diarization", "recognition", "amd", "formats"},
     {"audio", "models"},
+    {"saving"},
     {"sessions", "files", "documents", "child"},
     {"schema"},
     {"formats.registry"},

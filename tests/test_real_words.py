@@ -205,6 +205,7 @@ def test_engines_are_compared_by_recognition_alone(tmp_path):
 @pytest.mark.usefixtures("benchmarks")
 def test_the_peer_has_words_without_speakers(tmp_path):
     import against_faster_whisper as against
+    import harness
 
     (tmp_path / "call.stm").write_text(REFERENCE)
     peer = Said(
@@ -213,4 +214,4 @@ def test_the_peer_has_words_without_speakers(tmp_path):
     found = against.score(tmp_path / "call.stm", peer)
     assert found["wer"]["rate"] == 33.33
     assert "cpwer" not in found
-    assert against.ratio([4.0, 6.0, 5.0], [2.0, 2.0, 4.0]) == {"median": 2.5, "low": 1.25, "high": 3.0}
+    assert harness.ratio([4.0, 6.0, 5.0], [2.0, 2.0, 4.0]) == {"median": 2.5, "low": 1.25, "high": 3.0}

@@ -218,7 +218,7 @@ def test_what_cannot_be_saved_says_why(path):
 @pytest.mark.parametrize("damage", [b"", b"{}", b'{"schema": "witness-history/1"}', b"\xff", b"[" * 100_000])
 def test_a_damaged_history_costs_the_history_only(path, damage):
     edits.save(path, edit(path, naming(path, 0, "Ann")))
-    edits.history_of(path).write_bytes(damage)
+    store.history_of(path).write_bytes(damage)
     shown = edits.show(path)
     assert shown.steps == ()
     assert shown.base.speakers[0].name == "Ann"
@@ -228,7 +228,7 @@ def test_a_damaged_history_costs_the_history_only(path, damage):
 
 def test_a_history_that_somebody_tampered_with_is_none(path):
     edits.save(path, edit(path, naming(path, 0, "Ann")))
-    history = edits.history_of(path)
+    history = store.history_of(path)
     history.write_bytes(history.read_bytes().replace(b'"name":"Ann","other"', b'"name":"A\\nB","other"'))
     assert b"A\\nB" in history.read_bytes()
     assert edits.show(path).steps == ()

@@ -59,6 +59,11 @@ class OutputError(WitnessError):
 class ConflictError(WitnessError):
     """What was asked for does not fit what is there now, which may not be what the person saw."""
 
+    def __init__(self, message: str, version: str | None = None) -> None:
+        super().__init__(message)
+        self.version = version
+        """What is there now."""
+
 
 class ScratchError(OutputError):
     """There is no room for the decoded sound of this recording; there may be for that of another."""

@@ -6,15 +6,18 @@ import errno
 import hashlib
 import json
 import os
+import platform
 import re
 import secrets
+import shutil
 import stat
 import sys
+import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -31,7 +34,9 @@ LARGEST = 512 << 20
 """Bytes that are read at once. The findings of a day have 170 MB."""
 
 SCRATCH = ".witness-"
-"""Prefix of the names of unfinished files; the id of the process that writes them follows."""
+"""Prefix of the names of unfinished files; the machine and the process that write them follow."""
+ABANDONED = 24 * 3600.0
+"""Seconds after which those of another machine are taken to be left behind."""
 
 
 @dataclass(frozen=True)
@@ -251,7 +256,7 @@ def write_all(files: Sequence[tuple[bytes, Path | None]], *, private: Collection
     targets = [(content, path.resolve(), path in private) for content, path in files if path is not None]
     if not targets:
         return
-    waiting: list[tuple[Path, Future[Path | None]]] = []
+    waiting: list[tuple[Path, Future[_Scratch | None]]] = []
     try:
         # At the same time, so that the disk syncs them in one go: docs/decisions/2026-11-22-constants.md.
         with ThreadPoolExecutor(len(targets)) as pool:
@@ -263,14 +268,16 @@ def write_all(files: Sequence[tuple[bytes, Path | None]], *, private: Collection
     finally:
         for _, future in waiting:
             if future.exception() is None and (left := future.result()) is not None:
-                _remove(left)
+                _remove(left.path)
 
 
-def _place(ready: Sequence[tuple[Path, Path | None]]) -> None:
+def _place(ready: Sequence[tuple[Path, _Scratch | None]]) -> None:
     """Put unfinished files, which are whole by now, in their places."""
     for path, scratch in ready:
         if scratch is not None:
-            _told(path, partial(scratch.replace, path))
+            _told(path, partial(scratch.place, path))
+    for folder in {path.parent for path, scratch in ready if scratch is not None}:
+        sync(folder)
 
 
 def _told(path: Path, step: Callable[[], T]) -> T:
@@ -284,7 +291,7 @@ def _told(path: Path, step: Callable[[], T]) -> T:
         ) from error
 
 
-def _prepare(content: bytes, path: Path, private: bool) -> Path | None:
+def _prepare(content: bytes, path: Path, private: bool) -> _Scratch | None:
     """The unfinished file with the content; None: it was written, because `path` is not a regular file."""
     if path.exists() and not stat.S_ISREG(path.stat().st_mode):
         with path.open("wb") as file:
@@ -297,33 +304,101 @@ def replace(content: bytes, path: Path) -> None:
     """Put `content` at `path` so that no reader ever sees half of it. Raises OSError."""
     scratch = _scratch(content, path)
     try:
-        scratch.replace(path)
+        scratch.place(path)
     finally:
-        _remove(scratch)
+        _remove(scratch.path)
+    sync(path.parent)
 
 
-def _scratch(content: bytes, path: Path, private: bool = False) -> Path:
+@dataclass(frozen=True)
+class _Scratch:
+    """An unfinished file, which nobody else can read."""
+
+    path: Path
+    mode: int
+    """What it gets in its place."""
+
+    def place(self, path: Path) -> None:
+        """Put it there. Raises OSError."""
+        if os.name != "nt":
+            self.path.chmod(self.mode)
+        self.path.replace(path)
+
+
+def _scratch(content: bytes, path: Path, private: bool = False) -> _Scratch:
     """A synced file with the content, in the folder of `path`, under a name of its own. Raises OSError."""
-    scratch = path.with_name(f"{SCRATCH}{os.getpid()}-{secrets.token_hex(8)}")
-    mode = _mode(path, private)
+    scratch = path.with_name(scratch_name())
+    mode = mode_for(path, private)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     # A new file gets the mode that any new file gets, which only the system knows without a race.
     descriptor = os.open(scratch, flags, 0o666 if mode is None else 0o600)
-    _unfinished.add(scratch)
+    unfinished.add(scratch)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            if mode is not None and hasattr(os, "fchmod"):  # Windows has none before Python 3.13
-                os.fchmod(descriptor, mode)
+            if mode is None:
+                mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+            if hasattr(os, "fchmod"):  # Windows has none before Python 3.13
+                os.fchmod(descriptor, 0o600)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
         _remove(scratch)
         raise
-    return scratch
+    return _Scratch(scratch, mode)
 
 
-def _mode(path: Path, private: bool) -> int | None:
+def sync(folder: Path) -> None:
+    """Have the disk keep what was renamed in a folder; some systems and drives do so by themselves."""
+    if os.name == "nt":
+        return
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def scratch_name() -> str:
+    """A name for something unfinished, which says who works on it."""
+    return f"{SCRATCH}{_machine()}-{os.getpid()}-{secrets.token_hex(8)}"
+
+
+def is_abandoned(scratch: Path) -> bool:
+    """Whether a file with a `scratch_name` is of a process that has ended, as far as can be told."""
+    machine, _, rest = scratch.name.removeprefix(SCRATCH).partition("-")
+    pid = rest.partition("-")[0]
+    if not pid.isdigit():
+        return False
+    if machine != _machine():
+        with suppress(OSError):
+            return time.time() - scratch.lstat().st_mtime > ABANDONED
+        return False
+    if int(pid) == os.getpid():  # or a process that had this number before, as the first of a container
+        return scratch not in unfinished
+    return not _alive(int(pid))
+
+
+@cache
+def _machine() -> str:
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:6]
+
+
+def _alive(pid: int) -> bool:
+    """Whether there is a process with this id, as far as can be told without harm."""
+    if os.name == "nt":  # where this call would end it
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def mode_for(path: Path, private: bool) -> int | None:
     """The permissions for what takes the place of `path`; None: the usual ones."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode) & 0o777
@@ -332,7 +407,7 @@ def _mode(path: Path, private: bool) -> int | None:
     return mode & 0o770 if private else mode
 
 
-_unfinished: set[Path] = set()
+unfinished: set[Path] = set()
 """Scratch files of this process that may still be there."""
 _made: set[Path] = set()
 """Folders that this process made for results."""
@@ -340,12 +415,14 @@ _made: set[Path] = set()
 
 def _remove(scratch: Path) -> None:
     scratch.unlink(missing_ok=True)
-    _unfinished.discard(scratch)
+    unfinished.discard(scratch)
 
 
 def abandon() -> None:
     """Remove what is half written, and new folders that are empty; for a process that ends at once."""
-    for scratch in list(_unfinished):
+    for scratch in list(unfinished):
+        if scratch.is_dir():
+            shutil.rmtree(scratch, ignore_errors=True)
         with suppress(OSError):
             scratch.unlink()
     for folder in sorted(_made, key=lambda one: -len(one.parts)):

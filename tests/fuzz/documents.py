@@ -113,7 +113,7 @@ class Papers:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.json = folder / "call.json"
-        made = assemble.redo(_found())
+        made = assemble.redo(found())
         writers.save(made, [("json", self.json)])
         self.transcript = json.loads(self.json.read_text())
         self.stages = files.beside(self.json)
@@ -247,7 +247,7 @@ def _run(papers: Papers, *options: str) -> list[str]:
     return ["run", str(sound), *quiet, *options, "-o", str(papers.folder / "sound.json")]
 
 
-def _found() -> Findings:
+def found() -> Findings:
     """A minute in which three people speak in turn, and what they say."""
     chance = np.random.default_rng(0)
     starts = np.arange(WINDOWS) * SAMPLE_RATE

@@ -17,10 +17,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from witness import files
+from witness import files, saving
 from witness.errors import UsageError
 from witness.formats.registry import Format
-from witness.jobs.folder import MANIFEST, Folder, outcome_of, sweep
+from witness.jobs.folder import MANIFEST, Folder, outcome_of
 from witness.jobs.manifest import Entry, Manifest
 from witness.jobs.plan import BatchRequest
 from witness.jobs.recordings import Item, assign, find, size_and_mtime
@@ -95,13 +95,14 @@ class Batch:
         self.folder = Folder(self.order, settings, Manifest(self.order.out / MANIFEST))
         self.results: dict[str, Result] = {}
         """By source."""
+        self._formatted: set[str] = set()  # sources of which only formats were missing
         self._states: Counter[State] = Counter()  # of the results, which may be too many to count each time
         self._seen: dict[str, tuple[int, int]] = {}  # sources that are in hand or finished, as they were
         self._growing: dict[str, tuple[int, int, float]] = {}
         self._notices = _some(self.folder.manifest.dropped)
         self.todo = self._scan()
         self._folders = {self.order.out, *map(self.folder.of, self.todo)}
-        sweep(self._folders)
+        saving.tidy(self._folders)
 
     def run(
         self,
@@ -138,7 +139,7 @@ class Batch:
                     self._tell_notices(reporter)
                     clock.more(self.todo)
         finally:
-            sweep(self._folders)  # a worker may have been killed
+            saving.tidy(self._folders)  # a worker may have been killed
             self.write_report()
 
     def write_report(self) -> None:
@@ -158,9 +159,16 @@ class Batch:
         return Summary(counts["done"], counts["skipped"], counts["failed"], counts["left"], audio)
 
     def outdated(self) -> list[str]:
-        """Formats of which files from an earlier run lie beside those that this run wrote, and may differ."""
+        """Formats of which files from an earlier run lie beside those that this run wrote, and may differ.
+
+        What lies beside a JSON of this run was written with it.
+        """
+        if Format.JSON in self.order.formats:
+            return []
         done = [
-            self.order.out / result.entry.output for result in self.results.values() if result.state == "done"
+            self.order.out / result.entry.output
+            for result in self.results.values()
+            if result.state == "done" and result.entry.source not in self._formatted
         ]
         others = [form.value for form in Format if form not in self.order.formats]
         return [form for form in others if any(Path(files.name_of(path, form)).exists() for path in done)]
@@ -175,6 +183,8 @@ class Batch:
         others = (summary.skipped, "done before"), (summary.failed, "failed"), (summary.left, "left")
         counts += [f"{count} {words}" for count, words in others if count]
         recordings = "1 recording" if len(self.results) == 1 else f"{len(self.results)} recordings"
+        if self._formatted:
+            lines.append(f"{len(self._formatted)} written from the transcripts that were there")
         lines.append(f"{recordings}: {', '.join(counts)}; {summary.audio_seconds / 3600:.2f} h of audio")
         return "\n".join(lines) + "\n"
 
@@ -187,6 +197,10 @@ class Batch:
         entry = self.folder.record(item, outcome)
         self._set_result(entry, "done" if outcome.error is None else "failed")
         clock.done(item, outcome.duration or 0.0)
+        if outcome.formatted:
+            self._formatted.add(item.source)
+        for line in outcome.left:
+            reporter.note(line)
         if outcome.error is not None:
             reporter.note(f"failed: {outcome.error}")
         elif self.order.watch:  # nobody waits for the table at its end

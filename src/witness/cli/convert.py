@@ -134,10 +134,17 @@ def _convert(
 ) -> None:
     """Write one transcript to its files."""
     from witness.audio import sound
-    from witness.formats import writers
     from witness.transcript import store
 
     transcript = store.read(path).marking(pauses)
     targets = files.plan(str(path), formats, to)
     heard = sound.take(transcript.audio, targets.files, html_audio, beside=path.parent, reporter=reporter)
-    writers.save(transcript, targets.files, sound=heard)
+    if all(target == store.sibling(path, form) for form, target in targets.files):
+        with store.opened(path) as there:
+            left = there.add(
+                store.read(path).marking(pauses), [form for form, _ in targets.files], heard
+            ).left
+    else:
+        left = store.save(transcript, targets.files, sound=heard)
+    for line in left:
+        reporter.note(line)

@@ -50,22 +50,27 @@ def redo_command(
     keeps the corrections for later redos. Without -f and -o, the text goes to stdout.
     """
     from witness.audio import sound
-    from witness.formats import writers
-    from witness.transcript import redo
+    from witness.formats import document, writers
+    from witness.transcript import redo, store
 
-    before = redo.read(transcript)
-    corrections = [correction for file in saved for correction in redo.from_file(before, file)]
-    corrections += [correction for merge in merges for correction in redo.merging(before, merge)]
-    corrections += [redo.naming(before, name) for name in names]
+    store.content(transcript)  # or it is not there at all
     others = tuple(form for form in formats if form != "json" or to is not None)
     if others and to is None:
         to = f"{transcript.parent}{os.sep}"
-    targets = files.plan(str(transcript), others, to)
-    with options.progress(quiet) as reporter:
+    with options.progress(quiet) as reporter, store.opened(transcript) as there:
+        before = redo.read(transcript)
+        corrections = [correction for file in saved for correction in redo.from_file(before, file)]
+        corrections += [correction for merge in merges for correction in redo.merging(before, merge)]
+        corrections += [redo.naming(before, name) for name in names]
+        targets = files.plan(str(transcript), others, to)
         found = redo.redo(before, Bounds(**asked), corrections, forget=forget, reporter=reporter)
-        after = found.marking(pauses)
+        after = document.in_milliseconds(found.marking(pauses))
         audio = PageAudio(html_audio)
         heard = sound.take(after.audio, targets.files, audio, beside=transcript.parent, reporter=reporter)
-    redo.replace(before, after)
-    if others or not formats:
-        writers.save(after, targets.files, sound=heard)
+        beside = [form for form, path in targets.files if path == store.sibling(transcript, form)]
+        written = there.write(after, before.link, also=beside, sound=heard)
+        for line in written.left:
+            reporter.note(line)
+    rest = [(form, path) for form, path in targets.files if form not in beside]
+    if rest and (others or not formats):
+        writers.save(after, rest, sound=heard)

@@ -122,9 +122,13 @@ def run(
         except BaseException:
             targets.give_up()
             raise
-        from witness.formats import writers
+        from witness.transcript import store
 
-        writers.save(transcript.marking(pauses), targets.files, keep=not no_stages, sound=heard)
+        left = store.save(
+            transcript.marking(pauses), targets.files, keep=not no_stages, sound=heard, force=force
+        )
+        for line in left:
+            click.echo(f"note: {line}", err=True)
     if transcript.failure is not None:
         raise NoWordsError(transcript.failure)
 

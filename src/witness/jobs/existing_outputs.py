@@ -87,9 +87,9 @@ def _has_namesake(recording: Path) -> bool:
 def loss(targets: Sequence[Path]) -> str | None:
     """The line that refuses to write new results over a transcript that a person corrected; None: write."""
     earlier = find(targets)
-    if earlier is None or not earlier.corrected or not any(os.path.lexists(target) for target in targets):
+    if earlier is None or not earlier.corrected:
         return None
     return (
-        f"{earlier.path}: holds corrections, which a new transcript would lose; fix: witness redo "
-        f"{earlier.path}, another -o, or --force to lose them"
+        f"{earlier.path}: holds corrections, which a new transcript would lose; fix: witness convert "
+        f"{earlier.path} for another format, another -o, or --force to lose them"
     )

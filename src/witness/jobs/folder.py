@@ -6,14 +6,15 @@ manifest.jsonl says what is done and is all that a later run needs.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from witness import files
 from witness.errors import OutputError, WitnessError
+from witness.formats import document
 from witness.formats.registry import Format
 from witness.jobs import existing_outputs
 from witness.jobs.manifest import Entry, Manifest, State
@@ -58,10 +59,20 @@ class Folder:
 
     def job(self, item: Item, runtime: Runtime) -> Job:
         """The item with everything that a worker must know."""
-        paths = map(str, self._targets(item.output))
-        targets = tuple(zip(self.order.formats, paths, strict=True))
+        targets = tuple(zip(self.order.formats, self._targets(item.output), strict=True))
         settings = replace(self._settings, runtime=runtime)
-        return Job(item.source, targets, settings, self.order.limit, self.order.limit_memory)
+        transcript = None if self.order.force else self.transcript(item)
+        if transcript is not None:
+            targets = tuple((form, path) for form, path in targets if not path.exists())
+        return Job(
+            item.source,
+            tuple((form, str(path)) for form, path in targets),
+            settings,
+            self.order.limit,
+            self.order.limit_memory,
+            self.order.force,
+            None if transcript is None else str(transcript),
+        )
 
     def claim(self, item: Item) -> None:
         """Remember that the files of an item are the batch's own, before the first of them is there.
@@ -99,6 +110,8 @@ class Folder:
 
     def in_the_way(self, item: Item) -> str | None:
         """Why the results of an item must not be written: something is there that would be lost."""
+        if self.transcript(item) is not None:
+            return None
         targets = self._targets(item.output)
         if (loss := existing_outputs.loss(targets)) is not None:
             return loss
@@ -114,12 +127,30 @@ class Folder:
 
     def done_before(self, item: Item) -> Entry | None:
         """The entry that spares the work on an item: same content, same settings, all its files there."""
-        entry = self.manifest.entries.get(item.output)
-        if entry is None or entry.state not in ("done", "failed") or entry.settings != self._fingerprint:
-            return None
-        if entry.state == "failed" and self.order.retry_failed:
+        entry = self._same(item)
+        if entry is None or (entry.state == "failed" and self.order.retry_failed):
             return None
         if entry.state == "done" and not all(path.exists() for path in self._targets(item.output)):
+            return None
+        return entry
+
+    def transcript(self, item: Item) -> Path | None:
+        """The JSON from which the missing formats of an item can be written: same content, same settings."""
+        entry = self._same(item)
+        if entry is None or entry.state != "done":
+            return None
+        path = Path(files.name_of(self.order.out / item.output, Format.JSON))
+        try:
+            found = document.summary(files.read(path))
+        except OSError:
+            return None
+        whole = found is not None and found.corrected is not None and found.audio.sha256 == entry.sha256
+        return path if whole else None
+
+    def _same(self, item: Item) -> Entry | None:
+        """The entry of an item that was worked on with these settings, and has not changed since."""
+        entry = self.manifest.entries.get(item.output)
+        if entry is None or entry.state not in ("done", "failed") or entry.settings != self._fingerprint:
             return None
         if (entry.source, entry.size, entry.mtime_ns) != (item.source, item.size, item.mtime_ns):
             if entry.sha256 is None or entry.sha256 != _sha256(item.source):
@@ -141,31 +172,8 @@ def outcome_of(item: Item, future: Future[Outcome]) -> Outcome:
         return Outcome(f"{item.source}: no worker could finish it ({text}); try again with --retry-failed", 1)
 
 
-def sweep(folders: Iterable[Path]) -> None:
-    """Remove the unfinished files of killed workers."""
-    for folder in folders:
-        for path in folder.glob(f"{files.SCRATCH}*"):
-            pid = path.name.removeprefix(files.SCRATCH).partition("-")[0]
-            if pid.isdigit() and not _alive(int(pid)):
-                with suppress(OSError):
-                    path.unlink()
-
-
 def _sha256(path: str) -> str | None:
     try:
         return files.sha256_at(path)
     except OSError:
         return None
-
-
-def _alive(pid: int) -> bool:
-    """Whether there is a process with this id, as far as can be told without harm."""
-    if os.name == "nt":  # where this call would end it
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -73,6 +73,10 @@ class Job:
     """Seconds that it may take."""
     limit_memory: int | None = None
     """Bytes of memory that its process, with the speech recognizer's, may take. Enforced on Linux."""
+    force: bool = False
+    """A transcript that a person has corrected may be replaced."""
+    transcript: str | None = None
+    """The JSON that says what was recognized already; None: that is to be done."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,10 @@ class Outcome:
     speakers: int | None = None
     """How many were found."""
     warnings: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    """A line about each file of an earlier run that is as it was."""
+    formatted: bool = False
+    """Only formats of a transcript that was there were written."""
     again: bool = field(default=False)
     """Whether another process might do better."""
     full: bool = False
@@ -127,8 +135,10 @@ def perform(job: Job, progress: Progress = no_progress) -> Outcome:
 
 def _perform(job: Job) -> Outcome:
     from witness.audio import sound
-    from witness.formats import writers
+    from witness.transcript import store
 
+    if job.transcript is not None:
+        return _written(job, Path(job.transcript))
     settings = job.settings
     places = [(form, Path(path)) for form, path in job.files]
     targets = files.prepare(places, stages=settings.keep_stages, pipes=False)
@@ -146,7 +156,7 @@ def _perform(job: Job) -> Outcome:
         targets.give_up()
         raise
     marked = transcript.marking(settings.pauses)
-    writers.save(marked, targets.files, keep=settings.keep_stages, sound=heard)
+    left = store.save(marked, targets.files, keep=settings.keep_stages, sound=heard, force=job.force)
     failure = transcript.failure
     return Outcome(
         None if failure is None else f"{job.source}: speakers, but no words: {failure}",
@@ -155,7 +165,28 @@ def _perform(job: Job) -> Outcome:
         transcript.audio.heard.duration,
         speakers=len(transcript.speakers),
         warnings=transcript.warnings,
+        left=left,
         again=isinstance(failure, TranscriptionError),
+    )
+
+
+def _written(job: Job, path: Path) -> Outcome:
+    """Write the formats of a transcript that is there, which may have been corrected."""
+    from witness.audio import sound
+    from witness.transcript import store
+
+    targets = files.prepare([(form, Path(file)) for form, file in job.files], pipes=False)
+    with store.opened(path) as there:
+        transcript = store.read(path).marking(job.settings.pauses)
+        heard = sound.take(transcript.audio, targets.files, job.settings.html_audio, beside=path.parent)
+        left = there.add(transcript, [form for form, _ in targets.files], heard).left
+    return Outcome(
+        sha256=transcript.audio.sha256,
+        duration=transcript.audio.heard.duration,
+        speakers=len(transcript.speakers),
+        warnings=transcript.warnings,
+        left=left,
+        formatted=True,
     )
 
 
@@ -226,7 +257,7 @@ def job_from_json(line: str | bytes) -> Job:
 def outcome_from_json(line: str | bytes) -> Outcome:
     """The outcome that a worker wrote in one line."""
     fields = json.loads(line)
-    return Outcome(**{**fields, "warnings": tuple(fields["warnings"])})
+    return Outcome(**{**fields, "warnings": tuple(fields["warnings"]), "left": tuple(fields["left"])})
 
 
 def _answer(request: Message, _: bytes, tell: Tell) -> tuple[Message, Sequence[Buffer]]:

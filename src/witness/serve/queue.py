@@ -21,12 +21,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from witness import files
+from witness import files, saving
 from witness.child import one_line
 from witness.errors import CancelledError, ConflictError, InputError, OutputError, WitnessError
 from witness.formats.registry import Format
 from witness.jobs.estimate import Estimate, Pace, Speed
-from witness.jobs.folder import MANIFEST, Folder, locked, outcome_of, sweep
+from witness.jobs.folder import MANIFEST, Folder, locked, outcome_of
 from witness.jobs.manifest import Entry, Manifest
 from witness.jobs.plan import BatchRequest
 from witness.jobs.pool import Pool
@@ -257,7 +257,7 @@ class Queue:
                     f"a batch is at work in {self._order.out.name}; wait until it has ended"
                 ) from None
             self._manifest = Manifest(self._order.out / MANIFEST)
-            sweep([self._order.out])
+            saving.tidy([self._order.out])
         return self._manifest
 
     def _leave(self) -> None:

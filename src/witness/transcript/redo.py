@@ -184,11 +184,6 @@ def together(saved: Saved, more: Sequence[Correction]) -> tuple[Correction, ...]
     return given
 
 
-def replace(saved: Saved, transcript: Transcript) -> None:
-    """Write `transcript` over the JSON; the file with the findings stays as it is. Raises OutputError."""
-    files.write(document.encode(document.of(transcript, saved.link)), saved.path)
-
-
 def _earlier(saved: Saved, more: Sequence[Correction]) -> Iterator[Correction]:
     """The corrections of before, without what `more` repeats and without the names of those it names."""
     talk = corrections.Talk(saved.turns)

@@ -1,18 +1,33 @@
-"""The transcript in a JSON file: what is there, in the words of whoever asked for it."""
+"""A transcript on the disk: its JSON, and everything beside it that says the same.
+
+The JSON is the truth. The other formats beside it, the findings and the history of what was done on the desk
+are written with it in one act (`saving`), by one process at a time. A version is the sha256 of the JSON:
+whoever changes a transcript that somebody has looked at says which version that was.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from witness import documents, files
-from witness.errors import InputError
-from witness.formats import document
+from witness import documents, files, saving
+from witness.errors import ConflictError, InputError, OutputError, WitnessError
+from witness.formats import document, findings, page, writers
 from witness.formats.document import Document
-from witness.schema import Transcript
+from witness.formats.registry import Format
+from witness.schema import Sound, Transcript
+
+OPEN = "another program has it open"
 
 
 class OtherJsonError(InputError):
     """It is JSON, but not of a transcript."""
+
+
+# --- reading ---
 
 
 def read(path: Path) -> Transcript:
@@ -25,7 +40,13 @@ def read(path: Path) -> Transcript:
 
 
 def content(path: Path) -> bytes:
-    """What is in the JSON at `path`. Raises InputError."""
+    """What is in the JSON at `path`, once what a crash left half done is finished. Raises InputError."""
+    if saving.is_waiting(path.parent, name(path), path.name):
+        try:
+            with opened(path):
+                pass
+        except OutputError as error:
+            raise InputError(f"{path} was being saved, and cannot be finished: {error}") from error
     try:
         return files.read(path)
     except OSError as error:
@@ -59,3 +80,204 @@ def transcript(path: Path, found: Document) -> Transcript:
         raise InputError(
             f"{path} is damaged ({error}); transcribe the recording again, or run witness redo"
         ) from error
+
+
+# --- where things lie ---
+
+
+def name(path: Path) -> str:
+    """What the files of the transcript at `path` are called without their endings."""
+    return path.name.removesuffix(".json")
+
+
+def sibling(path: Path, form: str) -> Path:
+    """Where a format of the transcript at `path` lies."""
+    return path.with_name(files.name_of(name(path), form))
+
+
+def history_of(path: Path) -> Path:
+    """Where the steps that were taken on the desk are kept."""
+    return path.with_name(f".{name(path)}.history")
+
+
+# --- writing ---
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of a change."""
+
+    version: str
+    left: tuple[str, ...] = ()
+    """A line about each file beside the JSON that still says what it said before, and why."""
+
+
+_written: dict[Path, str] = {}
+"""The sha256 of what this process has written, so that it need not be made again to be known again."""
+
+
+class Store:
+    """The transcript at `path`, for this process alone; `opened` gives it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def version(self) -> str | None:
+        """Of what is there now; None: nothing."""
+        try:
+            return files.sha256(files.read(self.path))
+        except OSError:
+            return None
+
+    def expect(self, version: str) -> None:
+        """Raise ConflictError, which has the newer version, unless this one is there."""
+        if (found := self.version) != version:
+            raise ConflictError(
+                f"{self.path.name}: was changed meanwhile, in another tab or by somebody else; load it again "
+                "to see it",
+                found,
+            )
+
+    def write(
+        self,
+        transcript: Transcript,
+        stages: dict[str, str] | None,
+        *,
+        also: Collection[str] = (),
+        sound: Sound | None = None,
+        voices: bytes | None = None,
+        history: Callable[[str], bytes] | None = None,
+    ) -> Written:
+        """Write the JSON, every format that lies beside it, and those in `also`, in one act.
+
+        `transcript` is one `in_milliseconds`. `stages` names the findings, which are `voices` if they are
+        new, and `history` gives what to keep of the desk's steps for the new version. `sound` is for those in
+        `also` that hold it; another page keeps its own. Raises OutputError; then nothing has changed.
+        """
+        content = document.encode(document.of(transcript, stages))
+        there = [form for form in Format if form in also or sibling(self.path, form).is_file()]
+        others, left = self._formats(transcript, [form for form in there if form != Format.JSON], also, sound)
+        contents = {self.path.name: content, **others}
+        private = []
+        if voices is not None:
+            private.append(files.beside(self.path).name)
+            contents[private[-1]] = voices
+        if history is not None:
+            private.append(history_of(self.path).name)
+            contents[private[-1]] = history(files.sha256(content))
+        left += self._replace(contents, private)
+        return Written(files.sha256(content), tuple(left))
+
+    def add(self, transcript: Transcript, forms: Collection[str], sound: Sound | None = None) -> Written:
+        """Write these formats beside the JSON, which says the same. Raises OutputError."""
+        contents, left = self._formats(transcript, [form for form in Format if form in forms], forms, sound)
+        left += self._replace(contents, ())
+        return Written(self.version or "", tuple(left))
+
+    def _formats(
+        self, transcript: Transcript, forms: Sequence[Format], also: Collection[str], sound: Sound | None
+    ) -> tuple[dict[str, bytes], list[str]]:
+        """The files of formats, and a line about each that cannot be made here."""
+        made, left = {}, []
+        for form in forms:
+            there = sibling(self.path, form)
+            try:
+                files.check_libraries([form])
+            except WitnessError as error:
+                left.append(f"{there} is as it was, because {error}")
+                continue
+            heard = sound
+            if form not in also:
+                content = files.read(there)
+                heard = page.sound_in(content.decode("utf-8", "replace")) if form.about.sound else None
+                if not self._wrote(there, form, content, heard):
+                    left.append(
+                        f"{there} is as it was, because somebody or another version of Witness has changed "
+                        f"it; to write it again: witness convert {self.path} -f {form}"
+                    )
+                    continue
+            made[there.name] = writers.content(transcript, form, heard)
+        return made, left
+
+    def _wrote(self, path: Path, form: Format, content: bytes, sound: Sound | None) -> bool:
+        """Whether this is what the transcript that is there now is in that format: nobody's work is lost."""
+        if _written.get(path) == files.sha256(content):
+            return True
+        return self._before is not None and writers.content(self._before, form, sound) == content
+
+    @cached_property
+    def _before(self) -> Transcript | None:
+        """The transcript that is there now; None: there is none that can be shown."""
+        try:
+            return transcript(self.path, decoded(self.path, content(self.path)))
+        except InputError:
+            return None
+
+    def _replace(self, contents: dict[str, bytes], private: Collection[str]) -> list[str]:
+        folder = self.path.parent
+        for one in contents:
+            _written[folder / one] = files.sha256(contents[one])
+        left = saving.replace_all(folder, name(self.path), contents, private)
+        if self.path.name in left:
+            raise OutputError(f"{self.path}: {OPEN}; close it there")
+        return [
+            f"{folder / one} is as it was, because {OPEN}; it follows with the next change" for one in left
+        ]
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Store]:
+    """The transcript at `path` for this process alone, whole, whatever a crash left. Raises OutputError."""
+    with saving.alone(path.parent, name(path)):
+        if saving.is_waiting(path.parent, name(path), path.name):
+            raise OutputError(f"{path}: {OPEN}; close it there")
+        yield Store(path)
+
+
+def save(
+    transcript: Transcript,
+    targets: Sequence[tuple[str, Path | None]],
+    *,
+    keep: bool = True,
+    sound: Sound | None = None,
+    force: bool = True,
+) -> tuple[str, ...]:
+    """Write the formats of a new transcript to their files; None is stdout.
+
+    Beside a JSON file (not beside a pipe) go the findings, unless `keep` is false; with it are written the
+    formats that lie beside it from an earlier run. Without `force`, a transcript there that a person has
+    corrected is not replaced. Returns what `Written.left` has.
+
+    Raises ConflictError, OutputError, BrokenPipeError.
+    """
+    transcript = document.in_milliseconds(transcript)
+    main = next((path for form, path in targets if form == Format.JSON), None)
+    if main is None or not files.is_regular(main):
+        writers.save(transcript, targets, keep=keep, sound=sound)
+        return ()
+    beside = [form for form, path in targets if path == sibling(main, form)]
+    rest = [(form, path) for form, path in targets if path != main and form not in beside]
+    stages, voices = None, None
+    if keep and transcript.findings is not None:
+        voices = findings.encode(transcript.findings)
+        stages = {"file": files.beside(main).name, "sha256": files.sha256(voices)}
+    with opened(main) as there:
+        if not force and is_corrected(main):
+            raise ConflictError(
+                f"{main}: was corrected while the recording was transcribed again, so it is not replaced; "
+                "fix: --force, which loses the corrections"
+            )
+        written = there.write(transcript, stages, also=beside, sound=sound, voices=voices)
+    if rest:
+        writers.save(transcript, rest, keep=keep, sound=sound)
+    return written.left
+
+
+def is_corrected(path: Path) -> bool:
+    """Whether there is a transcript that holds what a person corrected."""
+    try:
+        found = document.summary(files.read(path))
+    except OSError:
+        return False
+    return found is not None and found.holds_corrections

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +24,7 @@ from msgspec import Meta
 
 from witness import documents, files
 from witness.audio import sound
-from witness.errors import ConflictError, InputError, UsageError
+from witness.errors import InputError, UsageError
 from witness.formats import document, page, reading, writers
 from witness.formats.registry import Format
 from witness.options import Bounds, PageAudio
@@ -31,6 +32,7 @@ from witness.reporter import Reporter
 from witness.schema import Correction, Sound, Transcript
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, redo, store
+from witness.transcript.store import Written
 
 SCHEMA = "witness-history/1"
 MOST_STEPS = redo.MOST
@@ -89,15 +91,6 @@ class Edit:
     """The document that a page in a file saves: what the steps come to."""
 
 
-@dataclass(frozen=True)
-class Saved:
-    """What became of it."""
-
-    version: str
-    left: tuple[str, ...] = ()
-    """Formats beside the JSON that could not be made again, because a library is missing here."""
-
-
 def read_edit(given: Any) -> Edit:
     """What a page sent. Raises UsageError."""
     try:
@@ -108,13 +101,15 @@ def read_edit(given: Any) -> Edit:
 
 def show(path: Path) -> Shown:
     """What the page of the JSON at `path` shows. Raises InputError if it cannot be read."""
-    content = _content(path)
+    content = store.content(path)
     version = files.sha256(content)
-    current = store.read(path)
+    current = store.transcript(path, store.decoded(path, content))
     try:
         saved = redo.read(path)
     except InputError as error:
         return Shown(current, version, refusal=str(error))
+    if saved.version != version:  # somebody saves this very moment
+        return show(path)
     history = _history(path, version)
     if history is not None:
         base = _corrected(saved, saved.asked, history.base, history.corrected)
@@ -123,71 +118,73 @@ def show(path: Path) -> Shown:
     return Shown(current, version)
 
 
-def save(path: Path, edit: Edit) -> Saved:
+def save(path: Path, edit: Edit) -> Written:
     """Save all steps of a page in the transcript. Raises ConflictError, InputError, OutputError."""
-    saved, history = _opened(path, edit.version)
-    if history is None:
-        history = _History(page.identity(store.read(path)), saved.corrections, saved.corrected)
-    made = redo.from_page(saved, msgspec.json.encode(edit.corrections), "what the page sent")
-    given = redo.together(replace(saved, corrections=history.base), made)
-    history = replace(history, made=made, steps=edit.steps, undone=edit.undone)
-    corrected = history.corrected or bool(made)
-    return _write(saved, _corrected(saved, saved.asked, given, corrected), history)
+    with _opened(path, edit.version) as (there, saved, history):
+        if history is None:
+            history = _beginning(path, saved)
+        made = redo.from_page(saved, msgspec.json.encode(edit.corrections), "what the page sent")
+        given = redo.together(replace(saved, corrections=history.base), made)
+        history = replace(history, made=made, steps=edit.steps, undone=edit.undone)
+        corrected = history.corrected or bool(made)
+        return _write(there, saved, _corrected(saved, saved.asked, given, corrected), history)
 
 
-def add(path: Path, version: str, corrections: Mapping[str, Any]) -> Saved:
+def add(path: Path, version: str, corrections: Mapping[str, Any]) -> Written:
     """Add corrections from a page of any version; from here on, nothing before them can be undone.
 
     Raises ConflictError, InputError, OutputError.
     """
-    saved, _ = _opened(path, version)
-    made = redo.from_page(saved, msgspec.json.encode(corrections), "what the page sent")
-    return _write(saved, _corrected(saved, saved.asked, redo.together(saved, made), True))
+    with _opened(path, version) as (there, saved, _):
+        made = redo.from_page(saved, msgspec.json.encode(corrections), "what the page sent")
+        return _write(there, saved, _corrected(saved, saved.asked, redo.together(saved, made), True))
 
 
-def name(path: Path, version: str, speaker: str, called: str) -> Saved:
+def name(path: Path, version: str, speaker: str, called: str) -> Written:
     """Name the speaker of this id, a step that can be undone. Raises UsageError and what `add` raises."""
-    saved, history = _opened(path, version)
-    made = (redo.naming(saved, f"{speaker}={called}"),)
-    transcript = _corrected(saved, saved.asked, redo.together(saved, made), True)
-    if history is None:
-        history = _History(page.identity(store.read(path)), saved.corrections, saved.corrected)
-    who = page.place_of(_corrected(saved, saved.asked, history.base, history.corrected), speaker)
-    if who is None:  # somebody whom a step has added
-        return _write(saved, transcript)
-    taken: Step = ({"kind": "name", "who": who, "name": made[0].name},)
-    steps = (*history.steps, taken)
-    return _write(saved, transcript, replace(history, made=(*history.made, *made), steps=steps, undone=()))
+    with _opened(path, version) as (there, saved, history):
+        made = (redo.naming(saved, f"{speaker}={called}"),)
+        transcript = _corrected(saved, saved.asked, redo.together(saved, made), True)
+        if history is None:
+            history = _beginning(path, saved)
+        base = _corrected(saved, saved.asked, history.base, history.corrected)
+        who = page.place_of(base, speaker)
+        if who is None:  # somebody whom a step has added
+            return _write(there, saved, transcript)
+        taken: Step = ({"kind": "name", "who": who, "name": made[0].name},)
+        steps = (*history.steps, taken)
+        history = replace(history, made=(*history.made, *made), steps=steps, undone=())
+        return _write(there, saved, transcript, history)
 
 
-def recount(path: Path, version: str, speakers: int | None) -> Saved:
+def recount(path: Path, version: str, speakers: int | None) -> Written:
     """The transcript with so many speakers, None: as many as there seem to be; corrections are kept.
 
     Raises ConflictError, InputError, UsageError, OutputError.
     """
-    saved, _ = _opened(path, version)
-    transcript = _corrected(saved, Bounds(speakers=speakers), saved.corrections, saved.corrected)
-    return _write(saved, transcript)
+    with _opened(path, version) as (there, saved, _):
+        transcript = _corrected(saved, Bounds(speakers=speakers), saved.corrections, saved.corrected)
+        return _write(there, saved, transcript)
 
 
-def original(path: Path, version: str) -> Saved:
+def original(path: Path, version: str) -> Written:
     """The transcript without any correction, as after `witness redo --forget`.
 
     Steps on a base without corrections can be redone. Raises ConflictError, InputError, OutputError.
     """
-    saved, history = _opened(path, version)
-    transcript = _corrected(saved, Bounds(), (), False)
-    if history is None or history.base or page.identity(transcript) != history.page:
-        return _write(saved, transcript)
-    undone = (*history.undone, *reversed(history.steps))
-    return _write(saved, transcript, _History(history.page, undone=undone))
+    with _opened(path, version) as (there, saved, history):
+        transcript = _corrected(saved, Bounds(), (), False)
+        if history is None or history.base or page.identity(transcript) != history.page:
+            return _write(there, saved, transcript)
+        undone = (*history.undone, *reversed(history.steps))
+        return _write(there, saved, transcript, _History(history.page, undone=undone))
 
 
 def export(path: Path, form: Format) -> bytes:
     """The file of a format; a page has its sound inside if it is short. Raises InputError, WitnessError."""
     files.check_libraries([form])
     if form == Format.JSON:
-        return _content(path)
+        return store.content(path)
     transcript = store.read(path)
     short = transcript.audio.heard.duration < sound.EMBEDDED
     how = PageAudio.EMBED if short else PageAudio.NONE
@@ -207,7 +204,7 @@ def html(path: Path, rest: Mapping[str, Any], script: Sequence[str]) -> str:
         "steps": shown.steps,
         "undone": shown.undone,
         "refusal": shown.refusal,
-        "history": history_of(path).name,
+        "history": store.history_of(path).name,
         "corrected": bool(shown.base.corrections),
         "asked": shown.base.asked.speakers,
     }
@@ -221,7 +218,7 @@ def peaks(path: Path) -> bytes:
     Raises InputError if it cannot be found.
     """
     transcript = store.read(path)
-    there = path.with_name(files.name_of(_stem(path).name, Format.HTML))
+    there = store.sibling(path, Format.HTML)
     beside = page.sound_in(_text(there)) if there.is_file() else None
     if beside is not None:
         return beside.peaks
@@ -266,43 +263,31 @@ def recording(path: Path) -> Path:
 # --- reading ---
 
 
-def _opened(path: Path, version: str) -> tuple[redo.Saved, _History | None]:
-    """The transcript of this version and its history, if that holds any. Raises ConflictError, InputError."""
-    found = files.sha256(_content(path))
-    if found != version:
-        raise ConflictError(
-            f"{path.name}: was changed meanwhile, in another tab or by somebody else; load it again to see it"
-        )
-    return redo.read(path), _history(path, version)
+@contextmanager
+def _opened(path: Path, version: str) -> Iterator[tuple[store.Store, redo.Saved, _History | None]]:
+    """The transcript of this version, for nobody else meanwhile, and its history, if that holds any.
+
+    Raises ConflictError, InputError, OutputError.
+    """
+    with store.opened(path) as there:
+        there.expect(version)
+        yield there, redo.read(path), _history(path, version)
 
 
-def _content(path: Path) -> bytes:
-    try:
-        return files.read(path)
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read ({error.strerror}); transcribe the recording again"
-        ) from error
+def _beginning(path: Path, saved: redo.Saved) -> _History:
+    """A history in which nothing has happened yet."""
+    shown = store.transcript(path, saved.document)
+    return _History(page.identity(shown), saved.corrections, saved.corrected)
 
 
 def _text(path: Path) -> str:
-    return _content(path).decode("utf-8", "replace")
-
-
-def _stem(path: Path) -> Path:
-    """What the files of a transcript are called without their endings."""
-    return path.with_name(path.name.removesuffix(".json"))
-
-
-def history_of(path: Path) -> Path:
-    """Where the steps of the JSON at `path` are kept."""
-    return path.with_name(f".{_stem(path).name}.history")
+    return store.content(path).decode("utf-8", "replace")
 
 
 def _history(path: Path, version: str) -> _History | None:
     """The steps that led to this version; None: nobody knows of any."""
     try:
-        found = documents.decode(files.read(history_of(path)), _History)
+        found = documents.decode(files.read(store.history_of(path)), _History)
         redo.all_checked((*found.base, *found.made))
     except (OSError, ValueError):
         return None
@@ -333,25 +318,12 @@ def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction], co
     )
 
 
-# --- writing ---
-
-
-def _write(saved: redo.Saved, transcript: Transcript, history: _History = _History()) -> Saved:
+def _write(
+    there: store.Store, saved: redo.Saved, transcript: Transcript, history: _History = _History()
+) -> Written:
     """Write the JSON, the formats beside it and the history, all or nothing. Raises OutputError."""
-    path = saved.path
-    json = document.encode(document.of(transcript, saved.link))
-    version = files.sha256(json)
-    contents: list[tuple[bytes, Path | None]] = [(json, path)]
-    left = []
-    for form in Format:
-        there = path.with_name(files.name_of(_stem(path).name, form))
-        if form == Format.JSON or not there.is_file():
-            continue
-        if not form.installed:
-            left.append(str(form))
-            continue
-        heard = page.sound_in(_text(there)) if form == Format.HTML else None
-        contents.append((writers.content(transcript, form, heard), there))
-    contents.append((msgspec.json.encode(replace(history, version=version)), history_of(path)))
-    files.write_all(contents, private=[history_of(path)])
-    return Saved(version, tuple(left))
+
+    def of_version(version: str) -> bytes:
+        return msgspec.json.encode(replace(history, version=version))
+
+    return there.write(transcript, saved.link, history=of_version)

@@ -52,7 +52,7 @@ def _original(path: Path, given: Message) -> Reply:
     return _told(edits.original(path, given["version"]))
 
 
-def _told(saved: edits.Saved) -> Reply:
+def _told(saved: store.Written) -> Reply:
     return {"version": saved.version, "left": saved.left}, []
 
 

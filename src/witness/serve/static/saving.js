@@ -104,7 +104,7 @@ async function send() {
   showState();
   try {
     const said = await sending;
-    if (said.left?.length) toast(`Not made again, because a library is missing: ${said.left.join(", ")}`);
+    if (said.left?.length) toast(said.left.join("; "));
     arrived(said.version, sent);
   } catch (error) {
     const status = error instanceof CallError ? error.status : 0;

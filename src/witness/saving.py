@@ -1,0 +1,254 @@
+"""Several files of one name in a folder, replaced in one act that a crash cannot leave half done.
+
+1. The new files are written into a hidden folder of this process, which nobody else can read, and synced.
+2. That folder is renamed to `.NAME.saving`: from here on the new files are the truth.
+3. Each moves to its place; then the folder goes, and whoever asked is told.
+
+A crash before 2 leaves the old files and a folder of a dead process, which is swept. A crash after 2 leaves
+`.NAME.saving`, and whoever comes next finishes 3 first. All of it happens under a lock, `.NAME.lock`, which
+the system gives back when a process ends: docs/decisions/2026-11-23-one-store.md.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from witness import files
+from witness.errors import OutputError
+
+PATIENCE = 120.0
+"""Seconds to wait for another process that works on the same files; a redo of a day takes less."""
+LOOK = 0.01
+"""Seconds between two looks whether it is done."""
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
+"""What a drive without locks answers. There, a file that exists is the lock."""
+GIVEN_UP = 600.0
+"""Seconds after which a lock that is such a file is taken to be left behind by another machine."""
+
+
+@contextmanager
+def alone(folder: Path, name: str) -> Iterator[None]:
+    """The files of that name, for this process alone and whole: what a crash left is finished or swept.
+
+    Raises OutputError.
+    """
+    lock = folder / f".{name}.lock"
+    try:
+        held = _acquire(lock)
+    except OSError as error:
+        raise OutputError(
+            f"{folder}: cannot be written ({error.strerror}); fix the folder's permissions"
+        ) from error
+    if held is None:
+        raise OutputError(
+            f"{folder / name}: another program has been working on it for {PATIENCE:.0f} s; end it, or wait"
+        )
+    try:
+        finish(folder, name)
+        sweep(folder)
+        yield
+    finally:
+        _release(lock, held)
+
+
+def replace_all(
+    folder: Path, name: str, contents: Mapping[str, bytes], private: Collection[str] = ()
+) -> list[str]:
+    """Put files of these names into the folder, all or none; to be called while `alone`.
+
+    What is replaced keeps its mode; one that is `private` can be read by nobody else. Links are followed.
+    Returns the names of those that another program holds open (on Windows): they take their places when
+    somebody comes next. Raises OutputError; then nothing was replaced.
+    """
+    scratch = folder / files.scratch_name()
+    try:
+        files.unfinished.add(scratch)
+        scratch.mkdir(0o700)
+        with ThreadPoolExecutor(len(contents) or 1) as pool:  # so that the disk syncs them in one go
+            for written in [
+                pool.submit(_write, scratch / file, content, folder / file, file in private)
+                for file, content in contents.items()
+            ]:
+                written.result()
+            files.sync(scratch)
+            # Not in this thread: Ctrl-C would come between two of them.
+            return pool.submit(_commit, scratch, folder, name).result()
+    except OSError as error:
+        raise OutputError(
+            f"{folder / name}: cannot be written ({error.strerror}); fix: free disk space, fix the folder's "
+            "permissions, or write to another place"
+        ) from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        files.unfinished.discard(scratch)
+
+
+def finish(folder: Path, name: str) -> list[str]:
+    """Put what is saved but not in its place there, while `alone`; the names of those that cannot be."""
+    saved = _saved(folder, name)
+    left = []
+    try:
+        waiting = sorted(saved.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    for file in waiting:
+        place = (folder / file.name).resolve()
+        try:
+            if place.parent == folder.resolve():
+                file.replace(place)
+            else:  # a link leads to another folder, perhaps on another disk
+                files.replace(file.read_bytes(), place)
+                file.unlink()
+        except OSError:
+            left.append(file.name)
+    files.sync(folder)
+    if not left:
+        with suppress(OSError):
+            saved.rmdir()
+    return left
+
+
+def is_waiting(folder: Path, name: str, file: str) -> bool:
+    """Whether a newer version of a file has been saved, and is not in its place yet."""
+    return (_saved(folder, name) / file).exists()
+
+
+def sweep(folder: Path) -> None:
+    """Remove the unfinished files of dead processes."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.name.startswith(files.SCRATCH) and files.is_abandoned(path):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    with suppress(OSError):
+                        path.unlink()
+
+
+def tidy(folders: Iterable[Path]) -> None:
+    """Finish and sweep what crashes left in folders, whatever the names."""
+    for folder in folders:
+        sweep(folder)
+        for path in folder.glob(".*.saving"):
+            with suppress(OutputError), alone(folder, path.name[1:].removesuffix(".saving")):
+                pass
+
+
+def _saved(folder: Path, name: str) -> Path:
+    return folder / f".{name}.saving"
+
+
+def _write(path: Path, content: bytes, place: Path, private: bool) -> None:
+    """A synced file, with the mode for its place; until it gets there, its folder keeps others out."""
+    mode = files.mode_for(place, private)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(path, flags, 0o666 if mode is None else 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        if mode is not None and hasattr(os, "fchmod"):
+            os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
+
+
+def _commit(scratch: Path, folder: Path, name: str) -> list[str]:
+    saved = _saved(folder, name)
+    if saved.exists():  # files that could not be put in their places, of which there are newer ones now
+        shutil.rmtree(saved)
+    scratch.rename(saved)
+    files.sync(folder)
+    return finish(folder, name)
+
+
+# --- the lock ---
+
+_owners: dict[int, Path] = {}
+"""Open locks that are files with the name of whoever made them -> that name."""
+
+
+def _acquire(lock: Path) -> int | None:
+    """The open file that is the lock; None: another process has it. Raises OSError."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        try:
+            taken = _try(descriptor)
+            # Whoever had it has removed it: another file of that name may be a lock by now.
+            if taken and _is_there(descriptor, lock):
+                return descriptor
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in NO_LOCKS:
+                return _acquire_by_name(lock, end)
+            raise
+        os.close(descriptor)
+        if time.monotonic() > end:
+            return None
+        time.sleep(0 if taken else LOOK)
+
+
+def _release(lock: Path, held: int) -> None:
+    files.unfinished.discard(_owners.pop(held, lock))
+    with suppress(OSError):  # Windows removes no file that somebody has open
+        lock.unlink()
+    with suppress(OSError):
+        os.close(held)
+    with suppress(OSError):  # Windows removes it now
+        if os.name == "nt":
+            lock.unlink()
+
+
+def _try(descriptor: int) -> bool:
+    """Lock an open file, unless another process has. Raises OSError, also where there are no locks."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+            return False
+        raise
+    return True
+
+
+def _is_there(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+def _acquire_by_name(lock: Path, end: float) -> int | None:
+    """As `_acquire`, on a drive that has no locks: whoever makes the file has it."""
+    with suppress(OSError):
+        if not lock.stat().st_size:  # the attempt to lock has made it
+            lock.unlink()
+    owner = lock.with_name(files.scratch_name())
+    while True:
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            files.unfinished.add(owner)
+            _owners[descriptor] = owner
+            os.write(descriptor, owner.name.encode())
+            return descriptor
+        except FileExistsError:
+            with suppress(OSError):
+                name = lock.read_text()
+                if files.is_abandoned(lock.with_name(name)) or time.time() - lock.stat().st_mtime > GIVEN_UP:
+                    lock.unlink()
+                    continue
+        if time.monotonic() > end:
+            return None
+        time.sleep(LOOK)

@@ -1,0 +1,343 @@
+"""A transcript on the disk: whoever writes it, whatever ends them, nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conftest import in_process
+from test_fuzz import FUZZ
+from witness import files, saving
+from witness.errors import ConflictError, OutputError
+from witness.formats import writers
+from witness.formats.registry import Format
+from witness.options import Bounds
+from witness.serve.editing import edits
+from witness.transcript import assemble, redo, store
+
+TEXTS = (Format.TXT, Format.SRT, Format.CSV)
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch) -> Path:
+    """The JSON of a talk of three people, with text, subtitles and a table beside it."""
+    monkeypatch.syspath_prepend(str(FUZZ))
+    import documents
+
+    found = assemble.redo(documents.found(), Bounds(speakers=3))
+    targets = [(form, tmp_path / f"talk.{form}") for form in (Format.JSON, *TEXTS)]
+    store.save(found, targets)
+    return tmp_path / "talk.json"
+
+
+def names(path: Path) -> list[str | None]:
+    return [one.name for one in store.read(path).speakers]
+
+
+def agree(path: Path) -> None:
+    """Every format beside the JSON says what it says."""
+    transcript = store.read(path)
+    for form in TEXTS:
+        assert store.sibling(path, form).read_bytes() == writers.content(transcript, form)
+
+
+def listing(path: Path) -> list[str]:
+    return sorted(one.name for one in path.parent.iterdir())
+
+
+def named(path: Path, place: int, name: str) -> None:
+    """As the desk names a speaker, after a look at what is there."""
+    version = edits.show(path).version
+    edits.name(path, version, f"SPEAKER_{place:02d}", name)
+
+
+# --- several at once ---
+
+
+def test_two_redos_at_once_both_count(path):
+    command = [sys.executable, "-m", "witness", "redo", "-q", str(path), "--name"]
+    both = [subprocess.Popen([*command, f"SPEAKER_0{n}={name}"], stdout=-3) for n, name in enumerate("AB")]
+    assert [one.wait() for one in both] == [0, 0]
+    assert names(path) == ["A", "B", None]
+    agree(path)
+    assert listing(path) == ["talk.csv", "talk.json", "talk.srt", "talk.stages.npz", "talk.txt"]
+
+
+def test_a_desk_that_saves_while_redo_runs_is_told_and_loses_nothing(path, monkeypatch):
+    seen = edits.show(path).version
+    begun, go_on = threading.Event(), threading.Event()
+    whole = assemble.redo
+
+    def slow(*args, **kwargs):
+        begun.set()
+        go_on.wait(20)
+        return whole(*args, **kwargs)
+
+    monkeypatch.setattr(assemble, "redo", slow)
+    results = []
+    running = threading.Thread(
+        target=lambda: results.append(in_process(path.parent, "redo", path, "--name", "SPEAKER_00=A"))
+    )
+    running.start()
+    assert begun.wait(20)
+    refused = []
+
+    def save() -> None:
+        try:
+            edits.name(path, seen, "SPEAKER_01", "B")
+        except ConflictError as error:
+            refused.append(error)
+
+    saving_ = threading.Thread(target=save)
+    saving_.start()
+    time.sleep(0.2)
+    assert saving_.is_alive()  # it waits
+    go_on.set()
+    running.join()
+    saving_.join()
+    assert results[0].returncode == 0
+    (error,) = refused
+    assert error.version == files.sha256(path.read_bytes())
+    edits.name(path, error.version, "SPEAKER_01", "B")
+    assert names(path) == ["A", "B", None]
+
+
+def test_a_redo_while_the_desk_saves_counts_on_top(path):
+    named(path, 0, "A")
+    assert in_process(path.parent, "redo", path, "--name", "SPEAKER_01=B").returncode == 0
+    assert names(path) == ["A", "B", None]
+    agree(path)
+
+
+def test_whoever_holds_on_too_long_is_not_waited_for_for_ever(path, monkeypatch):
+    monkeypatch.setattr(saving, "PATIENCE", 0.1)
+    with store.opened(path):
+        result = in_process(path.parent, "redo", path, "--name", "SPEAKER_01=B")
+    assert result.returncode == 1
+    assert b"another program" in result.stderr
+
+
+def test_a_new_transcript_does_not_replace_what_was_corrected_meanwhile(path):
+    new = replace(store.read(path), findings=None)
+    named(path, 0, "A")
+    with pytest.raises(ConflictError, match="--force"):
+        store.save(new, [(Format.JSON, path)], force=False)
+    assert names(path)[0] == "A"
+    store.save(new, [(Format.JSON, path)])
+    assert names(path)[0] is None
+    agree(path)  # the formats that nobody asked for, too
+
+
+# --- the formats beside it ---
+
+
+def test_a_redo_writes_every_format_that_is_there(path):
+    result = in_process(path.parent, "redo", path, "--name", "SPEAKER_00=Zoe")
+    assert result.returncode == 0
+    assert b"Zoe" in result.stdout
+    agree(path)
+    assert "Zoe" in store.sibling(path, Format.SRT).read_text()
+
+
+def test_a_format_that_cannot_be_made_here_is_told_of(path, monkeypatch):
+    sibling = store.sibling(path, Format.DOCX)
+    sibling.write_bytes(b"old")
+    about = replace(Format.DOCX.about, library="no_such_module")
+    monkeypatch.setattr(Format.DOCX, "about", about)
+    result = in_process(path.parent, "redo", path, "--name", "SPEAKER_00=Zoe")
+    assert result.returncode == 0
+    assert f"{sibling} is as it was, because docx needs".encode() in result.stderr
+    version = edits.show(path).version
+    assert "docx needs" in edits.name(path, version, "SPEAKER_01", "Al").left[0]
+    assert sibling.read_bytes() == b"old"
+
+
+def test_what_a_person_changed_in_another_program_is_not_written_over(path):
+    text = store.sibling(path, Format.TXT)
+    mine = text.read_text() + "and what I remember\n"
+    text.write_text(mine)
+    result = in_process(path.parent, "redo", path, "--name", "SPEAKER_00=Zoe")
+    assert f"{text} is as it was".encode() in result.stderr
+    version = edits.show(path).version
+    (line,) = edits.name(path, version, "SPEAKER_01", "Al").left
+    assert "witness convert" in line
+    assert text.read_text() == mine
+    assert "Al" in store.sibling(path, Format.SRT).read_text()
+    assert in_process(path.parent, "convert", path, "-f", "txt").returncode == 0
+    agree(path)
+    named(path, 2, "Bo")
+    agree(path)
+
+
+# --- crashes ---
+
+
+class Ended(BaseException):
+    """In place of a SIGKILL."""
+
+
+def steps(monkeypatch, last: int | None = None) -> list[str]:
+    """Every change of the disk from here on by its name; the process ends before number `last`."""
+    done: list[str] = []
+
+    def counted(module, name):
+        real = getattr(module, name)
+
+        def step(*args, **kwargs):
+            if last is not None and len(done) >= last:
+                os._exit(9)
+            done.append(name)
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, step)
+
+    for name in ("rename", "replace", "rmdir", "unlink", "mkdir"):
+        counted(Path, name)
+    for name in ("open", "fsync"):
+        counted(os, name)
+    return done
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
+def test_a_crash_at_any_step_leaves_the_old_or_the_new_and_all_of_it(path, monkeypatch):
+    named(path, 2, "C")
+    before, version = names(path), edits.show(path).version
+    with monkeypatch.context() as patch:
+        count = len(steps(patch))
+    seen = set()
+    after = ["A", None, "C"]
+    for last in range(400):
+        pid = os.fork()
+        if pid == 0:
+            steps(monkeypatch, last)
+            edits.name(path, version, "SPEAKER_00", "A")
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        acknowledged = os.waitstatus_to_exitcode(status) == 0
+        now = names(path)  # which finishes what was begun
+        assert now in ((after,) if acknowledged else (before, after))
+        seen.add(tuple(now))
+        with store.opened(path):
+            agree(path)
+        history = json.loads(store.history_of(path).read_bytes())
+        assert history["version"] == files.sha256(path.read_bytes())
+        assert len(history["steps"]) == (2 if now == after else 1)
+        hidden = [".talk.history", "talk.csv", "talk.json", "talk.srt", "talk.stages.npz", "talk.txt"]
+        assert listing(path) == hidden
+        if acknowledged:
+            break
+        if now == after:  # back, for the next step
+            edits.save(path, back(path))
+            version = edits.show(path).version
+            assert names(path) == before
+    else:
+        raise AssertionError
+    assert len(seen) == 2
+    assert count < last
+
+
+def back(path: Path) -> edits.Edit:
+    """What the page saves when the last step is undone."""
+    shown, saved = edits.show(path), redo.read(path)
+    kept = json.loads(store.history_of(path).read_bytes())["made"][:-1]
+    corrections = {
+        "schema": "witness-corrections/1",
+        "sha256": saved.findings.audio.sha256,
+        "corrections": kept,
+    }
+    return edits.Edit(shown.version, shown.steps[:-1], (), corrections)
+
+
+def test_what_is_half_written_can_be_read_by_nobody_else_and_is_swept(path, monkeypatch):
+    modes = []
+    real = os.fsync
+
+    def fsync(descriptor):
+        modes.extend(
+            stat.S_IMODE(one.stat().st_mode) for one in path.parent.iterdir() if files.SCRATCH in one.name
+        )
+        return real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    named(path, 0, "A")
+    assert set(modes) == {0o700}
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(store.sibling(path, Format.TXT).stat().st_mode)
+    assert stat.S_IMODE(store.history_of(path).stat().st_mode) == 0o600
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    own = files.scratch_name().split("-")
+    dead = path.with_name("-".join([*own[:2], str(ended.pid), own[3]]))
+    dead.mkdir()
+    (dead / "talk.json").write_text("secret")
+    machine = path.with_name("-".join([own[0], "000000", str(ended.pid), own[3]]))
+    machine.touch()  # of another one, where the process may be alive
+    named(path, 0, "B")
+    assert not dead.exists()
+    assert machine.exists()
+    os.utime(machine, (time.time() - 2 * files.ABANDONED,) * 2)
+    named(path, 0, "C")
+    assert not machine.exists()
+
+
+def test_a_link_stays_one(path, tmp_path):
+    elsewhere = tmp_path / "texts"
+    elsewhere.mkdir()
+    text = store.sibling(path, Format.TXT)
+    text.rename(elsewhere / "talk.txt")
+    text.symlink_to(elsewhere / "talk.txt")
+    named(path, 0, "Zoe")
+    assert text.is_symlink()
+    assert "Zoe" in (elsewhere / "talk.txt").read_text()
+
+
+# --- locks ---
+
+
+def test_a_drive_without_locks_has_a_file_for_one(path, monkeypatch):
+    def refuse(_: int) -> bool:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(saving, "_try", refuse)
+    named(path, 0, "A")
+    lock = path.with_name(".talk.lock")
+    assert not lock.exists()
+    monkeypatch.setattr(saving, "PATIENCE", 0.1)
+    with store.opened(path):
+        assert lock.exists()
+        with pytest.raises(OutputError, match="another program"), store.opened(path):
+            pass
+    lock.write_text(f"{files.SCRATCH}000000-1-aa")  # another machine's, which crashed an hour ago
+    os.utime(lock, (time.time() - 3600,) * 2)
+    named(path, 0, "B")
+    assert names(path)[0] == "B"
+    assert not lock.exists()
+
+
+def test_the_lock_keeps_others_out(path):
+    inside, most = 0, 0
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(20):
+            with store.opened(path):
+                inside += 1
+                most = max(most, inside)
+                time.sleep(0.001)
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
