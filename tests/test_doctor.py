@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from conftest import DATA
 from witness import sessions
-from witness.amd import provider, versions
+from witness.amd import provider, versions, webgpu
 from witness.cli.main import cli
 from witness.doctor import checks, probes
 from witness.doctor.machine import Check, Machine
@@ -286,7 +286,7 @@ def test_who_made_the_wheel(wheel, page, who):
 
 
 def test_amds_plugin_is_the_provider(copy, monkeypatch):
-    monkeypatch.setattr(provider, "plugin_library", lambda: Path("/nowhere/libmigraphx-ep.so"))
+    monkeypatch.setattr(provider, "plugin_library", lambda _: Path("/nowhere/libmigraphx-ep.so"))
     monkeypatch.setattr(provider, "says_assignment", lambda: True)
     asked = []
 
@@ -304,7 +304,7 @@ def test_amds_plugin_is_the_provider(copy, monkeypatch):
     check = one(checks.examine(machine(root, **settings)), "provider")
     assert check.ok is False
     assert check.finding == "AMD's plug-in needs onnxruntime 1.24 or newer"
-    monkeypatch.setattr(provider, "plugin_library", lambda: None)
+    monkeypatch.setattr(provider, "plugin_library", lambda _: None)
     empty = found(checks.examine(machine(root, plugin="0.0.0", ask=ask)), "origin")[1]
     assert "0.0.0 is empty, as PyPI has it" in empty.finding
     assert "pip uninstall" in empty.fix
@@ -441,6 +441,32 @@ def test_a_vulkan_loader_without_a_driver(monkeypatch, code, line):
     assert probes.vulkan() == {"error": line}
 
 
+@pytest.mark.parametrize(
+    ("answer", "ok", "says"),
+    [
+        ({"devices": 1}, True, "offers a GPU"),
+        ({"devices": 0}, None, "finds no GPU"),
+        ({"error": "the process ended with SIGSEGV"}, None, "SIGSEGV"),
+    ],
+)
+def test_the_webgpu_plugin(monkeypatch, answer, ok, says):
+    monkeypatch.setattr(
+        provider, "plugin_library", lambda name: Path(f"/{name}.so") if "webgpu" in name else None
+    )
+    check = one(checks.examine(machine(GPUS / "rx5700", ask=answers(webgpu=answer))), "webgpu")
+    assert check.ok is ok
+    assert says in check.finding
+
+
+@pytest.mark.parametrize(("name", "hinted"), [("rx5700", True), ("rx9070", False), ("no_amd", False)])
+def test_webgpu_is_a_hint_for_cards_that_migraphx_does_not_take(monkeypatch, name, hinted):
+    monkeypatch.setattr(provider, "plugin_library", lambda _: None)
+    report = found(checks.examine(machine(GPUS / name)), "webgpu")
+    assert [check.fix for check in report] == [
+        f"{webgpu.INSTALL} (without ROCm; Python 3.11 or newer)"
+    ] * hinted
+
+
 def test_a_part_that_fails_is_a_finding():
     def ask(*_):
         raise ZeroDivisionError("in a driver")
@@ -477,7 +503,9 @@ def test_windows_with_a_fitting_sdk(windows):
     assert (one(checks, "hip sdk").ok, one(checks, "hip sdk").finding) == (True, "6.4: HIP 6")
     assert not found(checks, "HIP_PATH")
     assert not found(checks, "rocm")
-    assert "#3806" in one(checks, "known bug").finding
+    crash, flash = found(checks, "known bug")
+    assert "#163" in crash.finding
+    assert "#3806" in flash.finding
 
 
 def test_windows_driver_and_sdk_of_different_majors(windows):

@@ -42,7 +42,7 @@ def card(doubles, plugin_double, trunk, tmp_path, monkeypatch):
     (tmp_path / "trunk.onnx").write_bytes(trunk)
     monkeypatch.setenv("FAKE_MODEL", str(tmp_path / "trunk.onnx"))
     monkeypatch.setenv("FAKE_ARCH", f"{mmh3.hash64('gfx1201', 0, False, signed=False)[0]:x}")
-    package = SimpleNamespace(__spec__=object(), get_library_paths=lambda: [str(plugin_double)])
+    package = SimpleNamespace(__spec__=object(), get_library_path=lambda: str(plugin_double))
     monkeypatch.setitem(sys.modules, provider.PLUGIN, package)
     return monkeypatch
 
@@ -137,16 +137,16 @@ def test_a_probe_says_what_it_takes(card, tmp_path):
 
 def test_an_onnxruntime_that_is_too_old(card):
     card.setattr(provider, "says_assignment", lambda: False)
-    provider._plugin_devices.cache_clear()
+    provider.plugin_devices.cache_clear()
     with pytest.raises(DeviceError, match=r"needs onnxruntime 1\.24 or newer"):
-        provider._plugin_devices("/nowhere")
+        provider.plugin_devices("/nowhere", provider.MIGRAPHX)
 
 
 def test_before_onnxruntime_1_24_a_profile_says_what_ran_where(card, trunk, tmp_path):
     card.setattr(provider, "says_assignment", lambda: False)
     options = sessions.one_thread()
-    provider.ask_for_assignment(options, str(tmp_path))
+    provider.ask_for_assignment(options, str(tmp_path), None)
     session = provider.open_session(trunk, options, None, cpu=True)
-    nodes = provider.assignment(session, {"q": np.zeros(SHAPE, np.float32)})
+    nodes = provider.assignment(session, {"q": np.zeros(SHAPE, np.float32)}, None)
     assert {where for where, _ in nodes} == {sessions.CPU}
     assert len(nodes) > 1

@@ -199,8 +199,28 @@ def test_a_card_makes_transcribe_cpp_the_choice(monkeypatch):
     finds(monkeypatch, ("vulkan", "gpu"), installed=False)
     assert gpus.recognizer() is None
     finds(monkeypatch, ("vulkan", "gpu"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "used"),
+    [
+        ("AMD Radeon(TM) Graphics", "igpu", False),
+        ("AMD Radeon 780M Graphics", "igpu", False),
+        ("AMD Radeon RX 6700 XT", "gpu", True),
+        ("NVIDIA GeForce RTX 3060", "gpu", True),
+        ("Intel(R) Iris(R) Xe Graphics", "igpu", True),
+    ],
+)
+def test_on_windows_the_graphics_of_ryzens_are_left_alone(monkeypatch, name, kind, used):
+    """AMD's driver crashes there: handy-computer/transcribe.cpp#163."""
+    finds(monkeypatch, ("vulkan", kind))
+    listed = [{"name": name, "kind": "vulkan", "type": kind}]
+    monkeypatch.setattr(gpus, "devices", lambda: {"version": "0.4.1", "devices": listed})
+    assert gpus.recognizer() == Recognizer.TRANSCRIBE_CPP
+    gpus.recognizer.cache_clear()
     monkeypatch.setattr(gpus.sys, "platform", "win32")
-    assert gpus.recognizer() is None
+    assert gpus.recognizer() == (Recognizer.TRANSCRIBE_CPP if used else None)
+    gpus.recognizer.cache_clear()
 
 
 def test_a_software_driver_is_used_by_request(monkeypatch):

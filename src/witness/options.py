@@ -25,10 +25,12 @@ class Device(Choice):
     """What runs the voice model."""
 
     AUTO = "auto"
-    """The GPU if a compiled graph is there and saves time."""
+    """A GPU if what it needs is there and saves time."""
     CPU = "cpu"
     MIGRAPHX = "migraphx"
-    """The GPU or an error."""
+    """An AMD GPU with ROCm, or an error."""
+    WEBGPU = "webgpu"
+    """Any GPU with a Vulkan driver, or an error."""
 
 
 class Channels(Choice):

@@ -3,7 +3,8 @@
 // Its name, its options (device_id, cache_dir, fp16_enable, exhaustive_tune) and the names of its files are
 // those of onnxruntime-ep-amdgpu at a2ea3b2. It takes all nodes but those of the operator FAKE_LEFT, reads the
 // model from the file FAKE_MODEL instead of from the graph, and has the double of MIGraphX compile and run it.
-// It claims the CPU as its device, because ONNX Runtime lists no card where there is none.
+// It claims the CPU as its device, because ONNX Runtime lists no card where there is none. Under another name,
+// FAKE_EP, it stands for another plug-in.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +25,10 @@ using Status = void*;
 static void **api, **ep_api;
 template <class... A> static Status call(void** table, int function, A... arguments) {
   return reinterpret_cast<Status (*)(A...)>(table[function])(arguments...);
+}
+static const char* ep_name() {
+  const char* name = getenv("FAKE_EP");
+  return name ? name : "MIGraphXExecutionProvider";
 }
 static Status failed(const std::string& text) {
   return reinterpret_cast<Status (*)(int, const char*)>(api[CreateStatus])(11, text.c_str());  // ORT_EP_FAIL
@@ -89,7 +94,7 @@ static Status compute(Computation* self, void*, void* context) {
 
 struct Provider {  // OrtEp
   uint32_t version = 23;
-  const char* (*name)(const Provider*) = [](const Provider*) { return "MIGraphXExecutionProvider"; };
+  const char* (*name)(const Provider*) = [](const Provider*) { return ep_name(); };
   Status (*capability)(Provider*, const void*, void*) = nullptr;
   Status (*compile)(Provider*, const void**, const void**, size_t, Computation**, void**) = nullptr;
   void (*release)(Provider*, Computation**, size_t) = [](Provider*, Computation**, size_t) {};
@@ -168,7 +173,7 @@ static std::string told(const void* options, const char* name) {
 
 struct Factory {  // OrtEpFactory
   uint32_t version = 23;
-  const char* (*name)(const Factory*) = [](const Factory*) { return "MIGraphXExecutionProvider"; };
+  const char* (*name)(const Factory*) = [](const Factory*) { return ep_name(); };
   const char* (*vendor)(const Factory*) = [](const Factory*) { return "AMD"; };
   Status (*devices)(Factory*, const void* const*, size_t, void**, size_t, size_t*) =
       [](Factory* self, const void* const* there, size_t, void** ours, size_t, size_t* count) -> Status {

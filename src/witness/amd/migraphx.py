@@ -7,7 +7,6 @@ migraphx` compiles what is missing, and stops with DeviceError where the GPU can
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from witness import resources
-from witness.amd import cards, graphs
+from witness.amd import cards, graphs, provider
+from witness.amd.accelerated import Accelerated, Way
 from witness.amd.graphs import Graph, Key, Measured, Tuning
 from witness.amd.process import GpuDiedError, GpuProcess
 from witness.amd.provider import provider_options
@@ -226,64 +226,6 @@ def _milliseconds(action: Callable[[], object]) -> float:
     return 1e3 * (time.perf_counter() - begun)
 
 
-class Accelerated:
-    """A model on the GPU as a function of one array of the pinned shape. Safe to call from several threads.
-
-    If the process dies it is started once more. If that does not help, the CPU does the rest, and a warning
-    says so; with `strict`, DeviceError is raised.
-    """
-
-    def __init__(self, target: Target, graph: Graph, *, strict: bool, reporter: Reporter) -> None:
-        """Start the process. Raises DeviceError."""
-        self._target, self._graph = target, graph
-        self._strict, self._reporter = strict, reporter
-        self._lock = threading.Lock()
-        self._process: GpuProcess | None = open_graph(target, graph)
-        self.on_gpu = 0
-        """Calls that the GPU answered."""
-        self.on_cpu = 0
-        """Calls that the CPU answered because the GPU had failed."""
-
-    def __call__(self, array: Float32) -> Float32:
-        with self._lock:
-            if self._process is not None and (result := self._run(self._process, array)) is not None:
-                self.on_gpu += 1
-                return result
-            self.on_cpu += 1
-        return self._target.subject.cpu(array)
-
-    def _run(self, process: GpuProcess, array: Float32) -> Float32 | None:
-        """The GPU's answer; None: it failed, and is not asked again. With `strict`, raises DeviceError."""
-        try:
-            try:
-                return process.run(array)
-            except GpuDiedError:
-                process = self._process = open_graph(self._target, self._graph)
-                return process.run(array)
-        except DeviceError as error:
-            process.kill()
-            self._process = None
-            failed = f"MIGraphX failed on {self._target.stack.title}"
-            if self._strict:
-                raise DeviceError(f"{failed}: {error}; {FIX}") from error
-            self._reporter.warn(f"{failed}, so the CPU did the rest of the voices: {error}")
-            return None
-
-    @property
-    def device(self) -> str:
-        """What answered: "migraphx", "cpu" (there was no full block, or nothing worked), or both."""
-        return "+".join(["migraphx"] * (self.on_gpu > 0) + ["cpu"] * (self.on_cpu > 0)) or "cpu"
-
-    def finish(self) -> str | None:
-        """End the process, whose results are all here; what is to be said about its end, if anything."""
-        return None if self._process is None else self._process.finish()
-
-    def kill(self) -> None:
-        """End the process now."""
-        if self._process is not None:
-            self._process.kill()
-
-
 @contextmanager
 def accelerate(
     subject: Subject | None,
@@ -299,7 +241,7 @@ def accelerate(
     there will be at most. Where there is a choice, a note says what was chosen and why. With device
     "migraphx", raises DeviceError.
     """
-    if runtime.device == Device.CPU or (runtime.device == Device.AUTO and not cards.cards()):
+    if not _concerns(runtime):
         yield None
         return
     strict = runtime.device == Device.MIGRAPHX
@@ -332,12 +274,25 @@ def accelerate(
         reporter.note(line)
 
 
+def _concerns(runtime: Runtime) -> bool:
+    """Whether MIGraphX may run something, or has something to say. Reads no library."""
+    if runtime.device != Device.AUTO:
+        return runtime.device == Device.MIGRAPHX
+    there = cards.cards()
+    # A card that only WebGPU takes is WebGPU's matter.
+    return any(card.supported == "listed" for card in there) or bool(
+        there and provider.plugin_library(provider.WEBGPU_PLUGIN) is None
+    )
+
+
 def _start(
     target: Target, graph: Graph, reason: str, *, strict: bool, reporter: Reporter
 ) -> Accelerated | None:
     """The model with its graph loaded; None: that failed. With `strict`, raises DeviceError then."""
     try:
-        chosen = Accelerated(target, graph, strict=strict, reporter=reporter)
+        title = f"MIGraphX failed on {target.stack.title}"
+        way = Way(Device.MIGRAPHX, title, lambda: open_graph(target, graph), target.subject.cpu)
+        chosen = Accelerated(way, strict=strict, reporter=reporter)
     except DeviceError as error:
         if strict:
             raise refused(target.subject.name, target.stack, error) from error

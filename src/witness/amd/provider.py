@@ -22,6 +22,9 @@ from witness.sessions import CPU
 MIGRAPHX = "MIGraphXExecutionProvider"
 PLUGIN = "onnxruntime_ep_migraphx"
 """The Python module of AMD's plug-in. The package of that name on PyPI is empty."""
+WEBGPU = "WebGpuExecutionProvider"
+WEBGPU_PLUGIN = "onnxruntime_ep_webgpu"
+"""The Python module of onnxruntime's plug-in for any GPU with a Vulkan driver."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Provider:
 class Wish(TypedDict):
     """What a child is told about the provider."""
 
+    name: str
+    """onnxruntime's name of it."""
     plugin: str | None
     """The library of the plug-in; None: the one that is built in."""
     options: dict[str, str]
@@ -54,7 +59,7 @@ class Wish(TypedDict):
 
 def find() -> Provider | None:
     """The plug-in if it is installed, since somebody chose it; else the built-in one; None: there is none."""
-    plugin = plugin_library()
+    plugin = plugin_library(PLUGIN)
     if plugin is not None:
         return Provider(plugin, plugin=True)
     runtime = sessions.onnxruntime()
@@ -63,13 +68,16 @@ def find() -> Provider | None:
     return Provider(file) if there else None
 
 
-def plugin_library() -> Path | None:
-    """The library of AMD's plug-in; None: it is not installed."""
-    if find_spec(PLUGIN) is None:
+def plugin_library(package: str) -> Path | None:
+    """The library of a plug-in, from the Python module of that name; None: it is not installed."""
+    if find_spec(package) is None:
         return None
-    module = import_module(PLUGIN)  # it only knows its own files
-    paths: list[str] = getattr(module, "get_library_paths", list)()
-    return Path(paths[0]) if paths else None
+    module = import_module(package)  # it only knows its own files
+    path = getattr(module, "get_library_path", None)
+    try:
+        return None if path is None else Path(path())
+    except FileNotFoundError:
+        return None
 
 
 def provider_options(provider: Provider, folder: str, *, gpu: int, fp16: bool, exhaustive: bool) -> Wish:
@@ -77,12 +85,12 @@ def provider_options(provider: Provider, folder: str, *, gpu: int, fp16: bool, e
     common = {"fp16_enable": str(int(fp16)), "exhaustive_tune": str(int(exhaustive))}
     if provider.plugin:
         options = {"device_id": str(gpu), "cache_dir": folder, **common}
-        return Wish(plugin=str(provider.library), options=options)
+        return Wish(name=MIGRAPHX, plugin=str(provider.library), options=options)
     options = {f"migraphx_{name}": value for name, value in common.items()}
     options |= {"device_id": str(gpu), "migraphx_model_cache_dir": folder}
     # Otherwise its arena grows by powers of two. The plug-in has no arena, and does not know the word.
     options["migraphx_arena_extend_strategy"] = "kSameAsRequested"
-    return Wish(plugin=None, options=options)
+    return Wish(name=MIGRAPHX, plugin=None, options=options)
 
 
 def open_session(source: bytes, options: Any, wish: Wish | None, *, cpu: bool) -> Any:
@@ -99,8 +107,8 @@ def open_session(source: bytes, options: Any, wish: Wish | None, *, cpu: bool) -
         providers: list[Any] = [(MIGRAPHX, wish["options"])]
         providers += [CPU] if cpu else []
         return runtime.InferenceSession(source, options, providers=providers, enable_fallback=False)
-    devices = _plugin_devices(wish["plugin"])
-    gpu = int(wish["options"]["device_id"])
+    devices = plugin_devices(wish["plugin"], wish["name"])
+    gpu = int(wish["options"].get("device_id", 0))
     if gpu >= len(devices):
         # onnxruntime looks for cards in /sys/class/drm, which some containers hide.
         raise DeviceError(f"the plug-in finds {len(devices)} cards, so there is no number {gpu}")
@@ -109,16 +117,16 @@ def open_session(source: bytes, options: Any, wish: Wish | None, *, cpu: bool) -
 
 
 @cache
-def _plugin_devices(library: str) -> list[Any]:
-    """The cards that the plug-in offers, in HIP's order. Raises DeviceError."""
+def plugin_devices(library: str, name: str) -> list[Any]:
+    """The cards that the plug-in offers, in its order. Raises DeviceError."""
     runtime = sessions.onnxruntime()
     if not says_assignment():
-        raise DeviceError(f"AMD's plug-in needs onnxruntime 1.24 or newer, and this is {runtime.__version__}")
+        raise DeviceError(f"the plug-in needs onnxruntime 1.24 or newer, and this is {runtime.__version__}")
     try:
-        runtime.register_execution_provider_library("witness-migraphx", library)
+        runtime.register_execution_provider_library(f"witness {name}", library)
     except Exception as error:  # onnxruntime raises a dozen unrelated classes
-        raise DeviceError(f"AMD's plug-in does not start ({sessions.reason(error)})") from error
-    return [device for device in runtime.get_ep_devices() if device.ep_name == MIGRAPHX]
+        raise DeviceError(f"the plug-in does not start ({sessions.reason(error)})") from error
+    return [device for device in runtime.get_ep_devices() if device.ep_name == name]
 
 
 def says_assignment() -> bool:
@@ -126,21 +134,26 @@ def says_assignment() -> bool:
     return hasattr(sessions.onnxruntime().InferenceSession, "get_provider_graph_assignment_info")
 
 
-def ask_for_assignment(options: Any, folder: str) -> None:
+def _recorded(wish: Wish | None) -> bool:
+    """Whether onnxruntime's own record tells all: WebGPU runs nodes one by one, which it leaves out."""
+    return says_assignment() and (wish is None or wish["name"] == MIGRAPHX)
+
+
+def ask_for_assignment(options: Any, folder: str, wish: Wish | None) -> None:
     """Have a session with these `options` know what `assignment` tells; `folder` is for its notes."""
-    if says_assignment():
+    if _recorded(wish):
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     else:
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder, "profile"))
 
 
-def assignment(session: Any, feeds: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(provider, operator) of every node; before onnxruntime 1.24 of every node that runs, for `feeds`.
+def assignment(session: Any, feeds: Mapping[str, Any], wish: Wish | None) -> list[tuple[str, str]]:
+    """(provider, operator) of every node; where onnxruntime does not tell, of all that run for `feeds`.
 
-    There a graph that the provider took is one node.
+    There a graph that MIGraphX took is one node.
     """
-    if says_assignment():
+    if _recorded(wish):
         return [
             (part.ep_name, node.op_type)
             for part in session.get_provider_graph_assignment_info()

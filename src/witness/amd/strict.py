@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from witness import sessions
-from witness.amd.provider import MIGRAPHX, Wish, ask_for_assignment, assignment, open_session, says_assignment
+from witness.amd.provider import Wish, ask_for_assignment, assignment, open_session, says_assignment
 from witness.errors import DeviceError, UsageError, WitnessError
 from witness.schema import Float32
 from witness.sessions import Model
@@ -36,13 +36,13 @@ def open_strictly(source: bytes, name: str, shape: tuple[int, ...], provider: Wi
     for dimension, size in pins(Model(source, name).dimensions, shape).items():
         options.add_free_dimension_override_by_name(dimension, size)
     with tempfile.TemporaryDirectory(prefix="witness-session-") as folder:
-        ask_for_assignment(options, folder)
+        ask_for_assignment(options, folder, provider)
         try:
             session = open_session(source, options, provider, cpu=False)
             model = Model.of(session, name)
             if model.input_shape != shape:
                 raise DeviceError(f"its input was pinned to {list(model.input_shape)}, not {list(shape)}")
-            nodes = assignment(session, {model.input_name: np.zeros(shape, np.float32)})
+            nodes = assignment(session, {model.input_name: np.zeros(shape, np.float32)}, provider)
         except WitnessError:
             raise
         except Exception as error:
@@ -51,8 +51,8 @@ def open_strictly(source: bytes, name: str, shape: tuple[int, ...], provider: Wi
                     "it does not take all of the model's nodes; `witness probe` says which"
                 ) from error
             raise DeviceError(sessions.reason(error)) from error
-    if (assigned := {where for where, _ in nodes}) != {MIGRAPHX}:
-        raise DeviceError(f"its nodes are on {sorted(assigned)}, not on MIGraphX alone")
+    if (assigned := {where for where, _ in nodes}) != {provider["name"]}:
+        raise DeviceError(f"its nodes are on {sorted(assigned)}, not on {provider['name']} alone")
     return model
 
 
@@ -92,7 +92,7 @@ def try_model(source: bytes, name: str, shapes: Shapes, provider: Wish | None) -
         raise DeviceError(f"`witness probe` needs onnxruntime 1.24 or newer; this is {runtime.__version__}")
     options = runtime.SessionOptions()
     options.log_severity_level = 4
-    ask_for_assignment(options, "")
+    ask_for_assignment(options, "", provider)
     try:
         whole = open_session(source, sessions.one_thread(), None, cpu=True)
         for dimension, size in _pin_all(name, whole, shapes).items():
@@ -114,7 +114,7 @@ def try_model(source: bytes, name: str, shapes: Shapes, provider: Wish | None) -
             raise DeviceError(sessions.reason(error)) from error
         raise sessions.unusable(name, error) from error
     nodes: dict[str, dict[str, int]] = {}
-    for where, operator in assignment(session, feeds):
+    for where, operator in assignment(session, feeds, provider):
         counts = nodes.setdefault(where, {})
         counts[operator] = counts.get(operator, 0) + 1
     inputs = {key: value.shape for key, value in feeds.items()}

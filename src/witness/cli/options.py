@@ -250,7 +250,7 @@ DEVICE = click.option(
     type=choice(Device),
     default=Device.AUTO.value,
     show_default=True,
-    help="What runs the voice model; auto uses a GPU if that is faster, migraphx fails without one.",
+    help="What runs the voice model; auto uses a GPU if that is faster, the last two fail without one.",
 )
 GPU = click.option(
     "--gpu", type=click.IntRange(0), metavar="INDEX", help="Card to use, as HIP counts. [default: the best]"

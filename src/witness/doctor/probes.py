@@ -5,10 +5,11 @@ Requests and replies, as `witness.child` carries them:
     {"probe": "vulkan", "arguments": []}      ->  {"devices": [{"name", "type", "driver"}, ...]}
     {"probe": "provider", "arguments": [..]}  ->  {"files": {name: path}, "devices", "hip",
                                                    "missing": [names], "lacking": [functions]}
+    {"probe": "webgpu", "arguments": [..]}    ->  {"devices": number}
     {"probe": "whisper", "arguments": []}     ->  {"log": [lines], "system": line}
     {"probe": "ctranslate2", "arguments": []} ->  {"types": [names]}
 
-Only the standard library, the way to the system's loader and the recognizers' own modules are imported.
+Only the standard library, the way to the system's loader and what a probe is about are imported.
 """
 
 from __future__ import annotations
@@ -96,6 +97,13 @@ def provider(path: str, core: str | None = None) -> dict[str, Any]:
     return {"files": files, "missing": (), "lacking": (), "devices": count.value, "hip": code}
 
 
+def webgpu(path: str) -> dict[str, Any]:
+    """How many devices onnxruntime's WebGPU plug-in at `path` offers."""
+    from witness.amd import provider  # with onnxruntime, which no other probe waits for
+
+    return {"devices": len(provider.plugin_devices(path, provider.WEBGPU))}
+
+
 def whisper() -> dict[str, Any]:
     """What whisper.cpp prints when it looks for devices."""
     import _pywhispercpp as pw
@@ -129,6 +137,7 @@ def _string(data: bytes) -> str:
 
 
 PROBES: dict[str, Callable[..., dict[str, Any]]] = {
+    "webgpu": webgpu,
     "vulkan": vulkan,
     "provider": provider,
     "whisper": whisper,

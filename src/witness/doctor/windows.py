@@ -39,6 +39,9 @@ def windows(machine: Machine) -> Iterator[Check]:
     told = machine.environment.get("HIP_PATH")
     if told and not any(_same(Path(told), sdk) for sdk in sdks):
         yield Check("HIP_PATH", None, f"{told} is not a HIP SDK on this machine", "unset it, or correct it")
+    crash = "AMD's driver crashes on the graphics of its processors (handy-computer/transcribe.cpp#163)"
+    hint = "--recognizer auto leaves them alone, and takes other cards"
+    yield Check("known bug", None, f"words by Vulkan: {crash}", hint)
     flash = "whisper.cpp's flash attention crashed on an RX 9070 XT (whisper.cpp#3806); Witness never uses it"
     yield Check("known bug", None, flash)
 

@@ -28,12 +28,22 @@ def recognizer() -> Recognizer | None:
     """The recognizer that `--recognizer auto` runs on a GPU of this machine; None: there is none."""
     if has_gpu_backend():
         return Recognizer.WHISPER_CPP
-    # On Windows its Vulkan crashes with some of AMD's drivers: handy-computer/transcribe.cpp#163.
-    if sys.platform == "win32" or Recognizer.TRANSCRIBE_CPP not in engines.installed():
+    if Recognizer.TRANSCRIBE_CPP not in engines.installed():
         return None
-    kinds = {device["type"] for device in devices().get("devices", ()) if device["kind"] == "vulkan"}
+    able = [device for device in devices().get("devices", ()) if not _crashes(device)]
+    kinds = {device["type"] for device in able if device["kind"] == "vulkan"}
     asked = bool(os.environ.get("GGML_VK_VISIBLE_DEVICES"))
     return Recognizer.TRANSCRIBE_CPP if kinds & {"gpu", "igpu"} or (kinds and asked) else None
+
+
+def _crashes(device: dict[str, str]) -> bool:
+    """Whether AMD's own driver for Windows is known to crash with it: on the graphics of its processors.
+
+    Reported with its versions 31.0.21925.1001 (Ryzen 3 4300U: handy-computer/transcribe.cpp#163, 2026-09-15)
+    and 32.0.21045.5002 (cjpais/Handy#2007, 2026-09-03), and on a 780M (modelscope/FunASR#3479, 2026-08-29).
+    """
+    amd = re.search(r"AMD|Radeon", device["name"], re.IGNORECASE)
+    return sys.platform == "win32" and device["type"] == "igpu" and amd is not None
 
 
 def has_gpu_backend() -> bool:
