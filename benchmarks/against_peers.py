@@ -10,10 +10,10 @@
     python benchmarks/against_peers.py FOLDER --pyannote peers/pyannote/bin/python \\
         --senko peers/senko/bin/python --out RUN --group 'ami_*' --group 'sim_*' --json OUT.json
 
-FOLDER holds FILE.flac beside FILE.rttm. Every recording is run by every program, each time in a process of
-its own and in another order, so that a slow moment of the machine affects all of them. RUN keeps what is
-done, and the same command continues there; delete what is to be run again. Time is that of the processor,
-without loading models.
+FOLDER holds FILE.flac beside FILE.rttm. Each program runs in a process of its own. Every recording goes to
+all of them in turn, in another order each time, so that a slow moment of the machine affects all. RUN keeps
+what is done, and the same command continues there; delete what is to be run again. Time is that of the
+processor, without loading models.
 Whole files are scored under two conventions; intervals are of 95 %, by a bootstrap over files.
 
 What is the same: segmentation-3.0 for Witness and pyannote, CAM++ for all. What is not: pyannote's pipeline
@@ -64,13 +64,30 @@ def checkpoint(senko: str) -> Path:
     return path
 
 
-def run(program: str, python: str, wav: Path, models: tuple[str, str], threads: int) -> dict:
-    """What peer.py says of a recording."""
-    command = [python, str(PEER), program, str(wav), *models, str(threads)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{program} failed on {wav.name}:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+class Peer:
+    """peer.py with one of the programs."""
+
+    def __init__(self, program: str, python: str, models: tuple[str, str], threads: int) -> None:
+        self._program = program
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long as the process
+        command = [python, str(PEER), program, *models, str(threads)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
+
+    def run(self, wav: Path) -> dict:
+        """What it says of a recording."""
+        self._process.stdin.write(f"{wav}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            self._log.seek(0)
+            sys.exit(f"{self._program} failed on {wav.name}:\n{self._log.read()[-2000:]}")
+        return json.loads(line)
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
 
 
 def results(
@@ -86,16 +103,21 @@ def results(
             shutil.copyfile(store.diarization_models("campplus", offline=True).embedding.path, voice)
             return str(checkpoint(args.senko)), str(voice)
 
+        peers: dict[str, Peer] = {}
         for place, path in enumerate(paths):
             names = list(programs)
             for name in names[place % len(names) :] + names[: place % len(names)]:
                 kept = args.out / f"{path.stem}.{name.replace(':', '-')}.json"
                 if not kept.exists():
                     wav, seconds = as_wav(path, Path(folder))
-                    told = run(name, programs[name], wav, models(), args.threads)
+                    if name not in peers:
+                        peers[name] = Peer(name, programs[name], models(), args.threads)
+                    told = peers[name].run(wav)
                     files.write(json.dumps({**told, "duration": seconds}).encode(), kept)
                     sys.stderr.write(f"{path.stem} {name}: {told['processor']:.1f} s\n")
                 found.setdefault(path.stem, {})[name] = json.loads(kept.read_bytes())
+        for peer in peers.values():
+            peer.close()
     return found
 
 

@@ -1,9 +1,10 @@
-"""One diarizer on one recording, in a process of its own, for against_peers.py.
+"""One diarizer in a process of its own, for against_peers.py.
 
-    PYTHON benchmarks/peer.py NAME RECORDING.wav SEGMENTATION EMBEDDING THREADS
+    PYTHON benchmarks/peer.py NAME SEGMENTATION EMBEDDING THREADS
 
-PYTHON is the one that the diarizer is installed for. Prints a line of JSON: seconds of processor and clock
-without loading, the peak of memory in MB with it, the version, and the turns. Only the standard library,
+PYTHON is the one that the diarizer is installed for. For each path of a WAV file that stdin has in a line, it
+prints a line of JSON: seconds of processor and clock, the peak of memory in MB so far, the version, and the
+turns. The first recording is run once before the clock, so that models are loaded. Only the standard library,
 NumPy and the diarizer itself are needed.
 """
 
@@ -42,7 +43,6 @@ def witness(segmentation: str, embedding: str, threads: int, models: str = "camp
     del segmentation, embedding  # the same, out of the cache
     options = Options(models=models, whisper="none", offline=True)
     engine = Engine(options, Runtime(device="cpu", threads=threads))
-    engine.transcribe((read(sys.argv[2])[:48_000], 16_000))  # opens the models
 
     def run(path: str) -> Turns:
         transcript = engine.transcribe((read(path), 16_000))
@@ -123,7 +123,7 @@ def found_version(package: str) -> str:
 
 
 def main() -> None:
-    name, path, segmentation, embedding, threads = sys.argv[1:]
+    name, segmentation, embedding, threads = sys.argv[1:]
     for variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[variable] = threads
     os.environ |= {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": threads, "HF_HUB_OFFLINE": "1"}
@@ -131,16 +131,22 @@ def main() -> None:
     make, package = PROGRAMS[name.partition(":")[0]]
     more = {"models": name.partition(":")[2]} if ":" in name else {}
     program = make(segmentation, embedding, int(threads), **more)
-    processor, wall = time.process_time(), time.perf_counter()
-    turns = program(path)
-    result = {
-        "processor": time.process_time() - processor,
-        "wall": time.perf_counter() - wall,
-        "memory": peak(),
-        "version": found_version(package),
-        "turns": [(float(start), float(end), str(speaker)) for start, end, speaker in turns],
-    }
-    sys.stdout.write(json.dumps(result) + "\n")
+    replies, sys.stdout = sys.stdout, sys.stderr  # whatever a diarizer prints is no reply
+    for place, line in enumerate(sys.stdin):
+        path = line.rstrip("\n")
+        if not place:
+            program(path)
+        processor, wall = time.process_time(), time.perf_counter()
+        turns = program(path)
+        result = {
+            "processor": time.process_time() - processor,
+            "wall": time.perf_counter() - wall,
+            "memory": peak(),
+            "version": found_version(package),
+            "turns": [(float(start), float(end), str(speaker)) for start, end, speaker in turns],
+        }
+        replies.write(json.dumps(result) + "\n")
+        replies.flush()
 
 
 if __name__ == "__main__":
