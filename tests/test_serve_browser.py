@@ -186,6 +186,24 @@ def test_corrections_are_saved_as_they_are_made_and_undone_after_a_reload(visit,
     assert store.read(folder / "toned.json").speakers[0].name == "Ann"
 
 
+def test_what_could_not_be_saved_cannot_be_corrected(visit, folder):
+    (folder / "toned.stages.npz").unlink()
+    before = (folder / "toned.json").read_bytes()
+    page = visit().open()
+    page.wait_for_selector('#refusal:visible:has-text("copy it there")')
+    page.wait_for_selector('#save:text-is("Read only")')
+    page.locator(".w").nth(3).click()
+    for key in ("e", "m", "r", "g"):
+        page.keyboard.press(key)
+        assert page.locator("dialog[open]").count() == 0
+    page.click('aside button.name:text-is("Speaker 1")')
+    assert page.locator("aside input.name").count() == 0
+    page.wait_for_selector('#toast:has-text("copy it there")')
+    assert (folder / "toned.json").read_bytes() == before
+    page.click("#export")  # which still works
+    page.wait_for_selector("dialog[open]")
+
+
 def test_two_tabs_lose_nothing_of_each_other(visit, folder):
     visitor = visit()
     one, other = visitor.open(), visitor.open(visitor.tab())

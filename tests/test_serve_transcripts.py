@@ -105,6 +105,7 @@ def test_an_old_version_is_refused_as_openai_would(client):
     answer = client.post("speakers", json={"version": seen, "speakers": 3})
     refused(answer, 409, "changed meanwhile")
     assert answer.json()["error"]["type"] == "conflict_error"
+    assert answer.json()["error"]["version"] == client.get("version").json()["version"]
     assert client.get("corrections").json()["version"] == client.get("version").json()["version"] != seen
 
 

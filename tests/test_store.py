@@ -22,6 +22,7 @@ from witness.errors import ConflictError, OutputError
 from witness.formats import writers
 from witness.formats.registry import Format
 from witness.options import Bounds
+from witness.schema import Transcript
 from witness.serve.editing import edits
 from witness.transcript import assemble, redo, store
 
@@ -136,6 +137,14 @@ def test_a_new_transcript_does_not_replace_what_was_corrected_meanwhile(path):
     store.save(new, [(Format.JSON, path)])
     assert names(path)[0] is None
     agree(path)  # the formats that nobody asked for, too
+
+
+def test_a_transcript_that_was_read_keeps_its_findings_when_it_is_saved_again(path):
+    named(path, 0, "A")
+    Transcript.load(path).save(path)
+    assert in_process(path.parent, "redo", path, "--name", "SPEAKER_01=B").returncode == 0
+    assert names(path) == ["A", "B", None]
+    agree(path)
 
 
 # --- the formats beside it ---

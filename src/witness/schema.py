@@ -440,7 +440,7 @@ class Transcript:
         if form is None:
             raise UsageError(f"{place}: names no format; end it with .json, .srt, .docx or the like")
         _above("files").check_libraries([form])
-        _above("formats.writers").save(self, [(form, place)])
+        _above("transcript.store").save(self, [(form, place)])
 
     @overload
     def to(self, form: Literal["docx"]) -> bytes: ...  # type: ignore[overload-overlap] # the only one

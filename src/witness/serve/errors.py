@@ -21,12 +21,18 @@ TYPES = {
 """OpenAI's words for a status; others are "invalid_request_error" below 500 and "server_error" above."""
 
 
-def error(status: int, message: str, headers: Mapping[str, str] | None = None, accept: str = "") -> Response:
+def error(
+    status: int,
+    message: str,
+    headers: Mapping[str, str] | None = None,
+    accept: str = "",
+    more: Mapping[str, str] = {},
+) -> Response:
     """The answer that says what is wrong; `accept` is what the request says of itself."""
     if "text/html" in accept:
         return PlainTextResponse(f"{message}\n", status, headers)
     kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    content = {"error": {"message": message, "type": kind, "code": None}}
+    content = {"error": {"message": message, "type": kind, "code": None, **more}}
     return JSONResponse(content, status, headers)
 
 
@@ -47,7 +53,9 @@ def failed(request: Request, raised: Exception) -> Response:
         status = 422
     elif isinstance(raised, OutputError):
         status = 507
-    return error(status, str(raised), accept=request.headers.get("accept", ""))
+    # What is there now, for whoever wants to put their change on top of it.
+    newer = {"version": raised.version} if isinstance(raised, ConflictError) and raised.version else {}
+    return error(status, str(raised), accept=request.headers.get("accept", ""), more=newer)
 
 
 HANDLERS = {HTTPException: refused, WitnessError: failed}

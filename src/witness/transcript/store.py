@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from msgspec import structs
+
 from witness import documents, files, saving
 from witness.errors import ConflictError, InputError, OutputError, WitnessError
 from witness.formats import document, findings, page, writers
@@ -138,6 +140,16 @@ class Store:
                 "to see it",
                 found,
             )
+
+    def stages_of(self, recording: str) -> dict[str, str] | None:
+        """The name and sha256 of the findings that are there, if they are of the recording of this sha256."""
+        try:
+            found = document.decode(files.read(self.path))
+        except (OSError, ValueError):
+            return None
+        if found.stages is None or found.audio.sha256 != recording:
+            return None
+        return structs.asdict(found.stages)
 
     def write(
         self,
@@ -268,6 +280,8 @@ def save(
                 f"{main}: was corrected while the recording was transcribed again, so it is not replaced; "
                 "fix: --force, which loses the corrections"
             )
+        if stages is None and keep:  # one that was read, and goes back to where its findings are
+            stages = there.stages_of(transcript.audio.sha256)
         written = there.write(transcript, stages, also=beside, sound=sound, voices=voices)
     if rest:
         writers.save(transcript, rest, keep=keep, sound=sound)

@@ -8,7 +8,7 @@ import { $, make, toast } from "./dom.js";
 import { keepDraft } from "./drafts.js";
 import { nameOf, speakerOf } from "./names.js";
 import { choose, chosenWords, paragraphNow } from "./selection.js";
-import { data, edits, page, take, transcript } from "./state.js";
+import { data, edits, page, refused, take, transcript } from "./state.js";
 import { reveal } from "./text.js";
 import { piecesOf } from "./transcript.js";
 /** @import { Correction } from "./corrections.js" */
@@ -58,11 +58,13 @@ export function rename(who, text) {
 
 /** @param {number} who */
 export async function askName(who) {
+  if (refused()) return;
   await ask(`Who is ${nameOf(who)}?`, "Name in the whole transcript", page.names[who] ?? "", (text) => rename(who, text));
 }
 
 /** @param {number} who */
 export async function askMerge(who) {
+  if (refused()) return;
   const others = page.speakers.filter((one) => one.who !== who);
   if (!others.length) { toast("There is no other speaker to merge with."); return; }
   const other = await pick(`Who is the same person as ${nameOf(who)}?`, "They become one speaker.",
@@ -81,6 +83,7 @@ export async function askMerge(who) {
  * @param {string} title
  */
 export async function askMove(list, title) {
+  if (refused()) return;
   if (!list.length) { toast("There are no words to give to another speaker."); return; }
   const now = new Set(list.map((w) => page.owner[w]));
   const others = page.speakers.filter((one) => now.size > 1 || !now.has(one.who));
@@ -126,6 +129,7 @@ async function askNew() {
 
 /** @param {number} number of a paragraph */
 export async function speakerMenu(number) {
+  if (refused()) return;
   const paragraph = page.paragraphs[number];
   const { who } = paragraph;
   /** @type {{ value: number | "fill" | "name" | "merge", label: string, who?: number }[]} */
@@ -155,6 +159,7 @@ export async function speakerMenu(number) {
 
 /** Write what was said in speech without words. @param {Paragraph} paragraph */
 export async function fillIn(paragraph) {
+  if (refused()) return;
   let text = "";
   await ask("What was said?", `${clock(paragraph.start)} to ${clock(paragraph.end)}`, "", (given) => {
     const trouble = checkText(given.trim());
@@ -177,6 +182,7 @@ export async function fillIn(paragraph) {
 }
 
 export async function fix() {
+  if (refused()) return;
   let list = chosenWords();
   if (!list.length && page.playing >= 0) list = [page.playing];
   const here = page.paragraphs[paragraphNow()];

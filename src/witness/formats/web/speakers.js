@@ -5,7 +5,7 @@ import { BAD_NAME, checkName } from "./corrections.js";
 import { $, composes, make, showIn, toast } from "./dom.js";
 import { askMerge, rename } from "./editing.js";
 import { chip, initials, look, nameOf } from "./names.js";
-import { data, page } from "./state.js";
+import { data, page, refused } from "./state.js";
 
 export function showSpeakers() {
   showIn($("speakers"), page.speakers, (one) => one.who, speakerItem, (item, { who, ms, share }) => {
@@ -59,6 +59,7 @@ function speakerItem({ who }) {
  * @param {number} who
  */
 function renameHere(button, who) {
+  if (refused()) return;
   const field = make("input", "name");
   field.value = page.names[who] ?? "";
   field.placeholder = nameOf(who);

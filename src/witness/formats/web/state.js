@@ -13,9 +13,10 @@ import { prepare } from "./transcript.js";
 /**
  * What saves the corrections in the transcript; a page that is a file has none.
  * @typedef {{
- *   soundless: string, readonly version: string, open: (draft: (Mine & { version?: string }) | null) => void,
+ *   soundless: string, readonly version: string, readonly refusal: string | null, open: (draft: (Mine & { version?: string }) | null) => void,
  *   changed: () => void, save: () => void, voice: (words: number[]) => void,
- * }} Desk `soundless`: why there is no sound; `version`: of the transcript that this page has seen
+ * }} Desk `soundless`: why there is no sound; `version`: of the transcript that this page has seen;
+ *   `refusal`: why nothing can be saved
  */
 
 export const transcript = prepare(JSON.parse($("data").textContent));
@@ -65,8 +66,16 @@ export function positionChanged() {
 
 /* ---------- steps ---------- */
 
+/** Whether nothing can be corrected, because it could not be saved; the person is told why. */
+export function refused() {
+  const why = page.desk?.refusal;
+  if (why) toast(why);
+  return Boolean(why);
+}
+
 /** @param {Correction[]} made */
 export function take(...made) {
+  if (refused()) return;
   edits.take(made);
   stepsChanged(made.every((one) => one.kind === "name"));
 }

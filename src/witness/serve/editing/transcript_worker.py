@@ -116,7 +116,8 @@ def _answer(request: Message, _: bytes) -> Reply:
         return ACTIONS[request["do"]](Path(request["path"]), request)
     except errors.WitnessError as error:
         kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == errors.__name__]
-        return {"refused": str(error), "kind": kinds[0]}, []
+        more = {"version": error.version} if isinstance(error, errors.ConflictError) else {}
+        return {"refused": str(error), "kind": kinds[0], **more}, []
 
 
 if __name__ == "__main__":

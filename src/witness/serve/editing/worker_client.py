@@ -58,6 +58,8 @@ class WorkerClient:
                     f"{path.name}: the process that works on it ended ({error}){words}; try again"
                 ) from error
         if "refused" in reply:
+            if "version" in reply:
+                raise errors.ConflictError(reply["refused"], reply["version"])
             raise getattr(errors, reply["kind"])(reply["refused"])
         return reply, content
 

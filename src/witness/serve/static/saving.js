@@ -28,6 +28,8 @@ const AGAIN = 4000; // ms until a server that did not answer is asked again
 export const served = /** @type {any} */ (data.served);
 export const seen = { version: served.version };
 
+/** What was said of files that are as they were, which is said once. @type {Set<string>} */
+const told = new Set();
 /** The request that is under way. @type {Promise<any> | null} */
 let sending = null;
 let timer = 0;
@@ -47,6 +49,8 @@ export function show(text, kind = "", title = text) {
 export function showState() {
   const { unsaved } = edits;
   enable($("redo"), edits.undone.length > 0);
+  $("refusal").textContent = served.refusal ? `This transcript can be read and exported, not corrected: ${served.refusal}.` : "";
+  $("refusal").hidden = !served.refusal;
   if (served.refusal) show(unsaved ? "Cannot be saved" : "Read only", unsaved ? "bad" : "busy", served.refusal);
   else if (stuck) show(`Not saved: ${stuck.message}`, "bad");
   else if (sending || unsaved) show("Saving…", "busy");
@@ -104,7 +108,9 @@ async function send() {
   showState();
   try {
     const said = await sending;
-    if (said.left?.length) toast(said.left.join("; "));
+    const left = said.left.filter((/** @type {string} */ line) => !told.has(line));
+    if (left.length) toast(left.join("; "));
+    left.forEach((/** @type {string} */ line) => told.add(line));
     arrived(said.version, sent);
   } catch (error) {
     const status = error instanceof CallError ? error.status : 0;

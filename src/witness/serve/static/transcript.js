@@ -3,12 +3,13 @@
 import "./asking.js";
 import { start } from "../../formats/web/main.js";
 import { setPeaks } from "../../formats/web/timeline.js";
-import { changed, save, seen, takeUp } from "./saving.js";
+import { changed, save, seen, served, takeUp } from "./saving.js";
 import { askVoice } from "./voices.js";
 
 start({
   soundless: "the recording is not where it was, or this browser cannot play it",
   get version() { return seen.version; },
+  get refusal() { return served.refusal; },
   open: takeUp,
   changed,
   save,
