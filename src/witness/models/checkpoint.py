@@ -34,7 +34,7 @@ TENSOR = "torch._utils _rebuild_tensor_v2"
 DICTIONARY = "collections OrderedDict"
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_VALUES = {"BININT", "BININT1", "BININT2", "BINFLOAT", "BINUNICODE", "LONG1"}
+_VALUES = {"BININT", "BININT1", "BININT2", "BINFLOAT", "BINUNICODE"}
 _TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
