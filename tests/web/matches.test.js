@@ -5,6 +5,7 @@ import { above } from "../../src/witness/formats/web/arrays.js";
 import { clock, momentAt, span } from "../../src/witness/formats/web/clock.js";
 import { derive } from "../../src/witness/formats/web/derive.js";
 import { haystackOf, matchAt, matchesOf, patternOf, replacing } from "../../src/witness/formats/web/matches.js";
+import { inReadingOrder } from "../../src/witness/formats/web/reading.js";
 import { prepare } from "../../src/witness/formats/web/transcript.js";
 import { isHidden, recordingsIn } from "../../src/witness/serve/static/folders.js";
 import { aboutJob, untilAll } from "../../src/witness/serve/static/progress.js";
@@ -22,6 +23,24 @@ test("a search finds words whatever their case, and several in a row, but not ac
   assert.deepEqual(found("you? fine"), []);
   assert.deepEqual(found("zebra"), []);
   assert.deepEqual(found("  "), []);
+});
+
+test("a match in a script without spaces ends with its word", () => {
+  const { order, texts, paragraphOf } = { order: [0, 1, 2], texts: ["こん", "にち", "は"], paragraphOf: new Int32Array(3) };
+  const haystack = haystackOf({ order, texts, paragraphOf });
+  assert.deepEqual(matchesOf(haystack, "こん"), [[0, 0]]);
+  assert.deepEqual(matchesOf(haystack, "んに"), [[0, 1]]);
+});
+
+test("a long paragraph is in several blocks, and its words know theirs", () => {
+  const paragraph = (words) => ({ start: 0, end: 1, who: 0, words, gap: -1, block: -1 });
+  const paragraphs = [paragraph([2, 0]), paragraph([]), paragraph(Array.from({ length: 500 }, (_, n) => n + 3))];
+  const { order, place, paragraphOf, blockOf, blocks } = inReadingOrder(paragraphs, 503);
+  assert.deepEqual(paragraphs.map(({ block }) => block), [0, 1, 2]);
+  assert.deepEqual(blocks.map(({ number, from, to }) => [number, from, to]),
+    [[0, 0, 2], [1, 0, 0], [2, 0, 240], [2, 240, 480], [2, 480, 500]]);
+  assert.deepEqual(order.slice(0, 3), [2, 0, 3]);
+  assert.deepEqual([place[0], place[1], place[502], paragraphOf[1], paragraphOf[2], blockOf[1], blockOf[502]], [1, -1, 501, -1, 0, -1, 4]);
 });
 
 test("the match of a word", () => {

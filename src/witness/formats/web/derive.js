@@ -75,12 +75,14 @@ export function derive(transcript, steps) {
   }
   for (const one of made) {
     if (one.kind !== "text") continue;
-    said(one.pieces).forEach((w, n) => {
+    const begun = new Set(); // tracks: words of two that are said at once cannot be told apart by their times
+    for (const w of said(one.pieces)) {
       const text = words.gap[w] < 0 ? words.text[w] : " "; // what somebody wrote begins with one
       const space = text.slice(0, text.length - text.trimStart().length);
-      texts[w] = n === 0 && one.text ? space + one.text : "";
+      texts[w] = one.text && !begun.has(words.track[w]) ? space + one.text : "";
+      begun.add(words.track[w]);
       touched.add(w);
-    });
+    }
   }
   const names = /** @type {(string | null)[]} */ (same.map(() => null));
   data.speakers.forEach(([, name], who) => {
