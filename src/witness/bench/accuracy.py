@@ -58,7 +58,7 @@ def run(plan: Plan, reporter: Reporter) -> list[FileScore]:
     for place, case in enumerate(plan.cases, start=1):
         record = kept.get(case.name) or _run_one(case, plan.out, options, plan.runtime, begun.models)
         pair = list(case.reference), records.hypothesis(plan.out, record)
-        (score,) = scoring.score({case.name: pair}, as_pyannote=plan.as_pyannote)
+        (score,) = scoring.score({case.name: pair}, plan.uem, as_pyannote=plan.as_pyannote)
         outcome.records.append(record)
         outcome.scores.append(score)
         if case.name not in kept:
@@ -73,6 +73,16 @@ def run(plan: Plan, reporter: Reporter) -> list[FileScore]:
             f"missed; {plan.out}/report.md says why, and the same command tries them again"
         )
     return outcome.scores
+
+
+def score_other(plan: Plan, hypotheses: Path) -> list[FileScore]:
+    """Another system's turns, RTTM files below `hypotheses`, on the recordings of the plan, scored alike.
+
+    What it lacks counts as all missed. Raises InputError.
+    """
+    theirs = scoring.read(hypotheses)
+    pairs = scoring.pair({case.name: list(case.reference) for case in plan.cases}, theirs)
+    return scoring.score(pairs, plan.uem, as_pyannote=plan.as_pyannote)
 
 
 def _options(plan: Plan, models: Models) -> Options:

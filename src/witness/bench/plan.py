@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from witness.bench import scoring
+from witness.bench import corpora, scoring
+from witness.bench.corpora import Corpus
 from witness.errors import InputError
 from witness.formats.registry import Format
 from witness.options import Options, Runtime
@@ -50,19 +51,26 @@ class Plan:
     """The folder of the finished DEV run that settings on "test" come from."""
     as_pyannote: bool = False
     """How `scoring.score` counts."""
+    uem: Mapping[str, list[tuple[float, float]]] | None = None
+    """The parts of each recording that are scored; None: from its first to its last turn."""
 
 
-def find(audio: Path, references: Path) -> tuple[tuple[Case, ...], tuple[str, ...]]:
+def find(
+    audio: Path, references: Path, corpus: Corpus | None = None
+) -> tuple[tuple[Case, ...], tuple[str, ...]]:
     """The recordings below `audio` with an RTTM below `references`, and the names of those without audio.
 
     A recording is named after its file without the ending, and so is an RTTM file about one recording; one
-    about several goes by the names in it. Raises InputError.
+    about several goes by the names in it. Of a `corpus`, references may have its own format, and the name of
+    a recording may go on after that of its reference (`corpora.belongs`). Raises InputError.
     """
-    turns = _references(references)
+    own = None if corpus is None else corpora.read(references, corpus)
+    turns = _references(references) if own is None else own
     files = _recordings(audio)
     cases, missing = [], []
     for name, reference in sorted(turns.items()):
-        paths = files.get(name, [])
+        names = [name] if corpus is None else [other for other in files if corpora.belongs(other, name)]
+        paths = [path for other in names for path in files.get(other, [])]
         if len(paths) > 1:
             raise InputError(f"{paths[0]}: {paths[1]} has the same name; keep one of them below {audio}")
         if paths:
@@ -76,7 +84,7 @@ def find(audio: Path, references: Path) -> tuple[tuple[Case, ...], tuple[str, ..
 
 def unscored(audio: Path, cases: Sequence[Case]) -> set[str]:
     """The names of the recordings below `audio` that are in no case."""
-    return set(_recordings(audio)) - {case.name for case in cases}
+    return set(_recordings(audio)) - {case.audio.stem for case in cases}
 
 
 def _recordings(folder: Path) -> dict[str, list[Path]]:

@@ -24,11 +24,16 @@ POOLED_LEFT = (0, 6)
 SCORE_HEADS = [*(convention.name for convention in CONVENTIONS), "JER", "speakers", "true"]
 
 
-def to_text(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
-    """A table of the pooled figures, the differences from `others`, and a table of several recordings."""
+def to_text(
+    scores: Sequence[FileScore], others: Sequence[FileScore] | None = None, name: str = "--against"
+) -> str:
+    """A table of the pooled figures, the differences from `others`, and a table of several recordings.
+
+    `name` is what stands for the others.
+    """
     parts = [table([POOLED_HEADS, *pooled_rows(scores)], POOLED_LEFT) + "\n" + "\n".join(beside_der(scores))]
     if others is not None:
-        parts.append(table(_difference_rows(scores, others)))
+        parts.append(table(_difference_rows(scores, others, name)))
     if len(scores) > 1:
         parts.append(table(_file_rows(scores)))
     return "\n\n".join(parts) + "\n"
@@ -178,12 +183,14 @@ def _file_rows(scores: Sequence[FileScore]) -> list[list[str]]:
     return [["recording", *SCORE_HEADS], *([score.uri, *score_cells(score)] for score in scores)]
 
 
-def _difference_rows(scores: Sequence[FileScore], others: Sequence[FileScore]) -> list[list[str]]:
+def _difference_rows(
+    scores: Sequence[FileScore], others: Sequence[FileScore], name: str = "--against"
+) -> list[list[str]]:
     def row(difference: Difference) -> list[str]:
         low, high = difference.interval
         return [difference.convention, f"{difference.points:+.2f}", f"{low:+.2f} to {high:+.2f}"]
 
-    heads = ["minus --against, points of DER", "", "95 %"]
+    heads = [f"minus {name}, points of DER", "", "95 %"]
     return [heads, *map(row, scoring.compare(scores, others))]
 
 

@@ -139,9 +139,16 @@ def read(path: Path) -> dict[str, list[Turn]]:
 def read_uem(path: Path) -> dict[str, list[tuple[float, float]]]:
     """The parts (start, end) of each recording to be scored, in seconds, by uri. Raises InputError.
 
-    Each line of a UEM file is one part: uri, channel, start and end.
+    Each line of a UEM file is one part: uri, channel, start and end. Of a folder, all .uem files are read.
     """
     parts: dict[str, list[tuple[float, float]]] = {}
+    if path.is_dir():
+        for file in sorted(path.rglob("*.uem")):
+            for uri, found in read_uem(file).items():
+                parts.setdefault(uri, []).extend(found)
+        if not parts:
+            raise InputError(f"{path}: holds no .uem file with a line in it")
+        return parts
     for number, line in enumerate(contents(path, "a UEM file").splitlines(), start=1):
         fields = line.split()
         if not fields or fields[0].startswith(";;"):

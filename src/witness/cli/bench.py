@@ -9,6 +9,7 @@ import click
 
 from witness import files
 from witness.cli import options
+from witness.errors import UsageError
 
 if TYPE_CHECKING:
     from witness.bench.plan import Split
@@ -41,6 +42,23 @@ def bench(ctx: click.Context) -> None:
     metavar="DEV-RUN",
     help="The output folder of the finished DEV run that settings on test come from.",
 )
+@click.option(
+    "--corpus",
+    type=click.Choice(["aishell4", "alimeeting", "ami", "earnings21"]),
+    help="Which corpus these are: --rttm takes its own references, TextGrid and nlp files, too.",
+)
+@click.option(
+    "--uem",
+    type=click.Path(exists=True, path_type=Path),
+    help="UEM file, or a folder of them: the parts to score. [default: from the first turn to the last]",
+)
+@click.option(
+    "--impl",
+    "others",
+    multiple=True,
+    metavar="NAME=FOLDER",
+    help="Score another system's RTTM files on the same recordings, too. Can be repeated.",
+)
 @options.AS_PYANNOTE
 @options.MODELS
 @options.speakers
@@ -54,6 +72,9 @@ def bench_accuracy(
     out: Path,
     split: Split | None,
     tuned_on: Path | None,
+    corpus: str | None,
+    uem: Path | None,
+    others: tuple[str, ...],
     as_pyannote: bool,
     **settings: Any,
 ) -> None:
@@ -63,11 +84,18 @@ def bench_accuracy(
     the same command again to continue. The scores go to stdout. The output folder gets the hypotheses, what
     each recording cost, report.html, report.md, report.json and two pictures. Needs the extra `bench`.
     """
-    from witness.bench import accuracy, plan, score_report
+    from witness.bench import accuracy, corpora, plan, score_report, scoring
     from witness.options import Options, Runtime
 
+    kind = None if corpus is None else corpora.CORPORA[corpus]
+    impls = [(name, Path(folder)) for name, _, folder in (other.partition("=") for other in others)]
+    for name, folder in impls:
+        if not name or not folder.exists() or not str(folder).strip("."):
+            raise UsageError(
+                f"--impl {name}={folder}: give a name and a folder of RTTM files, such as peer=rttm/"
+            )
     runtime = Runtime(device=settings.pop("device"), threads=settings.pop("threads") or 0)
-    cases, missing = plan.find(audio, rttm)
+    cases, missing = plan.find(audio, rttm, kind)
     wanted = plan.Plan(
         cases=cases,
         out=out,
@@ -77,12 +105,23 @@ def bench_accuracy(
         split=split,
         tuned_on=tuned_on,
         as_pyannote=as_pyannote,
+        uem=None if uem is None else scoring.read_uem(uem),
     )
+    if wanted.uem is not None and (without := {case.name for case in cases} - set(wanted.uem)):
+        raise UsageError(
+            f"{uem}: has no line for {', '.join(sorted(without)[:3])}; add one, or leave out --uem"
+        )
     with options.progress(quiet=False) as reporter:
+        if kind is not None:
+            reporter.note(f"{kind.title} ({kind.get}): {kind.reference}; others publish: {kind.convention}")
         options.note_unpaired(reporter, set(missing), "have no audio and are not scored")
         options.note_unpaired(reporter, plan.unscored(audio, cases), "have no RTTM and are not scored")
         scores = accuracy.run(wanted, reporter)
-    files.write(score_report.to_text(scores).encode(), None)
+    text = score_report.to_text(scores)
+    for name, folder in impls:
+        theirs = accuracy.score_other(wanted, folder)
+        text += f"\n{name}\n\n{score_report.to_text(theirs, scores, 'witness')}"
+    files.write(text.encode(), None)
 
 
 @bench.command("speed")
