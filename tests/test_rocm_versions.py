@@ -10,6 +10,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import sysconfig
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -135,6 +136,17 @@ def test_folders_in_which_the_loader_does_not_look(provider, root, monkeypatch, 
     assert loader.way_to(missing, root, {}) == f"export LD_LIBRARY_PATH=/{core}:/{extras}"
     kept = loader.way_to(missing, root, {"LD_LIBRARY_PATH": "/mine"})
     assert kept == f"export LD_LIBRARY_PATH=/{core}:/{extras}:$LD_LIBRARY_PATH"
+    assert traced(provider, monkeypatch, root / core, root / extras).missing == ()
+
+
+@linux
+def test_amds_wheels_of_rocm_10_are_found_among_pythons_packages(provider, root, monkeypatch):
+    site = sysconfig.get_paths()["purelib"].lstrip("/")
+    core, extras = f"{site}/_rocm_sdk_core/lib", f"{site}/migraphx_libs"
+    hip(root / core / "libamdhip64.so.7", HIP_7)
+    migraphx(root / extras / "libmigraphx_c.so.3", QUANTIZE)
+    missing = loader.trace(provider).missing
+    assert loader.way_to(missing, root, {}) == f"export LD_LIBRARY_PATH=/{core}:/{extras}"
     assert traced(provider, monkeypatch, root / core, root / extras).missing == ()
 
 

@@ -5,9 +5,11 @@ Nothing is loaded. Only the standard library is imported, because `doctor.probes
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import subprocess
+import sysconfig
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,8 @@ FOLDERS = (
 
 `core` is of ROCm 7.14 and newer, `extras` of 10.1 and newer. MIGraphX's own parts lie in migraphx/lib below.
 """
+PACKAGES = ("migraphx_libs", "migraphx_libs/lib", "_rocm_sdk_*/lib")
+"""Below the folder of Python's packages: where AMD's wheels of ROCm 10 put them."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,9 @@ def trace(library: Path, preloaded: Path | None = None) -> Trace:
 
 def on_disk(pattern: str, root: Path, environment: Mapping[str, str]) -> list[Path]:
     """The library files of that name where ROCm may lie, whether or not the loader looks there."""
-    folders = [folder for place in FOLDERS for folder in sorted(root.glob(place))]
+    site = glob.escape(sysconfig.get_paths()["purelib"]).lstrip("/")
+    places = (*FOLDERS, *(f"{site}/{place}" for place in PACKAGES))
+    folders = [folder for place in places for folder in sorted(root.glob(place))]
     folders += [Path(part) for part in environment.get("LD_LIBRARY_PATH", "").split(os.pathsep) if part]
     return [
         path
