@@ -155,7 +155,7 @@ def test_a_number_of_speakers_near_a_tie_is_said():
     assert notes(near, kept=Path("a b/call.json")) == [
         "2 speakers, or perhaps 3: `witness redo 'a b/call.json' --speakers 3`"
     ]
-    assert notes(Count(1, 2, 0.01)) == ["1 speaker, or perhaps 2: `--speakers 2`"]
+    assert notes(Count(1, 2, 0.3)) == ["1 speaker, or perhaps 2: `--speakers 2`"]
     assert notes(Count(2, 3, CLOSE + 0.001)) == notes(Count(2)) == []
     assert notes(near, asked=Bounds(speakers=2)) == []
     assert notes(near, near) == []  # the two sides of a call

@@ -943,7 +943,10 @@ def test_auto_takes_the_standard_set() -> None:
     notes: list[str] = []
     fetched = store.diarization_models("auto", offline=False, reporter=Reporter(note=notes.append))
     assert fetched == store.diarization_models("standard", offline=True)
-    assert (fetched.name, fetched.rule) == ("standard", Rule("centroid", 0.7045654963945799))
+    assert (fetched.name, fetched.rule) == (
+        "standard",
+        Rule("centroid", 0.7045654963945799, smallest=12, shortest=0.2),
+    )
     assert notes == []
 
 
@@ -952,7 +955,7 @@ def test_community_1_comes_with_its_plda() -> None:
     with pytest.raises(ModelError, match=r"fetch community-1$"):
         store.diarization_models("community-1", offline=True)
     chosen = store.diarization_models("community-1", offline=False)
-    assert (chosen.name, chosen.rule) == ("community-1", Rule("centroid", 0.6, apart=True))
+    assert (chosen.name, chosen.rule) == ("community-1", Rule("centroid", 0.6, smallest=12, shortest=0.2))
     assert Path(chosen.segmentation.path).read_bytes() == b"newer segmentation"
     assert chosen.embedding == store.diarization_models("standard", offline=False).embedding
     assert set(chosen.plda) == {"lda", "tr", "mu", "psi", "mean1", "mean2"}
@@ -981,7 +984,7 @@ def folder_of(path: Path, clustering: str | None = None) -> str:
 
 def test_folder(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = store.diarization_models(folder_of(tmp_path / "mine"), offline=False)
-    assert (chosen.name, chosen.rule) == ("mine", catalogue.SETS["standard"].rule)
+    assert (chosen.name, chosen.rule) == ("mine", catalogue.DEFAULT_RULE)
     assert (chosen.segmentation.name, chosen.embedding.name) == (
         "mine/segmentation.onnx",
         "mine/embedding.onnx",
@@ -1017,7 +1020,7 @@ def test_a_threshold_of_another_voice_model_is_said(
     (path / "embedding.onnx").write_bytes(embedding)
     store.diarization_models(str(path), offline=True, reporter=Reporter(note=notes.append))
     assert len(notes) == said
-    assert all(re.match(".*wespeaker.*mine/embedding.onnx.*fix: .*clustering.json$", note) for note in notes)
+    assert all(re.match(".*threshold.*mine/embedding.onnx.*fix: .*clustering.json$", note) for note in notes)
 
 
 @pytest.mark.usefixtures("hub")
@@ -1029,6 +1032,16 @@ def test_folder_with_known_files(tmp_path: Path) -> None:
     chosen = store.diarization_models(str(path), offline=False)
     assert (chosen.segmentation.name, chosen.embedding.name) == ("segmentation-3.0", "builtin-embedding")
     assert chosen.rule == catalogue.SETS["builtin"].rule
+
+
+def test_the_rule_belongs_to_the_pair() -> None:
+    for one in catalogue.SETS.values():
+        assert catalogue.rule(one.segmentation, one.embedding) is one.rule
+    # Two sets have WeSpeaker's network. With a segmentation of neither, it is the first one's.
+    standard, community = catalogue.SETS["standard"], catalogue.SETS["community-1"]
+    assert standard.embedding == community.embedding
+    assert catalogue.rule("mine/segmentation.onnx", community.embedding) is standard.rule
+    assert catalogue.rule(standard.segmentation, "mine/embedding.onnx") is None
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_a_set_with_a_plda_goes_through_variational_clustering(diarized, short, 
         np.save(tmp_path / f"plda_{name}.npy", array)
         files[name] = ModelFile(f"plda-{name}", str(tmp_path / f"plda_{name}.npy"), "")
     builtin = store.diarization_models("builtin", offline=True)
-    rule = replace(builtin.rule, threshold=0.9, reach=0.0, apart=True)
+    rule = replace(builtin.rule, threshold=0.9)
     chosen = replace(builtin, rule=rule, plda=files)
     monkeypatch.setattr(store, "diarization_models", lambda *_, **__: chosen)
     calls = []

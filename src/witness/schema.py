@@ -276,31 +276,22 @@ class Rule:
     linkage: Linkage
     """"average" (of the squared distances between two clusters) or "centroid"."""
     threshold: Annotated[float, Meta(gt=0, le=2)]
-    """Euclidean distance of unit vectors, which is 2 at most: closer clusters are one speaker."""
-    reach: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    """How far the threshold moves from there toward the top of the recording's own tree, 0 to 1."""
-    smallest: Annotated[int, Meta(ge=1, le=1_000_000)] = 12
-    """Vectors of windows 1 s apart (half as many if they are 2 s apart), or a tenth of all vectors if that
-    is less: a smaller cluster is not a speaker, and its vectors join other clusters."""
-    shortest: Annotated[float, Meta(gt=0, le=1)] = 0.2
+    """Euclidean distance of unit vectors, which is 2 at most: closer clusters are one speaker. It is the
+    middle of those at which the number of speakers is voted on."""
+    smallest: Annotated[int, Meta(ge=1, le=1_000_000)] = 8
+    """Vectors of windows 1 s apart (half as many if they are 2 s apart), or a twentieth of all vectors if
+    that is less: a smaller cluster is not a speaker, and its vectors join other clusters."""
+    shortest: Annotated[float, Meta(gt=0, le=1)] = 0.1
     """Share of a window that must be clean speech for its vector to take part in clustering."""
-    apart: bool = False
-    """Two local speakers of one window are two people, no matter how similar they sound."""
-    balanced: bool = False
-    """`linkage` decides the number of speakers only; who is who is decided by a second tree that takes into
-    account how much there is of each voice."""
-    distinct: Annotated[float, Meta(ge=0, le=100)] = 0.0
-    """Added to the squared distance of two clusters if every vector of the smaller one shares its window with
-    a vector of the other that is beyond the threshold; proportionally less if fewer do. 0: never."""
-    pause: Annotated[float, Meta(ge=0, le=LONGEST)] = 0.0
+    pause: Annotated[float, Meta(ge=0, le=LONGEST)] = 0.8
     """Seconds of silence within a speaker's speech that still belong to the turn."""
     faint: Annotated[float, Meta(ge=0, le=1000)] | None = None
     """dB below the loud parts of the recording; what is fainter is not speech. None: no limit."""
 
 
-CLOSE = 0.05
-"""Margin of a number of speakers up to which it is more often wrong than right; beyond, it is right in three
-recordings of four: docs/decisions/2026-11-22-calls-and-turns.md."""
+CLOSE = 0.5
+"""Share of the votes up to which the number of speakers is more often wrong than right:
+docs/decisions/2026-11-23-one-rule.md."""
 
 
 @dataclass(frozen=True)
@@ -309,20 +300,20 @@ class Count:
 
     found: int
     runner_up: int | None = None
-    """The number that the smallest change of the threshold would give; None: there was no other candidate."""
-    margin: float | None = None
-    """By how much the threshold (about 1) would have to change for `runner_up`."""
+    """The number with most of the other votes; None: there was no other candidate."""
+    share: float | None = None
+    """Of all votes, those for `found`, 0 to 1; None: there was no vote."""
 
     @property
     def close(self) -> bool:
         """Whether `runner_up` is nearly as likely."""
-        return self.margin is not None and self.margin <= CLOSE
+        return self.runner_up is not None and self.share is not None and self.share <= CLOSE
 
     def __str__(self) -> str:
-        if self.runner_up is None or self.margin is None:
+        if self.share is None:
             return f"{self.found}"
-        way = "lower" if self.runner_up > self.found else "higher"
-        return f"{self.found}; {self.runner_up} if the threshold were {self.margin:.3f} {way}"
+        rest = "" if self.runner_up is None else f", {self.runner_up} with most others"
+        return f"{self.found} with {self.share:.0%} of the votes{rest}"
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,17 @@
 """Voice vectors -> which of them are one speaker, over the whole recording.
 
-Agglomerative clustering of the vectors that come from enough clean speech; then every vector joins the
-closest speaker. What was measured, and what lost: docs/decisions/2026-11-21-clustering.md.
+How many people there are is decided by a vote: half of the recording is drawn again and again, clustered, and
+cut at several thresholds. Who is who is then decided once, over the whole. What was measured, and what lost:
+docs/decisions/2026-11-23-one-rule.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations, product
 from numbers import Integral
 from types import NoneType
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 
@@ -18,15 +20,18 @@ from witness.errors import UsageError
 from witness.schema import FRAMES, LOCAL_SPEAKERS, Bool, Count, Float32, Float64, Int, Linkage, Rule, alone
 
 NOBODY = -1
-SMALLEST_SHARE = 0.1  # of all vectors; a cluster with this share is a speaker in any recording, however short
-MANY = 4000  # most groups that get a full matrix of distances: 128 MB, and 64 MB for windows
+SMALLEST_SHARE = 0.05  # of all vectors: a cluster with it is a speaker in any recording, however short
+DRAWS = 20  # of half of the recording
+STRETCH = 5.0  # seconds drawn together; a sound is in windows of three such stretches: few draws lack it
+THRESHOLDS = np.linspace(0.9, 1.1, 5)  # at which each draw is cut, as parts of the rule's
+GOLDEN = (5**0.5 - 1) / 2
+MANY = 4000  # most groups that get a full matrix of distances: 128 MB
 BLOCK = 2000  # neighboring vectors or groups that are condensed together to an eighth
-BALANCE = 0.5  # how much the size of clusters counts in a balanced tree: 0 is centroid linkage, 1 is Ward's
+BALANCE = 0.4  # how much the size of clusters counts in a balanced tree: 0 is centroid linkage, 1 is Ward's
 ROWS = 4096  # windows worked on together
 SLICE = 256  # rows of distances copied together: 8 MB
 
 Tree = Linkage | Literal["balanced"]
-Real = TypeVar("Real", Float32, Float64)
 
 
 @dataclass(frozen=True)
@@ -77,16 +82,14 @@ class _Groups:
     """(groups,): vectors in each."""
     of: Int
     """(vectors,): the group of each."""
-    distinct: Float32 | None = None
-    """(groups, groups): the number of windows in which vectors of both are two people; None: not used."""
 
     def __len__(self) -> int:
         return len(self.points)
 
     @staticmethod
-    def single(points: Float64, distinct: Float32 | None = None) -> _Groups:
+    def single(points: Float64) -> _Groups:
         """Groups of one vector each."""
-        return _Groups(points, np.ones(len(points)), np.arange(len(points)), distinct)
+        return _Groups(points, np.ones(len(points)), np.arange(len(points)))
 
 
 @dataclass(frozen=True)
@@ -148,21 +151,22 @@ def cluster(
         train = valid  # better from short speech than not at all
 
     rule = replace(rule, smallest=max(1, round(rule.smallest / step)))
-    chosen = vectors[train]
-    groups = _condense(chosen, np.nonzero(train)[0], rule)
-    tree = _tree(groups, rule.linkage, rule.distinct)
+    chosen, windows = vectors[train], np.nonzero(train)[0]
+    groups = _condense(chosen, rule)
     if plda is not None and len(groups) > 1:
+        tree = _tree(groups, rule.linkage)
         first = tree.cut(int(np.searchsorted(tree.heights, rule.threshold, side="right")))
         centroids = _variational(chosen, groups, first, plda, step)
-        labels[valid] = np.unique(_join(vectors, valid, centroids, apart=rule.apart), return_inverse=True)[1]
+        labels[valid] = np.unique(_join(vectors, active, valid, centroids), return_inverse=True)[1]
         if (number := int(labels.max()) + 1) in bounds:
             return Clusters(labels, Count(number))
-    speakers, count = _agglomerate(groups, tree, rule, bounds)
+    count = _vote(groups, windows, _draws(len(vectors), max(1, round(STRETCH / step))), rule, bounds)
+    speakers = _split(groups, count.found, rule)
     centroids = _means(groups.points, groups.weights, speakers)
-    labels[valid] = _join(vectors, valid, centroids, apart=rule.apart)
-    if len(np.unique(labels[valid])) < count.found:  # a speaker lost all of its vectors to others
+    labels[valid] = _join(vectors, active, valid, centroids)
+    if len(np.unique(labels[valid])) < len(centroids):  # a speaker lost all of its vectors to others
         labels[train] = speakers[groups.of]
-    return Clusters(labels, count)
+    return Clusters(labels, count if count.found == len(centroids) else Count(len(centroids)))
 
 
 def _clean(active: Bool) -> Int:
@@ -173,87 +177,43 @@ def _clean(active: Bool) -> Int:
     return clean
 
 
-def _condense(vectors: Float32, windows: Int, rule: Rule) -> _Groups:
+def _condense(vectors: Float32, rule: Rule) -> _Groups:
     """At most MANY groups; if there are more vectors, the most alike of neighbors are merged first.
 
-    `windows` is the window of each vector, rising. Every BLOCK neighbors are merged to an eighth, by the
-    linkage of `rule`. Distances between groups stay exact, so the result is that of one tree if that tree
-    makes the same merges. But that vectors of two blocks share a window does not count.
+    Every BLOCK neighbors are merged to an eighth, by the linkage of `rule`. Distances between groups stay
+    exact, so the result is that of one tree if that tree makes the same merges.
     """
-    if len(vectors) <= MANY:
-        return _ungrouped(vectors, windows, rule)
-    slices = [slice(first, first + BLOCK) for first in range(0, len(vectors), BLOCK)]
-    groups = _side_by_side([_eighth(_ungrouped(vectors[part], windows[part], rule), rule) for part in slices])
+    groups = _Groups.single(_unit(vectors))
     while len(groups) > MANY:
         slices = [slice(first, first + BLOCK) for first in range(0, len(groups), BLOCK)]
-        fewer = _side_by_side([_eighth(_part(groups, part), rule) for part in slices])
-        groups = _Groups(fewer.points, fewer.weights, fewer.of[groups.of], fewer.distinct)
+        parts = [_eighth(groups.points[part], groups.weights[part], rule) for part in slices]
+        offsets = np.cumsum([0] + [len(part) for part in parts])
+        of = np.concatenate([part.of + offset for part, offset in zip(parts, offsets, strict=False)])
+        groups = _Groups(
+            np.concatenate([part.points for part in parts]),
+            np.concatenate([part.weights for part in parts]),
+            of[groups.of],
+        )
     return groups
 
 
-def _ungrouped(vectors: Float32, windows: Int, rule: Rule) -> _Groups:
-    points = _unit(vectors)
-    return _Groups.single(points, _distinct(points, windows, rule.threshold) if rule.distinct else None)
-
-
-def _distinct(points: Float64, windows: Int, threshold: float) -> Float32:
-    """(vectors, vectors): 1 for two of one window that are further apart than `threshold`, else 0.
-
-    Two that are closer may be one voice that the segmentation split in two.
-    """
-    distinct = np.zeros((len(points), len(points)), np.float32)
-    for offset in range(1, LOCAL_SPEAKERS):
-        earlier = np.flatnonzero(windows[offset:] == windows[:-offset])
-        later = earlier + offset
-        apart = ((points[earlier] - points[later]) ** 2).sum(axis=1) > threshold**2
-        distinct[earlier, later] = distinct[later, earlier] = apart
-    return distinct
-
-
-def _part(groups: _Groups, part: slice) -> _Groups:
-    """Some of the groups, each as if it were a vector."""
-    points = groups.points[part]
-    distinct = None if groups.distinct is None else groups.distinct[part, part]
-    return _Groups(points, groups.weights[part], np.arange(len(points)), distinct)
-
-
-def _eighth(groups: _Groups, rule: Rule) -> _Groups:
-    """An eighth of the groups, by the linkage of `rule`."""
-    tree = _tree(groups, rule.linkage, rule.distinct)
-    clusters = tree.cut(len(groups) - -(-len(groups) // 8))
-    means = _means(groups.points, groups.weights, clusters)
-    weights = np.bincount(clusters, groups.weights).astype(np.float64)
-    distinct = groups.distinct
-    if distinct is not None:
-        distinct = _sums(_sums(distinct, clusters).T, clusters)
-        np.fill_diagonal(distinct, 0)
-    return _Groups(means, weights, clusters, distinct)
-
-
-def _side_by_side(parts: list[_Groups]) -> _Groups:
-    """The groups of all parts, which share no windows."""
-    from scipy.linalg import block_diag
-
-    offsets = np.cumsum([0] + [len(part) for part in parts])
-    blocks = [part.distinct for part in parts if part.distinct is not None]
+def _eighth(points: Float64, weights: Float64, rule: Rule) -> _Groups:
+    """An eighth of some groups, by the linkage of `rule`."""
+    single = _Groups(points, weights, np.arange(len(points)))
+    clusters = _tree(single, rule.linkage).cut(len(points) - -(-len(points) // 8))
     return _Groups(
-        np.concatenate([part.points for part in parts]),
-        np.concatenate([part.weights for part in parts]),
-        np.concatenate([part.of + offset for part, offset in zip(parts, offsets, strict=False)]),
-        block_diag(*blocks) if blocks else None,
+        _means(points, weights, clusters), np.bincount(clusters, weights).astype(np.float64), clusters
     )
 
 
-def _tree(groups: _Groups, linkage: Tree, distinct: float = 0.0) -> _Tree:
+def _tree(groups: _Groups, linkage: Tree) -> _Tree:
     """All merges of the groups, the closest first: scipy's `linkage`, but for groups with weights.
 
     Lance-Williams updates of squared distances, where each row remembers its nearest neighbor (Müllner,
     "Modern hierarchical, agglomerative clustering algorithms", the generic algorithm). "average" is over all
     pairs of unit vectors of two groups, which is 2 - 2 a.b of their means a and b. "balanced" is
     d² (mn / (m + n))^BALANCE for means d apart of m and n vectors, halfway from "centroid" to Ward's: the
-    less there is of a voice, the further off its mean is by chance. To the squared distance of two clusters
-    is added `distinct` times the share of the smaller one's vectors that are known to be other people than
-    the larger one's because they share a window.
+    less there is of a voice, the further off its mean is by chance.
     """
     points, weights = groups.points, groups.weights
     count = len(points)
@@ -265,13 +225,10 @@ def _tree(groups: _Groups, linkage: Tree, distinct: float = 0.0) -> _Tree:
     sizes = weights.copy()
     merges = np.empty((count - 1, 4))
     names = np.arange(count)
-    shared = groups.distinct.copy() if distinct and groups.distinct is not None else None
 
     def costs_of(rows: Int) -> Float64:
         """(rows, clusters): what it costs to merge them, as a squared distance."""
         squared, own = distances[rows], sizes[rows, None]
-        if shared is not None:
-            squared = squared + distinct * shared[rows] / np.minimum(own, sizes)
         return squared * (own * sizes / (own + sizes)) ** BALANCE if linkage == "balanced" else squared
 
     def nearest(rows: Int) -> tuple[Int, Float64]:
@@ -300,8 +257,6 @@ def _tree(groups: _Groups, linkage: Tree, distinct: float = 0.0) -> _Tree:
         updated[gone] = updated[survivor] = np.inf
         distances[survivor] = distances[:, survivor] = updated
         distances[absorbed] = distances[:, absorbed] = np.inf
-        if shared is not None:
-            shared[survivor] = shared[:, survivor] = shared[absorbed] + shared[survivor]
         names[survivor], sizes[survivor] = count + step, total
         least[absorbed] = np.inf
         (costs,) = costs_of(np.array([survivor]))
@@ -312,61 +267,71 @@ def _tree(groups: _Groups, linkage: Tree, distinct: float = 0.0) -> _Tree:
     return _Tree(merges, weights)
 
 
-def _agglomerate(groups: _Groups, tree: _Tree, rule: Rule, bounds: SpeakerBounds) -> tuple[Int, Count]:
-    """(groups,): the speaker, 0, 1, ..., of each group; and how sure their number is."""
-    vectors = int(groups.weights.sum())
-    bounds = SpeakerBounds(min(bounds.least, len(groups)), bounds.most)
-    heights = tree.heights
-    threshold = rule.threshold
-    if len(heights):
-        # A recording whose voices are far apart, or driven apart by noise, needs a higher threshold.
-        threshold += rule.reach * max(0.0, float(heights[-1]) - threshold)
-    smallest = min(rule.smallest, max(1, round(SMALLEST_SHARE * vectors)))
-    merged = int(np.searchsorted(heights, threshold, side="right"))
-    counts = tree.large(smallest)
-    natural = int(counts[merged])
-    count = _runner_up(counts, heights, merged, threshold)
-    while int(counts[merged]) not in bounds:
-        fitting = [place for place, number in enumerate(counts) if int(number) in bounds]
-        if fitting:
-            below = np.concatenate([[0.0], heights])
-            merged = min(
-                fitting,
-                key=lambda place: (abs(int(counts[place]) - natural), abs(float(below[place]) - threshold)),
-            )
-            break
+def _draws(windows: int, stretch: int) -> Bool:
+    """(DRAWS, windows): which windows each draw has: half of all stretches of so many windows, rounded up.
+
+    Number n has those stretches i for which the fraction of i n GOLDEN is smallest. That spreads them evenly,
+    and any machine draws the same.
+    """
+    stretches = -(-windows // stretch)
+    places = np.outer(np.arange(1, DRAWS + 1), np.arange(1, stretches + 1)) * GOLDEN % 1
+    order = places.argsort(axis=1, kind="stable")
+    drawn = np.zeros((DRAWS, stretches), np.bool_)
+    np.put_along_axis(drawn, order[:, : -(-stretches // 2)], True, axis=1)
+    return np.repeat(drawn, stretch, axis=1)[:, :windows]
+
+
+def _vote(groups: _Groups, windows: Int, draws: Bool, rule: Rule, bounds: SpeakerBounds) -> Count:
+    """How many speakers most draws have; of numbers with equally many votes the smallest.
+
+    `windows` is the window of each vector, `draws` is (draws, all windows). Each draw is clustered by the
+    linkage of `rule` and cut at each of THRESHOLDS times its threshold. A number that `bounds` exclude gets
+    no vote. If none is left, it is the bound that is nearest to the number of the others.
+    """
+    if bounds.least == bounds.most:
+        return Count(bounds.least)
+    votes = np.zeros(len(groups) + 1, np.intp)
+    half = replace(rule, smallest=max(1, round(rule.smallest / 2)))
+    # Of a short recording there are few different draws.
+    different, times = np.unique(draws[:, windows], axis=0, return_counts=True)
+    for drawn, many in zip(different, times, strict=True):
+        weights = np.bincount(groups.of, drawn, len(groups)).astype(np.float64)
+        places = np.flatnonzero(weights)
+        if not len(places):
+            continue
+        tree = _tree(_Groups(groups.points[places], weights[places], places), rule.linkage)
+        counts = tree.large(_least(half, weights.sum()))
+        cuts = np.searchsorted(tree.heights, THRESHOLDS * rule.threshold, side="right")
+        np.add.at(votes, np.maximum(counts[cuts], 1), many)
+    allowed = np.array([number in bounds for number in range(len(votes))])
+    if not (votes * allowed).any():
+        number = max(int(votes.argmax()), bounds.least)
+        return Count(number if bounds.most is None else min(number, bounds.most))
+    order = np.argsort(-(votes * allowed), kind="stable")
+    found, other = (int(number) for number in order[:2])
+    return Count(found, other if (votes * allowed)[other] else None, float(votes[found] / votes.sum()))
+
+
+def _least(rule: Rule, vectors: float) -> int:
+    """Vectors that make a speaker where there are so many."""
+    return min(rule.smallest, max(1, round(SMALLEST_SHARE * vectors)))
+
+
+def _split(groups: _Groups, number: int, rule: Rule) -> Int:
+    """(groups,): the speaker, 0, 1, ..., of each group; `number` of them if there are as many groups."""
+    number = min(number, len(groups))
+    smallest = _least(rule, groups.weights.sum())
+    tree = _tree(groups, "balanced")
+    while not (fitting := np.flatnonzero(tree.large(smallest) == number)).size:
         smallest //= 2  # in the end one vector makes a speaker, and then any number is possible
-        counts = tree.large(smallest)
-    if rule.balanced and counts[merged] > 1:
-        balanced = _tree(groups, "balanced", rule.distinct)
-        places = np.flatnonzero(balanced.large(smallest) == counts[merged])
-        if len(places):
-            tree, merged = balanced, int(places[-1])
-    labels = tree.cut(merged)
+    labels = tree.cut(int(fitting[-1]))
     large = np.flatnonzero(np.bincount(labels, groups.weights) >= smallest)
     members = np.isin(labels, large)
     speakers = np.searchsorted(large, labels)
     if not members.all():
         means = _means(groups.points[members], groups.weights[members], speakers[members])
         speakers[~members] = _cosines(groups.points[~members], means).argmax(axis=1)
-    return speakers, count if count.found == len(large) else Count(len(large))
-
-
-def _runner_up(counts: Int, heights: Float64, merged: int, threshold: float) -> Count:
-    """The number of speakers after `merged` merges, and the one that the nearest other threshold would give.
-
-    `counts` (groups,) is the number after 0, 1, ... merges, which are at `heights` (groups - 1,).
-    """
-    number = int(counts[merged])
-    places = np.flatnonzero((counts != number) & (counts > 0))
-    if not len(places):
-        return Count(number)
-    # After fewer merges, the next one must lie above the threshold; after more, the last one under it.
-    up = np.concatenate([[0.0], heights])[places] - threshold
-    down = threshold - np.concatenate([heights, [np.inf]])[places]
-    moves = np.where(places > merged, up, down)
-    nearest = int(moves.argmin())
-    return Count(number, int(counts[places[nearest]]), max(0.0, float(moves[nearest])))
+    return speakers
 
 
 def _variational(vectors: Float32, groups: _Groups, labels: Int, plda: vbx.Plda, step: float) -> Float64:
@@ -382,26 +347,48 @@ def _variational(vectors: Float32, groups: _Groups, labels: Int, plda: vbx.Plda,
     return centroids
 
 
-def _join(vectors: Float32, valid: Bool, centroids: Float64, *, apart: bool) -> Int:
+def _join(vectors: Float32, active: Bool, valid: Bool, centroids: Float64) -> Int:
     """(valid vectors,): the closest speaker of each.
 
-    `apart`: vectors of one window are different people, as far as there are enough speakers. A vector too
-    many joins the closest, since losing its speech costs as much as confusing it (community-1 drops it).
+    But local speakers of one window who talk at the same time are different people, as far as there are
+    enough: of all ways to name them it is the one with the greatest sum of cosines. A local speaker too many
+    joins the closest, since losing its speech costs as much as confusing it.
     """
     joined = []
     for first in range(0, len(vectors), ROWS):
-        mask = valid[first : first + ROWS]
-        cosines = _cosines(_unit(vectors[first : first + ROWS][mask]), centroids)
-        speakers = cosines.argmax(axis=1)
-        if apart:
-            from scipy.optimize import linear_sum_assignment
-
-            ends = np.cumsum(mask.sum(axis=1))
-            for start, end in zip(ends - mask.sum(axis=1), ends, strict=True):
-                rows, columns = linear_sum_assignment(-cosines[start:end])
-                speakers[start + rows] = columns
-        joined.append(speakers)
+        mask, part = valid[first : first + ROWS], slice(first, first + ROWS)
+        cosines = np.zeros((*mask.shape, len(centroids)))
+        cosines[mask] = _cosines(_unit(vectors[part][mask]), centroids)
+        speakers = cosines.argmax(axis=2)
+        pairs = list(combinations(range(LOCAL_SPEAKERS), 2))
+        together = np.stack(
+            [
+                (active[part, :, i] & active[part, :, j]).any(axis=1) & mask[:, i] & mask[:, j]
+                for i, j in pairs
+            ],
+            axis=1,
+        )
+        same = np.stack([speakers[:, i] == speakers[:, j] for i, j in pairs], axis=1)
+        if (clash := (together & same).any(axis=1)).any():
+            speakers[clash] = _apart(cosines[clash], together[clash], pairs)
+        joined.append(speakers[mask])
     return np.concatenate(joined)
+
+
+def _apart(cosines: Float64, together: Bool, pairs: list[tuple[int, int]]) -> Int:
+    """(windows, 3): a speaker for each local speaker, different ones for those who talk `together`.
+
+    `cosines` is (windows, 3, speakers), 0 for a local speaker without a vector; `together` is (windows,
+    pairs). Of three local speakers none needs more than its three closest speakers.
+    """
+    closest = np.argsort(-cosines, axis=2, kind="stable")[:, :, :LOCAL_SPEAKERS]
+    ways = np.array(list(product(range(closest.shape[2]), repeat=LOCAL_SPEAKERS)))  # (ways, 3)
+    named = closest[:, np.arange(LOCAL_SPEAKERS), ways]  # (windows, ways, 3)
+    total = np.take_along_axis(cosines, named.transpose(0, 2, 1), axis=2).sum(axis=1)
+    for pair, (i, j) in enumerate(pairs):
+        total -= 100 * (together[:, pair, None] & (named[:, :, i] == named[:, :, j]))
+    best: Int = named[np.arange(len(named)), total.argmax(axis=1)]
+    return best
 
 
 def _unit(vectors: Float32) -> Float64:
@@ -416,7 +403,7 @@ def _means(points: Float64, weights: Float64, labels: Int) -> Float64:
     return means
 
 
-def _sums(rows: Real, labels: Int) -> Real:
+def _sums(rows: Float64, labels: Int) -> Float64:
     """(clusters, ...): the sum of the rows of each label 0, 1, ..."""
     order = np.argsort(labels, kind="stable")
     starts = np.flatnonzero(np.diff(labels[order], prepend=-1))

@@ -390,38 +390,25 @@ class ModelSet:
 
 SETS = {
     # From config.yaml of pyannote/speaker-diarization-3.1, which uses the same two networks.
-    "standard": ModelSet("segmentation-3.0", "wespeaker-resnet34-lm", Rule("centroid", 0.7045654963945799)),
+    "standard": ModelSet(
+        "segmentation-3.0",
+        "wespeaker-resnet34-lm",
+        Rule("centroid", 0.7045654963945799, smallest=12, shortest=0.2),
+    ),
     # From config.yaml of pyannote/speaker-diarization-community-1: a first clustering with too many speakers,
     # of which `vbx` keeps those that are needed.
     "community-1": ModelSet(
         "community-1-segmentation",
         "wespeaker-resnet34-lm",
-        Rule("centroid", 0.6, apart=True),
+        Rule("centroid", 0.6, smallest=12, shortest=0.2),
         ("plda-lda", "plda-tr", "plda-mu", "plda-psi", "plda-mean1", "plda-mean2"),
     ),
-    # What a package index has of real networks. A threshold on average linkage, as its authors cluster.
-    "campplus": ModelSet(
-        "segmentation-3.0",
-        "campplus-zh-en",
-        Rule("average", 1.05, smallest=8, shortest=0.1, pause=0.8),
-    ),
-    # Measured: docs/decisions/2026-11-21-clustering.md.
-    "builtin": ModelSet(
-        "builtin-segmentation",
-        "builtin-embedding",
-        Rule(
-            "average",
-            0.95,
-            reach=0.4,
-            smallest=8,
-            shortest=0.1,
-            balanced=True,
-            distinct=0.2,
-            pause=0.8,
-            faint=30.0,
-        ),
-    ),
+    # Measured: docs/decisions/2026-11-23-one-rule.md. The first is what a package index has of real networks.
+    "campplus": ModelSet("segmentation-3.0", "campplus-zh-en", Rule("average", 1.05)),
+    "builtin": ModelSet("builtin-segmentation", "builtin-embedding", Rule("average", 0.97, faint=30.0)),
 }
+DEFAULT_RULE = Rule("average", 1.05)
+"""For networks that were never measured: docs/decisions/2026-11-23-one-rule.md."""
 
 AUTO = ("standard", "campplus", "builtin")
 """The sets that `--models auto` stands for: the first that is here or can be fetched; the last always is."""
@@ -462,6 +449,16 @@ def twin(entry: CatalogueFile) -> CatalogueFile | None:
     """The same model out of packages, which serves where the other is not here; None: no package has it."""
     name = {f"{PREFIX}base": PACKAGED_BASE.name}.get(entry.name)
     return next((one for one in TABLE if one.name == name), None)
+
+
+def rule(segmentation: str, embedding: str) -> Rule | None:
+    """The clustering rule of two networks, by name; None if it was never measured for this voice model.
+
+    Another segmentation leaves it as it is: its threshold is a distance of voice vectors.
+    """
+    near = [one for one in SETS.values() if one.embedding == embedding]
+    near.sort(key=lambda one: one.segmentation != segmentation)
+    return near[0].rule if near else None
 
 
 def stranger_threshold(embedding: ModelFile) -> float:

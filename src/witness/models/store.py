@@ -20,7 +20,7 @@ from witness.schema import ModelFile, Rule
 
 @dataclass(frozen=True)
 class DiarizationModels:
-    """A segmentation and an embedding model, and the clustering that belongs to the embedding."""
+    """A segmentation and an embedding model, and the clustering that belongs to the two."""
 
     name: str
     """The name of the set, or of the folder."""
@@ -375,16 +375,13 @@ def _from_folder(choice: str, reporter: Reporter) -> DiarizationModels:
     name = folder.absolute().name
     segmentation = own.model(folder / "segmentation.onnx", f"{name}/segmentation.onnx")
     embedding = own.model(folder / "embedding.onnx", f"{name}/embedding.onnx")
-    # The rule belongs to the embedding, so a copy of a known embedding model keeps its rule.
-    sets = catalogue.SETS
-    known = next((one for one in sets.values() if one.embedding == embedding.name), None)
-    usual, rules = known or sets["standard"], folder / "clustering.json"
+    known, rules = catalogue.rule(segmentation.name, embedding.name), folder / "clustering.json"
     if known is None and not rules.exists():
         reporter.note(
-            f"speakers are told apart by the threshold of {usual.embedding}, which may not fit "
-            f"{embedding.name}: there may be too many or too few; fix: put the model's own into {rules}"
+            f"speakers are told apart by the usual threshold, which may not fit {embedding.name}: there may "
+            f"be too many or too few; fix: put the model's own into {rules}"
         )
-    return DiarizationModels(name, segmentation, embedding, _rule(rules, usual.rule))
+    return DiarizationModels(name, segmentation, embedding, _rule(rules, known or catalogue.DEFAULT_RULE))
 
 
 def _rule(path: Path, usual: Rule) -> Rule:
