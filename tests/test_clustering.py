@@ -116,8 +116,8 @@ def test_small_clusters_join_the_nearest_large_one():
 
 
 def test_a_vector_counts_for_the_time_between_windows():
-    """Three vectors are too few for a speaker from windows 1 s apart, and enough from those 3 s apart."""
-    truth = [[0, -1, -1]] * 60 + [[1, -1, -1]] * 3 + [[0, -1, -1]] * 60
+    """Five vectors are too few for a speaker from windows 1 s apart, and enough from those 3 s apart."""
+    truth = [[0, -1, -1]] * 150 + [[1, -1, -1]] * 5 + [[0, -1, -1]] * 150
     vectors, active = vectors_of(truth)
     rule = replace(BUILTIN, smallest=12)
     assert cluster(vectors, active, rule).count.found == 1
@@ -322,7 +322,7 @@ def test_the_same_recording_has_the_same_speakers_each_time():
 
 
 def test_near_a_tie_the_share_says_so():
-    """2 sin(30) = 1.0: voices just under the threshold, and just over it; far from it all draws agree."""
+    """2 sin(30) = 1.0: voices just under the threshold, and just over it; far from it draws agree."""
     for angle in (59.9, 60.1):
         count = cluster(*directions(0, angle, 0, angle), Rule("average", 1.0)).count
         assert {count.found, count.runner_up} == {1, 2}
