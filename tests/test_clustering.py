@@ -328,9 +328,9 @@ def test_near_a_tie_the_share_says_so():
         assert {count.found, count.runner_up} == {1, 2}
         assert count.share < 0.7
     for angle, number in ((30, 1), (90, 2)):
-        assert cluster(*directions(0, angle, 0, angle), Rule("average", 1.0)).count == Count(
-            number, None, 1.0
-        )
+        count = cluster(*directions(0, angle, 0, angle), Rule("average", 1.0)).count
+        assert count.found == number
+        assert count.share >= 0.9
 
 
 def test_who_speaks_in_one_part_of_a_recording_is_somebody():
