@@ -178,12 +178,14 @@ def test_a_set_with_a_plda_goes_through_variational_clustering(diarized, short, 
     assert assemble.redo(part.findings, Bounds(speakers=3)).counts[0].found == 3
 
 
-def test_the_number_of_speakers_comes_with_its_runner_up(diarized):
+def test_the_number_of_speakers_comes_with_its_share_of_the_votes(diarized):
     (count,) = diarized.counts
     assert count.found == len(diarized.speakers) == 2
-    assert count.runner_up in (1, 3)
-    assert count.margin > 0
-    assert str(count).startswith(f"2; {count.runner_up} if the threshold were 0.")
+    assert count.share > 0.8
+    assert str(count).startswith(f"2 with {100 * count.share:.0f}% of the votes")
+    (asked,) = assemble.redo(diarized.findings, Bounds(speakers=2)).counts
+    assert (asked.found, asked.runner_up, asked.share) == (2, None, None)
+    assert str(asked) == "2"
 
 
 @pytest.mark.parametrize(
