@@ -24,6 +24,8 @@ from witness.formats.registry import Format
 from witness.options import Bounds
 from witness.schema import Transcript
 from witness.serve.editing import edits
+from witness.serve.library.catalog import Library
+from witness.serve.library.index import Index
 from witness.transcript import assemble, redo, store
 
 TEXTS = (Format.TXT, Format.SRT, Format.CSV)
@@ -296,6 +298,53 @@ def test_what_is_half_written_can_be_read_by_nobody_else_and_is_swept(path, monk
     os.utime(machine, (time.time() - 2 * files.ABANDONED,) * 2)
     named(path, 0, "C")
     assert not machine.exists()
+
+
+def test_a_desk_finishes_what_a_crash_left_before_anybody_asks(path, monkeypatch):
+    monkeypatch.setattr(saving, "finish", lambda *_: [])  # as if it had ended there
+    named(path, 0, "Zoe")
+    monkeypatch.undo()
+    assert path.with_name(".talk.saving").is_dir()
+    assert "Zoe" not in path.read_text()
+    library = Library(path.parent, Index(path.parent / ".index.sqlite"))
+    library.update()
+    assert "Zoe" in path.read_text()
+    agree(path)
+    assert not path.with_name(".talk.saving").exists()
+    assert [row.speakers[0] for row in library.recordings()[0]] == ["Zoe"]
+
+
+def test_a_process_that_is_interrupted_finishes_what_it_puts_in_place(path, monkeypatch):
+    version = edits.show(path).version
+    begun = threading.Event()
+    real = saving.finish
+
+    def slow(*args):
+        if saving._saved(*args).exists():
+            begun.set()
+            time.sleep(0.3)
+        return real(*args)
+
+    monkeypatch.setattr(saving, "finish", slow)
+    naming = threading.Thread(target=lambda: edits.name(path, version, "SPEAKER_00", "Zoe"))
+    naming.start()
+    assert begun.wait(20)
+    files.abandon()  # as the watcher of signals does before it ends the process
+    naming.join()
+    assert names(path)[0] == "Zoe"
+    agree(path)
+
+
+def test_a_pipe_beside_the_json_stays_one(path):
+    os.mkfifo(path.with_suffix(".vtt"))
+    read = []
+    reader = threading.Thread(target=lambda: read.append(path.with_suffix(".vtt").read_bytes()))
+    reader.start()
+    targets = [(Format.JSON, path), (Format.VTT, path.with_suffix(".vtt"))]
+    store.save(store.read(path), targets)
+    reader.join(20)
+    assert read[0].startswith(b"WEBVTT")
+    assert path.with_suffix(".vtt").is_fifo()
 
 
 def test_a_link_stays_one(path, tmp_path):

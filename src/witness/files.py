@@ -12,6 +12,7 @@ import secrets
 import shutil
 import stat
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -273,9 +274,10 @@ def write_all(files: Sequence[tuple[bytes, Path | None]], *, private: Collection
 
 def _place(ready: Sequence[tuple[Path, _Scratch | None]]) -> None:
     """Put unfinished files, which are whole by now, in their places."""
-    for path, scratch in ready:
-        if scratch is not None:
-            _told(path, partial(scratch.place, path))
+    with placing:
+        for path, scratch in ready:
+            if scratch is not None:
+                _told(path, partial(scratch.place, path))
     for folder in {path.parent for path, scratch in ready if scratch is not None}:
         sync(folder)
 
@@ -407,6 +409,10 @@ def mode_for(path: Path, private: bool) -> int | None:
     return mode & 0o770 if private else mode
 
 
+placing = threading.Lock()
+"""Held while whole files are put in their places, one after the other; a process that ends waits for it."""
+PATIENCE = 1.0
+"""Seconds that it waits."""
 unfinished: set[Path] = set()
 """Scratch files of this process that may still be there."""
 _made: set[Path] = set()
@@ -420,11 +426,16 @@ def _remove(scratch: Path) -> None:
 
 def abandon() -> None:
     """Remove what is half written, and new folders that are empty; for a process that ends at once."""
-    for scratch in list(unfinished):
-        if scratch.is_dir():
-            shutil.rmtree(scratch, ignore_errors=True)
-        with suppress(OSError):
-            scratch.unlink()
+    finished = placing.acquire(timeout=PATIENCE)  # what is being put in place right now comes first
+    try:
+        for scratch in list(unfinished):
+            if scratch.is_dir():
+                shutil.rmtree(scratch, ignore_errors=True)
+            with suppress(OSError):
+                scratch.unlink()
+    finally:
+        if finished:
+            placing.release()
     for folder in sorted(_made, key=lambda one: -len(one.parts)):
         with suppress(OSError):
             folder.rmdir()

@@ -24,6 +24,8 @@ from pathlib import Path
 from witness import files
 from witness.errors import OutputError
 
+SAVED = ".saving"
+"""What the name of a folder ends with whose files are saved, and may not be in their places yet."""
 PATIENCE = 120.0
 """Seconds to wait for another process that works on the same files; a redo of a day takes less."""
 LOOK = 0.01
@@ -121,6 +123,13 @@ def is_waiting(folder: Path, name: str, file: str) -> bool:
     return (_saved(folder, name) / file).exists()
 
 
+def is_left_over(path: Path) -> bool:
+    """Whether this is what a crash left: to be finished, or removed."""
+    if path.name.startswith(files.SCRATCH):
+        return files.is_abandoned(path)
+    return path.name.startswith(".") and path.name.endswith(SAVED)
+
+
 def sweep(folder: Path) -> None:
     """Remove the unfinished files of dead processes."""
     with suppress(OSError):
@@ -137,13 +146,13 @@ def tidy(folders: Iterable[Path]) -> None:
     """Finish and sweep what crashes left in folders, whatever the names."""
     for folder in folders:
         sweep(folder)
-        for path in folder.glob(".*.saving"):
-            with suppress(OutputError), alone(folder, path.name[1:].removesuffix(".saving")):
+        for path in folder.glob(f".*{SAVED}"):
+            with suppress(OutputError), alone(folder, path.name[1:].removesuffix(SAVED)):
                 pass
 
 
 def _saved(folder: Path, name: str) -> Path:
-    return folder / f".{name}.saving"
+    return folder / f".{name}{SAVED}"
 
 
 def _write(path: Path, content: bytes, place: Path, private: bool) -> None:
@@ -160,11 +169,13 @@ def _write(path: Path, content: bytes, place: Path, private: bool) -> None:
 
 def _commit(scratch: Path, folder: Path, name: str) -> list[str]:
     saved = _saved(folder, name)
-    if saved.exists():  # files that could not be put in their places, of which there are newer ones now
-        shutil.rmtree(saved)
-    scratch.rename(saved)
-    files.sync(folder)
-    return finish(folder, name)
+    with files.placing:
+        if saved.exists():  # files that could not be put in their places, of which there are newer ones now
+            shutil.rmtree(saved)
+        scratch.rename(saved)
+        files.unfinished.discard(scratch)
+        files.sync(folder)
+        return finish(folder, name)
 
 
 # --- the lock ---

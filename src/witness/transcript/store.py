@@ -268,7 +268,7 @@ def save(
     if main is None or not files.is_regular(main):
         writers.save(transcript, targets, keep=keep, sound=sound)
         return ()
-    beside = [form for form, path in targets if path == sibling(main, form)]
+    beside = [form for form, path in targets if path == sibling(main, form) and files.is_regular(path)]
     rest = [(form, path) for form, path in targets if path != main and form not in beside]
     stages, voices = None, None
     if keep and transcript.findings is not None:

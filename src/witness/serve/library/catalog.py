@@ -24,6 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from witness import saving
 from witness.errors import OutputError, WitnessError
 from witness.files import names
 from witness.jobs.folder import MANIFEST
@@ -108,16 +109,22 @@ def is_recording(name: str) -> bool:
     return name.rpartition(".")[2].lower() in ENDINGS
 
 
-def walk(folder: Path, wanted: Callable[[str], bool] = is_json) -> Iterator[Place]:
-    """The regular files below a folder whose names are wanted, without hidden ones and what links lead to."""
+def walk(folder: Path, wanted: Callable[[str], bool] = is_json, *, tidy: bool = False) -> Iterator[Place]:
+    """The regular files below a folder whose names are wanted, without hidden ones and what links lead to.
+
+    `tidy`: what a crash left half done in a folder is finished before, or removed.
+    """
     left = [""]
     while left:
         above = left.pop()
         try:
             with os.scandir(folder / above) as found:
-                entries = sorted((one for one in found if one.name[0] != "."), key=lambda one: one.name)
+                everything = list(found)
         except OSError:
             continue  # it is gone, or closed to us
+        entries = sorted((one for one in everything if one.name[0] != "."), key=lambda one: one.name)
+        if tidy and any(saving.is_left_over(Path(one)) for one in everything):
+            saving.tidy([folder / above])
         for one in entries:
             path = f"{above}/{one.name}" if above else one.name
             with suppress(OSError):
@@ -268,7 +275,9 @@ class Library:
             manifests: dict[Path, tuple[Place, _Batch]] = {}
             recordings = []
             for one in walk(
-                self.folder, lambda name: is_json(name) or name == MANIFEST or is_recording(name)
+                self.folder,
+                lambda name: is_json(name) or name == MANIFEST or is_recording(name),
+                tidy=True,
             ):
                 if one.path.name == MANIFEST:
                     before = self._manifests.get(one.path)
