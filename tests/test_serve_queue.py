@@ -17,7 +17,7 @@ import pytest
 
 from conftest import in_process
 from recordings import OPTIONS, children, gone, make
-from witness import Engine
+from witness import Engine, files
 from witness.errors import CancelledError, ConflictError, InputError, ModelError, WitnessError
 from witness.jobs import plan
 from witness.jobs import status as standings
@@ -452,7 +452,8 @@ def test_what_is_killed_is_done_by_the_next_server(tmp_path):
         process.wait()
     assert gone(worker)
     assert not (tmp_path / "call-2.json").exists()
-    (tmp_path / f".witness-{process.pid}-x").touch()
+    dead = "-".join([*files.scratch_name().split("-")[:2], str(process.pid), "x"])
+    (tmp_path / dead).touch()
     with desk(tmp_path) as queue:
         wait_for(lambda: not queue.states())
     for name in ("call", "call-2"):

@@ -50,11 +50,18 @@ class Head(Struct, frozen=True):
     schema: str
 
 
+class Recording(Struct, frozen=True):
+    """As much of `Source` as tells one from another."""
+
+    path: str
+    sha256: str
+
+
 class Summary(Struct, frozen=True):
     """As much of a document as tells whose it is, whatever its version."""
 
     schema: str
-    audio: Source
+    audio: Recording
     corrections: tuple[msgspec.Raw, ...]
     corrected: bool | None = None
 
