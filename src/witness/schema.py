@@ -289,7 +289,7 @@ class Rule:
     """dB below the loud parts of the recording; what is fainter is not speech. None: no limit."""
 
 
-CLOSE = 0.5
+CLOSE = 0.6
 """Share of the votes up to which the number of speakers is more often wrong than right:
 docs/decisions/2026-11-23-one-rule.md."""
 
