@@ -32,12 +32,12 @@ from witness.options import Device, Options, Runtime
 from witness.recognition import tokens
 from witness.recognition.aligner import Aligner
 from witness.recognition.chunking import Loudness, pieces
-from witness.recognition.engine_worker import DecodeOptions, Load
+from witness.recognition.engine_worker import DecodeOptions, EngineToken, Load
 from witness.recognition.recognizer import PADDED
 from witness.schema import Float32
 
 MODULES = {"whisper.cpp": "whisper_cpp", "ctranslate2": "ctranslate", "transcribe-cpp": "transcribe_cpp"}
-Found = list[tuple[str, int | None, int]]
+Found = list[EngineToken]
 
 
 def main() -> None:
@@ -107,7 +107,7 @@ def times(
     """The tokens of a piece, by each way to time them."""
     (heard,) = engine.hear([cut], order)
     yield "own", spread(engine, cut, order) if hasattr(engine, "_result") else list(heard.tokens)
-    text = b"".join(token.encode("latin-1") for token, _, _ in heard.tokens).decode("utf-8", "replace")
+    text = b"".join(token.encode("latin-1") for token, *_ in heard.tokens).decode("utf-8", "replace")
     for name, aligner in aligners.items():
         found = aligner.times(
             aligner.encode(cut), aligner.start(order.language), aligner.tokenize(text), len(cut)
@@ -125,7 +125,7 @@ def spread(engine: Any, cut: Float32, order: DecodeOptions) -> Found:
         length = segment.t1_ms - segment.t0_ms
         edges = (segment.t0_ms + length * letters / max(1, letters[-1])) / 10
         found += [
-            (f" {word}".encode().decode("latin-1"), int(first), int(last))
+            EngineToken(f" {word}".encode().decode("latin-1"), int(first), int(last))
             for word, first, last in zip(some, edges, edges[1:], strict=False)
         ]
     return found

@@ -130,4 +130,4 @@ def test_tones_are_words(folder):
     engine = ctranslate.Engine(Load(str(folder), gpu=False, threads=2, aligner=None))
     sound = ggml.tones(ggml.LOW, ggml.LOW, ggml.LOW)
     (heard,) = engine.hear([np.ascontiguousarray(sound, np.float32)], DecodeOptions(1, "en"))
-    assert [text for text, _, _ in heard.tokens] == [word.decode() for word in ggml.LOW_SCRIPT[:3]]
+    assert [token.text for token in heard.tokens] == [word.decode() for word in ggml.LOW_SCRIPT[:3]]

@@ -30,6 +30,7 @@ LAYERS = (
     {"schema"},
     {"formats.registry"},
     {"options", "reporter"},
+    {"languages"},
     {"errors", "text", "tracing", "resources", "_version"},
 )
 # The front door: it names what lies behind it, and imports none of it before it is asked to.

@@ -18,15 +18,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ggml
+from witness import languages
 from witness.child import Child
 from witness.errors import CancelledError, TranscriptionError, UsageError
+from witness.languages import LANGUAGES
 from witness.models.ggml import FIELDS, MAGIC, Header
 from witness.recognition import engine_client, gpus, tokens, whisper_cpp
 from witness.recognition.chunking import WINDOW, Loudness, Piece, gaps, pieces
-from witness.recognition.engine_worker import ChunkResult
+from witness.recognition.engine_worker import ChunkResult, EngineToken
 from witness.recognition.fallback import Note, convincing, to_lines
 from witness.recognition.hallucination_checks import doubt
-from witness.recognition.languages import LANGUAGES
+from witness.recognition.language_tracking import among, decide
 from witness.recognition.prompting import context, fit, plain
 from witness.recognition.recognizer import Recognizer, TranscribeOptions
 from witness.recognition.requirements import gpu_memory
@@ -699,7 +701,9 @@ def test_words_of_tokens():
 
 def test_tokens_follow_each_other_inside_their_piece():
     ends = [(" a", 50), ("b", 40), (" c", -1), (" d", 200), (" e", 900)]
-    found = tokens.piece_tokens([(text, None, end) for text, end in ends], Piece(np.arange(500, 700)))
+    found = tokens.piece_tokens(
+        [EngineToken(text, None, end) for text, end in ends], Piece(np.arange(500, 700))
+    )
     assert [(token.start, token.end) for token in found] == [
         *((10.0, 10.5), (10.5, 10.5), (10.5, 10.5), (10.5, 12.0), (12.0, 14.0)),
     ]
@@ -707,7 +711,9 @@ def test_tokens_follow_each_other_inside_their_piece():
 
 def test_tokens_are_where_they_were_before_the_pause_was_cut_out():
     piece = Piece(np.r_[500:600, 900:1000])  # 10 to 12 s and 18 to 20 s
-    found = tokens.piece_tokens([(" a", 0, 200), (" b", 200, 250), (" c", 250, 400)], piece)
+    found = tokens.piece_tokens(
+        [EngineToken(" a", 0, 200), EngineToken(" b", 200, 250), EngineToken(" c", 250, 400)], piece
+    )
     assert [(token.start, token.end) for token in found] == [(10.0, 12.0), (18.0, 18.5), (18.5, 20.0)]
 
 
@@ -723,6 +729,14 @@ def test_a_word_is_said_where_somebody_speaks():
 def test_the_pause_after_a_word_is_not_its_time():
     first, second = tokens.to_words([[Token(b" Well", 0, 1), Token(b",", 1, 4), Token(b" no", 4, 5)]])
     assert (first.end, second.start) == (1, 4)
+
+
+def test_words_are_as_probable_as_their_tokens():
+    said = [
+        [Token(b" Shei", 0, 1, 0.9), Token(b"la", 1, 2, 0.5), Token(b".", 2, 3, 0.1), Token(b" no", 3, 4)],
+    ]
+    sheila, no = tokens.to_words(said)
+    assert (sheila.probability, no.probability) == (0.7, None)
 
 
 def test_a_number_takes_as_long_as_its_digits():
@@ -923,7 +937,7 @@ LOOP = "no, " * 20
 
 
 def said(text, logprob=-0.2, *, ended=True):
-    return ChunkResult([(text, 0, 100)], "en", ended, logprob)
+    return ChunkResult([EngineToken(text, 0, 100)], "en", ended, logprob)
 
 
 def believed(first, *tries):
@@ -938,7 +952,7 @@ def believed(first, *tries):
         return [(piece, left.pop(0) if len(left) > 1 else left[0]) for piece in some]
 
     found, notes = convincing([(WHOLE, first)], again, LOUD)
-    heard = ["".join(text for text, _, _ in one.tokens) for _, one in found]
+    heard = ["".join(token.text for token in one.tokens) for _, one in found]
     return heard, [note.what for note in notes], sum(asked) / len(WHOLE)
 
 
@@ -1036,3 +1050,58 @@ def test_terms_that_are_left_out_are_counted(folder):
         (warning,) = running.result().warnings
     assert "26 of 100 terms were left out" in warning
     assert "\n" not in warning
+
+
+# ── Languages ──
+
+
+def told(**probabilities):
+    return 8.0, probabilities
+
+
+def test_the_language_of_a_part_follows_clear_evidence():
+    english, french = told(en=0.95, fr=0.01), told(fr=0.97, en=0.01)
+    assert decide([english, french, english], "en") == ["en", "fr", "en"]
+    assert decide([french, french], "en") == ["fr", "fr"]
+    assert decide([], "en") == []
+
+
+@pytest.mark.parametrize(
+    "doubtful",
+    [
+        told(fr=0.5, en=0.2),  # not clear
+        told(cy=0.7, en=0.01),  # clear enough, if any part were clearly Welsh
+        (0.5, {"fr": 0.97, "en": 0.01}),  # too short
+    ],
+)
+def test_a_doubtful_part_keeps_the_language_of_the_track(doubtful):
+    english, french = told(en=0.95, fr=0.01), told(fr=0.97, en=0.01)
+    assert decide([english, doubtful, english, french, french], "en") == ["en", "en", "en", "fr", "fr"]
+
+
+def test_only_what_may_be_spoken_counts():
+    assert among({"en": 0.6, "cy": 0.3, "de": 0.1}, ("en", "de")) == pytest.approx({"en": 6 / 7, "de": 1 / 7})
+    assert among({"en": 0.6}, ()) == {"en": 1.0}
+    assert among({"cy": 1.0}, ("de",)) == {}
+
+
+def test_parts_of_a_piece_are_all_of_it():
+    piece = Piece(np.r_[100:700, 900:1800])
+    parts = piece.parts(Loudness.of(noise(40)), None, 400)
+    assert np.concatenate([part.frames for part in parts]).tolist() == piece.frames.tolist()
+    assert all(100 < len(part) <= 400 for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("given", "codes"),
+    [("de", "de"), ("German", "de"), ("en, haitian  creole,EN", "en,ht"), ("multi", "multi")],
+)
+def test_languages_have_names(given, codes):
+    assert languages.parse(given) == codes
+
+
+@pytest.mark.parametrize("given", ["", "xx", "de,", "multi,de", "germanic"])
+def test_a_language_that_nobody_knows(given):
+    with pytest.raises(UsageError, match="whisper does not know the language") as caught:
+        languages.parse(given)
+    assert "\n" not in str(caught.value)

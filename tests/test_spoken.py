@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conftest import CALL, ROOT, in_process
@@ -122,6 +123,25 @@ def test_most_words_are_right_and_under_the_right_speaker(whole, engine, count):
     assert score.counts[words.CONFUSED].errors <= 1
     assert words.times(score.starts).median < 0.1
     assert words.times(score.ends).median < 0.1
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, pytest.param("transcribe-cpp", marks=needs_transcribe_cpp)])
+def test_how_sure_a_word_is(whole, engine):
+    """What is right is more probable than what is not; no engine tells for another's words."""
+    heard = json.loads(whole(engine).read_text())["words"]
+    told = [word["probability"] for word in heard]
+    if engine == "transcribe-cpp":
+        assert set(told) == {None}
+        return
+    assert all(0 <= one <= 1 for one in told)
+    assert np.mean(told) > 0.8
+    reference = said(CALL.with_suffix(".stm"), part=(0, END[engine]))
+    right = {word for line in reference.lines for word in words.normalize(line.text, "en")}
+    wrong = [
+        word["probability"] for word in heard if not right.issuperset(words.normalize(word["text"], "en"))
+    ]
+    assert len(wrong) >= 3
+    assert np.mean(wrong) < np.mean(told) - 0.1
 
 
 def test_a_part_has_the_words_that_are_said_in_it(models, tmp_path):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from witness import resources
+from witness import languages, resources
 from witness.errors import UsageError
 
 
@@ -141,7 +141,8 @@ class Options:
     """"auto", "none", the name or the size of a model, or the path of a ggml file or of a model's folder."""
     recognizer: Recognizer | str = Recognizer.AUTO
     language: str | None = None
-    """ISO 639-1 code; None: detected."""
+    """A code or a name ("de", "german"), or several with commas between them: those that may be spoken. None:
+    any."""
     translate: bool = False
     """Write the words in English, whatever language is spoken."""
     prompt: str = ""
@@ -170,6 +171,8 @@ class Options:
             raise UsageError("the vocabulary is a text; give a list of names and terms")
         object.__setattr__(self, "vocabulary", tuple(self.vocabulary))  # from JSON it is a list
         object.__setattr__(self, "recognizer", chosen(Recognizer, self.recognizer))
+        if self.language is not None:
+            object.__setattr__(self, "language", languages.parse(self.language))
         if not 0 <= self.part.start < self.part.end:  # nor is not-a-number
             end = "its end" if self.end is None else f"{self.end:g} s"
             raise UsageError(

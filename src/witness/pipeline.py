@@ -25,7 +25,6 @@ from witness.models import catalogue, engines, store
 from witness.options import Channels, Device, Layout, Mode, Options, Precision, Runtime
 from witness.recognition import gpus, requirements
 from witness.recognition import recognizer as recognition
-from witness.recognition.languages import check_language
 from witness.recognition.vad import Speech
 from witness.reporter import Note, Progress, Reporter, no_note, no_progress
 from witness.schema import Findings, Float64, Map, ModelFile, Recognition, Samples, Track, Transcript
@@ -316,8 +315,6 @@ class _Run:
         assemble.bounds(self.options.asked)
         if self.runtime.serial and self.runtime.parallel:
             raise UsageError("--serial and --parallel exclude each other")
-        if self.options.language is not None:
-            check_language(self.options.language)
         if isinstance(recording, tuple):
             return
         if not isinstance(recording, str | os.PathLike):

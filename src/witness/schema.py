@@ -169,6 +169,10 @@ class Word:
     """False: the diarizer hears no speech here, so the recognizer may have invented the word."""
     corrected: bool = False
     """A person said what it is, or whose."""
+    probability: float | None = None
+    """The recognizer's own, 0 to 1; None: it tells none, or a person wrote the word."""
+    language: str | None = None
+    """Code; None: not known."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +187,12 @@ class Utterance:
     """Index into `Findings.tracks`: where it was heard."""
     corrected: bool = False
     """A person said what its words are, or whose."""
+
+    @property
+    def language(self) -> str | None:
+        """Of most of its words; of two as frequent the first."""
+        told = [word.language for word in self.words if word.language]
+        return max(told, key=told.count, default=None)
 
     @property
     def text(self) -> str | None:

@@ -98,6 +98,7 @@ class Utterance(Struct, frozen=True, gc=False):
     words: tuple[int, ...] | None = None
     track: Annotated[int, Meta(ge=0)] = 0
     corrected: bool = False
+    language: str | None = None
 
 
 class Word(Struct, frozen=True, gc=False):
@@ -110,6 +111,7 @@ class Word(Struct, frozen=True, gc=False):
     speaker_confidence: float | None
     overlap: bool
     supported: bool
+    probability: float | None = None
 
 
 Number = Annotated[int, Meta(ge=1, le=MOST_SPEAKERS)]
@@ -341,7 +343,8 @@ def _utterances(document: Document) -> Iterator[schema.Utterance]:
             if len(own) < len(one.words) or not own <= free:
                 raise ValueError("its words are not there, or are another's")
             free -= own
-            words = tuple(_spaced(one.text, [document.words[place] for place in one.words]))
+            spaced = _spaced(one.text, [document.words[place] for place in one.words])
+            words = tuple(replace(word, language=one.language) for word in spaced)
         except ValueError as error:
             raise ValueError(f"{error} - at `$.utterances[{number}]`") from None
         yield schema.Utterance(one.start, one.end, one.speaker, words, one.track, one.corrected)

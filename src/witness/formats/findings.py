@@ -86,6 +86,8 @@ class _Words:
     speaker_confidence: tuple[float | None, ...] = ()
     overlap: tuple[bool, ...] = ()
     supported: tuple[bool, ...] = ()
+    probability: tuple[float | None, ...] = ()
+    language: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -225,9 +227,10 @@ def _recognition(recognition: Recognition) -> dict[str, Any]:
 
 def _read_recognition(found: _Recognition) -> Recognition:
     """The inverse of `_recognition`. Raises ValueError."""
-    columns = [getattr(found.words, column.name) for column in fields(_Words)]
+    names = [column.name for column in fields(_Words)]
+    rows = zip(*(getattr(found.words, name) for name in names), strict=True)
     return Recognition(
-        words=tuple(Word(*row) for row in zip(*columns, strict=True)),
+        words=tuple(Word(**dict(zip(names, row, strict=True))) for row in rows),
         language=found.language,
         device=found.device,
         warnings=found.warnings,

@@ -1,6 +1,6 @@
 """The JSON that whisperX writes with speakers: https://github.com/m-bain/whisperX, schema.py and diarize.py.
 
-What Witness does not know is not there: `score`, which is how well whisperX aligned a word.
+`score`, with whisperX how well it aligned a word, is the recognizer's probability; missing if it told none.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from witness.formats.reading import Reading, ms, single, to_json
+from witness.schema import Word
 
 
 def write(reading: Reading) -> str:
@@ -17,7 +18,7 @@ def write(reading: Reading) -> str:
             "start": ms(line.start),
             "end": ms(line.end),
             "text": line.text or "",
-            "words": [_word(word.start, word.end, word.text, line.speaker) for word in single(line.words)],
+            "words": [_word(word, line.speaker) for word in single(line.words)],
             "speaker": line.speaker,
         }
         for line in reading.said
@@ -26,5 +27,6 @@ def write(reading: Reading) -> str:
     return to_json({"segments": segments, "word_segments": words, "language": reading.transcript.language})
 
 
-def _word(start: float, end: float, text: str, speaker: str) -> dict[str, Any]:
-    return {"word": text, "start": ms(start), "end": ms(end), "speaker": speaker}
+def _word(word: Word, speaker: str) -> dict[str, Any]:
+    score = {} if word.probability is None else {"score": word.probability}
+    return {"word": word.text, "start": ms(word.start), "end": ms(word.end), **score, "speaker": speaker}

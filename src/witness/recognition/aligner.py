@@ -12,6 +12,7 @@ import numpy as np
 
 from witness.models import ct2
 from witness.recognition import mel
+from witness.recognition.engine_worker import EngineToken
 from witness.schema import SAMPLE_RATE, Float32
 
 EACH = 4
@@ -69,8 +70,8 @@ class Aligner:
 
     def times(
         self, encoded: Float32, start: Sequence[int], text: Sequence[int], samples: int
-    ) -> list[tuple[str, int | None, int]]:
-        """The tokens of a text, as in `engine_worker.ChunkResult`; `encoded` stands for `samples`."""
+    ) -> list[EngineToken]:
+        """The tokens of a text; `encoded` stands for `samples`."""
         if not text:
             return []
         frames = max(2, min(mel.FRAMES, samples // mel.HOP))
@@ -86,7 +87,12 @@ class Aligner:
         last = 100 * samples // SAMPLE_RATE
         times = [min(2 * begin, last) for begin in begins]
         return [
-            (self._texts[number].decode("latin-1"), times[token], times[token + 1])
+            EngineToken(
+                self._texts[number].decode("latin-1"),
+                times[token],
+                times[token + 1],
+                float(found.text_token_probs[token]),
+            )
             for token, number in enumerate(text)
         ]
 

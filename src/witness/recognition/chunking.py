@@ -57,6 +57,8 @@ class Piece:
 
     frames: Int
     """(n,) increasing, at least one."""
+    language: str | None = None
+    """That is spoken there; None: that of the track."""
 
     @property
     def start(self) -> float:
@@ -91,7 +93,16 @@ class Piece:
     def halves(self, loudness: Loudness) -> tuple[Piece, Piece]:
         """The same in two parts, cut in a pause of the middle third, or where that is quietest."""
         middle = _cut(self.frames, loudness, len(self) // 3, 2 * len(self) // 3)
-        return Piece(self.frames[:middle]), Piece(self.frames[middle:])
+        return Piece(self.frames[:middle], self.language), Piece(self.frames[middle:], self.language)
+
+    def parts(self, loudness: Loudness, speech: Speech | None, longest: int) -> list[Piece]:
+        """The same in parts of at most `longest` frames, cut in pauses."""
+        found, frames = [], self.frames
+        while len(frames) > longest:
+            end = _cut(frames, loudness, longest // 3, longest, speech)
+            found.append(Piece(frames[:end]))
+            frames = frames[end:]
+        return [*found, Piece(frames)]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ number of cores, and no thread spins while it waits for another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from witness.models import ct2
 from witness.recognition import engine_worker, mel
 from witness.recognition.aligner import NO_TIMES, Aligner, view
 from witness.recognition.engine_worker import PROMPT, ChunkResult, DecodeOptions, Load
+from witness.recognition.language_tracking import CLEAR, among
 from witness.schema import Float32
 
 BATCH = 4
@@ -26,6 +27,8 @@ WORKERS = 16
 took with 4 (docs/decisions/2026-11-23-cores.md)."""
 BEAMS = 5
 """Of a careful search; Whisper's own default."""
+KEPT = 16
+"""Encoded pieces, of 3 MB each with `base`, that are not encoded again when they are heard."""
 POSITIONS = mel.FRAMES // 2
 """That the encoder makes of a piece."""
 LONGEST = 448
@@ -67,19 +70,43 @@ class Engine:
             load.model, header, threads=load.threads, workers=workers(header, load.threads)
         )
         self.workers = self._whisper.workers
-        self.translates = self._whisper.multilingual
+        self.translates = self.compares_languages = self._whisper.multilingual
         self.languages: Sequence[str] = self._whisper.languages
-        self._told: tuple[Float32, Float32] | None = None
+        self._told: dict[bytes, Float32] = {}
 
-    def language(self, samples: Float32) -> str | None:
-        """The code of the language that is spoken."""
-        self._told = samples, self._encode(samples)
-        return self._language(self._told[1])
+    def languages_of(self, samples: Float32) -> Mapping[str, float]:
+        """How probable each language is."""
+        encoded = self._encode(samples)
+        self._told[samples.tobytes()] = encoded
+        while len(self._told) > KEPT:
+            self._told.pop(next(iter(self._told)), None)
+        return self._languages(encoded)
 
     def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece, (n,) samples of at most 30 s."""
-        whisper = self._whisper
         encoded = [self._encode(piece) for piece in pieces]
+        if order.among is not None and order.language:
+            return self._hear_clear(encoded, pieces, order)
+        return self._hear(encoded, pieces, order)
+
+    def _hear_clear(
+        self, encoded: Sequence[Float32], pieces: Sequence[Float32], order: DecodeOptions
+    ) -> Sequence[ChunkResult]:
+        """What is said where the language is clear."""
+        told = [among(self._languages(one), order.among or ()) for one in encoded]
+        clear = [place for place, one in enumerate(told) if one.get(order.language or "", 0.0) >= CLEAR]
+        heard = [ChunkResult([], None, unclear=one) for one in told]
+        found = self._hear([encoded[place] for place in clear], [pieces[place] for place in clear], order)
+        for place, result in zip(clear, found, strict=True):
+            heard[place] = result
+        return heard
+
+    def _hear(
+        self, encoded: Sequence[Float32], pieces: Sequence[Float32], order: DecodeOptions
+    ) -> Sequence[ChunkResult]:
+        if not encoded:
+            return []
+        whisper = self._whisper
         languages = [order.language or self._language(one) for one in encoded]
         starts = [whisper.start(language, order.translate) for language in languages]
         before = self._before(order.prompt)
@@ -107,16 +134,19 @@ class Engine:
         return len(self._whisper.tokenize(text))
 
     def _encode(self, samples: Float32) -> Float32:
-        """What the decoder attends to. The last one that told a language is kept: its piece is heard next."""
-        if self._told is not None and np.array_equal(self._told[0], samples):
-            return self._told[1]
-        return self._whisper.encode(samples)
+        """What the decoder attends to. Pieces that told a language are kept until they are heard."""
+        kept = self._told.pop(samples.tobytes(), None)
+        return self._whisper.encode(samples) if kept is None else kept
 
     def _language(self, encoded: Float32) -> str:
+        told = self._languages(encoded)
+        return max(told, key=lambda code: told[code])
+
+    def _languages(self, encoded: Float32) -> dict[str, float]:
         if not self._whisper.multilingual:
-            return "en"
-        found: str = self._whisper.model.detect_language(view(encoded))[0][0][0]
-        return found.strip("<|>")
+            return {"en": 1.0}
+        (found,) = self._whisper.model.detect_language(view(encoded))
+        return {token.strip("<|>"): probability for token, probability in found}
 
     def _before(self, prompt: str) -> list[int]:
         """The tokens of a text that could have been said before; of a long one, the last."""

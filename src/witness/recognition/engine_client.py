@@ -22,7 +22,7 @@ from witness.errors import TranscriptionError
 from witness.models.engines import INSTALL
 from witness.options import Recognizer as Name
 from witness.recognition import gpus
-from witness.recognition.engine_worker import Abilities, ChunkResult, DecodeOptions, Load
+from witness.recognition.engine_worker import Abilities, ChunkResult, DecodeOptions, EngineToken, Load
 from witness.schema import Float32, ModelFile
 
 CHILDREN = {
@@ -72,11 +72,14 @@ class Remote:
         tokens: int = self._with_fallback(lambda: self._ask({"do": "count", "text": text}))["tokens"]
         return tokens
 
-    def language(self, samples: Float32, when: str) -> str | None:
-        """The code of the language that is spoken; None: the engine cannot tell. `when` is for messages."""
-        reply = self._with_fallback(lambda: self._ask({"do": "language"}, when, [samples]))
-        language: str | None = reply["language"]
-        return language
+    def languages(self, samples: Float32, when: str) -> dict[str, float]:
+        """Code -> how probable it is that this language is spoken, or that of the only one that is told.
+
+        Empty: the engine cannot tell. `when` is for messages.
+        """
+        reply = self._with_fallback(lambda: self._ask({"do": "languages"}, when, [samples]))
+        found: dict[str, float] = reply["languages"]
+        return found
 
     def send(self, parts: Sequence[Float32], order: DecodeOptions, when: str) -> None:
         """Have some pieces heard, at most `abilities.batch`, and return at once; `receive` tells."""
@@ -89,7 +92,10 @@ class Remote:
         when = self._sent[0][1]
         reply = self._with_fallback(lambda: self._ask({"do": "next"}, when), sent=len(self._sent))
         self._sent.popleft()
-        return [ChunkResult(**one) for one in reply["heard"]]
+        return [
+            ChunkResult(**{**one, "tokens": [EngineToken(*token) for token in one["tokens"]]})
+            for one in reply["heard"]
+        ]
 
     def kill(self) -> None:
         """End the child, which holds nothing worth saving and may be deep inside the engine."""

@@ -4,7 +4,7 @@
 
     {"do": "load", ...}                              -> the fields of `Abilities`; the request has `Load`'s
     {"do": "count", "text": text}                    -> {"tokens": n}, of a prompt
-    {"do": "language"} + samples                     -> {"language": code, or null if the model cannot tell}
+    {"do": "languages"} + samples                    -> {"languages": {code: probability}}, or {}
     {"do": "hear", "lengths": [n], ...} + samples    -> {}; with the fields of `DecodeOptions`
     {"do": "next"}                                   -> {"heard": [...]}, what came of the oldest "hear"
 
@@ -16,10 +16,10 @@ engine's workers.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
-from typing import NoReturn, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -56,20 +56,35 @@ class DecodeOptions:
     """A text that could have been said before."""
     careful: bool = False
     """Search longer for the best text. It is asked for where the first one was not convincing."""
+    among: Sequence[str] | None = None
+    """If not None, nothing is heard where `language` is not clear among these (empty: all): the result tells
+    how probable each is."""
+
+
+class EngineToken(NamedTuple):
+    """A part of the text; times are in 1/100 s from the first sample."""
+
+    text: str
+    """Its bytes as Latin-1."""
+    start: int | None
+    """None: the end of the token before."""
+    end: int
+    probability: float | None = None
+    """What the engine gives it after the tokens before, 0 to 1; None: it does not tell."""
 
 
 @dataclass(frozen=True)
 class ChunkResult:
     """What was heard in a piece."""
 
-    tokens: Sequence[tuple[str, int | None, int]]
-    """The bytes of each as Latin-1, and its start and end in 1/100 s from the first sample; a start of None
-    is the end of the token before."""
+    tokens: Sequence[EngineToken]
     language: str | None
     ended: bool = True
     """False: the engine never came to the end of the text."""
     logprob: float | None = None
     """Mean of the natural logarithms of the tokens' probabilities."""
+    unclear: Mapping[str, float] | None = None
+    """How probable each language is where that kept the piece from being heard."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +102,8 @@ class Abilities:
     prompts: bool = True
     """Whether it takes a prompt."""
     translates: bool = True
+    compares_languages: bool = False
+    """Whether it tells how probable each language is, and heeds `DecodeOptions.among`."""
 
 
 class Engine(Protocol):
@@ -98,8 +115,9 @@ class Engine(Protocol):
     batch: int
     prompts: bool
     translates: bool
+    compares_languages: bool
 
-    def language(self, samples: Float32) -> str | None: ...
+    def languages_of(self, samples: Float32) -> Mapping[str, float]: ...
 
     def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]: ...
 
@@ -133,8 +151,8 @@ class Server:
         if request["do"] == "count":
             return {"tokens": self._engine.count(request["text"])}, ()
         samples = np.frombuffer(payload, np.float32)
-        if request["do"] == "language":
-            return {"language": self._engine.language(samples)}, ()
+        if request["do"] == "languages":
+            return {"languages": self._engine.languages_of(samples)}, ()
         parts = np.split(samples, np.cumsum(request["lengths"])[:-1])
         order = DecodeOptions(**{field.name: request[field.name] for field in fields(DecodeOptions)})
         self._jobs.append(self._pool.submit(self._engine.hear, parts, order))

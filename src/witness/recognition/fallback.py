@@ -129,7 +129,7 @@ def _halves(piece: Piece, loudness: Loudness) -> Sequence[Piece]:
 
 
 def _text(heard: ChunkResult) -> str:
-    return b"".join(text.encode("latin-1") for text, _, _ in heard.tokens).decode("utf-8", "replace")
+    return b"".join(text.encode("latin-1") for text, *_ in heard.tokens).decode("utf-8", "replace")
 
 
 def _letters(heard: ChunkResult) -> bool:

@@ -7,8 +7,9 @@ found. It needs no package but numpy and the onnxruntime that is here.
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from witness._version import install
 from witness.recognition import engine_worker
-from witness.recognition.engine_worker import ChunkResult, DecodeOptions, Load
+from witness.recognition.engine_worker import ChunkResult, DecodeOptions, EngineToken, Load
 from witness.schema import SAMPLE_RATE, Float32
 from witness.sessions import CPU, one_thread, reason
 
@@ -66,13 +67,13 @@ class Engine:
         self.device = "cpu"
         self.workers = min(load.threads, WORKERS)
         self.batch = 1
-        self.prompts = False
+        self.prompts = self.compares_languages = False
 
-    def language(self, samples: Float32) -> str | None:  # noqa: ARG002 - `server.Engine`
+    def languages_of(self, samples: Float32) -> Mapping[str, float]:  # noqa: ARG002 - `server.Engine`
         """None: these models hear the language and do not tell it. Raises RuntimeError if it must be told."""
         if self._instructed:
             raise RuntimeError("this model cannot tell the language; fix: say which one it is (--language)")
-        return None
+        return {}
 
     def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece."""
@@ -94,7 +95,7 @@ class Engine:
         except Exception as error:  # onnxruntime's and the library's are a dozen unrelated classes
             raise RuntimeError(f"the model failed ({_said(error)})") from error
         return ChunkResult(
-            _tokens(result.tokens, result.timestamps, len(samples) / SAMPLE_RATE),
+            _tokens(result.tokens, result.timestamps, result.logprobs, len(samples) / SAMPLE_RATE),
             order.language,
             logprob=float(np.mean(result.logprobs)) if result.logprobs else None,
         )
@@ -162,24 +163,30 @@ def _said(error: Exception) -> str:
 
 
 def _tokens(
-    texts: Sequence[str], places: Sequence[float] | None, seconds: float
-) -> list[tuple[str, int | None, int]]:
-    """The tokens of a piece, as in `ChunkResult`; those that are not text are left out.
+    texts: Sequence[str],
+    places: Sequence[float] | None,
+    logprobs: Sequence[float] | None,
+    seconds: float,
+) -> list[EngineToken]:
+    """The tokens of a piece; those that are not text are left out.
 
     A token ends where the next one begins, or soon, because none of these models tells it. Those that tell no
     times at all (Canary) have their text spread over the piece, a token as long as the other.
     """
     if places is None:
         places = [seconds * number / max(1, len(texts)) for number in range(len(texts))]
-    kept = [(text, place) for text, place in zip(texts, places, strict=True) if not SPECIAL.fullmatch(text)]
-    ends = [*(place for _, place in kept[1:]), seconds][: len(kept)]
-    tokens: list[tuple[str, int | None, int]] = []
-    for number, ((text, place), end) in enumerate(zip(kept, ends, strict=True)):
-        after = text[1:] or "".join(later for later, _ in kept[number + 1 : number + 2])
+    told = [math.exp(one) for one in logprobs] if logprobs else [None] * len(texts)
+    every = zip(texts, places, told, strict=True)
+    kept = [(text, place, sure) for text, place, sure in every if not SPECIAL.fullmatch(text)]
+    ends = [*(place for _, place, _ in kept[1:]), seconds][: len(kept)]
+    tokens: list[EngineToken] = []
+    for number, ((text, place, sure), end) in enumerate(zip(kept, ends, strict=True)):
+        after = text[1:] or "".join(later for later, *_ in kept[number + 1 : number + 2])
         if text.startswith(" ") and after.startswith(CLOSING):
             text = text[1:]
         last = min(end, place + LONGEST_TOKEN)
-        tokens.append((text.encode().decode("latin-1"), round(100 * place), round(100 * last)))
+        coded = text.encode().decode("latin-1")
+        tokens.append(EngineToken(coded, round(100 * place), round(100 * last), sure))
     return tokens
 
 

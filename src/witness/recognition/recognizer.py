@@ -17,21 +17,22 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from types import TracebackType
 
 import numpy as np
 
 from witness.errors import TranscriptionError, UsageError
+from witness.languages import MULTI, name, parse
 from witness.options import Options
 from witness.recognition.chunking import WINDOW, Loudness, Piece, gaps, pieces
 from witness.recognition.engine_client import Remote
 from witness.recognition.engine_worker import PROMPT, DecodeOptions
 from witness.recognition.fallback import Found, convincing, second_look, to_lines
-from witness.recognition.languages import MULTI, check_language
+from witness.recognition.language_tracking import PART, among, decide
 from witness.recognition.prompting import fit, plain
 from witness.recognition.tokens import Token, piece_tokens, place, runs, to_words
-from witness.recognition.vad import Speech
+from witness.recognition.vad import FRAME_RATE, Speech
 from witness.reporter import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, Float32, ModelFile, Recognition, Samples, Word
 
@@ -48,7 +49,8 @@ class TranscribeOptions:
     """What to hear."""
 
     language: str | None = None
-    """A code, None to find out the language of each track, or MULTI to find out that of each piece."""
+    """A code, or several with commas between them that may be spoken; None: any; MULTI to hear pieces of ten
+    seconds, each in its own."""
     translate: bool = False
     """Into English."""
     prompt: str = ""
@@ -94,7 +96,7 @@ class Recognizer:
         done, seconds sent), counting all tracks. Raises UsageError if there is no such language.
         """
         if wish.language is not None:
-            check_language(wish.language)
+            wish = replace(wish, language=parse(wish.language))
         self._wish = wish
         self._threads = threads
         self._reporter = reporter
@@ -195,9 +197,10 @@ class Recognizer:
         """Raise UsageError if the model cannot do what is asked for."""
         able, wish = self._engine.abilities, self._wish
         problem = None
-        if able.languages and wish.language not in (None, MULTI, *able.languages):
+        unknown = set(self._asked) - set(able.languages) if able.languages else set()
+        if unknown:
             only = "it knows only English" if list(able.languages) == ["en"] else "it knows others"
-            problem = f"does not know the language {wish.language!r} ({only})"
+            problem = f"does not know the language {min(unknown)!r} ({only})"
         elif wish.translate and not able.translates:
             problem = "cannot translate"
         elif (wish.prompt or wish.vocabulary) and not able.prompts:
@@ -234,6 +237,7 @@ class Recognizer:
         coming = pieces(track.loudness, speech, self._check, longest=longest)
         first: list[Piece] = []
         language = self._known_language()
+        changes = language is None and self._engine.abilities.compares_languages
         if language is None:
             first = list(islice(coming, TELLING))
             language = self._language(track, first)
@@ -246,6 +250,7 @@ class Recognizer:
             None if language == MULTI else language,
             self._wish.translate,
             self._prompt,
+            among=self._asked if changes and language else None,
         )
         heard = self._convincing(track, chain(first, coming), order)
         words = _words(heard, track)
@@ -253,9 +258,12 @@ class Recognizer:
         words = sorted([*words, *heard_again], key=lambda word: word.start)
         self._done += duration
         self._progress(0.0)
-        counted = Counter(one.language for _, one in heard if one.tokens)
-        if language in (None, MULTI):
-            language = counted.most_common(1)[0][0] if counted else None
+        counted = Counter(word.language for word in words)
+        if counted:
+            language = counted.most_common(1)[0][0]
+        elif language == MULTI:
+            language = None
+        self._warnings += self._said_of_languages(words)
         seconds = time.perf_counter() - begun
         warnings = (*self._engine.warnings, *self._warnings)
         self._engine.warnings, self._warnings = [], []
@@ -265,17 +273,58 @@ class Recognizer:
         """The language, or MULTI, if there is nothing to find out."""
         if len(self._engine.abilities.languages) == 1:
             return self._engine.abilities.languages[0]
-        return self._wish.language
+        if self._wish.language == MULTI:
+            return MULTI
+        return self._asked[0] if len(self._asked) == 1 else None
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        """The languages that may be spoken; empty: all."""
+        asked = self._wish.language
+        return () if asked in (None, MULTI) else tuple(str(asked).split(","))
 
     def _language(self, track: _Track, first: Sequence[Piece]) -> str | None:
-        """That of a whole track; None: the engine cannot tell, or there is nothing to hear."""
+        """That of a track where no other is clear; None: the engine cannot tell, or nothing is there."""
         if (piece := track.loudness.most_speech(first)) is None:
             return None
-        return self._engine.language(track.part(piece), self._when(piece))
+        told = among(self._engine.languages(track.part(piece), self._when(piece)), self._asked)
+        return max(told, key=lambda code: told[code], default=next(iter(self._asked), None))
+
+    def _in_languages(self, track: _Track, unclear: Sequence[Found], main: str) -> list[Piece]:
+        """The pieces whose language is not clear, in the largest parts that have one language each."""
+        parts = [
+            (piece, part) for piece, _ in unclear for part in piece.parts(track.loudness, track.speech, PART)
+        ]
+        told = [
+            (
+                len(part) / FRAME_RATE,
+                among(self._engine.languages(track.part(part), self._when(part)), self._asked),
+            )
+            for _, part in parts
+        ]
+        whole: list[tuple[Piece, Piece]] = []
+        for (piece, part), language in zip(parts, decide(told, main), strict=True):
+            if whole and whole[-1][0] is piece and whole[-1][1].language == language:
+                joined = np.concatenate((whole[-1][1].frames, part.frames))
+                whole[-1] = piece, Piece(joined, language)
+            else:
+                whole.append((piece, replace(part, language=language)))
+        return [part for _, part in whole]
+
+    def _said_of_languages(self, words: Sequence[Word]) -> Iterator[str]:
+        """A line about a track in several languages: from when on each is spoken."""
+        first: dict[str, float] = {}
+        for word in words:
+            if word.language:
+                first.setdefault(word.language, word.start)
+        if len(first) > 1:
+            (code, _), *others = first.items()
+            later = ", ".join(f"{name(other)} from {self._minutes(start)}" for other, start in others)
+            yield f"languages: {name(code)}, {later}"
 
     def _convincing(self, track: _Track, some: Iterable[Piece], order: DecodeOptions) -> list[Found]:
         """What was heard in some pieces, in order, with warnings about what is doubtful."""
-        careful = replace(order, careful=True, prompt="")
+        careful = replace(order, careful=True, prompt="", among=None)
         heard, notes = convincing(
             self._hear_first(track, some, order),
             lambda some: self._hear(track, some, careful),
@@ -287,9 +336,16 @@ class Recognizer:
     def _hear_first(self, track: _Track, some: Iterable[Piece], order: DecodeOptions) -> Iterator[Found]:
         """What was heard in each piece, in order, with progress."""
         duration = len(track.samples) / SAMPLE_RATE
+        unclear: list[Found] = []
         for piece, heard in self._hear(track, some, order):
+            if heard.unclear is not None:
+                unclear.append((piece, heard))
+                continue
             self._progress(min(piece.end, duration))
             yield piece, heard
+        if unclear and order.language:
+            parts = self._in_languages(track, unclear, order.language)
+            yield from self._hear(track, parts, replace(order, among=None))
 
     def _minutes(self, seconds: float) -> str:
         """When in the recording something is: 0:07, 61:05."""
@@ -310,8 +366,9 @@ class Recognizer:
         # Pieces together are worth it once every worker has some: then they save work, before that time.
         size = max(1, min(able.batch, len(track) // (WINDOW * able.workers)))
         waiting: deque[list[Piece]] = deque()
-        while group := list(islice(left, size)):
-            self._engine.send([track.part(piece) for piece in group], order, self._when(group[0]))
+        for group in _groups(left, size):
+            told = replace(order, language=group[0].language or order.language)
+            self._engine.send([track.part(piece) for piece in group], told, self._when(group[0]))
             waiting.append(group)
             # One more than there are workers, so that none of them waits for the next.
             if len(waiting) > able.workers:
@@ -323,9 +380,12 @@ class Recognizer:
         """The words that a second look finds where somebody speaks and the first found none."""
         if track.speech is None:
             return []
-        careful = replace(order, careful=True)
+        careful = replace(order, careful=True, among=None)
         return second_look(
-            gaps(track.speech, track.loudness, words),
+            [
+                replace(gap, language=_language_near(words, gap))
+                for gap in gaps(track.speech, track.loudness, words)
+            ],
             lambda some: self._hear(track, some, careful),
             lambda found: _words([found], track),
             words,
@@ -364,8 +424,21 @@ class _Track:
         return np.pad(cut, (0, max(0, PADDED - len(cut))))
 
 
+def _groups(some: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
+    """Pieces that follow each other in one language, at most `size` together."""
+    for _, alike in groupby(some, key=lambda piece: piece.language):
+        while group := list(islice(alike, size)):
+            yield group
+
+
+def _language_near(words: Sequence[Word], piece: Piece) -> str | None:
+    """The language of the word that is nearest to a piece."""
+    near = min(words, key=lambda word: max(word.start - piece.end, piece.start - word.end), default=None)
+    return near.language if near else None
+
+
 def _words(heard: Sequence[Found], track: _Track) -> list[Word]:
     """The words of some pieces, in order, at the times when somebody speaks."""
-    tokens: list[list[Token]] = [piece_tokens(one.tokens, piece) for piece, one in heard]
+    tokens: list[list[Token]] = [piece_tokens(one.tokens, piece, one.language) for piece, one in heard]
     duration = len(track.samples) / SAMPLE_RATE
     return place(to_words(tokens), duration, track.spoken)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from witness.errors import UsageError
+from witness.languages import MULTI
 from witness.models import ggml, own
 from witness.options import Recognizer
-from witness.recognition.languages import MULTI
 from witness.schema import ModelFile
 
 TRANSCRIBE_CPP = 160_000_000
@@ -18,7 +18,7 @@ def check(model: ModelFile, language: str | None, *, translate: bool) -> None:
 
     A file that cannot be read passes: whoever loads it says what is wrong with it.
     """
-    other = language not in (None, "en", MULTI)
+    other = language not in (None, "en", MULTI) and "en" not in (language or "").split(",")
     if (other or translate) and own.english_only(model):
         problem = f"does not know the language {language!r}" if other else "cannot translate"
         raise UsageError(f"{model.path} {problem} (it knows only English); --whisper chooses another model")

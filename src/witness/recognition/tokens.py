@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from witness.recognition.chunking import Piece
+from witness.recognition.engine_worker import EngineToken
 from witness.recognition.vad import FRAME_RATE
 from witness.schema import Bool, Word
 from witness.text import unspaced
@@ -37,16 +38,18 @@ class Token:
     data: bytes
     start: float
     end: float
+    probability: float | None = None
+    language: str | None = None
 
 
-def piece_tokens(found: Sequence[tuple[str, int | None, int]], piece: Piece) -> list[Token]:
-    """Of a piece, from those of a `ChunkResult`; one without a start begins where the last ends."""
+def piece_tokens(found: Sequence[EngineToken], piece: Piece, language: str | None = None) -> list[Token]:
+    """Of a piece, from those of an engine; one without a start begins where the last ends."""
     tokens = []
     before = piece.start
-    for text, first, last in found:
+    for text, first, last, probability in found:
         start = before if first is None else max(before, piece.begins(first / 100))
         before = min(max(start, piece.ends(last / 100)), piece.end)
-        tokens.append(Token(text.encode("latin-1"), min(start, before), before))
+        tokens.append(Token(text.encode("latin-1"), min(start, before), before, probability, language))
     return tokens
 
 
@@ -94,8 +97,15 @@ def to_words(pieces: Sequence[Sequence[Token]]) -> list[Word]:
             if words and group is groups[0] and not text[:1].isspace() and not unspaced(text[:1]):
                 text = f" {text}"
             spoken = [token for token, text in group if not text or any(map(str.isalnum, text))]
-            words.append(Word(spoken[0].start, spoken[-1].end, text))
+            times = spoken[0].start, spoken[-1].end
+            words.append(Word(*times, text, probability=_probability(spoken), language=spoken[0].language))
     return words
+
+
+def _probability(tokens: Sequence[Token]) -> float | None:
+    """Of a word: the mean of its tokens, as openai/whisper has it; None if the engine told none."""
+    told = [token.probability for token in tokens if token.probability is not None]
+    return round(sum(told) / len(told), 3) if told else None
 
 
 def _begins_word(text: str, group: Sequence[tuple[Token, str]]) -> bool:

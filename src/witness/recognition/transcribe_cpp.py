@@ -7,19 +7,19 @@ are found by a small model on the CPU, beside the GPU's work.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
 import transcribe_cpp
 
+from witness.languages import LANGUAGES
 from witness.models import ct2
 from witness.models.ggml import inspect
 from witness.recognition import engine_worker
 from witness.recognition.aligner import Aligner
 from witness.recognition.engine_worker import ChunkResult, DecodeOptions, Load
-from witness.recognition.languages import LANGUAGES
 from witness.schema import Float32
 
 SEED = 1
@@ -48,7 +48,7 @@ class Engine:
         header = inspect(load.model)
         self.translates = header.languages > 1
         self.languages: Sequence[str] = LANGUAGES[: header.languages]
-        self.prompts = True
+        self.prompts, self.compares_languages = True, False
         # Pieces that are decoded together save little and get other words:
         # docs/decisions/2026-11-22-vulkan.md, "Batches".
         self.batch = 1
@@ -68,11 +68,11 @@ class Engine:
         )
         self._session = _tried(lambda: self._model.session(n_threads=min(load.threads, THREADS)))
 
-    def language(self, samples: Float32) -> str | None:
-        """The code of the language that is spoken."""
+    def languages_of(self, samples: Float32) -> Mapping[str, float]:
+        """The language that is spoken."""
         if len(self.languages) == 1:
-            return self.languages[0]
-        return str(self._result(samples, DecodeOptions(1, None)).language)
+            return {self.languages[0]: 1.0}
+        return {str(self._result(samples, DecodeOptions(1, None)).language): 1.0}
 
     def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece, (n,) samples of at most 30 s."""
@@ -89,7 +89,9 @@ class Engine:
             return ChunkResult([], language)
         start = self._aligner.start(language, order.translate)
         text = self._aligner.tokenize(result.text)
-        times = self._aligner.times(self._aligner.encode(samples), start, text, len(samples))
+        aligned = self._aligner.times(self._aligner.encode(samples), start, text, len(samples))
+        # Its probabilities are those of another model, which would have written something else.
+        times = [token._replace(probability=None) for token in aligned]
         return ChunkResult(times, language, ended=len(text) < FULL)
 
     def _result(self, samples: Float32, order: DecodeOptions) -> Any:

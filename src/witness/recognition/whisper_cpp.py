@@ -8,16 +8,16 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import _pywhispercpp as pw
 import numpy as np
 
+from witness.languages import LANGUAGES
 from witness.models.ggml import inspect
 from witness.recognition import engine_worker
-from witness.recognition.engine_worker import ChunkResult, DecodeOptions, Load
-from witness.recognition.languages import LANGUAGES
+from witness.recognition.engine_worker import ChunkResult, DecodeOptions, EngineToken, Load
 from witness.schema import Float32
 
 LOG_LEVEL_ERROR = 4  # ggml.h
@@ -41,7 +41,7 @@ class Engine:
 
     def __init__(self, load: Load) -> None:
         self.workers = self.batch = 1  # its own threads share a piece
-        self.prompts = True
+        self.prompts, self.compares_languages = True, False
         self._threads = load.threads
         header = inspect(load.model)
         self.translates = header.languages > 1
@@ -74,14 +74,14 @@ class Engine:
         self.device = device_name(self._lines)
         self._end = pw.whisper_token_eot(self._context)
 
-    def language(self, samples: Float32) -> str | None:
-        """The code of the language that is spoken."""
+    def languages_of(self, samples: Float32) -> Mapping[str, float]:
+        """The language that is spoken."""
         if len(self.languages) == 1:
-            return self.languages[0]
+            return {self.languages[0]: 1.0}
         parameters = _parameters(DecodeOptions(self._threads, None))
         parameters.detect_language = True
         self._run(parameters, samples)
-        return self._heard_language()
+        return {self._heard_language(): 1.0}
 
     def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece."""
@@ -104,7 +104,12 @@ class Engine:
         return ChunkResult(
             # Not whisper_full_get_token_text: it raises where a token ends inside a character.
             [
-                (pw.whisper_token_to_bytes(self._context, token.id).decode("latin-1"), None, token.t_dtw)
+                EngineToken(
+                    pw.whisper_token_to_bytes(self._context, token.id).decode("latin-1"),
+                    None,
+                    token.t_dtw,
+                    token.p,
+                )
                 for token in text
             ],
             order.language or self._heard_language(),

@@ -186,7 +186,8 @@ def spell(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word
             text = space + heard if heard and place == first else ""
         if text or not word.text:
             changed = which >= 0 or word.speaker in erased
-            spelled.append(replace(word, text=text, corrected=True) if changed else word)
+            sure = word.probability if text == word.text else None
+            spelled.append(replace(word, text=text, corrected=True, probability=sure) if changed else word)
             erased = []
         elif spelled and spelled[-1].speaker == word.speaker:
             spelled[-1] = replace(spelled[-1], corrected=True)

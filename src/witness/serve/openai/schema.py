@@ -7,6 +7,7 @@ types.audio.transcription_create_params and the types beside it. What cannot be 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,6 @@ from witness.files import read
 from witness.formats.registry import Format
 from witness.jobs.worker import Settings
 from witness.options import MOST_SPEAKERS, Options
-from witness.recognition.languages import check_language
 
 ALIASES = ("whisper-1", "gpt-4o-transcribe-diarize")
 """What programs that were written for OpenAI's own server send; here, the model of this one."""
@@ -66,7 +66,6 @@ def wish(fields: Sequence[tuple[str, str]], settings: Settings) -> Transcription
     _refuse(asked, settings)
     options = settings.options
     if language := _one(asked, "language", ""):
-        check_language(language)
         options = replace(options, language=language)
     if prompt := _one(asked, "prompt", ""):
         options = replace(options, prompt=prompt)
@@ -126,6 +125,10 @@ _NOT_HERE = {
 }
 
 
+LEAST_PROBABILITY = 0.0005
+"""What one that was rounded to 0 may have been."""
+
+
 def _one(asked: Mapping[str, Sequence[str]], name: str, usual: str) -> str:
     """The only value of a field. Raises UsageError if there are several."""
     values = asked.get(name, (usual,))
@@ -177,7 +180,10 @@ def events(wish: TranscriptionRequest, written: Sequence[Path]) -> Iterator[dict
 
 
 def _verbose(wish: TranscriptionRequest, document: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:
-    """As OpenAI's, without what Witness does not keep (tokens, probabilities), and with the speakers."""
+    """As OpenAI's, without what Witness does not keep (tokens), and with the speakers.
+
+    `avg_logprob` is of words, of which each has its own probability, too.
+    """
     found: dict[str, Any] = {
         "task": "translate" if wish.options.translate else "transcribe",
         "language": words["language"],
@@ -186,11 +192,23 @@ def _verbose(wish: TranscriptionRequest, document: dict[str, Any], words: dict[s
     }
     if "segment" in wish.granularities:
         parts = ("start", "end", "text", "speaker")
-        segments = [{part: segment[part] for part in parts} for segment in words["segments"]]
+        segments = [
+            {part: segment[part] for part in parts} | _logprob(segment["words"])
+            for segment in words["segments"]
+        ]
         found["segments"] = [{"id": number, **segment} for number, segment in enumerate(segments)]
     if "word" in wish.granularities:
-        found["words"] = words["word_segments"]
+        named = {"score": "probability"}
+        found["words"] = [
+            {named.get(key, key): value for key, value in word.items()} for word in words["word_segments"]
+        ]
     return found
+
+
+def _logprob(words: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The mean of the words' log probabilities; empty if the recognizer told none."""
+    told = [math.log(max(word["score"], LEAST_PROBABILITY)) for word in words if "score" in word]
+    return {"avg_logprob": round(sum(told) / len(told), 3)} if told else {}
 
 
 def _usage(seconds: float) -> dict[str, Any]:

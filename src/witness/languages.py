@@ -1,0 +1,47 @@
+"""The languages that Whisper knows, by code and by name; here, so that a check needs no engine."""
+
+from __future__ import annotations
+
+from witness.errors import UsageError
+
+_TABLE = """
+en=english zh=chinese de=german es=spanish ru=russian ko=korean fr=french ja=japanese pt=portuguese tr=turkish
+pl=polish ca=catalan nl=dutch ar=arabic sv=swedish it=italian id=indonesian hi=hindi fi=finnish vi=vietnamese
+he=hebrew uk=ukrainian el=greek ms=malay cs=czech ro=romanian da=danish hu=hungarian ta=tamil no=norwegian
+th=thai ur=urdu hr=croatian bg=bulgarian lt=lithuanian la=latin mi=maori ml=malayalam cy=welsh sk=slovak
+te=telugu fa=persian lv=latvian bn=bengali sr=serbian az=azerbaijani sl=slovenian kn=kannada et=estonian
+mk=macedonian br=breton eu=basque is=icelandic hy=armenian ne=nepali mn=mongolian bs=bosnian kk=kazakh
+sq=albanian sw=swahili gl=galician mr=marathi pa=punjabi si=sinhala km=khmer sn=shona yo=yoruba so=somali
+af=afrikaans oc=occitan ka=georgian be=belarusian tg=tajik sd=sindhi gu=gujarati am=amharic yi=yiddish lo=lao
+uz=uzbek fo=faroese ht=haitian_creole ps=pashto tk=turkmen nn=nynorsk mt=maltese sa=sanskrit lb=luxembourgish
+my=myanmar bo=tibetan tl=tagalog mg=malagasy as=assamese tt=tatar haw=hawaiian ln=lingala ha=hausa ba=bashkir
+jw=javanese su=sundanese yue=cantonese
+"""
+NAMES = {code: name.replace("_", " ") for code, _, name in (pair.partition("=") for pair in _TABLE.split())}
+"""Code -> name of the languages that Whisper knows, in its order."""
+LANGUAGES = tuple(NAMES)
+MULTI = "multi"
+"""In the place of a code: a recording in several languages, which are found out every ten seconds."""
+_CODES = {name: code for code, name in NAMES.items()}
+
+
+def parse(text: str) -> str:
+    """Codes or names with commas between them, as codes: "German, en" is "de,en".
+
+    Raises UsageError if Whisper knows no such language. Needs no model.
+    """
+    words = [" ".join(word.casefold().split()) for word in text.split(",")]
+    codes = [_CODES.get(word, word) for word in words]
+    for code, given in zip(codes, text.split(","), strict=True):
+        if code not in (*LANGUAGES, MULTI) or (code == MULTI and len(codes) > 1):
+            some = ", ".join(LANGUAGES[:6])
+            raise UsageError(
+                f"whisper does not know the language {given.strip()[:40]!r}; give codes ({some}, ...) or "
+                f"names (english, ...), several with commas between them, or {MULTI}"
+            )
+    return ",".join(dict.fromkeys(codes))
+
+
+def name(code: str) -> str:
+    """A language as people call it: "French"."""
+    return NAMES.get(code, code).title()
