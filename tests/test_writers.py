@@ -107,6 +107,7 @@ def test_words_without_speech_and_speech_without_words():
         "words": [],
         "track": 0,
         "corrected": False,
+        "language": None,
     }
 
 
@@ -192,6 +193,7 @@ def test_json_has_every_key_of_the_contract():
         "speaker_confidence": 0.988,
         "overlap": False,
         "supported": True,
+        "probability": None,
     }
     assert document["words"][-1]["speaker"] is None
     assert document["utterances"][0] == {
@@ -202,6 +204,7 @@ def test_json_has_every_key_of_the_contract():
         "words": [0, 1, 2],
         "track": 0,
         "corrected": False,
+        "language": None,
     }
 
 

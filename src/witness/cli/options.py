@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
-from witness import files
+from witness import files, languages
 from witness.cli import signals
 from witness.formats.registry import Format
 from witness.options import MOST_SPEAKERS, Channels, Choice, Device, PageAudio, Precision, Recognizer
@@ -178,8 +178,9 @@ RECOGNIZER = click.option(
 )
 LANGUAGE = click.option(
     "--language",
-    metavar="CODE|multi",
-    help="Code such as en, de, ja; multi: detected again every ten seconds. [default: detected once]",
+    metavar="NAME|multi",
+    callback=lambda _, __, text: None if text is None else languages.parse(text),
+    help="Language: de or german; de,en: one of these; multi: found every ten seconds. [default: found]",
 )
 TRANSLATE = click.option("--translate", is_flag=True, help="Write the words in English, whatever is spoken.")
 VOCABULARY = click.option(
