@@ -15,14 +15,18 @@ from click.testing import CliRunner
 
 from conftest import CALL, in_process
 from recordings import OPTIONS as SET
+from test_embedding import voice_model
+from test_stretches import squeeze
 from witness import Options, transcribe
 from witness.cli.main import cli
 from witness.diarization import voices
+from witness.diarization.cohort import NEAREST, Cohort
 from witness.diarization.voices import Known, Print, Voice
 from witness.enroll import enroll
-from witness.errors import InputError, ModelError, OutputError, UsageError
+from witness.errors import InputError, OutputError, UsageError
 from witness.formats import rttm
-from witness.models import catalogue, store
+from witness.models import store
+from witness.models.catalogue import BUILTIN_FOLDER
 from witness.options import Layout
 from witness.pipeline import Engine
 from witness.reporter import Reporter
@@ -39,6 +43,7 @@ from witness.schema import (
 from witness.transcript import assemble
 
 OPTIONS = Options(models="builtin", offline=True, whisper="none")
+MODEL = ModelFile("model", "", "m")
 
 
 def unit(*values: float) -> np.ndarray:
@@ -46,24 +51,46 @@ def unit(*values: float) -> np.ndarray:
 
 
 def voice(name: str, vector: np.ndarray) -> Voice:
-    return Voice(name, "m", vector, 20.0)
+    return Voice(name, MODEL.sha256, vector, 20.0, MODEL.name)
 
 
 # --- by hand ---
 
 
+def strangers(dims: int = 64) -> Cohort:
+    """A cohort of voices in all directions."""
+    vectors = np.random.default_rng(0).normal(0, 1, (200, dims))
+    return Cohort(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+
+def test_a_score_counts_from_how_alike_strangers_are():
+    cohort = strangers()
+    one, other = unit(1, *[0] * 63), unit(1, 1, *[0] * 62)
+    near = [np.sort(cohort.vectors @ voice)[-NEAREST:] for voice in (one, other)]
+    expected = np.mean([(one @ other - cosines.mean()) / cosines.std() for cosines in near])
+    assert cohort.score(one, other) == pytest.approx(expected)
+    assert cohort.score(other, one) == pytest.approx(expected)
+    # Where all voices sound alike, as on one line, the same cosine is worth less.
+    alike = cohort.vectors + unit(1, 1, *[0] * 62)
+    alike /= np.linalg.norm(alike, axis=1, keepdims=True)
+    assert Cohort(alike).score(one, other) < expected - 2
+
+
 def test_who_is_recognized_and_who_is_not():
-    anna, bo = voice("Anna", unit(1, 0, 0)), voice("Bo", unit(0, 1, 0))
-    known = Known((anna, bo), 0.8)
+    def near(*first: float) -> np.ndarray:
+        return unit(*first, *[0] * 60)
+
+    anna, bo = voice("Anna", near(1, 0, 0, 0)), voice("Bo", near(0, 1, 0, 0))
+    known = Known((anna, bo), strangers())
     heard = {
-        "S0": Print(unit(1, 0.1, 0) * 30, 30.0),
-        "S1": Print(unit(1, 0.3, 0) * 30, 30.0),  # like Anna, but S0 is more so
-        "S2": Print(unit(0, 1, 1) * 30, 30.0),  # 0.71 from Bo: a stranger
-        "S3": Print(unit(0, 1, 0) * 2, 2.0),  # Bo to the dot, but too short to say
-        "S4": Print(np.zeros(3), 0.0),
+        "S0": Print(near(1, 0.1, 0, 0) * 30, 30.0),
+        "S1": Print(near(1, 0.3, 0, 0) * 30, 30.0),  # like Anna, but S0 is more so
+        "S2": Print(near(0, 0.3, 1, 0) * 30, 30.0),  # 0.29 from Bo: a stranger
+        "S3": Print(near(0, 1, 0, 0) * 2, 2.0),  # Bo to the dot, but too short to say
+        "S4": Print(np.zeros(64), 0.0),
     }
     assert {s: v.name for s, (v, _) in voices.recognize(heard, known).items()} == {"S0": "Anna"}
-    assert voices.recognize(heard, Known((), 0.8)) == {}
+    assert voices.recognize(heard, Known((), strangers())) == {}
     assert voices.recognize({}, known) == {}
 
 
@@ -73,25 +100,27 @@ def test_a_voice_is_a_plain_file(tmp_path):
     if os.name == "posix":
         assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]
     assert json.loads(path.read_text())["name"] == 'Zoë / "Z"'
-    (read,) = voices.read(tmp_path / "known", "m")
+    (read,) = voices.read(tmp_path / "known", MODEL)
     assert read.name == 'Zoë / "Z"'
     assert read.vector == pytest.approx(unit(*range(1, 257)), abs=1e-6)
     before = voices.fingerprint(tmp_path / "known")
     notes: list[str] = []
-    assert voices.read(tmp_path / "known", "another model", Reporter(note=notes.append)) == ()
-    assert "enroll again" in notes[0]
+    assert voices.read(tmp_path / "known", ModelFile("another", "", "a"), Reporter(note=notes.append)) == ()
+    assert notes == [
+        'Zoë / "Z" was enrolled with model, not with another, and is not recognized; fix: enroll again'
+    ]
     with pytest.raises(UsageError, match="choose another name"):
         voices.write(voice("Zoë ? 'Z'", unit(1, 0)), tmp_path / "known")
     path.unlink()
     with pytest.raises(InputError, match="has no voiceprint"):
-        voices.read(tmp_path / "known", "m")
+        voices.read(tmp_path / "known", MODEL)
     assert voices.fingerprint(tmp_path / "known") != before
 
 
 def test_where_a_voice_goes_is_checked_before_the_work(tmp_path):
     long = voices.write(voice("\U0001d518" * 100, unit(*range(1, 257))), tmp_path)
     assert len(os.fsencode(long.name)) <= 255
-    assert voices.read(tmp_path, "m")[0].name == "\U0001d518" * 100
+    assert voices.read(tmp_path, MODEL)[0].name == "\U0001d518" * 100
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / ("x" * 300)):
         with pytest.raises(OutputError, match="change --known"):
@@ -105,9 +134,9 @@ def test_where_a_voice_goes_is_checked_before_the_work(tmp_path):
 def test_files_that_hold_no_voice(tmp_path, text):
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(InputError, match=r"x\.json"):
-        voices.read(tmp_path, "m")
+        voices.read(tmp_path, MODEL)
     with pytest.raises(InputError, match="no such folder"):
-        voices.read(tmp_path / "none", "m")
+        voices.read(tmp_path / "none", MODEL)
 
 
 @pytest.mark.parametrize(
@@ -131,16 +160,9 @@ def test_voices_that_were_tampered_with(tmp_path, field, token, says):
     document[field] = "@"
     path.write_text(json.dumps(document).replace('"@"', token))
     with pytest.raises(InputError) as failure:
-        voices.read(tmp_path, "m")
+        voices.read(tmp_path, MODEL)
     assert says in str(failure.value)
     assert str(path) in str(failure.value)
-
-
-def test_models_that_were_never_measured_recognize_nobody():
-    with pytest.raises(ModelError, match="never measured"):
-        catalogue.stranger_threshold(ModelFile("other", "", "0" * 64))
-    builtin = store.diarization_models("builtin", offline=True).embedding
-    assert 0.2 < catalogue.stranger_threshold(builtin) < 0.95
 
 
 # --- with the builtin models ---
@@ -196,6 +218,66 @@ def test_what_is_not_one_voice_is_refused(speech, short):
         enroll("A", [str(speech["agent"][0]), str(speech["caller"][0])], engine)
 
 
+@pytest.fixture
+def others(tmp_path) -> Path:
+    """Other models: the builtin segmentation, and a small voice model that looks at whole stretches."""
+    folder = tmp_path / "others"
+    folder.mkdir()
+    (folder / "segmentation.onnx").write_bytes((BUILTIN_FOLDER / "segmentation.onnx").read_bytes())
+    squeeze(Path(voice_model(folder / "embedding.onnx").path), "c1")
+    return folder
+
+
+def test_after_a_change_of_models_voices_are_made_again(known, others, short, tmp_path):
+    folder = Path(shutil.copytree(known, tmp_path / "people"))
+    before = voices.read_one(folder / "Agnes.json")
+    assert before.model == "builtin-embedding"
+    assert [Path(one.path).name for one in before.recordings] == ["agent0.wav", "agent1.wav"]
+    options = Options(models=str(others), offline=True, whisper="none", known=str(folder))
+    notes: list[str] = []
+    named = transcribe(short, options, note=notes.append)
+    assert not any(speaker.name for speaker in named.speakers)
+    assert any(
+        f"Agnes was enrolled with builtin-embedding, not with others/embedding.onnx, and is not recognized; "
+        f"fix: witness enroll --again --known {folder}" in note
+        for note in notes
+    )
+    again = ("enroll", "--again", "--known", folder, "--models", others, "--offline", "-q")
+    # One of the recordings is gone, so nothing is lost.
+    voices.write(replace(before, recordings=(voices.Recording(str(tmp_path / "gone.wav"), "0"),)), folder)
+    failed = in_process(tmp_path, *again)
+    assert failed.returncode == 4
+    assert "gone.wav cannot be read" in failed.stderr.decode()
+    assert "not made again: Agnes" in failed.stderr.decode()
+    assert voices.read_one(folder / "Agnes.json").embedding == before.embedding
+    voices.write(replace(before, recordings=before.recordings[:1]), folder)
+    done = in_process(tmp_path, *again)
+    assert done.stdout.decode() == f"{folder / 'Agnes.json'}\n"
+    after = voices.read_one(folder / "Agnes.json")
+    assert after.embedding == store.diarization_models(str(others), offline=True).embedding.sha256
+    assert after.model == "others/embedding.onnx"
+    assert after.recordings == before.recordings[:1]
+    assert len(after.vector) == 16
+    assert in_process(tmp_path, *again).stdout == b""  # nothing is left to do
+
+
+def test_without_a_name_there_is_nobody_to_enroll():
+    for wrong in (["enroll"], ["enroll", "Anna"], ["enroll", "--again", "Anna", "a.wav"]):
+        result = CliRunner().invoke(cli, wrong)
+        assert isinstance(result.exception, UsageError)
+
+
+def test_the_pair_knows_people(pair, speech, short, tmp_path):
+    for name, path in pair.items():
+        role = "segmentation" if name.startswith("segmentation") else "embedding"
+        shutil.copyfile(path, tmp_path / f"{role}.onnx")
+    options = Options(models=str(tmp_path), offline=True, whisper="none")
+    voice = enroll("Agnes", [str(path) for path in speech["agent"]], Engine(options))
+    voices.write(voice, tmp_path / "known")
+    found = transcribe(short, replace(options, known=str(tmp_path / "known"), speakers=2))
+    assert [speaker.name for speaker in found.speakers] == ["Agnes", None]
+
+
 def one_voice(alike: float, spread: float) -> SimpleNamespace:
     """An engine that finds one speaker, whose halves are `alike` (cosine) and whose vectors spread."""
     rng = np.random.default_rng(0)
@@ -216,17 +298,22 @@ def one_voice(alike: float, spread: float) -> SimpleNamespace:
         channels=Layout.MIX,
         tracks=(Track(Segmentation(active, np.arange(n) * WINDOW_SAMPLES), vectors),),
     )
-    return SimpleNamespace(chosen=chosen, transcribe=lambda _: assemble.redo(findings))
+    # 0.603 is the cosine that is needed.
+    cohort = SimpleNamespace(score=lambda one, other: float(one @ other) / 0.603 * voices.THRESHOLD)
+    return SimpleNamespace(chosen=chosen, cohort=cohort, transcribe=lambda _: assemble.redo(findings))
 
 
-def test_two_people_who_were_taken_for_one_are_refused_or_doubted():
+def test_two_people_who_were_taken_for_one_are_refused_or_doubted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    talk = Path("talk.wav")
+    talk.touch()
     notes: list[str] = []
     with pytest.raises(InputError, match="sounds like two people"):
-        enroll("A", ["talk.wav"], one_voice(0.58, 0.05), Reporter(note=notes.append))
+        enroll("A", [str(talk)], one_voice(0.58, 0.05), Reporter(note=notes.append))
     assert notes == []
-    assert enroll("A", ["talk.wav"], one_voice(0.7, 0.55), Reporter(note=notes.append)).name == "A"
+    assert enroll("A", [str(talk)], one_voice(0.7, 0.55), Reporter(note=notes.append)).name == "A"
     assert [note.split(";")[0] for note in notes] == ["talk.wav: there may be two people in it"]
-    enroll("A", ["talk.wav"], one_voice(0.95, 0.5), Reporter(note=notes.append))
+    enroll("A", [str(talk)], one_voice(0.95, 0.5), Reporter(note=notes.append))
     assert len(notes) == 1
 
 

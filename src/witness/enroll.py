@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from witness import pipeline
+from witness import files, pipeline
 from witness.diarization import voices
 from witness.errors import InputError, UsageError
-from witness.models.catalogue import stranger_threshold
 from witness.options import Bounds
 from witness.reporter import SILENT, Reporter
 from witness.transcript import assemble
@@ -24,17 +24,16 @@ def enroll(
     """The voice of the one person who speaks in all the recordings.
 
     A note tells of a recording in which there may be two. Raises InputError if a recording has several
-    speakers, too little speech or another voice than the first; ModelError if these models cannot tell
-    strangers apart.
+    speakers, too little speech or another voice than the first; ModelError.
     """
     name = voices.check_name(name)
-    threshold = stranger_threshold(engine.chosen.embedding)
+    model = engine.chosen.embedding
     if not recordings:
         raise UsageError("no recording was given; name one")
     whole: voices.Print | None = None
     for path in recordings:
-        part = _only_speaker(path, engine, threshold, reporter)
-        if whole is not None and float(part.vector @ whole.vector) < threshold:
+        part = _only_speaker(path, engine, reporter)
+        if whole is not None and engine.cohort.score(part.vector, whole.vector) < voices.THRESHOLD:
             raise InputError(f"{path} sounds like a different person than {recordings[0]}; enroll one person")
         whole = part if whole is None else whole + part
     assert whole is not None  # noqa: S101 - there is a recording
@@ -43,14 +42,49 @@ def enroll(
             f"{', '.join(recordings)}: {whole.seconds:.1f} s of clean speech is too little to know a voice "
             f"by; give {voices.LEAST_TO_ENROLL:g} s or more"
         )
-    return voices.Voice(name, engine.chosen.embedding.sha256, whole.vector, whole.seconds)
+    return voices.Voice(
+        name, model.sha256, whole.vector, whole.seconds, model.name, tuple(map(_recording, recordings))
+    )
 
 
-def _only_speaker(path: str, engine: pipeline.Engine, threshold: float, reporter: Reporter) -> voices.Print:
-    """The voiceprint of the only speaker of a recording. Raises InputError if there are others, or none.
+def again(folder: Path, engine: pipeline.Engine, reporter: Reporter = SILENT) -> Iterator[voices.Voice]:
+    """The voices in `folder` that another voice model made, made again with this one from their recordings.
 
-    `threshold` is the cosine that strangers hardly ever reach.
+    Raises InputError as `voices.read_all`, and in the end for those that could not be made.
     """
+    left = []
+    for voice in voices.read_all(folder):
+        if voice.embedding == engine.chosen.embedding.sha256:
+            continue
+        try:
+            yield enroll(voice.name, _unchanged(voice), engine, reporter)
+        except InputError as error:
+            reporter.note(f"{voice.name}: {error}")
+            left.append(voice.name)
+    if left:
+        raise InputError(f"{folder}: not made again: {', '.join(left)}; fix: enroll them again by name")
+
+
+def _unchanged(voice: voices.Voice) -> list[str]:
+    """The recordings of a voice. Raises InputError unless they are what they were."""
+    if not voice.recordings:
+        raise InputError("was enrolled from a transcript, so its speech is not at hand")
+    for recording in voice.recordings:
+        try:
+            same = files.sha256_at(Path(recording.path)) == recording.sha256
+        except OSError as error:
+            raise InputError(f"{recording.path} cannot be read ({error.strerror})") from error
+        if not same:
+            raise InputError(f"{recording.path} is no longer what it was")
+    return [recording.path for recording in voice.recordings]
+
+
+def _recording(path: str) -> voices.Recording:
+    return voices.Recording(str(Path(path).absolute()), files.sha256_at(Path(path)))
+
+
+def _only_speaker(path: str, engine: pipeline.Engine, reporter: Reporter) -> voices.Print:
+    """The voiceprint of the only speaker of a recording. Raises InputError if there are others, or none."""
     transcript = engine.transcribe(path)
     speakers = sorted(transcript.speakers, key=lambda speaker: -speaker.seconds)
     others = sum(speaker.seconds for speaker in speakers[1:])
@@ -63,11 +97,11 @@ def _only_speaker(path: str, engine: pipeline.Engine, threshold: float, reporter
         )
     halves = list(assemble.voiceprints(transcript.findings, Bounds(speakers=2)).values())
     if len(halves) == 2 and all(half.seconds >= voices.LEAST_TO_NAME for half in halves):
-        alike = float(halves[0].vector @ halves[1].vector)
-        if alike < threshold:
+        alike = engine.cohort.score(halves[0].vector, halves[1].vector)
+        if alike < voices.THRESHOLD:
             raise InputError(
-                f"{path}: sounds like two people (cosine {alike:.2f}, {threshold} needed); cut out where the "
-                "person speaks alone"
+                f"{path}: sounds like two people (score {alike:.1f}, {voices.THRESHOLD} needed); cut out "
+                "where the person speaks alone"
             )
         if any(count.close and count.runner_up == 2 for count in transcript.counts):
             reporter.note(

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from witness.amd import cards, graphs, migraphx, webgpu
 from witness.amd.subject import Subject
 from witness.audio import source
-from witness.diarization import embedding, segmentation, smoke_test, vbx, voice_model, voices
+from witness.diarization import cohort, embedding, segmentation, smoke_test, vbx, voice_model, voices
 from witness.diarization.stream import Networks, stream
 from witness.diarization.stretches import StretchModel
 from witness.diarization.voice_model import AnyVoiceModel
 from witness.errors import CancelledError, InputError, ModelError, UsageError, WitnessError
-from witness.models import catalogue, engines, store
+from witness.models import engines, store
 from witness.options import Channels, Device, Layout, Mode, Options, Precision, Runtime
 from witness.recognition import gpus, requirements
 from witness.recognition import recognizer as recognition
@@ -151,13 +151,17 @@ class Engine:
         return vbx.read(self.chosen.plda)
 
     @cached_property
+    def cohort(self) -> cohort.Cohort:
+        """Strangers, to compare voices with. Raises ModelError."""
+        return cohort.load(self.chosen.embedding, self.voice)
+
+    @cached_property
     def known(self) -> voices.Known | None:
         """The people to recognize. Raises InputError, ModelError."""
         if self.options.known is None:
             return None
-        file = self.chosen.embedding
-        people = voices.read(Path(self.options.known), file.sha256, self._choosing)
-        return voices.Known(people, catalogue.stranger_threshold(file))
+        people = voices.read(Path(self.options.known), self.chosen.embedding, self._choosing)
+        return voices.Known(people, self.cohort)
 
     def share(self, options: Options) -> Engine:
         """An engine for other options, with those of the diarizer's models that are open here already."""
@@ -165,7 +169,7 @@ class Engine:
         other.warnings, other._reporter = self.warnings, self._reporter
         other._callbacks = self._callbacks
         if (options.models, options.offline) == (self.options.models, self.options.offline):
-            opened = ("chosen", "segmenter", "voice", "plda")
+            opened = ("chosen", "segmenter", "voice", "plda", "cohort")
             other.__dict__ |= {name: self.__dict__[name] for name in opened if name in self.__dict__}
         return other
 

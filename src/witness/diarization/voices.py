@@ -1,7 +1,7 @@
 """Known people: one voiceprint each, in plain files that a person can read, copy and delete.
 
-A voiceprint is the mean of the voice vectors of what one person says while nobody else speaks. A speaker who
-is no closer to a known person than strangers are to each other stays without a name.
+A voiceprint is the mean of the voice vectors of what one person says while nobody else speaks, by one voice
+model. A speaker who is no closer to a known person than strangers are stays without a name (`cohort`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,19 @@ import numpy as np
 from msgspec import Meta
 
 from witness import documents, files
+from witness.diarization.cohort import Cohort
 from witness.errors import InputError, OutputError, UsageError
 from witness.reporter import SILENT, Reporter
-from witness.schema import FRAME_STEP, LONGEST, Float64, Int, Track, alone
+from witness.schema import FRAME_STEP, LONGEST, Float64, Int, ModelFile, Track, alone
 
 SCHEMA = "witness-voice/1"
 LONGEST_NAME = 100
 CLEAN = 60  # segmentation frames, 1 s: a vector from less clean speech is left out
 LEAST_TO_NAME = 3.0  # seconds of clean speech; with less, a speaker is not compared with known people
 LEAST_TO_ENROLL = 10.0  # seconds of clean speech
+THRESHOLD = 4.0
+"""`Cohort.scores` that strangers hardly ever reach, whatever the voice model; see benchmarks/voices.py."""
+SMALLEST, LARGEST = 16, 4096  # numbers in a voice vector
 
 
 @dataclass(frozen=True)
@@ -36,19 +40,28 @@ class Print:
     """What a speaker sounds like in one recording."""
 
     total: Float64
-    """(256,): the sum of unit vectors times their seconds of clean speech; zeros if there is none."""
+    """(dims,): the sum of unit vectors times their seconds of clean speech; zeros if there is none."""
     seconds: float
     """Of clean speech."""
 
     @property
     def vector(self) -> Float64:
-        """(256,), of length 1; NaN if nothing is clean enough."""
+        """(dims,), of length 1; NaN if nothing is clean enough."""
         with np.errstate(invalid="ignore"):
             unit: Float64 = self.total / np.linalg.norm(self.total)
         return unit
 
     def __add__(self, other: Print) -> Print:
         return Print(self.total + other.total, self.seconds + other.seconds)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What a voiceprint was made from."""
+
+    path: str
+    """Absolute."""
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -59,9 +72,13 @@ class Voice:
     embedding: str
     """The sha256 of the voice model; vectors of different models cannot be compared."""
     vector: Float64
-    """(256,), of length 1."""
+    """(dims,), of length 1."""
     seconds: float
     """Of the speech it was made from."""
+    model: str = ""
+    """What people call the voice model."""
+    recordings: tuple[Recording, ...] = ()
+    """To make it again with another model; empty: a part of a transcript."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +87,13 @@ class _Voice:
 
     schema: str
     name: str
+    model: str
     embedding: str
     seconds: Annotated[float, Meta(ge=0, le=LONGEST)]
-    vector: Annotated[tuple[Annotated[float, Meta(ge=-1, le=1)], ...], Meta(min_length=256, max_length=256)]
+    recordings: tuple[Recording, ...]
+    vector: Annotated[
+        tuple[Annotated[float, Meta(ge=-1, le=1)], ...], Meta(min_length=SMALLEST, max_length=LARGEST)
+    ]
 
 
 @dataclass(frozen=True)
@@ -80,8 +101,8 @@ class Known:
     """The people to recognize."""
 
     voices: tuple[Voice, ...]
-    threshold: float
-    """Cosine that strangers hardly ever reach; belongs to the voice model."""
+    cohort: Cohort
+    """By their voice model."""
 
 
 def prints(track: Track, owners: Int, seconds: Sequence[float]) -> list[Print]:
@@ -102,7 +123,7 @@ def prints(track: Track, owners: Int, seconds: Sequence[float]) -> list[Print]:
 
 
 def recognize(heard: Mapping[str, Print], known: Known) -> dict[str, tuple[Voice, float]]:
-    """Speaker -> the known person and their cosine; strangers are left out, and no person appears twice."""
+    """Speaker -> the known person and their score; strangers are left out, and no person appears twice."""
     from scipy.optimize import linear_sum_assignment
 
     speakers = [
@@ -112,15 +133,15 @@ def recognize(heard: Mapping[str, Print], known: Known) -> dict[str, tuple[Voice
     ]
     if not speakers or not known.voices:
         return {}
-    alike = (
-        np.stack([heard[name].vector for name in speakers])
-        @ np.stack([voice.vector for voice in known.voices]).T
+    scores = known.cohort.scores(
+        np.stack([heard[name].vector for name in speakers]),
+        np.stack([voice.vector for voice in known.voices]),
     )
-    pairs = zip(*linear_sum_assignment(-alike), strict=True)
+    pairs = zip(*linear_sum_assignment(-scores), strict=True)
     return {
-        speakers[row]: (known.voices[column], float(alike[row, column]))
+        speakers[row]: (known.voices[column], float(scores[row, column]))
         for row, column in pairs
-        if alike[row, column] >= known.threshold
+        if scores[row, column] >= THRESHOLD
     }
 
 
@@ -134,26 +155,34 @@ def check_name(name: str) -> str:
     return name
 
 
-def read(folder: Path, embedding: str, reporter: Reporter = SILENT) -> tuple[Voice, ...]:
-    """The voices in `folder` made with the voice model of sha256 `embedding`, in the order of their files.
+def read(folder: Path, embedding: ModelFile, reporter: Reporter = SILENT) -> tuple[Voice, ...]:
+    """The voices in `folder` made with the voice model `embedding`, in the order of their files.
 
     A note tells of those made with another. Raises InputError if the folder has no voiceprint, or if it or a
     file in it cannot be used.
     """
+    voices = read_all(folder)
+    for voice in voices:
+        if voice.embedding != embedding.sha256:
+            again = f"witness enroll --again --known {folder}" if voice.recordings else "enroll again"
+            reporter.note(
+                f"{voice.name} was enrolled with {voice.model}, not with {embedding.name}, and is not "
+                f"recognized; fix: {again}"
+            )
+    return tuple(voice for voice in voices if voice.embedding == embedding.sha256)
+
+
+def read_all(folder: Path) -> tuple[Voice, ...]:
+    """The voices in `folder`, in the order of their files. Raises InputError as `read` does."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; fix: make it with witness enroll")
-    voices = [read_one(path) for path in sorted(folder.glob("*.json"))]
+    voices = tuple(read_one(path) for path in sorted(folder.glob("*.json")))
     if not voices:
         raise InputError(
             f"{folder}: has no voiceprint, so nobody can be recognized; fix: check --known, or make one with "
             "witness enroll"
         )
-    for voice in voices:
-        if voice.embedding != embedding:
-            reporter.note(
-                f"{voice.name} was enrolled with another voice model and is not recognized; fix: enroll again"
-            )
-    return tuple(voice for voice in voices if voice.embedding == embedding)
+    return voices
 
 
 def fingerprint(folder: Path) -> str:
@@ -197,8 +226,10 @@ def write(voice: Voice, folder: Path) -> Path:
     document = {
         "schema": SCHEMA,
         "name": voice.name,
+        "model": voice.model,
         "embedding": voice.embedding,
         "seconds": round(voice.seconds, 3),
+        "recordings": [{"path": one.path, "sha256": one.sha256} for one in voice.recordings],
         "vector": [round(float(value), 6) for value in voice.vector],
     }
     try:
@@ -218,7 +249,14 @@ def read_one(path: Path) -> Voice:
         vector = np.array(document.vector)
         if not np.isclose(np.linalg.norm(vector), 1.0, atol=1e-3):
             raise ValueError("its length is not 1 - at `$.vector`")
-        return Voice(check_name(document.name), document.embedding, vector, document.seconds)
+        return Voice(
+            check_name(document.name),
+            document.embedding,
+            vector,
+            document.seconds,
+            document.model,
+            document.recordings,
+        )
     except (OSError, ValueError, UsageError) as error:
         why = getattr(error, "strerror", None) or error
         raise InputError(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from witness.errors import ModelError
 from witness.models.engines import format_of
 from witness.options import Recognizer
-from witness.schema import ModelFile, Rule
+from witness.schema import Rule
 
 ROLES = ("segmentation", "embedding", "plda", "whisper")
 
@@ -413,11 +412,6 @@ DEFAULT_RULE = Rule("average", 1.05)
 AUTO = ("standard", "campplus", "builtin")
 """The sets that `--models auto` stands for: the first that is here or can be fetched; the last always is."""
 
-STRANGERS = {
-    "1b6eae8247a0557ef5583bdeeaaedc24b5cb077079467bdce26eae150056677d": 0.603,
-}
-"""sha256 of a voice model -> the cosine that a stranger hardly ever reaches; see benchmarks/voices.py."""
-
 BUILTIN_FOLDER = Path(__file__).parent / "builtin"
 
 
@@ -459,16 +453,3 @@ def rule(segmentation: str, embedding: str) -> Rule | None:
     near = [one for one in SETS.values() if one.embedding == embedding]
     near.sort(key=lambda one: one.segmentation != segmentation)
     return near[0].rule if near else None
-
-
-def stranger_threshold(embedding: ModelFile) -> float:
-    """The cosine from which two voiceprints are taken to be one person's.
-
-    Raises ModelError if it was never measured for this voice model.
-    """
-    if embedding.sha256 not in STRANGERS:
-        raise ModelError(
-            f"how alike strangers sound to {embedding.name} was never measured; use --models builtin to "
-            "enroll and recognize people"
-        )
-    return STRANGERS[embedding.sha256]

@@ -391,8 +391,8 @@ def _recognized(
     """The names of the speakers whose voices are known."""
     prints = _prints(who.findings, [track.renamed(merged) for track in who.tracks])
     named = []
-    for speaker, (voice, alike) in voices.recognize(prints, known).items():
-        reporter.note(f"{speaker} sounds like {voice.name} (cosine {alike:.2f}, {known.threshold} needed)")
+    for speaker, (voice, score) in voices.recognize(prints, known).items():
+        reporter.note(f"{speaker} sounds like {voice.name} (score {score:.1f}, {voices.THRESHOLD} needed)")
         named.append(Correction("name", corrections.anchor(speaker, turns), voice.name))
     return reversed(named)
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from witness.diarization import reconstruction, voices
+from witness.diarization import cohort, reconstruction, voices
 from witness.errors import InputError
-from witness.models.catalogue import stranger_threshold
 from witness.options import Layout, Part
 from witness.schema import (
     FRAME_DURATION,
@@ -58,14 +57,12 @@ def prints(findings: Findings, turns: Sequence[Turn], part: Part | None = None) 
 def enroll(saved: Saved, name: str, part: Part) -> voices.Voice:
     """The voice of the one person who speaks in a part of the recording.
 
-    Raises InputError if it is not one, or too little; UsageError if the name is none; ModelError if these
-    models cannot tell strangers apart.
+    Raises InputError if it is not one, or too little; UsageError if the name is none.
     """
     name = voices.check_name(name)
     embedding = saved.findings.models["embedding"]
     if embedding is None:
         raise InputError(f"{saved.path}: has no voices; transcribe the recording again")
-    stranger_threshold(embedding)
     heard = prints(saved.findings, saved.turns, part)
     seconds = sorted((one.seconds for one in heard.values()), reverse=True)
     if len(seconds) > 1 and sum(seconds[1:]) > OTHERS * sum(seconds):
@@ -80,20 +77,21 @@ def enroll(saved: Saved, name: str, part: Part) -> voices.Voice:
             f"{found:.1f} s of clean speech is too little to know a voice by; select "
             f"{voices.LEAST_TO_ENROLL:g} s or more"
         )
-    return voices.Voice(name, embedding.sha256, best.vector, best.seconds)
+    return voices.Voice(name, embedding.sha256, best.vector, best.seconds, embedding.name)
 
 
-def find(saved: Saved, voice: voices.Voice) -> tuple[str, float, float] | None:
-    """The speaker who sounds like the voice, their cosine and the one that is needed; None: nobody does.
+def find(saved: Saved, voice: voices.Voice) -> tuple[str, float] | None:
+    """The speaker who sounds like the voice, and their score; None: nobody does.
 
-    Raises InputError if the transcript was made with another voice model than the voice.
+    Raises InputError if the transcript was made with another voice model than the voice, ModelError if that
+    is not on this machine.
     """
     embedding = saved.findings.models["embedding"]
     if embedding is None or embedding.sha256 != voice.embedding:
         raise InputError(f"{saved.path}: was made with another voice model; transcribe the recording again")
-    known = voices.Known((voice,), stranger_threshold(embedding))
+    known = voices.Known((voice,), cohort.load(embedding))
     found = voices.recognize(prints(saved.findings, saved.turns), known)
-    return next(((speaker, alike, known.threshold) for speaker, (_, alike) in found.items()), None)
+    return next(((speaker, score) for speaker, (_, score) in found.items()), None)
 
 
 def longest(turns: Sequence[Turn], speaker: str) -> float:

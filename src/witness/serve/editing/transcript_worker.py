@@ -84,12 +84,12 @@ def _find(path: Path, given: Message) -> Reply:
     found = people.find(saved, voice)
     if found is None:
         return {}, []
-    speaker, alike, needed = found
+    speaker, score = found
     called = saved.names[speaker] or speaker
     return {
         "speaker": speaker,
         "called": called,
-        "likely": f"{called} sounds like {voice.name} (cosine {alike:.2f}, {needed} needed)",
+        "likely": f"{called} sounds like {voice.name} (score {score:.1f}, {voices.THRESHOLD} needed)",
         "start": people.longest(saved.turns, speaker),
         "version": files.sha256(files.read(path)),
     }, []
