@@ -12,24 +12,29 @@ with the best of 14 thresholds for each file, which no flip of one threshold dec
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
+import harness
 import numpy as np
-import report
 import soundfile
-from steps import Found, score, summary, turns
 
-from witness.bench import machine
-from witness.diarization import embedding, segmentation, stretches, voice_model
+from witness.bench import scoring
+from witness.diarization import (
+    clustering,
+    embedding,
+    reconstruction,
+    segmentation,
+    stretches,
+    voice_model,
+)
 from witness.diarization.fbank import HOP
 from witness.diarization.stream import Networks, stream
 from witness.formats import rttm
 from witness.models import store
-from witness.schema import FRAMES, Segmentation
+from witness.schema import FRAMES, Float32, Rule, Segmentation, Turn
 
 ROUNDS = 3
 THRESHOLDS = np.arange(0.70, 1.36, 0.05)
@@ -49,15 +54,48 @@ def own(windows: Segmentation, features: int) -> stretches.Shared:
     return stretches.Shared(found, of)
 
 
+def score(
+    reference: list[Turn],
+    windows: Segmentation,
+    vectors: Float32,
+    rule: Rule,
+    duration: float,
+    speakers: int | None,
+) -> list[float]:
+    """Seconds of false alarm, missed detection, confusion and speech, and speakers too many."""
+    bounds = clustering.SpeakerBounds(speakers or 1, speakers)
+    who = clustering.cluster(vectors, windows.active, rule, step=windows.step, bounds=bounds)
+    whole = reconstruction.reconstruct(windows, who.labels)
+    reconstruction.fill_pauses([whole.active], rule.pause)
+    names = [str(number) for number in range(whole.active.shape[1])]
+    found = reconstruction.turns(whole.active.T, names, duration)
+    (file,) = scoring.score({"": (reference, found)}, {"": [(0.0, duration)]})
+    return [*file.seconds["strict"], file.hypothesis_speakers - file.reference_speakers]
+
+
+def summary(scores: list[list[float]], others: list[list[float]]) -> dict[str, object]:
+    """Pooled DER in percent, and the difference from other scores of the same recordings."""
+    seconds, other = np.array(scores), np.array(others)
+    draws = np.random.default_rng(0).integers(len(seconds), size=(10_000, len(seconds)))
+
+    def rate(some: np.ndarray) -> np.ndarray:
+        return 100 * some[..., :3].sum(axis=-1) / some[..., 3]
+
+    change = rate(seconds[draws].sum(axis=1)) - rate(other[draws].sum(axis=1))
+    return {
+        "der": round(float(rate(seconds.sum(axis=0))), 2),
+        "speakers_right": f"{int((seconds[:, 4] == 0).sum())} of {len(seconds)}",
+        "difference": round(float(rate(seconds.sum(axis=0)) - rate(other.sum(axis=0))), 2),
+        "interval": [round(float(edge), 2) for edge in np.quantile(change, [0.025, 0.975])],
+    }
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.options(__doc__)
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--models", default="campplus")
     parser.add_argument("--only", default="*", help="a pattern of file names")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
 
     sets = {name: store.diarization_models(name, offline=True) for name in ("builtin", args.models)}
@@ -93,18 +131,16 @@ def main() -> None:
         features = stretches.frame_count(len(samples))
         for way, divide in (("shared", stretches.divide), ("own", own)):
             heard[way] += sum(map(len, divide(track.windows, features).stretches))
-            found = Found(track.windows, vectors[way], 0.0)
             people = len({turn.speaker for turn in reference})
-            tries = {
-                "found": [(chosen, None)],
-                "told": [(chosen, people)],
-                "best": [
-                    (replace(chosen, rule=replace(chosen.rule, threshold=float(at))), None)
-                    for at in THRESHOLDS
-                ],
+            tries: dict[str, list[tuple[Rule, int | None]]] = {
+                "found": [(chosen.rule, None)],
+                "told": [(chosen.rule, people)],
+                "best": [(replace(chosen.rule, threshold=float(at)), None) for at in THRESHOLDS],
             }
             for how, some in tries.items():
-                scored = [score(reference, turns(found, one, duration, n), duration) for one, n in some]
+                scored = [
+                    score(reference, track.windows, vectors[way], rule, duration, n) for rule, n in some
+                ]
                 scores.setdefault((how, way), []).append(min(scored, key=lambda parts: sum(parts[:3])))
     document = {
         "models": {file.name: file.sha256 for file in (chosen.segmentation, chosen.embedding)},
@@ -121,10 +157,8 @@ def main() -> None:
             how: {way: summary(scores[how, way], scores[how, "own"]) for way in ("own", "shared")}
             for how in ("found", "told", "best")
         },
-        "versions": machine.versions(),
-        "source_sha256": machine.source_sha256(),
     }
-    report.show(document, args.json)
+    harness.show(document, args.json)
 
 
 if __name__ == "__main__":

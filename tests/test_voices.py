@@ -59,7 +59,7 @@ def voice(name: str, vector: np.ndarray) -> Voice:
 
 def strangers(dims: int = 64) -> Cohort:
     """A cohort of voices in all directions."""
-    vectors = np.random.default_rng(0).normal(0, 1, (200, dims))
+    vectors = np.random.default_rng(0).normal(0, 1, (100, dims))
     return Cohort(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
