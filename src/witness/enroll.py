@@ -59,10 +59,9 @@ def again(folder: Path, engine: pipeline.Engine, reporter: Reporter = SILENT) ->
         try:
             yield enroll(voice.name, _unchanged(voice), engine, reporter)
         except InputError as error:
-            reporter.note(f"{voice.name}: {error}")
-            left.append(voice.name)
+            left.append(f"{voice.name} ({error})")
     if left:
-        raise InputError(f"{folder}: not made again: {', '.join(left)}; fix: enroll them again by name")
+        raise InputError(f"{folder}: not made again: {', '.join(left)}; fix: enroll them by name")
 
 
 def _unchanged(voice: voices.Voice) -> list[str]:

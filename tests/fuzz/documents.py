@@ -232,7 +232,8 @@ def rule(papers: Papers, chance: random.Random) -> list[str]:
 def voice(papers: Papers, chance: random.Random) -> list[str]:
     """A known person who was tampered with."""
     embedding = next(entry.sha256 for entry in catalogue.TABLE if entry.name == "builtin-embedding")
-    whole = {"schema": voices.SCHEMA, "name": "Ana", "embedding": embedding, "seconds": 20.0}
+    whole = {"schema": voices.SCHEMA, "name": "Ana", "model": "m", "embedding": embedding, "seconds": 20.0}
+    whole |= {"recordings": [{"path": "ana.wav", "sha256": "0" * 64}]}
     folder = papers.folder / "people"
     folder.mkdir(exist_ok=True)
     (folder / "Ana.json").write_bytes(mutated({**whole, "vector": [1.0] + [0.0] * 255}, chance))
