@@ -19,6 +19,7 @@ made by the stages of the program, from segmentation to `voices.prints`, with a 
 from __future__ import annotations
 
 import json
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
