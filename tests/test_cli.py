@@ -748,6 +748,7 @@ def test_models_commands(witness, tmp_path, monkeypatch):
             "recognizer",
             "size",
             "license",
+            "source",
             "state",
             "sha256",
             "path",

@@ -67,7 +67,7 @@ def again(folder: Path, engine: pipeline.Engine, reporter: Reporter = SILENT) ->
 def _unchanged(voice: voices.Voice) -> list[str]:
     """The recordings of a voice. Raises InputError unless they are what they were."""
     if not voice.recordings:
-        raise InputError("was enrolled from a transcript, so its speech is not at hand")
+        raise InputError("was enrolled from a transcript, so its speech is not available here")
     for recording in voice.recordings:
         try:
             same = files.sha256_at(Path(recording.path)) == recording.sha256

@@ -39,7 +39,7 @@ def enroll_command(
     It takes 10 s or more of clean speech. The voice is a small file; delete it to forget the person.
 
     A voice belongs to the models that made it. After a change of models, `witness enroll --again --known DIR`
-    makes the voices anew from their recordings.
+    makes the voices again from their recordings.
     """
     from witness import enroll
     from witness.diarization import voices
