@@ -19,11 +19,11 @@ from witness.cli.batch import batch_command
 from witness.cli.main import main
 from witness.cli.run import run
 from witness.errors import UsageError
-from witness.formats import writers
 from witness.jobs import plan, pool
 from witness.jobs.worker import Settings
 from witness.options import Bounds, Options, Runtime
 from witness.reporter import Reporter
+from witness.transcript import store
 
 Seen = list[object]
 
@@ -160,7 +160,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     monkeypatch.setattr(files, "write", note("write"))
     monkeypatch.setattr(pipeline, "transcribe", note("transcribe", transcript))
     monkeypatch.setattr(sound, "take", note("take"))
-    monkeypatch.setattr(writers, "save", note("save"))
+    monkeypatch.setattr(store, "save", note("save", []))
     trace = SimpleNamespace(document=lambda: "{}")
     monkeypatch.setattr(tracing, "recording", lambda _: nullcontext(trace))
     monkeypatch.setattr(plan, "settle", note("settle", SimpleNamespace(weights=0)))
