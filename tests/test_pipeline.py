@@ -151,7 +151,7 @@ def test_a_long_call_has_the_speakers_of_a_short_one(diarized):
 
 def test_a_set_with_a_plda_goes_through_variational_clustering(diarized, short, tmp_path, monkeypatch):
     """The builtin networks with a PLDA that changes nothing but the length of a vector."""
-    dims = 256
+    dims = 192
     parts = {"mean1": np.zeros(dims), "mean2": np.zeros(dims), "mu": np.zeros(dims)}
     parts |= {"lda": np.eye(dims), "tr": 2 * np.eye(dims), "psi": np.full(dims, 4.0)}
     files = {}

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 import soundfile
 
@@ -134,34 +135,6 @@ def test_nobody_is_in_training_and_dev(cache):
     assert len(set.union(*groups)) == sum(map(len, groups))
 
 
-def test_guessed_speakers_who_sound_like_one_are_joined(cache):
-    import train_embedding
-
-    import data
-
-    corpus = data.Corpus.load(cache, "cpu")
-    pool = data.voices(corpus)
-    twins = train_embedding.Twins(pool)
-    place = {int(speaker): i for i, speaker in enumerate(twins.speakers)}
-    labeled = next(s for s in place if s < 20)
-    vectors = torch.eye(len(place))
-    vectors[place[21]] = vectors[place[labeled]]  # a run and somebody labeled
-    vectors[place[23]] = vectors[place[22]]
-    groups = twins.groups(vectors)
-    assert sorted(groups) == sorted([[labeled, 21], [22, 23]])
-    together = data.joined(corpus, groups)
-    fewer = data.voices(together)
-    assert set(pool.speaker.tolist()) - set(fewer.speaker.tolist()) == {21, 23}
-    assert fewer.count.sum() == pool.count.sum()
-    assert together.dev == corpus.dev
-    # Who is not to be told from one is not to be told from the group.
-    twins.pairs[place[20], place[23]] = True
-    after = twins.joined(fewer, groups)
-    now = {int(speaker): i for i, speaker in enumerate(after.speakers)}
-    assert after.pairs[now[20], now[22]]
-    assert not after.pairs[now[20], now[labeled]]
-
-
 def test_two_clips_of_a_voice_are_different_ones(cache):
     import data
 
@@ -173,26 +146,86 @@ def test_two_clips_of_a_voice_are_different_ones(cache):
         assert (torch.isin(other, pool.order)).all()
 
 
-def test_analysis_is_blind_to_the_line(monkeypatch):
-    """Of two directions in which speakers differ it leaves the one in which a line moves them."""
-    import analyse
+def test_teacher_hears_every_clip_and_nothing_else(cache):
+    import train_embedding
+    from features import Fbank
 
-    generator = np.random.default_rng(0)
-    speaker = np.repeat(np.arange(40), 6)
-    voice, line = generator.normal(size=(2, 40))
-    statistics = generator.normal(size=(240, 30)).astype(np.float32)
-    statistics[:, 3] += 5 * voice[speaker]
-    statistics[:, 7] += 9 * line[speaker]
-    movement = np.zeros((100, 30), np.float32)
-    movement[:, 7] = 9 * generator.normal(size=100)
-    monkeypatch.setattr(analyse, "DIRECTIONS", 30)
-    weight, bias = analyse.analyse(statistics, speaker.tolist(), movement, 1)
-    assert weight.shape == (1, 30)
-    found = statistics @ weight[0] + bias[0]
-    assert abs(np.corrcoef(found, voice[speaker])[0, 1]) > 0.9
-    assert abs(np.corrcoef(found, line[speaker])[0, 1]) < 0.3
-    (deaf,), _ = analyse.analyse(statistics, speaker.tolist(), np.zeros_like(movement), 1)
-    assert abs(np.corrcoef(statistics @ deaf, line[speaker])[0, 1]) > 0.9
+    import data
+
+    corpus = data.Corpus.load(cache, "cpu")
+    pool = data.voices(corpus).some(3)
+    heard = []
+
+    def teacher(feats):
+        heard.extend(feats.shape[:1])
+        assert feats.mean(1).abs().max() < 1e-3
+        return feats.mean(2)[:, :192] + feats.std(1)[:, :1]
+
+    wanted = train_embedding.taught(teacher, corpus, Fbank(), pool)
+    known = torch.zeros(len(corpus.frames), dtype=torch.bool)
+    known[pool.order] = True
+    torch.testing.assert_close(wanted.norm(dim=1), known.float())
+    assert sum(heard) == len(pool.order)  # two seconds each: one piece
+
+
+def test_student_is_rewarded_for_the_teachers_answer():
+    from torch.nn.functional import normalize
+    from train_embedding import losses
+
+    generator = torch.Generator().manual_seed(0)
+    wanted = normalize(torch.randn(6, 192, generator=generator))
+    label = torch.tensor([0, 1, 2, 3, 4, 5])
+    others = label, label // 2, label, torch.full((6,), 30.0)
+    right, wrong = (losses(vectors, wanted, *others) for vectors in (wanted, wanted.roll(1, 0)))
+    assert right[0] < 1e-5
+    assert right[3] > 0.999
+    assert wrong[0] > 0.5
+    assert right[1] < wrong[1]
+
+
+def test_teacher_is_the_network_of_the_catalogue(tmp_path):
+    """The same arrays in torch and as the ONNX file that the product makes of them."""
+    from teachers import CamPlus
+
+    from witness.models import checkpoint, convert
+
+    torch.manual_seed(0)
+    net = CamPlus().eval()
+    for name, values in net.named_buffers():
+        if name.endswith("running_var"):
+            values.uniform_(0.5, 2.0)
+    torch.save(net.state_dict(), tmp_path / "campplus.pt")
+    content = (tmp_path / "campplus.pt").read_bytes()
+    assert checkpoint.read(content).keys() <= net.state_dict().keys()
+    session = onnxruntime.InferenceSession(convert.onnx_of("campplus-zh-en", content))
+    feats = torch.randn(2, 230, 80, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        wanted = net(feats).numpy()
+    np.testing.assert_allclose(session.run(None, {"feats": feats.numpy()})[0], wanted, rtol=2e-3, atol=2e-3)
+
+
+def test_joined_segmentation_puts_the_people_of_the_other_in_order():
+    """Of two that say the same with other numbers the joined one says it too."""
+    import join
+    from onnx import TensorProto, helper, numpy_helper
+
+    logits = np.random.default_rng(0).normal(0, 3, (1, 40, 7)).astype(np.float32)
+    logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
+    moved = logits @ join.orders()[3]
+
+    def saying(values, name):
+        node = helper.make_node("Identity", ["said"], ["out"])
+        wave = helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 1, "T"])
+        out = helper.make_tensor_value_info("out", TensorProto.FLOAT, [1, 40, 7])
+        graph = helper.make_graph([node], name, [wave], [out], [numpy_helper.from_array(values, "said")])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+    assert not np.allclose(moved, logits)
+    for share in (0.5, 0.2):
+        both = join.joined(saying(logits, "a"), saying(moved, "b"), share)
+        session = onnxruntime.InferenceSession(both.SerializeToString())
+        (found,) = session.run(None, {"waveform": np.zeros((1, 1, 10), np.float32)})
+        np.testing.assert_allclose(found, np.maximum(logits, -12), atol=1e-3)
 
 
 def test_loss_does_not_depend_on_the_order_of_speakers():
@@ -216,28 +249,29 @@ def test_trunk_frame_sees_no_further_than_the_products_context():
 
 @pytest.mark.filterwarnings("ignore")  # torch's exporter warns about itself
 def test_recipe_from_end_to_end(cache, tmp_path, capsys):
-    import analyse
     import card
     import prune
     import train_embedding
     import train_segmentation
+    from teachers import CamPlus
 
+    torch.manual_seed(0)
+    torch.save(CamPlus().state_dict(), tmp_path / "teacher.pt")
     common = ["--cache", str(cache), "--out", str(tmp_path), "--smoke"]
-    again = ["--init", str(tmp_path / "embedding.npz"), "--joined", str(tmp_path / "joined.json")]
+    teacher = ["--teacher", str(tmp_path / "teacher.pt")]
+    again = ["--init", str(tmp_path / "embedding.npz"), "--checkpoint", str(tmp_path / "e.ckpt")]
     for number in range(8):  # one of which is kept from training
         lines = [f"SPEAKER m{number} 1 {2 * n} 2.4 <NA> <NA> p{n % 3} <NA> <NA>" for n in range(20)]
         (tmp_path / f"m{number}.rttm").write_text("\n".join(lines))
-    train_embedding.main(common)
-    train_embedding.main([*common, *again, "--checkpoint", str(tmp_path / "e.ckpt"), "--talk", str(tmp_path)])
-    deeper = ["--deeper", "1", "--joined", str(tmp_path / "joined.json"), "--talk", str(tmp_path)]
+    train_embedding.main([*common, *teacher])
+    train_embedding.main([*common, *teacher, *again, "--talk", str(tmp_path)])
+    deeper = ["--deeper", "1", "--talk", str(tmp_path)]
     train_segmentation.main([*common, *deeper, "--checkpoint", str(tmp_path / "s.ckpt")])
     train_segmentation.main([*common, *deeper, "--checkpoint", str(tmp_path / "s.ckpt")])
     assert "step 2 of 2" in capsys.readouterr().out  # the second run went on where the first ended
     weights = ["--weights", str(tmp_path / "segmentation.npz"), "--out", str(tmp_path / "pruned.npz")]
     prune.main(["--cache", str(cache), *weights, "--smoke"])
-    weights = ["--weights", str(tmp_path / "embedding.npz"), "--out", str(tmp_path / "analysed.npz")]
-    analyse.main(["--cache", str(cache), *weights])
-    names = {"embedding": "analysed", "segmentation": "pruned"}
+    names = {"embedding": "embedding", "segmentation": "pruned"}
     (tmp_path / "snapshots").mkdir()
     (tmp_path / "snapshots" / "embedding-old.npz").write_bytes(b"of the last run")
     arguments = [

