@@ -12,8 +12,8 @@ from typing import Any
 import harness
 
 from witness.bench import lines, machine, words, words_report
-from witness.bench.lines import Line, Said
-from witness.bench.words import COST, CPWER, WER, Counts, FileScore, Lost
+from witness.bench.lines import Row, Said
+from witness.bench.words import COST, CPWER, WER, Counts, Lost, WordScore
 
 RECORDINGS = (".flac", ".wav")
 
@@ -66,7 +66,7 @@ def real(folder: Path, cache: Path, options: Sequence[str]) -> tuple[dict[str, A
 
 def report(
     references: dict[str, Said], documents: dict[str, Any], costs: dict[str, dict[str, float]]
-) -> tuple[dict[str, Any], list[FileScore]]:
+) -> tuple[dict[str, Any], list[WordScore]]:
     """Pooled figures, cost, and each recording, with the words that are missing; and the scores."""
     found = {name: lines.transcript(document) for name, document in documents.items()}
     scores = words.score({name: (said, found[name]) for name, said in references.items()})
@@ -99,7 +99,7 @@ def report(
     return figures, scores
 
 
-def text(result: dict[str, Any], scores: Sequence[FileScore]) -> str:
+def text(result: dict[str, Any], scores: Sequence[WordScore]) -> str:
     """What a person wants to see of it."""
     cost = result["cost"]
     lost = [
@@ -118,7 +118,7 @@ def text(result: dict[str, Any], scores: Sequence[FileScore]) -> str:
 
 def _everything(said: Said) -> Said:
     """With the words where nobody was heard speaking, as a speaker of their own."""
-    unheard = [Line(line.start, line.end, "nobody", line.text) for line in said.unsupported]
+    unheard = [Row(line.start, line.end, "nobody", line.text) for line in said.unsupported]
     return Said(
         tuple(sorted([*said.lines, *unheard], key=lambda line: line.start)), said.language, (), said.inaudible
     )
@@ -182,7 +182,7 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _score(item: dict[str, Any]) -> FileScore:
+def _score(item: dict[str, Any]) -> WordScore:
     """A recording of a result, without what only the transcripts know."""
     keys = {key: measure for measure, key in words_report.KEYS.items()}
     counts = {
@@ -193,7 +193,7 @@ def _score(item: dict[str, Any]) -> FileScore:
         cost = [one - other for one, other in zip(by_speaker[:3], all_words[:3], strict=True)]
         counts[COST] = Counts(*cost, all_words.words)
     speakers = (item["true_speakers"], item["speakers"]) if item["speakers"] is not None else None
-    return FileScore(
+    return WordScore(
         item["uri"],
         counts,
         (),

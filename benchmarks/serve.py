@@ -32,7 +32,7 @@ import harness
 import numpy as np
 
 from witness.serve.library.catalog import walk
-from witness.serve.library.index import Entry, Index
+from witness.serve.library.index import Index, IndexEntry
 from witness.serve.library.passages import Passage
 
 PASSAGES, WORDS, VOCABULARY, SPEAKERS = 500, 20, 60_000, 500
@@ -79,7 +79,7 @@ def fill(folder: Path, index: Index, transcripts: int) -> float:
             continue
         said = list(hour(number, words, chances))
         names = tuple(dict.fromkeys(one.speaker for one in said))
-        entry = Entry(place.id, place.size, place.mtime_ns, "new", 3600.0, names, place.mtime_ns / 1e9)
+        entry = IndexEntry(place.id, place.size, place.mtime_ns, "new", 3600.0, names, place.mtime_ns / 1e9)
         begun = time.perf_counter()
         index.put(entry, said)
         spent += time.perf_counter() - begun

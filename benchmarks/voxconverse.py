@@ -144,7 +144,9 @@ class Row:
 
 def run(models: str, cases: tuple[plan.Case, ...], out: Path, runtime: Runtime, split: plan.Split) -> Row:
     """Diarize and score everything with a set of models."""
-    wanted = plan.Plan(cases=cases, out=out, options=Options(models=models), runtime=runtime, split=split)
+    wanted = plan.AccuracyPlan(
+        cases=cases, out=out, options=Options(models=models), runtime=runtime, split=split
+    )
     try:
         scores = accuracy.run(wanted, Reporter(note=say))
     except ModelError as error:

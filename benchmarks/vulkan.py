@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import whisper_vulkan
 
-from witness.recognition.recognizer import Recognizer, TranscribeOptions
+from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
 from witness.schema import ModelFile
 
 
@@ -60,7 +60,7 @@ def words(options: argparse.Namespace) -> list[dict]:
             model, _, aligner = paths.partition(",")
             chosen = ModelFile(Path(model).name, model, "", engine, aligner or None)
             begun = time.perf_counter()
-            with Recognizer(
+            with TrackRecognizer(
                 chosen, TranscribeOptions(options.language), threads=options.threads, gpu=not options.cpu
             ) as recognizer:
                 recognizer.send(samples)

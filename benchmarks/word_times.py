@@ -26,7 +26,7 @@ import real_words
 from witness import pipeline
 from witness.audio import decode
 from witness.bench import words, words_report
-from witness.bench.lines import Line, Said
+from witness.bench.lines import Row, Said
 from witness.models import ct2
 from witness.options import Device, Options, Runtime
 from witness.recognition import tokens
@@ -92,7 +92,7 @@ def hear(
     return {
         way: Said(
             tuple(
-                Line(word.start, word.end, None, word.text)
+                Row(word.start, word.end, None, word.text)
                 for word in tokens.place(tokens.to_words(some), duration, spoken)
             ),
             options.language,

@@ -64,7 +64,7 @@ import real_words
 
 from witness.audio import decode
 from witness.bench import lines, resampling, scoring
-from witness.bench.lines import Line, Said
+from witness.bench.lines import Row, Said
 from witness.bench.words import align, normalize, owners, tokens
 from witness.diarization import clustering, embedding, reconstruction, segmentation
 from witness.diarization.reconstruction import Diarization
@@ -439,7 +439,7 @@ def saved(folder: Path, run: Path, half: str, *, told: bool) -> Iterator[Heard]:
         asked = Bounds(len({line.speaker for line in reference.lines})) if told else Bounds()
         (track,) = assemble.who(found, asked).tracks
         # The place of each word, where `align` expects a speaker.
-        numbered = [Line(word.start, word.end, str(n), word.text) for n, word in enumerate(heard.words)]
+        numbered = [Row(word.start, word.end, str(n), word.text) for n, word in enumerate(heard.words)]
         truth: list[str | None] = [None] * len(heard.words)
         said = list(heard.words)
         sides = (tokens(text, heard.language) for text in (reference, Said(tuple(numbered))))

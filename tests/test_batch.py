@@ -480,7 +480,7 @@ def test_an_outcome_without_room_ends_the_batch(tmp_path):
 
         with pytest.raises(OutputError, match="run the same command again to continue"):
             work.run(submit, Runtime())
-    assert work.summary() == batch.Summary(done=0, skipped=0, failed=0, left=2, audio_seconds=0.0)
+    assert work.summary() == batch.BatchSummary(done=0, skipped=0, failed=0, left=2, audio_seconds=0.0)
     assert len(report(tmp_path / "out")) == 2
 
 

@@ -15,7 +15,7 @@ import soundfile
 
 from conftest import CALL, ROOT, in_process
 from witness.bench import accuracy, accuracy_report, child, manifest, records, scoring
-from witness.bench.plan import Plan, find, unscored
+from witness.bench.plan import AccuracyPlan, find, unscored
 from witness.errors import InputError, ModelError, PartlyFailedError, UsageError, WitnessError
 from witness.formats import rttm
 from witness.options import Options, Runtime
@@ -147,7 +147,7 @@ def test_what_is_written_is_read_back(finished):
     ]
     assert list(document["models"]) == ["choice", "segmentation", "embedding", "plda", "rule"]
     assert list(document["hardware"]) == ["processor", "cores", "memory_gb", "system"]
-    assert as_json(manifest.Manifest.from_json(document)) == document
+    assert as_json(manifest.RunManifest.from_json(document)) == document
     document = json.loads((out / "files" / "b.json").read_text())
     assert list(document) == [
         *("name", "crashes", "error", "audio_sha256", "duration", "wall", "timing", "cpu", "peak_memory_mb"),
@@ -158,15 +158,15 @@ def test_what_is_written_is_read_back(finished):
     assert as_json(records.Record.from_json(failed)) == failed
 
 
-def as_json(one: manifest.Manifest | records.Record) -> dict:
+def as_json(one: manifest.RunManifest | records.Record) -> dict:
     return json.loads(json.dumps(one.to_json()))
 
 
 def test_the_report_of_an_older_run_is_understood():
     document = json.loads((ROOT / "benchmarks" / "results" / "eval_builtin" / "report.json").read_text())
     files = document.pop("files")
-    own = {name: document[name] for name in manifest.Manifest.__dataclass_fields__}
-    assert as_json(manifest.Manifest.from_json(own)) == {"schema": manifest.SCHEMA, **own}
+    own = {name: document[name] for name in manifest.RunManifest.__dataclass_fields__}
+    assert as_json(manifest.RunManifest.from_json(own)) == {"schema": manifest.SCHEMA, **own}
     for file in files:
         assert as_json(records.Record.from_json(file)) == file
 
@@ -196,7 +196,7 @@ def bench(pair, tmp_path, monkeypatch):
 
     def run(folder="out", split=None, tuned_on=None, options=None, script=None):
         cases, missing = find(pair, pair)
-        made = manifest.make(Plan((), tmp_path, options=built), SILENT).models
+        made = manifest.make(AccuracyPlan((), tmp_path, options=built), SILENT).models
         models = {"segmentation": made.segmentation, "embedding": made.embedding, "whisper": None}
         lines = [
             f"reply = {{**{REPLY!r}, 'models': {models!r}}}",
@@ -207,7 +207,7 @@ def bench(pair, tmp_path, monkeypatch):
         code = f"import os, pathlib, sys\nfrom witness.child import serve\ndef answer(request, _):\n{body}\n"
         (tmp_path / "scripted.py").write_text(f"{code}serve(answer)\n")
         monkeypatch.setattr(child, "MODULE", "scripted")
-        plan = Plan(cases, tmp_path / folder, missing, options or built, Runtime(), split, tuned_on)
+        plan = AccuracyPlan(cases, tmp_path / folder, missing, options or built, Runtime(), split, tuned_on)
         return accuracy.run(plan, SILENT)
 
     built = Options(models="builtin", offline=True)

@@ -72,7 +72,7 @@ def refusal(folder: Path) -> str:
 
 
 def test_a_folder_says_what_it_holds(folder: Path) -> None:
-    assert ct2.inspect(folder) == ct2.Header(51865, 80, 64, 1, 1, 1, 448)
+    assert ct2.inspect(folder) == ct2.Ct2Header(51865, 80, 64, 1, 1, 1, 448)
     assert ct2.inspect(folder).multilingual
     found = own.recognizer(folder)
     assert (found.name, found.path, found.engine) == ("model", str(folder), "ctranslate2")

@@ -21,7 +21,7 @@ pytest.importorskip("ctranslate2", reason="the extra `words` is not installed")
 from witness.recognition import ctranslate
 from witness.recognition.aligner import NO_TIMES, Aligner, view
 
-BASE = ct2.Header(
+BASE = ct2.Ct2Header(
     tokens=51865, bands=80, width=512, heads=8, encoder_layers=6, decoder_layers=6, text_context=448
 )
 GIGABYTE = 1_000_000_000
@@ -69,7 +69,7 @@ def test_the_memory_of_a_group_is_about_what_was_measured(width, heads, layers, 
 def test_the_engine_has_that_many_workers(monkeypatch, folder):
     monkeypatch.setattr(resources, "cores", lambda: 3)
     monkeypatch.setattr(resources, "memory", lambda: 64 * GIGABYTE)
-    engine = ctranslate.Engine(Load(str(folder), gpu=False, threads=3, aligner=None))
+    engine = ctranslate.CTranslate2Engine(Load(str(folder), gpu=False, threads=3, aligner=None))
     assert (engine.workers, engine.batch) == (3, 4)
 
 
@@ -117,7 +117,7 @@ def test_the_cores_of_a_piece_change_nothing(weights, pieces):
 @needs_weights
 @pytest.mark.parametrize("careful", [False, True])
 def test_the_company_of_a_piece_changes_nothing(weights, pieces, careful):
-    engine = ctranslate.Engine(Load(weights, gpu=False, threads=1, aligner=None))
+    engine = ctranslate.CTranslate2Engine(Load(weights, gpu=False, threads=1, aligner=None))
     order = DecodeOptions(1, "en", careful=careful)
     alone = [heard for piece in pieces for heard in engine.hear([piece], order)]
     assert all(len(heard.tokens) > 3 and heard.logprob is not None for heard in alone)
@@ -127,7 +127,7 @@ def test_the_company_of_a_piece_changes_nothing(weights, pieces, careful):
 
 def test_tones_are_words(folder):
     """Without real weights: the engine hears what the small model knows."""
-    engine = ctranslate.Engine(Load(str(folder), gpu=False, threads=2, aligner=None))
+    engine = ctranslate.CTranslate2Engine(Load(str(folder), gpu=False, threads=2, aligner=None))
     sound = ggml.tones(ggml.LOW, ggml.LOW, ggml.LOW)
     (heard,) = engine.hear([np.ascontiguousarray(sound, np.float32)], DecodeOptions(1, "en"))
     assert [token.text for token in heard.tokens] == [word.decode() for word in ggml.LOW_SCRIPT[:3]]

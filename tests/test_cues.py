@@ -11,15 +11,15 @@ from witness.formats import cues
 from witness.schema import Word
 
 
-def say(text: str, start: float, pace: float = 0.3, speaker: str = "Anna") -> list[cues.Said]:
+def say(text: str, start: float, pace: float = 0.3, speaker: str = "Anna") -> list[cues.CueText]:
     """The words of a text, one after the other."""
     return [
-        cues.Said(start + n * pace, start + (n + 1) * pace, f" {word}", speaker)
+        cues.CueText(start + n * pace, start + (n + 1) * pace, f" {word}", speaker)
         for n, word in enumerate(text.split())
     ]
 
 
-def shown(*items: cues.Said, duration: float = 60.0) -> list[str]:
+def shown(*items: cues.CueText, duration: float = 60.0) -> list[str]:
     """The text of each cue, its lines parted by slashes."""
     return [
         "/".join(text for _, text in cue.parts).replace("\n", "/") for cue in cues.divide([items], duration)
@@ -78,10 +78,10 @@ def test_two_short_replies_share_a_cue():
 
 
 def test_speech_without_words_is_a_cue_of_its_own_and_names_its_speaker():
-    mark = cues.Said(2.0, 6.0, "[inaudible]", "Anna", mark=True)
+    mark = cues.CueText(2.0, 6.0, "[inaudible]", "Anna", mark=True)
     items = [*say("One two.", 0), mark, *say("three four.", 6)]
     assert shown(*items) == ["Anna: One two.", "Anna: [inaudible]", "three four."]
-    assert shown(cues.Said(0, 4, "", "Anna", mark=True), cues.Said(4, 6, "", "Anna", mark=True)) == [
+    assert shown(cues.CueText(0, 4, "", "Anna", mark=True), cues.CueText(4, 6, "", "Anna", mark=True)) == [
         "Anna",
         "Anna",
     ]
@@ -101,24 +101,24 @@ def test_tracks_that_overlap_are_named_at_each_change():
 
 def test_a_word_before_speech_without_words_is_shown_long_enough():
     """What follows begins later or, where it would be too short then, the word is shown earlier."""
-    word = cues.Said(5.0, 5.08, " Uh", "Anna")
-    mark = cues.Said(5.08, 9.0, "[inaudible]", "Anna", mark=True)
+    word = cues.CueText(5.0, 5.08, " Uh", "Anna")
+    mark = cues.CueText(5.08, 9.0, "[inaudible]", "Anna", mark=True)
     first, second = cues.divide([[word, mark]], 60)
     assert (first.start, first.end) == (5.0, pytest.approx(5.0 + cues.SHORTEST))
     assert (second.start, second.end) == (first.end, 9.0)
-    first, second = cues.divide([[word, cues.Said(5.08, 5.6, "[inaudible]", "Anna", mark=True)]], 5.6)
+    first, second = cues.divide([[word, cues.CueText(5.08, 5.6, "[inaudible]", "Anna", mark=True)]], 5.6)
     assert (first.start, first.end) == (pytest.approx(5.08 - cues.SHORTEST), 5.08)
     assert (second.start, second.end) == (pytest.approx(5.08), 5.6)
 
 
 def test_scripts_without_spaces_break_too():
     tokens = ["今天", "天气", "很", "好，", "我们", "一起", "去", "公园", "散步", "吧。"] * 2
-    items = [cues.Said(0.3 * n, 0.3 * (n + 1), text, "李") for n, text in enumerate(tokens)]
+    items = [cues.CueText(0.3 * n, 0.3 * (n + 1), text, "李") for n, text in enumerate(tokens)]
     assert shown(*items) == [
         "李: 今天天气很好，我们一起去公园散步吧。/今天天气很好，我们一起去公园散步吧。",
     ]
     thai = ["ผม", "ไม่", "เข้าใจ", "ว่า", "คุณ", "หมายถึง", "อะไร", "ครับ"] * 5
-    items = [cues.Said(0.3 * n, 0.3 * (n + 1), text, "A") for n, text in enumerate(thai)]
+    items = [cues.CueText(0.3 * n, 0.3 * (n + 1), text, "A") for n, text in enumerate(thai)]
     lines = [line for cue in shown(*items) for line in cue.split("/")]
     assert len(lines) == 4
     assert all(cell_len(line) <= cues.LINE for line in lines)

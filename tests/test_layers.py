@@ -90,6 +90,16 @@ def test_no_module_imports_itself_in_a_circle():
     TopologicalSorter(arrows).prepare()  # raises CycleError
 
 
+def test_a_class_has_a_name_of_its_own():
+    """So a reader who meets a name knows what it is."""
+    places: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module)
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
+
+
 def test_only_sessions_knows_onnxruntime():
     users = {
         module

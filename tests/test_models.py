@@ -163,7 +163,7 @@ class Server(http.server.ThreadingHTTPServer):
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """A Hub with tiny files under the real names, and nothing but it to be reached."""
-    texts = {name: catalogue.Part(name, len(text), sha256_of(text)) for name, text in TEXTS.items()}
+    texts = {name: catalogue.Blob(name, len(text), sha256_of(text)) for name, text in TEXTS.items()}
     table = tuple(
         replace(
             e,

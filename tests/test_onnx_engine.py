@@ -20,7 +20,7 @@ import onnxasr
 from onnxasr import HIGH, LOW
 from witness.child import Child, DiedError, RefusedError
 from witness.errors import WitnessError
-from witness.recognition.recognizer import Recognizer, TranscribeOptions
+from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
 from witness.schema import ModelFile
 
 MODULE = "witness.recognition.onnx_engine"
@@ -183,7 +183,7 @@ def test_canary_is_told_the_language_and_translates(loaded, tmp_path):
 )
 def test_what_these_models_cannot_do_is_said(tmp_path, kind, wish, said):
     model = ModelFile("tones", str(onnxasr.write(tmp_path, kind)), "", "onnx-asr")
-    with Recognizer(model, wish, threads=1) as running:
+    with TrackRecognizer(model, wish, threads=1) as running:
         running.send(SOUND)
         with pytest.raises(WitnessError) as caught:
             running.result()
@@ -196,7 +196,7 @@ def test_words_through_the_recognizer(tmp_path):
     audio = ggml.tones(*[None, LOW, None, HIGH] * 12)  # 48 s: two pieces
     found = []
     for threads in (1, 2):
-        with Recognizer(model, threads=threads) as running:
+        with TrackRecognizer(model, threads=threads) as running:
             running.send(audio)
             found.append(running.result())
     assert found[0] == found[1]

@@ -134,8 +134,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         def run(self, _submit: object, runtime: Runtime, **_: object) -> None:
             seen.append(runtime)
 
-        def summary(self) -> batch.Summary:
-            return batch.Summary(1, 0, 0, 0, 1.0)
+        def summary(self) -> batch.BatchSummary:
+            return batch.BatchSummary(1, 0, 0, 0, 1.0)
 
         def table(self) -> str:
             return ""

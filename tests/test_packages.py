@@ -26,7 +26,7 @@ from package_index import WHEEL, Index, serving
 from witness import files, sessions
 from witness.doctor import common
 from witness.models import cache, catalogue, convert, download, package_index, store, wheels
-from witness.models.catalogue import Part
+from witness.models.catalogue import Blob
 from witness.models.download import FetchError
 from witness.reporter import Reporter
 
@@ -75,7 +75,7 @@ def shrink(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             continue
         content = CONTENTS[e.name]
         made = convert.onnx_of(e.name, content)
-        part = Part(e.checkpoint.made.file, len(made), files.sha256(made))
+        part = Blob(e.checkpoint.made.file, len(made), files.sha256(made))
         source = replace(e.checkpoint, size=len(content), sha256=files.sha256(content), made=part)
         sizes = {} if e.repository else {"size": part.size, "sha256": part.sha256}
         table.append(replace(e, checkpoint=source, **sizes))

@@ -423,8 +423,8 @@ def test_a_wish_that_the_model_cannot_fulfill_ends_the_work_as_soon_as_it_is_kno
         recognizer._helper.join(60)  # until the model is loaded, whichever is faster
         real(recognizer)
 
-    real = recognizer.Recognizer.check
-    monkeypatch.setattr(recognizer.Recognizer, "check", refused)
+    real = recognizer.TrackRecognizer.check
+    monkeypatch.setattr(recognizer.TrackRecognizer, "check", refused)
     monkeypatch.setattr(pipeline.requirements, "check", lambda *_, **__: None)  # as if the file told nothing
     stages = set()
     options = Options(whisper=str(whisper), language="de", **OFFLINE)

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import CALL, ROOT
 from witness.bench import lines
-from witness.bench.lines import Line, Said
+from witness.bench.lines import Row, Said
 from witness.formats import findings
 from witness.schema import Recognition, Word
 from witness.transcript import merging
@@ -209,7 +209,7 @@ def test_the_peer_has_words_without_speakers(tmp_path):
 
     (tmp_path / "call.stm").write_text(REFERENCE)
     peer = Said(
-        tuple(Line(n / 2, n / 2 + 0.4, None, word) for n, word in enumerate(["hello", "who", "is", "there"]))
+        tuple(Row(n / 2, n / 2 + 0.4, None, word) for n, word in enumerate(["hello", "who", "is", "there"]))
     )
     found = against.score(tmp_path / "call.stm", peer)
     assert found["wer"]["rate"] == 33.33

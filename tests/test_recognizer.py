@@ -22,7 +22,7 @@ from witness import languages
 from witness.child import Child
 from witness.errors import CancelledError, TranscriptionError, UsageError
 from witness.languages import LANGUAGES
-from witness.models.ggml import FIELDS, MAGIC, Header
+from witness.models.ggml import FIELDS, MAGIC, GgmlHeader
 from witness.recognition import engine_client, gpus, tokens, whisper_cpp
 from witness.recognition.chunking import WINDOW, Loudness, Piece, gaps, pieces
 from witness.recognition.engine_worker import ChunkResult, EngineToken
@@ -30,7 +30,7 @@ from witness.recognition.fallback import Note, convincing, to_lines
 from witness.recognition.hallucination_checks import doubt
 from witness.recognition.language_tracking import among, decide
 from witness.recognition.prompting import context, fit, plain
-from witness.recognition.recognizer import Recognizer, TranscribeOptions
+from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
 from witness.recognition.requirements import gpu_memory
 from witness.recognition.tokens import Token
 from witness.recognition.vad import FRAME, Speech
@@ -71,7 +71,7 @@ def endless(folder):
 
 def started(path, *, language=None, threads=1, progress=no_progress):
     model = ModelFile("synthetic", str(path), "", "whisper.cpp")
-    return Recognizer(model, TranscribeOptions(language), threads=threads, reporter=Reporter(progress))
+    return TrackRecognizer(model, TranscribeOptions(language), threads=threads, reporter=Reporter(progress))
 
 
 def recognize(path, *tracks, **options):
@@ -298,7 +298,7 @@ def test_the_child_imports_little():
 def working(monkeypatch):
     """Waits until the child has been given a piece, and a little more, so that it is inside whisper_full."""
     begun = threading.Event()
-    hear = Recognizer._hear
+    hear = TrackRecognizer._hear
 
     def watched(*arguments):
         begun.set()
@@ -308,7 +308,7 @@ def working(monkeypatch):
         assert begun.wait(60)
         time.sleep(0.3)
 
-    monkeypatch.setattr(Recognizer, "_hear", watched)
+    monkeypatch.setattr(TrackRecognizer, "_hear", watched)
     return wait
 
 
@@ -331,7 +331,7 @@ def test_whoever_waits_for_words_can_change_their_mind(endless):
         raise CancelledError("cancelled")
 
     model = ModelFile("synthetic", str(endless), "")
-    with Recognizer(model, threads=1, reporter=Reporter(check=check)) as running:
+    with TrackRecognizer(model, threads=1, reporter=Reporter(check=check)) as running:
         running.send(ggml.tones(*[L] * 29))
         with pytest.raises(CancelledError):
             running.result()
@@ -605,7 +605,7 @@ def test_languages_are_those_of_whisper(model, multilingual):
     ],
 )
 def test_what_a_header_says(shape, heads, languages):
-    header = Header(*shape, 1)
+    header = GgmlHeader(*shape, 1)
     assert header.plausible
     assert (header.alignment_heads, header.languages) == (heads, languages)
     assert hasattr(pw, f"WHISPER_AHEADS_{heads}")
@@ -1045,7 +1045,7 @@ def test_terms_that_are_left_out_are_counted(folder):
     path = ggml.write(folder / "terms.bin")
     terms = ("one one one",) * 100
     model = ModelFile("synthetic", str(path), "", "whisper.cpp")
-    with Recognizer(model, TranscribeOptions(vocabulary=terms), threads=1) as running:
+    with TrackRecognizer(model, TranscribeOptions(vocabulary=terms), threads=1) as running:
         running.send(ggml.tones(L))
         (warning,) = running.result().warnings
     assert "26 of 100 terms were left out" in warning

@@ -76,7 +76,7 @@ def root(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def traced(provider: Path, monkeypatch, *folders: Path) -> loader.Trace:
+def traced(provider: Path, monkeypatch, *folders: Path) -> loader.LoaderTrace:
     """What the loader says if it looks in these folders, too."""
     monkeypatch.setenv("LD_LIBRARY_PATH", os.pathsep.join(map(str, folders)))
     return loader.trace(provider)

@@ -8,20 +8,20 @@ import pytest
 
 from conftest import in_process
 from witness.bench import lines, words, words_report
-from witness.bench.lines import Line, Said
+from witness.bench.lines import Row, Said
 from witness.bench.words import CONFUSED, COST, CPWER, TCPWER, WER, Counts
 from witness.errors import InputError, WitnessError
 
 pytest.importorskip("kaldialign", reason="the extra `bench` is not installed")
 pytest.importorskip("meeteval", reason="the extra `bench` is not installed")
 
-TRUTH = Said((Line(0, 3, "Anna", "How can I help you?"), Line(4, 6, "Ben", "It is broken.")))
+TRUTH = Said((Row(0, 3, "Anna", "How can I help you?"), Row(4, 6, "Ben", "It is broken.")))
 
 
 def heard(text, speaker="S0", start=0.0, step=0.5):
     """A line per word, `step` seconds each."""
     return [
-        Line(start + place * step, start + (place + 1) * step, speaker, word)
+        Row(start + place * step, start + (place + 1) * step, speaker, word)
         for place, word in enumerate(text.split())
     ]
 
@@ -96,7 +96,7 @@ def test_errors_of_word_times_are_those_of_the_edges_of_lines():
 def test_every_word_of_a_ctm_has_times(tmp_path):
     (tmp_path / "ref.ctm").write_text(";; by hand\ncall 1 0.5 0.3 Hello\ncall 1 1.0 0.5 there 0.9\n")
     reference = lines.read(tmp_path / "ref.ctm")["ref"]
-    score = one([Line(0.6, 0.8, "S0", "hello"), Line(1.0, 1.6, "S1", "there")], reference)
+    score = one([Row(0.6, 0.8, "S0", "hello"), Row(1.0, 1.6, "S1", "there")], reference)
     assert score.starts == pytest.approx([0.1, 0.0])
     assert score.ends == pytest.approx([0.0, 0.1])
     assert score.speakers is None
@@ -105,10 +105,10 @@ def test_every_word_of_a_ctm_has_times(tmp_path):
 
 
 def test_numbers_are_spelled_out_in_the_language_of_the_transcript():
-    reference = Said((Line(0, 2, "A", "between eight and ten"),))
-    score = one([Line(0, 2, "S0", "between 8 and 10")], reference, "en")
+    reference = Said((Row(0, 2, "A", "between eight and ten"),))
+    score = one([Row(0, 2, "S0", "between 8 and 10")], reference, "en")
     assert (score.rate(WER), score.digits) == (0, (0, 0))
-    score = one([Line(0, 2, "S0", "between 8 and 10")], reference)
+    score = one([Row(0, 2, "S0", "between 8 and 10")], reference)
     assert (score.rate(WER), score.digits) == (50, (0, 2))
 
 
@@ -131,7 +131,7 @@ def test_a_difference_is_of_the_same_files():
 
 def test_more_speakers_than_can_be_paired():
     with pytest.raises(InputError, match=r"call: 21 speakers.*20"):
-        one([Line(n, n + 1, f"S{n}", "hello") for n in range(21)])
+        one([Row(n, n + 1, f"S{n}", "hello") for n in range(21)])
 
 
 def test_a_missing_library_is_one_line_with_the_fix(monkeypatch):

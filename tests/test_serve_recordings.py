@@ -23,7 +23,7 @@ from witness.errors import WitnessError
 from witness.serve import errors, uploads
 from witness.serve import queue as queues
 from witness.serve.app import application
-from witness.serve.app_state import AppState, Limits
+from witness.serve.app_state import AppState, Quotas
 from witness.serve.library.catalog import Library
 from witness.serve.queue import Queue
 from witness.serve.routes import recordings
@@ -268,7 +268,7 @@ def test_a_folder_from_elsewhere_cannot_have_other_files_removed(tmp_path):
 def test_what_is_larger_than_allowed_leaves_nothing(tmp_path, declared):
     """Through the guard, with its limits. A size that is said is refused before anything is read."""
     with Uploads(tmp_path) as arriving, Queue(tmp_path, lambda: SETTINGS) as queue:
-        limits = Limits(upload=1 << 20)
+        limits = Quotas(upload=1 << 20)
         library = Library(tmp_path)
         desk = AppState(tmp_path, "t" * 16, library, limits=limits, queue=queue, uploads=arriving)
         client = TestClient(application(desk), base_url="http://127.0.0.1")

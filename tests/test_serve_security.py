@@ -23,13 +23,13 @@ from test_serve_library import save
 from witness.errors import UsageError, WitnessError
 from witness.serve import assets, server
 from witness.serve.app import application
-from witness.serve.app_state import AppState, Limits
+from witness.serve.app_state import AppState, Quotas
 from witness.serve.library.catalog import Library, id_of
 from witness.serve.library.index import Index
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - of no server that lives
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-LIMITS = Limits(body=100_000, upload=1_000_000, patience=0.5, slowest=1000)
+LIMITS = Quotas(body=100_000, upload=1_000_000, patience=0.5, slowest=1000)
 SECRET = "What Ann said in confidence"  # noqa: S105 - it is not a password
 
 

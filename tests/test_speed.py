@@ -37,7 +37,7 @@ def witness(*args, cwd=None) -> subprocess.CompletedProcess:
 
 def test_what_is_counted(clip, monkeypatch):
     options = Options(models="builtin", whisper="none", offline=True)
-    measured = speed.measure([clip], speed.Plan(options, Runtime(), 1, ("run", "profiled")), SILENT)
+    measured = speed.measure([clip], speed.SpeedPlan(options, Runtime(), 1, ("run", "profiled")), SILENT)
     monkeypatch.setattr(speed, "measure", lambda *_: measured)
     # The result is what stdout gets: a table, or with --json the document.
     table, text = (

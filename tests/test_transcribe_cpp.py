@@ -22,7 +22,7 @@ from witness.doctor import checks
 from witness.models import engines
 from witness.options import Recognizer
 from witness.recognition import gpus
-from witness.recognition.recognizer import Recognizer as Hearing
+from witness.recognition.recognizer import TrackRecognizer as Hearing
 from witness.recognition.recognizer import TranscribeOptions
 from witness.schema import ModelFile
 
@@ -134,12 +134,12 @@ def test_many_cores_would_wait_for_one_another(model, monkeypatch, cores, thread
     import transcribe_cpp
 
     from witness.recognition.engine_worker import Load
-    from witness.recognition.transcribe_cpp import Engine
+    from witness.recognition.transcribe_cpp import TranscribeCppEngine
 
     asked = []
     monkeypatch.setattr(transcribe_cpp.Model, "session", lambda _, n_threads: asked.append(n_threads))
     file = model()
-    Engine(Load(file.path, False, cores, file.aligner))
+    TranscribeCppEngine(Load(file.path, False, cores, file.aligner))
     assert asked == [threads]
 
 

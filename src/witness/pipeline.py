@@ -236,7 +236,7 @@ class _Run:
         self.warnings = warnings
         self.watch = Stopwatch()
         self.serial = engine.runtime.serial
-        self.recognizer: recognition.Recognizer | None = None
+        self.recognizer: recognition.TrackRecognizer | None = None
         self.speech: list[Speech] = []
         """Of each track; the diarizer writes it, and the recognizer reads it."""
         self.device = "cpu"
@@ -367,9 +367,9 @@ class _Run:
         self.reporter.note(f"one engine after the other: {lack}; {fix}")
         return True
 
-    def _recognizer(self, whisper: ModelFile) -> recognition.Recognizer:
+    def _recognizer(self, whisper: ModelFile) -> recognition.TrackRecognizer:
         wish = recognition.wish(self.options)
-        return recognition.Recognizer(whisper, wish, threads=self.runtime.cores, reporter=self.reporter)
+        return recognition.TrackRecognizer(whisper, wish, threads=self.runtime.cores, reporter=self.reporter)
 
     def _send(self, audio: decode.Audio) -> None:
         if self.recognizer is not None:
@@ -426,7 +426,7 @@ class _Run:
         if gpu is not None:
             self.device = gpu.device
 
-    def _recognized(self, recognizer: recognition.Recognizer, audio: decode.Audio) -> list[Recognition]:
+    def _recognized(self, recognizer: recognition.TrackRecognizer, audio: decode.Audio) -> list[Recognition]:
         """What the recognizer heard in each track."""
         heard = [recognizer.result() for _ in audio.samples]
         self.watch.seconds["transcription"] = sum(one.seconds for one in heard)

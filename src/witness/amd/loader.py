@@ -34,7 +34,7 @@ PACKAGES = ("migraphx_libs", "migraphx_libs/lib", "_rocm_sdk_*/lib")
 
 
 @dataclass(frozen=True)
-class Trace:
+class LoaderTrace:
     """What the loader says about a library."""
 
     files: dict[str, Path]
@@ -45,7 +45,7 @@ class Trace:
     """Functions of HIP and MIGraphX that it needs and that the files do not have; () if some are missing."""
 
 
-def trace(library: Path, preloaded: Path | None = None) -> Trace:
+def trace(library: Path, preloaded: Path | None = None) -> LoaderTrace:
     """What the loader finds for `library`, in a process that has `preloaded`.
 
     Raises OSError if it does not run or cannot read the file.
@@ -73,7 +73,7 @@ def trace(library: Path, preloaded: Path | None = None) -> Trace:
     # onnxruntime brings the rest of what the provider needs (Provider_GetHost) when it loads it.
     lacking = re.findall(r"undefined symbol: ((?:migraphx_|hip)\w+)", result.stdout + result.stderr)
     files = {name: Path(path) for name, path in lines if path != "not found"}
-    return Trace(files, missing, () if missing else tuple(sorted(set(lacking))))
+    return LoaderTrace(files, missing, () if missing else tuple(sorted(set(lacking))))
 
 
 def on_disk(pattern: str, root: Path, environment: Mapping[str, str]) -> list[Path]:

@@ -120,7 +120,7 @@ def hashes_of(paths: Iterable[Path]) -> dict[Path, str]:
     return hashes
 
 
-def _needed_by(chosen: Provider) -> loader.Trace:
+def _needed_by(chosen: Provider) -> loader.LoaderTrace:
     """What the loader finds for the provider, which is all that it needs. Raises DeviceError."""
     try:
         found = loader.trace(chosen.library, chosen.core)

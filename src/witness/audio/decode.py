@@ -72,7 +72,7 @@ def load(
     path = os.fspath(recording)
     name = "standard input" if path == "-" else printable(path)
     with source.opened(path, name) as file:
-        return _as_asked(_File(path, name, file, part), channels, reporter)
+        return _as_asked(_OpenFile(path, name, file, part), channels, reporter)
 
 
 def blocks(path: str, part: Part = Part()) -> Iterator[Float32]:
@@ -94,7 +94,7 @@ def about(path: str) -> tuple[str, str | None]:
 
 
 @dataclass(frozen=True)
-class _File:
+class _OpenFile:
     """A recording in an open file, or what came through a pipe."""
 
     path: str
@@ -166,7 +166,7 @@ class _Samples:
         _check_rate(self.rate, self.name)
 
 
-def _as_asked(recording: _File | _Samples, channels: Channels, reporter: Reporter) -> Audio:
+def _as_asked(recording: _OpenFile | _Samples, channels: Channels, reporter: Reporter) -> Audio:
     if channels != Channels.AUTO:
         mode: Literal["mix", "split"] = "split" if channels == Channels.SPLIT else "mix"
         return recording.decode(Mixer(recording.name, mode, start=recording.part.start), reporter)

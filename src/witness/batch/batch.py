@@ -58,7 +58,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Summary:
+class BatchSummary:
     """How many recordings are in which state. Its fields are keys of report.json."""
 
     done: int
@@ -151,12 +151,12 @@ class Batch:
         with suppress(OSError):
             files.replace(text.encode(), self.order.out / REPORT)
 
-    def summary(self) -> Summary:
+    def summary(self) -> BatchSummary:
         """The sums so far."""
         good = [result.entry for result in self.results.values() if result.state in ("done", "skipped")]
         audio = round(sum(entry.duration or 0.0 for entry in good), 3)
         counts = self._states
-        return Summary(counts["done"], counts["skipped"], counts["failed"], counts["left"], audio)
+        return BatchSummary(counts["done"], counts["skipped"], counts["failed"], counts["left"], audio)
 
     def outdated(self) -> list[str]:
         """Formats of which files from an earlier run lie beside those that this run wrote, and may differ.

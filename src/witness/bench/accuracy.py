@@ -19,10 +19,10 @@ from pathlib import Path
 
 from witness import files
 from witness.bench import accuracy_report, child, manifest, records, scoring
-from witness.bench.accuracy_report import Outcome
+from witness.bench.accuracy_report import AccuracyOutcome
 from witness.bench.manifest import Models
 from witness.bench.measurement import Failure
-from witness.bench.plan import Case, Plan
+from witness.bench.plan import AccuracyPlan, Case
 from witness.bench.records import Cost, Record
 from witness.bench.scoring import FileScore
 from witness.errors import DeviceError, ModelError, PartlyFailedError, UsageError
@@ -36,7 +36,7 @@ HOPELESS = {error.exit_code for error in (UsageError, ModelError, DeviceError)}
 """Exit codes of failures that every recording would have."""
 
 
-def run(plan: Plan, reporter: Reporter) -> list[FileScore]:
+def run(plan: AccuracyPlan, reporter: Reporter) -> list[FileScore]:
     """Run what is not done yet, score everything, write the report. The reporter gets a note per recording.
 
     Raises:
@@ -53,7 +53,7 @@ def run(plan: Plan, reporter: Reporter) -> list[FileScore]:
         reporter.note(f"{plan.out}: {len(kept)} of {len(plan.cases)} recordings are done already")
     left = _TimeLeft(case.length for case in plan.cases if case.name not in kept)
     whole, past = sum(case.length for case in plan.cases), 0.0
-    outcome = Outcome(begun, [], [])
+    outcome = AccuracyOutcome(begun, [], [])
     reporter.progress("recordings", 0, whole)
     for place, case in enumerate(plan.cases, start=1):
         record = kept.get(case.name) or _run_one(case, plan.out, options, plan.runtime, begun.models)
@@ -75,7 +75,7 @@ def run(plan: Plan, reporter: Reporter) -> list[FileScore]:
     return outcome.scores
 
 
-def score_other(plan: Plan, hypotheses: Path) -> list[FileScore]:
+def score_other(plan: AccuracyPlan, hypotheses: Path) -> list[FileScore]:
     """Another system's turns, RTTM files below `hypotheses`, on the recordings of the plan, scored alike.
 
     What it lacks counts as all missed. Raises InputError.
@@ -85,7 +85,7 @@ def score_other(plan: Plan, hypotheses: Path) -> list[FileScore]:
     return scoring.score(pairs, plan.uem, as_pyannote=plan.as_pyannote)
 
 
-def _options(plan: Plan, models: Models) -> Options:
+def _options(plan: AccuracyPlan, models: Models) -> Options:
     """The options of the children, which work in another folder."""
     choice = models.choice if models.choice in catalogue.SETS else str(Path(models.choice).absolute())
     return replace(plan.options, models=choice, whisper="none", offline=True)
@@ -144,7 +144,7 @@ class _TimeLeft:
         return f"{clock(math.ceil(max(0.0, self._left) * pace))} left"
 
 
-def _write_report(out: Path, outcome: Outcome) -> None:
+def _write_report(out: Path, outcome: AccuracyOutcome) -> None:
     """Write the report; and into run.json, if nothing failed, that the run is finished."""
     for name, text in accuracy_report.files(outcome).items():
         files.write(writers.encode(text), out / name)

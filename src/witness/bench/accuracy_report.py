@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from witness.bench import score_report, scoring
-from witness.bench.manifest import Manifest
+from witness.bench.manifest import RunManifest
 from witness.bench.records import Cost, Record
 from witness.bench.score_report import OURS, SCORE_HEADS
 from witness.bench.scoring import FileScore
@@ -27,10 +27,10 @@ MANY = 20
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AccuracyOutcome:
     """A run of the benchmark: what it was made with, and a record and a score per recording, side by side."""
 
-    manifest: Manifest
+    manifest: RunManifest
     records: list[Record]
     scores: list[FileScore]
 
@@ -96,7 +96,7 @@ PUBLISHED = (
 )
 
 
-def files(outcome: Outcome) -> dict[str, str]:
+def files(outcome: AccuracyOutcome) -> dict[str, str]:
     """Name -> content of every file of the report."""
     return {
         "report.html": to_html(outcome),
@@ -107,7 +107,7 @@ def files(outcome: Outcome) -> dict[str, str]:
     }
 
 
-def to_json(outcome: Outcome) -> str:
+def to_json(outcome: AccuracyOutcome) -> str:
     """The manifest, the scores as `witness score --json` gives them, and a record per recording."""
     times = outcome.times_real_time
     document = {
@@ -122,7 +122,7 @@ def to_json(outcome: Outcome) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def to_html(outcome: Outcome) -> str:
+def to_html(outcome: AccuracyOutcome) -> str:
     """A page for people, with the pictures in it; the same figures as in report.json."""
     parts: list[page.Table | str] = [
         score_report.pooled_table(outcome.scores),
@@ -138,12 +138,12 @@ def to_html(outcome: Outcome) -> str:
     return page.report_page(f"Speaker diarization: {outcome.material}", lead, parts, _notices(outcome))
 
 
-def to_markdown(outcome: Outcome) -> str:
+def to_markdown(outcome: AccuracyOutcome) -> str:
     """The same as Markdown, with links to the pictures."""
     return "\n\n".join(_markdown_parts(outcome)) + "\n"
 
 
-def _markdown_parts(outcome: Outcome) -> Iterator[str]:
+def _markdown_parts(outcome: AccuracyOutcome) -> Iterator[str]:
     yield f"# Speaker diarization: {outcome.material}"
     yield _escaped(_method(outcome))
     yield from (f"**{_escaped(notice)}**" for notice in _notices(outcome))
@@ -166,7 +166,7 @@ def _markdown_parts(outcome: Outcome) -> Iterator[str]:
         )
 
 
-def _method(outcome: Outcome) -> str:
+def _method(outcome: AccuracyOutcome) -> str:
     return (
         f"Witness {outcome.manifest.versions['witness']}, models {outcome.manifest.models.choice}. DER in "
         "percent of the reference speech, errors summed over all recordings; intervals are 95 %, by a "
@@ -174,7 +174,7 @@ def _method(outcome: Outcome) -> str:
     )
 
 
-def _notices(outcome: Outcome) -> list[str]:
+def _notices(outcome: AccuracyOutcome) -> list[str]:
     """What a reader must know before any figure."""
     notices = []
     if missing := outcome.manifest.without_audio:
@@ -185,7 +185,7 @@ def _notices(outcome: Outcome) -> list[str]:
     return notices
 
 
-def _results(outcome: Outcome) -> list[str]:
+def _results(outcome: AccuracyOutcome) -> list[str]:
     """What there is beside the table of DER, a paragraph each."""
     paragraphs = ["; ".join(score_report.beside_der(outcome.scores)) + "."]
     if (times := outcome.times_real_time) is not None:
@@ -199,7 +199,7 @@ def _results(outcome: Outcome) -> list[str]:
     return paragraphs
 
 
-def _recording_rows(outcome: Outcome) -> list[list[str]]:
+def _recording_rows(outcome: AccuracyOutcome) -> list[list[str]]:
     rows = [["recording", "s", "times real time", *SCORE_HEADS]]
     for record, score in zip(outcome.records, outcome.scores, strict=True):
         cost = ["-", "failed"]
@@ -209,11 +209,11 @@ def _recording_rows(outcome: Outcome) -> list[list[str]]:
     return rows
 
 
-def _fact_rows(manifest: Manifest) -> list[list[str]]:
+def _fact_rows(manifest: RunManifest) -> list[list[str]]:
     return [["what", "which"], *([name, str(value)] for name, value in _facts(manifest))]
 
 
-def _facts(manifest: Manifest) -> Iterator[tuple[str, object]]:
+def _facts(manifest: RunManifest) -> Iterator[tuple[str, object]]:
     yield from asdict(manifest.hardware).items()
     yield from manifest.versions.items()
     yield "runtime", _pairs(manifest.runtime)
@@ -243,7 +243,7 @@ def _escaped(text: str) -> str:
     return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
 
 
-def der_by_duration(outcome: Outcome) -> str:
+def der_by_duration(outcome: AccuracyOutcome) -> str:
     """An SVG with a mark per recording."""
     pairs = zip(outcome.records, outcome.scores, strict=True)
     points = [
@@ -254,7 +254,7 @@ def der_by_duration(outcome: Outcome) -> str:
     return score_report.der_picture(f"DER by duration, strict: {outcome.material}", "minutes", points)
 
 
-def accuracy_by_speed(outcome: Outcome) -> str:
+def accuracy_by_speed(outcome: AccuracyOutcome) -> str:
     """An SVG of this run among what others publish; the shape of each point is its convention."""
     key = []
     for place, other in enumerate(PUBLISHED, start=1):

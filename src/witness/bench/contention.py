@@ -111,7 +111,7 @@ def measure(
         reporter.progress("contention", 3 * round_ + 1, 3 * rounds)
         with _Watch(card) as watch:
             wish = recognizer.wish(options)
-            with recognizer.Recognizer(model, wish, threads=runtime.cores) as engine:
+            with recognizer.TrackRecognizer(model, wish, threads=runtime.cores) as engine:
                 for samples in recording.samples:
                     engine.send(samples)
                 seconds = sum(engine.result().seconds for _ in recording.samples)

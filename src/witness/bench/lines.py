@@ -27,7 +27,7 @@ IGNORED = "ignore_time_segment_in_scoring"
 
 
 @dataclass(frozen=True)
-class Line:
+class Row:
     """Words of one speaker with the times of their beginning and end, in seconds; perhaps a single word."""
 
     start: float
@@ -41,11 +41,11 @@ class Line:
 class Said:
     """What was said in one recording, or what somebody made of it."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[Row, ...]
     """In order of their starts."""
     language: str | None = None
     """ISO 639-1 code; None: the format does not say."""
-    unsupported: tuple[Line, ...] = ()
+    unsupported: tuple[Row, ...] = ()
     """Of a transcript of Witness: words where nobody was heard speaking, which its text leaves out."""
     inaudible: float = 0.0
     """Of a transcript of Witness: seconds of speech without words."""
@@ -128,7 +128,7 @@ def _file(path: Path) -> dict[str, Said]:
 
 def _stm(path: Path) -> dict[str, Said]:
     """Recording, channel, speaker, start, end, perhaps a label, words."""
-    by_uri: dict[str, list[Line]] = {}
+    by_uri: dict[str, list[Row]] = {}
     for number, line, fields in _rows(path):
         try:
             uri, _, speaker, start, end, *words = fields
@@ -142,20 +142,20 @@ def _stm(path: Path) -> dict[str, Said]:
             raise InputError(
                 f"{path}, line {number}: parts that are not scored are not supported; remove them"
             )
-        by_uri.setdefault(uri, []).append(Line(*times, speaker, MARKS.sub(" ", text)))
+        by_uri.setdefault(uri, []).append(Row(*times, speaker, MARKS.sub(" ", text)))
     return {uri: Said(_ordered(lines)) for uri, lines in by_uri.items()}
 
 
 def _ctm(path: Path) -> dict[str, Said]:
     """Recording, channel, start, duration, word, perhaps a confidence."""
-    by_uri: dict[str, list[Line]] = {}
+    by_uri: dict[str, list[Row]] = {}
     for number, line, fields in _rows(path):
         try:
             uri, _, start, duration, word, *_ = fields
             times = _times(start, float(start) + float(duration))
         except ValueError:
             raise InputError(f"{path}, line {number}: not a CTM line: {line.strip()[:80]}") from None
-        by_uri.setdefault(uri, []).append(Line(*times, None, MARKS.sub(" ", word)))
+        by_uri.setdefault(uri, []).append(Row(*times, None, MARKS.sub(" ", word)))
     return {uri: Said(_ordered(lines)) for uri, lines in by_uri.items()}
 
 
@@ -167,7 +167,7 @@ def _document(path: Path) -> dict[str, Said]:
     try:
         if isinstance(document, dict):
             return {path.stem: transcript(document)}
-        by_uri: dict[str, list[Line]] = {}
+        by_uri: dict[str, list[Row]] = {}
         for item in document:
             line = _line(item, "start_time", "end_time", "words")
             by_uri.setdefault(str(item["session_id"]), []).append(line)
@@ -178,9 +178,9 @@ def _document(path: Path) -> dict[str, Said]:
     return {uri: Said(_ordered(lines)) for uri, lines in by_uri.items()}
 
 
-def _line(item: Mapping[str, Any], start: str, end: str, text: str) -> Line:
+def _line(item: Mapping[str, Any], start: str, end: str, text: str) -> Row:
     speaker = item["speaker"]
-    return Line(*_times(item[start], item[end]), None if speaker is None else str(speaker), str(item[text]))
+    return Row(*_times(item[start], item[end]), None if speaker is None else str(speaker), str(item[text]))
 
 
 def _times(start: Any, end: Any) -> tuple[float, float]:
@@ -191,7 +191,7 @@ def _times(start: Any, end: Any) -> tuple[float, float]:
     return times
 
 
-def _ordered(lines: Iterable[Line]) -> tuple[Line, ...]:
+def _ordered(lines: Iterable[Row]) -> tuple[Row, ...]:
     return tuple(sorted(lines, key=lambda line: line.start))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from witness import files
 from witness.bench import machine
 from witness.bench.machine import Hardware
-from witness.bench.plan import Plan, Split
+from witness.bench.plan import AccuracyPlan, Split
 from witness.errors import InputError, OutputError, UsageError
 from witness.formats import rttm
 from witness.models import catalogue, store
@@ -70,7 +70,7 @@ class TunedOn:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class RunManifest:
     """What a run was made with. All sha256 are hexadecimal, times are ISO 8601 in UTC."""
 
     split: Split | None
@@ -101,10 +101,10 @@ class Manifest:
         return {"schema": SCHEMA, **asdict(self)}
 
     @staticmethod
-    def from_json(document: Mapping[str, Any]) -> Manifest:
+    def from_json(document: Mapping[str, Any]) -> RunManifest:
         """From the document in run.json. Raises KeyError and TypeError if it is none."""
         tuned_on = document["tuned_on"]
-        return Manifest(
+        return RunManifest(
             **{
                 **{name: value for name, value in document.items() if name != "schema"},
                 "tuned_on": tuned_on and TunedOn(**tuned_on),
@@ -116,7 +116,7 @@ class Manifest:
         )
 
 
-def make(plan: Plan, reporter: Reporter) -> Manifest:
+def make(plan: AccuracyPlan, reporter: Reporter) -> RunManifest:
     """The manifest of a run that begins now; nothing is written.
 
     Raises ModelError, and UsageError if the split is "test" and `permitted` does not allow the settings.
@@ -136,7 +136,7 @@ def make(plan: Plan, reporter: Reporter) -> Manifest:
     }
     decided = json.dumps({"settings": settings, "models": models.parts}, sort_keys=True)
     references = "".join(rttm.serialize(case.name, case.reference) for case in plan.cases)
-    manifest = Manifest(
+    manifest = RunManifest(
         split=plan.split,
         settings=settings,
         settings_sha256=files.sha256(decided.encode()),
@@ -155,7 +155,7 @@ def make(plan: Plan, reporter: Reporter) -> Manifest:
     return manifest if plan.split != "test" else permitted(manifest, plan.tuned_on)
 
 
-def permitted(manifest: Manifest, tuned_on: Path | None) -> Manifest:
+def permitted(manifest: RunManifest, tuned_on: Path | None) -> RunManifest:
     """A manifest of a TEST run with what allows its settings: the DEV run they come from.
 
     The program's own settings need none. Raises UsageError if they are others and no finished DEV run with
@@ -173,7 +173,7 @@ def permitted(manifest: Manifest, tuned_on: Path | None) -> Manifest:
             "that run with --tuned-on"
         )
     content = read(tuned_on / "run.json")
-    dev = Manifest.from_json(_parse(content, tuned_on / "run.json"))
+    dev = RunManifest.from_json(_parse(content, tuned_on / "run.json"))
     faults = {
         "is not a run with --split dev": dev.split != "dev",
         "is not finished": not dev.finished,
@@ -186,7 +186,7 @@ def permitted(manifest: Manifest, tuned_on: Path | None) -> Manifest:
     return replace(manifest, tuned_on=TunedOn(files.sha256(content), dev.settings_sha256, dev.begun))
 
 
-def begin(out: Path, manifest: Manifest) -> Manifest:
+def begin(out: Path, manifest: RunManifest) -> RunManifest:
     """Write run.json and make the folders; or hold the run.json that is there against what is asked for now.
 
     Returns the one that counts. Raises UsageError if they differ, InputError, OutputError.
@@ -207,7 +207,7 @@ def begin(out: Path, manifest: Manifest) -> Manifest:
             raise UsageError(
                 f"{out} was begun with other {key.replace('_', ' ')}; choose another folder with -o"
             )
-    return Manifest.from_json(document)
+    return RunManifest.from_json(document)
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
@@ -230,7 +230,7 @@ def _parse(content: bytes, path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"{path}: is not valid JSON; give the folder of a run") from error
     try:
-        if document["schema"] == SCHEMA and Manifest.from_json(document):
+        if document["schema"] == SCHEMA and RunManifest.from_json(document):
             return dict(document)
     except (KeyError, TypeError):
         pass

@@ -35,7 +35,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AccuracyPlan:
     """Everything that a run of the benchmark is told."""
 
     cases: tuple[Case, ...]

@@ -30,7 +30,7 @@ Way = Literal["run", "serial", "profiled"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class SpeedPlan:
     """How each recording is run."""
 
     options: Options = field(default_factory=Options)
@@ -108,19 +108,19 @@ class FileSpeed:
 
 
 @dataclass(frozen=True)
-class Speed:
+class Timings:
     """What was measured, and on what."""
 
     hardware: Hardware
     versions: Mapping[str, str]
     source_sha256: str
-    plan: Plan
+    plan: SpeedPlan
     load_before: float | None
     """As `machine.load` gives it."""
     files: tuple[FileSpeed, ...]
 
 
-def measure(paths: Sequence[Path], plan: Plan, reporter: Reporter) -> Speed:
+def measure(paths: Sequence[Path], plan: SpeedPlan, reporter: Reporter) -> Timings:
     """Run every recording as often and in as many ways as planned. Raises WitnessError if a run fails."""
     load = machine.load()
     each = plan.repeat * len(plan.ways)
@@ -135,10 +135,10 @@ def measure(paths: Sequence[Path], plan: Plan, reporter: Reporter) -> Speed:
         if "serial" in runs and runs["run"][0].mode is None:
             reporter.note(f"{path}: without a recognizer there is nothing to run beside the diarizer")
         speeds.append(_summary(path.name, runs))
-    return Speed(machine.hardware(), machine.versions(), machine.source_sha256(), plan, load, tuple(speeds))
+    return Timings(machine.hardware(), machine.versions(), machine.source_sha256(), plan, load, tuple(speeds))
 
 
-def _run(path: Path, plan: Plan, way: Way) -> Measurement:
+def _run(path: Path, plan: SpeedPlan, way: Way) -> Measurement:
     """One run in a child. Raises WitnessError if it fails or finds no words although it should."""
     runtime = replace(plan.runtime, serial=True) if way == "serial" else plan.runtime
     result = child.run(path, plan.options, runtime, profile=way == "profiled")
@@ -247,7 +247,7 @@ def _median(values: Iterable[float | None]) -> float | None:
     return round(median(known), 4) if known else None
 
 
-def to_json(speed: Speed) -> str:
+def to_json(speed: Timings) -> str:
     """One document with every run; a way that was not asked for has no key."""
     options = asdict(speed.plan.options)
     document = {
@@ -269,7 +269,7 @@ def _file_json(file: FileSpeed) -> dict[str, Any]:
     return {name: value for name, value in asdict(file).items() if name not in absent}
 
 
-def to_text(speed: Speed) -> str:
+def to_text(speed: Timings) -> str:
     """A table per recording."""
     plan = speed.plan
     head = (

@@ -18,7 +18,7 @@ from scipy.optimize import linear_sum_assignment
 
 from witness._version import install
 from witness.bench import resampling
-from witness.bench.lines import Line, Said
+from witness.bench.lines import Row, Said
 from witness.errors import InputError, WitnessError
 from witness.reporter import SILENT, Reporter
 from witness.schema import Float64
@@ -79,7 +79,7 @@ class Lost(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FileScore:
+class WordScore:
     """One recording. What its formats do not tell is None."""
 
     uri: str
@@ -108,7 +108,7 @@ class FileScore:
 
 
 @dataclass(frozen=True)
-class Pooled:
+class PooledWords:
     """One measure over all files: errors are summed, then divided once. In percent of the words."""
 
     measure: Measure
@@ -133,7 +133,7 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Difference:
+class WordDifference:
     """How much higher one rate is than another of the same files."""
 
     measure: Measure
@@ -144,7 +144,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Token:
+class Spoken:
     """A normalized word."""
 
     text: str
@@ -170,7 +170,7 @@ def normalize(text: str, language: str | None = None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def score(pairs: Mapping[str, tuple[Said, Said]], *, reporter: Reporter = SILENT) -> list[FileScore]:
+def score(pairs: Mapping[str, tuple[Said, Said]], *, reporter: Reporter = SILENT) -> list[WordScore]:
     """Every recording: what was said, and what a transcript has of it.
 
     Raises WitnessError if kaldialign, meeteval or num2words is not installed, InputError if a recording has
@@ -183,7 +183,9 @@ def score(pairs: Mapping[str, tuple[Said, Said]], *, reporter: Reporter = SILENT
     return scores
 
 
-def align(reference: Sequence[Token], hypothesis: Sequence[Token]) -> list[tuple[Token | None, Token | None]]:
+def align(
+    reference: Sequence[Spoken], hypothesis: Sequence[Spoken]
+) -> list[tuple[Spoken | None, Spoken | None]]:
     """The two side by side with the fewest errors, None where the other has a word of its own.
 
     Takes 4 bytes for each pair of words: 0.4 GB for two texts of 10,000 words, about an hour of talk.
@@ -196,7 +198,7 @@ def align(reference: Sequence[Token], hypothesis: Sequence[Token]) -> list[tuple
     ]
 
 
-def tokens(said: Said, language: str | None = None) -> list[Token]:
+def tokens(said: Said, language: str | None = None) -> list[Spoken]:
     """The normalized words of all lines, in order of the lines."""
     return [token for line in said.lines for token in _tokens(line, language)]
 
@@ -214,7 +216,7 @@ def owners(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     return {rows[row]: columns[column] for row, column in places}
 
 
-def pool(scores: Sequence[FileScore]) -> list[Pooled]:
+def pool(scores: Sequence[WordScore]) -> list[PooledWords]:
     """Every measure that all files have. Raises InputError if the references have no words."""
     pooled = []
     for measure in MEASURES:
@@ -228,11 +230,11 @@ def pool(scores: Sequence[FileScore]) -> list[Pooled]:
             continue
         parts = (100 * total[:3] / total[3]).tolist()
         interval = resampling.interval(_rates(counts)) if len(scores) > 1 else None
-        pooled.append(Pooled(measure, int(total[3]), sum(parts), interval, *parts))
+        pooled.append(PooledWords(measure, int(total[3]), sum(parts), interval, *parts))
     return pooled
 
 
-def compare(scores: Sequence[FileScore], others: Sequence[FileScore]) -> list[Difference]:
+def compare(scores: Sequence[WordScore], others: Sequence[WordScore]) -> list[WordDifference]:
     """`scores` minus `others`, which are of the same files in the same order; per measure."""
     differences = []
     for measure in MEASURES:
@@ -241,7 +243,7 @@ def compare(scores: Sequence[FileScore], others: Sequence[FileScore]) -> list[Di
             continue
         rates = [100 * counts[:, :3].sum() / counts[:, 3].sum() for counts in (one, other)]
         interval = resampling.interval(_rates(one) - _rates(other)) if len(scores) > 1 else None
-        differences.append(Difference(measure, float(rates[0] - rates[1]), interval))
+        differences.append(WordDifference(measure, float(rates[0] - rates[1]), interval))
     return differences
 
 
@@ -256,7 +258,7 @@ def times(errors: Sequence[float]) -> Times | None:
 # --- one recording ---
 
 
-def _score(uri: str, reference: Said, hypothesis: Said) -> FileScore:
+def _score(uri: str, reference: Said, hypothesis: Said) -> WordScore:
     truth, found = (tokens(said, hypothesis.language) for said in (reference, hypothesis))
     aligned = align(truth, found)
     same = [(a, b) for a, b in aligned if a and b and a.text == b.text]
@@ -283,7 +285,7 @@ def _score(uri: str, reference: Said, hypothesis: Said) -> FileScore:
         names = owners(said_by)
         wrong = sum(names.get(there) != here for there, here in said_by)
         counts[CONFUSED] = Counts(wrong, 0, 0, len(said_by))
-    return FileScore(
+    return WordScore(
         uri,
         counts,
         tuple(b.start - a.start for a, b in same if a.start is not None and b.start is not None),
@@ -326,7 +328,7 @@ def _by_speaker(uri: str, reference: Said, hypothesis: Said) -> dict[Measure, Co
     }
 
 
-def _tokens(line: Line, language: str | None) -> Iterator[Token]:
+def _tokens(line: Row, language: str | None) -> Iterator[Spoken]:
     """The words of a line; in between, a word takes as much of the time as it has of the letters."""
     texts = normalize(line.text, language)
     if not texts:
@@ -335,7 +337,7 @@ def _tokens(line: Line, language: str | None) -> Iterator[Token]:
     spans = pairwise((line.start + edges * (line.end - line.start)).tolist())
     last = len(texts) - 1
     for place, (text, (start, end)) in enumerate(zip(texts, spans, strict=True)):
-        yield Token(
+        yield Spoken(
             text,
             line.start if place == 0 else None,
             line.end if place == last else None,
@@ -344,7 +346,7 @@ def _tokens(line: Line, language: str | None) -> Iterator[Token]:
         )
 
 
-def _lost(missing: Iterable[Token], reference: Said) -> Iterator[Lost]:
+def _lost(missing: Iterable[Spoken], reference: Said) -> Iterator[Lost]:
     edges = np.array([(line.start, line.end) for line in reference.lines]).reshape(-1, 2)
     speakers = np.array([str(line.speaker) for line in reference.lines])
     for token in missing:
@@ -356,14 +358,14 @@ def _speakers(said: Said) -> int:
     return len({line.speaker for line in said.lines})
 
 
-def _with_digits(found: Sequence[Token]) -> int:
+def _with_digits(found: Sequence[Spoken]) -> int:
     return sum(any(map(str.isdigit, token.text)) for token in found)
 
 
 # --- many ---
 
 
-def _counts(scores: Sequence[FileScore], measure: Measure) -> Float64 | None:
+def _counts(scores: Sequence[WordScore], measure: Measure) -> Float64 | None:
     """(files, 4), in the order of `Counts`; None if a file lacks the measure."""
     rows = [score.counts.get(measure) for score in scores]
     return None if None in rows else np.array(rows, np.float64)

@@ -10,7 +10,7 @@ from typing import Any
 
 from witness.bench import words
 from witness.bench.score_report import rate
-from witness.bench.words import CONFUSED, COST, CPWER, TCPWER, WER, FileScore, Pooled, Times
+from witness.bench.words import CONFUSED, COST, CPWER, TCPWER, WER, PooledWords, Times, WordScore
 from witness.formats import page
 from witness.text import number, table
 
@@ -25,7 +25,7 @@ FILE_HEADS = [
 ]
 
 
-def to_text(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
+def to_text(scores: Sequence[WordScore], others: Sequence[WordScore] | None = None) -> str:
     """A table of the pooled figures, the differences from `others`, and a table of several recordings."""
     parts = [table([HEADS, *_pooled_rows(scores)], LEFT) + "\n" + "\n".join(_beside(scores))]
     if others is not None:
@@ -35,7 +35,7 @@ def to_text(scores: Sequence[FileScore], others: Sequence[FileScore] | None = No
     return "\n\n".join(parts) + "\n"
 
 
-def to_html(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
+def to_html(scores: Sequence[WordScore], others: Sequence[WordScore] | None = None) -> str:
     """A page with the same tables, and the words that are missing."""
     parts: list[page.Table | str] = [page.Table("All recordings", [HEADS, *_pooled_rows(scores)], LEFT)]
     if others is not None:
@@ -53,7 +53,7 @@ def to_html(scores: Sequence[FileScore], others: Sequence[FileScore] | None = No
     return page.report_page(f"Words of {len(scores)} recordings scored", _beside(scores), parts)
 
 
-def to_json(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
+def to_json(scores: Sequence[WordScore], others: Sequence[WordScore] | None = None) -> str:
     """One document; rates in percent, rounded to hundredths, seconds to milliseconds."""
     document = {"schema": "witness-words/1", **summary(scores)}
     document["against"] = (
@@ -68,7 +68,7 @@ def to_json(scores: Sequence[FileScore], others: Sequence[FileScore] | None = No
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
 
-def to_csv(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
+def to_csv(scores: Sequence[WordScore], others: Sequence[WordScore] | None = None) -> str:
     """A row per recording: the words and errors of each measure."""
     del others  # a difference is one of all files, and has no row
     out = io.StringIO(newline="")
@@ -87,7 +87,7 @@ def to_csv(scores: Sequence[FileScore], others: Sequence[FileScore] | None = Non
     return out.getvalue()
 
 
-def summary(scores: Sequence[FileScore]) -> dict[str, Any]:
+def summary(scores: Sequence[WordScore]) -> dict[str, Any]:
     """The pooled figures as JSON has them."""
     digits = [sum(score.digits[side] for score in scores) for side in (0, 1)]
     return {
@@ -102,7 +102,7 @@ def summary(scores: Sequence[FileScore]) -> dict[str, Any]:
     }
 
 
-def recording(score: FileScore) -> dict[str, Any]:
+def recording(score: WordScore) -> dict[str, Any]:
     """One recording as JSON has it."""
     true, found = score.speakers or (None, None)
     return {
@@ -126,7 +126,7 @@ def recording(score: FileScore) -> dict[str, Any]:
 # --- tables ---
 
 
-def _pooled_rows(scores: Sequence[FileScore]) -> list[list[str]]:
+def _pooled_rows(scores: Sequence[WordScore]) -> list[list[str]]:
     rows = []
     for pooled in words.pool(scores):
         name, meaning = pooled.measure
@@ -138,7 +138,7 @@ def _pooled_rows(scores: Sequence[FileScore]) -> list[list[str]]:
     return rows
 
 
-def _beside(scores: Sequence[FileScore]) -> list[str]:
+def _beside(scores: Sequence[WordScore]) -> list[str]:
     """Lines under the table: what is no rate."""
     total = sum(score.counts[WER].words for score in scores)
     lost = [word for score in scores for word in score.lost]
@@ -164,7 +164,7 @@ def _beside(scores: Sequence[FileScore]) -> list[str]:
     return [*lines, f"normalization: {words.NORMALIZATION}"]
 
 
-def _file_row(score: FileScore) -> list[str]:
+def _file_row(score: WordScore) -> list[str]:
     wer = score.counts[WER]
     true, found = map(str, score.speakers or ("-", "-"))
     return [
@@ -179,7 +179,7 @@ def _file_row(score: FileScore) -> list[str]:
     ]
 
 
-def _difference_rows(scores: Sequence[FileScore], others: Sequence[FileScore]) -> list[list[str]]:
+def _difference_rows(scores: Sequence[WordScore], others: Sequence[WordScore]) -> list[list[str]]:
     rows = [["minus --against, points", "", "95 %"]]
     for one in words.compare(scores, others):
         interval = "{:+.2f} to {:+.2f}".format(*one.interval) if one.interval else "-"
@@ -190,7 +190,7 @@ def _difference_rows(scores: Sequence[FileScore], others: Sequence[FileScore]) -
 # --- JSON ---
 
 
-def _pooled(pooled: Pooled) -> dict[str, Any]:
+def _pooled(pooled: PooledWords) -> dict[str, Any]:
     return {
         "rate": _rounded(pooled.rate),
         "interval": _interval(pooled.interval),

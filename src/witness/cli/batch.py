@@ -45,13 +45,13 @@ SILENCE = 30.0
 @click.option("--watch", is_flag=True, help="Continue with recordings that appear, once they stop growing.")
 @click.option(
     "--limit-time",
-    type=options.Measure(0, min_open=True),
+    type=options.Number(0, min_open=True),
     metavar="SECONDS",
     help="Stop a recording that takes longer; it counts as failed. [default: no limit]",
 )
 @click.option(
     "--limit-memory",
-    type=options.Measure(0, min_open=True),
+    type=options.Number(0, min_open=True),
     metavar="GB",
     help="Stop a recording that takes more memory (Linux only); it counts as failed. [default: no limit]",
 )

@@ -96,7 +96,7 @@ def bench_accuracy(
             )
     runtime = Runtime(device=settings.pop("device"), threads=settings.pop("threads") or 0)
     cases, missing = plan.find(audio, rttm, kind)
-    wanted = plan.Plan(
+    wanted = plan.AccuracyPlan(
         cases=cases,
         out=out,
         missing=missing,
@@ -165,7 +165,7 @@ def bench_speed(
     for name in ("models", "whisper"):
         if Path(settings[name]).exists():
             settings[name] = str(Path(settings[name]).absolute())
-    plan = speed.Plan(
+    plan = speed.SpeedPlan(
         Options(**settings), Runtime(device=device, threads=threads or 0), repeat, ("run", *asked)
     )
     with options.progress(quiet=False) as reporter:

@@ -61,7 +61,7 @@ def convert_command(
 
 
 @dataclass(frozen=True)
-class Found:
+class Chosen:
     """A JSON file, perhaps of a transcript."""
 
     path: Path
@@ -69,13 +69,13 @@ class Found:
     """Where it lies below the folder that was named; "." if it was named itself."""
 
 
-def find(inputs: Sequence[str]) -> list[Found]:
+def find(inputs: Sequence[str]) -> list[Chosen]:
     """The files that are named, those that patterns match, and the JSON below folders that is not hidden.
 
     Several folders keep their names. No file comes twice.
     """
     folders = [Path(given) for given in inputs if Path(given).is_dir()]
-    found: dict[Path, Found] = {}
+    found: dict[Path, Chosen] = {}
     for given in inputs:
         path = Path(given)
         if path.is_dir():
@@ -83,17 +83,17 @@ def find(inputs: Sequence[str]) -> list[Found]:
             for file in sorted(path.rglob("*.json")):
                 below = file.relative_to(path)
                 if file.is_file() and not any(part.startswith(".") for part in below.parts):
-                    found.setdefault(file.resolve(), Found(file, above / below.parent))
+                    found.setdefault(file.resolve(), Chosen(file, above / below.parent))
         else:
             named = path.exists() or not glob.has_magic(given)
             matches = [path] if named else [Path(one) for one in sorted(glob.glob(given, recursive=True))]  # noqa: PTH207
             for match in matches:
-                found.setdefault(match.resolve(), Found(match, Path()))
+                found.setdefault(match.resolve(), Chosen(match, Path()))
     return list(found.values())
 
 
 def _convert_all(
-    found: Sequence[Found], to: str | None, convert: Callable[[Path, str], None], reporter: Reporter
+    found: Sequence[Chosen], to: str | None, convert: Callable[[Path, str], None], reporter: Reporter
 ) -> None:
     """Convert what is found, beside it or in the same tree in `to`. Raises PartlyFailedError, UsageError."""
     from witness.transcript.store import OtherJsonError

@@ -128,7 +128,7 @@ def can_be_written(path: Path | None) -> Path | None:
     return path
 
 
-class Measure(click.FloatRange):
+class Number(click.FloatRange):
     """A range of numbers that refuses nan, which lies in each of click's."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -276,7 +276,7 @@ HTML_AUDIO = click.option(
 )
 PAUSES = click.option(
     "--pauses",
-    type=Measure(0, LONGEST_PAUSE),
+    type=Number(0, LONGEST_PAUSE),
     metavar="SECONDS",
     help="Mark pauses of at least this length in txt, md, qda and docx: (.) if under a second, else (3 s); "
     "0: none.",
@@ -286,7 +286,7 @@ NO_STAGES = click.option(
 )
 LIMIT = click.option(
     "--limit",
-    type=Measure(1),
+    type=Number(1),
     default=600.0,
     show_default=True,
     metavar="SECONDS",

@@ -47,9 +47,9 @@ def vulkan() -> dict[str, Any]:
     names = {"win32": "vulkan-1.dll", "darwin": "libvulkan.1.dylib"}
     library = ctypes.CDLL(names.get(sys.platform, "libvulkan.so.1"))
     # VkApplicationInfo {type 0, next, name, version, engine, version, api 1.1}, VkInstanceCreateInfo {type 1}
-    application = _Words(0, 0, 0, 0, 0, 0x401000 << 32)
+    application = _RecognizedWords(0, 0, 0, 0, 0, 0x401000 << 32)
     instance = ctypes.c_void_p()
-    wish = _Words(1, 0, 0, ctypes.addressof(application))
+    wish = _RecognizedWords(1, 0, 0, ctypes.addressof(application))
     code = library.vkCreateInstance(ctypes.byref(wish), None, ctypes.byref(instance))
     if code != 0:
         # -9, VK_ERROR_INCOMPATIBLE_DRIVER: the loader is there, but no driver that it knows starts.
@@ -123,7 +123,7 @@ def ctranslate2() -> dict[str, Any]:
     return {"types": sorted(module.get_supported_compute_types("cpu"))}
 
 
-class _Words(ctypes.Structure):
+class _RecognizedWords(ctypes.Structure):
     """Up to eight machine words; a C structure of small numbers and pointers, with its padding."""
 
     _fields_ = [("words", ctypes.c_uint64 * 8)]

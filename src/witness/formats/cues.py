@@ -53,7 +53,7 @@ UNEVEN = 2.0  # of two lines, for the share of LINE by which one is longer
 
 
 @dataclass(frozen=True)
-class Said:
+class CueText:
     """What cannot be divided: a word, or the mark of speech without words."""
 
     start: float
@@ -82,17 +82,17 @@ class Cue:
 
 def of(reading: Reading) -> list[Cue]:
     """The cues of a transcript, track by track."""
-    tracks: dict[int, list[Said]] = {}
+    tracks: dict[int, list[CueText]] = {}
     for line in reading.lines:
         items = tracks.setdefault(line.track, [])
         if line.words:
             items += words(line.words, line.speaker)
         else:
-            items.append(Said(line.start, line.end, line.text or "", line.speaker, mark=True))
+            items.append(CueText(line.start, line.end, line.text or "", line.speaker, mark=True))
     return divide(list(tracks.values()), reading.transcript.audio.heard.end)
 
 
-def words(said: Sequence[Word], speaker: str) -> Iterator[Said]:
+def words(said: Sequence[Word], speaker: str) -> Iterator[CueText]:
     """The words of an utterance. A corrected passage, which is one word, is several here.
 
     What is wider than a line and has no space is cut.
@@ -102,17 +102,17 @@ def words(said: Sequence[Word], speaker: str) -> Iterator[Said]:
         edges = list(accumulate(map(len, texts), initial=0))
         pace = (word.end - word.start) / max(1, edges[-1])
         for text, first, last in zip(texts, edges, edges[1:], strict=False):
-            yield Said(word.start + first * pace, word.start + last * pace, text, speaker)
+            yield CueText(word.start + first * pace, word.start + last * pace, text, speaker)
 
 
-def divide(tracks: Sequence[Sequence[Said]], end: float) -> list[Cue]:
+def divide(tracks: Sequence[Sequence[CueText]], end: float) -> list[Cue]:
     """The subtitles of what was heard up to `end`, in seconds, in the order in which they begin.
 
     The items of a track are in order and do not overlap; neither do its cues. A cue names its speaker if the
     one before it has another, in whatever track.
     """
     found = sorted(
-        (cue for items in tracks if items for cue in _Track(items, end, len(tracks) > 1).cues()),
+        (cue for items in tracks if items for cue in _CueTrack(items, end, len(tracks) > 1).cues()),
         key=lambda cue: cue[:2],
     )
     cues, named = [], None
@@ -126,13 +126,13 @@ def divide(tracks: Sequence[Sequence[Said]], end: float) -> list[Cue]:
     return cues
 
 
-class _Track:
+class _CueTrack:
     """The items of a track, and what is needed again and again to weigh the ways to divide them.
 
     A cue of the items from `first` to `last` does not contain the latter.
     """
 
-    def __init__(self, items: Sequence[Said], end: float, crowded: bool) -> None:
+    def __init__(self, items: Sequence[CueText], end: float, crowded: bool) -> None:
         """In a `crowded` recording other tracks have cues between these: each may have to be named."""
         self.items = items
         self.end = max(end, items[-1].end)
@@ -154,7 +154,7 @@ class _Track:
         gaps = [item.start - before.end for before, item in pairs]
         self.quiet = [0.0, *accumulate((gap if gap >= PAUSE else 0.0 for gap in gaps), initial=0.0)]
 
-    def cues(self) -> Iterator[tuple[float, float, Sequence[Said]]]:
+    def cues(self) -> Iterator[tuple[float, float, Sequence[CueText]]]:
         """Start, end and items of each cue of the cheapest way."""
         best, begins = [0.0], [0]
         for last in range(1, len(self.items) + 1):
@@ -236,7 +236,7 @@ def _latest(marks: Sequence[bool]) -> list[int]:
     return list(accumulate((place if mark else 0 for place, mark in enumerate(marks)), max))
 
 
-def _break(before: Said, item: Said) -> float:
+def _break(before: CueText, item: CueText) -> float:
     """What it costs to part two items."""
     if before.ends_sentence or item.mark or before.speaker != item.speaker:
         return AT_SENTENCE
@@ -247,13 +247,13 @@ def _break(before: Said, item: Said) -> float:
     return AFTER_WORD if len(before.text.strip()) > SHORT else AFTER_SHORT
 
 
-def _label(item: Said) -> str:
+def _label(item: CueText) -> str:
     """The name before what the speaker says; the end of a name that is longer than a line is left out."""
     name = item.speaker if cell_len(item.speaker) < LINE else f"{chop_cells(item.speaker, LINE - 2)[0]}…"
     return f"{name}: " if item.text else name
 
 
-def _lines(speaker: str, said: Sequence[Said]) -> str:
+def _lines(speaker: str, said: Sequence[CueText]) -> str:
     """One line if that is enough, else two that are about as long and part at a good place."""
     label = _label(said[0]) if speaker else ""
     texts = [label + said[0].text.lstrip(), *(item.text for item in said[1:])]

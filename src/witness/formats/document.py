@@ -57,7 +57,7 @@ class Recording(Struct, frozen=True):
     sha256: str
 
 
-class Summary(Struct, frozen=True):
+class DocumentHead(Struct, frozen=True):
     """As much of a document as tells whose it is, whatever its version."""
 
     schema: str
@@ -71,7 +71,7 @@ class Summary(Struct, frozen=True):
         return bool(self.corrections) if self.corrected is None else self.corrected
 
 
-class Model(Struct, frozen=True, omit_defaults=True):
+class ModelEntry(Struct, frozen=True, omit_defaults=True):
     """Weights; a speaker model has no engine."""
 
     name: str
@@ -79,7 +79,7 @@ class Model(Struct, frozen=True, omit_defaults=True):
     engine: str | None = None
 
 
-class Speaker(Struct, frozen=True):
+class SpeakerEntry(Struct, frozen=True):
     """As `schema.Speaker`."""
 
     id: str
@@ -88,7 +88,7 @@ class Speaker(Struct, frozen=True):
     share: float
 
 
-class Utterance(Struct, frozen=True, gc=False):
+class UtteranceEntry(Struct, frozen=True, gc=False):
     """As `schema.Utterance`; `words` are indexes into those of the document, `track` into its counts."""
 
     start: float
@@ -101,7 +101,7 @@ class Utterance(Struct, frozen=True, gc=False):
     language: str | None = None
 
 
-class Word(Struct, frozen=True, gc=False):
+class WordEntry(Struct, frozen=True, gc=False):
     """As `schema.Word`, without the spaces around it."""
 
     start: Time
@@ -137,15 +137,15 @@ class Document(Struct, frozen=True, kw_only=True):
 
     schema: str
     audio: Source
-    models: dict[str, Model | None]
+    models: dict[str, ModelEntry | None]
     device: dict[str, str | None]
     timing: dict[str, float | str | None]
     language: str | None
-    speakers: tuple[Speaker, ...]
+    speakers: tuple[SpeakerEntry, ...]
     speaker_counts: tuple[Count, ...]
     turns: tuple[Turn, ...]
-    utterances: tuple[Utterance, ...]
-    words: tuple[Word, ...]
+    utterances: tuple[UtteranceEntry, ...]
+    words: tuple[WordEntry, ...]
     warnings: tuple[str, ...]
     machine: tuple[str, ...]
     fast: bool
@@ -187,10 +187,10 @@ def decode(content: bytes) -> Document:
     return document
 
 
-def summary(content: bytes) -> Summary | None:
+def summary(content: bytes) -> DocumentHead | None:
     """What a transcript of any version says of itself; None: it is none."""
     try:
-        found = documents.decode(content, Summary)
+        found = documents.decode(content, DocumentHead)
     except ValueError:
         return None
     return found if found.schema.startswith("witness/") else None
@@ -215,7 +215,7 @@ def of(transcript: Transcript, stages: Mapping[str, str] | None = None) -> Docum
         schema=SCHEMA,
         audio=transcript.audio,
         models={
-            role: None if model is None else Model(model.name, model.sha256, model.engine)
+            role: None if model is None else ModelEntry(model.name, model.sha256, model.engine)
             for role, model in transcript.models.items()
         },
         device=transcript.device,
@@ -224,14 +224,14 @@ def of(transcript: Transcript, stages: Mapping[str, str] | None = None) -> Docum
             for stage, value in transcript.timing.items()
         },
         language=transcript.language,
-        speakers=tuple(_like(Speaker, speaker) for speaker in transcript.speakers),
+        speakers=tuple(_like(SpeakerEntry, speaker) for speaker in transcript.speakers),
         speaker_counts=tuple(map(_rounded, transcript.counts)),
         turns=transcript.turns,
         utterances=tuple(
-            _like(Utterance, one, words=tuple(places[word].popleft() for word in one.words))
+            _like(UtteranceEntry, one, words=tuple(places[word].popleft() for word in one.words))
             for one in transcript.utterances
         ),
-        words=tuple(_like(Word, word, text=word.text.strip()) for word in words),
+        words=tuple(_like(WordEntry, word, text=word.text.strip()) for word in words),
         warnings=transcript.warnings,
         machine=transcript.machine,
         fast=transcript.fast,
@@ -352,7 +352,7 @@ def _utterances(document: Document) -> Iterator[schema.Utterance]:
         raise ValueError(f"it is in no utterance - at `$.words[{min(free)}]`")
 
 
-def _spaced(text: str | None, words: Sequence[Word]) -> Iterator[schema.Word]:
+def _spaced(text: str | None, words: Sequence[WordEntry]) -> Iterator[schema.Word]:
     """The words as the text of their utterance spells them; the first has the space that its script uses.
 
     Raises ValueError.

@@ -76,7 +76,7 @@ class _Devices(TypedDict):
 
 
 @dataclass(frozen=True)
-class _Words:
+class _WordColumns:
     """The words of a track by column; all columns are equally long."""
 
     start: tuple[Time, ...] = ()
@@ -92,14 +92,14 @@ class _Words:
 
 @dataclass(frozen=True)
 class _Recognition:
-    words: _Words
+    words: _WordColumns
     language: str | None
     device: str
     warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class _Track:
+class _TrackHeader:
     windows: Annotated[int, Meta(ge=0, le=MOST_WINDOWS)]
     vector: Annotated[int, Meta(ge=1, le=512)]
     """Numbers in a voice vector."""
@@ -117,7 +117,7 @@ class _Header:
     rule: Rule
     channels: Layout
     fast: bool
-    tracks: tuple[_Track, ...]
+    tracks: tuple[_TrackHeader, ...]
     warnings: tuple[str, ...]
     machine: tuple[str, ...] = ()
     """Earlier files have none."""
@@ -216,7 +216,7 @@ def _model(model: ModelFile) -> list[str | None]:
 
 def _recognition(recognition: Recognition) -> dict[str, Any]:
     """For the header: without the seconds it took; the words by column, which is shorter."""
-    words, columns = recognition.words, [column.name for column in fields(_Words)]
+    words, columns = recognition.words, [column.name for column in fields(_WordColumns)]
     return {
         "words": {name: [getattr(word, name) for word in words] for name in columns} if words else {},
         "language": recognition.language,
@@ -227,7 +227,7 @@ def _recognition(recognition: Recognition) -> dict[str, Any]:
 
 def _read_recognition(found: _Recognition) -> Recognition:
     """The inverse of `_recognition`. Raises ValueError."""
-    names = [column.name for column in fields(_Words)]
+    names = [column.name for column in fields(_WordColumns)]
     rows = zip(*(getattr(found.words, name) for name in names), strict=True)
     return Recognition(
         words=tuple(Word(**dict(zip(names, row, strict=True))) for row in rows),
@@ -237,7 +237,7 @@ def _read_recognition(found: _Recognition) -> Recognition:
     )
 
 
-def _track(archive: zipfile.ZipFile, number: int, head: _Track) -> Track:
+def _track(archive: zipfile.ZipFile, number: int, head: _TrackHeader) -> Track:
     """Track `number`; `head` is its part of the header. Raises one of `documents.DAMAGED`."""
     windows, size = head.windows, head.vector
     starts = _array(archive, f"starts_{number}", np.int64, (windows,)).astype(np.intp)

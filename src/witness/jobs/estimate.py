@@ -30,7 +30,7 @@ class Estimate:
     """What the stages of one recording have told."""
 
     def __init__(self, pace: Pace = USUAL, whole: float | None = None) -> None:
-        """`pace` is that of the recording before; `whole`: seconds, as `Speed` expects, None if it cannot."""
+        """`pace` is that of the recording before; `whole`: seconds, as `Rates` expects, None if it cannot."""
         self._expected = pace or USUAL
         self._whole = whole
         self._begun: float | None = None  # a worker may be busy with something else before
@@ -66,7 +66,7 @@ class Estimate:
         return {stage: max(seconds, 1e-3) for stage, seconds in self._spent.items()}
 
 
-class Speed:
+class Rates:
     """How long the work on recordings takes by their sizes: from those that are done, of the same kind.
 
     Only decoding a recording tells how long it is. But those of one device have one ending and about one bit

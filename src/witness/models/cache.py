@@ -17,7 +17,7 @@ from urllib.parse import quote
 from witness import files
 from witness.errors import ModelError
 from witness.models import catalogue, convert, ct2, installed, wheels
-from witness.models.catalogue import CatalogueFile, Checkpoint, Part
+from witness.models.catalogue import Blob, CatalogueFile, Checkpoint
 from witness.models.download import FetchError, NetworkError, download
 from witness.reporter import Reporter
 from witness.schema import ModelFile
@@ -182,7 +182,7 @@ def verified(entry: CatalogueFile) -> ModelFile:
     return _verified_at(entry, locate(entry) or place(entry))
 
 
-def _verified_at(entry: CatalogueFile, path: Path, known: Container[Part] = ()) -> ModelFile:
+def _verified_at(entry: CatalogueFile, path: Path, known: Container[Blob] = ()) -> ModelFile:
     """A model at `path`, of which some files were verified a moment ago."""
     if (form := _form_here(entry)) and path == place(form):
         entry = form
@@ -202,7 +202,7 @@ def _verified_at(entry: CatalogueFile, path: Path, known: Container[Part] = ()) 
     return ModelFile(entry.name, str(path), entry.sha256, entry.engine)
 
 
-def _files(entry: CatalogueFile, path: Path) -> Iterator[tuple[Part, Path]]:
+def _files(entry: CatalogueFile, path: Path) -> Iterator[tuple[Blob, Path]]:
     """The files of a model at `path` whose sha256 is known; another revision shares only the weights."""
     if not entry.others:
         yield entry.parts[0], path
@@ -216,7 +216,7 @@ def _is_known(entry: CatalogueFile, path: Path) -> bool:
     return path in (place(entry), installed.folder(entry))
 
 
-def _check(entry: CatalogueFile, part: Part, path: Path, fix: str) -> None:
+def _check(entry: CatalogueFile, part: Blob, path: Path, fix: str) -> None:
     """Raise ModelError, with `fix` at its end, if a file is not what the catalogue says."""
     name = f"{part.file} of {entry.name}" if entry.others else entry.name
     try:
@@ -237,11 +237,11 @@ def _repository_folder(repository: str) -> Path:
     return Path(constants.HF_HUB_CACHE).absolute() / f"models--{repository.replace('/', '--')}"
 
 
-def _part_place(entry: CatalogueFile, part: Part) -> Path:
+def _part_place(entry: CatalogueFile, part: Blob) -> Path:
     return place(entry) / part.file if entry.others else place(entry)
 
 
-def _is_there(entry: CatalogueFile, part: Part) -> bool:
+def _is_there(entry: CatalogueFile, part: Blob) -> bool:
     return _exists(_part_place(entry, part))
 
 
@@ -279,7 +279,7 @@ def _advice(entries: Collection[CatalogueFile]) -> str:
 
 
 def _fetch(
-    entry: CatalogueFile, part: Part, *, offline: bool, force: bool, report: Callable[[int], None]
+    entry: CatalogueFile, part: Blob, *, offline: bool, force: bool, report: Callable[[int], None]
 ) -> None:
     """Download a file, verify it, and only then give it its place in the cache."""
     from huggingface_hub import constants

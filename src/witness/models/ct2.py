@@ -132,7 +132,7 @@ def open_weights(path: Path) -> mmap.mmap:
 
 
 @dataclass(frozen=True)
-class Header:
+class Ct2Header:
     """The sizes of a Whisper model."""
 
     tokens: int
@@ -159,7 +159,7 @@ def missing(folder: Path) -> list[str]:
     return lacks if here & set(VOCABULARIES) else [*lacks, VOCABULARIES[0]]
 
 
-def inspect(folder: Path) -> Header:
+def inspect(folder: Path) -> Ct2Header:
     """The sizes of the model in a folder, after a look at all its files. Raises ModelError.
 
     The weights must be those of a Whisper model, with every array in its shape; the vocabulary must have as
@@ -213,7 +213,7 @@ def _json(path: Path) -> Any:
     return json.loads(_text(path))
 
 
-def _check_config(config: Any, header: Header) -> None:
+def _check_config(config: Any, header: Ct2Header) -> None:
     """Raise ValueError or TypeError if what CTranslate2 uses to index its arrays is out of their bounds."""
     if not isinstance(config, dict):
         raise TypeError
@@ -230,7 +230,7 @@ def _check_numbers(numbers: object, end: int) -> None:
         raise ValueError(f"it has numbers that are not from 0 to {end - 1}")
 
 
-def _header(data: mmap.mmap, variables: Mapping[str, Variable]) -> Header:
+def _header(data: mmap.mmap, variables: Mapping[str, Variable]) -> Ct2Header:
     """The sizes that the arrays have. Raises ValueError if one is missing or does not fit the others."""
 
     def shape(name: str, rank: int) -> Sequence[int]:
@@ -247,7 +247,7 @@ def _header(data: mmap.mmap, variables: Mapping[str, Variable]) -> Header:
         raise ValueError("decoder/num_heads is missing or has another form")
     number = int.from_bytes(data[heads.place : heads.place + heads.size], "little")
     layers = [_layers(variables, part) for part in ("encoder", "decoder")]
-    header = Header(tokens, bands, width, number, layers[0], layers[1], text_context)
+    header = Ct2Header(tokens, bands, width, number, layers[0], layers[1], text_context)
     plausible = (
         51864 <= tokens < 60_000
         and bands in (80, 128)
@@ -277,7 +277,7 @@ def _layers(variables: Mapping[str, Variable], part: str) -> int:
     return number
 
 
-def _shapes(header: Header) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _shapes(header: Ct2Header) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Every array of a Whisper model and its shape; query, key and value lie in one."""
     width = header.width
 

@@ -13,7 +13,7 @@ from witness import files
 MAGIC = b"lmgg"
 """The first four bytes of a file: 0x67676d6c ("ggml") in little-endian order."""
 FIELDS = struct.Struct("<11i")
-"""What follows the magic number; see `Header`."""
+"""What follows the magic number; see `GgmlHeader`."""
 ENGLISH_ONLY, MULTILINGUAL = 51864, 51865
 """Sizes of the vocabulary. whisper.cpp derives the ids of the special tokens from them."""
 ALIGNMENT_HEADS = {
@@ -36,7 +36,7 @@ BLOCKS = {
 
 
 @dataclass(frozen=True)
-class Header:
+class GgmlHeader:
     """The sizes of a Whisper model, in the order in which its ggml file has them."""
 
     vocabulary: int
@@ -80,7 +80,7 @@ class Header:
         return f"{name}_EN" if self.vocabulary == ENGLISH_ONLY and shape in ALIGNMENT_HEADS else name
 
 
-def inspect(path: str) -> Header:
+def inspect(path: str) -> GgmlHeader:
     """The header of a Whisper model in ggml format, after a walk through the structure of the whole file.
 
     whisper.cpp trusts what it reads: a wrong number can crash it, and a truncated file may load. Raises
@@ -91,7 +91,7 @@ def inspect(path: str) -> Header:
             if file.read(len(MAGIC)) != MAGIC:
                 raise RuntimeError("it is not a Whisper model in ggml format")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                header = Header(*FIELDS.unpack_from(data, len(MAGIC)))
+                header = GgmlHeader(*FIELDS.unpack_from(data, len(MAGIC)))
                 if header.plausible and _end(data) == len(data):
                     return header
     except OSError as error:
@@ -122,12 +122,12 @@ def _end(data: mmap.mmap) -> int:
     return place if tensors else -1
 
 
-def header(path: str) -> tuple[Header, int] | None:
+def header(path: str) -> tuple[GgmlHeader, int] | None:
     """What the first bytes of a file say, unverified, and its size; None: no Whisper model in ggml format."""
     try:
         with files.opened(path) as file:
             if file.read(len(MAGIC)) != MAGIC:
                 return None
-            return Header(*FIELDS.unpack(file.read(FIELDS.size))), file.seek(0, os.SEEK_END)
+            return GgmlHeader(*FIELDS.unpack(file.read(FIELDS.size))), file.seek(0, os.SEEK_END)
     except (OSError, struct.error):
         return None

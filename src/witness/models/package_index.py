@@ -36,7 +36,7 @@ SECTIONS = ("global", "install", "download", ":env:")
 
 
 @dataclass(frozen=True)
-class Place:
+class IndexPlace:
     """Where packages lie."""
 
     url: str
@@ -46,10 +46,10 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Settings:
+class PipSettings:
     """Where and how pip looks for packages."""
 
-    places: tuple[Place, ...]
+    places: tuple[IndexPlace, ...]
     """The nearest first."""
     route: Route
 
@@ -57,7 +57,7 @@ class Settings:
 # --- pip's settings ---
 
 
-def settings() -> Settings:
+def settings() -> PipSettings:
     """The settings of the pip that belongs to this Python, or else of the environment."""
     told = _asked() if find_spec("pip") else None
     return understood(_of_environment() if told is None else told)
@@ -92,12 +92,12 @@ def _of_environment() -> dict[str, str]:
     }
 
 
-def understood(told: Mapping[str, str]) -> Settings:
+def understood(told: Mapping[str, str]) -> PipSettings:
     """Settings by pip's names (`index-url`, ...) as places and a route."""
     passwords: dict[str, str] = {}
 
-    def place(url: str, index: bool) -> Place:
-        return Place(_without_password(_as_url(url), passwords), index)
+    def place(url: str, index: bool) -> IndexPlace:
+        return IndexPlace(_without_password(_as_url(url), passwords), index)
 
     places = [place(url, False) for url in told.get("find-links", "").split()]
     if told.get("no-index", "").lower() not in ("1", "true", "yes", "y", "on", "t"):
@@ -111,7 +111,7 @@ def understood(told: Mapping[str, str]) -> Settings:
         trusted=frozenset(told.get("trusted-host", "").split()),
         passwords={**_netrc(places), **passwords},
     )
-    return Settings(tuple(dict.fromkeys(places)), route)
+    return PipSettings(tuple(dict.fromkeys(places)), route)
 
 
 def _as_url(place: str) -> str:
@@ -131,7 +131,7 @@ def _without_password(url: str, passwords: dict[str, str]) -> str:
     return urlunsplit(parts._replace(netloc=host))
 
 
-def _netrc(places: list[Place]) -> dict[str, str]:
+def _netrc(places: list[IndexPlace]) -> dict[str, str]:
     """The passwords of the places in the user's .netrc, by host; as for pip, a damaged file has none."""
     import netrc
 
@@ -149,7 +149,7 @@ def _netrc(places: list[Place]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class _File:
+class _IndexFile:
     filename: str
     url: str
 
@@ -158,7 +158,7 @@ class _File:
 class _Page:
     """PEP 691, as much as is needed."""
 
-    files: list[_File]
+    files: list[_IndexFile]
 
 
 class _Anchors(HTMLParser):
@@ -177,7 +177,7 @@ class _Anchors(HTMLParser):
             self.links.append(target)
 
 
-def wheel(place: Place, package: str, version: str, route: Route) -> str | None:
+def wheel(place: IndexPlace, package: str, version: str, route: Route) -> str | None:
     """The URL of a wheel of this version, http, https or file: the first by name. None: there is none.
 
     Raises:

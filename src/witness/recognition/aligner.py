@@ -24,7 +24,7 @@ START, NO_TIMES = "<|startoftranscript|>", "<|notimestamps|>"
 class Aligner:
     """A loaded model. Several threads may use it. Raises RuntimeError with one line if it cannot be used."""
 
-    def __init__(self, folder: str, header: ct2.Header, *, threads: int, workers: int) -> None:
+    def __init__(self, folder: str, header: ct2.Ct2Header, *, threads: int, workers: int) -> None:
         """`header`: what `ct2.inspect` says of the folder; `threads`: cores to use; `workers`: how many calls
         work at the same time."""
         self._folder = Path(folder)

@@ -36,7 +36,7 @@ LONGEST = 448
 PREVIOUS = "<|startofprev|>"
 
 
-def workers(header: ct2.Header, threads: int) -> int:
+def workers(header: ct2.Ct2Header, threads: int) -> int:
     """How many groups are recognized at the same time: one per core, if half of the free memory has room.
 
     A process that has a part of the cores has as large a part of that memory.
@@ -48,7 +48,7 @@ def workers(header: ct2.Header, threads: int) -> int:
     return max(1, min(most, int(room / memory(header))))
 
 
-def memory(header: ct2.Header) -> int:
+def memory(header: ct2.Ct2Header) -> int:
     """Bytes that a group of pieces takes at most: attention in the encoder, and what the decoder attends to.
 
     At most a tenth less than measured (docs/decisions/2026-11-23-cores.md).
@@ -58,8 +58,8 @@ def memory(header: ct2.Header) -> int:
     return int(4 * (attention + attended))
 
 
-class Engine:
-    """A loaded model, as `server.Engine`. Raises RuntimeError with one line if it cannot be used."""
+class CTranslate2Engine:
+    """A loaded model, as `engine_worker.WorkerEngine`. Raises RuntimeError with one line if it cannot be used."""
 
     def __init__(self, load: Load) -> None:
         self.device = "cpu"
@@ -156,4 +156,4 @@ class Engine:
 
 
 if __name__ == "__main__":
-    engine_worker.run(Engine)
+    engine_worker.run(CTranslate2Engine)

@@ -106,7 +106,7 @@ class Abilities:
     """Whether it tells how probable each language is, and heeds `DecodeOptions.among`."""
 
 
-class Engine(Protocol):
+class WorkerEngine(Protocol):
     """A loaded model; its attributes are those of `Abilities`."""
 
     device: str
@@ -124,7 +124,7 @@ class Engine(Protocol):
     def count(self, text: str) -> int: ...
 
 
-Open = Callable[[Load], Engine]
+Open = Callable[[Load], WorkerEngine]
 """Raises RuntimeError with one line."""
 
 
@@ -133,7 +133,7 @@ class Server:
 
     def __init__(self, open_: Open) -> None:
         self._open = open_
-        self._engine: Engine | None = None
+        self._engine: WorkerEngine | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._jobs: deque[Future[Sequence[ChunkResult]]] = deque()
 

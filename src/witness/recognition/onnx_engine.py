@@ -47,8 +47,8 @@ CLOSING = tuple(".,?!;:…%)]}")
 """What no space comes before. SentencePiece may put one there, which onnx-asr's own text leaves out."""
 
 
-class Engine:
-    """A loaded model, as `server.Engine`. Raises RuntimeError with one line if the folder cannot be used or
+class OnnxAsrEngine:
+    """A loaded model, as `engine_worker.WorkerEngine`. Raises RuntimeError with one line if the folder cannot be used or
     the model fails.
 
     A second, careful try would find the same text, and a session runs in one thread, so that the text does
@@ -69,7 +69,7 @@ class Engine:
         self.batch = 1
         self.prompts = self.compares_languages = False
 
-    def languages_of(self, samples: Float32) -> Mapping[str, float]:  # noqa: ARG002 - `server.Engine`
+    def languages_of(self, samples: Float32) -> Mapping[str, float]:  # noqa: ARG002 - `engine_worker.WorkerEngine`
         """None: these models hear the language and do not tell it. Raises RuntimeError if it must be told."""
         if self._instructed:
             raise RuntimeError("this model cannot tell the language; fix: say which one it is (--language)")
@@ -79,7 +79,7 @@ class Engine:
         """What is said in each piece."""
         return [self._hear(samples, order) for samples in pieces]
 
-    def count(self, text: str) -> int:  # noqa: ARG002 - `server.Engine`
+    def count(self, text: str) -> int:  # noqa: ARG002 - `engine_worker.WorkerEngine`
         """Raises RuntimeError: these models take no prompt."""
         raise RuntimeError("this model takes no prompt")
 
@@ -191,4 +191,4 @@ def _tokens(
 
 
 if __name__ == "__main__":
-    engine_worker.run(Engine)
+    engine_worker.run(OnnxAsrEngine)

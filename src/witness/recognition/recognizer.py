@@ -68,7 +68,7 @@ def wish(options: Options) -> TranscribeOptions:
     )
 
 
-class Recognizer:
+class TrackRecognizer:
     """An engine in a child process, for one recording: a context manager that ends the child when left.
 
         with Recognizer(model, TranscribeOptions(), threads=4) as recognizer:
@@ -167,7 +167,7 @@ class Recognizer:
         if self._refusal is not None:
             raise self._refusal
 
-    def __enter__(self) -> Recognizer:
+    def __enter__(self) -> TrackRecognizer:
         return self
 
     def __exit__(
@@ -231,7 +231,7 @@ class Recognizer:
         """The words of a track. Raises TranscriptionError."""
         self._wait()
         begun = time.perf_counter()
-        track = _Track(samples, Loudness.of(samples), speech)
+        track = _TrackWork(samples, Loudness.of(samples), speech)
         duration = len(samples) / SAMPLE_RATE
         longest = WINDOW_OF_ONE if self._wish.language == MULTI else WINDOW
         coming = pieces(track.loudness, speech, self._check, longest=longest)
@@ -283,14 +283,14 @@ class Recognizer:
         asked = self._wish.language
         return () if asked in (None, MULTI) else tuple(str(asked).split(","))
 
-    def _language(self, track: _Track, first: Sequence[Piece]) -> str | None:
+    def _language(self, track: _TrackWork, first: Sequence[Piece]) -> str | None:
         """That of a track where no other is clear; None: the engine cannot tell, or nothing is there."""
         if (piece := track.loudness.most_speech(first)) is None:
             return None
         told = among(self._engine.languages(track.part(piece), self._when(piece)), self._asked)
         return max(told, key=lambda code: told[code], default=next(iter(self._asked), None))
 
-    def _in_languages(self, track: _Track, unclear: Sequence[Found], main: str) -> list[Piece]:
+    def _in_languages(self, track: _TrackWork, unclear: Sequence[Found], main: str) -> list[Piece]:
         """The pieces whose language is not clear, in the largest parts that have one language each."""
         parts = [
             (piece, part) for piece, _ in unclear for part in piece.parts(track.loudness, track.speech, PART)
@@ -322,7 +322,7 @@ class Recognizer:
             later = ", ".join(f"{name(other)} from {self._minutes(start)}" for other, start in others)
             yield f"languages: {name(code)}, {later}"
 
-    def _convincing(self, track: _Track, some: Iterable[Piece], order: DecodeOptions) -> list[Found]:
+    def _convincing(self, track: _TrackWork, some: Iterable[Piece], order: DecodeOptions) -> list[Found]:
         """What was heard in some pieces, in order, with warnings about what is doubtful."""
         careful = replace(order, careful=True, prompt="", among=None)
         heard, notes = convincing(
@@ -333,7 +333,7 @@ class Recognizer:
         self._warnings += to_lines(notes, self._minutes)
         return heard
 
-    def _hear_first(self, track: _Track, some: Iterable[Piece], order: DecodeOptions) -> Iterator[Found]:
+    def _hear_first(self, track: _TrackWork, some: Iterable[Piece], order: DecodeOptions) -> Iterator[Found]:
         """What was heard in each piece, in order, with progress."""
         duration = len(track.samples) / SAMPLE_RATE
         unclear: list[Found] = []
@@ -359,7 +359,7 @@ class Recognizer:
         """So many seconds of the present track are done."""
         self._reporter.progress("transcription", self._done + seconds, self._seconds)
 
-    def _hear(self, track: _Track, some: Iterable[Piece], order: DecodeOptions) -> Iterator[Found]:
+    def _hear(self, track: _TrackWork, some: Iterable[Piece], order: DecodeOptions) -> Iterator[Found]:
         """What was heard in each piece, in order; as many at a time as the engine has workers."""
         left = iter(some)
         able = self._engine.abilities
@@ -376,7 +376,7 @@ class Recognizer:
         while waiting:
             yield from zip(waiting.popleft(), self._engine.receive(), strict=True)
 
-    def _hear_again(self, track: _Track, words: Sequence[Word], order: DecodeOptions) -> list[Word]:
+    def _hear_again(self, track: _TrackWork, words: Sequence[Word], order: DecodeOptions) -> list[Word]:
         """The words that a second look finds where somebody speaks and the first found none."""
         if track.speech is None:
             return []
@@ -402,7 +402,7 @@ class Recognizer:
 
 
 @dataclass(frozen=True)
-class _Track:
+class _TrackWork:
     """What there is to recognize."""
 
     samples: Samples
@@ -437,7 +437,7 @@ def _language_near(words: Sequence[Word], piece: Piece) -> str | None:
     return near.language if near else None
 
 
-def _words(heard: Sequence[Found], track: _Track) -> list[Word]:
+def _words(heard: Sequence[Found], track: _TrackWork) -> list[Word]:
     """The words of some pieces, in order, at the times when somebody speaks."""
     tokens: list[list[Token]] = [piece_tokens(one.tokens, piece, one.language) for piece, one in heard]
     duration = len(track.samples) / SAMPLE_RATE

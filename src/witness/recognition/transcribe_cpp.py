@@ -38,8 +38,8 @@ times as long (docs/decisions/2026-11-23-cores.md)."""
 T = TypeVar("T")
 
 
-class Engine:
-    """A loaded model, as `server.Engine`. Raises RuntimeError with one line if the file cannot be used or
+class TranscribeCppEngine:
+    """A loaded model, as `engine_worker.WorkerEngine`. Raises RuntimeError with one line if the file cannot be used or
     transcribe.cpp fails."""
 
     def __init__(self, load: Load) -> None:
@@ -138,4 +138,4 @@ def _tried(work: Callable[[], T]) -> T:
 
 
 if __name__ == "__main__":
-    engine_worker.run(Engine)
+    engine_worker.run(TranscribeCppEngine)

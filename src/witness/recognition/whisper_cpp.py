@@ -35,8 +35,8 @@ RETURN_CODES = {
 DISCRETE = re.compile(r"ggml_vulkan: (\d+) = .*\| uma: 0 \|")
 
 
-class Engine:
-    """A loaded model, as `server.Engine`. Raises RuntimeError with one line if the file cannot be used or
+class WhisperCppEngine:
+    """A loaded model, as `engine_worker.WorkerEngine`. Raises RuntimeError with one line if the file cannot be used or
     whisper.cpp fails."""
 
     def __init__(self, load: Load) -> None:
@@ -184,4 +184,4 @@ def device_name(lines: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    engine_worker.run(Engine)
+    engine_worker.run(WhisperCppEngine)

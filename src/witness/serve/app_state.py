@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Limits:
+class Quotas:
     """What one client, or all of them, may take."""
 
     body: int = 8 << 20
@@ -41,7 +41,7 @@ class AppState:
     options: Options = field(default_factory=Options)
     """For recordings that are dropped."""
     runtime: Runtime = field(default_factory=Runtime)
-    limits: Limits = field(default_factory=Limits)
+    limits: Quotas = field(default_factory=Quotas)
     queue: Queue | None = None
     uploads: Uploads | None = None
     """Of these two, None: nothing can be dropped here."""

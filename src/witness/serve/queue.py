@@ -25,7 +25,7 @@ from witness import files, saving
 from witness.child import one_line
 from witness.errors import CancelledError, ConflictError, InputError, OutputError, WitnessError
 from witness.formats.registry import Format
-from witness.jobs.estimate import Estimate, Pace, Speed
+from witness.jobs.estimate import Estimate, Pace, Rates
 from witness.jobs.folder import MANIFEST, Folder, locked, outcome_of
 from witness.jobs.manifest import Entry, Manifest
 from witness.jobs.plan import BatchRequest
@@ -83,7 +83,7 @@ class Queue:
         self._waiting: deque[str] = deque()
         self._working: dict[str, Future[Outcome]] = {}
         self._pace: Pace = {}
-        self._speed = Speed()
+        self._speed = Rates()
         # Written by it, and read by those of the pool:
         self._after: float | None = None
         # For all, under the lock:

@@ -26,7 +26,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from witness.serve import errors
-from witness.serve.app_state import Limits
+from witness.serve.app_state import Quotas
 
 COOKIE = "witness"
 """Name of the cookie, before the port: browsers share cookies among all ports of a host."""
@@ -59,7 +59,7 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, token: str, limits: Limits, names: Sequence[str] = (), ticket: str | None = None
+        self, app: ASGIApp, token: str, limits: Quotas, names: Sequence[str] = (), ticket: str | None = None
     ) -> None:
         self.app, self.limits = app, limits
         self._token, self._ticket = token, ticket
@@ -182,7 +182,7 @@ class _RefusedError(Exception):
 class _Body:
     """The body of a request, up to a size and not below a speed."""
 
-    def __init__(self, receive: Receive, limits: Limits, large: bool) -> None:
+    def __init__(self, receive: Receive, limits: Quotas, large: bool) -> None:
         self._receive, self._limits = receive, limits
         self._largest = limits.upload if large else limits.body
         self._read = 0

@@ -31,7 +31,7 @@ from witness.jobs.folder import MANIFEST
 from witness.jobs.manifest import Manifest
 from witness.jobs.recordings import ENDINGS
 from witness.reporter import SILENT, Reporter
-from witness.serve.library.index import DamagedError, Entry, Index
+from witness.serve.library.index import DamagedError, Index, IndexEntry
 from witness.serve.library.reader import Reader
 from witness.text import printable
 
@@ -46,7 +46,7 @@ MOST_ROWS = 1000
 
 
 @dataclass(frozen=True)
-class Place:
+class ListedFile:
     """A JSON file below the folder, perhaps a transcript."""
 
     id: str
@@ -109,7 +109,9 @@ def is_recording(name: str) -> bool:
     return name.rpartition(".")[2].lower() in ENDINGS
 
 
-def walk(folder: Path, wanted: Callable[[str], bool] = is_json, *, tidy: bool = False) -> Iterator[Place]:
+def walk(
+    folder: Path, wanted: Callable[[str], bool] = is_json, *, tidy: bool = False
+) -> Iterator[ListedFile]:
     """The regular files below a folder whose names are wanted, without hidden ones and what links lead to.
 
     `tidy`: what a crash left half done in a folder is finished before, or removed.
@@ -134,7 +136,7 @@ def walk(folder: Path, wanted: Callable[[str], bool] = is_json, *, tidy: bool = 
                     status = one.stat(follow_symlinks=False)
                     if stat.S_ISREG(status.st_mode):
                         below = Path(path)
-                        yield Place(id_of(below), below, status.st_size, status.st_mtime_ns)
+                        yield ListedFile(id_of(below), below, status.st_size, status.st_mtime_ns)
 
 
 class Library:
@@ -150,9 +152,9 @@ class Library:
                 f"{error.filename}: cannot be written ({error.strerror}); fix: free disk space, fix the "
                 "folder's permissions or set WITNESS_CACHE to another folder"
             ) from error
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, ListedFile] = {}
         self._undone: dict[str, Recording] = {}
-        self._manifests: dict[Path, tuple[Place, _Batch]] = {}
+        self._manifests: dict[Path, tuple[ListedFile, _Batch]] = {}
         self._untranscribed: tuple[Path, ...] = ()
         self._reader = Reader()
         self._known: tuple[tuple[object, ...] | None, dict[str, Recording], int] = (None, {}, 0)
@@ -189,7 +191,7 @@ class Library:
         return list(rows.values()), read
 
     def _joined(
-        self, entries: Sequence[Entry], places: Mapping[str, Place], undone: Mapping[str, Recording]
+        self, entries: Sequence[IndexEntry], places: Mapping[str, ListedFile], undone: Mapping[str, Recording]
     ) -> tuple[dict[str, Recording], int]:
         """What is known of each recording, by its id, and how many need no more reading."""
         known = {one.id: one for one in entries}
@@ -246,7 +248,7 @@ class Library:
                 continue
             if self.index.is_known(place.id, place.size, place.mtime_ns):
                 continue  # another server has read it meanwhile
-            entry = Entry(place.id, place.size, place.mtime_ns, "other", date=place.mtime_ns / 1e9)
+            entry = IndexEntry(place.id, place.size, place.mtime_ns, "other", date=place.mtime_ns / 1e9)
             self._reader.take(self.index, self.folder / place.path, entry)
         return True
 
@@ -271,8 +273,8 @@ class Library:
         """Find out which files there are."""
         with self._looking:
             begun = time.monotonic()
-            places: dict[str, Place] = {}
-            manifests: dict[Path, tuple[Place, _Batch]] = {}
+            places: dict[str, ListedFile] = {}
+            manifests: dict[Path, tuple[ListedFile, _Batch]] = {}
             recordings = []
             for one in walk(
                 self.folder,
@@ -308,7 +310,7 @@ class Library:
             if undone != self._undone:
                 self._undone = undone
 
-    def _batch(self, place: Place) -> _Batch:
+    def _batch(self, place: ListedFile) -> _Batch:
         """What a manifest says."""
         try:
             manifest = Manifest(self.folder / place.path)
@@ -324,7 +326,7 @@ class Library:
                 found[row.id] = row, entry.source
         return _Batch(found, frozenset(manifest.sources))
 
-    def _row(self, place: Place, entry: Entry | None) -> Recording:
+    def _row(self, place: ListedFile, entry: IndexEntry | None) -> Recording:
         row = Recording(place.id, place.path.name.removesuffix(".json"), _folder(place.path))
         if entry is None:
             return replace(row, date=place.mtime_ns / 1e9)

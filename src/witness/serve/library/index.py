@@ -55,7 +55,7 @@ PRAGMA user_version = {VERSION};
 
 
 @dataclass(frozen=True)
-class Entry:
+class IndexEntry:
     """What the table of contents says of a JSON file."""
 
     id: str
@@ -85,7 +85,7 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Found:
+class Hits:
     """What a search has found."""
 
     total: int
@@ -106,7 +106,7 @@ class Index:
     def __init__(self, path: Path) -> None:
         """At `path`, whose folder is made for this user alone: it holds what people said. Raises OSError."""
         self.path = path
-        self._entries: tuple[object, Sequence[Entry]] = (None, ())
+        self._entries: tuple[object, Sequence[IndexEntry]] = (None, ())
         self._names: tuple[object, Mapping[str, str]] = (None, {})
         self._make_folder()
 
@@ -122,7 +122,7 @@ class Index:
             row = db.execute("SELECT size, mtime_ns FROM transcripts WHERE id = ?", (entry,)).fetchone()
         return bool(row == (size, mtime_ns))
 
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[IndexEntry]:
         """Of all files that were read; the same object while nothing has changed."""
         now = self._state()
         before, entries = self._entries
@@ -133,7 +133,7 @@ class Index:
                 "SELECT id, size, mtime_ns, state, seconds, speakers, date, why FROM transcripts"
             ).fetchall()
         entries = tuple(
-            Entry(id_, size, mtime, state, seconds, tuple(json.loads(speakers)), date, why)
+            IndexEntry(id_, size, mtime, state, seconds, tuple(json.loads(speakers)), date, why)
             for id_, size, mtime, state, seconds, speakers, date, why in rows
         )
         if all(time.time_ns() - changed > TICK for _, changed, _ in now):
@@ -159,7 +159,7 @@ class Index:
                     found.append((status.st_ino, status.st_mtime_ns, status.st_size))
         return tuple(found)
 
-    def put(self, entry: Entry, said: Iterable[Passage] = ()) -> None:
+    def put(self, entry: IndexEntry, said: Iterable[Passage] = ()) -> None:
         """Add a file, or replace what is known of it. Raises sqlite3.Error if it cannot be written."""
         with self._open() as db, _transaction(db):
             row = db.execute(
@@ -188,11 +188,11 @@ class Index:
                     if row is not None:
                         _forget(db, row[0])
 
-    def search(self, query: str, speaker: str = "", offset: int = 0, limit: int = 50) -> Found:
+    def search(self, query: str, speaker: str = "", offset: int = 0, limit: int = 50) -> Hits:
         """Where something was said, by anybody or who is called so. Raises UsageError if it is too long."""
         match = expression(query)
         if match is None:
-            return Found(0, False, [])
+            return Hits(0, False, [])
         keys = [key(name) for name in self._called(speaker)] if speaker.strip() else []
         late = time.monotonic() + COUNTING
         with self._open() as db:
@@ -207,13 +207,13 @@ class Index:
             more = rows.fetchone() is not None
             page = numbers[offset : offset + limit]
             if not page:
-                return Found(len(numbers), more, [])
+                return Hits(len(numbers), more, [])
             marked = db.execute(
                 "SELECT rowid, highlight(found, 0, ?, ?) FROM found WHERE found MATCH ? "
                 "AND rowid BETWEEN ? AND ? ORDER BY rowid DESC",
                 (OPEN, CLOSE, match, page[-1], page[0]),
             ).fetchall()
-            return Found(len(numbers), more, [hit for row in marked if (hit := _hit(db, *row)) is not None])
+            return Hits(len(numbers), more, [hit for row in marked if (hit := _hit(db, *row)) is not None])
 
     def _called(self, speaker: str) -> list[str]:
         """Names of those who are called so, or else of some of whose names this is a part; or just this."""
@@ -319,7 +319,7 @@ def _hit(db: sqlite3.Connection, row: int, marked: str) -> Hit | None:
     return Hit(found[0], speaker, quoted.start, quoted.end, quoted.text, before, after)
 
 
-def _free_number(db: sqlite3.Connection, entry: Entry) -> int:
+def _free_number(db: sqlite3.Connection, entry: IndexEntry) -> int:
     """The number of a transcript: by its date, and among those of the same second by its id."""
     second = min(max(0, int(entry.date or 0.0)), (1 << 33) - 2)
     number = second * SAME + int(entry.id[:8], 16) % SAME

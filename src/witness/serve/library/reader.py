@@ -17,7 +17,7 @@ from pathlib import Path
 from witness.child import Child, DiedError, Message, RefusedError, serve
 from witness.errors import InputError, WitnessError
 from witness.schema import Transcript
-from witness.serve.library.index import DamagedError, Entry, Index
+from witness.serve.library.index import DamagedError, Index, IndexEntry
 from witness.serve.library.passages import names, passages
 from witness.transcript import store
 
@@ -32,7 +32,7 @@ class Reader:
         self._child: Child | None = None
         self._closed = threading.Event()
 
-    def take(self, index: Index, path: Path, entry: Entry) -> None:
+    def take(self, index: Index, path: Path, entry: IndexEntry) -> None:
         """As the function of this name; a file that ends the process twice is put down as failed.
 
         Raises DamagedError, WitnessError.
@@ -64,7 +64,7 @@ class Reader:
             child.kill()
 
 
-def take(index: Index, path: Path, entry: Entry) -> None:
+def take(index: Index, path: Path, entry: IndexEntry) -> None:
     """Read the file at `path`, of which `entry` has the id, size and time, and put it into the index.
 
     Raises DamagedError, sqlite3.Error.
@@ -76,7 +76,7 @@ def take(index: Index, path: Path, entry: Entry) -> None:
         index.put(replace(read, state="failed", why=f"{path}: {error}"))
 
 
-def _read(path: Path, entry: Entry) -> tuple[Entry, Transcript | None]:
+def _read(path: Path, entry: IndexEntry) -> tuple[IndexEntry, Transcript | None]:
     """What is known of a file once it is read, and the transcript in it; None: there is none."""
     try:
         transcript = store.read(path)
@@ -101,7 +101,7 @@ def _read(path: Path, entry: Entry) -> tuple[Entry, Transcript | None]:
 
 
 def _answer(request: Message, _: bytes) -> tuple[Message, list[bytes]]:
-    entry = Entry(**{**request["entry"], "speakers": tuple(request["entry"]["speakers"])})
+    entry = IndexEntry(**{**request["entry"], "speakers": tuple(request["entry"]["speakers"])})
     try:
         take(Index(Path(request["index"])), Path(request["path"]), entry)
     except DamagedError:
