@@ -223,7 +223,7 @@ def test_after_a_change_of_models_voices_are_made_again(known, short, tmp_path):
     old = replace(made, embedding="0" * 64, model="older", vector=made.vector[::-1])
     again = ("enroll", "--again", "--known", folder, *SET, "-q")
     # One of the recordings is gone, so nothing is lost.
-    voices.write(replace(old, recordings=(voices.Recording(str(tmp_path / "gone.wav"), "0"),)), folder)
+    voices.write(replace(old, recordings=(voices.VoiceSource(str(tmp_path / "gone.wav"), "0"),)), folder)
     failed = in_process(tmp_path, *again)
     assert failed.returncode == 4
     assert "not made again: Agnes" in failed.stderr.decode()

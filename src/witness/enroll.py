@@ -78,8 +78,8 @@ def _unchanged(voice: voices.Voice) -> list[str]:
     return [recording.path for recording in voice.recordings]
 
 
-def _recording(path: str) -> voices.Recording:
-    return voices.Recording(str(Path(path).absolute()), files.sha256_at(Path(path)))
+def _recording(path: str) -> voices.VoiceSource:
+    return voices.VoiceSource(str(Path(path).absolute()), files.sha256_at(Path(path)))
 
 
 def _only_speaker(path: str, engine: pipeline.Engine, reporter: Reporter) -> voices.Print:

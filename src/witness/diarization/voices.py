@@ -56,7 +56,7 @@ class Print:
 
 
 @dataclass(frozen=True)
-class Recording:
+class VoiceSource:
     """What a voiceprint was made from."""
 
     path: str
@@ -77,7 +77,7 @@ class Voice:
     """Of the speech it was made from."""
     model: str = ""
     """What people call the voice model."""
-    recordings: tuple[Recording, ...] = ()
+    recordings: tuple[VoiceSource, ...] = ()
     """To make it again with another model; empty: a part of a transcript."""
 
 
@@ -90,7 +90,7 @@ class _Voice:
     model: str
     embedding: str
     seconds: Annotated[float, Meta(ge=0, le=LONGEST)]
-    recordings: tuple[Recording, ...]
+    recordings: tuple[VoiceSource, ...]
     vector: Annotated[
         tuple[Annotated[float, Meta(ge=-1, le=1)], ...], Meta(min_length=SMALLEST, max_length=LARGEST)
     ]

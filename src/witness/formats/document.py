@@ -50,7 +50,7 @@ class Head(Struct, frozen=True):
     schema: str
 
 
-class Recording(Struct, frozen=True):
+class RecordingEntry(Struct, frozen=True):
     """As much of `Source` as tells one from another."""
 
     path: str
@@ -61,7 +61,7 @@ class DocumentHead(Struct, frozen=True):
     """As much of a document as tells whose it is, whatever its version."""
 
     schema: str
-    audio: Recording
+    audio: RecordingEntry
     corrections: tuple[msgspec.Raw, ...]
     corrected: bool | None = None
 

@@ -59,7 +59,7 @@ def memory(header: ct2.Ct2Header) -> int:
 
 
 class CTranslate2Engine:
-    """A loaded model, as `engine_worker.WorkerEngine`. Raises RuntimeError with one line if it cannot be used."""
+    """A loaded model, a `WorkerEngine`. Raises RuntimeError with one line if it cannot be used."""
 
     def __init__(self, load: Load) -> None:
         self.device = "cpu"

@@ -48,7 +48,7 @@ CLOSING = tuple(".,?!;:…%)]}")
 
 
 class OnnxAsrEngine:
-    """A loaded model, as `engine_worker.WorkerEngine`. Raises RuntimeError with one line if the folder cannot be used or
+    """A loaded model, a `WorkerEngine`. Raises RuntimeError with one line if the folder cannot be used or
     the model fails.
 
     A second, careful try would find the same text, and a session runs in one thread, so that the text does

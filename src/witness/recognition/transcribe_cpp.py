@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class TranscribeCppEngine:
-    """A loaded model, as `engine_worker.WorkerEngine`. Raises RuntimeError with one line if the file cannot be used or
+    """A loaded model, a `WorkerEngine`. Raises RuntimeError with one line if the file cannot be used or
     transcribe.cpp fails."""
 
     def __init__(self, load: Load) -> None:

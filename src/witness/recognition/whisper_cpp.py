@@ -36,7 +36,7 @@ DISCRETE = re.compile(r"ggml_vulkan: (\d+) = .*\| uma: 0 \|")
 
 
 class WhisperCppEngine:
-    """A loaded model, as `engine_worker.WorkerEngine`. Raises RuntimeError with one line if the file cannot be used or
+    """A loaded model, a `WorkerEngine`. Raises RuntimeError with one line if the file cannot be used or
     whisper.cpp fails."""
 
     def __init__(self, load: Load) -> None:

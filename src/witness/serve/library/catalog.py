@@ -57,7 +57,7 @@ class ListedFile:
 
 
 @dataclass(frozen=True)
-class Recording:
+class ListedRecording:
     """A row of the table of contents; its fields are the keys in JSON."""
 
     id: str
@@ -79,13 +79,13 @@ class Recording:
 class _Batch:
     """What a manifest says."""
 
-    undone: Mapping[str, tuple[Recording, str]] = field(default_factory=dict)
+    undone: Mapping[str, tuple[ListedRecording, str]] = field(default_factory=dict)
     """What failed or was canceled, with the recording's path, by the ids that the transcripts would have."""
     sources: frozenset[str] = frozenset()
     """The absolute paths of all its recordings."""
 
 
-SORTS: Mapping[str, Callable[[Recording], Any]] = {
+SORTS: Mapping[str, Callable[[ListedRecording], Any]] = {
     "name": lambda one: (one.name.casefold(), one.folder.casefold()),
     "date": lambda one: one.date or 0.0,
     "seconds": lambda one: one.seconds or 0.0,
@@ -153,11 +153,11 @@ class Library:
                 "folder's permissions or set WITNESS_CACHE to another folder"
             ) from error
         self._places: dict[str, ListedFile] = {}
-        self._undone: dict[str, Recording] = {}
+        self._undone: dict[str, ListedRecording] = {}
         self._manifests: dict[Path, tuple[ListedFile, _Batch]] = {}
         self._untranscribed: tuple[Path, ...] = ()
         self._reader = Reader()
-        self._known: tuple[tuple[object, ...] | None, dict[str, Recording], int] = (None, {}, 0)
+        self._known: tuple[tuple[object, ...] | None, dict[str, ListedRecording], int] = (None, {}, 0)
         self._wake, self._end = threading.Event(), threading.Event()
         self._looking = threading.Lock()
         self._looked = 0.0  # seconds that the latest look took
@@ -174,7 +174,7 @@ class Library:
         # A folder on the way may have become a link since.
         return path if path.resolve() == path and path.is_file() else None
 
-    def recordings(self, states: Mapping[str, str] | None = None) -> tuple[list[Recording], int]:
+    def recordings(self, states: Mapping[str, str] | None = None) -> tuple[list[ListedRecording], int]:
         """All recordings, and how many of them need no more reading. `states` are those of the queue, by id.
 
         Raises DamagedError, sqlite3.Error.
@@ -191,8 +191,11 @@ class Library:
         return list(rows.values()), read
 
     def _joined(
-        self, entries: Sequence[IndexEntry], places: Mapping[str, ListedFile], undone: Mapping[str, Recording]
-    ) -> tuple[dict[str, Recording], int]:
+        self,
+        entries: Sequence[IndexEntry],
+        places: Mapping[str, ListedFile],
+        undone: Mapping[str, ListedRecording],
+    ) -> tuple[dict[str, ListedRecording], int]:
         """What is known of each recording, by its id, and how many need no more reading."""
         known = {one.id: one for one in entries}
         rows = {
@@ -320,14 +323,14 @@ class Library:
         for entry in manifest.entries.values():
             if entry.state in ("failed", "canceled"):
                 path = place.path.parent / f"{entry.output}.json"
-                row = Recording(id_of(path), Path(entry.output).name, _folder(path))
+                row = ListedRecording(id_of(path), Path(entry.output).name, _folder(path))
                 date = entry.mtime_ns / 1e9 or None
                 row = replace(row, seconds=entry.duration, date=date, state=entry.state, why=entry.error)
                 found[row.id] = row, entry.source
         return _Batch(found, frozenset(manifest.sources))
 
-    def _row(self, place: ListedFile, entry: IndexEntry | None) -> Recording:
-        row = Recording(place.id, place.path.name.removesuffix(".json"), _folder(place.path))
+    def _row(self, place: ListedFile, entry: IndexEntry | None) -> ListedRecording:
+        row = ListedRecording(place.id, place.path.name.removesuffix(".json"), _folder(place.path))
         if entry is None:
             return replace(row, date=place.mtime_ns / 1e9)
         return replace(
