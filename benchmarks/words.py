@@ -430,7 +430,7 @@ def saved(folder: Path, run: Path, half: str, *, told: bool) -> Iterator[Heard]:
     for place, (_, path) in enumerate(real_words.material(folder)):
         if half != "all" and place % 2 != (half == "check"):
             continue
-        stages = run / f"{path.stem}.stages.npz"
+        stages = run / f"{path.stem}.findings.npz"
         found = findings.decode(stages.read_bytes(), str(stages))
         if len(found.tracks) != 1 or found.tracks[0].recognition is None:
             sys.exit(f"{stages}: has several tracks, or no words; `rules` is for one track with words")

@@ -110,7 +110,7 @@ def test_long_names_leave_room_for_their_endings(tmp_path):
     given = outputs([(f"/in/{name}", name) for name in long], Manifest(tmp_path / "m"))
     assert len(set(given.values())) == 3
     for name in given.values():
-        (tmp_path / f"{name}.stages.npz").touch()
+        (tmp_path / f"{name}.findings.npz").touch()
 
 
 # --- the manifest ---
@@ -213,7 +213,7 @@ def test_the_fingerprint_follows_the_result_and_nothing_else():
     same = Settings(
         Options(models="builtin", whisper="base", offline=True, known="/people"), Runtime(), hashes
     )
-    assert plan.fingerprint(replace(same, warnings=("a warning",), keep_stages=False)) == plan.fingerprint(
+    assert plan.fingerprint(replace(same, warnings=("a warning",), keep_findings=False)) == plan.fingerprint(
         usual
     )
     others = [
@@ -256,7 +256,7 @@ def test_a_batch_resumes_and_tells_the_truth(tmp_path):
     stdout, stderr = run(*arguments, "-f", "json", cwd=tmp_path, code=3)
     assert names(tmp_path / "out") == [
         *(".witness-batch.lock", "manifest.jsonl", "report.json"),
-        *("sub/call00.json", "sub/call00.stages.npz", "sub/call01.json", "sub/call01.stages.npz"),
+        *("sub/call00.json", "sub/call00.findings.npz", "sub/call01.json", "sub/call01.findings.npz"),
     ]
     assert "3 recordings: 2 done, 1 failed" in stdout
     assert "bad.mp3: is not in a format" in stdout
@@ -304,14 +304,14 @@ def test_what_cannot_be_a_recording_or_is_not_ours_stops_nothing(tmp_path):
     arguments = ("in", "-o", "out", "-f", "json", "--whisper", "none", "--jobs", 1)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "call01.json").write_text('{"mine": 1}')
-    (tmp_path / "out" / "call02.stages.npz").mkdir()
+    (tmp_path / "out" / "call02.findings.npz").mkdir()
     source = str(tmp_path / "in" / "call00.flac")
     line = {**LINE, "source": source, "output": "../esc/pwn", "state": "failed", "sha256": None}
     (tmp_path / "out" / "manifest.jsonl").write_text(json.dumps(line) + "\n")
     stdout, stderr = run(*arguments, cwd=tmp_path, code=3)
     assert "line 1 is not used: its output cannot be" in stderr
     assert "out/call01.json: is there already and not of this batch; fix: move it away, or use" in stdout
-    assert "call02.stages.npz: is there already" in stdout
+    assert "call02.findings.npz: is there already" in stdout
     assert "pipe.wav is not a regular file" in stdout
     assert "socket.wav is not a regular file" in stdout
     assert "5 recordings: 1 done, 4 failed" in stdout
@@ -403,7 +403,7 @@ def test_results_are_those_of_a_single_run(short, tmp_path):
     in_process(tmp_path, tmp_path / "call.flac", "-o", "call.json", *OPTIONS, "--whisper", "none")
     batched, single = (json.loads((tmp_path / where).read_text()) for where in ("out/call.json", "call.json"))
     del batched["timing"], single["timing"]
-    assert batched == single  # the hash of the stages, too
+    assert batched == single  # the hash of the findings, too
 
 
 def test_failures_are_retried_when_asked(tmp_path):
@@ -548,7 +548,7 @@ def test_files_of_other_formats_from_an_earlier_run_are_told_of(tmp_path):
         "new": batch.Result(entries["new"], "done"),
         "old": batch.Result(entries["old"], "skipped"),
     }
-    for name in ("new.md", "new.json", "new.txt", "new.stages.npz", "old.srt"):
+    for name in ("new.md", "new.json", "new.txt", "new.findings.npz", "old.srt"):
         (tmp_path / name).touch()
     assert work.outdated() == ["txt", "json"]
     work.order = replace(work.order, formats=("md", "json"))

@@ -116,7 +116,7 @@ def test_files_in_several_formats(witness, short):
     assert result.stdout == b""
     out = witness.folder / "out" / "deep"
     assert sorted(path.name for path in out.iterdir()) == [
-        *("call.json", "call.rttm", "call.srt", "call.stages.npz"),
+        *("call.json", "call.rttm", "call.srt", "call.findings.npz"),
     ]
     document = json.loads((out / "call.json").read_text())
     assert document["schema"] == "witness/1"
@@ -366,7 +366,7 @@ def test_words_of_other_programs(tmp_path, monkeypatch):
 def test_several_formats_in_one_option(witness, clip):
     witness.here(clip, "-f", "srt, rttm", "-f", "srt", "-o", "out", check=0)
     assert sorted(path.name for path in (witness.folder / "out").iterdir()) == ["call.rttm", "call.srt"]
-    witness.here(clip, "-f", "all", "--html-audio", "none", "--no-stages", "-o", "all", check=0)
+    witness.here(clip, "-f", "all", "--html-audio", "none", "--no-findings", "-o", "all", check=0)
     written = {path.name for path in (witness.folder / "all").iterdir()}
     assert written == {f"call.{form.ending}" for form in Format}
     for _ in range(2):  # what is there from the first time is its own, though it ends in .json

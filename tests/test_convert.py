@@ -186,7 +186,7 @@ def test_an_older_document_says_what_to_do(path):
         del one["words"], one["track"], one["corrected"]
     path.write_text(json.dumps(found))
     assert "transcribe the recording again" in converted(path, path, code=4)
-    found["stages"] = {"file": "x.stages.npz", "sha256": "0" * 64}
+    found["findings"] = {"file": "x.findings.npz", "sha256": "0" * 64}
     path.write_text(json.dumps(found))
     assert f"run: witness redo {path}" in converted(path, path, code=4)
 

@@ -37,9 +37,9 @@ def verify(out: Path, recordings: list[Path]) -> None:
     done = [entry["source"] for entry in entries if entry["state"] == "done"]
     assert sorted(done) == sorted(map(str, recordings))
     for path in recordings:
-        content = (out / f"{path.stem}.stages.npz").read_bytes()
+        content = (out / f"{path.stem}.findings.npz").read_bytes()
         document = json.loads((out / f"{path.stem}.json").read_text())
-        assert document["stages"]["sha256"] == files.sha256(content)
+        assert document["findings"]["sha256"] == files.sha256(content)
         findings.decode(content, path.stem)
     assert not list(out.rglob(f"{files.SCRATCH}*-*-*"))
     assert not json.loads((out / "report.json").read_text())["failed"]

@@ -87,11 +87,11 @@ def test_the_campaign_of_strangers_notices(tmp_path, monkeypatch):
     assert "please report" in impostors.complaint("rule", Ended(5, 1.0, 0, "please report it\n"), tmp_path)
     assert "2000 MB" in impostors.complaint("archive", Ended(0, 1.0, 2 * 10**9, ""), tmp_path)
     (tmp_path / "call.json").write_text('{"a": NaN}')
-    assert "no result: NaN" in impostors.complaint("stages", Ended(0, 1.0, 0, ""), tmp_path)
+    assert "no result: NaN" in impostors.complaint("findings", Ended(0, 1.0, 0, ""), tmp_path)
     (tmp_path / "call.json").write_text("{}")
-    assert impostors.complaint("stages", Ended(0, 1.0, 0, ""), tmp_path) is None
+    assert impostors.complaint("findings", Ended(0, 1.0, 0, ""), tmp_path) is None
     (tmp_path / ".witness-1").touch()
-    assert "left behind" in impostors.complaint("stages", Ended(0, 1.0, 0, ""), tmp_path)
+    assert "left behind" in impostors.complaint("findings", Ended(0, 1.0, 0, ""), tmp_path)
 
 
 def test_the_campaign_notices(tmp_path, monkeypatch):

@@ -53,7 +53,7 @@ BOTH = TRANSCRIPT | {
     "threads": ["--threads", "3"],
     "html_audio": ["--html-audio", "link"],
     "pauses": ["--pauses", "0.5"],
-    "no_stages": ["--no-stages"],
+    "no_findings": ["--no-findings"],
     "force": ["--force"],
     "quiet": ["-q"],
 }
@@ -210,7 +210,7 @@ def test_an_option_that_nobody_takes_is_an_error(tmp_path, monkeypatch, command)
 
 def test_what_both_commands_share_has_the_same_words():
     of_run, of_batch = ({p.name: p for p in command.params} for command in (run, batch_command))
-    for name in [*TRANSCRIPT, "device", "html_audio", "pauses", "no_stages", "quiet"]:
+    for name in [*TRANSCRIPT, "device", "html_audio", "pauses", "no_findings", "quiet"]:
         assert of_run[name].to_info_dict() == of_batch[name].to_info_dict()
 
 

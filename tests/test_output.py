@@ -153,17 +153,17 @@ def test_a_long_name_leaves_room_for_the_findings(tmp_path):
     for made in (path, files.beside(path)):
         made.touch()
     assert path.stem.startswith("a" * 200)
-    with pytest.raises(OutputError, match=r"stages\.npz: cannot be written"):
+    with pytest.raises(OutputError, match=r"findings\.npz: cannot be written"):
         files.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json")
     assert not (tmp_path / "new").exists()
     for folder in ("x" * 300, "a/" * 3000):
         with pytest.raises(OutputError, match="cannot be written"):
             files.prepare([("json", tmp_path / folder / "s.json")])
     # Without findings there is room for it.
-    files.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json", stages=False)
+    files.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json", keep=False)
 
 
-@pytest.mark.parametrize("name", ["s.json", "s.stages.npz"])
+@pytest.mark.parametrize("name", ["s.json", "s.findings.npz"])
 def test_a_folder_in_the_place_of_a_result(tmp_path, name):
     (tmp_path / name).mkdir()
     with pytest.raises(OutputError, match=f"{name}: is a folder"):
@@ -174,7 +174,7 @@ def test_links_that_lead_nowhere(tmp_path):
     for name, target in (
         ("loop.json", "loop.json"),
         ("gone.json", "no/such/x.json"),
-        ("s.stages.npz", "s.stages.npz"),
+        ("s.findings.npz", "s.findings.npz"),
     ):
         (tmp_path / name).symlink_to(target)
     for name in ("loop.json", "gone.json", "s.json"):
@@ -185,8 +185,8 @@ def test_links_that_lead_nowhere(tmp_path):
 
 
 def test_a_pipe_in_the_place_of_the_findings_is_not_written_into(tmp_path):
-    os.mkfifo(tmp_path / "s.stages.npz")
-    with pytest.raises(OutputError, match=r"s\.stages\.npz: is not a regular file"):
+    os.mkfifo(tmp_path / "s.findings.npz")
+    with pytest.raises(OutputError, match=r"s\.findings\.npz: is not a regular file"):
         files.plan("s.wav", ["json"], str(tmp_path))
     os.mkfifo(tmp_path / "s.json")
     with pytest.raises(OutputError, match=r"s\.json: is not a regular file"):
@@ -227,7 +227,7 @@ def test_what_is_replaced_keeps_its_mode(tmp_path):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
 def test_voices_are_private(tmp_path):
-    json, voices = tmp_path / "new" / "s.json", tmp_path / "new" / "s.stages.npz"
+    json, voices = tmp_path / "new" / "s.json", tmp_path / "new" / "s.findings.npz"
     files.plan("s.wav", ["json"], f"{tmp_path}/new")
     assert mode(json.parent) == 0o700
     files.write_all([(b"v", voices), (b"{}", json)], private=[voices])
@@ -237,7 +237,7 @@ def test_voices_are_private(tmp_path):
     voices.chmod(0o664)  # as earlier versions wrote it; its group stays
     files.write(b"v", voices, private=True)
     assert mode(voices) == 0o660
-    files.plan("s.wav", ["json"], f"{tmp_path}/without", stages=False)
+    files.plan("s.wav", ["json"], f"{tmp_path}/without", keep=False)
     assert mode(tmp_path / "without") == 0o777 & ~umask
 
 

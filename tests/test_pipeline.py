@@ -210,7 +210,7 @@ def test_words_and_turns_do_not_depend_on_schedule_or_threads(toned, tmp_path):
     serial = json.loads((tmp_path / "found.json").read_text())
     writers.save(toned, [("json", tmp_path / "kept.json")])
     parallel = json.loads((tmp_path / "kept.json").read_text())
-    stages = [(tmp_path / found.pop("stages")["file"]).read_bytes() for found in (serial, parallel)]
+    stages = [(tmp_path / found.pop("findings")["file"]).read_bytes() for found in (serial, parallel)]
     assert stages[0] == stages[1]
     assert [found.pop("timing")["mode"] for found in (serial, parallel)] == ["serial", "parallel"]
     assert serial == parallel

@@ -157,7 +157,7 @@ def test_rules_on_the_words_of_a_run(monkeypatch, tmp_path, diarized):
     heard = Recognition((*spoken, Word(59.9, 60.0, " Thanks.")), "en", "cpu")
     (track,) = diarized.findings.tracks
     found = replace(diarized.findings, tracks=(replace(track, recognition=heard),))
-    (tmp_path / "call.stages.npz").write_bytes(findings.encode(found))
+    (tmp_path / "call.findings.npz").write_bytes(findings.encode(found))
     (material,) = bench.saved(tmp_path, tmp_path, "all", told=True)
     assert material.truth[-1] is None
     assert material.truth.count(None) < 12  # some words of two lines at once are in another order

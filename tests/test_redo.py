@@ -1,4 +1,4 @@
-"""`witness redo`: the same result from the stored stages, corrections that stay with the voice, damage."""
+"""`witness redo`: the same result from the stored findings, corrections that stay with the voice, damage."""
 
 import copy
 import hashlib
@@ -208,7 +208,7 @@ def test_an_added_speaker_is_no_ghost_and_can_be_forgotten(transcript, path):
     found = assemble.redo(transcript.findings, transcript.asked, [new])
     assert [one.id for one in found.speakers] == ["SPEAKER_00", "SPEAKER_01", "SPEAKER_02"]
     assert not any("SPEAKER_02" in warning for warning in found.warnings)
-    document_ = json.loads(shape.encode(shape.of(found, json.loads(path.read_text())["stages"])))
+    document_ = json.loads(shape.encode(shape.of(found, json.loads(path.read_text())["findings"])))
     path.write_text(json.dumps(document_))
     run(path, "--merge", "SPEAKER_01,SPEAKER_02")
     assert [one["id"] for one in document(path)["speakers"]] == ["SPEAKER_00", "SPEAKER_01"]
@@ -237,7 +237,7 @@ def test_requests_that_make_no_sense_leave_the_file_alone(path, args):
 
 
 def test_stages_that_are_missing_foreign_or_damaged(path, transcript):
-    file = path.parent / "toned.stages.npz"
+    file = path.parent / "toned.findings.npz"
     content = file.read_bytes()
     file.write_bytes(content[:-1])
     assert "does not belong to" in run(path, code=4)
@@ -259,12 +259,12 @@ def test_names_are_checked_and_normalized():
         voices.check_name("x" * 101)
 
 
-def test_no_stages(tmp_path):
+def test_no_findings(tmp_path):
     (recording,) = make(tmp_path / "in", 1, 2.0)
     options = ("--models", "builtin", "--offline", "--whisper", "none", "-q", "-o", "out/a.json")
-    assert in_process(tmp_path, recording, *options, "--no-stages").returncode == 0
+    assert in_process(tmp_path, recording, *options, "--no-findings").returncode == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.json"]
-    assert json.loads((tmp_path / "out" / "a.json").read_text())["stages"] is None
+    assert json.loads((tmp_path / "out" / "a.json").read_text())["findings"] is None
 
 
 # --- documents of strangers ---
@@ -338,8 +338,8 @@ CORRECTIONS = [
         ("words", "@NESTED", "nested too deeply"),
         ("speakers.0.name", "\x1b]0;title\x07", "is not a name"),
         ("speakers.0.id", 0, "$.speakers[0].id"),
-        ("stages", {"file": "../toned.stages.npz", "sha256": ""}, "$.stages.file"),
-        ("stages", "toned.stages.npz", "$.stages"),
+        ("findings", {"file": "../toned.findings.npz", "sha256": ""}, "$.findings.file"),
+        ("findings", "toned.findings.npz", "$.findings"),
     ],
 )
 def test_a_transcript_that_was_tampered_with(path, place, value, says):
@@ -388,7 +388,7 @@ def test_ten_thousand_corrections_are_the_limit_of_both_together(path):
 
 def with_arrays(path: Path, header=None, **arrays) -> None:
     """Change arrays of the findings, or places in their header, and let the JSON vouch for them."""
-    file = path.with_name("toned.stages.npz")
+    file = path.with_name("toned.findings.npz")
     with np.load(file) as archive:
         found = dict(archive)
     document = json.loads(found["header"].tobytes())
@@ -398,7 +398,7 @@ def with_arrays(path: Path, header=None, **arrays) -> None:
     found |= {name: change(found.get(name)) for name, change in arrays.items()}
     np.savez_compressed(file, **{name: array for name, array in found.items() if array is not None})
     transcript = json.loads(path.read_text())
-    transcript["stages"]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    transcript["findings"]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
     path.write_text(json.dumps(transcript))
 
 
@@ -456,13 +456,13 @@ def test_findings_that_were_tampered_with(path, header, arrays, says):
     with_arrays(path, header, **arrays)
     message = run(path, code=4)
     assert says in message
-    assert "toned.stages.npz" in message
+    assert "toned.findings.npz" in message
     assert "transcribe the recording again" in message
 
 
 @pytest.mark.parametrize("shape", ["(9", "((((", "(9L,", "(-1,", "(10**9,", "[", "(\n\t(", "('a',"])
 def test_heads_of_arrays_that_were_tampered_with(path, shape):
-    file = path.with_name("toned.stages.npz")
+    file = path.with_name("toned.findings.npz")
     with zipfile.ZipFile(file) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     with zipfile.ZipFile(file, "w") as archive:
@@ -470,9 +470,9 @@ def test_heads_of_arrays_that_were_tampered_with(path, shape):
             head = content[:128].replace(b"'shape': (", f"'shape': {shape}".encode(), 1)
             archive.writestr(name, head + content[128:] if name == "starts_0.npy" else content)
     transcript = json.loads(path.read_text())
-    transcript["stages"]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    transcript["findings"]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
     path.write_text(json.dumps(transcript))
-    assert "toned.stages.npz: is damaged" in run(path, code=4)
+    assert "toned.findings.npz: is damaged" in run(path, code=4)
 
 
 def test_findings_with_a_whole_plda(path):

@@ -187,7 +187,7 @@ def test_corrections_are_saved_as_they_are_made_and_undone_after_a_reload(visit,
 
 
 def test_what_could_not_be_saved_cannot_be_corrected(visit, folder):
-    (folder / "toned.stages.npz").unlink()
+    (folder / "toned.findings.npz").unlink()
     before = (folder / "toned.json").read_bytes()
     page = visit().open()
     page.wait_for_selector('#refusal:visible:has-text("copy it there")')
@@ -301,10 +301,10 @@ def test_a_voice_is_kept_and_found_elsewhere_and_named_where_somebody_says_so(vi
     visitor.forgive("422")
     # Nobody says 10 s on end: let it be one person.
     assert in_process(folder, "redo", "toned.json", "--speakers", "1", "-f", "txt").returncode == 0
-    for form in ("stages.npz", "txt"):
+    for form in ("findings.npz", "txt"):
         shutil.copy(folder / f"toned.{form}", folder / f"again.{form}")
     text = (folder / "toned.json").read_text()
-    (folder / "again.json").write_text(text.replace("toned.stages.npz", "again.stages.npz"))
+    (folder / "again.json").write_text(text.replace("toned.findings.npz", "again.findings.npz"))
     assert desk.desk.library.find(id_of((folder / "again.json").relative_to(desk.desk.folder)))
     page.reload()
     page.wait_for_selector("html[data-ready]", state="attached")
@@ -350,7 +350,7 @@ def keep_voice(page, name: str) -> None:
 def test_a_phone_and_names_that_pose_as_markup(visit, desk, folder):
     nasty = '<img src=x onerror="alert(1)">'
     assert in_process(folder, "redo", "toned.json", "--name", f"SPEAKER_00={nasty}", "-q").returncode == 0
-    for form in ("json", "stages.npz"):
+    for form in ("json", "findings.npz"):
         (folder / f"toned.{form}").rename(folder / f"{nasty.replace('/', '')}.{form}")
     shutil.copy(folder / f"{nasty}.json", folder / "toned.json")
     desk.desk.library.update()

@@ -208,10 +208,10 @@ def test_a_name_given_from_elsewhere_is_a_step(path):
 
 
 def test_what_cannot_be_saved_says_why(path):
-    (path.parent / "toned.stages.npz").unlink()
+    (path.parent / "toned.findings.npz").unlink()
     shown = edits.show(path)
-    assert "toned.stages.npz" in shown.refusal
-    with pytest.raises(InputError, match=r"toned\.stages\.npz"):
+    assert "toned.findings.npz" in shown.refusal
+    with pytest.raises(InputError, match=r"toned\.findings\.npz"):
         edits.original(path, shown.version)
 
 

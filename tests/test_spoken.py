@@ -87,8 +87,8 @@ def witness(folder: Path, *args: object, code: int = 0) -> tuple[str, list[str]]
 
 
 def document(text: str) -> dict[str, Any]:
-    """A transcript without what no two runs share, and without where its stages are."""
-    return {key: value for key, value in json.loads(text).items() if key not in ("timing", "stages")}
+    """A transcript without what no two runs share, and without where its findings are."""
+    return {key: value for key, value in json.loads(text).items() if key not in ("timing", "findings")}
 
 
 def said(path: Path, *, part: tuple[float, float] = (0, 99)) -> Said:

@@ -66,7 +66,7 @@ def plan(
     formats: Sequence[str],
     output: str | None,
     *,
-    stages: bool = True,
+    keep: bool = True,
     free: Callable[[Sequence[Path]], bool] | None = None,
 ) -> Targets:
     """The files for `-f FORMATS -o OUTPUT`, checked by `prepare`.
@@ -99,7 +99,7 @@ def plan(
                 raise UsageError(f"{target}: is the recording itself; change -o")
     except OSError as error:
         raise OutputError(f"{output}: cannot be written ({error.strerror}); change -o") from error
-    return prepare(files, stages=stages)
+    return prepare(files, keep=keep)
 
 
 def check_libraries(formats: Sequence[str]) -> None:
@@ -165,22 +165,20 @@ def _shortened(path: str) -> str:
 
 def beside(path: Path) -> Path:
     """Where the findings of a JSON file at `path` lie."""
-    return path.with_name(f"{path.stem if path.suffix == '.json' else path.name}.stages.npz")
+    return path.with_name(f"{path.stem if path.suffix == '.json' else path.name}.findings.npz")
 
 
-def prepare(files: Sequence[tuple[str, Path]], *, stages: bool = True, pipes: bool = True) -> Targets:
+def prepare(files: Sequence[tuple[str, Path]], *, keep: bool = True, pipes: bool = True) -> Targets:
     """The formats and their files, which can be written: nothing is in their way, their folder is there.
 
-    With `stages` the findings beside a JSON file are checked, too. A new folder for them is the user's
+    With `keep` the findings beside a JSON file are checked, too. A new folder for them is the user's
     alone, because they hold voices. Without `pipes`, what is no regular file is refused; otherwise it is
     written into. Raises OutputError.
     """
     folder = files[0][1].parent
     targets = Targets(tuple(files))
     try:
-        findings = [
-            beside(path) for form, path in files if form == Format.JSON and stages and is_regular(path)
-        ]
+        findings = [beside(path) for form, path in files if form == Format.JSON and keep and is_regular(path)]
         missing = tuple(parent for parent in (folder, *folder.parents) if not parent.exists())
         targets = Targets(tuple(files), missing)
         _made.update(missing)

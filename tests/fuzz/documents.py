@@ -116,10 +116,10 @@ class Papers:
         made = assemble.redo(found())
         writers.save(made, [("json", self.json)])
         self.transcript = json.loads(self.json.read_text())
-        self.stages = files.beside(self.json)
-        with np.load(self.stages) as archive:
+        self.findings = files.beside(self.json)
+        with np.load(self.findings) as archive:
             self.arrays = dict(archive)
-        self.whole = {path: path.read_bytes() for path in (self.json, self.stages)}
+        self.whole = {path: path.read_bytes() for path in (self.json, self.findings)}
         spans = self.transcript["turns"]
         anchor = [[turn["start"], turn["end"]] for turn in spans[:3]]
         word = [[self.transcript["words"][0]["start"], self.transcript["words"][2]["end"]]]
@@ -145,8 +145,8 @@ class Papers:
 
     def vouch(self) -> None:
         """Let the transcript name the findings as they are now."""
-        link = {"file": self.stages.name, "sha256": files.sha256(self.stages.read_bytes())}
-        self.json.write_text(json.dumps({**self.transcript, "stages": link}))
+        link = {"file": self.findings.name, "sha256": files.sha256(self.findings.read_bytes())}
+        self.json.write_text(json.dumps({**self.transcript, "findings": link}))
 
 
 def transcript(papers: Papers, chance: random.Random) -> list[str]:
@@ -171,7 +171,7 @@ def corrections(papers: Papers, chance: random.Random) -> list[str]:
     return ["redo", "-q", str(papers.json), "--corrections", str(file)]
 
 
-def stages(papers: Papers, chance: random.Random) -> list[str]:
+def findings_file(papers: Papers, chance: random.Random) -> list[str]:
     """Findings that were tampered with, and a transcript that vouches for them."""
     arrays = dict(papers.arrays)
     way = chance.random()
@@ -184,7 +184,7 @@ def stages(papers: Papers, chance: random.Random) -> list[str]:
     content = _archive(arrays, chance)
     if way >= 0.85:
         content = chance.choice(corpus.MUTATIONS)(bytearray(content), chance, content) or b"\0"
-    papers.stages.write_bytes(content)
+    papers.findings.write_bytes(content)
     papers.vouch()
     return ["redo", "-q", str(papers.json)]
 

@@ -108,7 +108,7 @@ def results(folder: Path, chance: random.Random, sources: list[str]) -> dict[Pat
     """What lies in the folder of the results before the batch begins; the files that must stay."""
     folder.mkdir()
     kept = {}
-    for name in ("good.json", "good.txt", "good.stages.npz", "a.json"):
+    for name in ("good.json", "good.txt", "good.findings.npz", "a.json"):
         if chance.random() < 0.2:
             (folder / name).write_bytes(FOREIGN)
             kept[folder / name] = FOREIGN

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import trials
 
 CODES = {
-    **{kind: {0, 4} for kind in ("transcript", "corrections", "stages", "voice")},
+    **{kind: {0, 4} for kind in ("transcript", "corrections", "findings", "voice")},
     "rule": {0, 5},
     "archive": {0, 4, 6},
     "server": {0, 5},

@@ -124,7 +124,7 @@ def complaints(path: Path, acknowledged: Path) -> list[str]:
         kept = json.loads(history.read_bytes()) if history.exists() else {}
         if kept.get("version") != files.sha256(path.read_bytes()) or not kept.get("steps"):
             wrong.append("the steps of the desk are gone")
-    known = {path.name, f"{path.stem}.stages.npz", history.name, *(f"{path.stem}.{form}" for form in TEXTS)}
+    known = {path.name, f"{path.stem}.findings.npz", history.name, *(f"{path.stem}.{form}" for form in TEXTS)}
     if left := {one.name for one in path.parent.iterdir()} - known:
         wrong.append(f"left {sorted(left)}")
     return wrong

@@ -91,7 +91,7 @@ def batch_command(
     threads: int | None,
     html_audio: str,
     pauses: float | None,
-    no_stages: bool,
+    no_findings: bool,
     quiet: bool,
     **asked: Any,
 ) -> None:
@@ -120,11 +120,11 @@ def batch_command(
         limit_time,
         None if limit_memory is None else round(limit_memory * 1e9),
     )
-    private = "json" in formats and not no_stages  # voices are beside it
+    private = "json" in formats and not no_findings  # voices are beside it
     with locked(to, private=private), options.progress(quiet) as reporter:
         settings = plan.settle(
             wanted,
-            keep_stages=not no_stages,
+            keep_findings=not no_findings,
             html_audio=PageAudio(html_audio),
             pauses=pauses,
             reporter=reporter,

@@ -26,7 +26,7 @@ MANY = 15
 
 
 SECTIONS = {
-    "Result": "formats to force no_stages html_audio pauses",
+    "Result": "formats to force no_findings html_audio pauses",
     "Words": "language translate vocabulary prompt whisper recognizer",
     "Speakers": "speakers min_speakers max_speakers known channels models fast precision",
     "Recording": "start end",
@@ -282,7 +282,7 @@ PAUSES = click.option(
     "0: none.",
 )
 NO_STAGES = click.option(
-    "--no-stages", is_flag=True, help="Do not keep what `witness redo` needs beside a JSON file."
+    "--no-findings", is_flag=True, help="Do not keep what `witness redo` needs beside a JSON file."
 )
 LIMIT = click.option(
     "--limit",

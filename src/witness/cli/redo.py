@@ -46,7 +46,7 @@ def redo_command(
 ) -> None:
     """Make TRANSCRIPT (a JSON file) again with another number of speakers, names or merges.
 
-    Nothing is recognized again; the .stages.npz file beside the JSON is required. The JSON is replaced and
+    Nothing is recognized again; the .findings.npz file beside the JSON is required. The JSON is replaced and
     keeps the corrections for later redos. Without -f and -o, the text goes to stdout.
     """
     from witness.audio import sound

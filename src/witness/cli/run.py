@@ -84,7 +84,7 @@ def run(
     parallel: bool,
     html_audio: str,
     pauses: float | None,
-    no_stages: bool,
+    no_findings: bool,
     force: bool,
     profile: Path | None,
     quiet: bool,
@@ -94,7 +94,7 @@ def run(
     """Transcribe RECORDING (any audio or video file, or - for stdin) and say who spoke."""
     wanted = Options(**asked)
     runtime = Runtime(Device(device), gpu, threads or 0, serial, parallel)
-    targets, remark = _planned(recording, formats, to, stages=not no_stages, force=force)
+    targets, remark = _planned(recording, formats, to, keep=not no_findings, force=force)
     with _profile(profile):
         try:
             with options.progress(quiet) as reporter:
@@ -110,7 +110,7 @@ def run(
                     note=reporter.note,
                     cancel=signals.arrived,
                 )
-                _tell_of_a_tie(transcript, None if no_stages else targets.json, reporter)
+                _tell_of_a_tie(transcript, None if no_findings else targets.json, reporter)
                 if verbose:
                     for count in transcript.counts:
                         reporter.note(f"number of speakers: {count}")
@@ -125,7 +125,7 @@ def run(
         from witness.transcript import store
 
         left = store.save(
-            transcript.marking(pauses), targets.files, keep=not no_stages, sound=heard, force=force
+            transcript.marking(pauses), targets.files, keep=not no_findings, sound=heard, force=force
         )
         for line in left:
             click.echo(f"note: {line}", err=True)
@@ -134,7 +134,7 @@ def run(
 
 
 def _planned(
-    recording: str, formats: tuple[str, ...], to: str | None, *, stages: bool, force: bool
+    recording: str, formats: tuple[str, ...], to: str | None, *, keep: bool, force: bool
 ) -> tuple[files.Targets, str | None]:
     """Where the results go, and what to say about their names. Raises UsageError, OutputError."""
     from witness.jobs import existing_outputs
@@ -142,7 +142,7 @@ def _planned(
     def free(paths: Sequence[Path]) -> bool:
         return existing_outputs.free(paths, recording)
 
-    targets = files.plan(recording, formats, to, stages=stages, free=None if force else free)
+    targets = files.plan(recording, formats, to, keep=keep, free=None if force else free)
     paths = [path for _, path in targets.files if path is not None]
     if paths and not force and (loss := existing_outputs.loss(paths)) is not None:
         targets.give_up()

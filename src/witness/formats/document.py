@@ -153,7 +153,7 @@ class Document(Struct, frozen=True, kw_only=True):
     pauses: Pauses = None
     corrected: bool | None = None
     corrections: Annotated[tuple[Correction, ...], Meta(max_length=MOST_CORRECTIONS)]
-    stages: Link | None
+    findings: Link | None
 
 
 # --- bytes ---
@@ -182,8 +182,8 @@ def decode(content: bytes) -> Document:
     if found != SCHEMA:
         raise OtherSchemaError(f"its schema is {found[:80]!r}, not {SCHEMA!r}")
     document = documents.decode(content, Document)
-    if document.stages is not None and not _is_name(document.stages.file):
-        raise ValueError(f"{document.stages.file[:80]!r} is not the name of a file - at `$.stages.file`")
+    if document.findings is not None and not _is_name(document.findings.file):
+        raise ValueError(f"{document.findings.file[:80]!r} is not the name of a file - at `$.findings.file`")
     return document
 
 
@@ -199,10 +199,10 @@ def summary(content: bytes) -> DocumentHead | None:
 # --- from a transcript ---
 
 
-def of(transcript: Transcript, stages: Mapping[str, str] | None = None) -> Document:
+def of(transcript: Transcript, link: Mapping[str, str] | None = None) -> Document:
     """The document; seconds are rounded to milliseconds, and what is unknown is None.
 
-    `stages`: name ("file") and "sha256" of the file with the findings, which lies beside the document.
+    `link`: name ("file") and "sha256" of the file with the findings, which lies beside the document.
     """
     transcript = in_milliseconds(transcript)
     words, uttered = transcript.words, [word for one in transcript.utterances for word in one.words]
@@ -239,7 +239,7 @@ def of(transcript: Transcript, stages: Mapping[str, str] | None = None) -> Docum
         pauses=transcript.pauses,
         corrected=transcript.corrected,
         corrections=transcript.corrections,
-        stages=None if stages is None else Link(**stages),
+        findings=None if link is None else Link(**link),
     )
 
 

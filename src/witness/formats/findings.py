@@ -1,4 +1,4 @@
-"""The file format of `schema.Findings`, NAME.stages.npz: the same bytes for the same findings.
+"""The file format of `schema.Findings`, NAME.findings.npz: the same bytes for the same findings.
 
 It is an npz file without pickled objects. N counts tracks from 0.
 
@@ -170,7 +170,7 @@ def decode(content: bytes, name: str) -> Findings:
     except documents.DAMAGED as error:
         why = " ".join(str(error).split())[:200]
         raise InputError(
-            f"{name}: is damaged, or not a file of stages ({why}); transcribe the recording again"
+            f"{name}: is damaged, or not a file of findings ({why}); transcribe the recording again"
         ) from error
 
 

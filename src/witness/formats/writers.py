@@ -32,14 +32,14 @@ def save(
     contents: list[tuple[bytes, Path | None]] = []
     voices: list[Path] = []
     for form, path in targets:
-        stages = None
+        link = None
         if form == Format.JSON and keep and path and files.is_regular(path) and transcript.findings:
             found = findings.encode(transcript.findings)
             voices.append(files.beside(path))
             contents.append((found, voices[-1]))
-            stages = {"file": voices[-1].name, "sha256": files.sha256(found)}
+            link = {"file": voices[-1].name, "sha256": files.sha256(found)}
         if form == Format.JSON:
-            contents.append((document.encode(document.of(transcript, stages)), path))
+            contents.append((document.encode(document.of(transcript, link)), path))
         else:
             contents.append((content(transcript, form, sound), path))
     files.write_all(contents, private=voices)

@@ -116,7 +116,7 @@ class Folder:
         if (loss := existing_outputs.loss(targets)) is not None:
             return loss
         findings = [files.beside(path) for path in targets if files.format_of(path.name) == Format.JSON]
-        places = [*targets, *(findings if self._settings.keep_stages else [])]
+        places = [*targets, *(findings if self._settings.keep_findings else [])]
         there = [path for path in places if os.path.lexists(path)]
         if item.output in self.manifest.entries or not there:
             return None

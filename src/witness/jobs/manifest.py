@@ -18,7 +18,7 @@ from witness import files
 from witness.errors import OutputError
 
 _LONGEST = 244
-"""Bytes of a file name, which has 255 with .stages.npz."""
+"""Bytes of a file name, which has 255 with .findings.npz."""
 
 _LARGEST = 1 << 63
 """What no size, time or code reaches."""

@@ -45,7 +45,7 @@ class BatchRequest:
 def settle(
     options: Options,
     *,
-    keep_stages: bool = True,
+    keep_findings: bool = True,
     html_audio: PageAudio = PageAudio.AUTO,
     pauses: float | None = None,
     reporter: Reporter = SILENT,
@@ -72,7 +72,7 @@ def settle(
         Runtime(),
         sha256,
         tuple(engine.warnings),
-        keep_stages,
+        keep_findings,
         html_audio,
         pauses,
         _size(Path(whisper.path)) if whisper is not None else 0,

@@ -51,7 +51,7 @@ class Settings:
     """Role -> sha256 that the model must have."""
     warnings: tuple[str, ...] = ()
     """About the choice of models; they go into every transcript."""
-    keep_stages: bool = True
+    keep_findings: bool = True
     """Beside JSON files."""
     html_audio: PageAudio = PageAudio.AUTO
     pauses: float | None = None
@@ -141,7 +141,7 @@ def _perform(job: Job) -> Outcome:
         return _written(job, Path(job.transcript))
     settings = job.settings
     places = [(form, Path(path)) for form, path in job.files]
-    targets = files.prepare(places, stages=settings.keep_stages, pipes=False)
+    targets = files.prepare(places, keep=settings.keep_findings, pipes=False)
     try:
         engine = _engine(settings)
         before = _look(job.source)
@@ -156,7 +156,7 @@ def _perform(job: Job) -> Outcome:
         targets.give_up()
         raise
     marked = transcript.marking(settings.pauses)
-    left = store.save(marked, targets.files, keep=settings.keep_stages, sound=heard, force=job.force)
+    left = store.save(marked, targets.files, keep=settings.keep_findings, sound=heard, force=job.force)
     failure = transcript.failure
     return Outcome(
         None if failure is None else f"{job.source}: speakers, but no words: {failure}",

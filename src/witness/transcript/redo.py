@@ -58,7 +58,7 @@ class Saved:
     @property
     def link(self) -> dict[str, str]:
         """The name and sha256 of the file with the findings."""
-        return {} if self.document.stages is None else structs.asdict(self.document.stages)
+        return {} if self.document.findings is None else structs.asdict(self.document.findings)
 
     def find(self, speaker: str) -> str:
         """The id of a speaker given by id or by name. Raises UsageError."""
@@ -94,9 +94,9 @@ def read(path: Path) -> Saved:
         names = {one.id: one.name and voices.check_name(one.name) for one in found.speakers}
     except (ValueError, UsageError) as error:
         raise InputError(f"{path} is damaged ({error}); transcribe the recording again") from error
-    if found.stages is None:
+    if found.findings is None:
         raise InputError(
-            f"{path} was written without its findings (--no-stages, or not to a file); transcribe again "
+            f"{path} was written without its findings (--no-findings, or not to a file); transcribe again "
             "with -o"
         )
     corrected = bool(given) if found.corrected is None else found.corrected
@@ -104,7 +104,7 @@ def read(path: Path) -> Saved:
         path,
         files.sha256(content),
         found,
-        _findings(path, found.stages),
+        _findings(path, found.findings),
         asked,
         given,
         names,

@@ -76,7 +76,7 @@ def transcript(path: Path, found: Document) -> Transcript:
     try:
         return document.transcript(found)
     except document.OlderError as error:
-        fix = "transcribe the recording again" if found.stages is None else f"run: witness redo {path}"
+        fix = "transcribe the recording again" if found.findings is None else f"run: witness redo {path}"
         raise InputError(f"{path} cannot be shown yet, because {error}; {fix}") from error
     except ValueError as error:
         raise InputError(
@@ -141,20 +141,20 @@ class Store:
                 found,
             )
 
-    def stages_of(self, recording: str) -> dict[str, str] | None:
+    def findings_of(self, recording: str) -> dict[str, str] | None:
         """The name and sha256 of the findings that are there, if they are of the recording of this sha256."""
         try:
             found = document.decode(files.read(self.path))
         except (OSError, ValueError):
             return None
-        if found.stages is None or found.audio.sha256 != recording:
+        if found.findings is None or found.audio.sha256 != recording:
             return None
-        return structs.asdict(found.stages)
+        return structs.asdict(found.findings)
 
     def write(
         self,
         transcript: Transcript,
-        stages: dict[str, str] | None,
+        link: dict[str, str] | None,
         *,
         also: Collection[str] = (),
         sound: Sound | None = None,
@@ -163,11 +163,11 @@ class Store:
     ) -> Written:
         """Write the JSON, every format that lies beside it, and those in `also`, in one act.
 
-        `transcript` is one `in_milliseconds`. `stages` names the findings, which are `voices` if they are
+        `transcript` is one `in_milliseconds`. `link` names the findings, which are `voices` if they are
         new, and `history` gives what to keep of the desk's steps for the new version. `sound` is for those in
         `also` that hold it; another page keeps its own. Raises OutputError; then nothing has changed.
         """
-        content = document.encode(document.of(transcript, stages))
+        content = document.encode(document.of(transcript, link))
         there = [form for form in Format if form in also or sibling(self.path, form).is_file()]
         others, left = self._formats(transcript, [form for form in there if form != Format.JSON], also, sound)
         contents = {self.path.name: content, **others}
@@ -270,19 +270,19 @@ def save(
         return ()
     beside = [form for form, path in targets if path == sibling(main, form) and files.is_regular(path)]
     rest = [(form, path) for form, path in targets if path != main and form not in beside]
-    stages, voices = None, None
+    link, voices = None, None
     if keep and transcript.findings is not None:
         voices = findings.encode(transcript.findings)
-        stages = {"file": files.beside(main).name, "sha256": files.sha256(voices)}
+        link = {"file": files.beside(main).name, "sha256": files.sha256(voices)}
     with opened(main) as there:
         if not force and is_corrected(main):
             raise ConflictError(
                 f"{main}: was corrected while the recording was transcribed again, so it is not replaced; "
                 "fix: --force, which loses the corrections"
             )
-        if stages is None and keep:  # one that was read, and goes back to where its findings are
-            stages = there.stages_of(transcript.audio.sha256)
-        written = there.write(transcript, stages, also=beside, sound=sound, voices=voices)
+        if link is None and keep:  # one that was read, and goes back to where its findings are
+            link = there.findings_of(transcript.audio.sha256)
+        written = there.write(transcript, link, also=beside, sound=sound, voices=voices)
     if rest:
         writers.save(transcript, rest, keep=keep, sound=sound)
     return written.left

@@ -113,7 +113,7 @@ def _only(form: Form) -> Upload:
 def _job(recording: Upload, wish: TranscriptionRequest, written: Written, settings: Settings) -> Job:
     targets = tuple((kind, str(path)) for kind, path in written)
     page = PageAudio.NONE
-    settings = replace(settings, options=wish.options, keep_stages=False, html_audio=page, pauses=None)
+    settings = replace(settings, options=wish.options, keep_findings=False, html_audio=page, pauses=None)
     return Job(str(recording.path), targets, settings)
 
 
