@@ -239,7 +239,9 @@ def test_a_batch_settles_on_a_model_and_counts_its_memory(tmp_path):
 def test_a_worker_s_recognizer_has_its_share_of_the_cores(monkeypatch):
     monkeypatch.setattr(resources, "cores", lambda: 12)
     given = []
-    monkeypatch.setattr(pipeline.recognition, "Recognizer", lambda *_, threads, **__: given.append(threads))
+    monkeypatch.setattr(
+        pipeline.recognition, "TrackRecognizer", lambda *_, threads, **__: given.append(threads)
+    )
     for workers in (1, 3, 12):
         engine = Engine(Options(), plan.share(workers, Device.CPU))
         pipeline._Run(engine, Reporter(), [])._recognizer(ModelFile("m", "", ""))

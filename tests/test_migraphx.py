@@ -13,6 +13,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -197,7 +198,8 @@ def test_auto_never_compiles_and_says_why(card, transcribe, warm, log):
     assert json.loads(out)["device"]["embedding"] == "cpu"
     assert "cannot be used: the program is damaged" in err
     fake_card(card, Path(os.environ["LD_LIBRARY_PATH"]), supported="unlisted")
-    assert "note: voices on the CPU: gfx1201 is not on AMD's list" in transcribe()[1]
+    if find_spec("onnxruntime_ep_webgpu") is None:  # which takes such cards
+        assert "note: voices on the CPU: gfx1201 is not on AMD's list" in transcribe()[1]
     assert len(log("COMPILE")) == log_after
 
 
@@ -514,7 +516,8 @@ def test_interrupted_it_leaves_no_child(card, models, log):
 @pytest.mark.usefixtures("card")
 def test_the_same_on_the_gpu_from_many_threads(trunk):
     target, cpu = a_target(trunk), Model(trunk, "trunk")
-    fast = migraphx.Accelerated(target, migraphx.warm(target), strict=True, reporter=Reporter(warn=print))
+    reporter = Reporter(warn=print)
+    fast = migraphx._start(target, migraphx.warm(target), "", strict=True, reporter=reporter)
     inputs = [np.random.default_rng(n).normal(0, 1, SHAPE).astype(np.float32) for n in range(20)]
     with on_cores(4) as mapped:
         for feats, answer in zip(inputs, mapped(fast, inputs), strict=True):

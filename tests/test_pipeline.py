@@ -406,7 +406,7 @@ def test_errors_of_the_api(whisper, tmp_path):
 
 @pytest.mark.parametrize("wish", [{"language": "de"}, {"translate": True}])
 def test_a_model_for_english_is_refused_other_languages_before_any_work(whisper, short, monkeypatch, wish):
-    for work in ("recognition.Recognizer", "_Run._decode", "Engine.open"):
+    for work in ("recognition.TrackRecognizer", "_Run._decode", "Engine.open"):
         monkeypatch.setattr(f"witness.pipeline.{work}", lambda *_: pytest.fail("work that is in vain"))
     options = Options(whisper=str(whisper), **wish, **OFFLINE)
     for runtime in (Runtime(), Runtime(serial=True)):

@@ -374,9 +374,9 @@ def test_the_child_leaves_ctrl_c_to_its_parent(model):
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_a_killed_parent_leaves_no_orphan(endless):
     code = (
-        "import sys, time, ggml\nfrom witness.recognition.recognizer import Recognizer\n"
+        "import sys, time, ggml\nfrom witness.recognition.recognizer import TrackRecognizer\n"
         "from witness.schema import ModelFile\n"
-        "running = Recognizer(ModelFile('m', sys.argv[1], ''), threads=1)\n"
+        "running = TrackRecognizer(ModelFile('m', sys.argv[1], ''), threads=1)\n"
         "running.send(ggml.tones(*[300.0] * 29))\n"
         "print(running._engine._child.pid, flush=True)\ntime.sleep(60)\n"
     )

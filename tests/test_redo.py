@@ -405,9 +405,9 @@ def with_arrays(path: Path, header=None, **arrays) -> None:
 def plda(**changes):
     chance = np.random.default_rng(0)
     parts = {
-        "mean1": np.zeros(256),
+        "mean1": np.zeros(192),
         "mean2": np.zeros(8),
-        "lda": chance.normal(size=(256, 8)),
+        "lda": chance.normal(size=(192, 8)),
         "mu": np.zeros(8),
         "tr": np.eye(8),
         "psi": np.ones(8),

@@ -136,7 +136,7 @@ def test_more_speakers_than_can_be_paired():
 
 def test_a_missing_library_is_one_line_with_the_fix(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "meeteval.wer", None)
-    with pytest.raises(WitnessError, match=r"needs meeteval; fix: pip install 'witness\[bench\]'"):
+    with pytest.raises(WitnessError, match=r"needs meeteval; fix: pip install 'witness-transcribe\[bench\]'"):
         one(TRUTH.lines)
 
 

@@ -124,7 +124,10 @@ def test_a_recording_with_its_words(client, server, greeting):
 
 WRITTEN = {
     "openai": {"text": "So it is. Yes.", "duration": 4.5, "task": "transcribe", "segments": []},
-    "whisperx": {"segments": [{"start": 0, "end": 1, "text": "So", "speaker": "Ann"}], "language": "en"},
+    "whisperx": {
+        "segments": [{"start": 0, "end": 1, "text": "So", "speaker": "Ann", "words": []}],
+        "language": "en",
+    },
 }
 
 
