@@ -2,6 +2,7 @@ import js from "@eslint/js";
 
 // What a browser or node has is for tsc to know, which checks the types of every module of the product.
 export default [
+  { ignores: [".venv/**", "site/**", "build/**"] },
   {
     files: ["src/witness/**/*.js", "tests/web/**/*.js"],
     ...js.configs.recommended,
