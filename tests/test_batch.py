@@ -258,7 +258,7 @@ def test_a_batch_resumes_and_tells_the_truth(tmp_path):
     stdout, stderr = run(*arguments, "-f", "json", cwd=tmp_path, code=3)
     assert names(tmp_path / "out") == [
         *(".witness-batch.lock", "manifest.jsonl", "report.json"),
-        *("sub/call00.json", "sub/call00.findings.npz", "sub/call01.json", "sub/call01.findings.npz"),
+        *("sub/call00.findings.npz", "sub/call00.json", "sub/call01.findings.npz", "sub/call01.json"),
     ]
     assert "3 recordings: 2 done, 1 failed" in stdout
     assert "bad.mp3: is not in a format" in stdout

@@ -116,7 +116,7 @@ def test_files_in_several_formats(witness, short):
     assert result.stdout == b""
     out = witness.folder / "out" / "deep"
     assert sorted(path.name for path in out.iterdir()) == [
-        *("call.json", "call.rttm", "call.srt", "call.findings.npz"),
+        *("call.findings.npz", "call.json", "call.rttm", "call.srt"),
     ]
     document = json.loads((out / "call.json").read_text())
     assert document["schema"] == "witness/1"

@@ -344,11 +344,12 @@ def test_a_volunteer_installs_and_reports(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     python = tmp_path / "venv/bin/python"
+    here = str(ROOT).replace(" ", "\\ ")  # as a shell takes it
     assert [line.strip() for line in done.stdout.splitlines()] == [
         f"python -m venv {tmp_path}/venv",
-        f"{python} -m pip install --quiet {ROOT}\\[words\\]",
-        f"env PYTHON={python} {ROOT}/build.sh packages",
-        f"{python} {ROOT}/benchmarks/volunteer.py --repeats 3",
+        f"{python} -m pip install --quiet {here}\\[words\\]",
+        f"env PYTHON={python} {here}/build.sh packages",
+        f"{python} {here}/benchmarks/volunteer.py --repeats 3",
     ]
     environment["PYTHON"] = "no-such-python"
     done = subprocess.run([BASH, str(VOLUNTEER)], env=environment, capture_output=True, text=True, timeout=60)

@@ -73,7 +73,7 @@ def test_two_redos_at_once_both_count(path):
     assert [one.wait() for one in both] == [0, 0]
     assert names(path) == ["A", "B", None]
     agree(path)
-    assert listing(path) == ["talk.csv", "talk.json", "talk.srt", "talk.findings.npz", "talk.txt"]
+    assert listing(path) == ["talk.csv", "talk.findings.npz", "talk.json", "talk.srt", "talk.txt"]
 
 
 def test_a_desk_that_saves_while_redo_runs_is_told_and_loses_nothing(path, monkeypatch):
@@ -243,7 +243,7 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new_and_all_of_it(path, monke
         history = json.loads(store.history_of(path).read_bytes())
         assert history["version"] == files.sha256(path.read_bytes())
         assert len(history["steps"]) == (2 if now == after else 1)
-        hidden = [".talk.history", "talk.csv", "talk.json", "talk.srt", "talk.findings.npz", "talk.txt"]
+        hidden = [".talk.history", "talk.csv", "talk.findings.npz", "talk.json", "talk.srt", "talk.txt"]
         assert listing(path) == hidden
         if acknowledged:
             break

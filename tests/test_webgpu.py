@@ -42,7 +42,9 @@ def double(doubles, plugin_double, subject, tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_MODEL", str(tmp_path / "trunk.onnx"))
     monkeypatch.setenv("FAKE_EP", provider.WEBGPU)
     monkeypatch.setenv("FAKE_ARCH", "none")
-    monkeypatch.setenv("LD_PRELOAD", os.environ["FAKE_ORT"])  # the double is linked with it
+    core = tmp_path / "onnxruntime.so"  # the double is linked with it; a space would end its name
+    core.symlink_to(os.environ["FAKE_ORT"])
+    monkeypatch.setenv("LD_PRELOAD", str(core))
     package = SimpleNamespace(__spec__=object(), get_library_path=lambda: str(plugin_double))
     monkeypatch.setitem(sys.modules, provider.WEBGPU_PLUGIN, package)
     monkeypatch.setattr(webgpu, "_cards", lambda: ["0x1002-0x73bf"])

@@ -171,7 +171,7 @@ def corrections(papers: Papers, chance: random.Random) -> list[str]:
     return ["redo", "-q", str(papers.json), "--corrections", str(file)]
 
 
-def findings_file(papers: Papers, chance: random.Random) -> list[str]:
+def findings(papers: Papers, chance: random.Random) -> list[str]:
     """Findings that were tampered with, and a transcript that vouches for them."""
     arrays = dict(papers.arrays)
     way = chance.random()

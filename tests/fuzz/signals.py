@@ -115,13 +115,13 @@ def complaint(number: signal.Signals, code: int | None, folder: Path) -> str | N
     out = folder / "out"
     made = sorted(path.name for path in out.iterdir()) if out.exists() else []
     stem = made[0].partition(".")[0] if made else ""
-    if made not in ([], [f"{stem}.json", f"{stem}.findings.npz", f"{stem}.txt"]):
+    if made not in ([], [f"{stem}.findings.npz", f"{stem}.json", f"{stem}.txt"]):
         return f"left {made}"
     if made:
         from witness import files
 
-        document = json.loads((out / made[0]).read_text())
-        if document["findings"]["sha256"] != files.sha256_at(out / made[1]):
+        document = json.loads((out / made[1]).read_text())
+        if document["findings"]["sha256"] != files.sha256_at(out / made[0]):
             return "findings of another run"
     if code == 0 and not made:
         return "no result"

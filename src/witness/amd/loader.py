@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sysconfig
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,22 +51,29 @@ def trace(library: Path, preloaded: Path | None = None) -> LoaderTrace:
 
     Raises OSError if it does not run or cannot read the file.
     """
-    result = subprocess.run(
-        [LOADER, str(library)],
-        # Not the user's folder: onnxruntime's list of folders to search has the current one in it.
-        cwd="/",
-        # Together these are `ldd -r`: list, resolve every function, and say what remains.
-        env={
-            **os.environ,
-            **({} if preloaded is None else {"LD_PRELOAD": str(preloaded)}),
-            "LD_TRACE_LOADED_OBJECTS": "1",
-            "LD_WARN": "yes",
-            "LD_BIND_NOW": "yes",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory(prefix="witness-", dir="/tmp") as folder:
+        more = {}
+        if preloaded is not None:
+            # The loader takes a space or a colon for the end of a name.
+            link = Path(folder, "preloaded.so")
+            link.symlink_to(preloaded)
+            more["LD_PRELOAD"] = str(link)
+        result = subprocess.run(
+            [LOADER, str(library)],
+            # Not the user's folder: onnxruntime's list of folders to search has the current one in it.
+            cwd="/",
+            # Together these are `ldd -r`: list, resolve every function, and say what remains.
+            env={
+                **os.environ,
+                **more,
+                "LD_TRACE_LOADED_OBJECTS": "1",
+                "LD_WARN": "yes",
+                "LD_BIND_NOW": "yes",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     lines = re.findall(r"^\s*(\S+) => (not found|/.*?)(?: \(0x[0-9a-f]+\))?$", result.stdout, re.MULTILINE)
     if result.returncode != 0 and not lines:
         raise OSError(result.stderr.strip() or f"{LOADER} ended with {result.returncode}")
