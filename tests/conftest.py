@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -188,6 +189,28 @@ def toned(of_the_run):
             return transcribe(folder / "toned.wav", options, Runtime(threads=2, parallel=True))
 
     return once(of_the_run, "toned", compute)
+
+
+@pytest.fixture(scope="module")
+def shelf(toned, tmp_path_factory):
+    """A folder with the call with words as json, txt, srt and html, and its recording."""
+    from witness.audio import sound
+    from witness.formats import writers
+
+    folder = tmp_path_factory.mktemp("shelf")
+    shutil.copy(toned.audio.path, folder / "toned.wav")
+    source = replace(toned.audio, path=str(folder / "toned.wav"))
+    found = replace(toned, audio=source, findings=replace(toned.findings, audio=source))
+    targets = [(form, folder / f"toned.{form}") for form in ("json", "txt", "srt", "html")]
+    writers.save(found, targets, sound=sound.take(source, targets))
+    return folder
+
+
+@pytest.fixture
+def shelved(shelf, tmp_path):
+    """The JSON of `shelf` in a folder of its own."""
+    shutil.copytree(shelf, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "toned.json"
 
 
 @pytest.fixture

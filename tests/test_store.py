@@ -23,10 +23,9 @@ from witness.formats import writers
 from witness.formats.registry import Format
 from witness.options import Bounds
 from witness.schema import Transcript
-from witness.serve.editing import edits
 from witness.serve.library.catalog import Library
 from witness.serve.library.index import Index
-from witness.transcript import assemble, redo, store
+from witness.transcript import assemble, edits, redo, store
 
 TEXTS = (Format.TXT, Format.SRT, Format.CSV)
 

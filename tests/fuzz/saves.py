@@ -31,8 +31,7 @@ from witness.errors import ConflictError
 from witness.formats import writers
 from witness.formats.registry import Format
 from witness.options import Bounds
-from witness.serve.editing import edits
-from witness.transcript import assemble, store
+from witness.transcript import assemble, edits, store
 
 WRITERS = ("redo", "desk", "both")
 TEXTS = (Format.TXT, Format.SRT, Format.CSV)

@@ -1,1 +1,1 @@
-"""Corrections to a transcript, made in a child process."""
+"""Transcripts shown and changed in a child process."""

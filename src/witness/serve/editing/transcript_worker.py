@@ -16,14 +16,14 @@ from witness.diarization import voices
 from witness.formats import page
 from witness.formats.registry import Format
 from witness.options import Part, chosen
-from witness.serve.editing import edits
-from witness.transcript import people, redo, store
+from witness.serve.editing import views
+from witness.transcript import edits, people, redo, store
 
 Reply = tuple[Message, list[Buffer]]
 
 
 def _html(path: Path, given: Message) -> Reply:
-    return {}, [edits.html(path, given["rest"], given["script"]).encode("utf-8", "replace")]
+    return {}, [views.html(path, given["rest"], given["script"]).encode("utf-8", "replace")]
 
 
 def _show(path: Path, _: Message) -> Reply:
@@ -57,15 +57,15 @@ def _told(saved: store.Written) -> Reply:
 
 
 def _export(path: Path, given: Message) -> Reply:
-    return {}, [edits.export(path, chosen(Format, given["format"]))]
+    return {}, [views.export(path, chosen(Format, given["format"]))]
 
 
 def _outline(path: Path, _: Message) -> Reply:
-    return {}, [edits.peaks(path)]
+    return {}, [views.peaks(path)]
 
 
 def _recording(path: Path, _: Message) -> Reply:
-    return {"recording": str(edits.recording(path))}, []
+    return {"recording": str(views.recording(path))}, []
 
 
 def _enroll(path: Path, given: Message) -> Reply:

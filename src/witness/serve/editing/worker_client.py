@@ -1,7 +1,7 @@
 """The process that works on transcripts, from the server's side.
 
 Clustering an hour of voices takes more memory than the server may have, and a damaged file may end the
-process that reads it. What it can do is in `work`.
+process that reads it. What it can do is in `transcript_worker.ACTIONS`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class WorkerClient:
         return known
 
     def ask(self, do: str, path: Path, **more: Any) -> tuple[Message, bytes]:
-        """What `work.ACTIONS[do]` answers, and its bytes. Raises WitnessError as it does."""
+        """What `transcript_worker.ACTIONS[do]` answers, and its bytes. Raises WitnessError as it does."""
         with self._lock:
             if self._child is None:
                 self._child = Child("witness.serve.editing.transcript_worker")

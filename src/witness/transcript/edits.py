@@ -1,4 +1,4 @@
-"""A transcript on the desk: its page, and what people do to it there, saved in place.
+"""What people do to a transcript on its page, saved in place.
 
 The page shows a base and the steps that people took on it, as a page in a file does. The base is what the
 transcript was when the first of them was taken; the steps, and those that were undone, are kept in a hidden
@@ -23,13 +23,10 @@ import msgspec
 from msgspec import Meta
 
 from witness import documents, files
-from witness.audio import sound
 from witness.errors import InputError, UsageError
-from witness.formats import document, page, reading, writers
-from witness.formats.registry import Format
-from witness.options import Bounds, PageAudio
-from witness.reporter import Reporter
-from witness.schema import Correction, Sound, Transcript
+from witness.formats import document, page
+from witness.options import Bounds
+from witness.schema import Correction, Transcript
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, redo, store
 from witness.transcript.store import Written
@@ -38,12 +35,6 @@ SCHEMA = "witness-history/1"
 MOST_STEPS = redo.MOST
 DRAFTS = 3
 """Transcripts whose draft is kept in memory: 20 MB for an hour of speech."""
-
-PLAYED = {
-    *("aac", "flac", "m4a", "m4b", "mp3", "oga", "ogg", "opus", "wav"),
-    *("mka", "mkv", "mov", "mp4", "webm"),
-}
-"""Endings of what browsers play as it is: https://developer.mozilla.org/docs/Web/Media/Guides/Formats"""
 
 Step = tuple[dict[str, Any], ...]
 """What a page takes and undoes in one go, in the terms of formats/web/corrections.js."""
@@ -180,86 +171,6 @@ def original(path: Path, version: str) -> Written:
         return _write(there, saved, transcript, _History(history.page, undone=undone))
 
 
-def export(path: Path, form: Format) -> bytes:
-    """The file of a format; a page has its sound inside if it is short. Raises InputError, WitnessError."""
-    files.check_libraries([form])
-    if form == Format.JSON:
-        return store.content(path)
-    transcript = store.read(path)
-    short = transcript.audio.heard.duration < sound.EMBEDDED
-    how = PageAudio.EMBED if short else PageAudio.NONE
-    heard = sound.take(transcript.audio, [(form, None)], how, beside=path.parent)
-    return writers.content(transcript, form, heard)
-
-
-def html(path: Path, rest: Mapping[str, Any], script: Sequence[str]) -> str:
-    """The page of the transcript; `rest` is what static/saving.js needs beside what is shown.
-
-    `script` are the addresses of the page's modules, the entry the last.
-    """
-    shown = show(path)
-    served = {
-        **rest,
-        "version": shown.version,
-        "steps": shown.steps,
-        "undone": shown.undone,
-        "refusal": shown.refusal,
-        "history": store.history_of(path).name,
-        "corrected": bool(shown.base.corrections),
-        "asked": shown.base.asked.speakers,
-    }
-    linked = Sound(b"", link="sound")
-    return page.transcript_page(shown.base, reading.title(shown.base), linked, served, script)
-
-
-def peaks(path: Path) -> bytes:
-    """The outline of the recording, from the page beside the JSON or from the cache of earlier times.
-
-    Raises InputError if it cannot be found.
-    """
-    transcript = store.read(path)
-    there = store.sibling(path, Format.HTML)
-    beside = page.sound_in(_text(there)) if there.is_file() else None
-    if beside is not None:
-        return beside.peaks
-    part = transcript.audio.heard
-    key = f"{transcript.audio.sha256}-{round(part.start * 1000)}-{round(part.end * 1000)}"
-
-    def make() -> Sequence[bytes]:
-        notes: list[str] = []
-        told = Reporter(note=notes.append)
-        heard = sound.take(
-            transcript.audio, [("html", None)], PageAudio.LINK, beside=path.parent, reporter=told
-        )
-        if heard is None:
-            raise InputError(notes[0])
-        return [heard.peaks]
-
-    return files.cached(files.cache_folder() / "outlines" / key, ["outline"], make)[0]
-
-
-def recording(path: Path) -> Path:
-    """The recording of the transcript, or what browsers can play of it. Raises InputError, OutputError."""
-    audio = store.read(path).audio
-    there = Path(sound.located(audio, path.parent)[0])
-    if there.suffix[1:].lower() in PLAYED:
-        return there
-
-    def make() -> Sequence[bytes]:
-        whole = replace(audio, part=None)
-        heard = sound.take(whole, [("html", None)], PageAudio.EMBED, beside=path.parent)
-        if heard is None or heard.opus is None:
-            raise InputError(f"{there}: cannot be made into sound for a browser; convert it to WAV")
-        return [heard.opus]
-
-    folder = files.cache_folder() / "sounds" / audio.sha256
-    content = files.cached(folder, ["sound.webm"], make)[0]
-    made = folder / "sound.webm"
-    if not made.is_file():  # the cache cannot be written
-        files.write(content, made, private=True)
-    return made
-
-
 # --- reading ---
 
 
@@ -278,10 +189,6 @@ def _beginning(path: Path, saved: redo.Saved) -> _History:
     """A history in which nothing has happened yet."""
     shown = store.transcript(path, saved.document)
     return _History(page.identity(shown), saved.corrections, saved.corrected)
-
-
-def _text(path: Path) -> str:
-    return store.content(path).decode("utf-8", "replace")
 
 
 def _history(path: Path, version: str) -> _History | None:

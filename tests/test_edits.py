@@ -1,4 +1,4 @@
-"""Transcripts on the desk: corrections saved in place, their history, and who else may have changed them."""
+"""Corrections saved in place, their history, and who else may have changed the transcript."""
 
 from __future__ import annotations
 
@@ -7,36 +7,18 @@ import shutil
 from dataclasses import replace
 
 import pytest
-import soundfile
 
 from conftest import in_process
 from witness import files
-from witness.audio import decode, sound
 from witness.errors import ConflictError, InputError, OutputError
 from witness.formats import page, writers
 from witness.formats.registry import Format
-from witness.schema import SAMPLE_RATE
-from witness.serve.editing import edits
-from witness.transcript import redo, store
-
-
-@pytest.fixture(scope="module")
-def shelf(toned, tmp_path_factory):
-    """The call with words, as json, txt, srt and html, and its recording."""
-    folder = tmp_path_factory.mktemp("shelf")
-    shutil.copy(toned.audio.path, folder / "toned.wav")
-    source = replace(toned.audio, path=str(folder / "toned.wav"))
-    found = replace(toned, audio=source, findings=replace(toned.findings, audio=source))
-    targets = [(form, folder / f"toned.{form}") for form in ("json", "txt", "srt", "html")]
-    writers.save(found, targets, sound=sound.take(source, targets))
-    return folder
+from witness.transcript import edits, redo, store
 
 
 @pytest.fixture
-def path(shelf, tmp_path):
-    """The JSON in a folder of its own."""
-    shutil.copytree(shelf, tmp_path, dirs_exist_ok=True)
-    return tmp_path / "toned.json"
+def path(shelved):
+    return shelved
 
 
 def edit(path, *steps, undone=(), version=None) -> edits.Edit:
@@ -110,7 +92,7 @@ def test_pauses_stay_marked_as_the_run_was_asked_to(path):
     text = path.with_suffix(".txt").read_text()
     assert "Ann" in text
     assert text.count("(.)") == marks
-    assert edits.export(path, Format.MD).count(b"(.)") == marks
+    assert writers.content(store.read(path), Format.MD).count(b"(.)") == marks
 
 
 def test_steps_are_there_after_a_reload_and_can_be_undone(path):
@@ -255,36 +237,3 @@ def test_a_write_that_fails_leaves_everything_as_it_was(path, monkeypatch):
     with pytest.raises(OutputError):
         edits.save(path, edit(path, naming(path, 0, "Ann")))
     assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
-
-
-def test_any_format_can_be_taken_away(path):
-    edits.save(path, edit(path, naming(path, 0, "Ann")))
-    assert edits.export(path, Format.SRT) == (path.parent / "toned.srt").read_bytes()
-    assert edits.export(path, Format.JSON) == path.read_bytes()
-    assert edits.export(path, Format.DOCX)[:2] == b"PK"
-    assert page.sound_in(edits.export(path, Format.HTML).decode()).opus
-
-
-def test_what_no_browser_plays_is_made_into_what_it_does(path):
-    assert edits.recording(path).name == "toned.wav"
-    samples, rate = soundfile.read(path.parent / "toned.wav", frames=2 * 8000)
-    other = path.parent / "toned.aiff"
-    soundfile.write(other, samples, rate)
-    document_ = json.loads(path.read_text())
-    document_["audio"] |= {"path": str(other), "sha256": files.sha256_at(other), "duration": 2.0}
-    document_ |= {"words": [], "utterances": [], "turns": []}
-    path.write_text(json.dumps(document_))
-    made = edits.recording(path)
-    assert made.read_bytes()[:4] == b"\x1a\x45\xdf\xa3"  # EBML: WebM
-    assert abs(sum(map(len, decode.blocks(str(made)))) / SAMPLE_RATE - 2.0) < 0.1
-    before = made.stat().st_mtime_ns
-    assert edits.recording(path).stat().st_mtime_ns == before
-
-
-def test_the_outline_is_kept(path, monkeypatch):
-    outline = edits.peaks(path)
-    assert outline == page.sound_in((path.parent / "toned.html").read_text()).peaks
-    (path.parent / "toned.html").unlink()
-    assert edits.peaks(path) == outline
-    monkeypatch.setattr(sound, "take", None)
-    assert edits.peaks(path) == outline

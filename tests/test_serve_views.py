@@ -1,0 +1,48 @@
+"""The formats, the recording and its outline, as the desk gives them out."""
+
+from __future__ import annotations
+
+import json
+
+import soundfile
+
+from witness import files
+from witness.audio import decode, sound
+from witness.formats import page
+from witness.formats.registry import Format
+from witness.schema import SAMPLE_RATE
+from witness.serve.editing import views
+from witness.transcript import edits
+
+
+def test_any_format_can_be_taken_away(shelved):
+    edits.name(shelved, edits.show(shelved).version, "SPEAKER_00", "Ann")
+    assert views.export(shelved, Format.SRT) == (shelved.parent / "toned.srt").read_bytes()
+    assert views.export(shelved, Format.JSON) == shelved.read_bytes()
+    assert views.export(shelved, Format.DOCX)[:2] == b"PK"
+    assert page.sound_in(views.export(shelved, Format.HTML).decode()).opus
+
+
+def test_what_no_browser_plays_is_made_into_what_it_does(shelved):
+    assert views.recording(shelved).name == "toned.wav"
+    samples, rate = soundfile.read(shelved.parent / "toned.wav", frames=2 * 8000)
+    other = shelved.parent / "toned.aiff"
+    soundfile.write(other, samples, rate)
+    document_ = json.loads(shelved.read_text())
+    document_["audio"] |= {"path": str(other), "sha256": files.sha256_at(other), "duration": 2.0}
+    document_ |= {"words": [], "utterances": [], "turns": []}
+    shelved.write_text(json.dumps(document_))
+    made = views.recording(shelved)
+    assert made.read_bytes()[:4] == b"\x1a\x45\xdf\xa3"  # EBML: WebM
+    assert abs(sum(map(len, decode.blocks(str(made)))) / SAMPLE_RATE - 2.0) < 0.1
+    before = made.stat().st_mtime_ns
+    assert views.recording(shelved).stat().st_mtime_ns == before
+
+
+def test_the_outline_is_kept(shelved, monkeypatch):
+    outline = views.peaks(shelved)
+    assert outline == page.sound_in((shelved.parent / "toned.html").read_text()).peaks
+    (shelved.parent / "toned.html").unlink()
+    assert views.peaks(shelved) == outline
+    monkeypatch.setattr(sound, "take", None)
+    assert views.peaks(shelved) == outline
