@@ -20,7 +20,8 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from witness.audio import decode, ffmpeg, mixing, source
+from witness import files
+from witness.audio import decode, ffmpeg, mixing
 from witness.errors import InputError
 from witness.options import Channels
 from witness.reporter import Reporter
@@ -549,7 +550,7 @@ def test_permission_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def deny(*_: object, **__: object) -> None:  # a mode of 0 does not keep root out
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(source, "open", deny, raising=False)
+    monkeypatch.setattr(files, "at_once", deny)
     assert "secret.wav: could not be read (permission denied)" in refusal(path)
 
 
@@ -557,7 +558,7 @@ def test_failing_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(source, "open", fail, raising=False)
+    monkeypatch.setattr(files, "at_once", fail)
     assert "call.wav: could not be read (Input/output error)" in refusal(tmp_path / "call.wav")
 
 

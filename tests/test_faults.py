@@ -10,6 +10,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import unicodedata
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 import soundfile
 
 import ggml
-from recordings import children, gone, here, make, run, start
+from recordings import OPTIONS, children, gone, here, make, run, start
 from witness import files
 from witness.errors import OutputError
 from witness.formats import findings
@@ -217,6 +218,81 @@ def test_a_recording_that_changes_or_goes_while_it_is_read(tmp_path, monkeypatch
     make(tmp_path / "in", 2, 1.0)
     here("in", "-o", "out", "--whisper", "none", cwd=tmp_path)
     verify(tmp_path / "out", recordings)
+
+
+FAILING = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+/* Reads of files called *failing* from byte FROM on end with EIO; with FAILED, until that file is there. */
+ssize_t read(int fd, void *to, size_t count) {
+    static ssize_t (*real)(int, void *, size_t);
+    if (!real) real = dlsym(RTLD_NEXT, "read");
+    char link[64], name[4096];
+    const char *failed = getenv("FAILED");
+    long from = atol(getenv("FROM"));
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, name, sizeof name - 1);
+    if (length > 0) {
+        name[length] = 0;
+        if (strstr(name, "failing") && lseek(fd, 0, SEEK_CUR) >= from && !(failed && !access(failed, F_OK))) {
+            if (failed) close(creat(failed, 0600));
+            errno = EIO;
+            return -1;
+        }
+    }
+    return real(fd, to, count);
+}
+"""
+
+
+@pytest.fixture
+def failing_disk(tmp_path):
+    """The environment for programs whose reads of files called *failing* end with an error of the disk."""
+    if sys.platform != "linux" or not shutil.which("gcc"):
+        pytest.skip("the disk that fails is made by gcc on Linux")
+    library = tmp_path / "disk.so"
+    command = ["gcc", "-shared", "-fPIC", "-o", library, "-xc", "-", "-ldl"]
+    subprocess.run(command, input=FAILING.encode(), check=True)
+    return {"LD_PRELOAD": str(library), "FROM": "8192"}
+
+
+@pytest.mark.parametrize("begin", [0, 8192, 1_000_000], ids=["beginning", "header", "middle"])
+def test_a_disk_that_fails(tmp_path, failing_disk, begin):
+    soundfile.write(tmp_path / "failing.wav", [0.001 * (number % 7) for number in range(1_000_000)], 16_000)
+    done = subprocess.run(
+        [sys.executable, "-m", "witness", "failing.wav", "--whisper", "none", *OPTIONS],
+        cwd=tmp_path,
+        env={**os.environ, **failing_disk, "FROM": str(begin)},
+        capture_output=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (4, b"")
+    assert done.stderr.decode() == (
+        "witness: failing.wav: could not be read (Input/output error); fix: check the disk or the network "
+        "drive that it is on, or copy it to another one\n"
+    )
+
+
+def test_a_batch_tries_once_more_what_the_disk_did_not_give(tmp_path, failing_disk):
+    first, second, _ = make(tmp_path / "in", 3)
+    first.rename(first.with_name("failing.flac"))
+    arguments = ("in", "-o", "out", "-f", "json", "--whisper", "none", "--jobs", 1)
+    stdout, err = run(*arguments, cwd=tmp_path, code=3, **failing_disk)
+    assert "3 recordings: 2 done, 1 failed" in stdout
+    assert "failing.flac: could not be read (Input/output error); fix: check the disk" in stdout
+    assert "bug" not in stdout + err
+    again = {**failing_disk, "FAILED": str(tmp_path / "failed")}
+    stdout, err = run(*arguments, "--retry-failed", cwd=tmp_path, **again)
+    assert "once more after the others: " in err
+    assert "3 recordings: 1 done, 2 done before" in stdout
+    verify(tmp_path / "out", [first.with_name("failing.flac"), second, second.with_name("call02.flac")])
 
 
 @pytest.fixture

@@ -32,6 +32,10 @@ class InputError(WitnessError):
     exit_code = 4
 
 
+class ReadError(InputError):
+    """The disk or the drive that the recording is on failed; it may work a moment later."""
+
+
 class ModelError(WitnessError):
     """A model file is missing, fails its sha256, or is not the kind of model that is needed."""
 

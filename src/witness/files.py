@@ -14,9 +14,9 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -475,7 +475,7 @@ def at_once(path: str, flags: int) -> int:
 
 def read(path: str | os.PathLike[str], largest: int = LARGEST) -> bytes:
     """The content of the regular file at `path`, of at most so many bytes. Raises OSError."""
-    with opened(path) as file:
+    with opened(path) as file, _named(path):
         content = file.read(largest + 1)
     if len(content) > largest:
         raise OSError(errno.EFBIG, f"more than {largest >> 20} MiB", os.fspath(path))
@@ -498,8 +498,18 @@ def sha256_of(file: BinaryIO) -> str:
 
 def sha256_at(path: str | os.PathLike[str]) -> str:
     """The SHA-256 of the regular file at `path`. Raises OSError."""
-    with opened(path) as file:
+    with opened(path) as file, _named(path):
         return sha256_of(file)
+
+
+@contextmanager
+def _named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Have an error of the disk name the file, which Python does only for one that cannot be opened."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = os.fspath(path)
+        raise
 
 
 # --- what can be made again ---

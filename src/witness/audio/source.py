@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
 import shutil
 import stat
@@ -10,12 +12,19 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from witness import files
 from witness.audio import spool
-from witness.errors import InputError
+from witness.errors import InputError, ReadError
 from witness.text import printable
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+
+_NO_PLACE = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EINVAL}
+"""Errors of a path that leads nowhere, rather than of a disk."""
 
 
 def check(path: str) -> None:
@@ -29,7 +38,8 @@ def check(path: str) -> None:
 def opened(path: str, name: str) -> Iterator[BinaryIO]:
     """The bytes of `path` ("-" is standard input) from the beginning, seekable; a pipe is copied to a file.
 
-    `name` is what messages call it. Raises InputError if it cannot be read.
+    `name` is what messages call it. Raises InputError if it cannot be read; so does reading the bytes, with
+    ReadError, where the disk fails.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -46,7 +56,7 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
             elif Path(path).is_dir():
                 raise InputError(f"{name}: is a folder; fix: name a recording in it")
             else:
-                file = stack.enter_context(_open(path))
+                file = stack.enter_context(_open(path, name))
                 mode = os.fstat(file.fileno()).st_mode
             if stat.S_ISFIFO(mode):
                 copy = stack.enter_context(tempfile.TemporaryFile(dir=spool.folder()))
@@ -63,19 +73,51 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
             raise InputError(
                 f"{name}: could not be read (permission denied); fix: change its permissions or owner"
             ) from None
-        except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-            reason = getattr(error, "strerror", None) or error
-            raise InputError(
-                f"{name}: could not be read ({reason}); fix: check the path, or copy it to a disk with room"
-            ) from error
+        except OSError as error:
+            if error.errno in _NO_PLACE:
+                raise InputError(
+                    f"{name}: could not be read ({error.strerror}); fix: check the path"
+                ) from None
+            raise _unreadable(name, error) from error
+        except ValueError as error:  # a zero byte in the name
+            raise InputError(f"{name}: could not be read ({error}); fix: check the path") from error
         yield file
 
 
-def _open(path: str) -> BinaryIO:
+class _File(io.FileIO):
+    """A file whose failing disk is told as a ReadError, which none of its readers takes for damage."""
+
+    def __init__(self, path: str, name: str) -> None:
+        super().__init__(path, "rb", opener=files.at_once)
+        self._called = name
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """As io.FileIO does. Raises ReadError."""
+        try:
+            return super().readinto(buffer)
+        except OSError as error:
+            raise _unreadable(self._called, error) from error
+
+    def readall(self) -> bytes:
+        """As io.FileIO does. Raises ReadError."""
+        try:
+            return super().readall()
+        except OSError as error:
+            raise _unreadable(self._called, error) from error
+
+
+def _unreadable(name: str, error: OSError) -> ReadError:
+    return ReadError(
+        f"{name}: could not be read ({error.strerror or error}); fix: check the disk or the network drive "
+        "that it is on, or copy it to another one"
+    )
+
+
+def _open(path: str, name: str) -> BinaryIO:
     """The file, or the pipe once somebody writes into it; a device is not waited for."""
     if Path(path).is_fifo():
         return Path(path).open("rb")
-    return open(path, "rb", opener=files.at_once)
+    return io.BufferedReader(_File(path, name))
 
 
 def _endless(mode: int, file: BinaryIO) -> bool:

@@ -114,14 +114,20 @@ class Batch:
     ) -> None:
         """Do what is to be done; a batch that watches continues with what appears, until interrupted.
 
+        A recording whose disk fails is tried once more after the others.
+
         Raises OutputError when the disk is full. However it ends, report.json is written.
         """
         self._tell_notices(reporter)
         finished: queue.SimpleQueue[tuple[Item, Future[Outcome]]] = queue.SimpleQueue()
         clock = _Clock(self.todo)
         owed, looked = 0, time.monotonic()
+        later: list[Item] = []
+        tried: set[Item] = set()
         try:
-            while owed or self.todo or self.order.watch:
+            while owed or self.todo or later or self.order.watch:
+                if not (owed or self.todo):
+                    self.todo, later = later, []
                 for item in self.todo:
                     self.folder.claim(item)
                     self._folders.add(self.folder.of(item))
@@ -132,7 +138,13 @@ class Batch:
                 with suppress(queue.Empty):
                     item, future = finished.get(timeout=0.5)  # or Ctrl-C would not get through on Windows
                     owed -= 1
-                    self._record(item, outcome_of(item, future), clock, reporter)
+                    outcome = outcome_of(item, future)
+                    if outcome.later and item not in tried:
+                        tried.add(item)
+                        later.append(item)
+                        reporter.note(f"once more after the others: {outcome.error}")
+                    else:
+                        self._record(item, outcome, clock, reporter)
                 tell(self._progress(clock))
                 if self.order.watch and time.monotonic() - looked > LOOK:
                     self.todo, looked = self._scan(), time.monotonic()

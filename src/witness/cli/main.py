@@ -5,6 +5,7 @@ Everything heavy is imported inside the commands, so that `--help` answers in a 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -30,6 +31,9 @@ from witness.cli import (
     signals,
 )
 from witness.errors import CancelledError, WitnessError, lacks_memory
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
+"""Errors that somebody can cure who may write elsewhere."""
 
 
 class _DefaultRun(click.Group):
@@ -140,7 +144,10 @@ def _failed(error: Exception) -> int:
         return _complain(str(error), error.exit_code)
     if isinstance(error, OSError):
         place = error.filename or "stdout"
-        return _complain(f"{place}: {error.strerror}; free disk space or fix the folder's permissions", 1)
+        fix = "check the disk or the network drive that it is on"
+        if error.errno in _NO_ROOM:
+            fix = "free disk space or fix the folder's permissions"
+        return _complain(f"{place}: {error.strerror}; {fix}", 1)
     if os.environ.get("WITNESS_DEBUG"):
         raise error
     return _complain(

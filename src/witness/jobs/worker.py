@@ -24,6 +24,7 @@ from witness.errors import (
     InputError,
     ModelError,
     OutputError,
+    ReadError,
     ScratchError,
     TranscriptionError,
     WitnessError,
@@ -102,6 +103,8 @@ class Outcome:
     """Only formats of a transcript that was there were written."""
     again: bool = field(default=False)
     """Whether another process might do better."""
+    later: bool = False
+    """Whether it may work a while later: the disk of the recording failed."""
     full: bool = False
     """Whether the disk takes no file at all."""
 
@@ -124,7 +127,7 @@ def perform(job: Job, progress: Progress = no_progress) -> Outcome:
     except WitnessError as error:
         reason = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
         full = isinstance(error, OutputError) and not isinstance(error, ScratchError) and reason in FULL
-        outcome = Outcome(str(error), error.exit_code, full=full)
+        outcome = Outcome(str(error), error.exit_code, full=full, later=isinstance(error, ReadError))
     except Exception as error:  # it must not end the batch
         text = " ".join(f"{type(error).__name__}: {error}".split()) + "; this is a bug, please report it"
         if lacks_memory(error):
@@ -229,7 +232,8 @@ def _look(path: str) -> tuple[int, int]:
             raise InputError(f"{path} is not a regular file; give a recording in a file")
         return size_and_mtime(path)
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); check the path") from error
+        kind = InputError if isinstance(error, FileNotFoundError | PermissionError) else ReadError
+        raise kind(f"{path} cannot be read ({error.strerror}); check the path, or the drive") from error
 
 
 # --- the process ---
