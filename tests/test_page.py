@@ -799,6 +799,50 @@ def test_inaudible_doubtful_and_invented_passages_are_marked(read):
     assert "Uh-huh." in reader.page.locator("#feed .unsure").all_inner_texts()
 
 
+def test_doubtful_words_on_a_slider_and_by_a_key(read):
+    found = talks.call()
+    first, second, *others = found.utterances
+    told = [replace(word, probability=0.95) for word in first.words]
+    told[1] = replace(told[1], probability=0.3)
+    told[-1] = replace(told[-1], probability=0.7)
+    said = (replace(first, words=tuple(told)), second, *others)
+    reader = read(replace(found, utterances=said))
+    slider, marked = reader.page.locator("#doubts"), reader.page.locator("#feed .doubt")
+    texts = [told[1].text.strip(), told[-1].text.strip()]
+    assert marked.all_inner_texts() == texts[:1]
+    assert marked.first.get_attribute("title") == "30 % certain what was said"
+    slider.fill("2")
+    assert marked.all_inner_texts() == texts
+    reader.page.locator("#text").focus()
+    chosen = reader.page.locator("#feed .chosen")
+    for key, expected in (("d", 0), ("d", 1), ("d", 0), ("Shift+D", 1)):
+        reader.page.keyboard.press(key)
+        assert chosen.all_inner_texts() == [texts[expected]]
+    slider.fill("0")
+    assert marked.count() == 0
+    reader.page.reload()
+    reader.until("document.documentElement.dataset.ready === 'yes'")
+    assert (slider.input_value(), marked.count()) == ("0", 0)
+
+
+def test_words_without_probabilities_have_no_slider(read):
+    assert read(talks.call()).page.locator("#doubting").is_hidden()
+
+
+def test_each_paragraph_is_in_its_language(read):
+    found = talks.call()
+    first, second, *others = found.utterances
+    said = (
+        replace(first, words=tuple(replace(word, language="fr") for word in first.words)),
+        replace(second, words=tuple(replace(word, language="he") for word in second.words)),
+        *others,
+    )
+    reader = read(replace(found, utterances=said))
+    paragraphs = reader.page.locator("#feed p.said")
+    ways = [(one.get_attribute("lang"), one.get_attribute("dir")) for one in paragraphs.all()[:3]]
+    assert ways == [("fr", "auto"), ("he", "rtl"), ("en", "auto")]
+
+
 def test_inaudible_speech_of_nobody_in_particular(read):
     found = talks.call()
     unheard = Utterance(26.0, 28.2, None)

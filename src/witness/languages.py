@@ -20,6 +20,8 @@ jw=javanese su=sundanese yue=cantonese
 NAMES = {code: name.replace("_", " ") for code, _, name in (pair.partition("=") for pair in _TABLE.split())}
 """Code -> name of the languages that Whisper knows, in its order."""
 LANGUAGES = tuple(NAMES)
+RIGHT_TO_LEFT = frozenset({"ar", "fa", "he", "ps", "sd", "ur", "yi"})
+"""Languages whose text begins at the right."""
 MULTI = "multi"
 """In the place of a code: a recording in several languages, which are found out every ten seconds."""
 _CODES = {name: code for code, name in NAMES.items()}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from witness.formats.reading import Reading, for_xml
+from witness.languages import RIGHT_TO_LEFT
 from witness.text import clock
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 DATE = (1980, 1, 1, 0, 0, 0)
 """Of the files in the archive: the earliest that it can express. The same transcript gives the same bytes."""
-RIGHT_TO_LEFT = frozenset({"ar", "fa", "he", "ps", "sd", "ur", "yi"})
-"""Languages whose text begins at the right."""
 AFTER_DIRECTION = """
 adjustRightInd snapToGrid spacing ind contextualSpacing mirrorIndents suppressOverlap jc textDirection
 textAlignment textboxTightWrap outlineLvl divId cnfStyle rPr sectPr pPrChange

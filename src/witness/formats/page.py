@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from witness import files
 from witness.formats import modules
+from witness.languages import RIGHT_TO_LEFT
 from witness.schema import (
     BREATH,
     CLOSING,
@@ -71,7 +72,7 @@ def transcript_page(
         "page": _identity(transcript, speakers, columns),
         "start": _ms(transcript.audio.heard.start),
         "end": _ms(transcript.audio.heard.end),
-        "language": transcript.language,
+        "languages": [[code, code in RIGHT_TO_LEFT] for code in _languages(transcript)],
         "listened": transcript.device["whisper"] is not None,
         "speakers": [[speaker.id, speaker.name] for speaker in speakers],
         "grouping": {
@@ -246,9 +247,10 @@ def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> dict[str, A
     """Turns, words and utterances without words, by column, in milliseconds: shorter than objects."""
     place: Mapping[str | None, int] = {speaker.id: n for n, speaker in enumerate(speakers)}
     words = sorted(
-        ((word, utterance.track) for utterance in transcript.utterances for word in utterance.words),
-        key=lambda item: (item[0].start, item[1]),  # of those that begin together, as merging takes them
+        ((word, utterance) for utterance in transcript.utterances for word in utterance.words),
+        key=lambda item: (item[0].start, item[1].track),  # of two at once, as merging takes them
     )
+    languages = {code: n for n, code in enumerate(_languages(transcript))}
     silent: list[Utterance] = [utterance for utterance in transcript.utterances if not utterance.words]
     return {
         "turns": {
@@ -266,7 +268,12 @@ def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> dict[str, A
                 for word, _ in words
             ],
             "flags": [OVERLAP * word.overlap + UNSUPPORTED * (not word.supported) for word, _ in words],
-            "track": [track for _, track in words],
+            "track": [utterance.track for _, utterance in words],
+            "probability": [
+                -1 if word.probability is None else round(100 * word.probability) for word, _ in words
+            ],
+            # Of the utterance, as the document has it.
+            "language": [languages.get(_language(transcript, one) or "", -1) for _, one in words],
         },
         "silent": {
             "start": [_ms(utterance.start) for utterance in silent],
@@ -275,6 +282,16 @@ def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> dict[str, A
             "track": [utterance.track for utterance in silent],
         },
     }
+
+
+def _languages(transcript: Transcript) -> list[str]:
+    """Of the utterances, in the order in which they are first spoken."""
+    told = (_language(transcript, one) for one in transcript.utterances)
+    return list(dict.fromkeys(code for code in told if code))
+
+
+def _language(transcript: Transcript, utterance: Utterance) -> str | None:
+    return utterance.language or transcript.language
 
 
 def _facts(transcript: Transcript, sound: Sound | None) -> Iterable[str]:

@@ -5,7 +5,7 @@
  * The elements that are more than an HTMLElement, by their ids.
  * @typedef {{
  *   query: HTMLInputElement, by: HTMLInputElement, answer: HTMLInputElement, speaker: HTMLInputElement,
- *   files: HTMLInputElement, folder: HTMLInputElement,
+ *   doubts: HTMLInputElement, files: HTMLInputElement, folder: HTMLInputElement,
  *   rate: HTMLSelectElement, colors: HTMLSelectElement,
  *   timeline: HTMLCanvasElement, open: HTMLAnchorElement,
  *   choose: HTMLDialogElement, ask: HTMLDialogElement, keys: HTMLDialogElement, voices: HTMLDialogElement,

@@ -3,7 +3,8 @@
 import { above } from "./arrays.js";
 import { clock } from "./clock.js";
 import { link, quotation, quote, shortened } from "./copying.js";
-import { $, around, composes, make } from "./dom.js";
+import { $, around, composes, make, toast } from "./dom.js";
+import { nextDoubtful } from "./doubts.js";
 import { askMerge, askMove, askName, fix, save } from "./editing.js";
 import { nameOf } from "./names.js";
 import { closeSearch, goTo, openSearch } from "./search.js";
@@ -52,6 +53,19 @@ function stepParagraph(by) {
   announce.textContent = `${nameOf(next.who)}, ${clock(next.start)}: ${shortened(quotation(next.words))}`;
 }
 
+/** Go to the next doubtful word, or with -1 to the one before. @param {number} by */
+function stepDoubtful(by) {
+  const next = page.order.findIndex((w) => words.start[w] >= page.position);
+  const here = page.chosen ? chosenEnd() : (next < 0 ? page.order.length : next) - 0.5;
+  const at = nextDoubtful(page, words, page.doubts || 1, here, by);
+  if (at < 0) { toast("No doubtful words"); return; }
+  const w = page.order[at];
+  bringIntoView(page.blockOf[w]);
+  choose(at);
+  seek(words.start[w]);
+  announce.textContent = `${page.texts[w].trim()}, ${words.probability[w]} % certain`;
+}
+
 /** @param {(who: number) => void} action */
 function withSpeaker(action) {
   const paragraph = page.paragraphs[paragraphNow()];
@@ -73,6 +87,8 @@ const keys = {
   v: actions.voice,
   r: () => withSpeaker(askName),
   g: () => withSpeaker(askMerge),
+  d: () => stepDoubtful(1),
+  D: () => stepDoubtful(-1),
   n: () => goTo(1),
   N: () => goTo(-1),
   "/": openSearch,
@@ -92,7 +108,7 @@ const keys = {
 function keyOf(event) {
   const other = event.key.length === 1 && event.key > "\u007f" && event.code.match(/^Key([A-Z])$/);
   const key = other ? (event.shiftKey ? other[1] : other[1].toLowerCase()) : event.key;
-  return key.length === 1 && key !== "N" ? key.toLowerCase() : key;
+  return key.length === 1 && key !== "N" && key !== "D" ? key.toLowerCase() : key;
 }
 
 /** Whether the text around the selection runs from right to left. */

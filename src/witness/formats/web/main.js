@@ -1,6 +1,7 @@
 // @ts-check
 /* The page as a whole: what is drawn anew when something changes, and the start. */
 import "./colors.js";
+import "./doubting.js";
 import "./mouse.js";
 import "./keys.js";
 import { $, around, enable, toast } from "./dom.js";

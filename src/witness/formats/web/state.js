@@ -32,6 +32,7 @@ const shown = {
   hitNow: -1, // the one that is shown
   position: data.start, // ms in the recording, even without sound
   playing: -1, // the word that is being spoken
+  doubts: 0, // how many doubtful words are marked: a place in LEVELS of doubts.js
   following: true, // scroll along with it
   hasSound: false,
 };

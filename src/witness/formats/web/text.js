@@ -5,8 +5,9 @@ import { clock, momentAt, span } from "./clock.js";
 import { $, make } from "./dom.js";
 import { matchAt } from "./matches.js";
 import { chip, initials, look, speakerOf } from "./names.js";
-import { data, page, words } from "./state.js";
-import { OVERLAP } from "./transcript.js";
+import { isDoubtful, LEVELS } from "./doubts.js";
+import { data, page, transcript, words } from "./state.js";
+import { languageOf, OVERLAP } from "./transcript.js";
 /** @import { Paragraph } from "./paragraphs.js" */
 /** @import { Block } from "./reading.js" */
 
@@ -152,23 +153,36 @@ function article(n) {
     head.append(button, time);
   }
   const said = make("p", "said");
-  said.dir = "auto";
-  if (data.language) said.lang = data.language;
+  inLanguage(said, paragraph);
   if (!paragraph.words.length) said.append(...inaudible(paragraph, number));
   for (const w of wordsOf(page.blocks[n])) {
     const text = page.texts[w], bare = text.trimStart();
     if (bare.length < text.length) said.append(text.slice(0, text.length - bare.length));
     const word = make("span", classOf(w), bare);
     word.dataset.w = String(w);
+    const title = [];
     if (words.sure[w] >= 0 && words.sure[w] < UNSURE && page.owner[w] === words.speaker[w]) {
-      word.title = `${words.sure[w]} % certain who said it`;
+      title.push(`${words.sure[w]} % certain who said it`);
     }
+    if (isDoubtful(page, words, w, LEVELS.length - 1)) title.push(`${words.probability[w]} % certain what was said`);
+    if (title.length) word.title = title.join(", ");
     spans.set(w, word);
     said.append(word);
   }
   element.append(head, said);
   label(element, page.blocks[n]);
   return element;
+}
+
+/**
+ * Say in which language a paragraph is, and where its lines begin.
+ * @param {HTMLElement} said
+ * @param {Paragraph} paragraph
+ */
+function inLanguage(said, { words: some }) {
+  const [code, fromTheRight] = data.languages[languageOf(transcript, some)] ?? ["", false];
+  if (code) said.lang = code;
+  said.dir = fromTheRight ? "rtl" : "auto";
 }
 
 /**
@@ -217,6 +231,7 @@ function classOf(w) {
   const sure = words.sure[w];
   if (page.touched.has(w)) name += " fixed";
   else if (sure >= 0 && sure < UNSURE) name += " unsure";
+  if (isDoubtful(page, words, w, page.doubts)) name += " doubt";
   if (words.flags[w] & OVERLAP) name += " both";
   if (!page.heard[w]) name += " ghost";
   if (chosen && place[w] >= chosen[0] && place[w] <= chosen[1]) name += " chosen";
@@ -320,7 +335,7 @@ export function printAll() {
     head.append(name, make("span", "time", clock(paragraph.start)));
     const text = paragraph.words.map((w) => page.texts[w]).join("").trim();
     const said = make("p", "said", text || (data.listened ? "[inaudible]" : `until ${clock(paragraph.end)}`));
-    said.dir = "auto";
+    inLanguage(said, paragraph);
     element.append(head, said);
     if (paragraph.who < 0 && paragraph.words.length) element.classList.add("ghosts");
     feed.append(element);

@@ -5,13 +5,15 @@ import { above } from "./arrays.js";
 
 /**
  * @typedef {{ start: number[], end: number[], speaker: number[] }} Turns columns, in order
- * @typedef {Turns & { text: string[], sure: number[], flags: number[], track: number[] }} Words columns, in order
+ * @typedef {Turns & { text: string[], sure: number[], flags: number[], track: number[], probability: number[],
+ *   language: number[] }} Words columns, in order; `sure`: percent, who said it; `probability`: percent, that it is
+ *   right; `language`: its place in the list of languages; -1: not known
  * @typedef {Turns & { track: number[] }} Silent speech without words, columns
  * @typedef {{ pause: number, phrase: number, shortest: number, longest: number, breath: number, ends: string,
  *   closing: string }} Grouping
  * @typedef {{
  *   title: string, schema: string, sha256: string, page: string, start: number, end: number,
- *   language: string | null, listened: boolean, speakers: [string, string | null][], grouping: Grouping,
+ *   languages: [string, boolean][], listened: boolean, speakers: [string, string | null][], grouping: Grouping,
  *   turns: Turns, words: Words, silent: Silent, peaks: string | null, link: string | null,
  *   served?: Record<string, any>,
  * }} Data as formats/page.py writes it
@@ -69,6 +71,7 @@ function inOrder(columns, silent, gaps) {
   const places = {
     text: empty.map(() => ""), start: silent.start, end: silent.end, speaker: silent.speaker,
     sure: empty.map(() => -1), flags: empty, track: silent.track, gap: empty.map((_, n) => n),
+    probability: empty.map(() => -1), language: empty.map(() => -1),
   };
   const start = [...columns.start, ...places.start];
   const sorted = start.map((_, w) => w).sort((a, b) => start[a] - start[b] || a - b);
@@ -77,6 +80,21 @@ function inOrder(columns, silent, gaps) {
     return [name, sorted.map((w) => all[w])];
   });
   return Object.fromEntries(merged);
+}
+
+/**
+ * The language of most of these words, its place in the list of languages; of two as frequent the first; -1: none.
+ * @param {Prepared} transcript
+ * @param {readonly number[]} chosen words
+ */
+export function languageOf({ words }, chosen) {
+  /** @type {Map<number, number>} */
+  const counts = new Map();
+  for (const w of chosen) {
+    const language = words.language[w];
+    if (language >= 0) counts.set(language, (counts.get(language) ?? 0) + 1);
+  }
+  return [...counts].reduce((best, one) => (one[1] > best[1] ? one : best), [-1, 0])[0];
 }
 
 /**

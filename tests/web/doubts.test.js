@@ -1,0 +1,44 @@
+/* Which words are doubtful, and where the next one is. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { derive } from "../../src/witness/formats/web/derive.js";
+import { isDoubtful, nextDoubtful } from "../../src/witness/formats/web/doubts.js";
+import { languageOf, piecesOf, prepare } from "../../src/witness/formats/web/transcript.js";
+import { talk } from "./talk.js";
+
+/** A talk whose words have these probabilities. @param {Record<number, number>} told @param {any[]} steps */
+function heard(told, steps = []) {
+  const data = talk();
+  for (const [w, probability] of Object.entries(told)) data.words.probability[Number(w)] = probability;
+  const transcript = prepare(data);
+  return { transcript, words: transcript.words, page: derive(transcript, steps) };
+}
+
+test("few are those that are more often wrong than right, many are more, and off is none", () => {
+  const { page, words } = heard({ 0: 49, 1: 50, 2: 79, 3: 80, 4: -1 });
+  const marked = [0, 1, 2].map((level) => page.order.filter((w) => isDoubtful(page, words, w, level)));
+  assert.deepEqual(marked, [[], [0], [0, 1, 2]]);
+});
+
+test("a word that a person has rewritten is doubtful no more", () => {
+  const { transcript } = heard({ 1: 10, 2: 10 });
+  const step = [{ kind: "text", pieces: piecesOf(transcript, [1]), text: "evening." }];
+  const { page, words } = heard({ 1: 10, 2: 10 }, [step]);
+  assert.deepEqual(page.order.filter((w) => isDoubtful(page, words, w, 1)), [2]);
+});
+
+test("the next doubtful word, the one before, and on from the other end", () => {
+  const { page, words } = heard({ 1: 10, 4: 20 });
+  const after = (/** @type {number} */ at, /** @type {number} */ by) => nextDoubtful(page, words, 1, at, by);
+  assert.deepEqual([after(-0.5, 1), after(1, 1), after(2.5, 1), after(4, 1)], [1, 4, 4, 1]);
+  assert.deepEqual([after(4, -1), after(2.5, -1), after(1, -1), after(-0.5, -1)], [1, 1, 4, 4]);
+  assert.equal(nextDoubtful(page, words, 0, 0, 1), -1);
+});
+
+test("a paragraph is in the language of most of its words", () => {
+  const { transcript } = heard({});
+  transcript.words.language.splice(0, 4, 1, 1, -1, -1);
+  assert.equal(languageOf(transcript, [0, 1, 2, 3, 4]), 1);
+  assert.equal(languageOf(transcript, [1, 4]), 1);
+  assert.equal(languageOf(transcript, [2, 3]), -1);
+});
