@@ -597,6 +597,25 @@ def test_ctrl_c_while_everything_is_imported_is_no_traceback():
     assert done.stderr == b""
 
 
+def test_ctrl_c_before_anything_is_imported_is_no_traceback():
+    """Of what is imported before Ctrl-C ends the process at once, nothing may be interrupted aloud."""
+    program = (
+        "import sys\n"
+        "before = set(sys.modules)\n"
+        "import witness\n"
+        "assert set(sys.modules) - before == {'witness'}, set(sys.modules) - before\n"
+        "class Trap:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'signal':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.modules.pop('signal', None)\n"
+        "sys.meta_path.insert(0, Trap())\n"
+        "import witness.__main__\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (130, b"")
+
+
 def test_a_second_signal_disturbs_no_cleaning_up():
     """A second Ctrl-C used to end as a traceback."""
     program = (

@@ -8,13 +8,9 @@
 Nothing heavy is imported before one of them is asked for.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-from witness._version import __version__
-
+TYPE_CHECKING = False  # nothing is imported here at once: Ctrl-C meanwhile would print a traceback
 if TYPE_CHECKING:
+    from witness._version import __version__ as __version__
     from witness.errors import CancelledError as CancelledError
     from witness.errors import DeviceError as DeviceError
     from witness.errors import InputError as InputError
@@ -29,6 +25,7 @@ if TYPE_CHECKING:
     from witness.schema import Transcript as Transcript
 
 _HOMES = {
+    "__version__": "witness._version",
     **dict.fromkeys(("diarize", "transcribe", "Engine"), "witness.pipeline"),
     **dict.fromkeys(("Options", "Runtime"), "witness.options"),
     "Transcript": "witness.schema",
@@ -55,7 +52,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     from importlib import import_module
 
     if name not in _HOMES:
