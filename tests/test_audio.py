@@ -20,7 +20,7 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from witness import files
+from witness import files, pipes
 from witness.audio import decode, ffmpeg, mixing
 from witness.errors import InputError
 from witness.options import Channels
@@ -529,6 +529,18 @@ def test_named_pipe(tmp_path: Path) -> None:
     writer.join()
     assert loaded.source.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     check_tone(loaded, 1.0)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_a_named_pipe_into_which_nobody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipes, "PATIENCE", 0.1)
+    os.mkfifo(tmp_path / "pipe")
+    why = "pipe: nobody has written into this pipe for 0.1 s; fix: start what is to write into it"
+    assert why in refusal(tmp_path / "pipe")
+    ours = os.open(tmp_path / "pipe", os.O_RDWR)  # who begins and says no more
+    os.write(ours, b"fLaC")
+    assert why in refusal(tmp_path / "pipe")
+    os.close(ours)
 
 
 # --- what cannot be read ------------------------------------------------------------------------------------

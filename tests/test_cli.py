@@ -787,3 +787,41 @@ def test_models_commands(witness, tmp_path, monkeypatch):
     folder = next(row for row in rows if row["name"] == "faster-whisper-base")
     assert (folder["recognizer"], len(folder["files"])) == ("ctranslate2", 4)
     assert folder["size"] == sum(part["size"] for part in folder["files"])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run PIPE --models builtin --offline --whisper none",
+        "run CALL --vocabulary PIPE",
+        "run CALL --profile PIPE",
+        "run CALL --models PIPE",
+        "enroll Anna PIPE --models builtin --offline",
+        "redo PIPE",
+        "convert PIPE -f srt",
+        "score PIPE PIPE",
+        "score REF REF --uem PIPE",
+        "probe PIPE",
+        "gpu import PIPE",
+    ],
+)
+def test_no_command_waits_for_ever_for_a_pipe(tmp_path, monkeypatch, command):
+    monkeypatch.setattr("witness.pipes.PATIENCE", 0.1)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "ref.rttm").write_text("SPEAKER a 1 0 1 <NA> <NA> x <NA> <NA>\n")
+    names = {"PIPE": "pipe", "CALL": str(CALL), "REF": "ref.rttm"}
+
+    def late(*_: object) -> None:
+        raise RuntimeError("it waits")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(30)
+    try:
+        done = in_process(tmp_path, *(names.get(word, word) for word in command.split()))
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    err = done.stderr.decode()
+    assert done.returncode in (2, 4, 5), err
+    assert "pipe" in err.splitlines()[-1]

@@ -26,7 +26,7 @@ LAYERS = (
     {"diarization", "recognition", "amd", "formats"},
     {"audio", "models"},
     {"saving"},
-    {"sessions", "files", "documents", "child"},
+    {"sessions", "files", "documents", "child", "pipes"},
     {"schema"},
     {"formats.registry"},
     {"options", "reporter"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -11,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from witness import files, pipeline, resources, tracing
+from witness import files, pipeline, pipes, resources, tracing
 from witness.audio import sound
 from witness.batch import batch, cluster
 from witness.cli import options
@@ -91,6 +93,20 @@ def test_what_is_not_a_vocabulary_is_refused(tmp_path: Path, content: bytes, pro
     with pytest.raises(click.BadParameter, match=problem) as failure:
         options.terms(path)
     assert str(path) in failure.value.message
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_a_vocabulary_in_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipes, "PATIENCE", 0.1)
+    pipe = tmp_path / "names"
+    os.mkfifo(pipe)
+    with pytest.raises(click.BadParameter, match="nobody has written into this pipe"):
+        options.terms(pipe)
+    monkeypatch.undo()
+    writer = threading.Thread(target=lambda: pipe.write_bytes(b"Anna\nLena\n"))
+    writer.start()
+    assert options.terms(pipe) == ("Anna", "Lena")
+    writer.join()
 
 
 def test_a_vocabulary_is_a_term_a_line(tmp_path: Path) -> None:

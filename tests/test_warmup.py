@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from conftest import fake_card, in_process
 from test_embedding import voice_model
-from witness.amd import cards, graphs
+from witness.amd import cards, graphs, rocm
 from witness.amd.subject import parse_shapes
 from witness.cli import main
 from witness.errors import UsageError
@@ -219,6 +219,13 @@ def test_import_does_not_wait_for_a_pipe(witness, model, tmp_path):
     os.mkfifo(tmp_path / "graph.zip")
     _, err = witness("gpu", "import", tmp_path / "graph.zip", "--model", model, code=4)
     assert "graph.zip: not a file of `witness gpu export` (not a regular file)" in err
+
+
+def test_import_looks_at_the_file_before_it_asks_for_a_gpu(witness, model, tmp_path, monkeypatch):
+    monkeypatch.setattr(rocm, "choose_card", lambda _: pytest.fail("it asked for a card"))
+    (tmp_path / "graph.zip").write_bytes(b"no archive")
+    _, err = witness("gpu", "import", tmp_path / "graph.zip", "--model", model, code=4)
+    assert "graph.zip: not a file of `witness gpu export`" in err
 
 
 @pytest.mark.usefixtures("card")

@@ -475,11 +475,16 @@ def at_once(path: str, flags: int) -> int:
 
 def read(path: str | os.PathLike[str], largest: int = LARGEST) -> bytes:
     """The content of the regular file at `path`, of at most so many bytes. Raises OSError."""
-    with opened(path) as file, _named(path):
-        content = file.read(largest + 1)
+    content = read_some(path, largest + 1)
     if len(content) > largest:
         raise OSError(errno.EFBIG, f"more than {largest >> 20} MiB", os.fspath(path))
     return content
+
+
+def read_some(path: str | os.PathLike[str], most: int) -> bytes:
+    """The first bytes of the regular file at `path`. Raises OSError."""
+    with opened(path) as file, _named(path):
+        return file.read(most)
 
 
 def sha256(content: bytes) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from witness import files
 from witness.amd.strict import Shapes
 from witness.errors import ModelError, UsageError
 from witness.schema import Float32
@@ -53,10 +54,14 @@ def _open(path: Path) -> tuple[bytes, Model]:
     return source, Model(source, str(path))
 
 
+LARGEST = 2 << 30
+"""Bytes of an ONNX file; protobuf takes no larger ones."""
+
+
 def read(path: Path) -> bytes:
     """The content of an ONNX file. Raises ModelError."""
     try:
-        return path.read_bytes()
+        return files.read(path, LARGEST)
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror}); name an ONNX file") from error
 

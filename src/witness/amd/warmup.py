@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -86,20 +87,29 @@ def export(file: Path, which: str | None) -> Graph:
 
 def import_(
     file: Path,
-    where: Stack,
+    where: Callable[[], Stack],
     subject: Callable[[tuple[int, ...]], Subject],
     reporter: Reporter = SILENT,
 ) -> Graph:
     """Take a compiled graph from `file` if it is for this machine and computes what the CPU does.
 
-    `subject` gives the model that it should be for, once the shape of its input is known. Raises InputError
-    if the file cannot be used, GraphError that names the part that does not match.
+    `subject` gives the model that it should be for, once the shape of its input is known, and `where` the
+    machine, which is asked for after a look at the file. Raises InputError if the file cannot be used,
+    GraphError that names the part that does not match, DeviceError if there is no such machine.
     """
     with graphs.importing() as folder:
-        try:
+        with _taking(file):
             graph = graphs.unpack(file, folder)
-            target = Target(where, subject(graph.key.shape), graph.key.precision, graph.key.tuning)
+        here = where()
+        with _taking(file):
+            target = Target(here, subject(graph.key.shape), graph.key.precision, graph.key.tuning)
             note_ignored(reporter)
             return migraphx.adopt(target, graph)
-        except DeviceError as error:
-            raise GraphError(f"{file}: not taken: {error}; `witness gpu warm` compiles one here") from error
+
+
+@contextmanager
+def _taking(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except DeviceError as error:
+        raise GraphError(f"{file}: not taken: {error}; `witness gpu warm` compiles one here") from error

@@ -6,17 +6,17 @@ import contextlib
 import errno
 import io
 import os
-import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from witness import files
+from witness import files, pipes
 from witness.audio import spool
-from witness.errors import InputError, ReadError
+from witness.errors import InputError, ReadError, ScratchError
 from witness.text import printable
 
 if TYPE_CHECKING:
@@ -48,22 +48,20 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
                     raise InputError(
                         f"{name}: is closed or a terminal; fix: pipe a recording in, or name a file"
                     )
-                file: BinaryIO = sys.stdin.buffer
-                mode = stat.S_IFIFO  # for a file given by `<` as well, which may not be at its beginning
-                with contextlib.suppress(OSError):  # stdin may have no file descriptor
-                    if stat.S_ISBLK(kind := os.fstat(file.fileno()).st_mode) or _endless(kind, file):
-                        mode = kind
+                given = sys.stdin.buffer
+                with contextlib.suppress(io.UnsupportedOperation):  # stdin may have no file descriptor
+                    if stat.S_ISBLK(kind := os.fstat(given.fileno()).st_mode) or _endless(kind, given):
+                        raise InputError(f"{name}: is a device; fix: name a recording")
+                # A file given by `<` as well: it may not be at its beginning.
+                file = _copied(iter(partial(given.read, pipes.PIECE), b""), name, stack)
             elif Path(path).is_dir():
                 raise InputError(f"{name}: is a folder; fix: name a recording in it")
+            elif Path(path).is_fifo():
+                file = _copied(pipes.pieces(path), name, stack)
             else:
-                file = stack.enter_context(_open(path, name))
-                mode = os.fstat(file.fileno()).st_mode
-            if stat.S_ISFIFO(mode):
-                copy = stack.enter_context(tempfile.TemporaryFile(dir=spool.folder()))
-                shutil.copyfileobj(file, copy, 1 << 20)
-                file = cast(BinaryIO, copy)
-            elif not stat.S_ISREG(mode):
-                raise InputError(f"{name}: is a device; fix: name a recording")
+                file = stack.enter_context(io.BufferedReader(_File(path, name)))
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise InputError(f"{name}: is a device; fix: name a recording")
             if file.seek(0, os.SEEK_END) == 0:
                 raise InputError(f"{name}: is empty (0 bytes); fix: record or copy it again")
             file.seek(0)
@@ -73,6 +71,8 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
             raise InputError(
                 f"{name}: could not be read (permission denied); fix: change its permissions or owner"
             ) from None
+        except pipes.SilentError as error:
+            raise InputError(f"{name}: {error.strerror}; fix: start what is to write into it") from None
         except OSError as error:
             if error.errno in _NO_PLACE:
                 raise InputError(
@@ -113,11 +113,28 @@ def _unreadable(name: str, error: OSError) -> ReadError:
     )
 
 
-def _open(path: str, name: str) -> BinaryIO:
-    """The file, or the pipe once somebody writes into it; a device is not waited for."""
-    if Path(path).is_fifo():
-        return Path(path).open("rb")
-    return io.BufferedReader(_File(path, name))
+def _copied(pieces: Iterable[bytes], name: str, stack: contextlib.ExitStack) -> BinaryIO:
+    """A file without a name that holds all of them. Raises ScratchError if it has no room."""
+    place = spool.folder()
+    with _room(place, name):
+        copy = tempfile.TemporaryFile(dir=place)  # noqa: SIM115 - returned
+        stack.enter_context(copy)
+    for piece in pieces:
+        with _room(place, name):
+            copy.write(piece)
+            copy.flush()
+    return cast(BinaryIO, copy)
+
+
+@contextlib.contextmanager
+def _room(place: str, name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ScratchError(
+            f"{place}: cannot hold what comes through {name} ({error.strerror}); fix: free disk space there, "
+            "or set TMPDIR to a folder with more"
+        ) from error
 
 
 def _endless(mode: int, file: BinaryIO) -> bool:

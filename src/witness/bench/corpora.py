@@ -7,11 +7,13 @@ publish on them, each with its source and convention.
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from witness import files
 from witness.errors import InputError, WitnessError
 from witness.schema import Turn
 
@@ -106,6 +108,7 @@ def read_textgrid(path: Path) -> list[Turn]:
     except ImportError as error:
         raise WitnessError("TextGrid files need praatio; fix: pip install praatio") from error
     try:
+        files.opened(path).close()  # for a pipe, praatio would wait
         grid = textgrid.openTextgrid(str(path), includeEmptyIntervals=False)
         tiers = [tier for tier in grid.tiers if isinstance(tier, textgrid.IntervalTier)]
     except (PraatioException, OSError, ValueError, IndexError) as error:
@@ -122,8 +125,8 @@ def read_textgrid(path: Path) -> list[Turn]:
 def read_nlp(path: Path) -> list[Turn]:
     """The words of an .nlp file of Rev, joined to turns. Raises InputError."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter="|", quoting=csv.QUOTE_NONE))
+        content = io.StringIO(files.read(path).decode(), newline="")
+        rows = list(csv.DictReader(content, delimiter="|", quoting=csv.QUOTE_NONE))
         timed = [(float(row["ts"]), float(row["endTs"]), row["speaker"]) for row in rows if row["ts"].strip()]
     except (OSError, UnicodeDecodeError, KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: not an .nlp file with token, speaker, ts and endTs ({error})") from error

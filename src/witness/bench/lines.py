@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from witness import files, pipes
 from witness.errors import InputError
 from witness.formats.document import SCHEMA
 from witness.formats.registry import Format
@@ -220,7 +221,8 @@ def _json(path: Path) -> Any:
 def contents(path: Path, give: str = "an STM, CTM or JSON file, or a folder of them") -> str:
     """What is written in a file. Raises InputError, which says what to `give` instead."""
     try:
-        return path.read_text("utf-8-sig")  # some editors begin a file with a mark
+        content = pipes.read(path, files.LARGEST) if path.is_fifo() else files.read(path)
+        return "\n".join(content.decode("utf-8-sig").splitlines())  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise InputError(f"{path}: could not be read ({reason}); give {give}") from error

@@ -218,7 +218,7 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 def read(path: Path) -> bytes:
     """A file of a run. Raises InputError."""
     try:
-        return path.read_bytes()
+        return files.read(path)
     except OSError as error:
         raise InputError(f"{path}: could not be read ({error.strerror}); give the folder of a run") from error
 

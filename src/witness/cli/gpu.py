@@ -117,7 +117,7 @@ def gpu_import(file: Path, models: str, model: Path | None, gpu: int | None, off
                 return _voice_model(models, offline, reporter)
             return subject.from_file_for(model, shape)
 
-        graph = warmup.import_(file, rocm.stack(rocm.choose_card(gpu)), wanted, reporter)
+        graph = warmup.import_(file, lambda: rocm.stack(rocm.choose_card(gpu)), wanted, reporter)
     options.say(f"{graph.folder.name}  ready\n    {_measured(graph)}")
 
 

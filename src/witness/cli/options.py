@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
-from witness import files, languages
+from witness import files, languages, pipes
 from witness.cli import signals
 from witness.formats.registry import Format
 from witness.options import MOST_SPEAKERS, Channels, Choice, Device, PageAudio, Precision, Recognizer
@@ -99,9 +99,11 @@ def terms(path: Path | None) -> tuple[str, ...]:
     if path is None:
         return ()
     try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST_VOCABULARY + 1)
+        read = pipes.read if path.is_fifo() else files.read_some
+        content = read(path, LARGEST_VOCABULARY + 1)
         lines = content.decode("utf-8-sig").splitlines()
+    except pipes.SilentError as error:
+        raise click.BadParameter(f"{path}: {error.strerror}; give a text file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(
             f"{path} cannot be read as text; save it as UTF-8, one term a line"
@@ -118,9 +120,11 @@ def terms(path: Path | None) -> tuple[str, ...]:
 
 
 def can_be_written(path: Path | None) -> Path | None:
-    """The path itself. Raises click's BadParameter if no file can be made there."""
+    """The path itself. Raises click's BadParameter if no file can be made there, and for a pipe."""
     if path is None:
         return None
+    if path.exists() and not path.is_file():
+        raise click.BadParameter(f"{path} is not a regular file; give another path")
     folder = path.absolute().parent
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         why = "no permission" if folder.is_dir() else "there is no such folder"
