@@ -117,3 +117,9 @@ def test_three_writers_of_one_transcript_that_are_killed():
     summary = run("saves.py", "--saves", "12", "--kills", "12")
     assert summary["saves"] >= 12
     assert summary["kills"] >= 12
+
+
+def test_runs_that_are_killed():
+    summary = run("kills.py", "--kills", "3", "--times", "1")
+    assert summary["kills"] >= 3
+    assert summary["done"]

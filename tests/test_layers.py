@@ -25,6 +25,7 @@ LAYERS = (
     {"transcript"},
     {"diarization", "recognition", "amd", "formats"},
     {"audio", "models"},
+    {"journal"},
     {"saving"},
     {"sessions", "files", "documents", "child", "pipes"},
     {"schema"},

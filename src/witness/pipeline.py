@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from witness._version import __version__
 from witness.amd import cards, graphs, migraphx, webgpu
 from witness.amd.subject import Subject
 from witness.audio import source
@@ -21,6 +23,8 @@ from witness.diarization.stream import Networks, stream
 from witness.diarization.stretches import StretchModel
 from witness.diarization.voice_model import AnyVoiceModel
 from witness.errors import CancelledError, InputError, ModelError, UsageError, WitnessError
+from witness.formats import findings as kept_findings
+from witness.journal import Journal
 from witness.models import engines, store
 from witness.options import Channels, Device, Layout, Mode, Options, Precision, Runtime
 from witness.recognition import gpus, requirements
@@ -101,10 +105,13 @@ class Engine:
         self._reporter = _reporter(self.warnings, progress, note, cancel)
         self._callbacks = progress, note, cancel
 
-    def transcribe(self, recording: Recording) -> Transcript:
-        """Who spoke when and what they said, as the function `transcribe`."""
+    def transcribe(self, recording: Recording, journal: Journal | None = None) -> Transcript:
+        """Who spoke when and what they said, as the function `transcribe`.
+
+        What is done goes into `journal`, not opened yet, and what is there is not done again.
+        """
         warnings: list[str] = []
-        run = _Run(self, _reporter(warnings, *self._callbacks), warnings)
+        run = _Run(self, _reporter(warnings, *self._callbacks), warnings, journal)
         return run.transcribe(recording)
 
     @cached_property
@@ -228,12 +235,16 @@ def _reporter(
 class _Run:
     """One recording on its way through the stages."""
 
-    def __init__(self, engine: Engine, reporter: Reporter, warnings: list[str]) -> None:
+    def __init__(
+        self, engine: Engine, reporter: Reporter, warnings: list[str], journal: Journal | None
+    ) -> None:
         self.engine = engine
         self.options, self.runtime = engine.options, engine.runtime
         self.reporter = replace(reporter, progress=self._progress)
         self._tell = reporter.progress
         self.warnings = warnings
+        self.kept = journal is not None
+        self.journal = journal or Journal()
         self.watch = Stopwatch()
         self.serial = engine.runtime.serial
         self.recognizer: recognition.TrackRecognizer | None = None
@@ -254,12 +265,14 @@ class _Run:
                 self.recognizer = stack.enter_context(self._recognizer(whisper))
                 if not self.runtime.parallel:
                     self.recognizer.hold()
-            chosen, known = self.engine.chosen, self.engine.known
+            known = self.engine.known
             audio = self._decode(recording)
+            if self.kept and self.journal.open(self._name(audio), self.reporter.note):
+                self.reporter.note("an earlier run was interrupted; this one continues where it stopped")
             self.speech = [Speech(len(samples)) for samples in audio.samples]
             if self.recognizer is not None:
                 self._send(audio)
-            tracks = self._tracks(audio)
+            findings = self._found(audio)
             if audio.source.heard.duration > LONG:
                 self.engine.release()
             if whisper is not None and self.serial:
@@ -268,16 +281,6 @@ class _Run:
                 self._send(audio)
             if self.recognizer is not None:
                 self.recognizer.go_on()
-            findings = Findings(
-                audio=audio.source,
-                models=self.engine.files,
-                device={"embedding": self.device, "whisper": None},
-                rule=chosen.rule,
-                plda=self.engine.plda,
-                channels=Layout(audio.channels),
-                tracks=tracks,
-                fast=self.options.fast,
-            )
             with self.watch.stage("clustering"):  # beside the recognizer
                 who = assemble.who(findings, self.options.asked, self.reporter)
             if self.recognizer is not None:
@@ -369,12 +372,57 @@ class _Run:
 
     def _recognizer(self, whisper: ModelFile) -> recognition.TrackRecognizer:
         wish = recognition.wish(self.options)
-        return recognition.TrackRecognizer(whisper, wish, threads=self.runtime.cores, reporter=self.reporter)
+        return recognition.TrackRecognizer(
+            whisper, wish, threads=self.runtime.cores, reporter=self.reporter, journal=self.journal
+        )
 
     def _send(self, audio: decode.Audio) -> None:
         if self.recognizer is not None:
             for samples, speech in zip(audio.samples, self.speech, strict=True):
                 self.recognizer.send(samples, speech)
+
+    def _name(self, audio: decode.Audio) -> str:
+        """Of the journal: all that changes what the models find and what is recognized."""
+        options = asdict(self.options)
+        for who in ("known", "speakers", "min_speakers", "max_speakers", "offline"):
+            options.pop(who)  # they only change who is who
+        models = {role: model and model.sha256 for role, model in self.engine.files.items()}
+        return json.dumps([__version__, audio.source.sha256, str(audio.channels), options, models])
+
+    def _found(self, audio: decode.Audio) -> Findings:
+        """What the diarizer's models find, or found before."""
+        name = f"findings {self.runtime.device}"
+        if (found := self._found_before(name)) is not None:
+            for track, speech in zip(found.tracks, self.speech, strict=True):
+                speech.add(track.windows)
+                speech.finish()
+            for warning in found.warnings:
+                self.reporter.warn(warning)
+            self.device = found.device["embedding"] or self.device
+            return replace(found, audio=audio.source, models=self.engine.files, warnings=())
+        before = len(self.warnings)
+        tracks = self._tracks(audio)
+        found = Findings(
+            audio=audio.source,
+            models=self.engine.files,
+            device={"embedding": self.device, "whisper": None},
+            rule=self.engine.chosen.rule,
+            plda=self.engine.plda,
+            channels=Layout(audio.channels),
+            tracks=tracks,
+            fast=self.options.fast,
+        )
+        said = tuple(self.warnings[before:])
+        self.journal.add(name, kept_findings.encode(replace(found, warnings=said)))
+        return found
+
+    def _found_before(self, name: str) -> Findings | None:
+        """What the journal has under that name."""
+        if (kept := self.journal.get(name)) is None:
+            return None
+        with suppress(InputError):
+            return kept_findings.decode(kept, name)
+        return None
 
     def _tracks(self, audio: decode.Audio) -> tuple[Track, ...]:
         """What the diarizer's models find in each track."""

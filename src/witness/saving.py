@@ -190,9 +190,9 @@ def _acquire(lock: Path) -> int | None:
     while True:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
         try:
-            taken = _try(descriptor)
+            taken = try_lock(descriptor)
             # Whoever had it has removed it: another file of that name may be a lock by now.
-            if taken and _is_there(descriptor, lock):
+            if taken and is_there(descriptor, lock):
                 return descriptor
         except OSError as error:
             os.close(descriptor)
@@ -216,7 +216,7 @@ def _release(lock: Path, held: int) -> None:
             lock.unlink()
 
 
-def _try(descriptor: int) -> bool:
+def try_lock(descriptor: int) -> bool:
     """Lock an open file, unless another process has. Raises OSError, also where there are no locks."""
     try:
         if sys.platform == "win32":
@@ -234,7 +234,7 @@ def _try(descriptor: int) -> bool:
     return True
 
 
-def _is_there(descriptor: int, path: Path) -> bool:
+def is_there(descriptor: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except OSError:

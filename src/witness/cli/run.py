@@ -14,6 +14,7 @@ import click
 from witness import files
 from witness.cli import options, signals
 from witness.errors import UsageError, WitnessError
+from witness.journal import Journal
 from witness.options import Bounds, Device, Options, PageAudio, Runtime
 from witness.reporter import Reporter
 from witness.text import count as number
@@ -95,21 +96,21 @@ def run(
     wanted = Options(**asked)
     runtime = Runtime(Device(device), gpu, threads or 0, serial, parallel)
     targets, remark = _planned(recording, formats, to, keep=not no_findings, force=force)
-    with _profile(profile):
+    with _profile(profile), Journal() as journal:
         try:
             with options.progress(quiet) as reporter:
                 if remark is not None:
                     reporter.note(remark)
-                from witness.pipeline import transcribe
+                from witness.pipeline import Engine
 
-                transcript = transcribe(
-                    recording,
+                engine = Engine(
                     wanted,
                     runtime,
                     progress=reporter.progress,
                     note=reporter.note,
                     cancel=signals.arrived,
                 )
+                transcript = engine.transcribe(recording, journal)
                 _tell_of_a_tie(transcript, None if no_findings else targets.json, reporter)
                 if verbose:
                     for count in transcript.counts:
@@ -127,6 +128,8 @@ def run(
         left = store.save(
             transcript.marking(pauses), targets.files, keep=not no_findings, sound=heard, force=force
         )
+        if transcript.failure is None:
+            journal.forget()
         for line in left:
             click.echo(f"note: {line}", err=True)
     if transcript.failure is not None:

@@ -31,6 +31,7 @@ from witness.errors import (
     lacks_memory,
 )
 from witness.jobs.recordings import size_and_mtime
+from witness.journal import Journal
 from witness.options import Options, PageAudio, Runtime
 from witness.reporter import Progress, no_progress
 
@@ -78,6 +79,8 @@ class Job:
     """A transcript that a person has corrected may be replaced."""
     transcript: str | None = None
     """The JSON that says what was recognized already; None: that is to be done."""
+    resumable: bool = True
+    """Whether what is done is kept until it is complete, so that it need not be done again."""
 
 
 @dataclass(frozen=True)
@@ -145,21 +148,24 @@ def _perform(job: Job) -> Outcome:
     settings = job.settings
     places = [(form, Path(path)) for form, path in job.files]
     targets = files.prepare(places, keep=settings.keep_findings, pipes=False)
-    try:
-        engine = _engine(settings)
-        before = _look(job.source)
-        transcript = engine.transcribe(job.source)
-        if _look(job.source) != before:
-            raise InputError(
-                f"{job.source} was changed while it was read; "
-                "try again with --retry-failed once it is complete"
-            )
-        heard = sound.take(transcript.audio, targets.files, settings.html_audio)
-    except BaseException:
-        targets.give_up()
-        raise
-    marked = transcript.marking(settings.pauses)
-    left = store.save(marked, targets.files, keep=settings.keep_findings, sound=heard, force=job.force)
+    with Journal() as journal:
+        try:
+            engine = _engine(settings)
+            before = _look(job.source)
+            transcript = engine.transcribe(job.source, journal if job.resumable else None)
+            if _look(job.source) != before:
+                raise InputError(
+                    f"{job.source} was changed while it was read; "
+                    "try again with --retry-failed once it is complete"
+                )
+            heard = sound.take(transcript.audio, targets.files, settings.html_audio)
+        except BaseException:
+            targets.give_up()
+            raise
+        marked = transcript.marking(settings.pauses)
+        left = store.save(marked, targets.files, keep=settings.keep_findings, sound=heard, force=job.force)
+        if transcript.failure is None:
+            journal.forget()
     failure = transcript.failure
     return Outcome(
         None if failure is None else f"{job.source}: speakers, but no words: {failure}",

@@ -23,6 +23,7 @@ from types import TracebackType
 import numpy as np
 
 from witness.errors import TranscriptionError, UsageError
+from witness.journal import Journal
 from witness.languages import MULTI, name, parse
 from witness.options import Options
 from witness.recognition.chunking import WINDOW, Loudness, Piece, gaps, pieces
@@ -31,6 +32,7 @@ from witness.recognition.engine_worker import PROMPT, DecodeOptions
 from witness.recognition.fallback import Found, convincing, second_look, to_lines
 from witness.recognition.language_tracking import PART, among, decide
 from witness.recognition.prompting import fit, plain
+from witness.recognition.resuming import ResumingEngine
 from witness.recognition.tokens import Token, piece_tokens, place, runs, to_words
 from witness.recognition.vad import FRAME_RATE, Speech
 from witness.reporter import SILENT, Reporter
@@ -87,13 +89,15 @@ class TrackRecognizer:
         threads: int,
         gpu: bool = True,
         reporter: Reporter = SILENT,
+        journal: Journal | None = None,
     ) -> None:
         """Start the child, which begins to load `model`, and return at once.
 
         `threads`: cores for an engine on the CPU; the words do not depend on them. `gpu`: use one if
         the engine can; if that fails, early or late, the CPU goes on, and a warning of the
         recognition says so. `reporter.progress` is called from another thread with ("transcription", seconds
-        done, seconds sent), counting all tracks. Raises UsageError if there is no such language.
+        done, seconds sent), counting all tracks. What `journal` has is not heard again, and what is heard
+        goes into it. Raises UsageError if there is no such language.
         """
         if wish.language is not None:
             wish = replace(wish, language=parse(wish.language))
@@ -118,6 +122,7 @@ class TrackRecognizer:
         self._turn = threading.Event()
         self._turn.set()
         self._engine = Remote(model, threads=threads, gpu=gpu)
+        self._resuming = ResumingEngine(self._engine, model, journal or Journal())
         self._helper = threading.Thread(target=self._recognize_all, daemon=True)
         self._helper.start()
 
@@ -287,7 +292,7 @@ class TrackRecognizer:
         """That of a track where no other is clear; None: the engine cannot tell, or nothing is there."""
         if (piece := track.loudness.most_speech(first)) is None:
             return None
-        told = among(self._engine.languages(track.part(piece), self._when(piece)), self._asked)
+        told = among(self._resuming.languages(track.part(piece), self._when(piece)), self._asked)
         return max(told, key=lambda code: told[code], default=next(iter(self._asked), None))
 
     def _in_languages(self, track: _TrackWork, unclear: Sequence[Found], main: str) -> list[Piece]:
@@ -298,7 +303,7 @@ class TrackRecognizer:
         told = [
             (
                 len(part) / FRAME_RATE,
-                among(self._engine.languages(track.part(part), self._when(part)), self._asked),
+                among(self._resuming.languages(track.part(part), self._when(part)), self._asked),
             )
             for _, part in parts
         ]
@@ -368,13 +373,13 @@ class TrackRecognizer:
         waiting: deque[list[Piece]] = deque()
         for group in _groups(left, size):
             told = replace(order, language=group[0].language or order.language)
-            self._engine.send([track.part(piece) for piece in group], told, self._when(group[0]))
+            self._resuming.send([track.part(piece) for piece in group], told, self._when(group[0]))
             waiting.append(group)
             # One more than there are workers, so that none of them waits for the next.
             if len(waiting) > able.workers:
-                yield from zip(waiting.popleft(), self._engine.receive(), strict=True)
+                yield from zip(waiting.popleft(), self._resuming.receive(), strict=True)
         while waiting:
-            yield from zip(waiting.popleft(), self._engine.receive(), strict=True)
+            yield from zip(waiting.popleft(), self._resuming.receive(), strict=True)
 
     def _hear_again(self, track: _TrackWork, words: Sequence[Word], order: DecodeOptions) -> list[Word]:
         """The words that a second look finds where somebody speaks and the first found none."""

@@ -114,7 +114,7 @@ def _job(recording: Upload, wish: TranscriptionRequest, written: Written, settin
     targets = tuple((kind, str(path)) for kind, path in written)
     page = PageAudio.NONE
     settings = replace(settings, options=wish.options, keep_findings=False, html_audio=page, pauses=None)
-    return Job(str(recording.path), targets, settings)
+    return Job(str(recording.path), targets, settings, resumable=False)
 
 
 def _patient(send: Send) -> Send:

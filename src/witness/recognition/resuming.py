@@ -1,0 +1,91 @@
+"""An engine that hears nothing twice: what it heard is in a journal, by the samples and how to hear them."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from typing import TypeVar
+
+from witness import documents
+from witness.journal import Journal
+from witness.options import Recognizer
+from witness.recognition.engine_client import Remote
+from witness.recognition.engine_worker import ChunkResult, DecodeOptions
+from witness.schema import Float32, ModelFile
+
+T = TypeVar("T")
+
+_PACKAGES = {
+    Recognizer.WHISPER_CPP: "pywhispercpp",
+    Recognizer.CTRANSLATE2: "ctranslate2",
+    Recognizer.ONNX_ASR: "onnx-asr",
+    Recognizer.TRANSCRIBE_CPP: "transcribe-cpp",
+}
+
+
+class ResumingEngine:
+    """`languages`, `send` and `receive` of `Remote`, asked only for what the journal does not have."""
+
+    def __init__(self, engine: Remote, model: ModelFile, journal: Journal) -> None:
+        """`model` is that of the engine."""
+        self._engine = engine
+        self._journal = journal
+        self._model = [model.sha256, engine.name, _version(engine.name), model.aligner]
+        self._sent: deque[list[tuple[str, ChunkResult | None]]] = deque()
+        """What was sent and not received: the name of each piece in the journal, and what is there."""
+
+    def languages(self, samples: Float32, when: str) -> dict[str, float]:
+        """As `Remote.languages`."""
+        name = self._name("languages", samples)
+        if (before := _read(self._journal.get(name), dict[str, float])) is not None:
+            return before
+        told = self._engine.languages(samples, when)
+        self._journal.add(name, json.dumps(told).encode())
+        return told
+
+    def send(self, parts: Sequence[Float32], order: DecodeOptions, when: str) -> None:
+        """As `Remote.send`."""
+        how = json.dumps(asdict(replace(order, threads=0)))  # they change no word
+        names = [self._name(how, part) for part in parts]
+        group = [(name, _read(self._journal.get(name), ChunkResult)) for name in names]
+        missing = [part for part, (_, heard) in zip(parts, group, strict=True) if heard is None]
+        if missing:
+            self._engine.send(missing, order, when)
+        self._sent.append(group)
+
+    def receive(self) -> list[ChunkResult]:
+        """As `Remote.receive`."""
+        group = self._sent.popleft()
+        heard = iter(self._engine.receive() if any(before is None for _, before in group) else ())
+        found = []
+        for name, before in group:
+            if before is None:
+                found.append(next(heard))
+                self._journal.add(name, json.dumps(asdict(found[-1])).encode())
+            else:
+                found.append(before)
+        return found
+
+    def _name(self, how: str, samples: Float32) -> str:
+        """What goes by this name was made of the same, in the same way."""
+        heard = sha256(samples.data).hexdigest()
+        return json.dumps([*self._model, self._engine.abilities.device, how, heard])
+
+
+def _read(kept: bytes | None, kind: type[T]) -> T | None:
+    """What was kept, if it is such."""
+    with suppress(ValueError):
+        return None if kept is None else documents.decode(kept, kind)
+    return None
+
+
+def _version(name: Recognizer) -> str | None:
+    try:
+        return version(_PACKAGES[name])
+    except PackageNotFoundError:
+        return None
