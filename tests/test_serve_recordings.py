@@ -127,7 +127,7 @@ PART = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\
         (b"--x\r\n" + b"A: b\r\n" * 5000 + b"\r\n", FORM, 400, "not valid|too long"),
         (PART.replace(b'; filename="a.wav"', b"") + b"\r\n--x--\r\n", FORM, 400, "no recording"),
         (PART.replace(b"a.wav", b"a.html") + b"\r\n--x--\r\n", FORM, 415, "ending of a recording"),
-        (PART.replace(b'; filename="a.wav"', b"") + b"y" * 70_000 + b"\r\n--x--\r\n", FORM, 413, "64 KiB"),
+        (PART.replace(b'; filename="a.wav"', b"") + b"y" * 9_000_000 + b"\r\n--x--\r\n", FORM, 413, "8192 KiB"),
         ((PART + b"\r\n") * 101 + b"--x--\r\n", FORM, 413, "more than 100 recordings"),
         (
             (b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n') * 201 + b"--x--\r\n",
@@ -186,6 +186,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(desk, monkeypatch):
 
 def test_too_many_senders_are_told_to_come_back(desk, monkeypatch):
     monkeypatch.setattr(uploads, "AT_ONCE", 0)
+    monkeypatch.setattr(uploads, "MOST_WAITING", 0)
     answer = send(desk, ("a.wav", b"x"))
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "10")
     monkeypatch.setattr(uploads, "AT_ONCE", 1)

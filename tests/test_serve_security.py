@@ -79,7 +79,7 @@ def assert_refused(answer, status: int) -> None:
     assert answer.status_code == status
     assert "recordings" not in answer.text
     if "json" in answer.headers["content-type"]:
-        assert set(answer.json()["error"]) == {"message", "type", "code"}
+        assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
 
 
 # --- who asks, and from where ---
@@ -110,6 +110,36 @@ def test_a_page_of_another_site_can_neither_read_nor_post(client, origin, method
     client.get(f"/?token={TOKEN}")  # this browser has the cookie
     assert_refused(client.request(method, "/take", headers={"Origin": origin}), 403)
     assert client.request(method, "/take", headers={"Origin": "http://localhost:8420"}).status_code == 200
+
+
+def test_a_web_app_that_was_named_may_use_what_programs_use(desk):
+    """With the token, never with a cookie, and nothing else of the desk."""
+    page = {"Origin": "https://app.example"}
+    with TestClient(app(desk, origins=("https://App.example",)), base_url="http://localhost:8420") as client:
+        client.get(f"/?token={TOKEN}")  # the same browser has the cookie
+        asked = client.options("/v1/models", headers={**page, "Access-Control-Request-Method": "GET"})
+        assert asked.status_code == 204
+        assert asked.headers["access-control-allow-origin"] == "https://app.example"
+        assert "Authorization" in asked.headers["access-control-allow-headers"]
+        assert "access-control-allow-credentials" not in asked.headers
+        answer = client.post("/v1/audio/transcriptions", headers={**page, **BEARER})
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (
+            200,
+            "https://app.example",
+        )
+        assert_refused(client.post("/v1/audio/transcriptions", headers=page), 401)
+        for path, origin in (
+            ("/api/library", "https://app.example"),
+            ("/v1/models", "https://app.example.evil"),
+        ):
+            assert_refused(client.get(path, headers={**BEARER, "Origin": origin}), 403)
+
+
+def test_everybody_may_ask_whether_the_server_answers(client):
+    answer = client.get("/health")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+    assert_refused(client.post("/health"), 401)
+    assert_refused(client.get("/health", headers={"Host": "evil.example"}), 421)
 
 
 @pytest.mark.parametrize(

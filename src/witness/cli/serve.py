@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from contextlib import closing
 from dataclasses import replace
@@ -18,6 +19,8 @@ from witness.options import Device, Options
 
 SHORTEST = 16
 """Characters of a token; a shorter one can be guessed."""
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+", re.IGNORECASE)
+"""What a browser sends as one."""
 NEEDS = ("starlette", "uvicorn", "python_multipart")
 """What the extra `serve` brings."""
 
@@ -53,6 +56,14 @@ _transcript = options.together(
     metavar="TEXT",
     help="The key to the desk, or WITNESS_TOKEN in the environment. [default: a new one]",
 )
+@click.option(
+    "--origin",
+    "origins",
+    multiple=True,
+    metavar="URL",
+    help="A web app whose pages may use OpenAI's API here, with the token: https://app.example. May be "
+    "repeated.",
+)
 @click.option("--no-browser", is_flag=True, help="Open no browser, only print the address.")
 @click.option(
     "--jobs",
@@ -72,6 +83,7 @@ def serve_command(
     port: int | None,
     host: str,
     token: str | None,
+    origins: tuple[str, ...],
     no_browser: bool,
     jobs: int,
     device: str,
@@ -90,6 +102,11 @@ def serve_command(
         raise WitnessError(f"witness serve needs starlette and uvicorn; fix: {install('serve')}")
     if token is not None and (len(token) < SHORTEST or not token.isascii() or not token.isprintable()):
         raise UsageError(f"--token is too easy to guess; give at least {SHORTEST} letters and digits")
+    for origin in origins:
+        if not ORIGIN.fullmatch(origin):
+            raise UsageError(
+                f"--origin {origin} is not an origin; give scheme, host and port: https://app.example"
+            )
     wanted = Options(**asked)
 
     from witness.jobs import plan
@@ -136,7 +153,7 @@ def serve_command(
 
         try:
             with library.watched(reporter):
-                server.run(application(desk, server.names(host), ticket), listening, ready)
+                server.run(application(desk, server.names(host), ticket, origins), listening, ready)
         except (KeyboardInterrupt, SystemExit, CancelledError):
             if signals.exit_code() != signals.INTERRUPTED:
                 raise  # otherwise it is how one ends a server

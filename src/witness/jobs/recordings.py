@@ -17,8 +17,8 @@ from witness.jobs.manifest import Manifest
 
 _ENDINGS = """
 3ga 3gp 8svx aa aac aax ac3 adts aif aifc aiff amr ape asf au avi awb caf dsf dss dts eac3 f4v flac flv gsm
-iff m2ts m4a m4b m4r m4v mka mkv mov mp2 mp3 mp4 mpa mpc mpeg mpg mts oga ogg ogm ogv opus qcp ra rm rmvb sd2
-shn snd spx tta ts vob voc vox w64 wav wave weba webm wma wmv wv
+iff m2ts m4a m4b m4r m4v mka mkv mov mp2 mp3 mp4 mpa mpc mpeg mpg mpga mts oga ogg ogm ogv opus qcp ra rm rmvb
+sd2 shn snd spx tta ts vob voc vox w64 wav wave weba webm wma wmv wv
 """
 ENDINGS = frozenset(_ENDINGS.split())
 """What folders are searched for; a file that is named is taken whatever its ending."""

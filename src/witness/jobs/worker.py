@@ -81,6 +81,8 @@ class Job:
     """The JSON that says what was recognized already; None: that is to be done."""
     resumable: bool = True
     """Whether what is done is kept until it is complete, so that it need not be done again."""
+    samples: tuple[tuple[str, str], ...] = ()
+    """People to recognize in this recording: a name, and a recording in which they speak alone."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def _perform(job: Job) -> Outcome:
 
     if job.transcript is not None:
         return _written(job, Path(job.transcript))
-    settings = job.settings
+    settings = _introduced(job)
     places = [(form, Path(path)) for form, path in job.files]
     targets = files.prepare(places, keep=settings.keep_findings, pipes=False)
     with Journal() as journal:
@@ -197,6 +199,29 @@ def _written(job: Job, path: Path) -> Outcome:
         left=left,
         formatted=True,
     )
+
+
+def _introduced(job: Job) -> Settings:
+    """With the people of the job's samples among those who are known. Raises InputError, UsageError."""
+    from witness.diarization import voices
+    from witness.transcript import people
+
+    settings = job.settings
+    if not job.samples:
+        return settings
+    alone = replace(
+        settings.options, whisper="none", known=None, speakers=1, min_speakers=None, max_speakers=None
+    )
+    unnamed = {role: sha256 for role, sha256 in settings.models.items() if role != "known"}
+    engine = _engine(replace(settings, options=alone, models={**unnamed, "whisper": None}))
+    folder = Path(job.samples[0][1]).parent / "known"
+    if settings.options.known is not None:
+        for voice in voices.read_all(Path(settings.options.known)):
+            voices.write(voice, folder)
+    for name, path in job.samples:
+        voices.write(people.introduce(engine.transcribe(path), name), folder)
+    known = {**settings.models, "known": voices.fingerprint(folder)}
+    return replace(settings, options=replace(settings.options, known=str(folder)), models=known)
 
 
 def _engine(settings: Settings) -> Engine:
@@ -261,6 +286,7 @@ def job_from_json(line: str | bytes) -> Job:
         "html_audio": PageAudio(settings["html_audio"]),
     }
     fields |= {"files": tuple(map(tuple, fields["files"])), "settings": Settings(**settings)}
+    fields |= {"samples": tuple(map(tuple, fields["samples"]))}
     return Job(**fields)
 
 

@@ -14,8 +14,10 @@ from witness.serve.routes import home, openai_api, recordings, transcripts
 from witness.serve.security import Guard
 
 
-def application(desk: AppState, names: Sequence[str] = (), ticket: str | None = None) -> Starlette:
-    """The desk as an ASGI application. `names` and `ticket` are as `Guard` takes them."""
+def application(
+    desk: AppState, names: Sequence[str] = (), ticket: str | None = None, origins: Sequence[str] = ()
+) -> Starlette:
+    """The desk as an ASGI application. `names`, `ticket` and `origins` are as `Guard` takes them."""
     app = Starlette(
         routes=[
             *home.routes(),
@@ -25,7 +27,9 @@ def application(desk: AppState, names: Sequence[str] = (), ticket: str | None = 
             *openai_api.routes(),
         ],
         middleware=[
-            Middleware(Guard, token=desk.token, limits=desk.limits, names=names, ticket=ticket),
+            Middleware(
+                Guard, token=desk.token, limits=desk.limits, names=names, ticket=ticket, origins=origins
+            ),
         ],
         exception_handlers=errors.HANDLERS,
     )

@@ -2,7 +2,8 @@
 
 - `Host` must be an address or a name of this machine: a stranger's page whose name suddenly leads here (DNS
   rebinding) sends that name.
-- `Origin`, where a browser sends it, must be the desk's own: no other page may ask or post.
+- `Origin`, where a browser sends it, must be the desk's own: no other page may ask or post. Those that the
+  desk was started with (`--origin`) may use the interface for programs, with the token.
 - The token comes once as `?token=`, which becomes a cookie that scripts cannot read and other sites cannot
   send; programs send it as `Authorization: Bearer`.
 - A request may not be larger or slower than the limits.
@@ -16,13 +17,13 @@ import hmac
 import ipaddress
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from witness.serve import errors
@@ -44,8 +45,17 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-LARGE = ("/api/recordings", "/v1/audio/transcriptions")
+LARGE = ("/api/recordings", "/v1/audio/transcriptions", "/v1/audio/translations")
 """Where recordings are sent."""
+HEALTH = "/health"
+"""Says that the server answers, to everybody, and nothing else."""
+PROGRAMS = "/v1/"
+"""Where the interface for programs is."""
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Allow-Headers": "*, Authorization",
+    "Access-Control-Max-Age": "600",
+}
 UNLOCK = "this needs the token: open the address that `witness serve` printed"
 LINGER = 1.0
 """Seconds for which the rest of a refused request is read, so that its client reads the answer."""
@@ -55,13 +65,21 @@ class Guard:
     """The ASGI application, guarded.
 
     `names` are what this machine is called besides its addresses and `localhost`. `ticket` opens the desk in
-    one browser, once: the command line of a browser can be read by everybody on the machine.
+    one browser, once: the command line of a browser can be read by everybody on the machine. Pages of
+    `origins` may use what programs use.
     """
 
     def __init__(
-        self, app: ASGIApp, token: str, limits: Quotas, names: Sequence[str] = (), ticket: str | None = None
+        self,
+        app: ASGIApp,
+        token: str,
+        limits: Quotas,
+        names: Sequence[str] = (),
+        ticket: str | None = None,
+        origins: Sequence[str] = (),
     ) -> None:
         self.app, self.limits = app, limits
+        self._origins = frozenset(map(str.lower, origins))
         self._token, self._ticket = token, ticket
         self._names = {"localhost", *map(str.lower, names)}
 
@@ -70,7 +88,8 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        send = _with_headers(send)
+        guest = self._guest(scope)
+        send = _with_headers(send, {**HEADERS, **guest})
         if (answer := self._refuse(scope)) is not None:
             await self._answer_and_close(answer, scope, receive, send)
             return
@@ -100,21 +119,38 @@ class Guard:
         host = headers.get("host", "")
         if not self._is_here(host):
             return errors.error(421, "this desk has another name; open the address that it printed")
-        origin = headers.get("origin")
-        if origin is not None and origin.lower() != f"{scope['scheme']}://{host}".lower():
+        origin, guest = headers.get("origin"), self._guest(scope)
+        own = f"{scope['scheme']}://{host}".lower()
+        if origin is not None and origin.lower() != own and not guest:
             return errors.error(403, "another site may not use this desk")
+        if guest and scope["method"] == "OPTIONS":  # what a browser asks before it sends a token
+            return Response(status_code=204, headers=_PREFLIGHT)
+        if scope["path"] == HEALTH and scope["method"] in ("GET", "HEAD"):
+            return JSONResponse({"status": "ok"})
         length = headers.get("content-length", "0")
         largest = self.limits.upload if scope["path"] in LARGE else self.limits.body
-        cookie = f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}"
+        cookie = None if guest else f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}"
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in query if name == "token"]
-        if given and scope["method"] == "GET" and self._opens(given[0]):
+        if cookie and given and scope["method"] == "GET" and self._opens(given[0]):
             return self._welcome(scope, query, cookie)
         if not self._knows(headers, cookie):
             return errors.error(401, UNLOCK, {"WWW-Authenticate": "Bearer"}, headers.get("accept", ""))
         if not (length.isascii() and length.isdigit()) or int(length) > largest:
             return errors.error(413, _too_large(largest))
         return None
+
+    def _guest(self, scope: Scope) -> dict[str, str]:
+        """The headers that let a page of another origin read the answer; empty: none may."""
+        origin = Headers(scope=scope).get("origin", "")
+        if origin.lower() not in self._origins or not scope["path"].startswith(PROGRAMS):
+            return {}
+        return {
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Expose-Headers": "*",
+            "Cross-Origin-Resource-Policy": "cross-origin",
+            "Vary": "Origin",
+        }
 
     def _is_here(self, host: str) -> bool:
         """Whether a Host is this machine's; its port may be another's that leads here (ssh -L)."""
@@ -144,10 +180,13 @@ class Guard:
         answer.set_cookie(cookie, self._token, httponly=True, samesite="strict")
         return answer
 
-    def _knows(self, headers: Headers, cookie: str) -> bool:
+    def _knows(self, headers: Headers, cookie: str | None) -> bool:
+        """Whether a request has the token, or the cookie of that name."""
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and _same(given.strip(), self._token):
             return True
+        if cookie is None:
+            return False
         try:
             morsel = SimpleCookie(headers.get("cookie", "")).get(cookie)
         except CookieError:
@@ -186,7 +225,7 @@ class _Body:
         self._receive, self._limits = receive, limits
         self._largest = limits.upload if large else limits.body
         self._read = 0
-        self._begun = asyncio.get_running_loop().time()
+        self._begun: float | None = None
         self._whole = False
 
     async def receive(self) -> Message:
@@ -194,6 +233,8 @@ class _Body:
         if self._whole:  # it waits for the end of the connection
             return await self._receive()
         now = asyncio.get_running_loop().time()
+        if self._begun is None:  # nothing is late that nobody has asked for
+            self._begun = now
         patience = self._limits.patience
         late = self._begun + patience + self._read / self._limits.slowest - now
         try:
@@ -216,13 +257,13 @@ def _same(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode("utf-8", "surrogatepass"), other.encode())
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(send: Send, added: Mapping[str, str]) -> Send:
     """Adds the headers that an answer does not have."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
+            for name, value in added.items():
                 headers.setdefault(name, value)
         await send(message)
 

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
@@ -24,6 +25,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from witness.audio import containers
 from witness.errors import OutputError, WitnessError
 from witness.jobs.recordings import ENDINGS
 from witness.jobs.worker import FULL
@@ -37,12 +39,14 @@ MOST_FILES = 100
 """Recordings in one request."""
 MOST_PARTS = 200
 """Parts of one request, recordings or not."""
-MOST_TEXT = 1 << 16
-"""Bytes of everything but the recordings, in one request."""
+MOST_TEXT = 8 << 20
+"""Bytes of everything but the recordings, in one request: samples of known speakers are texts there."""
 MOST_HEAD = 1 << 13
 """Bytes of the headers of one part."""
 AT_ONCE = 16
-"""Requests that may send recordings at the same time."""
+"""Requests that may send recordings at the same time; others wait for their turn."""
+MOST_WAITING = 100
+"""Requests that may wait for it."""
 ROOM = 64 << 20
 """Bytes of the disk that uploads leave free."""
 LINGER = 1.0
@@ -55,6 +59,8 @@ LONGEST = 120
 """Bytes of a name without its ending, which leaves room for numbers and for the endings of results."""
 NOT_IN_NAMES = re.compile(r'[<>:"/\\|?*\ufffd]+')
 """What some disk does not take, and what stands for commands."""
+_ENCODED = re.compile(rb"(?i);\s*filename\*\s*=\s*utf-8'[^']*'([^;\s]*)")
+"""A name as RFC 5987 has it, which goes before a plain one."""
 RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
 """Names of devices on Windows."""
 
@@ -88,7 +94,8 @@ class Uploads:
         """`folder` is the desk's."""
         self._folder = folder
         self._place = folder / PLACE
-        self._now = 0
+        self._waiting = 0
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
     def __enter__(self) -> Uploads:
         """Remove what another server left. Raises WitnessError if one is at work, OutputError."""
@@ -126,19 +133,22 @@ class Uploads:
         """
         kind, options = parse_options_header(request.headers.get("content-type"))
         form = Form(self._place / secrets.token_hex(8))
-        self._now += 1
         try:
             try:
                 await self._check(request, kind == b"multipart/form-data" and b"boundary" in options)
-                form.folder.mkdir(0o700)
-                await _receive(request, options[b"boundary"], form)
+                self._waiting += 1
+                try:
+                    async with self._turns:
+                        form.folder.mkdir(0o700)
+                        await _receive(request, options[b"boundary"], form)
+                finally:
+                    self._waiting -= 1
             except OSError as error:
                 full = error.errno in FULL
                 why = _FULL if full else f"the recording cannot be kept ({error.strerror})"
                 raise HTTPException(507, why) from error
             yield form
         finally:
-            self._now -= 1
             # Also for a request that is canceled.
             await asyncio.shield(asyncio.to_thread(shutil.rmtree, form.folder, ignore_errors=True))
 
@@ -148,7 +158,7 @@ class Uploads:
         length = request.headers.get("content-length", "0")
         if not is_form:
             wrong = HTTPException(415, "send multipart/form-data with the recording in a field")
-        elif self._now > AT_ONCE:
+        elif self._waiting >= AT_ONCE + MOST_WAITING:
             wrong = HTTPException(429, "too many recordings are being sent; try again", {"Retry-After": "10"})
         elif shutil.disk_usage(self._folder).free - ROOM < (int(length) if length.isdigit() else 0):
             wrong = HTTPException(507, _FULL)
@@ -242,6 +252,9 @@ class _Parts:
         self._headers: dict[bytes, bytes] = {}
         self._field_name = ""
         self._upload: Upload | None = None
+        self._name: str | None = None
+        """That a recording was sent with; None: it is a text."""
+        self._first = b""
         self._head = 0
 
     def _field(self, data: bytes, start: int, end: int) -> None:
@@ -266,13 +279,23 @@ class _Parts:
         self._count += 1
         if self._count > MOST_PARTS:
             raise HTTPException(413, f"more than {MOST_PARTS} parts in one request; send less")
-        _, options = parse_options_header(self._headers.get(b"content-disposition"))
+        disposition = self._headers.get(b"content-disposition", b"")
+        _, options = parse_options_header(disposition)
         self._field_name = options.get(b"name", b"").decode("utf-8", "replace")
-        if b"filename" not in options:
+        if (encoded := _ENCODED.search(disposition)) is not None:
+            self._name = unquote(encoded[1].decode("latin-1"), errors="replace")
+        elif b"filename" in options:
+            self._name = options[b"filename"].decode("utf-8", "replace")
+        else:
             return
         if len(self._form.uploads) >= MOST_FILES:
             raise HTTPException(413, f"more than {MOST_FILES} recordings in one request; send fewer")
-        name = clean(options[b"filename"].decode("utf-8", "replace"))
+        if has_ending(self._name):
+            self._keep(self._name)
+
+    def _keep(self, given: str) -> None:
+        """Take a recording, whose name has an ending. Raises HTTPException."""
+        name = clean(given)
         path = self._form.folder / f"{len(self._form.uploads)}{Path(name).suffix}"
         self._upload = Upload(self._field_name, name, path)
         self._form.uploads.append(self._upload)
@@ -283,6 +306,11 @@ class _Parts:
             self._waiting.append((self._upload.path, data[start:end]))
             self.size += end - start
             return
+        if self._name is not None:
+            self._first += data[start:end]
+            if len(self._first) >= containers.NEEDED:
+                self._probe(self._name)
+            return
         self._text += end - start
         if self._text > MOST_TEXT:
             raise HTTPException(
@@ -290,7 +318,17 @@ class _Parts:
             )
         self._content += data[start:end]
 
+    def _probe(self, name: str) -> None:
+        """Take a recording whose name says nothing (`audio`, `blob`) for what it begins like."""
+        ending = containers.ending_of(self._first)
+        self._keep(name if ending is None else f"{name.strip('.')}.{ending}")
+        assert self._upload is not None  # noqa: S101 - for mypy
+        self._waiting.append((self._upload.path, self._first))
+        self.size += len(self._first)
+
     def _end(self) -> None:
+        if self._upload is None and self._name is not None:
+            self._probe(self._name)
         if self._upload is None:
             try:
                 self._form.fields.append((self._field_name, self._content.decode()))
@@ -299,6 +337,11 @@ class _Parts:
 
     def _finish(self) -> None:
         self.whole = True
+
+
+def has_ending(given: str) -> bool:
+    """Whether a name has the ending of a recording."""
+    return os.path.splitext(given)[1][1:].lower() in ENDINGS  # noqa: PTH122 - no path of this machine
 
 
 def clean(given: str) -> str:

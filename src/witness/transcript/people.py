@@ -19,6 +19,7 @@ from witness.schema import (
     Findings,
     Segmentation,
     Track,
+    Transcript,
     Turn,
     alone,
 )
@@ -77,6 +78,21 @@ def enroll(saved: Saved, name: str, part: Part) -> voices.Voice:
             f"{found:.1f} s of clean speech is too little to know a voice by; select "
             f"{voices.LEAST_TO_ENROLL:g} s or more"
         )
+    return voices.Voice(name, embedding.sha256, best.vector, best.seconds, embedding.name)
+
+
+def introduce(transcript: Transcript, name: str) -> voices.Voice:
+    """The voice of whoever speaks in a short recording, which is believed to be one person.
+
+    Raises InputError if there is too little of it; UsageError if the name is none.
+    """
+    name = voices.check_name(name)
+    findings = transcript.findings
+    embedding = None if findings is None else findings.models["embedding"]
+    heard = [] if findings is None else list(prints(findings, transcript.turns).values())
+    best = max(heard, key=lambda one: one.seconds, default=None)
+    if best is None or embedding is None or not best.total.any():
+        raise InputError(f"the sample of {name} has less than 1 s of clean speech; send a longer one")
     return voices.Voice(name, embedding.sha256, best.vector, best.seconds, embedding.name)
 
 

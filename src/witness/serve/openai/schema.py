@@ -1,26 +1,44 @@
-"""What a request to OpenAI's transcription interface asks for, and the answer to it.
+"""What a request to OpenAI's transcription interface asks for.
 
-https://platform.openai.com/docs/api-reference/audio/createTranscription; in the package openai, the module
-types.audio.transcription_create_params and the types beside it. What cannot be honored is refused.
+https://platform.openai.com/docs/api-reference/audio/createTranscription; in the package openai, the modules
+types.audio.transcription_create_params and translation_create_params. What OpenAI's servers take without an
+effect is taken so here: `temperature`, `chunking_strategy`, fields that do not exist.
 """
 
 from __future__ import annotations
 
-import json
+import base64
+import binascii
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from urllib.parse import unquote_to_bytes
 
+from witness import languages
 from witness.errors import UsageError
-from witness.files import read
 from witness.formats.registry import Format
 from witness.jobs.worker import Settings
+from witness.models import catalogue
 from witness.options import MOST_SPEAKERS, Options
+from witness.serve.errors import FieldError
 
-ALIASES = ("whisper-1", "gpt-4o-transcribe-diarize")
+ALIASES = (
+    "whisper-1",
+    "gpt-transcribe",
+    "gpt-4o-transcribe",
+    "gpt-4o-mini-transcribe",
+    "gpt-4o-transcribe-diarize",
+)
 """What programs that were written for OpenAI's own server send; here, the model of this one."""
+OF_WHISPER = re.compile(r"(?:[\w.-]+/)?(?:faster-)?(?:distil-)?(?:whisper-)?([\w.-]+)", re.ASCII)
+"""A name of a size of Whisper, as other servers take it: `base`, `openai/whisper-large-v3`."""
+SIZES = {one.name.removeprefix(catalogue.PREFIX) for one in catalogue.TABLE if one.role == "whisper"} | {
+    *("large", "large-v1", "large-v2", "turbo", "large-v3-turbo")
+}
+DATED = re.compile(r"-\d{4}-\d\d-\d\d$")
+"""The end of a name of OpenAI's that stands for one version."""
 RESPONSES = {
     "json": (Format.OPENAI,),
     "text": (Format.OPENAI,),
@@ -30,8 +48,8 @@ RESPONSES = {
     "diarized_json": (Format.OPENAI,),
 }
 """Each response_format, and the formats of Witness that it is made of."""
-TYPES = {"text": "text/plain; charset=utf-8", "srt": "text/plain; charset=utf-8", "vtt": "text/vtt"}
-"""Of those that are no JSON."""
+MOST_KNOWN = 4
+"""Speakers of whom a request may send a sample, as OpenAI's servers have it."""
 
 
 @dataclass(frozen=True)
@@ -45,171 +63,140 @@ class TranscriptionRequest:
     stream: bool
     keep: bool
     """Whether the recording and its transcript go into the folder."""
+    logprobs: bool = False
+    """Whether each word's log probability is asked for."""
+    known: tuple[tuple[str, bytes], ...] = ()
+    """Names of people, and a recording of each."""
 
     @property
     def formats(self) -> tuple[Format, ...]:
         """What the worker is to write."""
-        return RESPONSES[self.response]
+        more = (Format.WHISPERX,) if self.response == "json" and self.logprobs else ()
+        return RESPONSES[self.response] + more
 
 
 def models(settings: Settings) -> tuple[str, ...]:
-    """The names that a request may give as its model, the model's own first; none: nothing hears words."""
+    """The names that a client may choose from, the model's own first; none: nothing hears words."""
     name = settings.options.whisper
     return () if name == "none" else (Path(name).name, *ALIASES)
 
 
-def wish(fields: Sequence[tuple[str, str]], settings: Settings) -> TranscriptionRequest:
-    """The request of a form's fields. Raises UsageError naming the field that cannot be honored."""
+def is_model(name: str, settings: Settings) -> bool:
+    """Whether a request may give this as its model: any of Whisper's and OpenAI's stand for the one here."""
+    match = OF_WHISPER.fullmatch(name)
+    return (
+        name in ("", "auto", settings.options.whisper)
+        or DATED.sub("", name) in models(settings)
+        or (match is not None and match[1] in SIZES)
+    )
+
+
+def wish(
+    fields: Sequence[tuple[str, str]], settings: Settings, *, translate: bool = False
+) -> TranscriptionRequest:
+    """The request of a form's fields. Raises UsageError, FieldError for what cannot be honored."""
     asked: dict[str, list[str]] = {}
     for name, value in fields:
         asked.setdefault(name.removesuffix("[]"), []).append(value)
     _refuse(asked, settings)
-    options = settings.options
-    if language := _one(asked, "language", ""):
-        options = replace(options, language=language)
+    options = replace(settings.options, translate=True) if translate else settings.options
+    if spoken := [*filter(None, (_one(asked, "language", ""), *asked.get("languages", ())))]:
+        options = replace(options, language=_languages(spoken))
     if prompt := _one(asked, "prompt", ""):
         options = replace(options, prompt=prompt)
     if keywords := tuple(word.strip() for word in asked.get("keywords", ()) if word.strip()):
         options = replace(options, vocabulary=(*options.vocabulary, *keywords))
     if (speakers := _one(asked, "speakers", "")) != "":
         if not speakers.isascii() or not speakers.isdigit() or not 0 < int(speakers) <= MOST_SPEAKERS:
-            raise UsageError(f"speakers: is not a number from 1 to {MOST_SPEAKERS}")
+            raise FieldError("speakers", f"is not a number from 1 to {MOST_SPEAKERS}")
         options = replace(options, speakers=int(speakers), min_speakers=None, max_speakers=None)
     response = _choice(asked, "response_format", tuple(RESPONSES), "json")
     stream = _choice(asked, "stream", ("true", "false"), "false") == "true"
     granularities = frozenset(asked.get("timestamp_granularities", ()))
     if granularities and response != "verbose_json":
-        raise UsageError("timestamp_granularities: needs response_format verbose_json")
+        raise FieldError("timestamp_granularities", "needs response_format verbose_json")
     if not granularities <= {"word", "segment"}:
-        raise UsageError("timestamp_granularities: is not word or segment")
+        raise FieldError("timestamp_granularities", "is not word or segment")
     if stream and response not in ("json", "text", "diarized_json"):
-        raise UsageError(f"stream: there is no {response} of a stream; ask for json or diarized_json")
+        raise FieldError("stream", f"there is no {response} of a stream; ask for json or diarized_json")
+    known = _known(asked)
     keep = _choice(asked, "keep", ("true", "false"), "false") == "true"
-    if keep and options != settings.options:
-        own = "language, prompt, keywords and speakers"
-        raise UsageError(f"keep: what is kept has the options of the server; leave out {own}")
-    return TranscriptionRequest(options, response, granularities or frozenset({"segment"}), stream, keep)
+    if keep and (options != settings.options or known):
+        own = "language, prompt, keywords, known speakers and speakers"
+        raise FieldError("keep", f"what is kept has the options of the server; leave out {own}")
+    return TranscriptionRequest(
+        options,
+        response,
+        granularities or frozenset({"segment"}),
+        stream,
+        keep,
+        "logprobs" in asked.get("include", ()),
+        known,
+    )
 
 
 def _refuse(asked: Mapping[str, Sequence[str]], settings: Settings) -> None:
-    """Raise UsageError for what cannot be honored."""
-    known = models(settings)
-    if not known:
+    """Raise UsageError for a model that is not here, and for values that OpenAI's servers refuse."""
+    if not models(settings):
         raise UsageError("this server recognizes no words; start it without --whisper none")
-    if (model := _one(asked, "model", "")) not in known:
-        raise UsageError(f"model: {model[:80]!r} is not here; use {' or '.join(known)}")
+    if not is_model(model := _one(asked, "model", ""), settings):
+        some = " or ".join(models(settings)[:2])
+        raise FieldError("model", f"{model[:80]!r} is not here; use {some}", "model_not_found")
     try:
-        warm = float(_one(asked, "temperature", "0")) != 0
+        temperature = float(_one(asked, "temperature", "0") or 0)
     except ValueError:
-        raise UsageError("temperature: is not a number") from None
-    if warm:
-        raise UsageError("temperature: only 0 can be honored, the same recording gives the same words")
-    if _one(asked, "chunking_strategy", "auto") != "auto":
-        raise UsageError("chunking_strategy: only auto can be honored; pieces end in pauses")
-    for name, why in _NOT_HERE.items():
-        if asked.get(name):
-            raise UsageError(f"{name}: {why}")
-    if unknown := sorted(set(asked) - _KNOWN - set(_NOT_HERE)):
-        raise UsageError(f"{unknown[0][:80]!r} is not a field of this interface")
+        temperature = math.nan
+    if not 0 <= temperature <= 1:
+        raise FieldError("temperature", "is not a number from 0 to 1")
 
 
-_KNOWN = {
-    *("model", "language", "prompt", "keywords", "response_format", "temperature", "stream", "speakers"),
-    *("timestamp_granularities", "chunking_strategy", "keep"),
-}
-_NOT_HERE = {
-    "include": "log probabilities are not kept",
-    "languages": "give one as language, or none to have it detected",
-    "known_speaker_names": "enroll people and start the server with --known",
-    "known_speaker_references": "enroll people and start the server with --known",
-}
+def _languages(given: Sequence[str]) -> str:
+    """Codes or names, also with a region: `en-US`, `german`. Raises FieldError."""
+    words = [word for text in given for word in text.split(",")]
+    plain = [word if word.casefold() in languages.NAMES else re.split("[-_]", word)[0] for word in words]
+    try:
+        return languages.parse(",".join(plain))
+    except UsageError as error:
+        raise FieldError("language", str(error)) from None
 
 
-LEAST_PROBABILITY = 0.0005
-"""What one that was rounded to 0 may have been."""
+def _known(asked: Mapping[str, Sequence[str]]) -> tuple[tuple[str, bytes], ...]:
+    """The people that a request knows. Raises FieldError."""
+    names, samples = asked.get("known_speaker_names", ()), asked.get("known_speaker_references", ())
+    if len(names) != len(samples):
+        raise FieldError("known_speaker_references", "there must be one for each of known_speaker_names")
+    if len(names) > MOST_KNOWN:
+        raise FieldError("known_speaker_names", f"there are more than {MOST_KNOWN}")
+    if len(set(names)) < len(names) or not all(name.strip() for name in names):
+        raise FieldError("known_speaker_names", "a name is empty or there twice")
+    return tuple(zip(names, map(_sample, samples), strict=True))
+
+
+def _sample(url: str) -> bytes:
+    """What a data URL holds. Raises FieldError."""
+    head, comma, content = url.partition(",")
+    if not head.startswith("data:") or not comma:
+        raise FieldError("known_speaker_references", "is not a data URL (data:audio/wav;base64,...)")
+    try:
+        return (
+            base64.b64decode(content, validate=True)
+            if head.endswith(";base64")
+            else unquote_to_bytes(content)
+        )
+    except (binascii.Error, ValueError):
+        raise FieldError("known_speaker_references", "is not valid base64") from None
 
 
 def _one(asked: Mapping[str, Sequence[str]], name: str, usual: str) -> str:
-    """The only value of a field. Raises UsageError if there are several."""
+    """The only value of a field. Raises FieldError if there are several."""
     values = asked.get(name, (usual,))
     if len(values) > 1:
-        raise UsageError(f"{name}: is there more than once")
+        raise FieldError(name, "is there more than once")
     return values[0]
 
 
 def _choice(asked: Mapping[str, Sequence[str]], name: str, choices: Sequence[str], usual: str) -> str:
-    value = _one(asked, name, usual).lower()
+    value = _one(asked, name, usual).lower() or usual
     if value not in choices:
-        raise UsageError(f"{name}: {value[:40]!r} is not one of {', '.join(choices)}")
+        raise FieldError(name, f"{value[:40]!r} is not one of {', '.join(choices)}")
     return value
-
-
-# --- answers ---
-
-
-def answer(wish: TranscriptionRequest, written: Sequence[Path]) -> str:
-    """The body of the answer; `written` are the files of the wish's formats. Raises OSError."""
-    texts = [read(path).decode() for path in written]
-    if wish.response in ("srt", "vtt"):
-        return texts[0]
-    document, *words = map(json.loads, texts)
-    if wish.response == "text":
-        return f"{document['text']}\n"
-    usage = {"usage": _usage(document["duration"])}
-    found = {"text": document["text"]}
-    if wish.response == "diarized_json":
-        found = document
-    elif wish.response == "verbose_json":
-        found = _verbose(wish, document, words[0])
-    return json.dumps({**found, **usage}, ensure_ascii=False)
-
-
-def events(wish: TranscriptionRequest, written: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    """The events of a stream, once everything is known; arguments as of `answer`. Raises OSError."""
-    document = json.loads(read(written[0]))
-    diarized = wish.response == "diarized_json"
-    before = ""
-    for segment in document["segments"]:
-        if segment["text"]:
-            delta = {"type": "transcript.text.delta", "delta": before + segment["text"]}
-            yield {**delta, "segment_id": segment["id"]} if diarized else delta
-            before = " "
-        if diarized:
-            yield segment
-    yield {"type": "transcript.text.done", "text": document["text"], "usage": _usage(document["duration"])}
-
-
-def _verbose(wish: TranscriptionRequest, document: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:
-    """As OpenAI's, without what Witness does not keep (tokens), and with the speakers.
-
-    `avg_logprob` is of words, of which each has its own probability, too.
-    """
-    found: dict[str, Any] = {
-        "task": "translate" if wish.options.translate else "transcribe",
-        "language": words["language"],
-        "duration": document["duration"],
-        "text": document["text"],
-    }
-    if "segment" in wish.granularities:
-        parts = ("start", "end", "text", "speaker")
-        segments = [
-            {part: segment[part] for part in parts} | _logprob(segment["words"])
-            for segment in words["segments"]
-        ]
-        found["segments"] = [{"id": number, **segment} for number, segment in enumerate(segments)]
-    if "word" in wish.granularities:
-        named = {"score": "probability"}
-        found["words"] = [
-            {named.get(key, key): value for key, value in word.items()} for word in words["word_segments"]
-        ]
-    return found
-
-
-def _logprob(words: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The mean of the words' log probabilities; empty if the recognizer told none."""
-    told = [math.log(max(word["score"], LEAST_PROBABILITY)) for word in words if "score" in word]
-    return {"avg_logprob": round(sum(told) / len(told), 3)} if told else {}
-
-
-def _usage(seconds: float) -> dict[str, Any]:
-    return {"type": "duration", "seconds": seconds}

@@ -21,14 +21,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
-from witness.errors import UsageError, WitnessError
+from witness.errors import WitnessError
 from witness.files import name_of
 from witness.formats.registry import Format
 from witness.jobs.worker import Job, Settings
 from witness.options import PageAudio
 from witness.serve import errors
 from witness.serve.editing.worker_client import WorkerClient
-from witness.serve.openai import jobs, schema
+from witness.serve.openai import answers, jobs, schema
 from witness.serve.openai.jobs import Work
 from witness.serve.openai.schema import TranscriptionRequest
 from witness.serve.routes.recordings import DEAF
@@ -37,7 +37,7 @@ from witness.serve.uploads import Form, Upload, drain
 Written = Sequence[tuple[Format, Path]]
 """Formats, and the files that the answer is made of."""
 
-AT_ONCE = 8
+AT_ONCE = 100
 """Requests that may be sent, wait and be worked on at the same time."""
 PACE = 1.0
 """Seconds between two comments of a stream."""
@@ -45,10 +45,12 @@ PACE = 1.0
 
 def routes() -> list[BaseRoute]:
     """The interface."""
+    places = Places()
     return [
         Route("/v1/models", list_models),
-        Route("/v1/models/{name}", show_model),
-        Route("/v1/audio/transcriptions", _Transcriptions(), methods=["POST"]),
+        Route("/v1/models/{name:path}", show_model),
+        Route("/v1/audio/transcriptions", _Transcriptions(places), methods=["POST"]),
+        Route("/v1/audio/translations", _Transcriptions(places, translate=True), methods=["POST"]),
     ]
 
 
@@ -62,8 +64,9 @@ async def list_models(request: Request) -> Response:
 async def show_model(request: Request) -> Response:
     """One of them."""
     settings = await asyncio.wrap_future(request.app.state.desk.queue.settings())
-    if (name := request.path_params["name"]) not in schema.models(settings):
-        raise HTTPException(404, "there is no model of this name; GET /v1/models lists those that there are")
+    if not schema.is_model(name := request.path_params["name"], settings):
+        why = "is not here; GET /v1/models lists those that are"
+        raise errors.FieldError("model", why, "model_not_found")
     return JSONResponse(_model(name))
 
 
@@ -71,42 +74,50 @@ def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "witness"}
 
 
+class Places:
+    """How many requests are here."""
+
+    taken = 0
+
+
 class _Transcriptions:
     """An ASGI application: the recording must stay until the answer is sent."""
 
-    def __init__(self) -> None:
-        self._now = 0
+    def __init__(self, places: Places, *, translate: bool = False) -> None:
+        self._places, self._translate = places, translate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request. Raises HTTPException, UsageError before anything is sent."""
         request = Request(scope, receive)
-        if self._now >= AT_ONCE:
+        if self._places.taken >= AT_ONCE:
             await drain(request)
             raise HTTPException(429, f"{AT_ONCE} requests are at work; try again", {"Retry-After": "30"})
-        self._now += 1
+        self._places.taken += 1
         desk = request.app.state.desk
         try:
             async with desk.uploads.received(request) as form:
                 recording = _only(form)
                 settings = await asyncio.wrap_future(desk.queue.settings())
-                wish = schema.wish(form.fields, settings)
+                wish = schema.wish(form.fields, settings, translate=self._translate)
                 written = [(kind, Path(name_of(form.folder / "result", kind))) for kind in wish.formats]
                 if wish.keep:
                     working = jobs.keeping(desk.queue, desk.folder, recording, receive)
                 else:
-                    job = _job(recording, wish, written, settings)
+                    samples = await run_in_threadpool(_write_samples, wish, form.folder)
+                    job = replace(_job(recording, wish, written, settings), samples=samples)
                     working = jobs.working(desk.queue, job, recording, receive)
                 with suppress(ClientDisconnect):  # nobody reads an answer
                     async with working as work:
-                        await _Answer(work, wish, written, desk.editor)(scope, receive, _patient(send))
+                        answer = _Answer(work, wish, written, desk.editor, settings)
+                        await answer(scope, receive, _patient(send))
         finally:
-            self._now -= 1
+            self._places.taken -= 1
 
 
 def _only(form: Form) -> Upload:
     """The recording of a form. Raises UsageError if there is not just one."""
     if [upload.field for upload in form.uploads] != ["file"]:
-        raise UsageError("file: send one recording in the field `file`, with its file name")
+        raise errors.FieldError("file", "send one recording in the field `file`, with its file name")
     return form.uploads[0]
 
 
@@ -115,6 +126,16 @@ def _job(recording: Upload, wish: TranscriptionRequest, written: Written, settin
     page = PageAudio.NONE
     settings = replace(settings, options=wish.options, keep_findings=False, html_audio=page, pauses=None)
     return Job(str(recording.path), targets, settings, resumable=False)
+
+
+def _write_samples(wish: TranscriptionRequest, folder: Path) -> tuple[tuple[str, str], ...]:
+    """The samples of known speakers as files; which kind they are is found out when they are read."""
+    found = []
+    for number, (name, sample) in enumerate(wish.known):
+        path = folder / f"known-{number}"
+        path.write_bytes(sample)
+        found.append((name, str(path)))
+    return tuple(found)
 
 
 def _patient(send: Send) -> Send:
@@ -137,6 +158,7 @@ class _Answer:
     wish: TranscriptionRequest
     written: Written
     editor: WorkerClient
+    settings: Settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ClientDisconnect, HTTPException, WitnessError."""
@@ -145,9 +167,16 @@ class _Answer:
             return
         while not await self.work.ended():
             pass
-        body = await run_in_threadpool(schema.answer, self.wish, await self._paths())
-        kind = schema.TYPES.get(self.wish.response, "application/json")
-        await Response(body, media_type=kind)(scope, receive, send)
+        body = await run_in_threadpool(self._body, await self._paths())
+        kind = answers.TYPES.get(self.wish.response, "application/json")
+        # Whatever name was given for the model, this one listened.
+        headers = {"OpenAI-Model": schema.models(self.settings)[0]}
+        await Response(body, media_type=kind, headers=headers)(scope, receive, send)
+
+    def _body(self, paths: Sequence[Path]) -> str:
+        told = self.wish.response == "verbose_json" and "segment" in self.wish.granularities
+        tokens = answers.tokens(self.settings.options) if told else lambda _: ()
+        return answers.answer(self.wish, paths, tokens)
 
     async def _paths(self) -> list[Path]:
         """What the answer is made of."""
@@ -168,7 +197,7 @@ class _Answer:
             while not await self.work.ended(PACE):
                 await say(f": {self.work.news}\n\n")
             paths = await self._paths()
-            for event in await run_in_threadpool(lambda: list(schema.events(self.wish, paths))):
+            for event in await run_in_threadpool(lambda: list(answers.events(self.wish, paths))):
                 await say(f"data: {json.dumps(event)}\n\n")
         except HTTPException as error:
             await say(_failed(error.status_code, error.detail))
