@@ -127,7 +127,7 @@ PART = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\
         (b"--x\r\n" + b"A: b\r\n" * 5000 + b"\r\n", FORM, 400, "not valid|too long"),
         (PART.replace(b'; filename="a.wav"', b"") + b"\r\n--x--\r\n", FORM, 400, "no recording"),
         (PART.replace(b"a.wav", b"a.html") + b"\r\n--x--\r\n", FORM, 415, "ending of a recording"),
-        (PART.replace(b'; filename="a.wav"', b"") + b"y" * 9_000_000 + b"\r\n--x--\r\n", FORM, 413, "8192 KiB"),
+        (PART.replace(b'; filename="a.wav"', b"") + b"y" * (9 << 20) + b"\r\n--x--\r\n", FORM, 413, "8192"),
         ((PART + b"\r\n") * 101 + b"--x--\r\n", FORM, 413, "more than 100 recordings"),
         (
             (b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n') * 201 + b"--x--\r\n",
