@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from witness import resources
 from witness.amd.strict import pins
@@ -48,6 +49,23 @@ def test_an_error_stops_the_rest():
         list(mapped(fail_at_five, range(1000)))
     assert max(ran) < 20
     assert threading.active_count() < 10
+
+
+def blas_threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_the_threads_of_blas_do_not_wait_on_our_cores():
+    """They did in a loop, for a third of the processor time; the limit ends with the last who set it."""
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        if before != {2}:
+            pytest.skip(f"a BLAS that does not take a number of threads: {before}")
+        with on_cores(2):
+            with on_cores(1):
+                assert blas_threads() == {1}
+            assert blas_threads() == {1}
+        assert blas_threads() == {2}
 
 
 def test_cores():

@@ -8,6 +8,7 @@ per session").
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -134,8 +135,9 @@ def on_cores(threads: int) -> Iterator[Map]:
     """A `map` on `threads` threads, which all maps that are made of it share.
 
     Each has at most one item a thread in hand beside the one that it waits for, so memory stays bounded.
+    Meanwhile NumPy's own products of matrices have one thread.
     """
-    with ThreadPoolExecutor(max_workers=threads) as pool:
+    with _BLAS, ThreadPoolExecutor(max_workers=threads) as pool:
 
         def mapped(function: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]:
             waiting: deque[Future[R]] = deque()
@@ -150,6 +152,36 @@ def on_cores(threads: int) -> Iterator[Map]:
             yield mapped
         finally:
             pool.shutdown(cancel_futures=True)  # what an error or Ctrl-C left in the queue
+
+
+class _OneThread:
+    """NumPy's and SciPy's BLAS on one thread, as long as anybody is inside.
+
+    OpenBLAS's threads wait for their next product in a loop, on the cores that the networks need: a third of
+    the processor time of a diarization (docs/decisions/2026-11-23-stretches.md).
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limits: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                from threadpoolctl import threadpool_limits
+
+                self._limits = threadpool_limits(1, user_api="blas")
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limits.restore_original_limits()
+
+
+_BLAS = _OneThread()
 
 
 def one_thread() -> Any:

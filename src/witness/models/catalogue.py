@@ -194,8 +194,8 @@ _CHECKPOINTS = {  # measured on three of the nine wheels
         "92f29b94e6948786a26778c9e302525d185bb08c8b9f5252ed98776902840199",
         Blob(
             "campplus-zh-en.onnx",
-            27883349,
-            "1f5a1b490a8b5c858bf509e3b30e53dda08a40141b23ac0a1b6bf4bc31c990ea",
+            27883359,
+            "c7698787e383989f0979b0ee1eda2b9835320cea8ce9fa5f110ee4b525f9e3bc",
         ),
     ),
 }
@@ -209,7 +209,7 @@ plda-mu               plda         plda      d286d48acf99bbc1ed1502fed0a3e361ae5
 plda-psi              plda         plda      d7128c9ed2f28a9781971805131129f077c04f948e2df12e52dcdb99f2b4e5f5 1152
 plda-mean1            plda         plda      e424c0c352182aa8e0f555dec1f3b30e29a20b9ed6b25d339f112af92e51e36f 2176
 plda-mean2            plda         plda      6f6fb708a2037197b5b84ffeaa8f140cb878088fbecd6ab042ad26a7691bd2cf 640
-campplus-zh-en        embedding    campplus  1f5a1b490a8b5c858bf509e3b30e53dda08a40141b23ac0a1b6bf4bc31c990ea 27883349
+campplus-zh-en        embedding    campplus  c7698787e383989f0979b0ee1eda2b9835320cea8ce9fa5f110ee4b525f9e3bc 27883359
 builtin-segmentation  segmentation ours-and-pyannote   666618d6f6a59ed5913aa048353c0a5de71fe98eb02f98bac5a6f7f4f58281a4 7360566
 builtin-embedding     embedding    ours   ae74a0e5bf4a7e3ee9deb96f8b1f05b5572379ac1b25c0c0140047543f26efa3 13647999
 tiny                  whisper      whisper   be07e048e1e599ad46341c8d2a135645097a538221678b7acdd1b1919c6e1b21 77691713

@@ -279,8 +279,8 @@ def campplus(arrays: Arrays) -> bytes:
             )
             mask = convolved(_context(graph, inner), f"{name}.cam_layer.linear1")
             mask = convolved(graph.node("Relu", mask), f"{name}.cam_layer.linear2")
-            masked = graph.node("Mul", near, graph.node("Sigmoid", mask))
-            tensor = graph.node("Concat", tensor, masked, axis=1)
+            mask = _spread(graph, graph.node("Sigmoid", mask), near)
+            tensor = graph.node("Concat", tensor, graph.node("Mul", near, mask), axis=1)
         name = f"xvector.transit{block}"
         tensor = convolved(active(tensor, f"{name}.nonlinear.batchnorm"), f"{name}.linear")
     statistics = _pooled(graph, active(tensor, "xvector.out_nonlinear.batchnorm"))
@@ -318,16 +318,20 @@ def _head(
 
 
 def _context(graph: _Graph, tensor: str) -> str:
-    """What a CAM layer knows of the rest: the mean of all frames and that of each frame's piece."""
+    """What a CAM layer knows of the rest, [B, channels, pieces]: the mean of all frames and of each piece."""
     pieces = graph.node(
         "AveragePool", tensor, kernel_shape=[PIECE], strides=[PIECE], ceil_mode=1, count_include_pad=0
     )
-    pieces = graph.node("Unsqueeze", pieces, graph.integers(3))
-    pieces = graph.node("Expand", pieces, graph.integers(1, 1, 1, PIECE))
-    pieces = graph.node("Reshape", pieces, graph.integers(0, 0, -1))
-    end = graph.node("Shape", tensor, start=2, end=3)
-    pieces = graph.node("Slice", pieces, graph.integers(0), end, graph.integers(2))
     return graph.node("Add", graph.node("ReduceMean", tensor, axes=[2], keepdims=1), pieces)
+
+
+def _spread(graph: _Graph, pieces: str, like: str) -> str:
+    """[B, channels, pieces] -> [B, channels, T], as many as `like` has: what each frame's piece has."""
+    frames = graph.node("Unsqueeze", pieces, graph.integers(3))
+    frames = graph.node("Expand", frames, graph.integers(1, 1, 1, PIECE))
+    frames = graph.node("Reshape", frames, graph.integers(0, 0, -1))
+    end = graph.node("Shape", like, start=2, end=3)
+    return graph.node("Slice", frames, graph.integers(0), end, graph.integers(2))
 
 
 def _pooled(graph: _Graph, tensor: str) -> str:
