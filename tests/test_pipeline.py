@@ -1,5 +1,6 @@
 """All stages together, with a whisper model made by `ggml`: tiny, known words, real format."""
 
+import io
 import json
 import os
 import re
@@ -10,7 +11,9 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import av
 import numpy as np
 import pytest
 import soundfile
@@ -19,13 +22,13 @@ import ggml
 import witness
 from conftest import CALL, DATA, in_process, strict_der
 from recordings import children, gone, worked
-from witness import Engine, Options, Runtime, diarize, pipeline, transcribe
+from witness import Engine, Options, Runtime, diarize, enroll, pipeline, transcribe
 from witness.amd import cards
 from witness.diarization import clustering, vbx
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
 from witness.formats import findings, rttm, writers
 from witness.jobs import plan
-from witness.models import store
+from witness.models import cache, store
 from witness.options import Bounds, Recognizer
 from witness.recognition import recognizer
 from witness.reporter import Reporter
@@ -447,3 +450,32 @@ def test_a_long_recording_gives_the_memory_of_the_models_back_before_its_words(
     engine = Engine(Options(whisper="none", **OFFLINE), Runtime(threads=1), progress=progress)
     engine.transcribe(short)
     assert opened["clustering"] == ({"segmenter", "voice"} if kept else set())
+
+
+def test_a_recording_is_looked_at_before_a_model_is_fetched_for_it(tmp_path, monkeypatch):
+    def fetch(*_: object, **__: object) -> None:
+        raise AssertionError("it fetches")
+
+    monkeypatch.setattr(cache, "_fetch", fetch)
+    monkeypatch.setattr(cache, "is_offline", lambda _: False)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "empty"))
+    (tmp_path / "notes.txt").write_text("It was a dark and stormy night.\n" * 50)
+    with av.open(str(tmp_path / "silent.mp4"), "w") as container:
+        stream = container.add_stream("mpeg4", rate=25)
+        stream.width = stream.height = 64
+        frame = av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8))
+        container.mux([*stream.encode(frame), *stream.encode()])
+    said = {tmp_path / "notes.txt": "not in a format", tmp_path / "silent.mp4": "has no sound track"}
+    monkeypatch.setattr(
+        "sys.stdin", SimpleNamespace(closed=False, isatty=bool, buffer=io.BytesIO(b"hello\n" * 9))
+    )
+    said["-"] = "not in a format"
+    for options in (Options(models="standard", whisper="none"), Options(models="builtin", whisper="tiny")):
+        for recording, reason in said.items():
+            with pytest.raises(InputError, match=reason):
+                transcribe(recording, options)
+        said["-"] = "is empty"  # it was read
+        with pytest.raises(AssertionError, match="it fetches"):
+            transcribe(CALL, options)
+    with pytest.raises(InputError, match="not in a format"):
+        enroll.enroll("Anna", [str(tmp_path / "notes.txt")], Engine(Options(models="standard")))

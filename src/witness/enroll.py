@@ -27,7 +27,6 @@ def enroll(
     speakers, too little speech or another voice than the first; ModelError.
     """
     name = voices.check_name(name)
-    model = engine.chosen.embedding
     if not recordings:
         raise UsageError("no recording was given; name one")
     whole: voices.Print | None = None
@@ -42,6 +41,7 @@ def enroll(
             f"{', '.join(recordings)}: {whole.seconds:.1f} s of clean speech is too little to know a voice "
             f"by; give {voices.LEAST_TO_ENROLL:g} s or more"
         )
+    model = engine.chosen.embedding
     return voices.Voice(
         name, model.sha256, whole.vector, whole.seconds, model.name, tuple(map(_recording, recordings))
     )

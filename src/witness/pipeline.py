@@ -6,11 +6,11 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ from witness.options import Channels, Device, Layout, Mode, Options, Precision, 
 from witness.recognition import gpus, requirements
 from witness.recognition import recognizer as recognition
 from witness.recognition.vad import Speech
-from witness.reporter import Note, Progress, Reporter, no_note, no_progress
+from witness.reporter import Note, Progress, Reporter, no_check, no_note, no_progress
 from witness.schema import Findings, Float64, Map, ModelFile, Recognition, Samples, Track, Transcript
 from witness.sessions import on_cores
 from witness.tracing import Stopwatch
@@ -104,6 +104,8 @@ class Engine:
         """What there was to say about the choice of models; it holds for every transcript."""
         self._reporter = _reporter(self.warnings, progress, note, cancel)
         self._callbacks = progress, note, cancel
+        self.before_fetching: Callable[[], object] = no_check
+        """Called before any model is fetched; what it raises spares the download."""
 
     def transcribe(self, recording: Recording, journal: Journal | None = None) -> Transcript:
         """Who spoke when and what they said, as the function `transcribe`.
@@ -209,7 +211,13 @@ class Engine:
     @property
     def _choosing(self) -> Reporter:
         """What is said while models are chosen concerns every transcript."""
-        return replace(self._reporter, note=self._reporter.warn)
+
+        def progress(stage: str, done: float, total: float) -> None:
+            if stage == "download" and not done:
+                self.before_fetching()
+            self._reporter.progress(stage, done, total)
+
+        return replace(self._reporter, progress=progress, note=self._reporter.warn)
 
 
 def _reporter(
@@ -257,6 +265,15 @@ class _Run:
         begun = time.perf_counter()
         self._check(recording)
         with ExitStack() as stack:
+
+            @cache
+            def opened() -> decode.Opened:
+                from witness.audio import decode  # here: the recognizer starts before any heavy import
+
+                return stack.enter_context(decode.opened(recording, self.options.part))
+
+            self.engine.before_fetching = opened
+            stack.callback(setattr, self.engine, "before_fetching", no_check)
             whisper, failure = self.engine.whisper
             self.serial = self.serial or self._too_little_memory(whisper)
             self.recognizer = None
@@ -266,7 +283,7 @@ class _Run:
                 if not self.runtime.parallel:
                     self.recognizer.hold()
             known = self.engine.known
-            audio = self._decode(recording)
+            audio = self._decode(opened)
             if self.kept and self.journal.open(self._name(audio), self.reporter.note):
                 self.reporter.note("an earlier run was interrupted; this one continues where it stopped")
             self.speech = [Speech(len(samples)) for samples in audio.samples]
@@ -331,20 +348,15 @@ class _Run:
             )
         source.check(os.fspath(recording))
 
-    def _decode(self, recording: Recording) -> decode.Audio:
+    def _decode(self, opened: Callable[[], decode.Opened]) -> decode.Audio:
         """The recording, while the models are opened."""
         with ThreadPoolExecutor(1) as opener:
-            opened = opener.submit(self.engine.open)
-            from witness.audio import decode  # here: the recognizer starts before any heavy import
+            models = opener.submit(self.engine.open)
+            from witness.audio import decode
 
             with self.watch.stage("decode"):
-                audio = decode.load(
-                    recording,
-                    channels=Channels(self.options.channels),
-                    part=self.options.part,
-                    reporter=self.reporter,
-                )
-            opened.result()
+                audio = decode.decoded(opened(), Channels(self.options.channels), self.reporter)
+            models.result()
         for warning in audio.warnings:
             self.reporter.warn(warning)
         return audio

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Literal
 
@@ -66,13 +67,25 @@ def load(
     Raises InputError if the file cannot be opened, nothing in it can be decoded, its samples are not those of
     a recording, or it ends before the part begins; OutputError if there is no room for the decoded sound.
     """
+    with opened(recording, part) as found:
+        return decoded(found, channels, reporter)
+
+
+@contextmanager
+def opened(recording: Recording, part: Part = Part()) -> Iterator[Opened]:
+    """The recording for `decoded`, once it is clear that it has sound. Raises InputError otherwise."""
     if isinstance(recording, tuple):
         array, rate = recording
-        return _as_asked(_Samples(np.asarray(array), rate, part), channels, reporter)
+        samples = _Samples(np.asarray(array), rate, part)
+        samples.check()
+        yield samples
+        return
     path = os.fspath(recording)
     name = "standard input" if path == "-" else printable(path)
     with source.opened(path, name) as file:
-        return _as_asked(_OpenFile(path, name, file, part), channels, reporter)
+        with ffmpeg.opened(file, name) as media:
+            _ = media.stream
+        yield _OpenFile(path, name, file, part)
 
 
 def blocks(path: str, part: Part = Part()) -> Iterator[Float32]:
@@ -131,7 +144,6 @@ class _Samples:
     name: str = SAMPLES
 
     def decode(self, mixer: Mixer, reporter: Reporter) -> Audio:
-        self._check()
         duration = len(self.array) / self.rate
         _check_start(self.part, duration, self.name)
         array = self.array[slice(*ffmpeg.frames_of(self.part, 0.0, self.rate, len(self.array)))]
@@ -154,7 +166,7 @@ class _Samples:
         origin = Source(self.name, duration, mixer.channels, sha256(self.array.tobytes()), self.part)
         return _audio(samples, origin, warnings, mixer)
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raise InputError if this cannot be a recording."""
         array = self.array
         transposed = array.ndim == 2 and array.shape[0] < array.shape[1]
@@ -166,7 +178,12 @@ class _Samples:
         _check_rate(self.rate, self.name)
 
 
-def _as_asked(recording: _OpenFile | _Samples, channels: Channels, reporter: Reporter) -> Audio:
+Opened = _OpenFile | _Samples
+"""A recording that is open."""
+
+
+def decoded(recording: Opened, channels: Channels, reporter: Reporter) -> Audio:
+    """As `load`."""
     if channels != Channels.AUTO:
         mode: Literal["mix", "split"] = "split" if channels == Channels.SPLIT else "mix"
         return recording.decode(Mixer(recording.name, mode, start=recording.part.start), reporter)
