@@ -825,3 +825,36 @@ def test_no_command_waits_for_ever_for_a_pipe(tmp_path, monkeypatch, command):
     err = done.stderr.decode()
     assert done.returncode in (2, 4, 5), err
     assert "pipe" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        (
+            "click/__init__.py",
+            "raise RuntimeError('half of it')",
+            "click/__init__.py cannot be imported (Runt",
+        ),
+        ("numpy/__init__.py", "import nothing_of_that_name", "numpy/__init__.py cannot be imported (Modu"),
+        ("av.py", "def broken(:", "av.py cannot be imported (SyntaxError: "),
+        ("jinja2.py", "", "jinja2.py cannot be imported (ImportError: cannot import name"),
+    ],
+)
+def test_a_broken_package_on_pythonpath_is_named(tmp_path, file, content, said):
+    path = tmp_path / "packages" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    command = [sys.executable, "-m", "witness", str(CALL), "-f", "html", "-o", str(tmp_path / "a.html")]
+    done = subprocess.run(
+        [*command, "--models", "builtin", "--offline", "--whisper", "none", "-q"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "packages")},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    (line,) = done.stderr.decode().splitlines()
+    assert done.returncode == 1
+    assert line.startswith(f"witness: {tmp_path}")
+    assert said in line
+    assert "fix: unset PYTHONPATH, which leads to other packages" in line
+    assert "bug" not in line

@@ -3,6 +3,8 @@ at the same time. Those that need a connection run against the real server."""
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import logging
 import re
@@ -18,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
+from starlette.types import Message
 
 from test_serve_library import save
 from witness.errors import UsageError, WitnessError
@@ -388,6 +391,36 @@ def test_no_log_names_what_people_asked_or_said(port, capfd, caplog):
     assert "witness: ValueError in " in err
     assert "Ann" not in out + err + caplog.text
     assert TOKEN not in out + err + caplog.text
+
+
+def test_a_client_that_leaves_while_it_sends_is_no_bug(desk, capfd):
+    """In the application itself: who hears the end of a connection, and when, is the network's matter."""
+    body = [{"type": "http.request", "body": b"x", "more_body": True}, {"type": "http.disconnect"}]
+    sent = []
+
+    async def receive() -> Message:
+        return body.pop(0)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    keys = [(b"host", b"localhost"), (b"authorization", f"Bearer {TOKEN}".encode())]
+    scope = {"type": "http", "method": "POST", "path": "/take", "query_string": b"", "scheme": "http"}
+    asyncio.run(app(desk)({**scope, "headers": keys}, receive, send))
+    assert (sent, body, capfd.readouterr().err) == ([], [], "")
+
+
+def test_libraries_say_nothing_on_stderr_that_nobody_can_mend(capfd):
+    with server.terse():
+        logging.getLogger("python_multipart.multipart").warning("Did not find boundary character")
+        logging.getLogger("asyncio").error("an exception", exc_info=ValueError(SECRET))
+        for _ in range(3):
+            full = OSError(errno.EMFILE, "Too many open files")
+            logging.getLogger("asyncio").error("socket.accept() out of system resource", exc_info=full)
+    assert capfd.readouterr().err == (
+        "witness: no more connections can be answered for now (Too many open files); fix: close pages, or "
+        "raise the limit (ulimit -n)\n"
+    )
 
 
 def test_an_address_that_cannot_be_used_is_an_error(port):

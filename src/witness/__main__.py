@@ -19,7 +19,14 @@ def main() -> None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    from witness.cli.main import main as command
+    try:
+        from witness.cli.main import main as command
+    except Exception as error:
+        from witness.errors import broken_package
+
+        if (message := broken_package(error)) is None:
+            raise
+        sys.exit(f"witness: {message}")
 
     command()
 

@@ -5,6 +5,7 @@ A message is one line that names the file (or device) and the fix; only `cli` pr
 
 from __future__ import annotations
 
+import os
 from errno import ENOMEM
 
 
@@ -96,3 +97,30 @@ def lacks_memory(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def broken_package(error: BaseException) -> str | None:
+    """What to say if another package failed while it was imported; None: `error` is something else.
+
+    One that lies on PYTHONPATH, or was installed by half, may raise anything.
+    """
+    own, place = os.path.dirname(__file__) + os.sep, None  # noqa: PTH120 - nothing heavy here
+    step = error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        if code.co_filename.startswith(own):
+            place = None
+        elif code.co_name == "<module>":
+            place = place or code.co_filename
+        step = step.tb_next
+    if isinstance(error, SyntaxError):
+        place = place or error.filename
+    if isinstance(error, ImportError):
+        place = place or error.path or f"the package {error.name}"
+    if place is None or place.startswith(own):
+        return None
+    why = " ".join(f"{type(error).__name__}: {error}".split())
+    fix = "install it again"
+    if os.environ.get("PYTHONPATH"):
+        fix = "unset PYTHONPATH, which leads to other packages than those of this installation, or " + fix
+    return f"{place} cannot be imported ({why}); fix: {fix}"

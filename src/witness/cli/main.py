@@ -30,7 +30,7 @@ from witness.cli import (
     serve,
     signals,
 )
-from witness.errors import CancelledError, WitnessError, lacks_memory
+from witness.errors import CancelledError, WitnessError, broken_package, lacks_memory
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
 """Errors that somebody can cure who may write elsewhere."""
@@ -150,6 +150,8 @@ def _failed(error: Exception) -> int:
         return _complain(f"{place}: {error.strerror}; {fix}", 1)
     if os.environ.get("WITNESS_DEBUG"):
         raise error
+    if (message := broken_package(error)) is not None:
+        return _complain(message, 1)
     return _complain(
         f"{type(error).__name__}: {error}; this is a bug, please report it with the traceback that "
         "WITNESS_DEBUG=1 shows",

@@ -28,6 +28,7 @@ from witness.errors import (
     ScratchError,
     TranscriptionError,
     WitnessError,
+    broken_package,
     lacks_memory,
 )
 from witness.jobs.recordings import size_and_mtime
@@ -134,7 +135,9 @@ def perform(job: Job, progress: Progress = no_progress) -> Outcome:
         full = isinstance(error, OutputError) and not isinstance(error, ScratchError) and reason in FULL
         outcome = Outcome(str(error), error.exit_code, full=full, later=isinstance(error, ReadError))
     except Exception as error:  # it must not end the batch
-        text = " ".join(f"{type(error).__name__}: {error}".split()) + "; this is a bug, please report it"
+        text = broken_package(error) or (
+            " ".join(f"{type(error).__name__}: {error}".split()) + "; this is a bug, please report it"
+        )
         if lacks_memory(error):
             text = "not enough memory; use fewer --jobs"
         outcome = Outcome(f"{job.source}: {text}", 1)

@@ -23,6 +23,7 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -107,6 +108,8 @@ class Guard:
             if begun:
                 raise
             await self._answer_and_close(errors.error(refusal.status, refusal.message), scope, receive, send)
+        except ClientDisconnect:
+            pass  # nobody reads an answer
         except Exception as raised:
             print(f"witness: {_where(raised)}", file=sys.stderr)  # noqa: T201
             if not begun:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import logging
+import math
 import os
 import socket
 import sys
@@ -104,12 +106,50 @@ def run(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> No
 
     Raises WitnessError if the server ends by itself.
     """
-    with serving(app, listening) as thread:
+    with terse(), serving(app, listening) as thread:
         if thread.is_alive():
             ready()
         while thread.is_alive():
             thread.join(0.5)  # or Ctrl-C would not get through on Windows
     raise WitnessError("the server ended; this is a bug, please report it")
+
+
+@contextmanager
+def terse() -> Iterator[None]:
+    """Keep from stderr what the libraries log, but for what somebody can mend, which is said in a line."""
+    told = _Told()
+    loggers = [logging.getLogger(name) for name in ("asyncio", "python_multipart")]
+    for logger in loggers:
+        logger.addHandler(told)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(told)
+            logger.propagate = True
+
+
+class _Told(logging.Handler):
+    OFTEN = 60.0
+    """Seconds between two lines."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self._said = -math.inf
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell of too many open files and connections."""
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, OSError) or error.errno not in _LIMITS:
+            return
+        if record.created - self._said > self.OFTEN:
+            self._said = record.created
+            why = f"no more connections can be answered for now ({error.strerror})"
+            print(f"witness: {why}; fix: close pages, or raise the limit (ulimit -n)", file=sys.stderr)  # noqa: T201
+
+
+_LIMITS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class PatientProtocol(H11Protocol):
