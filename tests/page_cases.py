@@ -78,9 +78,9 @@ def talk(seed: int) -> assemble.Draft:
         tracks=(),
     )
     recognition = Recognition((), "en", "cpu")
-    return assemble.Draft(
-        assemble.Who(findings, Bounds(), tuple(tracks)), tuple(words), (recognition,) if heard else ()
-    )
+    who = assemble.Who(findings, Bounds(), tuple(tracks))
+    foreign = tuple(((5.0, 30.0),) if seed % 4 == 3 else () for _ in tracks)
+    return assemble.Draft(who, tuple(words), foreign, (recognition,) if heard else ())
 
 
 def _track(rng: random.Random, duration: float, prefix: str, people: int) -> assemble.Diarized:

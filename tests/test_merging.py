@@ -30,6 +30,20 @@ def who(words, evidence) -> str:
     return "".join(word.speaker or "-" for word in label(words, evidence, evidence > 0.5, NAMES))
 
 
+def test_each_turn_in_another_language_is_an_utterance():
+    turns = [Turn(0, 4, "A"), Turn(4, 5, "B"), Turn(5, 5.3, "A"), Turn(8, 11, "B")]
+    foreign = ((0.0, 6.0),)
+    found = inaudible(turns, [], foreign)
+    assert [(one.start, one.end, one.speaker, one.not_english) for one in found] == [
+        (0, 4, "A", True),
+        (4, 5, "B", True),
+        (8, 11, "B", False),
+    ]
+    # Whoever are one person now have no edge between them, and none of the edges moves.
+    (one, _) = inaudible(turns, [], foreign, {"B": "A"})
+    assert (one.start, one.end, one.speaker) == (0, 5, "A")
+
+
 def test_words_go_to_whoever_speaks():
     evidence = activity((0, 2, 0), (2, 4, 1))
     assert who(say("this is the question. and this the answer.", 0, 0.5), evidence) == "AAAABBBB"

@@ -23,7 +23,7 @@ from witness.child import Child
 from witness.errors import CancelledError, TranscriptionError, UsageError
 from witness.languages import LANGUAGES
 from witness.models.ggml import FIELDS, MAGIC, GgmlHeader
-from witness.recognition import engine_client, gpus, tokens, whisper_cpp
+from witness.recognition import engine_client, english, gpus, tokens, whisper_cpp
 from witness.recognition.chunking import WINDOW, Loudness, Piece, gaps, pieces
 from witness.recognition.engine_worker import ChunkResult, EngineToken
 from witness.recognition.fallback import Note, convincing, to_lines
@@ -33,7 +33,7 @@ from witness.recognition.prompting import context, fit, plain
 from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
 from witness.recognition.requirements import gpu_memory
 from witness.recognition.tokens import Token
-from witness.recognition.vad import FRAME, Speech
+from witness.recognition.vad import FRAME, FRAME_RATE, Speech
 from witness.reporter import Reporter, no_progress
 from witness.schema import (
     FRAME_DURATION,
@@ -1057,6 +1057,33 @@ def test_terms_that_are_left_out_are_counted(folder):
 
 def told(**probabilities):
     return 8.0, probabilities
+
+
+def heard_as(*, tokens: int, logprob: float, text: str = " yes", ended: bool = True, at: int = 0):
+    """What was heard in a piece of 20 s."""
+    said = [EngineToken(text, 0, 1), *[EngineToken("", 1, 1)] * (tokens - 1)]
+    frames = np.arange(at * 20 * FRAME_RATE, (at + 1) * 20 * FRAME_RATE)
+    return Piece(frames), ChunkResult(said, "en", ended, logprob)
+
+
+def test_improbable_words_of_an_english_model_are_another_language():
+    sure, unsure = {"tokens": 60, "logprob": -0.3}, {"tokens": 30, "logprob": -1.5}
+    pieces = [heard_as(at=n, **one) for n, one in enumerate((sure, unsure, unsure, sure))]
+    told, foreign = english.apart(pieces)
+    assert (told, foreign) == ([pieces[0], pieces[3]], pieces[1:3])
+    assert english.spans(foreign) == [(20.0, 60.0)]
+
+
+def test_a_loop_is_no_english_and_a_single_word_no_evidence():
+    loop = heard_as(tokens=100, logprob=-0.2, text=" I see the idea of the idea" * 20)
+    assert english.apart([loop]) == ([], [loop])
+    word = heard_as(tokens=3, logprob=-2.9)
+    assert english.apart([word]) == ([word], [])
+
+
+def test_a_doubtful_piece_among_english_ones_is_english():
+    pieces = [heard_as(at=n, tokens=60, logprob=one) for n, one in enumerate((-0.3, -0.85, -0.3))]
+    assert english.apart(pieces) == (pieces, [])
 
 
 def test_the_language_of_a_part_follows_clear_evidence():

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 
 from conftest import CALL, ROOT, in_process
 from recordings import OPTIONS, children, make, worked
@@ -144,6 +145,30 @@ def test_how_sure_a_word_is(whole, engine):
     ]
     assert len(wrong) >= 3
     assert np.mean(wrong) < np.mean(told) - 0.1
+
+
+def test_what_is_not_english_is_not_written_as_if_it_were(models, tmp_path):
+    """Speech that runs backwards is no language that tiny.en knows, and has all that speech has."""
+    samples, rate = soundfile.read(CALL)
+    soundfile.write(tmp_path / "back.flac", samples[::-1][: 20 * rate], rate)
+    formats = ("-f", "txt", "-f", "json", "-f", "srt", "-o", ".")
+    witness(tmp_path, "back.flac", "--whisper", models["ctranslate2"], *formats)
+    found = json.loads((tmp_path / "back.json").read_text())
+    (line,) = [line for line in found["warnings"] if "not English" in line]
+    assert "knows English only; fix: --whisper base" in line
+    assert (found["language"], found["words"], found["models"]["whisper"] is None) == (None, [], False)
+    assert all(one["not_english"] and one["text"] is None for one in found["utterances"])
+    assert len({one["speaker"] for one in found["utterances"]}) == 2
+    text = (tmp_path / "back.txt").read_text().splitlines()
+    assert len(text) == len(found["utterances"])
+    assert all(one.endswith(": [not English]") for one in text)
+    assert "[not English]" in (tmp_path / "back.srt").read_text()
+    # It comes through `redo`, which hears nothing again.
+    witness(tmp_path, "redo", "back.json")
+    assert (tmp_path / "back.txt").read_text().splitlines() == text
+    # Who says that it is English gets what the model makes of it.
+    out, _ = witness(tmp_path, "back.flac", "--whisper", models["ctranslate2"], "--language", "en", "--to", 5)
+    assert "[not English]" not in out
 
 
 def test_a_part_has_the_words_that_are_said_in_it(models, tmp_path):

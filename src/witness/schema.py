@@ -54,6 +54,8 @@ LONGEST = 1e7
 """Seconds, about four months: anything beyond is not a time in a recording."""
 Time = Annotated[float, Meta(ge=-1, le=LONGEST)]
 """Seconds in a recording; a little below 0 where the edge of a frame or of a word lies there."""
+Spans = tuple[tuple[Time, Time], ...]
+"""Parts of a recording, each (start, end)."""
 Pauses = Annotated[float, Meta(gt=0, le=LONGEST)] | None
 """Seconds: the shortest pause that the formats for reading mark; None: they mark none."""
 
@@ -187,6 +189,8 @@ class Utterance:
     """Index into `Findings.tracks`: where it was heard."""
     corrected: bool = False
     """A person said what its words are, or whose."""
+    not_english: bool = False
+    """It has no words because the recognizer knows English only, and it is in another language."""
 
     @property
     def language(self) -> str | None:
@@ -210,6 +214,8 @@ class Recognition:
     device: str
     """What ran the model: "cpu", or the GPU's name as the backend reports it."""
     warnings: tuple[str, ...] = ()
+    not_english: Spans = ()
+    """Where another language is spoken than the one that an English model knows, in seconds."""
     seconds: float = field(default=0.0, compare=False)
     """Wall time, in seconds."""
 
@@ -358,10 +364,6 @@ class Findings:
     warnings: tuple[str, ...] = ()
     machine: tuple[str, ...] = ()
     """Those of the warnings that are about this machine's models; no reader of the transcript needs them."""
-
-
-Spans = tuple[tuple[Time, Time], ...]
-"""Parts of a recording, each (start, end)."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ export function talk() {
       sure: said.map(() => 90), flags: said.map(() => 0), track: said.map(() => 0),
       probability: said.map(() => 95), language: said.map(() => 0),
     },
-    silent: { start: [8000], end: [11000], speaker: [0], track: [0] },
+    silent: { start: [8000], end: [11000], speaker: [0], track: [0], mark: ["[inaudible]"] },
     peaks: null, link: null,
   };
 }

@@ -99,6 +99,7 @@ class UtteranceEntry(Struct, frozen=True, gc=False):
     track: Annotated[int, Meta(ge=0)] = 0
     corrected: bool = False
     language: str | None = None
+    not_english: bool = False
 
 
 class WordEntry(Struct, frozen=True, gc=False):
@@ -347,7 +348,9 @@ def _utterances(document: Document) -> Iterator[schema.Utterance]:
             words = tuple(replace(word, language=one.language) for word in spaced)
         except ValueError as error:
             raise ValueError(f"{error} - at `$.utterances[{number}]`") from None
-        yield schema.Utterance(one.start, one.end, one.speaker, words, one.track, one.corrected)
+        yield schema.Utterance(
+            one.start, one.end, one.speaker, words, one.track, one.corrected, one.not_english
+        )
     if free:
         raise ValueError(f"it is in no utterance - at `$.words[{min(free)}]`")
 

@@ -40,6 +40,7 @@ from witness.schema import (
     Rule,
     Segmentation,
     Source,
+    Spans,
     Time,
     Track,
     Word,
@@ -96,6 +97,7 @@ class _Recognition:
     language: str | None
     device: str
     warnings: tuple[str, ...]
+    not_english: Spans = ()
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,7 @@ def _recognition(recognition: Recognition) -> dict[str, Any]:
         "language": recognition.language,
         "device": recognition.device,
         "warnings": recognition.warnings,
+        "not_english": recognition.not_english,
     }
 
 
@@ -234,6 +237,7 @@ def _read_recognition(found: _Recognition) -> Recognition:
         language=found.language,
         device=found.device,
         warnings=found.warnings,
+        not_english=found.not_english,
     )
 
 

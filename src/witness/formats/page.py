@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from witness import files
 from witness.formats import modules
+from witness.formats.reading import INAUDIBLE, NOT_ENGLISH
 from witness.languages import RIGHT_TO_LEFT
 from witness.schema import (
     BREATH,
@@ -280,6 +281,7 @@ def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> dict[str, A
             "end": [_ms(utterance.end) for utterance in silent],
             "speaker": [place.get(utterance.speaker, -1) for utterance in silent],
             "track": [utterance.track for utterance in silent],
+            "mark": [NOT_ENGLISH if utterance.not_english else INAUDIBLE for utterance in silent],
         },
     }
 

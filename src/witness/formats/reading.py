@@ -18,6 +18,8 @@ UNKNOWN = "UNKNOWN"
 """In place of a speaker who is not known."""
 INAUDIBLE = "[inaudible]"
 """In place of words that are not known although a recognizer listened."""
+NOT_ENGLISH = "[not English]"
+"""In place of words in another language than the one that the recognizer knows."""
 SHORT_PAUSE = 1.0
 """Seconds; a shorter pause is not timed."""
 
@@ -134,7 +136,8 @@ def _lines_of_text(transcript: Transcript) -> Iterator[tuple[Utterance, str | No
     recognized = transcript.device["whisper"] is not None
     for utterance in map(_in_lines, transcript.utterances):
         if not utterance.words:
-            yield utterance, INAUDIBLE if recognized else None
+            mark = NOT_ENGLISH if utterance.not_english else INAUDIBLE
+            yield utterance, mark if recognized else None
         elif any(word.supported for word in utterance.words):  # all words of an utterance are, or none is
             yield utterance, utterance.text
 

@@ -26,10 +26,11 @@ from witness.errors import TranscriptionError, UsageError
 from witness.journal import Journal
 from witness.languages import MULTI, name, parse
 from witness.options import Options
+from witness.recognition import english
 from witness.recognition.chunking import WINDOW, Loudness, Piece, gaps, pieces
 from witness.recognition.engine_client import Remote
 from witness.recognition.engine_worker import PROMPT, DecodeOptions
-from witness.recognition.fallback import Found, convincing, second_look, to_lines
+from witness.recognition.fallback import NAMED, Found, convincing, second_look, to_lines
 from witness.recognition.language_tracking import PART, among, decide
 from witness.recognition.prompting import fit, plain
 from witness.recognition.resuming import ResumingEngine
@@ -102,6 +103,7 @@ class TrackRecognizer:
         if wish.language is not None:
             wish = replace(wish, language=parse(wish.language))
         self._wish = wish
+        self._name = model.name
         self._threads = threads
         self._reporter = reporter
         self._tracks: queue.SimpleQueue[tuple[Samples, Speech | None] | None] = queue.SimpleQueue()
@@ -257,22 +259,30 @@ class TrackRecognizer:
             self._prompt,
             among=self._asked if changes and language else None,
         )
-        heard = self._convincing(track, chain(first, coming), order)
+        first_heard: Iterable[Found] = self._hear_first(track, chain(first, coming), order)
+        not_english: list[tuple[float, float]] = []
+        if list(self._engine.abilities.languages) == ["en"] and not self._asked:
+            first_heard, foreign = english.apart(first_heard)
+            not_english = english.spans(foreign)
+            self._warnings += self._said_of_english(not_english)
+        heard = self._convincing(track, first_heard, order)
         words = _words(heard, track)
-        heard_again = self._hear_again(track, words, order)
+        heard_again = self._hear_again(track, words, order, not_english)
         words = sorted([*words, *heard_again], key=lambda word: word.start)
         self._done += duration
         self._progress(0.0)
         counted = Counter(word.language for word in words)
         if counted:
             language = counted.most_common(1)[0][0]
-        elif language == MULTI:
+        elif language == MULTI or not_english:
             language = None
         self._warnings += self._said_of_languages(words)
         seconds = time.perf_counter() - begun
         warnings = (*self._engine.warnings, *self._warnings)
         self._engine.warnings, self._warnings = [], []
-        return Recognition(tuple(words), language, self._engine.abilities.device, warnings, seconds)
+        return Recognition(
+            tuple(words), language, self._engine.abilities.device, warnings, tuple(not_english), seconds
+        )
 
     def _known_language(self) -> str | None:
         """The language, or MULTI, if there is nothing to find out."""
@@ -327,11 +337,21 @@ class TrackRecognizer:
             later = ", ".join(f"{name(other)} from {self._minutes(start)}" for other, start in others)
             yield f"languages: {name(code)}, {later}"
 
-    def _convincing(self, track: _TrackWork, some: Iterable[Piece], order: DecodeOptions) -> list[Found]:
-        """What was heard in some pieces, in order, with warnings about what is doubtful."""
+    def _said_of_english(self, spans: Sequence[tuple[float, float]]) -> Iterator[str]:
+        """A line about what an English model was not asked to write as English."""
+        if spans:
+            places = [f"{self._minutes(start)} to {self._minutes(end)}" for start, end in spans]
+            more = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
+            yield (
+                f"[not English], at {', '.join(places[:NAMED])}{more}: {self._name} knows "
+                "English only; fix: --whisper base (or --language en, if it is English)"
+            )
+
+    def _convincing(self, track: _TrackWork, first: Iterable[Found], order: DecodeOptions) -> list[Found]:
+        """What can be believed of what was heard first, in order, with warnings about what is doubtful."""
         careful = replace(order, careful=True, prompt="", among=None)
         heard, notes = convincing(
-            self._hear_first(track, some, order),
+            first,
             lambda some: self._hear(track, some, careful),
             track.loudness,
         )
@@ -381,8 +401,14 @@ class TrackRecognizer:
         while waiting:
             yield from zip(waiting.popleft(), self._resuming.receive(), strict=True)
 
-    def _hear_again(self, track: _TrackWork, words: Sequence[Word], order: DecodeOptions) -> list[Word]:
-        """The words that a second look finds where somebody speaks and the first found none."""
+    def _hear_again(
+        self,
+        track: _TrackWork,
+        words: Sequence[Word],
+        order: DecodeOptions,
+        but: Sequence[tuple[float, float]],
+    ) -> list[Word]:
+        """The words that a second look finds where somebody speaks and the first found none, `but` there."""
         if track.speech is None:
             return []
         careful = replace(order, careful=True, among=None)
@@ -390,6 +416,7 @@ class TrackRecognizer:
             [
                 replace(gap, language=_language_near(words, gap))
                 for gap in gaps(track.speech, track.loudness, words)
+                if not any(start <= (gap.start + gap.end) / 2 <= end for start, end in but)
             ],
             lambda some: self._hear(track, some, careful),
             lambda found: _words([found], track),

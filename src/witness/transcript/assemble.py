@@ -26,6 +26,7 @@ from witness.schema import (
     Count,
     Findings,
     Recognition,
+    Spans,
     Speaker,
     Track,
     Transcript,
@@ -108,6 +109,8 @@ class Draft:
     who: Who
     words: tuple[list[Word] | None, ...]
     """Of each track, with their speakers; None: nobody listened for words there."""
+    not_english: tuple[Spans, ...]
+    """Of each track: where in the recording an English model was given another language."""
     recognitions: tuple[Recognition, ...]
     """Of the tracks in which somebody did."""
 
@@ -246,7 +249,11 @@ def words(who: Who, recognitions: Sequence[Recognition | None]) -> Draft:
         ]
         for track, heard in zip(who.tracks, recognitions, strict=True)
     )
-    return Draft(who, labeled, tuple(heard for heard in recognitions if heard is not None))
+    not_english = tuple(
+        tuple((first + start, last + start) for first, last in heard.not_english) if heard else ()
+        for heard in recognitions
+    )
+    return Draft(who, labeled, not_english, tuple(heard for heard in recognitions if heard is not None))
 
 
 # --- what people corrected ---
@@ -324,8 +331,10 @@ def _completed(
     tracks = [labeled or [] for labeled in draft.words]
     if any(one.kind == "fill" for one in given):
         unheard = [
-            [] if labeled is None else merging.inaudible(track.turns(part, exclusive=True), labeled)
-            for track, labeled in zip(draft.who.tracks, draft.words, strict=True)
+            []
+            if labeled is None
+            else merging.inaudible(track.turns(part, exclusive=True), labeled, draft.not_english[number])
+            for number, (track, labeled) in enumerate(zip(draft.who.tracks, draft.words, strict=True))
         ]
         tracks = corrections.fill(tracks, unheard, given)
     words: list[list[Word] | None] = []
@@ -355,16 +364,17 @@ def _said(
     """A merge gives what two speakers said to one, and moves no other word: what a person sees in a page is
     what this makes of it."""
     part = draft.who.findings.audio.heard
-    only = _united([_renamed(turn, merged) for turn in draft.who.tracks[number].turns(part, exclusive=True)])
+    turns = draft.who.tracks[number].turns(part, exclusive=True)
     labeled = draft.words[number]
     if labeled is None:
+        only = _united([_renamed(turn, merged) for turn in turns])
         return _Said(unheard=[Utterance(turn.start, turn.end, turn.speaker) for turn in only])
     renamed = [
         replace(word, speaker=merged.get(word.speaker, word.speaker)) if word.speaker else word
         for word in labeled
     ]
     moved = corrections.move(renamed, given, talk)
-    unheard = merging.inaudible(only, moved)
+    unheard = merging.inaudible(turns, moved, draft.not_english[number], merged)
     spelled = corrections.spell(moved, given)
     return _Said(spelled, unheard, tuple(_cross_check(spelled, unheard)))
 
@@ -408,7 +418,7 @@ def _cross_check(words: Sequence[Word], unheard: Sequence[Utterance]) -> Iterato
     if invented := sum(not word.supported for word in words):
         are = "is" if invented == 1 else "are"
         yield f"{number_of(invented, 'word')} where no speech was heard {are} only in the JSON and the page"
-    if unheard:
+    if unheard := [one for one in unheard if not one.not_english]:
         seconds = sum(utterance.end - utterance.start for utterance in unheard)
         places = ", ".join(clock(utterance.start) for utterance in unheard[:5])
         more = ", ..." if len(unheard) > 5 else ""

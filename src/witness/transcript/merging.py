@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -47,6 +47,7 @@ FEW = 3
 OVERLAP_SHARE = 0.5  # of a word's frames
 NEAR = 1.5  # seconds: a recognizer can put the first or last word of a sentence that far into a pause
 INAUDIBLE = 2.0  # seconds of speech without a word that are worth marking
+NOT_ENGLISH = 0.5  # seconds of speech that an English model was not to write
 
 
 def label(words: Sequence[Word], evidence: Evidence, active: Bool, names: Sequence[str]) -> list[Word]:
@@ -122,25 +123,50 @@ def _phrases(words: Sequence[Word]) -> Iterator[list[Word]]:
         yield phrase
 
 
-def inaudible(turns: Sequence[Turn], words: Sequence[Word]) -> list[Utterance]:
-    """Utterances without words: INAUDIBLE seconds or more of speech in which no word was recognized.
+def inaudible(
+    turns: Sequence[Turn],
+    words: Sequence[Word],
+    not_english: Sequence[tuple[float, float]] = (),
+    merged: Mapping[str, str] = {},
+) -> list[Utterance]:
+    """Utterances without words: INAUDIBLE seconds or more of speech in which no word was recognized, and of
+    what is `not_english` NOT_ENGLISH seconds or more.
 
     `turns` do not overlap, and `words` are in order; both are of one track. A stretch belongs to the speaker
-    who speaks for more than half of it; if nobody does, its speaker is not known.
+    who speaks for more than half of it; if nobody does, its speaker is not known. In another language each
+    turn is a stretch. `merged`: speaker -> whom they were merged into, which moves no edge of a stretch.
     """
+
+    def foreign(start: float, end: float) -> bool:
+        return any(first <= (start + end) / 2 <= last for first, last in not_english)
+
     stretches: list[list[Turn]] = []
     for part in _without_words(turns, words):
-        before = stretches[-1][-1].end if stretches else -BREATH
-        between = bisect_left(words, before, key=lambda word: word.start)
-        word_between = between < len(words) and words[between].start <= part.start
-        if part.start - before >= BREATH or word_between:
+        other = bool(stretches) and part.speaker != stretches[-1][-1].speaker
+        parted = not stretches or _apart(stretches[-1][-1].end, part.start, words)
+        if parted or (other and foreign(part.start, part.end)):
             stretches.append([])
         stretches[-1].append(part)
-    return [
-        Utterance(parts[0].start, parts[-1].end, _speaker_of_most(parts))
-        for parts in stretches
-        if sum(part.duration for part in parts) >= INAUDIBLE
-    ]
+    found: list[Utterance] = []
+    for parts in stretches:
+        start, end = parts[0].start, parts[-1].end
+        marked = foreign(start, end)
+        if sum(part.duration for part in parts) < (NOT_ENGLISH if marked else INAUDIBLE):
+            continue
+        speaker = _speaker_of_most(
+            [replace(one, speaker=merged.get(one.speaker, one.speaker)) for one in parts]
+        )
+        if found and found[-1].speaker == speaker and not _apart(found[-1].end, start, words):
+            found[-1] = replace(found[-1], end=end)
+        else:
+            found.append(Utterance(start, end, speaker, not_english=marked))
+    return found
+
+
+def _apart(end: float, start: float, words: Sequence[Word]) -> bool:
+    """Whether a pause or a word is between two parts of speech without words."""
+    between = bisect_left(words, end, key=lambda word: word.start)
+    return start - end >= BREATH or (between < len(words) and words[between].start <= start)
 
 
 def _speaker_of_most(turns: Sequence[Turn]) -> str | None:

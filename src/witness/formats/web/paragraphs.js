@@ -9,8 +9,9 @@ import { above } from "./arrays.js";
  *   same: readonly number[],
  * }} Said word -> its text, speaker, and whether somebody was heard; the stretches that are filled; who was merged
  * @typedef {{
- *   start: number, end: number, who: number, words: number[], gap: number, block: number,
- * }} Paragraph `gap`: the stretch without words that somebody may fill, or -1; `block`: its first one
+ *   start: number, end: number, who: number, words: number[], gap: number, mark: string, block: number,
+ * }} Paragraph `gap`: the stretch without words that somebody may fill, or -1; `mark`: in the place of words, or "";
+ *   `block`: its first one
  */
 
 /**
@@ -50,7 +51,7 @@ export function group(transcript, said) {
   }
   const spoken = runs.flatMap((run) => parts(transcript, said, run)).map((chosen) => ({
     start: words.start[chosen[0]], end: words.end[chosen[chosen.length - 1]], who: owner[chosen[0]], words: chosen,
-    gap: -1, block: -1,
+    gap: -1, mark: "", block: -1,
   }));
   return [...spoken, ...quiet(transcript, said)].sort((a, b) => a.start - b.start || a.end - b.end);
 }
@@ -77,7 +78,8 @@ function quiet(transcript, said) {
       before.end = silent.end[n];
       return;
     }
-    const fresh = { start, end: silent.end[n], who, words: [], gap: data.listened ? n : -1, block: -1 };
+    const mark = data.listened ? silent.mark[n] : "";
+    const fresh = { start, end: silent.end[n], who, words: [], gap: data.listened ? n : -1, mark, block: -1 };
     latest.set(silent.track[n], fresh);
     found.push(fresh);
   });

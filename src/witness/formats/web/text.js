@@ -190,8 +190,8 @@ function inLanguage(said, { words: some }) {
  * @param {number} number
  */
 function inaudible(paragraph, number) {
-  const mark = make("span", data.listened ? "inaudible" : "quiet",
-    data.listened ? `[inaudible] ${span(paragraph.end - paragraph.start)}` : `until ${clock(paragraph.end)}`);
+  const mark = make("span", paragraph.mark ? "inaudible" : "quiet",
+    paragraph.mark ? `${paragraph.mark} ${span(paragraph.end - paragraph.start)}` : `until ${clock(paragraph.end)}`);
   mark.lang = "en";
   mark.dataset.time = String(paragraph.start);
   if (paragraph.gap < 0) return [mark];
@@ -334,7 +334,7 @@ export function printAll() {
     const head = make("header");
     head.append(name, make("span", "time", clock(paragraph.start)));
     const text = paragraph.words.map((w) => page.texts[w]).join("").trim();
-    const said = make("p", "said", text || (data.listened ? "[inaudible]" : `until ${clock(paragraph.end)}`));
+    const said = make("p", "said", text || (paragraph.mark || `until ${clock(paragraph.end)}`));
     inLanguage(said, paragraph);
     element.append(head, said);
     if (paragraph.who < 0 && paragraph.words.length) element.classList.add("ghosts");

@@ -8,7 +8,8 @@ import { above } from "./arrays.js";
  * @typedef {Turns & { text: string[], sure: number[], flags: number[], track: number[], probability: number[],
  *   language: number[] }} Words columns, in order; `sure`: percent, who said it; `probability`: percent, that it is
  *   right; `language`: its place in the list of languages; -1: not known
- * @typedef {Turns & { track: number[] }} Silent speech without words, columns
+ * @typedef {Turns & { track: number[], mark: string[] }} Silent speech without words, columns; `mark`: what is in
+ *   their place
  * @typedef {{ pause: number, phrase: number, shortest: number, longest: number, breath: number, ends: string,
  *   closing: string }} Grouping
  * @typedef {{
