@@ -951,7 +951,7 @@ def believed(first, *tries):
         asked.extend(len(piece) for piece in some)
         return [(piece, left.pop(0) if len(left) > 1 else left[0]) for piece in some]
 
-    found, notes = convincing([(WHOLE, first)], again, LOUD)
+    ((found, notes),) = convincing([(WHOLE, first)], again, LOUD)
     heard = ["".join(token.text for token in one.tokens) for _, one in found]
     return heard, [note.what for note in notes], sum(asked) / len(WHOLE)
 

@@ -37,49 +37,56 @@ class Note:
 
 def convincing(
     first: Iterable[Found], again: HearAgain, loudness: Loudness
-) -> tuple[list[Found], list[Note]]:
-    """What was heard in all pieces, in order of time, and what is to be said about it.
+) -> Iterator[tuple[list[Found], list[Note]]]:
+    """What was heard in all pieces, in order of time, and what is to be said about it, as it becomes certain.
 
     What cannot be true is heard again, then in halves. What is no better then is kept, with a note; a text
     without an end is left out, with a note.
     """
-    tried: list[Found] = []
+    for piece, heard in first:
+        if flaw(piece, heard) is None:
+            yield [(piece, _with_letters(heard))], []
+        else:
+            yield _heard_again(piece, heard, again, loudness)
+
+
+def _heard_again(
+    piece: Piece, first: ChunkResult, again: HearAgain, loudness: Loudness
+) -> tuple[list[Found], list[Note]]:
+    """What becomes of a piece whose first text has a flaw."""
     good: list[Found] = []
     notes: list[Note] = []
-    for piece, heard in first:
-        (good if flaw(piece, heard) is None else tried).append((piece, heard))
-    ended = [one for one in tried if one[1].ended]
-    halved = [piece for piece, heard in tried if not heard.ended]
-    for (piece, before), (_, after) in zip(ended, again([piece for piece, _ in ended]), strict=True):
-        best = _best(piece, before, after)
+    halved: list[Piece] = []
+    if first.ended:
+        ((_, second),) = again([piece])
+        best = _best(piece, first, second)
         if flaw(piece, best) in (None, IMPROBABLE):
             good.append((piece, best))
         else:
             halved.append(piece)
+    else:
+        halved.append(piece)
     while halved:
-        parts = [part for piece in halved for part in _halves(piece, loudness)]
+        parts = [part for whole in halved for part in _halves(whole, loudness)]
         halved = []
-        for piece, heard in again(parts):
-            if flaw(piece, heard) in (None, IMPROBABLE):
-                good.append((piece, heard))
-            elif len(piece) > SHORTEST:
-                halved.append(piece)
+        for part, heard in again(parts):
+            if flaw(part, heard) in (None, IMPROBABLE):
+                good.append((part, heard))
+            elif len(part) > SHORTEST:
+                halved.append(part)
             elif heard.ended:
-                good.append((piece, heard))
+                good.append((part, heard))
             else:
-                notes.append(Note(piece, "no words: the text never ends, as with music"))
+                notes.append(Note(part, "no words: the text never ends, as with music"))
     notes += [
-        Note(piece, f"the text {why}, even when it is heard again; check it")
-        for piece, heard in good
-        if (why := flaw(piece, heard)) is not None
+        Note(part, f"the text {why}, even when it is heard again; check it")
+        for part, heard in good
+        if (why := flaw(part, heard)) is not None
     ]
-    notes += [
-        Note(piece, f"heard again, because the first text {flaw(piece, heard)}")
-        for piece, heard in tried
-        if not any(piece.start <= note.piece.start and note.piece.end <= piece.end for note in notes)
-    ]
-    good = [(piece, heard if _letters(heard) else replace(heard, tokens=())) for piece, heard in good]
-    return sorted(good, key=lambda one: one[0].start), notes
+    if not notes:
+        notes.append(Note(piece, f"heard again, because the first text {flaw(piece, first)}"))
+    good.sort(key=lambda one: one[0].start)
+    return [(part, _with_letters(heard)) for part, heard in good], notes
 
 
 def second_look(
@@ -130,6 +137,11 @@ def _halves(piece: Piece, loudness: Loudness) -> Sequence[Piece]:
 
 def _text(heard: ChunkResult) -> str:
     return b"".join(text.encode("latin-1") for text, *_ in heard.tokens).decode("utf-8", "replace")
+
+
+def _with_letters(heard: ChunkResult) -> ChunkResult:
+    """The same, if there is a word in it; else without any text."""
+    return heard if _letters(heard) else replace(heard, tokens=())
 
 
 def _letters(heard: ChunkResult) -> bool:

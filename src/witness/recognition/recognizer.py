@@ -14,10 +14,11 @@ import queue
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, groupby, islice
+from math import inf
 from types import TracebackType
 
 import numpy as np
@@ -29,12 +30,12 @@ from witness.options import Options
 from witness.recognition import english
 from witness.recognition.chunking import WINDOW, Loudness, Piece, gaps, pieces
 from witness.recognition.engine_client import Remote
-from witness.recognition.engine_worker import PROMPT, DecodeOptions
-from witness.recognition.fallback import NAMED, Found, convincing, second_look, to_lines
+from witness.recognition.engine_worker import PROMPT, ChunkResult, DecodeOptions
+from witness.recognition.fallback import NAMED, Found, Note, convincing, second_look, to_lines
 from witness.recognition.language_tracking import PART, among, decide
 from witness.recognition.prompting import fit, plain
 from witness.recognition.resuming import ResumingEngine
-from witness.recognition.tokens import Token, piece_tokens, place, runs, to_words
+from witness.recognition.tokens import NEAR, Token, ends_inside, piece_tokens, place, runs, to_words
 from witness.recognition.vad import FRAME_RATE, Speech
 from witness.reporter import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, Float32, ModelFile, Recognition, Samples, Word
@@ -45,6 +46,18 @@ WINDOW_OF_ONE = WINDOW // 3
 """Frames of a piece in a recording of several languages: a piece has one."""
 TELLING = 20
 """Pieces, ten minutes of speech, among which the one that tells the language is chosen."""
+
+
+SETTLED = 3.0
+"""Seconds before a piece that is not heard yet in which no word of it can lie."""
+
+Listener = Callable[[int, Sequence[Word], float], None]
+"""Called with the number of a track, counted from 0, its words so far, all of which are final, and a time
+before which no other word of the track will begin."""
+
+
+def no_listener(track: int, words: Sequence[Word], until: float) -> None:
+    """For a caller who waits for all of them."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +123,9 @@ class TrackRecognizer:
         self._results: queue.SimpleQueue[Recognition | Exception] = queue.SimpleQueue()
         self._seconds = 0.0
         """Of all tracks that were sent."""
+        self._listener: Listener = no_listener
+        self._number = 0
+        """Of the track at hand."""
         self._done = 0.0
         """Seconds of the tracks that are recognized."""
         self._owed = 0
@@ -136,6 +152,10 @@ class TrackRecognizer:
         self._seconds += len(samples) / SAMPLE_RATE
         self._owed += 1
         self._tracks.put((samples, speech))
+
+    def listen(self, listener: Listener) -> None:
+        """Have words told as they become final, from another thread; before the first track is sent."""
+        self._listener = listener
 
     def hold(self) -> None:
         """Do nothing on the CPU before `go_on`: whoever works there meanwhile needs all of its cores.
@@ -265,11 +285,9 @@ class TrackRecognizer:
             first_heard, foreign = english.apart(first_heard)
             not_english = english.spans(foreign)
             self._warnings += self._said_of_english(not_english)
-        heard = self._convincing(track, first_heard, order)
-        words = _words(heard, track)
-        heard_again = self._hear_again(track, words, order, not_english)
-        words = sorted([*words, *heard_again], key=lambda word: word.start)
+        words = self._words(track, first_heard, order, not_english)
         self._done += duration
+        self._number += 1
         self._progress(0.0)
         counted = Counter(word.language for word in words)
         if counted:
@@ -347,30 +365,74 @@ class TrackRecognizer:
                 "English only; fix: --whisper base (or --language en, if it is English)"
             )
 
-    def _convincing(self, track: _TrackWork, first: Iterable[Found], order: DecodeOptions) -> list[Found]:
-        """What can be believed of what was heard first, in order, with warnings about what is doubtful."""
+    def _words(
+        self,
+        track: _TrackWork,
+        first: Iterable[Found],
+        order: DecodeOptions,
+        but: Sequence[tuple[float, float]],
+    ) -> list[Word]:
+        """The words of a track, of whose pieces are given what was heard first, with warnings about what is
+        doubtful. No second look is taken at `but`. The listener is told of words as they become final."""
         careful = replace(order, careful=True, prompt="", among=None)
-        heard, notes = convincing(
-            first,
-            lambda some: self._hear(track, some, careful),
-            track.loudness,
-        )
+        words: list[Word] = []
+        open_: list[Found] = []  # pieces that are not words yet
+        found: list[Word] = []  # by the second look
+        notes: list[Note] = []
+        looked = 0.0
+
+        def look(until: float) -> None:
+            """Take the second look where no word that is still to come can be."""
+            nonlocal looked
+            left = list(self._gaps(track, words, looked, but))
+            ready = left
+            if until < inf:
+                after = words[-1].start if words else 0.0
+                ready = [gap for gap in left if gap.end <= min(until - SETTLED, after)]
+            if ready:
+                found.extend(self._look_again(track, ready, words, order))
+                looked = ready[-1].end
+            horizon = min([until, *(gap.start for gap in left[len(ready) :])]) - NEAR
+            self._listener(
+                self._number,
+                [word for word in _in_order(words, found) if word.start < horizon],
+                horizon,
+            )
+
+        for heard, said in convincing(first, lambda some: self._hear(track, some, careful), track.loudness):
+            notes += said
+            open_ += heard
+            if not heard or _ends_inside(heard[-1][1]):
+                continue
+            words += _words(open_, track, words)
+            open_.clear()
+            if track.speech is None or track.speech.finished:
+                look(heard[-1][0].end)
+        words += _words(open_, track, words)
+        look(inf)
         self._warnings += to_lines(notes, self._minutes)
-        return heard
+        return _in_order(words, found)
 
     def _hear_first(self, track: _TrackWork, some: Iterable[Piece], order: DecodeOptions) -> Iterator[Found]:
-        """What was heard in each piece, in order, with progress."""
+        """What was heard in each piece, in order, with progress.
+
+        The first whose language is not clear, and all after it, are held back until all are heard.
+        """
         duration = len(track.samples) / SAMPLE_RATE
         unclear: list[Found] = []
+        held: list[Found] = []
         for piece, heard in self._hear(track, some, order):
+            self._progress(min(piece.end, duration))
             if heard.unclear is not None:
                 unclear.append((piece, heard))
-                continue
-            self._progress(min(piece.end, duration))
-            yield piece, heard
+            elif unclear:
+                held.append((piece, heard))
+            else:
+                yield piece, heard
         if unclear and order.language:
             parts = self._in_languages(track, unclear, order.language)
-            yield from self._hear(track, parts, replace(order, among=None))
+            held += self._hear(track, parts, replace(order, among=None))
+        yield from sorted(held, key=lambda one: one[0].start)
 
     def _minutes(self, seconds: float) -> str:
         """When in the recording something is: 0:07, 61:05."""
@@ -390,34 +452,44 @@ class TrackRecognizer:
         able = self._engine.abilities
         # Pieces together are worth it once every worker has some: then they save work, before that time.
         size = max(1, min(able.batch, len(track) // (WINDOW * able.workers)))
-        waiting: deque[list[Piece]] = deque()
-        for group in _groups(left, size):
+        waiting: deque[tuple[int, list[Piece]]] = deque()
+
+        def received() -> Iterator[Found]:
+            number, group = waiting.popleft()
+            return zip(group, self._resuming.receive(number), strict=True)
+
+        # The first piece by itself, so that its words are there soon.
+        for group in chain(_groups(islice(left, 1), 1), _groups(left, size)):
             told = replace(order, language=group[0].language or order.language)
-            self._resuming.send([track.part(piece) for piece in group], told, self._when(group[0]))
-            waiting.append(group)
+            number = self._resuming.send([track.part(piece) for piece in group], told, self._when(group[0]))
+            waiting.append((number, group))
             # One more than there are workers, so that none of them waits for the next.
             if len(waiting) > able.workers:
-                yield from zip(waiting.popleft(), self._resuming.receive(), strict=True)
+                yield from received()
         while waiting:
-            yield from zip(waiting.popleft(), self._resuming.receive(), strict=True)
+            yield from received()
 
-    def _hear_again(
+    def _gaps(
         self,
         track: _TrackWork,
         words: Sequence[Word],
-        order: DecodeOptions,
+        start: float,
         but: Sequence[tuple[float, float]],
+    ) -> Iterator[Piece]:
+        """Where somebody speaks from `start` on, `but` there, and no word was found."""
+        if track.speech is not None:
+            for gap in gaps(track.speech, track.loudness, words):
+                middle = (gap.start + gap.end) / 2
+                if gap.start >= start and not any(first <= middle <= last for first, last in but):
+                    yield gap
+
+    def _look_again(
+        self, track: _TrackWork, some: Sequence[Piece], words: Sequence[Word], order: DecodeOptions
     ) -> list[Word]:
-        """The words that a second look finds where somebody speaks and the first found none, `but` there."""
-        if track.speech is None:
-            return []
+        """The words that a second look finds in some gaps between `words`."""
         careful = replace(order, careful=True, among=None)
         return second_look(
-            [
-                replace(gap, language=_language_near(words, gap))
-                for gap in gaps(track.speech, track.loudness, words)
-                if not any(start <= (gap.start + gap.end) / 2 <= end for start, end in but)
-            ],
+            [replace(gap, language=_language_near(words, gap)) for gap in some],
             lambda some: self._hear(track, some, careful),
             lambda found: _words([found], track),
             words,
@@ -469,8 +541,17 @@ def _language_near(words: Sequence[Word], piece: Piece) -> str | None:
     return near.language if near else None
 
 
-def _words(heard: Sequence[Found], track: _TrackWork) -> list[Word]:
-    """The words of some pieces, in order, at the times when somebody speaks."""
+def _ends_inside(heard: ChunkResult) -> bool:
+    return ends_inside(b"".join(token.text.encode("latin-1") for token in heard.tokens))
+
+
+def _in_order(words: Sequence[Word], found: Sequence[Word]) -> list[Word]:
+    return sorted([*words, *found], key=lambda word: word.start)
+
+
+def _words(heard: Sequence[Found], track: _TrackWork, after: Sequence[Word] = ()) -> list[Word]:
+    """The words of some pieces, in order, at the times when somebody speaks; `after` the words before."""
     tokens: list[list[Token]] = [piece_tokens(one.tokens, piece, one.language) for piece, one in heard]
     duration = len(track.samples) / SAMPLE_RATE
-    return place(to_words(tokens), duration, track.spoken)
+    before = after[-1].end if after else 0.0
+    return place(to_words(tokens, first=not after), duration, track.spoken, before=before)

@@ -36,7 +36,9 @@ class ResumingEngine:
         self._engine = engine
         self._journal = journal
         self._model = [model.sha256, engine.name, _version(engine.name), model.aligner]
-        self._sent: deque[list[tuple[str, ChunkResult | None]]] = deque()
+        self._number = 0
+        self._received: dict[int, list[ChunkResult]] = {}
+        self._sent: deque[tuple[int, list[tuple[str, ChunkResult | None]]]] = deque()
         """What was sent and not received: the name of each piece in the journal, and what is there."""
 
     def languages(self, samples: Float32, when: str) -> dict[str, float]:
@@ -48,19 +50,27 @@ class ResumingEngine:
         self._journal.add(name, json.dumps(told).encode())
         return told
 
-    def send(self, parts: Sequence[Float32], order: DecodeOptions, when: str) -> None:
-        """As `Remote.send`."""
+    def send(self, parts: Sequence[Float32], order: DecodeOptions, when: str) -> int:
+        """As `Remote.send`; the number that `receive` takes."""
         how = json.dumps(asdict(replace(order, threads=0)))  # they change no word
         names = [self._name(how, part) for part in parts]
         group = [(name, _read(self._journal.get(name), ChunkResult)) for name in names]
         missing = [part for part, (_, heard) in zip(parts, group, strict=True) if heard is None]
         if missing:
             self._engine.send(missing, order, when)
-        self._sent.append(group)
+        self._sent.append((self._number, group))
+        self._number += 1
+        return self._number - 1
 
-    def receive(self) -> list[ChunkResult]:
-        """As `Remote.receive`."""
-        group = self._sent.popleft()
+    def receive(self, number: int) -> list[ChunkResult]:
+        """What was heard in the pieces that `send` gave this number; once."""
+        while number not in self._received:
+            sent, group = self._sent.popleft()
+            self._received[sent] = self._next(group)
+        return self._received.pop(number)
+
+    def _next(self, group: Sequence[tuple[str, ChunkResult | None]]) -> list[ChunkResult]:
+        """What was heard in a group, the oldest that was not received."""
         heard = iter(self._engine.receive() if any(before is None for _, before in group) else ())
         found = []
         for name, before in group:

@@ -77,8 +77,17 @@ def characters(parts: Sequence[bytes]) -> list[str]:
     return texts
 
 
-def to_words(pieces: Sequence[Sequence[Token]]) -> list[Word]:
+def ends_inside(data: bytes) -> bool:
+    """Whether the last character of a text in UTF-8 is not complete."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(data)
+    return bool(decoder.getstate()[0])
+
+
+def to_words(pieces: Sequence[Sequence[Token]], *, first: bool = True) -> list[Word]:
     """The words of a track from the tokens of its pieces. No word goes on from one piece into the next.
+
+    `first`: the track begins with these; otherwise there are words before them.
 
     A word begins with a space; in scripts without spaces each token is one. Punctuation belongs to the word
     before it (or, at the start of a piece, after it) and takes none of its time: it stands for the pause.
@@ -94,7 +103,12 @@ def to_words(pieces: Sequence[Sequence[Token]]) -> list[Word]:
             groups[-1].append((token, text))
         for group in _with_letters(groups):
             text = "".join(text for _, text in group)
-            if words and group is groups[0] and not text[:1].isspace() and not unspaced(text[:1]):
+            if (
+                (words or not first)
+                and group is groups[0]
+                and not text[:1].isspace()
+                and not unspaced(text[:1])
+            ):
                 text = f" {text}"
             spoken = [token for token, text in group if not text or any(map(str.isalnum, text))]
             times = spoken[0].start, spoken[-1].end
@@ -133,8 +147,14 @@ def _letters(group: Sequence[tuple[Token, str]]) -> int:
     return sum(letter.isalnum() for _, text in group for letter in text)
 
 
-def place(words: Sequence[Word], duration: float, spoken: Sequence[tuple[float, float]] = ()) -> list[Word]:
-    """The same words with times in order: inside 0 to `duration`, none before the end of the last.
+def place(
+    words: Sequence[Word],
+    duration: float,
+    spoken: Sequence[tuple[float, float]] = (),
+    *,
+    before: float = 0.0,
+) -> list[Word]:
+    """The same words with times in order: inside `before` to `duration`, none before the end of the last.
 
     Whisper tells when a word ends and the next one begins, and not which of them is the pause between: a word
     keeps the part of its time in which somebody speaks, as `spoken` says (`runs`). One whose time is
@@ -142,7 +162,6 @@ def place(words: Sequence[Word], duration: float, spoken: Sequence[tuple[float, 
     explain begins later.
     """
     placed = []
-    before = 0.0
     for word in words:
         start, end = _spoken(word.start, word.end, spoken)
         end = min(max(end, before), duration)

@@ -51,6 +51,12 @@ class Speech:
             self._known = len(self._votes)
             self._news.notify_all()
 
+    @property
+    def finished(self) -> bool:
+        """Whether there are no more windows."""
+        with self._news:
+            return self._known >= len(self._votes)
+
     def known(self, frame: int, check: Callable[[], None]) -> int:
         """Wait until everything before `frame` is known; the number of frames that are known by then.
 
