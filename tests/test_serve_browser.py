@@ -108,7 +108,8 @@ class Visitor:
         self.desk, self.folder = desk, folder
         self.complaints: list[str] = []
         self.page = self.tab()
-        self.page.goto(f"{desk.url}?token={TOKEN}")
+        self.context.request.post(f"{desk.url}unlock", form={"token": TOKEN})
+        self.page.goto(desk.url)
 
     def tab(self):
         page = self.context.new_page()

@@ -25,7 +25,7 @@ def ask(address: str, token: str) -> int:
 
 @POSIX
 def test_the_address_is_the_result_and_ctrl_c_the_end(tmp_path):
-    """And a browser is opened with an address that is good for once: everybody sees its command line."""
+    """It is good for once, as is the one that a browser is opened with: everybody sees its command line."""
     opened = tmp_path / "opened"
     os.mkfifo(opened)
     browser = tmp_path / "browser"
@@ -39,10 +39,12 @@ def test_the_address_is_the_result_and_ctrl_c_the_end(tmp_path):
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
     try:
-        address, _, token = server.stdout.readline().strip().partition("?token=")
+        address, _, printed = server.stdout.readline().strip().partition("?ticket=")
         assert address.startswith("http://127.0.0.1:")
-        shown, _, ticket = opened.read_text().strip().partition("?token=")
-        assert (shown, ticket == token) == (address, False)
+        shown, _, ticket = opened.read_text().strip().partition("?ticket=")
+        assert (shown, ticket == printed) == (address, False)
+        token = server.stderr.readline().rpartition(" ")[2].strip()
+        assert token not in (ticket, printed)
         assert ask(f"{address}api/library", token) == 200
         server.send_signal(signal.SIGINT)
         rest, said = server.communicate(timeout=60)

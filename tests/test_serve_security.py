@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -73,7 +73,7 @@ def brief(monkeypatch):
 
 @pytest.fixture
 def client(desk) -> Iterator[TestClient]:
-    made = app(desk, names=("desk.example",), ticket="once")
+    made = app(desk, names=("desk.example",), tickets=("once", "twice"))
     with TestClient(made, base_url="http://localhost:8420", follow_redirects=False) as client:
         yield client
 
@@ -97,7 +97,7 @@ def assert_refused(answer, status: int) -> None:
 )
 def test_a_name_that_was_made_to_lead_here_is_refused(client, host):
     assert_refused(client.get("/api/library", headers={**BEARER, "Host": host}), 421)
-    assert client.get(f"/?token={TOKEN}", headers={"Host": host}).headers.get("set-cookie") is None
+    assert client.get("/?ticket=once", headers={"Host": host}).headers.get("set-cookie") is None
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:8420", "[::1]:9", "desk.example"])
@@ -110,7 +110,7 @@ def test_this_machine_s_own_names_are_taken(client, host):
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_page_of_another_site_can_neither_read_nor_post(client, origin, method):
-    client.get(f"/?token={TOKEN}")  # this browser has the cookie
+    client.get("/?ticket=once")  # this browser has the cookie
     assert_refused(client.request(method, "/take", headers={"Origin": origin}), 403)
     assert client.request(method, "/take", headers={"Origin": "http://localhost:8420"}).status_code == 200
 
@@ -119,7 +119,7 @@ def test_a_web_app_that_was_named_may_use_what_programs_use(desk):
     """With the token, never with a cookie, and nothing else of the desk."""
     page = {"Origin": "https://app.example"}
     with TestClient(app(desk, origins=("https://App.example",)), base_url="http://localhost:8420") as client:
-        client.get(f"/?token={TOKEN}")  # the same browser has the cookie
+        client.post("/unlock", data={"token": TOKEN})  # the same browser has the cookie
         asked = client.options("/v1/models", headers={**page, "Access-Control-Request-Method": "GET"})
         assert asked.status_code == 204
         assert asked.headers["access-control-allow-origin"] == "https://app.example"
@@ -155,28 +155,59 @@ def test_nothing_is_answered_without_the_token(client, path, key):
     assert_refused(client.get(path, headers=key), 401)
 
 
-def test_the_token_in_the_address_becomes_a_cookie(client):
-    answer = client.get(f"/?token={TOKEN}&q=a%20b")
+def test_a_ticket_becomes_a_cookie_that_is_not_the_token(client):
+    answer = client.get("/?ticket=once&q=a%20b")
     assert (answer.status_code, answer.headers["location"]) == (303, "/?q=a+b")
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
+    assert TOKEN not in cookie
     assert client.get("/api/library").status_code == 200
     assert (
-        client.get(f"{client.base_url}//evil.example/?token={TOKEN}").headers["location"] == "/evil.example/"
+        client.get(f"{client.base_url}//evil.example/?ticket=twice").headers["location"] == "/evil.example/"
     )
+    assert client.cookies["witness-8420"] not in cookie  # each browser has its own
 
 
-def test_the_token_in_the_address_opens_nothing_but_a_page(client):
-    assert client.post(f"/take?token={TOKEN}").status_code == 401
-    assert client.get("/take?token=").status_code == 401
-    assert client.get("/take?token=%F0%9F%92%A9").status_code == 401
-
-
-def test_what_the_browser_s_command_line_shows_opens_the_desk_once(client):
-    assert client.get("/?token=once").status_code == 303
+def test_a_ticket_opens_nothing_but_a_page_and_only_once(client):
+    assert client.post("/take?ticket=once").status_code == 401
+    for wrong in ("", "%F0%9F%92%A9", TOKEN):
+        assert client.get(f"/take?ticket={wrong}").status_code == 401
+    assert client.get(f"/?token={TOKEN}").status_code == 401  # addresses are kept in histories
+    assert client.get("/?ticket=once").status_code == 303
     client.cookies.clear()
-    assert client.get("/?token=once").status_code == 401
+    assert client.get("/?ticket=once").status_code == 401
+
+
+def test_a_person_may_give_the_token_on_a_page(client):
+    page = client.get("/", headers={"Accept": "text/html"})
+    assert page.status_code == 401
+    assert 'name="token"' in page.text
+    assert "script-src" not in page.headers["content-security-policy"]
+    for wrong in ({}, {"token": "x"}, {"token": TOKEN + "x" * 20_000}):
+        answer = client.post("/unlock", data=wrong)
+        assert answer.status_code == 403
+        assert "set-cookie" not in answer.headers
+    assert_refused(
+        client.post("/unlock", data={"token": TOKEN}, headers={"Origin": "http://evil.example"}), 403
+    )
+    assert client.post("/unlock", data={"token": f" {TOKEN} "}).headers["location"] == "/"
+    assert client.get("/api/library").status_code == 200
+
+
+def test_the_first_of_too_many_browsers_asks_again(client, monkeypatch):
+    monkeypatch.setattr("witness.serve.security.MOST_SESSIONS", 2)
+    cookies = []
+    for _ in range(3):
+        client.cookies.clear()
+        client.post("/unlock", data={"token": TOKEN})
+        cookies.append(dict(client.cookies))
+    statuses = []
+    for cookie in cookies:
+        client.cookies.clear()
+        client.cookies.update(cookie)
+        statuses.append(client.get("/api/library").status_code)
+    assert statuses == [401, 200, 200]
 
 
 def test_every_answer_forbids_frames_scripts_and_keeping(client):
@@ -364,6 +395,26 @@ def test_200_clients_at_the_same_time_are_all_answered(port):
     for connection in idle:
         connection.close()
     assert {answer.split(b"\r\n")[0] for answer in answers} == {b"HTTP/1.1 200 OK"}
+
+
+def test_of_too_many_idle_connections_of_a_peer_the_oldest_goes(port, monkeypatch):
+    monkeypatch.setattr(server, "MOST_IDLE", 3)
+
+    def ask(connection: socket.socket) -> bytes:
+        connection.sendall(head("/take", method="GET"))
+        answer = b""
+        while not answer.endswith(b"}") and (piece := connection.recv(1 << 16)):
+            answer += piece
+        return answer
+
+    with ExitStack() as stack:
+        first, *others = [stack.enter_context(connected(port)) for _ in range(2)]
+        for connection in (first, *others):  # they have had an answer, and wait for another question
+            assert ask(connection).startswith(b"HTTP/1.1 200 ")
+        others += [stack.enter_context(connected(port)) for _ in range(2)]
+        assert rest_of(first) == b""
+        for connection in others:
+            assert ask(connection).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize(

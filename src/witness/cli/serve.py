@@ -120,7 +120,7 @@ def serve_command(
 
     if token is None and not server.is_loopback(host):
         raise UsageError(f"--host {host} can be reached by others; give a --token, too")
-    ticket = secrets.token_urlsafe()
+    printed, shown = secrets.token_urlsafe(), secrets.token_urlsafe()  # each opens one browser, once
     listening = server.bind(host, port)
     library = Library(folder)
     runtime = replace(plan.share(jobs, Device(device), threads), gpu=gpu)
@@ -146,14 +146,16 @@ def serve_command(
         url = server.address(host, listening)
 
         def ready() -> None:
-            options.say(f"{url}?token={desk.token}")
-            if not no_browser and not server.browse(f"{url}?token={ticket}"):
+            options.say(f"{url}?ticket={printed}")
+            if not no_browser and not server.browse(f"{url}?ticket={shown}"):
                 reporter.note("no browser could be opened here; open the address yourself")
+            if token is None:
+                reporter.note(f"the token, for other browsers and for programs: {desk.token}")
             reporter.note(f"serving {library.folder}; Ctrl-C ends it")
 
         try:
             with library.watched(reporter):
-                server.run(application(desk, server.names(host), ticket, origins), listening, ready)
+                server.run(application(desk, server.names(host), (printed, shown), origins), listening, ready)
         except (KeyboardInterrupt, SystemExit, CancelledError):
             if signals.exit_code() != signals.INTERRUPTED:
                 raise  # otherwise it is how one ends a server

@@ -15,9 +15,9 @@ from witness.serve.security import Guard
 
 
 def application(
-    desk: AppState, names: Sequence[str] = (), ticket: str | None = None, origins: Sequence[str] = ()
+    desk: AppState, names: Sequence[str] = (), tickets: Sequence[str] = (), origins: Sequence[str] = ()
 ) -> Starlette:
-    """The desk as an ASGI application. `names`, `ticket` and `origins` are as `Guard` takes them."""
+    """The desk as an ASGI application. `names`, `tickets` and `origins` are as `Guard` takes them."""
     app = Starlette(
         routes=[
             *home.routes(),
@@ -28,7 +28,7 @@ def application(
         ],
         middleware=[
             Middleware(
-                Guard, token=desk.token, limits=desk.limits, names=names, ticket=ticket, origins=origins
+                Guard, token=desk.token, limits=desk.limits, names=names, tickets=tickets, origins=origins
             ),
         ],
         exception_handlers=errors.HANDLERS,

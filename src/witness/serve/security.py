@@ -4,8 +4,9 @@
   rebinding) sends that name.
 - `Origin`, where a browser sends it, must be the desk's own: no other page may ask or post. Those that the
   desk was started with (`--origin`) may use the interface for programs, with the token.
-- The token comes once as `?token=`, which becomes a cookie that scripts cannot read and other sites cannot
-  send; programs send it as `Authorization: Bearer`.
+- A browser shows a ticket that works once (`?ticket=`), or the token on a page that asks for it, and gets a
+  cookie that scripts cannot read and other sites cannot send. It is a random value: browsers send cookies to
+  all servers of a host, whatever their port. Programs send the token as `Authorization: Bearer`.
 - A request may not be larger or slower than the limits.
 - Nothing that a request or a file says goes into a log.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import secrets
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -24,7 +26,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from witness.serve import errors
@@ -57,7 +59,16 @@ _PREFLIGHT = {
     "Access-Control-Allow-Headers": "*, Authorization",
     "Access-Control-Max-Age": "600",
 }
-UNLOCK = "this needs the token: open the address that `witness serve` printed"
+UNLOCK = "/unlock"
+"""Where the page for the token sends it."""
+LOCKED = "this needs the token: send it as `Authorization: Bearer TOKEN`"
+ASKING = (
+    "default-src 'none'; style-src 'unsafe-inline'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+"""The policy of that page, which fetches nothing: nothing is given out yet."""
+MOST_SESSIONS = 1000
+"""Browsers that are let in at the same time; beyond them, the one that came first asks again."""
 LINGER = 1.0
 """Seconds for which the rest of a refused request is read, so that its client reads the answer."""
 
@@ -65,9 +76,9 @@ LINGER = 1.0
 class Guard:
     """The ASGI application, guarded.
 
-    `names` are what this machine is called besides its addresses and `localhost`. `ticket` opens the desk in
-    one browser, once: the command line of a browser can be read by everybody on the machine. Pages of
-    `origins` may use what programs use.
+    `names` are what this machine is called besides its addresses and `localhost`. Each of `tickets` opens the
+    desk in one browser, once: an address is kept in histories, and a browser's command line can be read by
+    everybody on the machine. Pages of `origins` may use what programs use.
     """
 
     def __init__(
@@ -76,12 +87,13 @@ class Guard:
         token: str,
         limits: Quotas,
         names: Sequence[str] = (),
-        ticket: str | None = None,
+        tickets: Sequence[str] = (),
         origins: Sequence[str] = (),
     ) -> None:
         self.app, self.limits = app, limits
         self._origins = frozenset(map(str.lower, origins))
-        self._token, self._ticket = token, ticket
+        self._token, self._tickets = token, list(tickets)
+        self._sessions: dict[str, None] = {}  # in the order in which they began
         self._names = {"localhost", *map(str.lower, names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,7 +115,10 @@ class Guard:
             await send(message)
 
         try:
-            await self.app(scope, body.receive, sending)
+            if scope["path"] == UNLOCK and scope["method"] == "POST":
+                await (await self._unlock(scope, body.receive))(scope, receive, sending)
+            else:
+                await self.app(scope, body.receive, sending)
         except _RefusedError as refusal:
             if begun:
                 raise
@@ -134,11 +149,17 @@ class Guard:
         largest = self.limits.upload if scope["path"] in LARGE else self.limits.body
         cookie = None if guest else f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}"
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        given = [value for name, value in query if name == "token"]
+        given = [value for name, value in query if name == "ticket"]
         if cookie and given and scope["method"] == "GET" and self._opens(given[0]):
-            return self._welcome(scope, query, cookie)
+            rest = urlencode([(name, value) for name, value in query if name != "ticket"])
+            path = f"/{scope['path'].lstrip('/')}"  # `//name` would be another host
+            return self._welcome(path + (f"?{rest}" if rest else ""), cookie)
         if not self._knows(headers, cookie):
-            return errors.error(401, UNLOCK, {"WWW-Authenticate": "Bearer"}, headers.get("accept", ""))
+            if cookie and scope["path"] == UNLOCK and scope["method"] == "POST":
+                return None  # the body has the token
+            if "text/html" in headers.get("accept", ""):
+                return _ask_for_token(401)
+            return errors.error(401, LOCKED, {"WWW-Authenticate": "Bearer"})
         if not (length.isascii() and length.isdigit()) or int(length) > largest:
             return errors.error(413, _too_large(largest))
         return None
@@ -170,18 +191,34 @@ class Guard:
         return True
 
     def _opens(self, given: str) -> bool:
-        if self._ticket is not None and _same(given, self._ticket):
-            self._ticket = None
-            return True
-        return _same(given, self._token)
+        """Whether it is a ticket, which is used up."""
+        found = next((ticket for ticket in self._tickets if _same(given, ticket)), None)
+        if found is not None:
+            self._tickets.remove(found)
+        return found is not None
 
-    def _welcome(self, scope: Scope, query: list[tuple[str, str]], cookie: str) -> Response:
-        """The cookie, and the same address without the token."""
-        rest = urlencode([(name, value) for name, value in query if name != "token"])
-        path = f"/{scope['path'].lstrip('/')}"  # `//name` would be another host
-        answer = RedirectResponse(path + (f"?{rest}" if rest else ""), 303)
-        answer.set_cookie(cookie, self._token, httponly=True, samesite="strict")
+    def _welcome(self, place: str, cookie: str) -> Response:
+        """The cookie, and where to go."""
+        session = secrets.token_urlsafe()
+        self._sessions[session] = None
+        if len(self._sessions) > MOST_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        answer = RedirectResponse(place, 303)
+        answer.set_cookie(cookie, session, httponly=True, samesite="strict")
         return answer
+
+    async def _unlock(self, scope: Scope, receive: Receive) -> Response:
+        """The answer to the page that asks for the token. Raises _RefusedError."""
+        content = b""
+        more = True
+        while more and len(content) < _LONGEST_FORM:
+            message = await receive()
+            content += message.get("body", b"")
+            more = message.get("more_body", False)
+        fields = dict(parse_qsl(content.decode("latin-1")))
+        if more or not _same(fields.get("token", "").strip(), self._token):
+            return _ask_for_token(403)
+        return self._welcome("/", f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}")
 
     def _knows(self, headers: Headers, cookie: str | None) -> bool:
         """Whether a request has the token, or the cookie of that name."""
@@ -194,7 +231,7 @@ class Guard:
             morsel = SimpleCookie(headers.get("cookie", "")).get(cookie)
         except CookieError:
             return False
-        return morsel is not None and _same(morsel.value, self._token)
+        return morsel is not None and any(_same(morsel.value, session) for session in self._sessions)
 
     async def _answer_and_close(self, answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, and end the connection, because what else comes on it would be the rest of the request.
@@ -211,6 +248,42 @@ class Guard:
             await send(message)
 
         await answer(scope, receive, sending)
+
+
+_LONGEST_FORM = 1 << 14
+"""Bytes of a form with a token."""
+
+
+def _ask_for_token(status: int) -> Response:
+    """The page that asks a person for the token."""
+    wrong = "<p role=alert>That is not the token of this desk.</p>" if status == 403 else ""
+    return HTMLResponse(_ASK.replace("WRONG", wrong), status, {"Content-Security-Policy": ASKING})
+
+
+_ASK = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<title>Open the desk</title>
+<style>
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 34rem; margin: 4rem auto; padding: 0 1rem }
+input, button { font: inherit; padding: .4rem .6rem; max-width: 100%; box-sizing: border-box }
+input { width: 24rem }
+</style>
+<main>
+<h1>Open the desk</h1>
+WRONG
+<form method="post" action="/unlock">
+<p><label for="token">Token of <code>witness serve</code></label></p>
+<p><input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
+<button>Open</button></p>
+</form>
+<p>The address that <code>witness serve</code> printed works once. The token is the one that it was started
+with (<code>--token</code> or <code>WITNESS_TOKEN</code>); otherwise it printed one.</p>
+</main>
+</html>
+"""
 
 
 class _RefusedError(Exception):

@@ -23,6 +23,8 @@ from witness.errors import UsageError, WitnessError
 
 PORT = 8420
 """The port that is tried first."""
+MOST_IDLE = 64
+"""Connections of one peer that wait for a request; a browser has six."""
 PATIENCE = 30.0
 """Seconds that the head of a request may take."""
 GRACE = 0.3
@@ -151,13 +153,20 @@ class _Told(logging.Handler):
 
 _LIMITS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
+_idle: dict[str, dict[PatientProtocol, None]] = {}
+"""Peer -> its connections that wait for a request, the longest wait first."""
+
 
 class PatientProtocol(H11Protocol):
-    """Closes a connection on which no head of a request arrives in time; uvicorn would wait for ever."""
+    """Closes a connection on which no head of a request arrives in time; uvicorn would wait for ever.
+
+    Of too many that wait, it closes the one that has waited longest.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait."""
         super().connection_made(transport)
+        self._wait()
         self._late = self.loop.call_later(PATIENCE, self.timeout_keep_alive_handler)
 
     def data_received(self, data: bytes) -> None:
@@ -166,14 +175,38 @@ class PatientProtocol(H11Protocol):
         super().data_received(data)
         waits = self.cycle is None or (self.cycle is had and self.cycle.response_complete)
         if not waits:
+            self._leave()
             self._late.cancel()
         elif self._late.cancelled():
             self._late = self.loop.call_later(PATIENCE, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing to wait for."""
+        self._leave()
         self._late.cancel()
         super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self._wait()
+
+    @property
+    def _peer(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def _wait(self) -> None:
+        waiting = _idle.setdefault(self._peer, {})
+        waiting[self] = None
+        if len(waiting) > MOST_IDLE:
+            next(iter(waiting)).transport.close()
+
+    def _leave(self) -> None:
+        waiting = _idle.get(self._peer, {})
+        waiting.pop(self, None)
+        if not waiting:
+            _idle.pop(self._peer, None)
 
 
 def browse(url: str) -> bool:

@@ -12,7 +12,7 @@ document.addEventListener("visibilitychange", () => {
   if (document.visibilityState === "visible") list();
 });
 
-const given = new URLSearchParams(location.search);
+const given = new URLSearchParams(location.hash.slice(1));
 // What is in a field by now was typed while the page loaded.
 $("query").value ||= given.get("q") ?? "";
 $("speaker").value ||= given.get("speaker") ?? "";

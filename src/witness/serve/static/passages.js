@@ -25,7 +25,8 @@ export async function search(more = false) {
   $("found").hidden = !query;
   $("all").hidden = Boolean(query);
   const state = new URLSearchParams(query ? { q: query, speaker: $("speaker").value.trim() } : {});
-  history.replaceState(null, "", query ? `?${state}` : location.pathname);
+  // Behind the #, which no server is sent and no log has.
+  history.replaceState(null, "", query ? `#${state}` : location.pathname);
   if (!query) { hits = []; $("hits").replaceChildren(); return; }
   try {
     const said = await call(`/api/search?${state}&offset=${more ? hits.length : 0}&limit=${HITS}`);
