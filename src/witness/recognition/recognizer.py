@@ -16,7 +16,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain, groupby, islice
 from math import inf
 from types import TracebackType
@@ -28,20 +27,19 @@ from witness.journal import Journal
 from witness.languages import MULTI, name, parse
 from witness.options import Options
 from witness.recognition import english
-from witness.recognition.chunking import WINDOW, Loudness, Piece, gaps, pieces
+from witness.recognition.chunking import WINDOW, Loudness, Piece, pieces
 from witness.recognition.engine_client import Remote
-from witness.recognition.engine_worker import PROMPT, ChunkResult, DecodeOptions
+from witness.recognition.engine_worker import PROMPT, DecodeOptions
 from witness.recognition.fallback import NAMED, Found, Note, convincing, second_look, to_lines
 from witness.recognition.language_tracking import PART, among, decide
 from witness.recognition.prompting import fit, plain
 from witness.recognition.resuming import ResumingEngine
-from witness.recognition.tokens import NEAR, Token, ends_inside, piece_tokens, place, runs, to_words
+from witness.recognition.tokens import NEAR
+from witness.recognition.track_work import TrackWork, ends_inside, in_order
 from witness.recognition.vad import FRAME_RATE, Speech
 from witness.reporter import SILENT, Reporter
-from witness.schema import SAMPLE_RATE, Float32, ModelFile, Recognition, Samples, Word
+from witness.schema import SAMPLE_RATE, ModelFile, Recognition, Samples, Word
 
-PADDED = SAMPLE_RATE
-"""Samples that the child gets at least: whisper.cpp skips less than 0.1 s, and reads past the end of less."""
 WINDOW_OF_ONE = WINDOW // 3
 """Frames of a piece in a recording of several languages: a piece has one."""
 TELLING = 20
@@ -258,7 +256,7 @@ class TrackRecognizer:
         """The words of a track. Raises TranscriptionError."""
         self._wait()
         begun = time.perf_counter()
-        track = _TrackWork(samples, Loudness.of(samples), speech)
+        track = TrackWork(samples, Loudness.of(samples), speech)
         duration = len(samples) / SAMPLE_RATE
         longest = WINDOW_OF_ONE if self._wish.language == MULTI else WINDOW
         coming = pieces(track.loudness, speech, self._check, longest=longest)
@@ -316,14 +314,14 @@ class TrackRecognizer:
         asked = self._wish.language
         return () if asked in (None, MULTI) else tuple(str(asked).split(","))
 
-    def _language(self, track: _TrackWork, first: Sequence[Piece]) -> str | None:
+    def _language(self, track: TrackWork, first: Sequence[Piece]) -> str | None:
         """That of a track where no other is clear; None: the engine cannot tell, or nothing is there."""
         if (piece := track.loudness.most_speech(first)) is None:
             return None
         told = among(self._resuming.languages(track.part(piece), self._when(piece)), self._asked)
         return max(told, key=lambda code: told[code], default=next(iter(self._asked), None))
 
-    def _in_languages(self, track: _TrackWork, unclear: Sequence[Found], main: str) -> list[Piece]:
+    def _in_languages(self, track: TrackWork, unclear: Sequence[Found], main: str) -> list[Piece]:
         """The pieces whose language is not clear, in the largest parts that have one language each."""
         parts = [
             (piece, part) for piece, _ in unclear for part in piece.parts(track.loudness, track.speech, PART)
@@ -367,7 +365,7 @@ class TrackRecognizer:
 
     def _words(
         self,
-        track: _TrackWork,
+        track: TrackWork,
         first: Iterable[Found],
         order: DecodeOptions,
         but: Sequence[tuple[float, float]],
@@ -384,7 +382,7 @@ class TrackRecognizer:
         def look(until: float) -> None:
             """Take the second look where no word that is still to come can be."""
             nonlocal looked
-            left = list(self._gaps(track, words, looked, but))
+            left = list(track.gaps(words, looked, but))
             ready = left
             if until < inf:
                 after = words[-1].start if words else 0.0
@@ -395,25 +393,25 @@ class TrackRecognizer:
             horizon = min([until, *(gap.start for gap in left[len(ready) :])]) - NEAR
             self._listener(
                 self._number,
-                [word for word in _in_order(words, found) if word.start < horizon],
+                [word for word in in_order(words, found) if word.start < horizon],
                 horizon,
             )
 
         for heard, said in convincing(first, lambda some: self._hear(track, some, careful), track.loudness):
             notes += said
             open_ += heard
-            if not heard or _ends_inside(heard[-1][1]):
+            if not heard or ends_inside(heard[-1][1].tokens):
                 continue
-            words += _words(open_, track, words)
+            words += track.words(open_, words)
             open_.clear()
             if track.speech is None or track.speech.finished:
                 look(heard[-1][0].end)
-        words += _words(open_, track, words)
+        words += track.words(open_, words)
         look(inf)
         self._warnings += to_lines(notes, self._minutes)
-        return _in_order(words, found)
+        return in_order(words, found)
 
-    def _hear_first(self, track: _TrackWork, some: Iterable[Piece], order: DecodeOptions) -> Iterator[Found]:
+    def _hear_first(self, track: TrackWork, some: Iterable[Piece], order: DecodeOptions) -> Iterator[Found]:
         """What was heard in each piece, in order, with progress.
 
         The first whose language is not clear, and all after it, are held back until all are heard.
@@ -446,7 +444,7 @@ class TrackRecognizer:
         """So many seconds of the present track are done."""
         self._reporter.progress("transcription", self._done + seconds, self._seconds)
 
-    def _hear(self, track: _TrackWork, some: Iterable[Piece], order: DecodeOptions) -> Iterator[Found]:
+    def _hear(self, track: TrackWork, some: Iterable[Piece], order: DecodeOptions) -> Iterator[Found]:
         """What was heard in each piece, in order; as many at a time as the engine has workers."""
         left = iter(some)
         able = self._engine.abilities
@@ -469,29 +467,15 @@ class TrackRecognizer:
         while waiting:
             yield from received()
 
-    def _gaps(
-        self,
-        track: _TrackWork,
-        words: Sequence[Word],
-        start: float,
-        but: Sequence[tuple[float, float]],
-    ) -> Iterator[Piece]:
-        """Where somebody speaks from `start` on, `but` there, and no word was found."""
-        if track.speech is not None:
-            for gap in gaps(track.speech, track.loudness, words):
-                middle = (gap.start + gap.end) / 2
-                if gap.start >= start and not any(first <= middle <= last for first, last in but):
-                    yield gap
-
     def _look_again(
-        self, track: _TrackWork, some: Sequence[Piece], words: Sequence[Word], order: DecodeOptions
+        self, track: TrackWork, some: Sequence[Piece], words: Sequence[Word], order: DecodeOptions
     ) -> list[Word]:
         """The words that a second look finds in some gaps between `words`."""
         careful = replace(order, careful=True, among=None)
         return second_look(
             [replace(gap, language=_language_near(words, gap)) for gap in some],
             lambda some: self._hear(track, some, careful),
-            lambda found: _words([found], track),
+            lambda found: track.words([found]),
             words,
         )
 
@@ -505,29 +489,6 @@ class TrackRecognizer:
             raise TranscriptionError("nobody waits for the words anymore")
 
 
-@dataclass(frozen=True)
-class _TrackWork:
-    """What there is to recognize."""
-
-    samples: Samples
-    loudness: Loudness
-    speech: Speech | None
-
-    def __len__(self) -> int:
-        """In frames."""
-        return len(self.loudness.energy)
-
-    @cached_property
-    def spoken(self) -> Sequence[tuple[float, float]]:
-        """From when to when somebody is likely to speak, in seconds, once the diarizer is done."""
-        return () if self.speech is None else runs(self.speech.likely())
-
-    def part(self, piece: Piece) -> Float32:
-        """The samples of a piece."""
-        cut = piece.cut(self.samples)
-        return np.pad(cut, (0, max(0, PADDED - len(cut))))
-
-
 def _groups(some: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
     """Pieces that follow each other in one language, at most `size` together."""
     for _, alike in groupby(some, key=lambda piece: piece.language):
@@ -539,19 +500,3 @@ def _language_near(words: Sequence[Word], piece: Piece) -> str | None:
     """The language of the word that is nearest to a piece."""
     near = min(words, key=lambda word: max(word.start - piece.end, piece.start - word.end), default=None)
     return near.language if near else None
-
-
-def _ends_inside(heard: ChunkResult) -> bool:
-    return ends_inside(b"".join(token.text.encode("latin-1") for token in heard.tokens))
-
-
-def _in_order(words: Sequence[Word], found: Sequence[Word]) -> list[Word]:
-    return sorted([*words, *found], key=lambda word: word.start)
-
-
-def _words(heard: Sequence[Found], track: _TrackWork, after: Sequence[Word] = ()) -> list[Word]:
-    """The words of some pieces, in order, at the times when somebody speaks; `after` the words before."""
-    tokens: list[list[Token]] = [piece_tokens(one.tokens, piece, one.language) for piece, one in heard]
-    duration = len(track.samples) / SAMPLE_RATE
-    before = after[-1].end if after else 0.0
-    return place(to_words(tokens, first=not after), duration, track.spoken, before=before)

@@ -1,0 +1,70 @@
+"""A track on its way to words: where somebody speaks, what the engine is given, and the words of pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from witness.recognition import chunking, tokens
+from witness.recognition.chunking import Loudness, Piece
+from witness.recognition.engine_worker import EngineToken
+from witness.recognition.fallback import Found
+from witness.recognition.vad import Speech
+from witness.schema import SAMPLE_RATE, Float32, Samples, Word
+
+PADDED = SAMPLE_RATE
+"""Samples that the child gets at least: whisper.cpp skips less than 0.1 s, and reads past the end of less."""
+
+
+@dataclass(frozen=True)
+class TrackWork:
+    """What there is to recognize."""
+
+    samples: Samples
+    loudness: Loudness
+    speech: Speech | None
+
+    def __len__(self) -> int:
+        """In frames."""
+        return len(self.loudness.energy)
+
+    @cached_property
+    def spoken(self) -> Sequence[tuple[float, float]]:
+        """From when to when somebody is likely to speak, in seconds, once the diarizer is done."""
+        return () if self.speech is None else tokens.runs(self.speech.likely())
+
+    def part(self, piece: Piece) -> Float32:
+        """The samples of a piece."""
+        cut = piece.cut(self.samples)
+        return np.pad(cut, (0, max(0, PADDED - len(cut))))
+
+    def words(self, heard: Sequence[Found], after: Sequence[Word] = ()) -> list[Word]:
+        """The words of some pieces, in order, at the times when somebody speaks; `after` the words before."""
+        found = [tokens.piece_tokens(one.tokens, piece, one.language) for piece, one in heard]
+        duration = len(self.samples) / SAMPLE_RATE
+        before = after[-1].end if after else 0.0
+        words = tokens.to_words(found, first=not after)
+        return tokens.place(words, duration, self.spoken, before=before)
+
+    def gaps(
+        self, words: Sequence[Word], start: float, but: Sequence[tuple[float, float]]
+    ) -> Iterator[Piece]:
+        """Where somebody speaks from `start` on, `but` there, and no word was found."""
+        if self.speech is not None:
+            for gap in chunking.gaps(self.speech, self.loudness, words):
+                middle = (gap.start + gap.end) / 2
+                if gap.start >= start and not any(first <= middle <= last for first, last in but):
+                    yield gap
+
+
+def ends_inside(heard: Sequence[EngineToken]) -> bool:
+    """Whether the last character of a piece is not complete: the next piece has the rest of it."""
+    return tokens.ends_inside(b"".join(token.text.encode("latin-1") for token in heard))
+
+
+def in_order(words: Sequence[Word], found: Sequence[Word]) -> list[Word]:
+    """The words of the first and of the second look."""
+    return sorted([*words, *found], key=lambda word: word.start)
