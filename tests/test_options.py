@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,11 +20,11 @@ from witness.cli import options
 from witness.cli.batch import batch_command
 from witness.cli.main import main
 from witness.cli.run import run
-from witness.errors import UsageError
+from witness.errors import InputError, UsageError
 from witness.jobs import plan, pool
 from witness.jobs.worker import Settings
 from witness.options import Bounds, Options, Runtime
-from witness.reporter import Reporter
+from witness.reporter import LongNote, Reporter
 from witness.transcript import store
 
 Seen = list[object]
@@ -277,3 +277,23 @@ def test_what_a_cluster_decides_by_itself_is_refused(tmp_path, monkeypatch, caps
     line = refused(capsys, "--scheduler", "tcp://127.0.0.1:9", *args)
     assert f"{named} no effect with --scheduler" in line
     assert not Path("out").exists()
+
+
+def test_a_long_note_is_told_once_per_machine_and_not_before_a_refusal(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
+    note = LongNote("other models: the network is gone", "other models; `witness doctor` says more")
+
+    def told(*, verbose: bool = False, refused: bool = False) -> list[str]:
+        with suppress(InputError), options.progress(quiet=False, verbose=verbose) as reporter:
+            reporter.note(note)
+            reporter.progress("download", 0, 1)
+            if refused:
+                raise InputError("no recording")
+            reporter.progress("decode", 0, 1)
+        return capsys.readouterr().err.splitlines()
+
+    assert told(refused=True) == []
+    assert told() == [f"note: {note}"]
+    assert told() == [f"note: {note.short}"]
+    assert told(verbose=True) == [f"note: {note}"]
+    assert told(refused=True) == []

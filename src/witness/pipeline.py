@@ -234,7 +234,7 @@ def _reporter(
         progress(stage, done, total)
 
     def warn(line: str) -> None:
-        warnings.append(line)
+        warnings.append(str(line))  # whole
         note(line)
 
     return Reporter(checked, note, warn, check)

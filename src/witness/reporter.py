@@ -12,6 +12,19 @@ Note = Callable[[str], None]
 """Called with one line that a person should read, at once."""
 
 
+class LongNote(str):
+    """A note that tells a person so much that its `short` form does when it has been read once."""
+
+    __slots__ = ("short",)
+    short: str
+
+    def __new__(cls, whole: str, short: str) -> LongNote:
+        """`whole` is what everybody gets who does not ask for `short`."""
+        note = super().__new__(cls, whole)
+        note.short = short
+        return note
+
+
 def no_progress(stage: str, done: float, total: float) -> None:
     """For a caller who does not watch."""
 

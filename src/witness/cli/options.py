@@ -17,7 +17,7 @@ from witness import files, languages, pipes
 from witness.cli import signals
 from witness.formats.registry import Format
 from witness.options import MOST_SPEAKERS, Channels, Choice, Device, PageAudio, Precision, Recognizer
-from witness.reporter import Reporter
+from witness.reporter import LongNote, Reporter
 from witness.text import printable
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -353,8 +353,11 @@ def note_unpaired(reporter: Reporter, uris: set[str], what: str) -> None:
 
 
 @contextmanager
-def progress(quiet: bool) -> Iterator[Reporter]:
-    """A progress bar per stage, and the notes, on stderr; the bars only on a terminal."""
+def progress(quiet: bool, verbose: bool = False) -> Iterator[Reporter]:
+    """A progress bar per stage, and the notes, on stderr; the bars only on a terminal.
+
+    A long note comes once the work has begun, whole the first time on this machine or if `verbose`.
+    """
     if quiet:
         yield Reporter(lambda *_: signals.check())
         return
@@ -366,9 +369,19 @@ def progress(quiet: bool) -> Iterator[Reporter]:
     columns = (TextColumn("{task.description:>13}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     tasks: dict[str, TaskID] = {}
 
+    held: list[LongNote] = []
+
     def note(line: str) -> None:
+        if isinstance(line, LongNote):
+            held.append(line)
+            return
         with suppress(OSError):  # a full log must not cost the result
             terminal.print(f"note: {printable(line)}", markup=False, highlight=False, soft_wrap=True)
+
+    def release() -> None:
+        while held:
+            line = held.pop(0)
+            note(line.short if not verbose and _told_before(line) else str(line))
 
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bars:
         announced = False
@@ -376,6 +389,8 @@ def progress(quiet: bool) -> Iterator[Reporter]:
         def show(stage: str, done: float, total: float) -> None:
             nonlocal announced
             signals.check()
+            if stage != "download":
+                release()
             if stage not in tasks:
                 if "download" in tasks:  # it is over, or has failed
                     bars.update(tasks["download"], visible=False)
@@ -387,3 +402,15 @@ def progress(quiet: bool) -> Iterator[Reporter]:
             bars.update(tasks[stage], completed=done, total=total)
 
         yield Reporter(show, note)
+        release()  # not after an error, which has nothing to do with them
+
+
+def _told_before(note: LongNote) -> bool:
+    """Whether a person on this machine has had this note; from now on they have."""
+    place = files.cache_folder() / "told" / files.sha256(note.short.encode())[:16]
+    if place.exists():
+        return True
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+    return False

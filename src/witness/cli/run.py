@@ -73,7 +73,12 @@ class _OneRecording(options.Command):
     help="Write a trace of where the time went, for ui.perfetto.dev.",
 )
 @options.QUIET
-@click.option("-v", "--verbose", is_flag=True, help="Also print how certain the number of speakers is.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Also print how certain the number of speakers is, and every note whole.",
+)
 def run(
     recording: str,
     formats: tuple[str, ...],
@@ -98,7 +103,7 @@ def run(
     targets, remark = _planned(recording, formats, to, keep=not no_findings, force=force)
     with _profile(profile), Journal() as journal:
         try:
-            with options.progress(quiet) as reporter:
+            with options.progress(quiet, verbose) as reporter:
                 if remark is not None:
                     reporter.note(remark)
                 from witness.pipeline import Engine

@@ -14,7 +14,7 @@ from witness.models.cache import OnDisk as OnDisk
 from witness.models.catalogue import CatalogueFile
 from witness.models.download import FetchError
 from witness.options import Options, Recognizer
-from witness.reporter import SILENT, Reporter
+from witness.reporter import SILENT, LongNote, Reporter
 from witness.schema import ModelFile, Rule
 
 
@@ -71,7 +71,8 @@ def _best(offline: bool, reporter: Reporter) -> tuple[str, list[ModelFile]]:
             return others[0], _instead(others[0], missing, offline, reporter)
     except FetchError as error:
         missing = error
-    reporter.note(f"using the {last} speaker models, less accurate than the {usual} ones: {missing}")
+    short = f"using the {last} speaker models, less accurate than the {usual} ones"
+    reporter.note(_about_this_machine(short, str(missing)))
     return last, _obtained_set(last, True, reporter)
 
 
@@ -91,8 +92,13 @@ def _instead(name: str, missing: FetchError, offline: bool, reporter: Reporter) 
     for file in (cache.inspect(entry, verify=False).file for entry in entries):
         origins.setdefault(file.source, []).append(file.name)
     told = ", ".join(f"{' and '.join(files)} from {source}" for source, files in origins.items())
-    reporter.note(f"using the speaker models {name} ({told}): {missing}")
+    reporter.note(_about_this_machine(f"using the speaker models {name}", str(missing), f" ({told})"))
     return models
+
+
+def _about_this_machine(short: str, why: str, more: str = "") -> LongNote:
+    """A note that is the same for every recording."""
+    return LongNote(f"{short}{more}: {why}", f"{short}; `witness doctor` says more")
 
 
 def _obtained_set(name: str, offline: bool, reporter: Reporter) -> list[ModelFile]:
@@ -228,9 +234,10 @@ def _instead_of(
     found = _nearest(usual, able)
     if found is None or (found.english_only and (options.language not in (None, "en") or options.translate)):
         but = f" ({found.name} knows English only)" if found else ""
-        reporter.note(f"no words, only speakers and turns{but}: {error}; or give a model with --whisper FILE")
+        short = f"no words, only speakers and turns{but}"
+        reporter.note(_about_this_machine(short, f"{error}; or give a model with --whisper FILE"))
         return None
-    reporter.note(f"recognizing words with {_compared(found, usual)}: {error}")
+    reporter.note(_about_this_machine(f"recognizing words with {_compared(found, usual)}", str(error)))
     return cache.verified(found)
 
 
