@@ -270,6 +270,26 @@ def test_an_index_that_was_removed_is_made_again(library):
     assert texts(library, "budget") == ["budget", "budget"]
 
 
+@pytest.mark.parametrize("ending", ["", "-wal"])
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link to nowhere"])
+def test_what_lies_in_the_place_of_the_index_is_moved_aside(library, ending, kind):
+    if kind == "pipe" and not hasattr(os, "mkfifo"):
+        pytest.skip("no named pipes here")
+    place = library.index.path.with_name(f"{library.index.path.name}{ending}")
+    if kind == "folder":
+        place.mkdir()
+        (place / "somebody's").write_text("kept")
+    elif kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("nowhere")
+    save(library.folder / "a.json")
+    library.update()
+    assert texts(library, "budget") == ["budget", "budget"]
+    (aside,) = place.parent.glob(f"{place.name}.*.aside")
+    assert kind != "folder" or (aside / "somebody's").read_text() == "kept"
+
+
 def test_servers_of_the_same_folder_share_the_index(library):
     for number in range(12):
         save(library.folder / f"{number}.json", talk(("SPEAKER_00", f" number{number} budget")))

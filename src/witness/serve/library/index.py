@@ -11,6 +11,8 @@ recording first and each in the order of time.
 from __future__ import annotations
 
 import json
+import os
+import secrets
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -226,6 +228,7 @@ class Index:
     def _open(self) -> Iterator[sqlite3.Connection]:
         """A connection for one request. Raises DamagedError, after removing what is damaged."""
         self._make_folder()  # it may have been removed
+        self._make_way()
         try:
             db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
             try:
@@ -243,11 +246,22 @@ class Index:
     def _make_folder(self) -> None:
         self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
 
+    def _make_way(self) -> None:
+        """Move aside what lies in the place of the database and is no file: a folder, or a pipe."""
+        for place in self._places:
+            if os.path.lexists(place) and not place.is_file():
+                with suppress(FileNotFoundError):  # another server was faster
+                    place.rename(place.with_name(f"{place.name}.{secrets.token_hex(4)}.aside"))
+
     def remove(self) -> None:
         """Delete the database."""
-        for ending in ("", "-wal", "-shm"):
+        for place in self._places:
             with suppress(OSError):
-                self.path.with_name(f"{self.path.name}{ending}").unlink()
+                place.unlink()
+
+    @property
+    def _places(self) -> list[Path]:
+        return [self.path.with_name(f"{self.path.name}{ending}") for ending in ("", "-wal", "-shm")]
 
 
 def add(db: sqlite3.Connection, number: int, said: Iterable[Passage]) -> None:
