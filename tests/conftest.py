@@ -9,10 +9,12 @@ import platform
 import shutil
 import signal
 import subprocess
+import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -303,6 +305,36 @@ def fake_card(monkeypatch, doubles: Path, **facts) -> None:
     (library,) = (Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*")
     monkeypatch.setenv("FAKE_ORT", str(library))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(doubles))
+
+
+@pytest.fixture(scope="session")
+def trunk(of_the_run) -> bytes:
+    """The trunk of a small voice model, as ONNX."""
+    from test_embedding import model_file, voice_model
+    from witness.diarization import embedding_cut
+
+    path = of_the_run / "small" / "embedding.onnx"
+    with FileLock(of_the_run / "small.lock"):
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            voice_model(path)
+    return embedding_cut.cut(model_file(path))[0]
+
+
+@pytest.fixture
+def plug_in(doubles, plugin_double, trunk, tmp_path, monkeypatch):
+    """A function: have a card, and the double of a plug-in that is the Python module of that name."""
+
+    def install(module: str, **card) -> pytest.MonkeyPatch:
+        fake_card(monkeypatch, doubles, **card)
+        monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
+        (tmp_path / "trunk.onnx").write_bytes(trunk)
+        monkeypatch.setenv("FAKE_MODEL", str(tmp_path / "trunk.onnx"))
+        package = SimpleNamespace(__spec__=object(), get_library_path=lambda: str(plugin_double))
+        monkeypatch.setitem(sys.modules, module, package)
+        return monkeypatch
+
+    return install
 
 
 def strict_der(pairs) -> float:

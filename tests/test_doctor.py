@@ -444,8 +444,9 @@ def test_a_vulkan_loader_without_a_driver(monkeypatch, code, line):
 @pytest.mark.parametrize(
     ("answer", "ok", "says"),
     [
-        ({"devices": 1}, True, "offers a GPU"),
-        ({"devices": 0}, None, "finds no GPU"),
+        ({"devices": 1, "refused": None}, True, "computes on a GPU"),
+        ({"devices": 1, "refused": "No adapters"}, None, "finds no GPU that it can use (No adapters)"),
+        ({"devices": 0, "refused": None}, None, "finds no GPU"),
         ({"error": "the process ended with SIGSEGV"}, None, "SIGSEGV"),
     ],
 )
@@ -456,6 +457,20 @@ def test_the_webgpu_plugin(monkeypatch, answer, ok, says):
     check = one(checks.examine(machine(GPUS / "rx5700", ask=answers(webgpu=answer))), "webgpu")
     assert check.ok is ok
     assert says in check.finding
+
+
+def test_a_webgpu_plugin_without_a_driver_is_found_out(monkeypatch, tmp_path):
+    """It offers a device all the same."""
+    plugin = pytest.importorskip("onnxruntime_ep_webgpu", reason="it comes with .[webgpu]")
+    if not provider.says_assignment():
+        pytest.skip("plug-ins need onnxruntime 1.24 or newer")
+    monkeypatch.setenv("ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER", "1")
+    for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
+        monkeypatch.setenv(name, str(tmp_path / "none.json"))
+    answer = probes.ask("webgpu", plugin.get_library_path())
+    assert answer["devices"] == 1
+    assert "adapter" in answer["refused"]
+    assert "/onnxruntime_src/" not in answer["refused"]
 
 
 @pytest.mark.parametrize(("name", "hinted"), [("rx5700", True), ("rx9070", False), ("no_amd", False)])

@@ -8,14 +8,11 @@ import mmh3
 import numpy as np
 import pytest
 
-from conftest import fake_card
-from test_embedding import model_file, voice_model
 from witness import sessions
 from witness.amd import graphs, migraphx, probe, provider, rocm
 from witness.amd.graphs import Tuning
 from witness.amd.provider import Provider
 from witness.amd.subject import Subject
-from witness.diarization import embedding_cut
 from witness.errors import DeviceError
 from witness.options import Precision, Runtime
 from witness.sessions import Model
@@ -27,24 +24,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def trunk(tmp_path_factory) -> bytes:
-    path = tmp_path_factory.mktemp("model") / "embedding.onnx"
-    voice_model(path)
-    return embedding_cut.cut(model_file(path))[0]
-
-
 @pytest.fixture
-def card(doubles, plugin_double, trunk, tmp_path, monkeypatch):
+def card(plug_in):
     """A machine with a card and the plug-in installed."""
-    fake_card(monkeypatch, doubles)
-    monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "trunk.onnx").write_bytes(trunk)
-    monkeypatch.setenv("FAKE_MODEL", str(tmp_path / "trunk.onnx"))
-    monkeypatch.setenv("FAKE_ARCH", f"{mmh3.hash64('gfx1201', 0, False, signed=False)[0]:x}")
-    package = SimpleNamespace(__spec__=object(), get_library_path=lambda: str(plugin_double))
-    monkeypatch.setitem(sys.modules, provider.PLUGIN, package)
-    return monkeypatch
+    patched = plug_in(provider.PLUGIN)
+    patched.setenv("FAKE_ARCH", f"{mmh3.hash64('gfx1201', 0, False, signed=False)[0]:x}")
+    return patched
 
 
 @pytest.fixture

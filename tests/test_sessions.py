@@ -10,7 +10,7 @@ from witness import resources
 from witness.amd.strict import pins
 from witness.errors import DeviceError
 from witness.options import Runtime
-from witness.sessions import on_cores
+from witness.sessions import on_cores, reason
 
 
 def test_results_come_in_order_whatever_finishes_first():
@@ -66,6 +66,22 @@ def test_the_threads_of_blas_do_not_wait_on_our_cores():
                 assert blas_threads() == {1}
             assert blas_threads() == {1}
         assert blas_threads() == {2}
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        (
+            "/build/ep.cc:70 CreateProvider(x) [ONNXRuntimeError] : 11 : EP_FAIL : /build/webgpu.cc:136 "
+            "Init(const Config&)::<lambda()> status == Success was false. Failed to get an adapter:\n none\n",
+            "Failed to get an adapter: none",
+        ),
+        ("[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Got 3", "2 : INVALID_ARGUMENT : Got 3"),
+        ("words " * 100, "words " * 49 + "words"),
+    ],
+)
+def test_the_reason_is_the_end_of_what_onnxruntime_says(said, line):
+    assert reason(RuntimeError(said)) == line
 
 
 def test_cores():

@@ -203,6 +203,9 @@ def unusable(name: str, error: Exception) -> ModelError:
 
 
 def reason(error: Exception) -> str:
-    """The end of what onnxruntime says: it begins with source files of the machine that built it."""
-    text = " ".join(str(error).split())
-    return text.rpartition("[ONNXRuntimeError] : ")[2][-300:]
+    """The end of what onnxruntime says: it begins with source files of the machine that built it.
+
+    What it checked there stands before "was false".
+    """
+    text = " ".join(str(error).split()).rpartition("[ONNXRuntimeError] : ")[2].rpartition(" was false. ")[2]
+    return text if len(text) <= 300 else text[-300:].partition(" ")[2]

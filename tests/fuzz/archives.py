@@ -42,7 +42,7 @@ def parts() -> dict[str, bytes]:
     np.save(canary, np.zeros((1, 64, 80), np.float32))
     name = f"1-0-{mmh3.hash64(GFX, 0, False, signed=False)[0]:x}-0.mxr"
     key = {"model": "m", "runtime": "r", "migraphx": "x", "gfx": GFX, "precision": "fp32"}
-    names = ("compile_s", "load_s", "gpu_ms", "cpu_ms", "cpu_cores", "cosine", "difference")
+    names = ("compile_s", "load_s", "gpu_ms", "core_ms", "cpu_ms", "cpu_cores", "cosine", "difference")
     manifest = {
         "format": graphs.FORMAT,
         "key": {**key, "tuning": "default", "shape": [1, 64, 80]},

@@ -31,7 +31,8 @@ class Accelerated:
     """A model on the GPU as a function of one array of the pinned shape. Safe to call from several threads.
 
     If the process dies it is started once more. If that does not help, the CPU does the rest, and a warning
-    says so; with `strict`, DeviceError is raised.
+    says so; with `strict`, DeviceError is raised. As a context manager it ends the process, which is killed
+    after an error; a note says so if it ends badly.
     """
 
     def __init__(self, way: Way, *, strict: bool, reporter: Reporter) -> None:
@@ -73,9 +74,16 @@ class Accelerated:
         """What answered: "migraphx" or "webgpu", "cpu" (no full block, or nothing worked), or both."""
         return "+".join([self._way.device] * (self.on_gpu > 0) + ["cpu"] * (self.on_cpu > 0)) or "cpu"
 
-    def finish(self) -> str | None:
-        """End the process, whose results are all here; what is to be said about its end, if anything."""
-        return None if self._process is None else self._process.finish()
+    def __enter__(self) -> Accelerated:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._process is None:
+            return
+        if kind is not None:
+            self._process.kill()
+        elif line := self._process.finish():
+            self._reporter.note(line)
 
     def kill(self) -> None:
         """End the process now."""

@@ -31,6 +31,7 @@ import numpy as np
 from msgspec import Meta
 
 from witness import documents
+from witness.amd.speed import Speed
 from witness.errors import GraphError, InputError
 from witness.files import cache_folder, opened, replace, sha256
 from witness.options import Choice, Precision
@@ -92,18 +93,11 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Speed):
     """What was measured when a program was made."""
 
     compile_s: float | None
     """Seconds; None: it was imported."""
-    load_s: float
-    """Seconds from starting the process to the first result."""
-    gpu_ms: float
-    """Milliseconds of a run, the median."""
-    cpu_ms: float
-    """Milliseconds of a run on the CPU with all cores at work: wall time divided by runs."""
-    cpu_cores: int
     cosine: float
     """Between the GPU's answer to `signal` and the CPU's."""
     difference: float

@@ -8,31 +8,26 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
-
-from witness import resources
 from witness.amd import cards, graphs, provider
 from witness.amd.accelerated import Accelerated, Way
 from witness.amd.graphs import Graph, Key, Measured, Tuning
-from witness.amd.process import GpuDiedError, GpuProcess
+from witness.amd.process import GpuProcess, killed_on_error, twice
 from witness.amd.provider import provider_options
 from witness.amd.rocm import FIX, Stack, choose_card, note_ignored, stack
+from witness.amd.speed import measure
 from witness.amd.subject import Subject
 from witness.errors import DeviceError, GraphError
 from witness.files import sha256
 from witness.options import Device, Precision, Runtime
 from witness.reporter import SILENT, Reporter
 from witness.schema import Float32
-from witness.sessions import on_cores
-
-T = TypeVar("T")
 
 COMPILE_LIMIT = 600.0
 """Seconds. A ResNet34 is said to take 28 to 46; hangs of half an hour are known (AMDMIGraphX#4029, #4164)."""
@@ -85,28 +80,16 @@ class Target:
         }
 
 
-def _twice(action: Callable[[], T]) -> T:
-    """What `action` gives; tried again if the process dies, because the crashes that are known are races."""
-    try:
-        return action()
-    except GpuDiedError:
-        return action()
-
-
 def _load(target: Target, folder: Path, file: str) -> GpuProcess:
     """A process with the compiled graph in `folder`.
 
     Raises GraphError if the provider did not take it: then it has compiled another one, or tried to.
     """
     before = _state(folder)
-    process = GpuProcess()
-    try:
+    with killed_on_error(GpuProcess()) as process:
         process.ask(target.request(folder), target.subject.source, limit=LOAD_LIMIT)
         if _state(folder) != before:
             raise GraphError(f"MIGraphX did not take {file} and compiled from scratch")
-    except BaseException:
-        process.kill()
-        raise
     return process
 
 
@@ -120,16 +103,12 @@ def open_graph(target: Target, graph: Graph) -> GpuProcess:
     """A process with `graph`, which has just answered the canary as the CPU did. Raises DeviceError."""
 
     def once() -> GpuProcess:
-        process = _load(target, graph.folder, graph.file)
-        try:
+        with killed_on_error(_load(target, graph.folder, graph.file)) as process:
             answer = process.run(graphs.signal(target.subject.shape))
             graphs.check_canary(*graphs.compare(answer, graph.reference()), target.precision)
-        except BaseException:
-            process.kill()
-            raise
         return process
 
-    return _twice(once)
+    return twice(once)
 
 
 def warm(target: Target, *, limit: float = COMPILE_LIMIT, reporter: Reporter = SILENT) -> Graph:
@@ -147,7 +126,7 @@ def warm(target: Target, *, limit: float = COMPILE_LIMIT, reporter: Reporter = S
                 f"compiling {target.subject.name} for {target.stack.title}, for {limit:.0f} s at most"
             )
             begun = time.perf_counter()
-            _twice(lambda: _compile(target, folder, limit, reporter))
+            twice(lambda: _compile(target, folder, limit, reporter))
             compile_s = time.perf_counter() - begun
             made = [path.name for path in folder.glob("*.mxr")]
             if len(made) != 1:
@@ -193,37 +172,29 @@ def adopt(target: Target, graph: Graph) -> Graph:
 
 def _add(target: Target, folder: Path, file: str, compile_s: float | None) -> Graph:
     """Check, measure and cache the program `file` in `folder`. Raises DeviceError."""
-    cpu = target.subject.cpu
     # What it says is checked before it is loaded; what it computes, in a process that did not compile it.
     graphs.check_program((folder / file).read_bytes(), file, target.key)
-    feats = graphs.signal(target.subject.shape)
-    reference = cpu(feats)
-    answer, load_s, gpu_ms = _twice(lambda: _first_runs(target, folder, file, feats))
-    cosine, difference = graphs.compare(answer, reference)
-    graphs.check_canary(cosine, difference, target.precision)
-    together = resources.cores()
-    with on_cores(together) as mapped:
-        cpu_ms = _milliseconds(lambda: list(mapped(cpu, [feats] * together))) / together
-    measured = Measured(compile_s, load_s, gpu_ms, cpu_ms, together, cosine, difference)
+    reference = target.subject.cpu(graphs.signal(target.subject.shape))
+    measured = twice(lambda: _first_runs(target, folder, file, reference, compile_s))
     return graphs.add(graphs.describe(folder, file, target.key, target.subject.name, measured), reference)
 
 
-def _first_runs(target: Target, folder: Path, file: str, feats: Float32) -> tuple[Float32, float, float]:
-    """The graph's answer to `feats`, seconds until it was there, milliseconds of a run after that."""
+def _first_runs(
+    target: Target, folder: Path, file: str, reference: Float32, compile_s: float | None
+) -> Measured:
+    """How well and how fast the graph answers the canary, of which `reference` is the CPU's answer."""
+    signal = graphs.signal(target.subject.shape)
     begun = time.perf_counter()
     process = _load(target, folder, file)
     try:
-        answer = process.run(feats)
+        answer = process.run(signal)
         load_s = time.perf_counter() - begun
-        return answer, load_s, float(np.median([_milliseconds(lambda: process.run(feats)) for _ in range(5)]))
+        cosine, difference = graphs.compare(answer, reference)
+        graphs.check_canary(cosine, difference, target.precision)
+        speed = measure(process.run, target.subject.cpu, signal, load_s)
     finally:
         process.kill()
-
-
-def _milliseconds(action: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    action()
-    return 1e3 * (time.perf_counter() - begun)
+    return Measured(**asdict(speed), compile_s=compile_s, cosine=cosine, difference=difference)
 
 
 @contextmanager
@@ -264,14 +235,8 @@ def accelerate(
         reporter.note(f"voices on the CPU: {error}")
     else:
         chosen = _start(target, graph, reason, strict=strict, reporter=reporter)
-    try:
+    with chosen or nullcontext():
         yield chosen
-    except BaseException:
-        if chosen is not None:
-            chosen.kill()
-        raise
-    if chosen is not None and (line := chosen.finish()):
-        reporter.note(line)
 
 
 def _concerns(runtime: Runtime) -> bool:
@@ -324,12 +289,9 @@ def _worth_it(target: Target, runtime: Runtime, calls: int) -> tuple[Graph, str]
     if graph is None:
         raise DeviceError(f"none of the compiled graphs is for this model on {target.stack.title}; {WARM}")
     measured = graph.measured
-    # All cores were at work when it was measured; with fewer, the CPU is so much slower.
-    cpu_ms = measured.cpu_ms * measured.cpu_cores / min(runtime.cores, measured.cpu_cores)
-    saved = calls * (cpu_ms - measured.gpu_ms) / 1e3
-    times = f"{measured.gpu_ms:.0f} ms, on the CPU {cpu_ms:.0f} ms, {measured.load_s:.1f} s to load"
+    times = f"{measured.words(runtime.cores)}, {measured.load_s:.1f} s to load"
     sums = f"{_blocks(calls)} at {times}"
-    if saved <= measured.load_s:
+    if not measured.saves(calls, runtime.cores):
         raise DeviceError(f"that is faster on this machine ({sums})")
     return graph, sums
 

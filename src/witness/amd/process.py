@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from witness.child import Buffer, Child, Limits, Message
 from witness.errors import DeviceError
 from witness.reporter import SILENT, Reporter
 from witness.schema import Float32
+
+T = TypeVar("T")
 
 RUN_LIMIT = 60.0
 """Seconds for one block."""
@@ -74,6 +77,24 @@ class GpuProcess:
     def kill(self) -> None:
         """End the process, now; not an error if it has ended."""
         self._child.kill()
+
+
+def twice(action: Callable[[], T]) -> T:
+    """What `action` gives; tried again if the process dies, because the crashes that are known are races."""
+    try:
+        return action()
+    except GpuDiedError:
+        return action()
+
+
+@contextmanager
+def killed_on_error(process: GpuProcess) -> Iterator[GpuProcess]:
+    """The process, which outlives the block only if that raises nothing."""
+    try:
+        yield process
+    except BaseException:
+        process.kill()
+        raise
 
 
 def _progress(limit: float, reporter: Reporter) -> Callable[[float], None]:

@@ -9,58 +9,29 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
-import numpy as np
-
-from witness import resources
 from witness._version import install
-from witness.amd import graphs, provider
+from witness.amd import graphs, provider, rocm
 from witness.amd.accelerated import Accelerated, Way
-from witness.amd.process import GpuDiedError, GpuProcess
+from witness.amd.process import GpuProcess, killed_on_error, twice
 from witness.amd.provider import WEBGPU, WEBGPU_PLUGIN, Wish
 from witness.amd.rocm import FIX
+from witness.amd.speed import Speed, measure
 from witness.amd.subject import Subject
 from witness.errors import DeviceError
-from witness.files import cache_folder, replace, sha256, sha256_at
+from witness.files import cache_folder, replace, sha256
 from witness.options import Device, Precision, Runtime
 from witness.reporter import SILENT, Reporter
 from witness.schema import Float32
-from witness.sessions import on_cores
 
 INSTALL = install("webgpu")
 OPEN_LIMIT = 240.0
 """Seconds to open the model and run it once, with its shaders: one on an H200, 67 on a software driver."""
-REPEATS = 3
-"""Runs whose median is the time of a block."""
-
-
-@dataclass(frozen=True)
-class Speed:
-    """What was measured when the model ran here first."""
-
-    load_s: float
-    """Seconds from starting the process until its answer agreed with the CPU's."""
-    gpu_ms: float
-    """Milliseconds of a block, the median."""
-    cpu_ms: float
-    """Milliseconds of a block on the CPU with all cores at work: wall time divided by blocks."""
-    cpu_cores: int
-
-    def saves(self, calls: int, cores: int) -> bool:
-        """Whether so many blocks are done earlier than by so many cores, loading included."""
-        return calls * (self.on_cpu(cores) - self.gpu_ms) / 1e3 > self.load_s
-
-    def words(self, cores: int) -> str:
-        """The sums, for messages."""
-        return f"a block takes {self.gpu_ms:.0f} ms, on the CPU {self.on_cpu(cores):.0f} ms"
-
-    def on_cpu(self, cores: int) -> float:
-        """Milliseconds of a block on so many cores; with fewer, the CPU is so much slower."""
-        return self.cpu_ms * self.cpu_cores / min(cores, self.cpu_cores)
 
 
 @contextmanager
@@ -84,14 +55,8 @@ def accelerate(
         chosen = _strictly(subject, runtime, library, precision, reporter)
     elif library is not None and subject is not None and precision == Precision.FP32 and _cards():
         chosen = _if_it_pays(subject, runtime, library, calls, reporter)
-    try:
+    with chosen or nullcontext():
         yield chosen
-    except BaseException:
-        if chosen is not None:
-            chosen.kill()
-        raise
-    if chosen is not None and (line := chosen.finish()):
-        reporter.note(line)
 
 
 def _strictly(
@@ -128,12 +93,14 @@ def _if_it_pays(
     key = _key(subject, library)
     known = _remembered().get(key)
     if known is not None and not known.saves(calls, runtime.cores):
-        reporter.note(f"voices on the CPU: WebGPU saves no time here ({known.words(runtime.cores)})")
+        reporter.note(
+            f"voices on the CPU: WebGPU saves no time here (a block takes {known.words(runtime.cores)})"
+        )
         return None
     begun = time.perf_counter()
     try:
         accelerated = Accelerated(_way(subject, library), strict=False, reporter=reporter)
-        speed = known or _measure(accelerated, subject, time.perf_counter() - begun)
+        speed = known or _measured(accelerated, subject, time.perf_counter() - begun)
     except DeviceError as error:
         reporter.warn(f"voices on the CPU, because WebGPU failed: {error}")
         return None
@@ -141,80 +108,74 @@ def _if_it_pays(
         _remember(key, speed)
     if speed.on_cpu(runtime.cores) <= speed.gpu_ms:
         accelerated.kill()
-        reporter.note(f"voices on the CPU: WebGPU saves no time here ({speed.words(runtime.cores)})")
+        reporter.note(
+            f"voices on the CPU: WebGPU saves no time here (a block takes {speed.words(runtime.cores)})"
+        )
         return None
-    reporter.note(f"voices on the GPU through WebGPU: {speed.words(runtime.cores)}")
+    reporter.note(f"voices on the GPU through WebGPU: a block takes {speed.words(runtime.cores)}")
     return accelerated
 
 
 def _way(subject: Subject, library: Path) -> Way:
-    """How the model runs; the CPU's answer to the canary is computed once."""
+    """How the model runs; the CPU answers the canary when the GPU has, and once."""
     signal = graphs.signal(subject.shape)
-    reference = subject.cpu(signal)
 
-    def start() -> GpuProcess:
-        return _twice(lambda: _open(subject, library, signal, reference))
+    @cache
+    def reference() -> Float32:
+        return subject.cpu(signal)
 
-    return Way(Device.WEBGPU, "WebGPU failed", start, subject.cpu)
+    def opened() -> GpuProcess:
+        """A process with the model wholly on the GPU, which answers as the CPU does. Raises DeviceError."""
+        request = {
+            "do": "open",
+            "name": subject.name,
+            "shape": subject.shape,
+            "libraries": [],
+            "provider": Wish(name=WEBGPU, plugin=str(library), options={}),
+        }
+        with killed_on_error(GpuProcess()) as process:
+            process.ask(request, subject.source, limit=OPEN_LIMIT)
+            answer = process.run(signal)
+            graphs.check_canary(*graphs.compare(answer, reference()), Precision.FP32)
+        return process
 
-
-def _twice(action: Callable[[], GpuProcess]) -> GpuProcess:
-    """As for MIGraphX: tried again if the process dies."""
-    try:
-        return action()
-    except GpuDiedError:
-        return action()
-
-
-def _open(subject: Subject, library: Path, signal: Float32, reference: Float32) -> GpuProcess:
-    """A process with the model wholly on the GPU, which answers as the CPU does. Raises DeviceError."""
-    request = {
-        "do": "open",
-        "name": subject.name,
-        "shape": subject.shape,
-        "libraries": [],
-        "provider": Wish(name=WEBGPU, plugin=str(library), options={}),
-    }
-    process = GpuProcess()
-    try:
-        process.ask(request, subject.source, limit=OPEN_LIMIT)
-        answer = process.run(signal)
-        graphs.check_canary(*graphs.compare(answer, reference), Precision.FP32)
-    except BaseException:
-        process.kill()
-        raise
-    return process
+    return Way(Device.WEBGPU, "WebGPU failed", lambda: twice(opened), subject.cpu)
 
 
-def _measure(accelerated: Accelerated, subject: Subject, load_s: float) -> Speed:
-    """Blocks on the GPU and on all cores."""
-    signal = graphs.signal(subject.shape)
-    gpu = [_seconds(lambda: accelerated(signal)) for _ in range(REPEATS)]
+def _measured(accelerated: Accelerated, subject: Subject, load_s: float) -> Speed:
+    """How fast it is on this machine; its blocks do not count. Raises DeviceError."""
+    speed = measure(accelerated, subject.cpu, graphs.signal(subject.shape), load_s)
+    if accelerated.on_cpu:
+        raise DeviceError("the GPU's process ended while it was measured")
     accelerated.on_gpu = 0
-    cores = resources.cores()
-    with on_cores(cores) as mapped:
-        cpu = _seconds(lambda: list(mapped(subject.cpu, [signal] * cores))) / cores
-    return Speed(round(load_s, 3), round(1e3 * float(np.median(gpu)), 1), round(1e3 * cpu, 1), cores)
+    return speed
 
 
-def _seconds(action: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    action()
-    return time.perf_counter() - begun
+def _cards(root: Path = Path("/")) -> list[str]:
+    """Vendor and device of every card that the kernel shows: the plug-in wants one. `root` is for tests.
 
-
-def _cards() -> list[str]:
-    """Vendor and device of every card that the kernel shows: the plug-in does not go without one."""
+    Where there is no /sys/class/drm, as in many containers, onnxruntime looks on the PCI bus (since 1.25).
+    """
+    folders = sorted((root / "sys/class/drm").glob("renderD*/device")) or sorted(
+        path.parent for path in (root / "sys/bus/pci/devices").glob("*/class") if _shows(path)
+    )
     found = []
-    for device in sorted(Path("/sys/class/drm").glob("renderD*/device")):
+    for folder in folders:
         with suppress(OSError):
-            found.append("-".join((device / name).read_text().strip() for name in ("vendor", "device")))
+            found.append("-".join((folder / name).read_text().strip() for name in ("vendor", "device")))
     return found
+
+
+def _shows(path: Path) -> bool:
+    """Whether a device with this file "class" is a display controller, as all graphics cards are."""
+    with suppress(OSError):
+        return path.read_text().startswith("0x03")
+    return False
 
 
 def _key(subject: Subject, library: Path) -> str:
     """Of what was measured: another model, plug-in or card is measured again."""
-    parts = [sha256(subject.source), sha256_at(library), list(subject.shape), _cards()]
+    parts = [sha256(subject.source), rocm.hashes_of([library])[library], list(subject.shape), _cards()]
     return sha256(json.dumps(parts).encode())[:32]
 
 

@@ -254,12 +254,15 @@ def webgpu_plugin(machine: Machine) -> Iterator[Check]:
     if "error" in answer:
         fix = "pip install --force-reinstall onnxruntime-ep-webgpu, or pip uninstall it"
         yield Check("webgpu", None, f"onnxruntime-ep-webgpu {number}: {answer['error']}", fix)
-    elif answer["devices"]:
-        finding = f"onnxruntime-ep-webgpu {number} offers a GPU; --device auto takes it if that is faster"
+    elif answer["devices"] and not answer["refused"]:
+        finding = (
+            f"onnxruntime-ep-webgpu {number} computes on a GPU; --device auto takes it if that is faster"
+        )
         yield Check("webgpu", True, finding)
     else:
-        fix = "see vulkan; in a container: --device /dev/dri"
-        yield Check("webgpu", None, f"onnxruntime-ep-webgpu {number} finds no GPU", fix)
+        fix = "see vulkan; in a container: --device /dev/dri, for NVIDIA --gpus all with its graphics"
+        why = f" that it can use ({answer['refused']})" if answer["refused"] else ""
+        yield Check("webgpu", None, f"onnxruntime-ep-webgpu {number} finds no GPU{why}", fix)
 
 
 def compiled_graphs(machine: Machine) -> Iterator[Check]:
