@@ -147,7 +147,7 @@ def transcribed(model, journal, *, cancel=None, notes=None):
     options = Options(models="builtin", offline=True, whisper=str(model))
     note = [].append if notes is None else notes.append
     engine = pipeline.Engine(options, Runtime(device="cpu"), cancel=cancel, note=note)
-    return engine.transcribe(CALL, journal)
+    return engine.transcribe(CALL, journal=journal)
 
 
 def test_a_run_that_was_interrupted_is_gone_on_with(model, monkeypatch):

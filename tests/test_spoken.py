@@ -324,3 +324,26 @@ def test_a_child_that_is_killed_while_it_hears(models, tmp_path):
     result = json.loads((tmp_path / "call.json").read_text())
     assert (len(result["speakers"]), result["words"]) == (2, [])
     assert any("SIGKILL" in warning for warning in result["warnings"])
+
+
+# --- the text while it works ---
+
+
+def test_the_text_comes_while_it_is_recognized(models):
+    from witness import Engine, Options, Runtime
+
+    options = Options(models="builtin", offline=True, whisper=str(models["ctranslate2"]), language="en")
+    told: list[str] = []
+    with Engine(options, Runtime(device="cpu", threads=1)) as engine:
+        complete = engine.transcribe(CALL, heard=lambda so_far: told.append(so_far.to("txt")))
+    whole = complete.to("txt")
+    assert told
+    assert all(whole.startswith(text) for text in told)
+    assert 0 < len(told[0]) < len(whole)
+
+
+def test_stdout_is_the_same_as_a_file(models, tmp_path):
+    asked = (CALL, "--whisper", models["ctranslate2"], "--language", "en", "-f", "txt")
+    printed, _ = witness(tmp_path, *asked, "-o", "-")
+    witness(tmp_path, *asked, "-o", "call.txt")
+    assert printed == (tmp_path / "call.txt").read_text()

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -35,6 +35,7 @@ from witness.schema import Findings, Float64, Map, ModelFile, Recognition, Sampl
 from witness.sessions import on_cores
 from witness.tracing import Stopwatch
 from witness.transcript import assemble
+from witness.transcript.settling import NOT_BEGUN, Heard, SoFar
 
 if TYPE_CHECKING:
     from witness.audio import decode
@@ -107,13 +108,18 @@ class Engine:
         self.before_fetching: Callable[[], object] = no_check
         """Called before any model is fetched; what it raises spares the download."""
 
-    def transcribe(self, recording: Recording, journal: Journal | None = None) -> Transcript:
+    def transcribe(
+        self, recording: Recording, *, heard: Heard | None = None, journal: Journal | None = None
+    ) -> Transcript:
         """Who spoke when and what they said, as the function `transcribe`.
 
-        What is done goes into `journal`, not opened yet, and what is there is not done again.
+        `heard` is told while words are recognized. What is done goes into `journal`, not opened yet, and what
+        is there is not done again.
         """
         warnings: list[str] = []
         run = _Run(self, _reporter(warnings, *self._callbacks), warnings, journal)
+        if heard is not None:
+            run.so_far = SoFar(heard)
         return run.transcribe(recording)
 
     @cached_property
@@ -260,6 +266,7 @@ class _Run:
         """Of each track; the diarizer writes it, and the recognizer reads it."""
         self.device = "cpu"
         """What ran the voice model."""
+        self.so_far = SoFar(None)
 
     def transcribe(self, recording: Recording) -> Transcript:
         begun = time.perf_counter()
@@ -287,6 +294,7 @@ class _Run:
             if self.kept and self.journal.open(self._name(audio), self.reporter.note):
                 self.reporter.note("an earlier run was interrupted; this one continues where it stopped")
             self.speech = [Speech(len(samples)) for samples in audio.samples]
+            self.so_far.tracks = [NOT_BEGUN] * len(self.speech)
             if self.recognizer is not None:
                 self._send(audio)
             findings = self._found(audio)
@@ -300,6 +308,7 @@ class _Run:
                 self.recognizer.go_on()
             with self.watch.stage("clustering"):  # beside the recognizer
                 who = assemble.who(findings, self.options.asked, self.reporter)
+            self.so_far.begin(who, known)
             if self.recognizer is not None:
                 try:
                     findings = _with_words(findings, self._recognized(self.recognizer, audio))
@@ -384,9 +393,11 @@ class _Run:
 
     def _recognizer(self, whisper: ModelFile) -> recognition.TrackRecognizer:
         wish = recognition.wish(self.options)
-        return recognition.TrackRecognizer(
+        recognizer = recognition.TrackRecognizer(
             whisper, wish, threads=self.runtime.cores, reporter=self.reporter, journal=self.journal
         )
+        recognizer.listen(self.so_far.hear)
+        return recognizer
 
     def _send(self, audio: decode.Audio) -> None:
         if self.recognizer is not None:
@@ -404,7 +415,7 @@ class _Run:
     def _found(self, audio: decode.Audio) -> Findings:
         """What the diarizer's models find, or found before."""
         name = f"findings {self.runtime.device}"
-        if (found := self._found_before(name)) is not None:
+        if (found := kept_findings.kept(self.journal.get(name))) is not None:
             for track, speech in zip(found.tracks, self.speech, strict=True):
                 speech.add(track.windows)
                 speech.finish()
@@ -427,14 +438,6 @@ class _Run:
         said = tuple(self.warnings[before:])
         self.journal.add(name, kept_findings.encode(replace(found, warnings=said)))
         return found
-
-    def _found_before(self, name: str) -> Findings | None:
-        """What the journal has under that name."""
-        if (kept := self.journal.get(name)) is None:
-            return None
-        with suppress(InputError):
-            return kept_findings.decode(kept, name)
-        return None
 
     def _tracks(self, audio: decode.Audio) -> tuple[Track, ...]:
         """What the diarizer's models find in each track."""

@@ -7,7 +7,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -352,14 +353,22 @@ def note_unpaired(reporter: Reporter, uris: set[str], what: str) -> None:
         reporter.note(f"{len(uris)} recordings {what} ({some})")
 
 
+@dataclass(frozen=True)
+class Screen(Reporter):
+    """A reporter, and a way to print on the terminal that it uses."""
+
+    aside: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Inside of it there is no bar."""
+
+
 @contextmanager
-def progress(quiet: bool, verbose: bool = False) -> Iterator[Reporter]:
+def progress(quiet: bool, verbose: bool = False) -> Iterator[Screen]:
     """A progress bar per stage, and the notes, on stderr; the bars only on a terminal.
 
     A long note comes once the work has begun, whole the first time on this machine or if `verbose`.
     """
     if quiet:
-        yield Reporter(lambda *_: signals.check())
+        yield Screen(lambda *_: signals.check())
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -401,7 +410,15 @@ def progress(quiet: bool, verbose: bool = False) -> Iterator[Reporter]:
                     note(f"fetching {total / 1e6:,.0f} MB of models")
             bars.update(tasks[stage], completed=done, total=total)
 
-        yield Reporter(show, note)
+        @contextmanager
+        def aside() -> Iterator[None]:
+            bars.stop()
+            try:
+                yield
+            finally:
+                bars.start()
+
+        yield Screen(show, note, aside=aside)
         release()  # not after an error, which has nothing to do with them
 
 

@@ -13,6 +13,7 @@ import click
 
 from witness import files
 from witness.cli import options, signals
+from witness.cli.live import FORMATS, LiveText
 from witness.errors import UsageError, WitnessError
 from witness.journal import Journal
 from witness.options import Bounds, Device, Options, PageAudio, Runtime
@@ -103,11 +104,14 @@ def run(
     targets, remark = _planned(recording, formats, to, keep=not no_findings, force=force)
     with _profile(profile), Journal() as journal:
         try:
+            live: LiveText | None = None
             with options.progress(quiet, verbose) as reporter:
                 if remark is not None:
                     reporter.note(remark)
                 from witness.pipeline import Engine
 
+                if (printed := _printed(targets)) is not None:
+                    live = LiveText(printed, pauses, reporter.aside)
                 engine = Engine(
                     wanted,
                     runtime,
@@ -115,7 +119,9 @@ def run(
                     note=reporter.note,
                     cancel=signals.arrived,
                 )
-                transcript = engine.transcribe(recording, journal)
+                transcript = engine.transcribe(
+                    recording, heard=None if live is None else live.hear, journal=journal
+                )
                 _tell_of_a_tie(transcript, None if no_findings else targets.json, reporter)
                 if verbose:
                     for count in transcript.counts:
@@ -130,15 +136,22 @@ def run(
             raise
         from witness.transcript import store
 
-        left = store.save(
-            transcript.marking(pauses), targets.files, keep=not no_findings, sound=heard, force=force
-        )
+        places = targets.files
+        if live is not None and not (live.begun and transcript.failure):
+            live.show(transcript)
+            places = tuple(place for place in places if place[1] is not None)
+        left = store.save(transcript.marking(pauses), places, keep=not no_findings, sound=heard, force=force)
         if transcript.failure is None:
             journal.forget()
         for line in left:
             click.echo(f"note: {line}", err=True)
     if transcript.failure is not None:
         raise NoWordsError(transcript.failure)
+
+
+def _printed(targets: files.Targets) -> str | None:
+    """The format that stdout gets, if it can be printed as it comes."""
+    return next((form for form, path in targets.files if path is None and form in FORMATS), None)
 
 
 def _planned(

@@ -19,6 +19,7 @@ import json
 import warnings
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, TypedDict
 
@@ -174,6 +175,15 @@ def decode(content: bytes, name: str) -> Findings:
         raise InputError(
             f"{name}: is damaged, or not a file of findings ({why}); transcribe the recording again"
         ) from error
+
+
+def kept(content: bytes | None) -> Findings | None:
+    """Of a run that was interrupted; None: there are none."""
+    if content is None:
+        return None
+    with suppress(InputError):
+        return decode(content, "findings")
+    return None
 
 
 def _decode(archive: zipfile.ZipFile, name: str) -> Findings:

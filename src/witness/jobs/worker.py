@@ -157,7 +157,7 @@ def _perform(job: Job) -> Outcome:
         try:
             engine = _engine(settings)
             before = _look(job.source)
-            transcript = engine.transcribe(job.source, journal if job.resumable else None)
+            transcript = engine.transcribe(job.source, journal=journal if job.resumable else None)
             if _look(job.source) != before:
                 raise InputError(
                     f"{job.source} was changed while it was read; "

@@ -49,12 +49,12 @@ TELLING = 20
 SETTLED = 3.0
 """Seconds before a piece that is not heard yet in which no word of it can lie."""
 
-Listener = Callable[[int, Sequence[Word], float], None]
+Listener = Callable[[int, Recognition, float], None]
 """Called with the number of a track, counted from 0, its words so far, all of which are final, and a time
 before which no other word of the track will begin."""
 
 
-def no_listener(track: int, words: Sequence[Word], until: float) -> None:
+def no_listener(track: int, heard: Recognition, until: float) -> None:
     """For a caller who waits for all of them."""
 
 
@@ -391,11 +391,9 @@ class TrackRecognizer:
                 found.extend(self._look_again(track, ready, words, order))
                 looked = ready[-1].end
             horizon = min([until, *(gap.start for gap in left[len(ready) :])]) - NEAR
-            self._listener(
-                self._number,
-                [word for word in in_order(words, found) if word.start < horizon],
-                horizon,
-            )
+            so_far = tuple(word for word in in_order(words, found) if word.start < horizon)
+            device = self._engine.abilities.device
+            self._listener(self._number, Recognition(so_far, None, device, not_english=tuple(but)), horizon)
 
         for heard, said in convincing(first, lambda some: self._hear(track, some, careful), track.loudness):
             notes += said

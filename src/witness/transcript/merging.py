@@ -57,15 +57,23 @@ def label(words: Sequence[Word], evidence: Evidence, active: Bool, names: Sequen
     decision. `names` are the speakers' ids. A word where nobody is heard gets no speaker; but if most of its
     sentence is heard, and some of that less than NEAR away, its time is wrong and the evidence there counts.
     """
+    return settled(words, evidence, active, names)[0]
+
+
+def settled(
+    words: Sequence[Word], evidence: Evidence, active: Bool, names: Sequence[str]
+) -> tuple[list[Word], int]:
+    """As `label`; and how many of the words have the labels that they keep, whatever words follow."""
     if not words or not names:
-        return [replace(word, speaker=None, supported=False) for word in words]
+        return [replace(word, speaker=None, supported=False) for word in words], len(words)
     shares = np.array([_around(word, evidence) for word in words])  # (words, speakers)
     total = shares.sum(axis=1)
     heard_at = _heard_at(words, total >= LEAST_SUPPORT)
     supported = heard_at >= 0
     shares = (shares / np.maximum(total, 1e-9)[:, None])[heard_at]
-    path = _viterbi(np.where(supported[:, None], np.log(shares + FLOOR), 0.0), _change_costs(words))
-    return [
+    scores = np.where(supported[:, None], np.log(shares + FLOOR), 0.0)
+    path, came_from = _viterbi(scores, _change_costs(words))
+    labeled = [
         replace(
             word,
             speaker=names[speaker] if heard else None,
@@ -75,6 +83,9 @@ def label(words: Sequence[Word], evidence: Evidence, active: Bool, names: Sequen
         )
         for word, speaker, share, heard in zip(words, path, shares, supported, strict=True)
     ]
+    # What a sentence is given depends on all of it.
+    whole = next((place for place in range(len(words), 0, -1) if _ends_sentence(words[place - 1])), 0)
+    return labeled, _agreed(came_from[:whole])
 
 
 def utterances(*tracks: Sequence[Word]) -> list[Utterance]:
@@ -277,10 +288,21 @@ def _heard_at(words: Sequence[Word], heard: Bool) -> Int:
     return at
 
 
-def _viterbi(scores: Float64, change_costs: Float64) -> Int:
-    """(words,): the path through (words, speakers) log scores with the largest sum, changes paid for."""
+def _agreed(came_from: Int) -> int:
+    """How many of the words, (words, speakers), all paths have alike that any words to come can choose."""
+    ends = set(range(came_from.shape[1]))
+    for place in range(len(came_from) - 1, -1, -1):
+        if len(ends) == 1:
+            return place + 1
+        ends = {int(came_from[place][end]) for end in ends}
+    return 0
+
+
+def _viterbi(scores: Float64, change_costs: Float64) -> tuple[Int, Int]:
+    """(words,): the path through (words, speakers) log scores with the largest sum, changes paid for; and
+    (words, speakers): through whom of the word before the best path to each comes."""
     best = scores[0].copy()
-    came_from = np.empty(scores.shape, np.intp)
+    came_from = np.zeros(scores.shape, np.intp)
     everyone = np.arange(scores.shape[1])
     for place in range(1, len(scores)):
         leader = int(best.argmax())
@@ -291,4 +313,4 @@ def _viterbi(scores: Float64, change_costs: Float64) -> Int:
     path[-1] = best.argmax()
     for place in range(len(scores) - 1, 0, -1):
         path[place - 1] = came_from[place, path[place]]
-    return path
+    return path, came_from

@@ -1,0 +1,127 @@
+"""What is printed while words are recognized is how the complete transcript begins."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pytest
+
+from witness.formats import document, writers
+from witness.models import catalogue
+from witness.options import Layout
+from witness.schema import (
+    FRAMES,
+    SAMPLE_RATE,
+    Findings,
+    ModelFile,
+    Recognition,
+    Segmentation,
+    Source,
+    Track,
+    Word,
+)
+from witness.transcript import assemble, merging, settling
+from witness.transcript.settling import NOT_BEGUN, TrackSoFar
+
+ENDS = (".", "?", "!", "", "", "", "", "")
+
+
+def findings(seed: int) -> Findings:
+    """Two minutes of people who talk, at the same time now and then, with words that lie beside them, too."""
+    chance = np.random.default_rng(seed)
+    windows = int(chance.integers(20, 110))
+    layout = Layout.CALL if seed % 3 == 0 else Layout.MIX
+    tracks = []
+    for _ in range(2 if layout == Layout.CALL else 1):
+        speakers = int(chance.integers(1, 4))
+        ends = np.cumsum(chance.exponential(4.0, 80) + 0.3)
+        owner = chance.integers(-1, speakers, 80)
+        second = np.arange(windows)[:, None] + np.arange(FRAMES) * 10 / FRAMES
+        talking = owner[np.minimum(np.searchsorted(ends, second), 79)]
+        active = np.stack([talking == one for one in range(3)], axis=-1)
+        active |= (chance.random((windows, 1, 3)) < 0.05) & (np.arange(3) < speakers)
+        people = chance.normal(size=(3, 256))
+        noise = chance.normal(scale=0.2, size=(windows, 3, 256))
+        vectors = (people + noise).astype(np.float32)
+        vectors[active.sum(axis=1) < 60] = np.nan
+        words: list[Word] = []
+        place = 0.0
+        while place < windows + 8:
+            pause = chance.exponential(6.0) if chance.random() < 0.05 else chance.exponential(0.05)
+            start = place + pause
+            place = start + chance.uniform(0, 0.6)
+            mark = str(chance.choice(ENDS)) if seed % 4 else ""
+            words.append(Word(start, place, f" word{len(words)}{mark}", probability=0.9))
+        starts = np.arange(windows) * SAMPLE_RATE
+        spans = ((10.0, 30.0),) if seed % 5 == 0 else ()
+        heard = Recognition(tuple(words), "en", "cpu", not_english=spans)
+        tracks.append(Track(Segmentation(active, starts), vectors, heard))
+    models = {role: ModelFile(role, "", role[0] * 64) for role in ("segmentation", "embedding")}
+    return Findings(
+        audio=Source("call.wav", windows + 9.0, len(tracks), "a" * 64),
+        models={**models, "whisper": ModelFile("tiny", "", "w" * 64, "ctranslate2")},
+        device={"embedding": "cpu", "whisper": "cpu"},
+        rule=catalogue.SETS["builtin"].rule,
+        plda={},
+        channels=layout,
+        tracks=tuple(tracks),
+    )
+
+
+def courses(tracks: tuple[Track, ...], chance: np.random.Generator):
+    """What is known of all tracks, again and again: one track after the other, as the recognizer does it."""
+    known = [NOT_BEGUN] * len(tracks)
+    for number, track in enumerate(tracks):
+        heard = track.recognition
+        count = 0
+        while count < len(heard.words):
+            count = min(len(heard.words), count + int(chance.integers(1, 30)))
+            part = Recognition(heard.words[:count], None, "cpu", not_english=heard.not_english)
+            # Between the last word and the next, anywhere.
+            last = heard.words[count - 1].end
+            after = heard.words[count].start if count < len(heard.words) else last
+            known[number] = TrackSoFar(part, float(chance.uniform(min(last, after), after)))
+            yield list(known)
+        known[number] = TrackSoFar(heard, inf)
+        yield list(known)
+
+
+def text(transcript, form="txt", pauses=None) -> bytes:
+    return writers.content(document.in_milliseconds(transcript.marking(pauses)), form)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_final_is_how_the_transcript_begins(seed):
+    found = findings(seed)
+    who = assemble.who(found)
+    complete = assemble.redo(found)
+    whole, marked = text(complete), text(complete, pauses=0.3)
+    lengths = []
+    for tracks in courses(found.tracks, np.random.default_rng(seed)):
+        so_far = settling.transcript(who, tracks)
+        count = len(so_far.utterances)
+        assert so_far.utterances == complete.utterances[:count]
+        assert whole.startswith(text(so_far))
+        assert marked.startswith(text(so_far, pauses=0.3))
+        lengths.append(count)
+    assert lengths == sorted(lengths)
+    assert lengths[-1] == len(complete.utterances)
+    # Not all at the end: there is a text when half of the last track is known.
+    if seed % 4:
+        assert lengths[-len(lengths) // (2 * len(found.tracks))] > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_labels_that_are_settled_stay(seed):
+    found = findings(seed)
+    who = assemble.who(found)
+    track, words = who.tracks[0], found.tracks[0].recognition.words
+    given = track.diarization.evidence, track.diarization.active, track.names
+    final = merging.label(words, *given)
+    counts = []
+    for known in range(0, len(words), 7):
+        labeled, count = merging.settled(words[:known], *given)
+        assert labeled[:count] == final[:count]
+        counts.append(count)
+    assert counts == sorted(counts)
