@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -179,7 +181,72 @@ def test_eaf_has_a_tier_for_each_speaker_and_keeps_overlap(tmp_path):
         (600000, 604500, "[inaudible]"),
     ]
     assert eaf.tiers[first][2]["PARTICIPANT"] == first
-    assert [one["RELATIVE_MEDIA_URL"] for one in eaf.media_descriptors] == ["./my%20call.wav"]
+
+
+def test_eaf_says_where_the_recording_is(tmp_path, monkeypatch):
+    elan = pytest.importorskip("pympi.Elan")
+    for folder in ("in", "out", "else"):
+        (tmp_path / folder).mkdir()
+    recording, place = tmp_path / "in" / "my call é.wav", tmp_path / "out" / "x.eaf"
+    recording.touch()
+
+    def media(path: str) -> list[str | None]:
+        audio = replace(NAMED.audio, path=path)
+        place.write_bytes(writers.content(replace(NAMED, audio=audio), Format.EAF, place=place))
+        (found,) = elan.Eaf(str(place)).media_descriptors
+        return [found["MEDIA_URL"], found["RELATIVE_MEDIA_URL"], found["MIME_TYPE"]]
+
+    there = [recording.as_uri(), "../in/my%20call%20%C3%A9.wav", "audio/x-wav"]
+    assert recording.as_uri().startswith("file:///")
+    assert media(str(recording)) == there
+    for folder in (tmp_path, tmp_path / "else"):  # it was named from a folder above the result
+        monkeypatch.chdir(folder)
+        assert media("in/my call é.wav") == there
+    recording.rename(place.with_name(recording.name))  # beside the file
+    below = place.with_name(recording.name).as_uri(), "./my%20call%20%C3%A9.wav"
+    assert media("in/my call é.wav")[:2] == [*below]
+
+
+def test_eaf_keeps_the_rules_of_the_schema(tmp_path):
+    """Those of EAFv3.0.xsd for what Witness writes: the order, the attributes, the references."""
+    place = tmp_path / "x.eaf"
+    root = ElementTree.fromstring(writers.content(NAMED, Format.EAF, place=place))  # noqa: S314 - our own
+    rules = {  # element -> attributes that it must have, those that it may have, what may be in it
+        "ANNOTATION_DOCUMENT": (
+            "DATE AUTHOR VERSION",
+            "FORMAT {http://www.w3.org/2001/XMLSchema-instance}noNamespaceSchemaLocation",
+            "HEADER TIME_ORDER TIER LINGUISTIC_TYPE",
+        ),
+        "HEADER": ("", "MEDIA_FILE TIME_UNITS", "MEDIA_DESCRIPTOR PROPERTY"),
+        "MEDIA_DESCRIPTOR": ("MEDIA_URL MIME_TYPE", "RELATIVE_MEDIA_URL TIME_ORIGIN", ""),
+        "PROPERTY": ("", "NAME", ""),
+        "TIME_ORDER": ("", "", "TIME_SLOT"),
+        "TIME_SLOT": ("TIME_SLOT_ID", "TIME_VALUE", ""),
+        "TIER": ("TIER_ID LINGUISTIC_TYPE_REF", "PARTICIPANT", "ANNOTATION"),
+        "ANNOTATION": ("", "", "ALIGNABLE_ANNOTATION"),
+        "ALIGNABLE_ANNOTATION": ("ANNOTATION_ID TIME_SLOT_REF1 TIME_SLOT_REF2", "", "ANNOTATION_VALUE"),
+        "ANNOTATION_VALUE": ("", "", ""),
+        "LINGUISTIC_TYPE": ("LINGUISTIC_TYPE_ID", "TIME_ALIGNABLE GRAPHIC_REFERENCES", ""),
+    }
+    for element in root.iter():
+        must, may, inside = (set(names.split()) for names in rules[element.tag])
+        assert must <= set(element.attrib) <= must | may, element.tag
+        order = rules[element.tag][2].split()
+        places = [order.index(child.tag) for child in element]
+        assert places == sorted(places), element.tag
+        assert {child.tag for child in element} <= inside
+    slots = [one.attrib["TIME_SLOT_ID"] for one in root.iter("TIME_SLOT")]
+    ids = slots + [one.attrib["ANNOTATION_ID"] for one in root.iter("ALIGNABLE_ANNOTATION")]
+    assert len(set(ids)) == len(ids)  # xsd:ID
+    assert all(re.fullmatch(r"[A-Za-z_][\w.-]*", one) for one in ids)
+    used = {one.attrib[f"TIME_SLOT_REF{end}"] for one in root.iter("ALIGNABLE_ANNOTATION") for end in (1, 2)}
+    assert used == set(slots)  # xsd:IDREF
+    tiers = [one.attrib["TIER_ID"] for one in root.iter("TIER")]
+    assert len(set(tiers)) == len(tiers)
+    (kind,) = root.iter("LINGUISTIC_TYPE")
+    assert {one.attrib["LINGUISTIC_TYPE_REF"] for one in root.iter("TIER")} == {
+        kind.attrib["LINGUISTIC_TYPE_ID"]
+    }
 
 
 def eaf_of(tmp_path, given):

@@ -13,6 +13,7 @@ import av.container
 import numpy as np
 
 from witness.audio import decode
+from witness.audio.source import places
 from witness.errors import InputError
 from witness.options import PageAudio, Part
 from witness.reporter import SILENT, Reporter
@@ -76,12 +77,9 @@ def located(source: Source, beside: Path | None) -> tuple[str, str | None]:
     if source.path in ("-", decode.SAMPLES):
         origin = "standard input" if source.path == "-" else "an array"
         raise InputError(f"the recording came from {origin}; fix: transcribe a file")
-    places = [source.path]
-    if beside is not None:  # made from a folder above, or moved together with the JSON
-        near = beside.absolute()
-        places += [str(folder / source.path) for folder in (near, *near.parents)]
-        places.append(str(near / Path(source.path).name))
-    files = [place for place in dict.fromkeys(places) if Path(place).is_file()]  # a pipe is empty by now
+    files = [
+        place for place in dict.fromkeys(places(source.path, beside)) if Path(place).is_file()
+    ]  # a pipe is empty by now
     if not files:
         raise InputError(f"{source.path}: no such file; fix: put it back, or beside the JSON")
     for file in files:

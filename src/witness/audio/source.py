@@ -27,6 +27,16 @@ _NO_PLACE = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EINVAL}
 """Errors of a path that leads nowhere, rather than of a disk."""
 
 
+def places(path: str, beside: Path | None) -> list[str]:
+    """Where a recording may be now that was at `path`; `beside` is the folder of its transcript."""
+    found = [path]
+    if beside is not None:  # made from a folder above, or moved together with the transcript
+        near = beside.absolute()
+        found += [str(folder / path) for folder in (near, *near.parents)]
+        found.append(str(near / Path(path).name))
+    return found
+
+
 def check(path: str) -> None:
     """Raise InputError if `path` cannot be opened. Reads nothing, so a pipe is not checked."""
     if path != "-" and not Path(path).is_fifo():

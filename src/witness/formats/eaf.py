@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+import os
+from contextlib import suppress
+from pathlib import Path, PurePath
 from urllib.parse import quote
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
+from witness.audio import source
 from witness.formats import tiers
 from witness.formats.reading import Reading, for_xml
 
@@ -21,7 +24,7 @@ MIME_TYPES = {".wav": "audio/x-wav", ".mp4": "video/mp4", ".mpg": "video/mpeg", 
 def write(reading: Reading) -> str:
     """A tier for each speaker, an annotation for each line; what is said at the same time stays so.
 
-    ELAN finds the recording in the folder of the file, or asks for it.
+    ELAN looks for the recording where it was, then where it lies as seen from the file, then beside it.
     """
     root = Element(
         "ANNOTATION_DOCUMENT",
@@ -37,7 +40,7 @@ def write(reading: Reading) -> str:
     found = {name: [tiers.interval(line) for line in lines] for name, lines in tiers.tiers(reading).items()}
     edges = sorted({edge for tier in found.values() for one in tier for edge in (one.start, one.end)})
     slots = {edge: f"ts{number}" for number, edge in enumerate(edges, start=1)}
-    _header(root, reading.transcript.audio.path, sum(map(len, found.values())))
+    _header(root, reading, sum(map(len, found.values())))
     order = SubElement(root, "TIME_ORDER")
     for edge, slot in slots.items():
         SubElement(order, "TIME_SLOT", TIME_SLOT_ID=slot, TIME_VALUE=str(edge))
@@ -67,17 +70,24 @@ def write(reading: Reading) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
-def _header(root: Element, recording: str, annotations: int) -> None:
+def _header(root: Element, reading: Reading, annotations: int) -> None:
     """Where the recording is, and how many annotations there are."""
     header = SubElement(root, "HEADER", MEDIA_FILE="", TIME_UNITS="milliseconds")
-    path = PurePath(recording)
-    if path.suffix:  # not from standard input, nor from an array
-        url = f"./{quote(path.name.encode('utf-8', 'surrogateescape'))}"
-        SubElement(
-            header,
-            "MEDIA_DESCRIPTOR",
-            MEDIA_URL=url,
-            RELATIVE_MEDIA_URL=url,
-            MIME_TYPE=MIME_TYPES.get(path.suffix.lower(), "unknown"),
-        )
+    recording = reading.transcript.audio.path
+    if Path(recording).suffix:  # not from standard input, nor from an array
+        beside = reading.place.absolute().parent if reading.place is not None else None
+        near = source.places(recording, beside)
+        path = Path(next(filter(os.path.isfile, near), recording)).absolute()
+        media = {"MEDIA_URL": path.as_uri(), "MIME_TYPE": MIME_TYPES.get(path.suffix.lower(), "unknown")}
+        if beside is not None:
+            with suppress(ValueError):  # on another drive
+                relative = os.path.relpath(path, beside)
+                media["RELATIVE_MEDIA_URL"] = _relative(relative)
+        SubElement(header, "MEDIA_DESCRIPTOR", media)
     SubElement(header, "PROPERTY", NAME="lastUsedAnnotationId").text = str(annotations)
+
+
+def _relative(path: str) -> str:
+    """As ELAN writes it: with slashes, and ./ before what lies below."""
+    url = quote(PurePath(path).as_posix().encode("utf-8", "surrogateescape"))
+    return url if url.startswith("../") else f"./{url}"

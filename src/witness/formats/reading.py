@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from math import inf
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from witness.schema import Source, Transcript, Utterance, Word
@@ -60,6 +60,8 @@ class Reading:
     summary: str
     """How long it is and who speaks how much."""
     lines: Sequence[Line]
+    place: Path | None = None
+    """Where the file will be; None: nobody knows."""
 
     @property
     def said(self) -> Iterator[Line]:
@@ -67,8 +69,8 @@ class Reading:
         return (line for line in self.lines if line.words or line.text is None)
 
 
-def read(transcript: Transcript) -> Reading:
-    """What people read of a transcript.
+def read(transcript: Transcript, place: Path | None = None) -> Reading:
+    """What people read of a transcript, in a file at `place`.
 
     Words where the diarizer heard nobody are left out, and speech in which the recognizer heard no words is
     marked.
@@ -87,7 +89,9 @@ def read(transcript: Transcript) -> Reading:
         )
         for pause, utterance, text in _with_pauses(transcript)
     ]
-    return Reading(transcript, title(transcript), ", ".join([length(transcript.audio), *shares]), lines)
+    return Reading(
+        transcript, title(transcript), ", ".join([length(transcript.audio), *shares]), lines, place
+    )
 
 
 def title(transcript: Transcript) -> str:

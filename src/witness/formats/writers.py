@@ -41,23 +41,27 @@ def save(
         if form == Format.JSON:
             contents.append((document.encode(document.of(transcript, link)), path))
         else:
-            contents.append((content(transcript, form, sound), path))
+            contents.append((content(transcript, form, sound, path), path))
     files.write_all(contents, private=voices)
 
 
-def content(transcript: Transcript, form: str, sound: Sound | None = None) -> bytes:
-    """The file of a format; `transcript` is one `in_milliseconds`, and `sound` is as in `save`."""
-    text = written(transcript, form, sound)
+def content(
+    transcript: Transcript, form: str, sound: Sound | None = None, place: Path | None = None
+) -> bytes:
+    """The file of a format at `place`; `transcript` is one `in_milliseconds`, and `sound` is as in `save`."""
+    text = written(transcript, form, sound, place)
     return encode(text) if isinstance(text, str) else text
 
 
-def written(transcript: Transcript, form: str, sound: Sound | None = None) -> str | bytes:
+def written(
+    transcript: Transcript, form: str, sound: Sound | None = None, place: Path | None = None
+) -> str | bytes:
     """The text or the bytes of a format, by the module of its name. `sound` is for what can hold it."""
     form = Format(form)
     if form == Format.JSON:
         return document.encode(document.of(transcript)).decode()
     write = import_module(f"witness.formats.{form}").write
-    read = reading.read(transcript)
+    read = reading.read(transcript, place)
     text: str | bytes = write(read, sound) if form.about.sound else write(read)
     return text
 

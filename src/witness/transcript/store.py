@@ -209,14 +209,14 @@ class Store:
                         f"it; to write it again: witness convert {self.path} -f {form}"
                     )
                     continue
-            made[there.name] = writers.content(transcript, form, heard)
+            made[there.name] = writers.content(transcript, form, heard, there)
         return made, left
 
     def _wrote(self, path: Path, form: Format, content: bytes, sound: Sound | None) -> bool:
         """Whether this is what the transcript that is there now is in that format: nobody's work is lost."""
         if _written.get(path) == files.sha256(content):
             return True
-        return self._before is not None and writers.content(self._before, form, sound) == content
+        return self._before is not None and writers.content(self._before, form, sound, path) == content
 
     @cached_property
     def _before(self) -> Transcript | None:

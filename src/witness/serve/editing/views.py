@@ -33,7 +33,7 @@ def export(path: Path, form: Format) -> bytes:
     short = transcript.audio.heard.duration < sound.EMBEDDED
     how = PageAudio.EMBED if short else PageAudio.NONE
     heard = sound.take(transcript.audio, [(form, None)], how, beside=path.parent)
-    return writers.content(transcript, form, heard)
+    return writers.content(transcript, form, heard, store.sibling(path, form))
 
 
 def html(path: Path, rest: Mapping[str, Any], script: Sequence[str]) -> str:
