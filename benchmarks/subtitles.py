@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.cells import cell_len
 
 from witness.formats import cues
-from witness.schema import CLOSING, SENTENCE_ENDS
+from witness.schema import CLOSING, SENTENCE_ENDS, Style
 
 TIMES = re.compile(r"(\d+):(\d\d):(\d\d),(\d\d\d) --> (\d+):(\d\d):(\d\d),(\d\d\d)")
 NAME = re.compile(r"^((CH\d+_)?SPEAKER_\d+|UNKNOWN): ?")
@@ -39,7 +39,7 @@ def count(srt: str) -> Counter[str]:
         found["cues"] += 1
         found["short"] += end - start < cues.SHORTEST - 0.002  # times are rounded
         found["fast"] += cell_len(text) > cues.SPEED * (end - start + 0.002)
-        found["wide"] += max(map(cell_len, lines)) > cues.LINE or len(lines) > 2
+        found["wide"] += max(map(cell_len, lines)) > Style.line_width or len(lines) > 2
         found["overlapping"] += start < before
         found["orphans"] += len(said.split()) == 1 and said != "[inaudible]" and not (sentence_ended and ends)
         before, sentence_ended = end, ends or said == "[inaudible]"

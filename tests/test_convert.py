@@ -18,7 +18,7 @@ from witness.formats import document, writers
 from witness.formats.registry import Format
 from witness.options import Part
 from witness.recognition.tokens import Token, to_words
-from witness.schema import Correction, Count, Transcript, Turn, Utterance, Word
+from witness.schema import Correction, Count, Style, Transcript, Turn, Utterance, Word
 from witness.transcript import merging, store
 
 FORMS = [form for form in Format if form not in (Format.JSON, Format.DOCX)]
@@ -35,7 +35,7 @@ def save(transcript: Transcript, folder: Path, forms=FORMS) -> dict[str, bytes]:
 
 def assert_same(transcript: Transcript, folder: Path, forms=FORMS) -> None:
     """What is read from the JSON gives all files again, with the pauses marked that were."""
-    ran = save(transcript.marking(0.5), folder, forms)
+    ran = save(transcript.styled({"pauses": 0.5}), folder, forms)
     again = save(store.read(folder / "x.json"), folder / "again", forms)
     assert [name for name, content in again.items() if content != ran[name]] == []
 
@@ -73,7 +73,7 @@ def test_everything_that_a_transcript_can_have(tmp_path):
         audio=replace(full.audio, part=Part(0.5, 700.12345)),
         warnings=("ends early",),
         fast=True,
-        pauses=0.5,
+        style=Style(pauses=0.5, fillers="drop", lines=1, words=5, speaker_names="tag"),
         corrections=(
             Correction("merge", ((0.5, 1.0),), other=((2.0, 3.0),)),
             Correction("text", (), text=""),
@@ -277,7 +277,7 @@ def test_pauses(tmp_path):
     converted(path, "x.json", "--pauses", "2", "-f", "json", "-o", "y.json")
     assert "(6 s)" in converted(path, "y.json")
     assert "(6 s)" not in converted(path, "y.json", "--pauses", "0")
-    path.write_bytes(path.read_bytes().replace(b' "pauses": null,\n', b""))  # as earlier versions wrote it
+    path.write_bytes(path.read_bytes().replace(b'  "pauses": null,\n', b""))  # as earlier versions wrote it
     assert "(6 s)" not in converted(path, "x.json")
     assert "nan is not a number" in converted(path, "x.json", "--pauses", "nan", code=2)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from witness.formats import cues
-from witness.schema import Word
+from witness.schema import Style, Word
 
 
 def say(text: str, start: float, pace: float = 0.3, speaker: str = "Anna") -> list[cues.CueText]:
@@ -48,6 +48,15 @@ def test_a_long_sentence_breaks_before_a_conjunction_and_leaves_no_word_alone():
     assert shown(*say(text, 0)) == [
         "Anna: There is a green/one at the top of the box",
         "and a red one right below it/that blinks all day long",
+    ]
+
+
+def test_no_cue_breaks_after_the_first_word_of_a_sentence():
+    first = say("I see.", 0)
+    then = "Okay, could you tell me your name and the number that is on the back of the box, please?"
+    assert shown(*first, *say(then, first[-1].end + 0.1)) == [
+        "Anna: I see. Okay,/could you tell me your name",
+        "and the number that is on/the back of the box, please?",
     ]
 
 
@@ -121,7 +130,7 @@ def test_scripts_without_spaces_break_too():
     items = [cues.CueText(0.3 * n, 0.3 * (n + 1), text, "A") for n, text in enumerate(thai)]
     lines = [line for cue in shown(*items) for line in cue.split("/")]
     assert len(lines) == 4
-    assert all(cell_len(line) <= cues.LINE for line in lines)
+    assert all(cell_len(line) <= Style.line_width for line in lines)
 
 
 def test_a_corrected_passage_is_divided_like_words():
@@ -159,7 +168,7 @@ def test_every_word_is_shown_once_in_lines_that_fit(parts):
     for cue in found:
         lines = [line for _, text in cue.parts for line in text.split("\n")]
         assert 1 <= len(lines) <= 2
-        assert all(0 < cell_len(line) <= cues.LINE for line in lines)
+        assert all(0 < cell_len(line) <= Style.line_width for line in lines)
         assert before <= cue.start < cue.end
         before = cue.end
     text = " ".join(

@@ -63,7 +63,7 @@ def paragraphs(content: bytes) -> list[tuple[str, str]]:
 
 def docx_of(given, pauses=None) -> bytes:
     pytest.importorskip("docx")
-    content = writers.written(given.marking(pauses), Format.DOCX)
+    content = writers.written(given.styled({"pauses": pauses}), Format.DOCX)
     assert isinstance(content, bytes)
     return content
 
@@ -143,7 +143,7 @@ def test_qda_has_the_speaker_on_a_line_and_the_time_on_the_next():
         "SPEAKER_00\n[00:10:00] [inaudible]\n\n"
     )
     later = said("SPEAKER_01", 580.0, "No.")
-    assert "\n\n(6 s)\n\nSPEAKER_01\n" in written("qda", listened(REPLY, later).marking(2.0))
+    assert "\n\n(6 s)\n\nSPEAKER_01\n" in written("qda", listened(REPLY, later).styled({"pauses": 2.0}))
     assert written("qda", SPEAKERS_ONLY).startswith("SPEAKER_00\n[00:00:01]\n\n")
 
 

@@ -89,7 +89,7 @@ def test_pauses_stay_marked_as_they_were(path):
     assert "(.)" in run(path, "--pauses", "0.05")
     assert "(.)" in run(path, "--speakers", 3)
     assert "(.)" not in run(path, "--pauses", "0")
-    assert document(path)["pauses"] is None
+    assert document(path)["style"]["pauses"] is None
 
 
 def test_a_name_stays_with_the_voice(path):
@@ -330,7 +330,7 @@ CORRECTIONS = [
         ("asked.max_speakers", "@HUGE", "$.asked.max_speakers"),
         ("asked", {"speakers": 2, "min_speakers": 1, "max_speakers": None}, "exact number"),
         ("asked", [], "$.asked"),
-        ("pauses", 0, "$.pauses"),
+        ("style", {"pauses": 0}, "$.style.pauses"),
         ("turns.0.start", "@NaN", "malformed"),
         ("turns.0.end", "@HUGE", "$.turns[0].end"),
         ("turns.0.speaker", None, "$.turns[0].speaker"),

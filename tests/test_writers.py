@@ -9,10 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from witness.formats import cues as cues_of
 from witness.formats import rttm, writers
 from witness.formats.registry import Format
-from witness.schema import ModelFile, Source, Speaker, Transcript, Turn, Utterance, Word
+from witness.schema import ModelFile, Source, Speaker, Style, Transcript, Turn, Utterance, Word
 from witness.text import clock, for_terminal
 
 
@@ -108,6 +107,7 @@ def test_words_without_speech_and_speech_without_words():
         "track": 0,
         "corrected": False,
         "language": None,
+        "not_english": False,
     }
 
 
@@ -123,7 +123,7 @@ def test_pauses_are_marked_where_asked_for():
     noise = Utterance(6.2, 9, "A")
     later = Utterance(12.7, 13.5, "B", (Word(12.7, 13, "好", "B"), Word(13.5, 14, "。", "B")))
     found = listened(halting, reply, GHOST, noise, later)
-    assert writers.written(found.marking(0.5), Format.TXT).splitlines() == [
+    assert writers.written(found.styled({"pauses": 0.5}), Format.TXT).splitlines() == [
         "[00:00:00] A: So I (.) thought (2 s) *so*.",
         "[00:00:05] B: Yes.",
         "[00:00:06] A: [inaudible]",
@@ -131,17 +131,18 @@ def test_pauses_are_marked_where_asked_for():
         "[00:00:12] B: 好 (.) 。",
     ]
     assert (
-        writers.written(found.marking(2.0), Format.TXT).splitlines()[0] == "[00:00:00] A: So I thought *so*."
+        writers.written(found.styled({"pauses": 2.0}), Format.TXT).splitlines()[0]
+        == "[00:00:00] A: So I thought *so*."
     )
     assert "(" not in writers.written(found, Format.TXT)
-    assert r"I (.) thought (2 s) \*so\*." in writers.written(found.marking(0.5), Format.MD)
-    assert "\n\n(4 s)\n\n**B**" in writers.written(found.marking(0.5), Format.MD)
+    assert r"I (.) thought (2 s) \*so\*." in writers.written(found.styled({"pauses": 0.5}), Format.MD)
+    assert "\n\n(4 s)\n\n**B**" in writers.written(found.styled({"pauses": 0.5}), Format.MD)
 
 
 def test_a_pause_under_other_speech_is_none():
     long, reply = said("A", 0, "one two three four", 1.0), said("B", 1.0, "Yes.", 0.5)
     after = said("A", 4.2, "five", 0.5)
-    assert "(" not in writers.written(transcript([long, reply, after]).marking(0.5), Format.TXT)
+    assert "(" not in writers.written(transcript([long, reply, after]).styled({"pauses": 0.5}), Format.TXT)
 
 
 def text_of(content: str | bytes) -> str:
@@ -167,7 +168,7 @@ def test_json_has_every_key_of_the_contract():
     assert list(document) == [
         *("schema", "audio", "models", "device", "timing", "language"),
         *("speakers", "speaker_counts", "turns", "utterances", "words", "warnings", "machine"),
-        *("fast", "asked", "pauses", "corrected", "corrections", "findings"),
+        *("fast", "asked", "style", "corrected", "corrections", "findings"),
     ]
     assert document["schema"] == "witness/1"
     assert document["audio"] == {
@@ -205,6 +206,7 @@ def test_json_has_every_key_of_the_contract():
         "track": 0,
         "corrected": False,
         "language": None,
+        "not_english": False,
     }
 
 
@@ -227,7 +229,7 @@ def test_srt_is_readable_and_names_the_speaker_at_each_change():
     assert found[0][1].startswith("00:00:01,000 --> ")
     for _, times, *lines in found:
         assert 1 <= len(lines) <= 2
-        assert all(0 < len(line) <= cues_of.LINE for line in lines)
+        assert all(0 < len(line) <= Style.line_width for line in lines)
         start, end = times.split(" --> ")
         assert start < end
     texts = [" ".join(cue[2:]) for cue in found]
@@ -249,9 +251,59 @@ def test_cues_end_at_pauses_and_after_seven_seconds():
 
 def test_vtt_escapes_and_tags():
     text = writers.written(transcript([said("SPEAKER_00", 1.0, "a <b> & c --> d")]), Format.VTT)
-    assert text == (
-        "WEBVTT\n\n00:00:01.000 --> 00:00:04.000\n<v SPEAKER_00>SPEAKER_00: a &lt;b&gt; &amp; c --&gt; d\n"
-    )
+    head = "WEBVTT\n\n00:00:01.000 --> 00:00:04.000\n"
+    assert text == f"{head}SPEAKER_00: a &lt;b&gt; &amp; c --&gt; d\n"
+    tagged = transcript([said("SPEAKER_00", 1.0, "a <b> & c --> d")]).styled({"speaker_names": "tag"})
+    assert writers.written(tagged, Format.VTT) == f"{head}<v SPEAKER_00>a &lt;b&gt; &amp; c --&gt; d\n"
+
+
+def test_subtitles_in_the_shape_that_is_wanted():
+    text = "I never said that it was the cable, but it may well be the cable after all."
+    spoken = said("Anna", 1.0, text)
+    parts = [
+        replace(spoken.words[0], start=1 + n * 0.3, end=1.3 + n * 0.3, text=f" {word}")
+        for n, word in enumerate(text.split())
+    ]
+    found = transcript([replace(spoken, words=tuple(parts), end=parts[-1].end)])
+
+    def shown(**style):
+        return [block.split("\n")[1:] for block in written_cues(found.styled(style))]
+
+    assert max(len(line) for cue in shown(line_width=24) for line in cue) <= 24
+    assert {len(cue) for cue in shown(lines=1, line_width=30)} == {1}
+    assert len(shown(lines=4, line_width=24)) < len(shown(lines=2, line_width=24))
+    assert all(len(" ".join(cue).removeprefix("Anna: ").split()) <= 3 for cue in shown(words=3))
+    assert "Anna" not in str(shown(speaker_names="none"))
+    assert " ".join(line for cue in shown(speaker_names="none") for line in cue) == text
+
+
+def written_cues(given):
+    """The times and lines of each subtitle."""
+    blocks = writers.written(given, Format.SRT).strip().split("\n\n")
+    return [block.split("\n", 1)[1] for block in blocks]
+
+
+def test_subtitles_and_documents_say_in_which_language_something_is():
+    one, other = said("A", 1.0, "Good morning."), said("B", 5.0, "שלום לכולם.")
+    other = replace(other, words=tuple(replace(word, language="he") for word in other.words))
+    text = writers.written(transcript([one, other]), Format.VTT)
+    assert "<lang en>A: Good morning.</lang>\n" in text
+    assert "<lang he>B: שלום לכולם.</lang>\n" in text
+    assert "<lang" not in writers.written(transcript([one]), Format.VTT)
+
+
+def test_fillers_are_left_out_of_documents_and_not_of_data():
+    spoken = said("A", 1.0, "x")
+    texts = " Um, so I, uh, think, um. Er. You know.".replace(" ", "| ").split("|")[1:]
+    words = tuple(replace(spoken.words[0], text=text) for text in texts)
+    only = said("B", 6.0, "Hmm.")
+    found = transcript([replace(spoken, words=words), only]).styled({"fillers": "drop"})
+    assert writers.written(found, Format.TXT).splitlines() == ["[00:00:01] A: So I, think. You know."]
+    assert "Hmm" not in writers.written(found, Format.SRT)
+    for form in (Format.CTM, Format.JSON, Format.CSV):
+        assert "Hmm" in writers.written(found, form), form
+    german = replace(spoken, words=(replace(words[0], text=" um", language="de"),))
+    assert "um" in writers.written(transcript([german]).styled({"fillers": "drop"}), Format.TXT)
 
 
 def test_rttm_reads_back():

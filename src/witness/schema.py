@@ -7,12 +7,12 @@ were given, which `transcript.assemble` knows.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path, PurePath
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -394,6 +394,24 @@ class Speaker:
 
 
 @dataclass(frozen=True)
+class Style:
+    """How the formats for reading show a transcript."""
+
+    pauses: Pauses = None
+    fillers: Literal["keep", "drop"] = "keep"
+    """What becomes of "um" and "ähm" in subtitles and documents."""
+    line_width: Annotated[int, Meta(ge=10, le=1000)] = 42
+    """Most columns of a line of a subtitle; a Chinese character takes two. This and two lines are common
+    practice of broadcasters."""
+    lines: Annotated[int, Meta(ge=1, le=10)] = 2
+    """Most lines of a subtitle."""
+    words: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    """Most words of a subtitle; None: as many as fit."""
+    speaker_names: Literal["text", "tag", "none"] = "text"
+    """Where subtitles name the speakers: in the text, in the voice tags of VTT, or not at all."""
+
+
+@dataclass(frozen=True)
 class Transcript:
     """The result: everything that the writers write."""
 
@@ -425,7 +443,7 @@ class Transcript:
     """All that were given, including those that no longer apply to anything."""
     corrected: bool = False
     """A person gave some of them; a run itself gives the names of known voices."""
-    pauses: Pauses = None
+    style: Style = Style()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Transcript:
@@ -460,9 +478,10 @@ class Transcript:
         )
         return content if known.about.binary else content.decode()
 
-    def marking(self, pauses: float | None) -> Transcript:
-        """The same, with another `pauses`; None: as it is, 0: no pause is marked."""
-        return self if pauses is None else replace(self, pauses=pauses or None)
+    def styled(self, given: Mapping[str, Any]) -> Transcript:
+        """The same with some fields of `style` as given; None: as it is, 0: no pause is marked, no limit."""
+        kept: dict[str, Any] = {name: value or None for name, value in given.items() if value is not None}
+        return replace(self, style=replace(self.style, **kept))
 
     @property
     def about_recording(self) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ SILENCE = 30.0
     help="Cores for each recording. [default: a fair share]",
 )
 @options.HTML_AUDIO
-@options.PAUSES
+@options.STYLE
 @options.NO_STAGES
 @options.QUIET
 def batch_command(
@@ -90,7 +90,6 @@ def batch_command(
     gpus: str | None,
     threads: int | None,
     html_audio: str,
-    pauses: float | None,
     no_findings: bool,
     quiet: bool,
     **asked: Any,
@@ -101,6 +100,7 @@ def batch_command(
     settings, are skipped: run the same command again to continue after a break. One bad file stops nothing;
     report.json and the table at the end name it. Exit code 3 if any failed.
     """
+    style = options.style(asked)
     wanted = Options(**asked)
     cards = [0] if gpus is None else _cards(gpus)
     if scheduler is not None:
@@ -126,7 +126,7 @@ def batch_command(
             wanted,
             keep_findings=not no_findings,
             html_audio=PageAudio(html_audio),
-            pauses=pauses,
+            style=style,
             reporter=reporter,
         )
         work = Batch(order, settings)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -26,15 +27,15 @@ NOTHING = "there is no transcript here; name JSON files that Witness wrote, or f
 @options.formats("Format to write; repeatable.")
 @click.option("-o", "--output", "to", metavar="PATH", help="Folder, file, or -. [default: beside TRANSCRIPT]")
 @options.HTML_AUDIO
-@options.PAUSES
+@options.STYLE
 @options.QUIET
 def convert_command(
     inputs: tuple[str, ...],
     formats: tuple[str, ...],
     to: str | None,
     html_audio: str,
-    pauses: float | None,
     quiet: bool,
+    **style: Any,
 ) -> None:
     """Write each TRANSCRIPT (a JSON file, a folder of them, or a pattern) in other formats.
 
@@ -49,7 +50,7 @@ def convert_command(
         raise UsageError(NOTHING)
     with options.progress(quiet) as reporter:
         convert = partial(
-            _convert, formats=formats, html_audio=PageAudio(html_audio), pauses=pauses, reporter=reporter
+            _convert, formats=formats, html_audio=PageAudio(html_audio), style=style, reporter=reporter
         )
         if len(found) == 1 and not Path(inputs[0]).is_dir():
             path = found[0].path
@@ -129,21 +130,19 @@ def _convert(
     *,
     formats: tuple[str, ...],
     html_audio: PageAudio,
-    pauses: float | None,
+    style: Mapping[str, Any],
     reporter: Reporter,
 ) -> None:
     """Write one transcript to its files."""
     from witness.audio import sound
     from witness.transcript import store
 
-    transcript = store.read(path).marking(pauses)
+    transcript = store.read(path).styled(style)
     targets = files.plan(str(path), formats, to)
     heard = sound.take(transcript.audio, targets.files, html_audio, beside=path.parent, reporter=reporter)
     if all(target == store.sibling(path, form) for form, target in targets.files):
         with store.opened(path) as there:
-            left = there.add(
-                store.read(path).marking(pauses), [form for form, _ in targets.files], heard
-            ).left
+            left = there.add(store.read(path).styled(style), [form for form, _ in targets.files], heard).left
     else:
         left = store.save(transcript, targets.files, sound=heard)
     for line in left:

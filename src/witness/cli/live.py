@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from witness import files
 from witness.errors import OutputError
@@ -21,10 +21,10 @@ class LiveText:
     """Prints what is final of a transcript, each byte once."""
 
     def __init__(
-        self, form: str, pauses: float | None, aside: Callable[[], AbstractContextManager[None]]
+        self, form: str, style: Mapping[str, Any], aside: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        """`pauses`: as `Transcript.marking` takes them; `aside` clears the terminal of bars meanwhile."""
-        self._form, self._pauses, self._aside = form, pauses, aside
+        """`style`: as `Transcript.styled` takes it; `aside` clears the terminal of bars meanwhile."""
+        self._form, self._style, self._aside = form, style, aside
         self._printed = b""
         self._failed = False
 
@@ -48,7 +48,7 @@ class LiveText:
         """Print what is new of it. Raises OutputError, BrokenPipeError."""
         from witness.formats import document, writers
 
-        marked = document.in_milliseconds(transcript.marking(self._pauses))
+        marked = document.in_milliseconds(transcript.styled(self._style))
         content = writers.content(marked, self._form)
         if not content.startswith(self._printed):
             raise OutputError(

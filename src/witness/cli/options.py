@@ -27,7 +27,8 @@ MANY = 15
 
 
 SECTIONS = {
-    "Result": "formats to force no_findings html_audio pauses",
+    "Result": "formats to force no_findings html_audio",
+    "Reading": "pauses fillers line_width lines words speaker_names",
     "Words": "language translate vocabulary prompt whisper recognizer",
     "Speakers": "speakers min_speakers max_speakers known channels models fast precision",
     "Recording": "start end",
@@ -286,6 +287,34 @@ PAUSES = click.option(
     help="Mark pauses of at least this length in txt, md, qda and docx: (.) if under a second, else (3 s); "
     "0: none.",
 )
+FILLERS = click.option(
+    "--fillers",
+    type=click.Choice(["keep", "drop"]),
+    help="Leave um, uh, ähm or euh out of subtitles and documents, or not. [default: keep]",
+)
+LINE_WIDTH = click.option(
+    "--line-width", type=click.IntRange(10, 1000), metavar="N", help="Columns of a subtitle. [default: 42]"
+)
+LINES = click.option(
+    "--lines", type=click.IntRange(1, 10), metavar="N", help="Lines of a subtitle. [default: 2]"
+)
+WORDS = click.option(
+    "--words", type=click.IntRange(0, 1000), metavar="N", help="Most words of a subtitle; 0: no limit."
+)
+SPEAKER_NAMES = click.option(
+    "--speaker-names",
+    type=click.Choice(["text", "tag", "none"]),
+    help="Where subtitles name speakers: in the text, in VTT's voice tags, or not at all. [default: text]",
+)
+STYLE = together(PAUSES, FILLERS, LINE_WIDTH, LINES, WORDS, SPEAKER_NAMES)
+"""How the formats for reading show a transcript; `style` takes it from what a command is given."""
+
+
+def style(given: dict[str, Any]) -> dict[str, Any]:
+    """What `STYLE` adds to a command's options, taken out of them, for `Transcript.styled`."""
+    return {name: given.pop(name) for name in SECTIONS["Reading"].split()}
+
+
 NO_STAGES = click.option(
     "--no-findings", is_flag=True, help="Do not keep what `witness redo` needs beside a JSON file."
 )

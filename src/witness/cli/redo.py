@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -29,7 +30,7 @@ from witness.options import Bounds, PageAudio
 @options.formats("Also write this format; repeatable.")
 @click.option("-o", "--output", "to", metavar="PATH", help="Folder, file, or -. [default: beside TRANSCRIPT]")
 @options.HTML_AUDIO
-@options.PAUSES
+@options.STYLE
 @options.QUIET
 def redo_command(
     transcript: Path,
@@ -40,9 +41,8 @@ def redo_command(
     formats: tuple[str, ...],
     to: str | None,
     html_audio: str,
-    pauses: float | None,
     quiet: bool,
-    **asked: int | None,
+    **asked: Any,
 ) -> None:
     """Make TRANSCRIPT (a JSON file) again with another number of speakers, names or merges.
 
@@ -53,6 +53,7 @@ def redo_command(
     from witness.formats import document, writers
     from witness.transcript import redo, store
 
+    style = options.style(asked)
     store.content(transcript)  # or it is not there at all
     others = tuple(form for form in formats if form != "json" or to is not None)
     if others and to is None:
@@ -64,7 +65,7 @@ def redo_command(
         corrections += [redo.naming(before, name) for name in names]
         targets = files.plan(str(transcript), others, to)
         found = redo.redo(before, Bounds(**asked), corrections, forget=forget, reporter=reporter)
-        after = document.in_milliseconds(found.marking(pauses))
+        after = document.in_milliseconds(found.styled(style))
         audio = PageAudio(html_audio)
         heard = sound.take(after.audio, targets.files, audio, beside=transcript.parent, reporter=reporter)
         beside = [form for form, path in targets.files if path == store.sibling(transcript, form)]

@@ -63,7 +63,7 @@ class _OneRecording(options.Command):
     help="Do both at the same time, even on the same cores or on a GPU with little memory.",
 )
 @options.HTML_AUDIO
-@options.PAUSES
+@options.STYLE
 @options.NO_STAGES
 @click.option("--force", is_flag=True, help="Replace what is in the way, corrected transcripts included.")
 @click.option(
@@ -90,7 +90,6 @@ def run(
     serial: bool,
     parallel: bool,
     html_audio: str,
-    pauses: float | None,
     no_findings: bool,
     force: bool,
     profile: Path | None,
@@ -99,6 +98,7 @@ def run(
     **asked: Any,
 ) -> None:
     """Transcribe RECORDING (any audio or video file, or - for stdin) and say who spoke."""
+    style = options.style(asked)
     wanted = Options(**asked)
     runtime = Runtime(Device(device), gpu, threads or 0, serial, parallel)
     targets, remark = _planned(recording, formats, to, keep=not no_findings, force=force)
@@ -111,7 +111,7 @@ def run(
                 from witness.pipeline import Engine
 
                 if (printed := _printed(targets)) is not None:
-                    live = LiveText(printed, pauses, reporter.aside)
+                    live = LiveText(printed, style, reporter.aside)
                 engine = Engine(
                     wanted,
                     runtime,
@@ -140,7 +140,7 @@ def run(
         if live is not None and not (live.begun and transcript.failure):
             live.show(transcript)
             places = tuple(place for place in places if place[1] is not None)
-        left = store.save(transcript.marking(pauses), places, keep=not no_findings, sound=heard, force=force)
+        left = store.save(transcript.styled(style), places, keep=not no_findings, sound=heard, force=force)
         if transcript.failure is None:
             journal.forget()
         for line in left:

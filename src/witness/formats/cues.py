@@ -16,12 +16,11 @@ from itertools import accumulate, groupby, pairwise
 from rich.cells import cell_len, chop_cells
 
 from witness.formats.reading import Reading
-from witness.schema import CLOSING, PARAGRAPH_PAUSE, SENTENCE_ENDS, Word
+from witness.schema import CLOSING, PARAGRAPH_PAUSE, SENTENCE_ENDS, Style, Word
 
-LINE = 42
-"""Most columns of a line. This, two lines and the three times are common practice of broadcasters."""
 SPEED = 20.0
-"""Columns per second that can be read: a cue is shown for longer than it takes to say if there is room."""
+"""Columns per second that can be read: a cue is shown for longer than it takes to say if there is room. This
+and the next two are common practice of broadcasters."""
 SHORTEST = 0.7
 """Seconds that a cue is shown at least, if there is room."""
 LONGEST = 7.0
@@ -30,6 +29,8 @@ PAUSE = 0.8
 """Seconds of silence at which a cue had better end."""
 INSTANT = 0.001
 """Seconds: the least that the formats can express."""
+
+USUAL = Style()
 
 CLAUSE_ENDS = ",;:–—、，；：،؛"
 CONJUNCTIONS = frozenset(
@@ -49,7 +50,7 @@ BOTH = 1.5  # two speakers
 SILENCE = 2.0  # for each second of a pause within
 UNSEEN = 5.0  # less than SHORTEST
 UNREAD = 4.0  # for each second that is missing to read it
-UNEVEN = 2.0  # of two lines, for the share of LINE by which one is longer
+UNEVEN = 2.0  # of two lines, for the share of a line by which one is longer
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class CueText:
     """As people are to read it."""
     mark: bool = False
     """It is a cue of its own, which names the speaker."""
+    language: str | None = None
 
     @property
     def ends_sentence(self) -> bool:
@@ -77,52 +79,61 @@ class Cue:
     start: float
     end: float
     parts: tuple[tuple[str, str], ...]
-    """Each speaker, one or two, and the text: one or two lines, with the name where the speaker changes."""
+    """Each speaker, one or two, and the text: lines, with the name where the speaker changes."""
+    languages: tuple[str | None, ...] = ()
+    """That of each part: of its first word."""
 
 
 def of(reading: Reading) -> list[Cue]:
     """The cues of a transcript, track by track."""
     tracks: dict[int, list[CueText]] = {}
+    style = reading.transcript.style
     for line in reading.lines:
         items = tracks.setdefault(line.track, [])
         if line.words:
-            items += words(line.words, line.speaker)
+            items += words(line.words, line.speaker, style.line_width, line.language)
         else:
             items.append(CueText(line.start, line.end, line.text or "", line.speaker, mark=True))
-    return divide(list(tracks.values()), reading.transcript.audio.heard.end)
+    return divide(list(tracks.values()), reading.transcript.audio.heard.end, style)
 
 
-def words(said: Sequence[Word], speaker: str) -> Iterator[CueText]:
+def words(
+    said: Sequence[Word], speaker: str, width: int = Style.line_width, language: str | None = None
+) -> Iterator[CueText]:
     """The words of an utterance. A corrected passage, which is one word, is several here.
 
-    What is wider than a line and has no space is cut.
+    What is wider than `width` columns and has no space is cut.
     """
     for word in said:
-        texts = [part for text in re.findall(r"\s*\S+", word.text) for part in chop_cells(text, LINE)]
+        texts = [part for text in re.findall(r"\s*\S+", word.text) for part in chop_cells(text, width)]
         edges = list(accumulate(map(len, texts), initial=0))
         pace = (word.end - word.start) / max(1, edges[-1])
         for text, first, last in zip(texts, edges, edges[1:], strict=False):
-            yield CueText(word.start + first * pace, word.start + last * pace, text, speaker)
+            times = word.start + first * pace, word.start + last * pace
+            yield CueText(*times, text, speaker, language=language)
 
 
-def divide(tracks: Sequence[Sequence[CueText]], end: float) -> list[Cue]:
+def divide(tracks: Sequence[Sequence[CueText]], end: float, style: Style = USUAL) -> list[Cue]:
     """The subtitles of what was heard up to `end`, in seconds, in the order in which they begin.
 
-    The items of a track are in order and do not overlap; neither do its cues. A cue names its speaker if the
-    one before it has another, in whatever track.
+    The items of a track are in order and do not overlap; neither do its cues. A cue names its speaker, if the
+    style has names in the text, where the one before it has another, in whatever track.
     """
+    crowded = len(tracks) > 1
     found = sorted(
-        (cue for items in tracks if items for cue in _CueTrack(items, end, len(tracks) > 1).cues()),
+        (cue for items in tracks if items for cue in _CueTrack(items, end, style, crowded).cues()),
         key=lambda cue: cue[:2],
     )
     cues, named = [], None
     for start, end, items in found:
-        parts = []
+        parts, languages = [], []
         for speaker, group in groupby(items, key=lambda item: item.speaker):
             said = list(group)
-            parts.append((speaker, _lines("" if speaker == named and not said[0].mark else speaker, said)))
+            label = "" if speaker == named and not said[0].mark else _label(said[0], style)
+            parts.append((speaker, "\n".join(_lines(label, said, style))))
+            languages.append(said[0].language)
             named = speaker
-        cues.append(Cue(start, end, tuple(parts)))
+        cues.append(Cue(start, end, tuple(parts), tuple(languages)))
     return cues
 
 
@@ -132,9 +143,10 @@ class _CueTrack:
     A cue of the items from `first` to `last` does not contain the latter.
     """
 
-    def __init__(self, items: Sequence[CueText], end: float, crowded: bool) -> None:
+    def __init__(self, items: Sequence[CueText], end: float, style: Style, crowded: bool) -> None:
         """In a `crowded` recording other tracks have cues between these: each may have to be named."""
         self.items = items
+        self.style = style
         self.end = max(end, items[-1].end)
         pairs = list(pairwise(items))
         self.edges = [0, *accumulate(cell_len(item.text) for item in items)]  # columns before each item
@@ -144,10 +156,16 @@ class _CueTrack:
             *(before.speaker != item.speaker or item.mark or before.mark for before, item in pairs),
         ]
         self.labels = [
-            cell_len(_label(item)) if change or crowded else 0
+            cell_len(_label(item, style)) if change or crowded else 0
             for item, change in zip(items, changes, strict=True)
         ]
-        self.breaks = [0.0, *map(_break, items, items[1:]), 0.0]  # the cost of ending a cue before each item
+        # The cost of ending a cue before each item. The comma of a first word ends no clause: "Okay,".
+        self.breaks = [0.0]
+        for before, item in pairs:
+            cost = _break(before, item)
+            begins = self.breaks[-1] == AT_SENTENCE and item.start - before.end < PAUSE
+            self.breaks.append(AFTER_SHORT if begins and cost == AT_CLAUSE else cost)
+        self.breaks.append(0.0)
         # The first item of what the speaker says, and of the sentence, that each item belongs to.
         self.runs = _latest(changes)
         self.sentences = _latest([cost == 0 for cost in self.breaks[:-1]])
@@ -181,9 +199,11 @@ class _CueTrack:
             yield start, end, self.items[first:last]
 
     def _fits(self, first: int, last: int) -> bool:
-        """Whether there is room for the items in two lines, one for each speaker if there are two."""
+        """Whether there is room for the items, with a line for each speaker if there are two."""
         if last - first == 1:
             return True
+        if self.style.words is not None and last - first > self.style.words:
+            return False
         run = self.runs[last - 1]
         if any(item.mark for item in (self.items[first], self.items[last - 1])):
             return False
@@ -192,12 +212,17 @@ class _CueTrack:
             return False
         if run > first:
             one = self.labels[first] + self._columns(first, run)
-            return (
-                self.runs[run - 1] <= first and max(one, self.labels[run] + self._columns(run, last)) <= LINE
-            )
-        room = LINE - self.labels[first] + self.edges[first] + self.margins[first]
-        second = bisect_right(self.edges, room, first + 1, last + 1) - 1  # the first item of the second line
-        return second == last or self._columns(second, last) <= LINE
+            both = max(one, self.labels[run] + self._columns(run, last)) <= self.style.line_width
+            return self.style.lines > 1 and self.runs[run - 1] <= first and both
+        begin, room = first, self.style.line_width - self.labels[first]
+        for _ in range(self.style.lines):
+            # The first item of the next line.
+            room += self.edges[begin] + self.margins[begin]
+            begin = bisect_right(self.edges, room, begin + 1, last + 1) - 1
+            if begin >= last:
+                return True
+            room = self.style.line_width
+        return False
 
     def _cost(self, first: int, last: int) -> float:
         start = self.items[first].start
@@ -247,30 +272,43 @@ def _break(before: CueText, item: CueText) -> float:
     return AFTER_WORD if len(before.text.strip()) > SHORT else AFTER_SHORT
 
 
-def _label(item: CueText) -> str:
-    """The name before what the speaker says; the end of a name that is longer than a line is left out."""
-    name = item.speaker if cell_len(item.speaker) < LINE else f"{chop_cells(item.speaker, LINE - 2)[0]}…"
+def _label(item: CueText, style: Style) -> str:
+    """The name before what the speaker says, if names are there; the end of one that is longer than a line is
+    left out. What has no text is its speaker alone."""
+    if item.text and style.speaker_names != "text":
+        return ""
+    width = style.line_width
+    name = item.speaker if cell_len(item.speaker) < width else f"{chop_cells(item.speaker, width - 2)[0]}…"
     return f"{name}: " if item.text else name
 
 
-def _lines(speaker: str, said: Sequence[CueText]) -> str:
-    """One line if that is enough, else two that are about as long and part at a good place."""
-    label = _label(said[0]) if speaker else ""
+def _lines(label: str, said: Sequence[CueText], style: Style) -> list[str]:
+    """As few lines as it takes, which are about as long and part at good places."""
     texts = [label + said[0].text.lstrip(), *(item.text for item in said[1:])]
-    widths = [0, *accumulate(map(cell_len, texts))]
-    if widths[-1] <= LINE:
-        return "".join(texts)
-    ways = [
-        (
-            max(left, right) > LINE,
-            _break(said[place - 1], said[place]) + UNEVEN * abs(left - right) / LINE,
-            place,
-        )
-        for place in range(1, len(said))
-        for left, right in [(widths[place], widths[-1] - widths[place] - texts[place].startswith(" "))]
-    ]
-    if label and (not ways or min(ways)[0]):  # the first word goes into the second line
-        texts[:1] = [label, texts[0][len(label) :]]
-        return label.rstrip() + "\n" + "".join(texts[1:])
-    place = min(ways)[2]
-    return "".join(texts[:place]) + "\n" + "".join(texts[place:]).lstrip()
+    lines: list[str] = []
+    for left in range(style.lines, 0, -1):
+        widths = [0, *accumulate(map(cell_len, texts))]
+        if widths[-1] <= style.line_width or left == 1:
+            break
+        count = min(left, max(2, -(-widths[-1] // style.line_width)))  # of lines for the rest
+        ways = [
+            (
+                max(one, rest / (count - 1)) > style.line_width,
+                _break(said[place - 1], said[place])
+                + UNEVEN * abs(one - rest / (count - 1)) / style.line_width,
+                place,
+            )
+            for place in range(1, len(texts))
+            for one, rest in [(widths[place], widths[-1] - widths[place] - texts[place].startswith(" "))]
+        ]
+        if label and not lines and (not ways or min(ways)[0]):  # the first word goes into the next line
+            lines.append(label.rstrip())
+            texts[:1] = [texts[0][len(label) :]]
+            continue
+        if not ways:
+            break
+        place = min(ways)[2]
+        lines.append("".join(texts[:place]))
+        texts = [texts[place].lstrip(), *texts[place + 1 :]]
+        said = said[place:]
+    return [*lines, "".join(texts)]

@@ -22,7 +22,7 @@ from msgspec import Meta, Struct, structs
 
 from witness import documents, schema
 from witness.options import MOST_SPEAKERS, Bounds
-from witness.schema import LONGEST, Correction, Count, ModelFile, Pauses, Source, Time, Transcript, Turn
+from witness.schema import LONGEST, Correction, Count, ModelFile, Source, Style, Time, Transcript, Turn
 from witness.text import in_json, unspaced
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Document(Struct, frozen=True, kw_only=True):
     machine: tuple[str, ...]
     fast: bool
     asked: Asked
-    pauses: Pauses = None
+    style: Style = Style()
     corrected: bool | None = None
     corrections: Annotated[tuple[Correction, ...], Meta(max_length=MOST_CORRECTIONS)]
     findings: Link | None
@@ -237,7 +237,7 @@ def of(transcript: Transcript, link: Mapping[str, str] | None = None) -> Documen
         machine=transcript.machine,
         fast=transcript.fast,
         asked=_like(Asked, transcript.asked),
-        pauses=transcript.pauses,
+        style=transcript.style,
         corrected=transcript.corrected,
         corrections=transcript.corrections,
         findings=None if link is None else Link(**link),
@@ -314,7 +314,7 @@ def transcript(document: Document) -> Transcript:
         asked=Bounds(**structs.asdict(document.asked)),
         corrected=bool(document.corrected),
         corrections=document.corrections,
-        pauses=document.pauses,
+        style=document.style,
     )
 
 

@@ -46,7 +46,7 @@ def write(reading: Reading) -> bytes:
         head = _add(document, f"{line.speaker} ", speaker)
         head.add_run(f"[{clock(line.start)}]")._r.style = time.style_id
         if line.text is not None:
-            _add(document, line.text, text)
+            _in_language(_add(document, line.text, text), line.language, reading.transcript.language)
     return _archive(document)
 
 
@@ -104,6 +104,26 @@ def _set_language(document: Document, language: str | None, styles: Sequence[Par
             style.font.rtl = True
             after = [f"w:{name}" for name in AFTER_DIRECTION.split()]
             style.element.get_or_add_pPr().insert_element_before(OxmlElement("w:bidi"), *after)
+
+
+def _in_language(paragraph: Paragraph, language: str | None, usual: str | None) -> None:
+    """Say so of a paragraph in another language than the document."""
+    from docx.oxml import OxmlElement
+    from docx.oxml.ns import qn
+
+    if language in (None, usual):
+        return
+    for run in paragraph.runs:
+        mark = OxmlElement("w:lang")
+        for script in ("w:val", "w:eastAsia", "w:bidi"):
+            mark.set(qn(script), str(language))
+        run._r.get_or_add_rPr().append(mark)
+        run.font.rtl = language in RIGHT_TO_LEFT
+    if (language in RIGHT_TO_LEFT) != (usual in RIGHT_TO_LEFT):
+        way = OxmlElement("w:bidi")
+        way.set(qn("w:val"), "1" if language in RIGHT_TO_LEFT else "0")
+        after = [f"w:{name}" for name in AFTER_DIRECTION.split()]
+        paragraph._p.get_or_add_pPr().insert_element_before(way, *after)
 
 
 def _describe(document: Document, title: str) -> None:

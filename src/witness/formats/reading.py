@@ -11,6 +11,7 @@ from math import inf
 from pathlib import Path, PurePath
 from typing import Any
 
+from witness.formats import fillers
 from witness.schema import Source, Transcript, Utterance, Word
 from witness.text import clock, in_json, one_line
 
@@ -44,6 +45,8 @@ class Line:
     """None: the speaker is not known."""
     track: int = 0
     """Where it was heard, as in `schema.Utterance`."""
+    language: str | None = None
+    """Code; None: not known."""
 
     @property
     def unmarked(self) -> str | None:
@@ -69,12 +72,14 @@ class Reading:
         return (line for line in self.lines if line.words or line.text is None)
 
 
-def read(transcript: Transcript, place: Path | None = None) -> Reading:
+def read(transcript: Transcript, place: Path | None = None, *, smooth: bool = False) -> Reading:
     """What people read of a transcript, in a file at `place`.
 
     Words where the diarizer heard nobody are left out, and speech in which the recognizer heard no words is
-    marked.
+    marked. `smooth`: without fillers, too, if its style drops them.
     """
+    if smooth and transcript.style.fillers == "drop":
+        transcript = fillers.dropped(transcript)
     shares = [f"{speaker.name or speaker.id} {speaker.share:.0%}" for speaker in transcript.speakers]
     lines = [
         Line(
@@ -86,6 +91,7 @@ def read(transcript: Transcript, place: Path | None = None) -> Reading:
             pause,
             utterance.speaker,
             utterance.track,
+            utterance.language or transcript.language,
         )
         for pause, utterance, text in _with_pauses(transcript)
     ]
@@ -148,7 +154,7 @@ def _lines_of_text(transcript: Transcript) -> Iterator[tuple[Utterance, str | No
 
 def _with_pauses(transcript: Transcript) -> Iterator[tuple[str | None, Utterance, str | None]]:
     """The mark of the pause before each utterance that people read, the utterance, and its text."""
-    end, least = inf, transcript.pauses
+    end, least = inf, transcript.style.pauses
     for utterance, text in _lines_of_text(transcript):
         pause = None
         if least is not None:

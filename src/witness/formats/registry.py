@@ -36,6 +36,8 @@ class About:
     """Not text, which a terminal could show."""
     sound: bool = False
     """Whether it holds the recording, or a link to it."""
+    smooth: bool = False
+    """Whether fillers are left out of it if a person wants that: a subtitle or a document, not data."""
 
 
 PLAIN = About("text")
@@ -52,17 +54,22 @@ class Format(Choice):
         self.about = about
         return self
 
-    TXT = "txt", About("text, a line per utterance")
-    MD = "md", About("Markdown", "text/markdown")
+    TXT = "txt", About("text, a line per utterance", smooth=True)
+    MD = "md", About("Markdown", "text/markdown", smooth=True)
     JSON = "json", About("everything, for programs", "application/json")
-    SRT = "srt", About("subtitles", "application/x-subrip")
-    VTT = "vtt", About("subtitles for the web", "text/vtt")
+    SRT = "srt", About("subtitles", "application/x-subrip", smooth=True)
+    VTT = "vtt", About("subtitles for the web", "text/vtt", smooth=True)
     RTTM = "rttm", About("who spoke when")
     CSV = "csv", About("a table", "text/csv")
     TSV = "tsv", About("a table as Whisper writes it", "text/tab-separated-values")
     HTML = "html", About("a page to read, hear and correct", "text/html", sound=True)
-    DOCX = "docx", About("Word", DOCX_TYPE, extra="docx", library="docx", package="python-docx", binary=True)
-    QDA = "qda", About("MAXQDA, NVivo, ATLAS.ti", ending="qda.txt")
+    DOCX = (
+        "docx",
+        About(
+            "Word", DOCX_TYPE, extra="docx", library="docx", package="python-docx", binary=True, smooth=True
+        ),
+    )
+    QDA = "qda", About("MAXQDA, NVivo, ATLAS.ti", ending="qda.txt", smooth=True)
     EAF = "eaf", About("ELAN", "application/xml")
     TEXTGRID = "textgrid", About("Praat", ending="TextGrid")
     AUDACITY = "audacity", About("Audacity labels", "text/tab-separated-values", "audacity.txt")
@@ -71,7 +78,7 @@ class Format(Choice):
     SEGLST = "seglst", About("segments, for meeteval", "application/json", "seglst.json")
     WHISPERX = "whisperx", About("JSON as whisperX writes it", "application/json", "whisperx.json")
     OPENAI = "openai", About("JSON as OpenAI writes it", "application/json", "openai.json")
-    PODCAST = "podcast", About("JSON for podcasts", "application/json", "podcast.json")
+    PODCAST = "podcast", About("JSON for podcasts", "application/json", "podcast.json", smooth=True)
 
     @property
     def ending(self) -> str:

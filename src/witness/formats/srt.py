@@ -12,7 +12,7 @@ way to escape them."""
 
 
 def write(reading: Reading) -> str:
-    """A cue names the speaker if the cue before it has another one."""
+    """A cue names the speaker if the cue before it has another one, and the style has names in the text."""
     return "\n".join(
         f"{number}\n{clock(cue.start, 3, ',')} --> {clock(cue.end, 3, ',')}\n"
         + "".join(f"{text.translate(SIGNS)}\n" for _, text in cue.parts)

@@ -8,10 +8,19 @@ from witness.text import clock
 
 
 def write(reading: Reading) -> str:
-    """Each speaker of a cue has a voice tag beside the name in the text."""
+    """A voice tag for each speaker of a cue if the style has names in tags, else the names are in the text; a
+    language tag where there are several languages."""
+    tagged = reading.transcript.style.speaker_names == "tag"
+    several = len({line.language for line in reading.lines if line.words}) > 1
+
+    def part(speaker: str, text: str, language: str | None) -> str:
+        voice = f"<v {_escaped(speaker)}>" if tagged else ""
+        tongue = f"<lang {language}>" if several and language else ""
+        return f"{voice}{tongue}{_escaped(text)}{'</lang>' if tongue else ''}\n"
+
     return "WEBVTT\n" + "".join(
         f"\n{clock(cue.start, 3)} --> {clock(cue.end, 3)}\n"
-        + "".join(f"<v {_escaped(speaker)}>{_escaped(text)}\n" for speaker, text in cue.parts)
+        + "".join(part(*said, language) for said, language in zip(cue.parts, cue.languages, strict=True))
         for cue in cues.of(reading)
     )
 

@@ -61,7 +61,7 @@ def written(
     if form == Format.JSON:
         return document.encode(document.of(transcript)).decode()
     write = import_module(f"witness.formats.{form}").write
-    read = reading.read(transcript, place)
+    read = reading.read(transcript, place, smooth=form.about.smooth)
     text: str | bytes = write(read, sound) if form.about.sound else write(read)
     return text
 

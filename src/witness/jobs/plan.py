@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from witness import resources
 from witness.diarization import voices
@@ -47,7 +48,7 @@ def settle(
     *,
     keep_findings: bool = True,
     html_audio: PageAudio = PageAudio.AUTO,
-    pauses: float | None = None,
+    style: Mapping[str, Any] = {},
     reporter: Reporter = SILENT,
 ) -> Settings:
     """The options with every choice made, the models fetched and verified. Raises ModelError, UsageError."""
@@ -74,7 +75,7 @@ def settle(
         tuple(engine.warnings),
         keep_findings,
         html_audio,
-        pauses,
+        style,
         _size(Path(whisper.path)) if whisper is not None else 0,
     )
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import errno
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from witness import files
 from witness.child import Buffer, Message, Tell, serve_telling
@@ -57,8 +57,8 @@ class Settings:
     keep_findings: bool = True
     """Beside JSON files."""
     html_audio: PageAudio = PageAudio.AUTO
-    pauses: float | None = None
-    """As `Transcript.marking` takes them."""
+    style: Mapping[str, Any] = field(default_factory=dict)
+    """As `Transcript.styled` takes it."""
     weights: int = 0
     """Bytes of the speech recognition model."""
 
@@ -167,7 +167,7 @@ def _perform(job: Job) -> Outcome:
         except BaseException:
             targets.give_up()
             raise
-        marked = transcript.marking(settings.pauses)
+        marked = transcript.styled(settings.style)
         left = store.save(marked, targets.files, keep=settings.keep_findings, sound=heard, force=job.force)
         if transcript.failure is None:
             journal.forget()
@@ -191,7 +191,7 @@ def _written(job: Job, path: Path) -> Outcome:
 
     targets = files.prepare([(form, Path(file)) for form, file in job.files], pipes=False)
     with store.opened(path) as there:
-        transcript = store.read(path).marking(job.settings.pauses)
+        transcript = store.read(path).styled(job.settings.style)
         heard = sound.take(transcript.audio, targets.files, job.settings.html_audio, beside=path.parent)
         left = there.add(transcript, [form for form, _ in targets.files], heard).left
     return Outcome(

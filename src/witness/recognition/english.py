@@ -7,13 +7,12 @@ its own probabilities tell. docs/decisions/2026-11-23-not-english.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
-from witness.recognition.fallback import Found, flaw
+from witness.recognition.fallback import NAMED, Found, flaw
 from witness.recognition.hallucination_checks import IMPROBABLE
-from witness.recognition.language_tracking import decide
-from witness.recognition.vad import FRAME_RATE
+from witness.recognition.language_tracking import CLEAR, decide
 
 ENGLISH, OTHER = "en", "other"
 MIDDLE, STEEP = -0.8, 12.0
@@ -26,27 +25,38 @@ ENOUGH = 6
 """Tokens; of less than that in a row nothing is said."""
 
 
-def apart(heard: Iterable[Found]) -> tuple[list[Found], list[Found]]:
-    """What was heard in pieces, in order -> what is English, and what is not."""
-    found = list(heard)
-    sides: tuple[list[Found], list[Found]] = [], []
-    languages = decide([_told(one) for one in found], ENGLISH)
-    for language, run in groupby(zip(languages, found, strict=True), key=lambda item: item[0]):
-        pieces = [one for _, one in run]
-        enough = sum(len(result.tokens) for _, result in pieces) >= ENOUGH
-        sides[language != ENGLISH and enough].extend(pieces)
-    return sides
+def believed(heard: Iterable[Found], not_english: list[tuple[float, float]]) -> Iterator[Found]:
+    """Of what was heard in pieces, in order, what is English; from when to when others last, in seconds, is
+    appended to `not_english`.
 
-
-def spans(pieces: Sequence[Found]) -> list[tuple[float, float]]:
-    """From when to when these pieces last, in seconds; those that follow each other as one."""
-    found: list[tuple[float, float]] = []
-    for piece, _ in pieces:
-        if found and piece.start - found[-1][1] < 1 / FRAME_RATE:
-            found[-1] = found[-1][0], piece.end
+    The first that is not clearly English, and all after it, are held back until all are heard.
+    """
+    held: list[Found] = []
+    for one in heard:
+        if held or _told(one)[1].get(ENGLISH, 1.0) < CLEAR:
+            held.append(one)
         else:
-            found.append((piece.start, piece.end))
-    return found
+            yield one
+    languages = decide([_told(one) for one in held], ENGLISH)
+    for language, run in groupby(zip(languages, held, strict=True), key=lambda item: item[0]):
+        pieces = [one for _, one in run]
+        if language == ENGLISH or sum(len(result.tokens) for _, result in pieces) < ENOUGH:
+            yield from pieces
+        else:
+            not_english.append((pieces[0][0].start, pieces[-1][0].end))
+
+
+def to_line(
+    not_english: Sequence[tuple[float, float]], model: str, clock: Callable[[float], str]
+) -> Iterator[str]:
+    """What a reader should know about what was not English. `clock` writes a time in seconds."""
+    if not_english:
+        places = [f"{clock(start)} to {clock(end)}" for start, end in not_english]
+        more = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
+        yield (
+            f"[not English], at {', '.join(places[:NAMED])}{more}: {model} knows English only; "
+            "fix: --whisper base (or --language en, if it is English)"
+        )
 
 
 def _told(one: Found) -> tuple[float, dict[str, float]]:

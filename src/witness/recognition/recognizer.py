@@ -30,7 +30,7 @@ from witness.recognition import english
 from witness.recognition.chunking import WINDOW, Loudness, Piece, pieces
 from witness.recognition.engine_client import Remote
 from witness.recognition.engine_worker import PROMPT, DecodeOptions
-from witness.recognition.fallback import NAMED, Found, Note, convincing, second_look, to_lines
+from witness.recognition.fallback import Found, Note, convincing, second_look, to_lines
 from witness.recognition.language_tracking import PART, among, decide
 from witness.recognition.prompting import fit, plain
 from witness.recognition.resuming import ResumingEngine
@@ -277,13 +277,12 @@ class TrackRecognizer:
             self._prompt,
             among=self._asked if changes and language else None,
         )
-        first_heard: Iterable[Found] = self._hear_first(track, chain(first, coming), order)
+        first_heard = self._hear_first(track, chain(first, coming), order)
         not_english: list[tuple[float, float]] = []
         if list(self._engine.abilities.languages) == ["en"] and not self._asked:
-            first_heard, foreign = english.apart(first_heard)
-            not_english = english.spans(foreign)
-            self._warnings += self._said_of_english(not_english)
+            first_heard = english.believed(first_heard, not_english)
         words = self._words(track, first_heard, order, not_english)
+        self._warnings += english.to_line(not_english, self._name, self._minutes)
         self._done += duration
         self._number += 1
         self._progress(0.0)
@@ -352,16 +351,6 @@ class TrackRecognizer:
             (code, _), *others = first.items()
             later = ", ".join(f"{name(other)} from {self._minutes(start)}" for other, start in others)
             yield f"languages: {name(code)}, {later}"
-
-    def _said_of_english(self, spans: Sequence[tuple[float, float]]) -> Iterator[str]:
-        """A line about what an English model was not asked to write as English."""
-        if spans:
-            places = [f"{self._minutes(start)} to {self._minutes(end)}" for start, end in spans]
-            more = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
-            yield (
-                f"[not English], at {', '.join(places[:NAMED])}{more}: {self._name} knows "
-                "English only; fix: --whisper base (or --language en, if it is English)"
-            )
 
     def _words(
         self,

@@ -221,7 +221,7 @@ def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction], co
     transcript = assemble.corrected(_drafts[key], given)
     timing = assemble.timing(Stopwatch(), time.perf_counter() - begun, None)
     return document.in_milliseconds(
-        replace(transcript, timing=timing, pauses=saved.document.pauses, corrected=corrected)
+        replace(transcript, timing=timing, style=saved.document.style, corrected=corrected)
     )
 
 

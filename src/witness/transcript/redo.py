@@ -170,7 +170,7 @@ def redo(
     given = together(replaced(saved, corrections=()) if forget else saved, more)
     found = assemble.redo(saved.findings, bounds, given, reporter=reporter)
     corrected = bool(more) or (saved.corrected and not forget)
-    return replaced(found, pauses=saved.document.pauses, corrected=corrected)
+    return replaced(found, style=saved.document.style, corrected=corrected)
 
 
 def together(saved: Saved, more: Sequence[Correction]) -> tuple[Correction, ...]:

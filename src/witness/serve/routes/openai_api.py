@@ -124,7 +124,7 @@ def _only(form: Form) -> Upload:
 def _job(recording: Upload, wish: TranscriptionRequest, written: Written, settings: Settings) -> Job:
     targets = tuple((kind, str(path)) for kind, path in written)
     page = PageAudio.NONE
-    settings = replace(settings, options=wish.options, keep_findings=False, html_audio=page, pauses=None)
+    settings = replace(settings, options=wish.options, keep_findings=False, html_audio=page, style={})
     return Job(str(recording.path), targets, settings, resumable=False)
 
 
