@@ -394,7 +394,7 @@ def test_the_shell_completes_commands_and_recordings(witness):
 
     assert offered("ba") == ["plain,batch"]
     assert offered("call") == ["file,call"]
-    assert offered("call.wav", "--spea") == ["plain,--speakers"]
+    assert offered("call.wav", "--speakers") == ["plain,--speakers"]
     assert offered("call.wav", "-f", "te") == offered("x", "-f", "te")
     assert "plain,srt" in offered("call.wav", "-f", "s")
 

@@ -88,7 +88,7 @@ def courses(tracks: tuple[Track, ...], chance: np.random.Generator):
 
 
 def text(transcript, form="txt", pauses=None) -> bytes:
-    return writers.content(document.in_milliseconds(transcript.marking(pauses)), form)
+    return writers.content(document.in_milliseconds(transcript.styled({"pauses": pauses})), form)
 
 
 @pytest.mark.parametrize("seed", range(12))
