@@ -39,6 +39,7 @@ class Journal:
         self._file: int | None = None
         self._records: dict[bytes, bytes] = {}
         self._note: Note = no_note
+        self._resumed = False
 
     def open(self, name: str, note: Note = no_note) -> bool:
         """Take up the journal of that name, or begin it: whether there are records in it.
@@ -56,7 +57,13 @@ class Journal:
                 self._read(self._file)
         except OSError as error:
             self._give_up(error)
-        return bool(self._records)
+        self._resumed = bool(self._records)
+        return self._resumed
+
+    @property
+    def resumed(self) -> bool:
+        """Whether there were records in it."""
+        return self._resumed
 
     def get(self, name: str) -> bytes | None:
         """What was added under that name."""

@@ -11,6 +11,7 @@ import click
 
 from witness import files, resources, text
 from witness.cli import options, signals
+from witness.cli.live import BatchCourse
 from witness.errors import CancelledError, PartlyFailedError, UsageError
 from witness.options import Device, Options, PageAudio, Runtime
 from witness.reporter import Reporter
@@ -121,7 +122,9 @@ def batch_command(
         None if limit_memory is None else round(limit_memory * 1e9),
     )
     private = "json" in formats and not no_findings  # voices are beside it
-    with locked(to, private=private), options.progress(quiet) as reporter:
+    course = BatchCourse()
+    with locked(to, private=private), options.progress(quiet, course=course) as reporter:
+        tell = _tell(reporter, course)
         settings = plan.settle(
             wanted,
             keep_findings=not no_findings,
@@ -132,16 +135,18 @@ def batch_command(
         work = Batch(order, settings)
         try:
             if scheduler is not None:
-                _run_on_cluster(work, scheduler, Device(device), reporter)
+                _run_on_cluster(work, scheduler, Device(device), tell, reporter)
             elif device == Device.MIGRAPHX:
                 if jobs is not None:
                     reporter.note("--jobs has no effect with --device migraphx: each card has one worker")
-                _run_here(work, list(cards), plan.share(len(cards), Device.MIGRAPHX, threads), reporter)
+                _run_here(work, list(cards), plan.share(len(cards), Device.MIGRAPHX, threads), tell, reporter)
             else:
                 if gpus is not None:
                     reporter.note("--gpu has no effect without --device migraphx")
                 workers = _workers(work, jobs, settings.weights, reporter)
-                _run_here(work, [None] * workers, plan.share(workers, Device(device), threads), reporter)
+                _run_here(
+                    work, [None] * workers, plan.share(workers, Device(device), threads), tell, reporter
+                )
             if old := work.outdated():
                 reporter.note(
                     f"{', '.join(old)} files of an earlier run were left as they are and may differ from the "
@@ -190,26 +195,27 @@ def _workers(work: Batch, jobs: int | None, weights: int, reporter: Reporter) ->
     return workers
 
 
-def _run_here(work: Batch, gpus: list[int | None], runtime: Runtime, reporter: Reporter) -> None:
+def _run_here(work: Batch, gpus: list[int | None], runtime: Runtime, tell: Tell, reporter: Reporter) -> None:
     from witness.jobs.pool import Pool
 
     with Pool(gpus) as workers:
-        work.run(workers.submit, runtime, tell=_tell(reporter), reporter=reporter)
+        work.run(workers.submit, runtime, tell=tell, reporter=reporter)
 
 
-def _run_on_cluster(work: Batch, scheduler: str, device: Device, reporter: Reporter) -> None:
+def _run_on_cluster(work: Batch, scheduler: str, device: Device, tell: Tell, reporter: Reporter) -> None:
     from witness.batch import cluster
 
     with cluster.connect(scheduler, reporter) as submit:
-        work.run(submit, Runtime(device), tell=_tell(reporter), reporter=reporter)
+        work.run(submit, Runtime(device), tell=tell, reporter=reporter)
 
 
-def _tell(reporter: Reporter) -> Tell:
+def _tell(reporter: Reporter, course: BatchCourse) -> Tell:
     """Report how far a batch is: by a bar on a terminal, and by a line every half minute everywhere."""
     said = time.monotonic()
 
     def tell(batch: BatchProgress) -> None:
         nonlocal said
+        course.left = batch.left
         reporter.progress("recordings", batch.finished, batch.total)
         if time.monotonic() - said > SILENCE:
             said = time.monotonic()

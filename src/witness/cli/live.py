@@ -7,10 +7,13 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from witness import files
+from witness.cli.options import Left
 from witness.errors import OutputError
 from witness.formats.registry import Format
 
 if TYPE_CHECKING:
+    from witness.jobs.estimate import Estimate
+    from witness.pipeline import Engine
     from witness.schema import Transcript
 
 FORMATS = (Format.TXT,)
@@ -58,3 +61,42 @@ class LiveText:
         with self._aside():
             files.write(content[len(self._printed) :], None)
         self._printed = content
+
+
+class RunCourse:
+    """How far a run is: its stages weighted by what they took in the last run of this kind."""
+
+    def __init__(self) -> None:
+        self.engine: Engine | None = None
+        """Set before the run begins."""
+        self._estimate: Estimate | None = None
+
+    def hear(self, stage: str, done: float, total: float) -> Left | None:
+        """As `options.Course`; the models are chosen once a stage of the recording has begun."""
+        from witness.jobs import estimate, pace
+
+        if self.engine is None or stage not in estimate.USUAL:
+            return None
+        if self._estimate is None:
+            self._estimate = estimate.Estimate(pace.expected(self.engine))
+        self._estimate.hear(stage, done, total)
+        return Left(self._estimate.share, self._estimate.left)
+
+    def learn(self) -> None:
+        """The run was whole."""
+        from witness.jobs import pace
+
+        if self.engine is not None and self._estimate is not None:
+            pace.learn(self.engine, self._estimate.pace())
+
+
+class BatchCourse:
+    """How far a batch is, with the estimate that its lines have."""
+
+    def __init__(self) -> None:
+        self.left: float | None = None
+        """Seconds."""
+
+    def hear(self, stage: str, done: float, total: float) -> Left | None:
+        """As `options.Course`."""
+        return Left(done / max(1.0, total), self.left) if stage == "recordings" else None

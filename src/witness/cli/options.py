@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import click
 
@@ -20,6 +21,9 @@ from witness.formats.registry import Format
 from witness.options import MOST_SPEAKERS, Channels, Choice, Device, PageAudio, Precision, Recognizer
 from witness.reporter import LongNote, Reporter
 from witness.text import printable
+
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 MANY = 15
@@ -382,6 +386,38 @@ def note_unpaired(reporter: Reporter, uris: set[str], what: str) -> None:
         reporter.note(f"{len(uris)} recordings {what} ({some})")
 
 
+class Left(NamedTuple):
+    """How far the whole of the work is."""
+
+    share: float
+    seconds: float | None
+    """That it will still take; None: nobody knows yet."""
+
+
+class Course(Protocol):
+    """Knows how far the whole of the work is."""
+
+    def hear(self, stage: str, done: float, total: float) -> Left | None:
+        """As `reporter.Progress`; None: this stage is none of the work's."""
+
+
+def time_left() -> ProgressColumn:
+    """The column for the time that is left: as a course says, otherwise by the speed so far."""
+    from rich.progress import Task, TimeRemainingColumn
+    from rich.text import Text
+
+    class TimeLeft(TimeRemainingColumn):
+        def render(self, task: Task) -> Text:
+            course: Left | None = task.fields.get("course")
+            if course is None:
+                return super().render(task)
+            seconds = course.seconds
+            told = "-:--:--" if seconds is None else str(timedelta(seconds=round(seconds)))
+            return Text(told, style="progress.remaining")
+
+    return TimeLeft()
+
+
 @dataclass(frozen=True)
 class Screen(Reporter):
     """A reporter, and a way to print on the terminal that it uses."""
@@ -391,20 +427,21 @@ class Screen(Reporter):
 
 
 @contextmanager
-def progress(quiet: bool, verbose: bool = False) -> Iterator[Screen]:
-    """A progress bar per stage, and the notes, on stderr; the bars only on a terminal.
+def progress(quiet: bool, verbose: bool = False, course: Course | None = None) -> Iterator[Screen]:
+    """A progress bar, and the notes, on stderr; the bar only on a terminal.
 
-    A long note comes once the work has begun, whole the first time on this machine or if `verbose`.
+    `course` has one bar for the stages that it knows; any other stage has its own. A long note comes once the
+    work has begun, whole the first time on this machine or if `verbose`.
     """
     if quiet:
         yield Screen(lambda *_: signals.check())
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
     # FORCE_COLOR makes rich take a log file for a terminal.
     terminal = Console(stderr=True, force_terminal=bool(sys.stderr and sys.stderr.isatty()))
-    columns = (TextColumn("{task.description:>13}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description:>13}"), BarColumn(), TaskProgressColumn(), time_left())
     tasks: dict[str, TaskID] = {}
 
     held: list[LongNote] = []
@@ -429,15 +466,18 @@ def progress(quiet: bool, verbose: bool = False) -> Iterator[Screen]:
             signals.check()
             if stage != "download":
                 release()
-            if stage not in tasks:
+            bar, left = stage, None
+            if course is not None and (left := course.hear(stage, done, total)) is not None:
+                bar, done, total = "", left.share, 1.0
+            if bar not in tasks:
                 if "download" in tasks:  # it is over, or has failed
                     bars.update(tasks["download"], visible=False)
-                tasks[stage] = bars.add_task(stage, total=total)
+                tasks[bar] = bars.add_task(stage, total=total)
             if stage == "download" and done and not announced:
                 announced = True
                 if not terminal.is_terminal:  # where no bar shows what takes so long
                     note(f"fetching {total / 1e6:,.0f} MB of models")
-            bars.update(tasks[stage], completed=done, total=total)
+            bars.update(tasks[bar], description=stage, completed=done, total=total, course=left)
 
         @contextmanager
         def aside() -> Iterator[None]:

@@ -13,7 +13,7 @@ import click
 
 from witness import files
 from witness.cli import options, signals
-from witness.cli.live import FORMATS, LiveText
+from witness.cli.live import FORMATS, LiveText, RunCourse
 from witness.errors import UsageError, WitnessError
 from witness.journal import Journal
 from witness.options import Bounds, Device, Options, PageAudio, Runtime
@@ -105,7 +105,7 @@ def run(
     with _profile(profile), Journal() as journal:
         try:
             live: LiveText | None = None
-            with options.progress(quiet, verbose) as reporter:
+            with options.progress(quiet, verbose, course := RunCourse()) as reporter:
                 if remark is not None:
                     reporter.note(remark)
                 from witness.pipeline import Engine
@@ -119,6 +119,7 @@ def run(
                     note=reporter.note,
                     cancel=signals.arrived,
                 )
+                course.engine = engine
                 transcript = engine.transcribe(
                     recording, heard=None if live is None else live.hear, journal=journal
                 )
@@ -143,6 +144,8 @@ def run(
         left = store.save(transcript.styled(style), places, keep=not no_findings, sound=heard, force=force)
         if transcript.failure is None:
             journal.forget()
+            if not journal.resumed:
+                course.learn()
         for line in left:
             click.echo(f"note: {line}", err=True)
     if transcript.failure is not None:

@@ -13,9 +13,9 @@ from witness.jobs.worker import Outcome
 Pace = Mapping[str, float]
 """Seconds of work in each stage."""
 
-USUAL: Pace = {"decode": 0.2, "segmentation": 1.0, "embedding": 1.0, "transcription": 4.0}
-"""Before any recording is done: in proportion, what a small Whisper model takes on a CPU. Each recording that
-is done says better."""
+USUAL: Pace = {"decode": 0.1, "segmentation": 0.5, "embedding": 0.5, "transcription": 5.0}
+"""Before any recording is done: in proportion, what Whisper base takes on a CPU. Each recording that is done
+says better."""
 SOON = 2.0
 """Seconds of work before which it says nothing about the end."""
 LITTLE = 0.02
