@@ -11,10 +11,12 @@ import unicodedata
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 import ct2
-from conftest import in_process
+from conftest import CALL, in_process
 from recordings import OPTIONS, here, make, run, start
 from witness import Engine, files, pipeline, resources
 from witness.batch import batch
@@ -482,7 +484,9 @@ def test_an_outcome_without_room_ends_the_batch(tmp_path):
 
         with pytest.raises(OutputError, match="run the same command again to continue"):
             work.run(submit, Runtime())
-    assert work.summary() == batch.BatchSummary(done=0, skipped=0, failed=0, left=2, audio_seconds=0.0)
+    assert work.summary() == batch.BatchSummary(
+        done=0, skipped=0, failed=0, left=2, check=0, audio_seconds=0.0
+    )
     assert len(report(tmp_path / "out")) == 2
 
 
@@ -555,3 +559,28 @@ def test_files_of_other_formats_from_an_earlier_run_are_told_of(tmp_path):
     assert work.outdated() == ["txt", "json"]
     work.order = replace(work.order, formats=("md", "json"))
     assert work.outdated() == []  # with a JSON all that lies beside it is written
+
+
+def test_what_is_done_but_should_be_looked_at_is_a_group_of_its_own(tmp_path):
+    whole, cut, silent = make(tmp_path / "in", 3)
+    samples, rate = soundfile.read(CALL, frames=8 * soundfile.info(CALL).samplerate, dtype="int16")
+    soundfile.write(cut.with_suffix(".wav"), samples, rate)
+    content = cut.with_suffix(".wav").read_bytes()
+    cut.with_suffix(".wav").write_bytes(content[: len(content) // 2])
+    cut.unlink()
+    soundfile.write(silent, np.zeros(4 * rate), rate)
+    arguments = ("in", "-o", "out", "-f", "json", "-f", "txt", "--whisper", "none", "--jobs", 1)
+    for words in ("3 done, 2 to check", "0 done, 3 done before, 2 to check"):
+        stdout, _ = here(*arguments, cwd=tmp_path)
+        first, second, sums = stdout.splitlines()
+        assert first.startswith(
+            f"done, but check  {cut.with_suffix('.wav')}: ends early (the header promises "
+        )
+        assert second == f"done, but check  {silent}: no speech was found in this recording"
+        assert sums.startswith(f"3 recordings: {words}; ")
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["check"] == 2
+    doubts = {Path(row["source"]).name: len(row["doubts"]) for row in report["files"]}
+    assert doubts == {whole.name: 0, cut.with_suffix(".wav").name: 1, silent.name: 1}
+    text = (tmp_path / "out" / f"{cut.stem}.txt").read_text()
+    assert text.startswith(f"[{cut.with_suffix('.wav')}: ends early (the header promises ")

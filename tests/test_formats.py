@@ -22,7 +22,7 @@ from witness.formats import reading, registry, writers
 from witness.formats.registry import Format
 from witness.jobs import recordings
 from witness.jobs.manifest import Manifest
-from witness.schema import Speaker, Turn, Utterance, Word
+from witness.schema import NO_SPEECH, SIDES, Speaker, Turn, Utterance, Word
 
 ANSWER = replace(said("SPEAKER_00", 572.5, "Sorry?", 1.0), track=1)
 """Said while the reply is."""
@@ -166,6 +166,18 @@ def test_podcast():
         "body": "It never came.",
     }
     assert [len(one["body"]) > 0 for one in document["segments"]] == [True] * 4
+
+
+def test_txt_and_qda_begin_with_what_of_the_recording_was_not_used():
+    early = f"{CALL.audio.path}: ends early (at 2.4, within a packet); the sound up to there was used"
+    other = "2 words where no speech was heard are only in the JSON and the page"
+    sides = f"{CALL.audio.path}: {SIDES}"
+    warned = replace(CALL, warnings=("no gpu", sides, early, other), machine=("no gpu",))
+    assert warned.doubts == (early, other)
+    assert written("txt", warned) == f"[{early}]\n" + written("txt", CALL)
+    assert written("qda", warned) == f"[{early}]\n\n" + written("qda", CALL)
+    silent = replace(CALL, utterances=(), words=(), warnings=(NO_SPEECH,))
+    assert written("txt", silent) == f"[{NO_SPEECH}]\n"
 
 
 # --- tiers ---

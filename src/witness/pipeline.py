@@ -308,7 +308,8 @@ class _Run:
                 self.recognizer.go_on()
             with self.watch.stage("clustering"):  # beside the recognizer
                 who = assemble.who(findings, self.options.asked, self.reporter)
-            self.so_far.begin(who, known)
+            heard_first = replace(findings, warnings=tuple(audio.warnings))
+            self.so_far.begin(replace(who, findings=heard_first), known)
             if self.recognizer is not None:
                 try:
                     findings = _with_words(findings, self._recognized(self.recognizer, audio))

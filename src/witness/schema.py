@@ -20,6 +20,7 @@ from msgspec import Meta
 
 from witness.errors import UsageError, WitnessError
 from witness.options import Bounds, Layout, Part
+from witness.text import printable
 
 if TYPE_CHECKING:
     from pyannote.core import Annotation
@@ -218,6 +219,16 @@ class Recognition:
     """Where another language is spoken than the one that an English model knows, in seconds."""
     seconds: float = field(default=0.0, compare=False)
     """Wall time, in seconds."""
+
+
+SIDES = "its channels are the two sides of a call, and each became a track; --channels mix combines them"
+"""A warning about a recording with which all is well."""
+NO_SPEECH = "no speech was found in this recording"
+
+
+def called(path: str) -> str:
+    """How messages name the recording at a path."""
+    return "standard input" if path == "-" else printable(path)
 
 
 @dataclass(frozen=True)
@@ -487,6 +498,17 @@ class Transcript:
     def about_recording(self) -> tuple[str, ...]:
         """The warnings for whoever reads the transcript."""
         return tuple(line for line in self.warnings if line not in self.machine)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """The warnings after which somebody should look at the recording."""
+        return tuple(line for line in self.about_recording if not line.endswith(SIDES))
+
+    @property
+    def about_sound(self) -> tuple[str, ...]:
+        """Those of the doubts that concern what of the recording could be used, and not the words."""
+        name = f"{called(self.audio.path)}: "
+        return tuple(line for line in self.doubts if line.startswith(name) or line == NO_SPEECH)
 
     def name(self, speaker: str | None) -> str | None:
         """What to call the speaker with this id: the name if there is one, else the id."""

@@ -22,7 +22,7 @@ from witness.errors import InputError
 from witness.files import sha256, sha256_of
 from witness.options import Channels, Part
 from witness.reporter import SILENT, Reporter
-from witness.schema import SAMPLE_RATE, Float32, Source
+from witness.schema import SAMPLE_RATE, SIDES, Float32, Source, called
 from witness.text import clock, printable
 
 SAMPLES = "<samples>"
@@ -81,7 +81,7 @@ def opened(recording: Recording, part: Part = Part()) -> Iterator[Opened]:
         yield samples
         return
     path = os.fspath(recording)
-    name = "standard input" if path == "-" else printable(path)
+    name = called(path)
     with source.opened(path, name) as file:
         with ffmpeg.opened(file, name) as media:
             _ = media.stream
@@ -195,11 +195,7 @@ def decoded(recording: Opened, channels: Channels, reporter: Reporter) -> Audio:
     del mixed  # it may be gigabytes on the disk
     call = recording.decode(Mixer(recording.name, "split", start=recording.part.start), reporter)
     stereo.silence_bleed(call.samples)
-    line = (
-        f"{recording.name}: its channels are the two sides of a call, and each became a track; "
-        "--channels mix combines them"
-    )
-    return replace(call, channels="call", warnings=(line, *call.warnings))
+    return replace(call, channels="call", warnings=(f"{recording.name}: {SIDES}", *call.warnings))
 
 
 def _audio(samples: tuple[spool.Spool, ...], asked: Source, warnings: tuple[str, ...], mixer: Mixer) -> Audio:

@@ -27,6 +27,7 @@ from witness.jobs.recordings import Item, assign, find, size_and_mtime
 from witness.jobs.worker import Job, Outcome, Settings
 from witness.options import Runtime
 from witness.reporter import SILENT, Reporter
+from witness.text import printable
 
 SCHEMA = "witness-batch/1"
 REPORT = "report.json"
@@ -65,6 +66,8 @@ class BatchSummary:
     skipped: int
     failed: int
     left: int
+    check: int
+    """Of those that are done or were done before: they have warnings about the recording."""
     audio_seconds: float
     """Of the recordings that are done or were done before."""
 
@@ -168,7 +171,8 @@ class Batch:
         good = [result.entry for result in self.results.values() if result.state in ("done", "skipped")]
         audio = round(sum(entry.duration or 0.0 for entry in good), 3)
         counts = self._states
-        return BatchSummary(counts["done"], counts["skipped"], counts["failed"], counts["left"], audio)
+        check = sum(bool(entry.doubts) for entry in good)
+        return BatchSummary(counts["done"], counts["skipped"], counts["failed"], counts["left"], check, audio)
 
     def outdated(self) -> list[str]:
         """Formats of which files from an earlier run lie beside those that this run wrote, and may differ.
@@ -186,13 +190,25 @@ class Batch:
         return [form for form in others if any(Path(files.name_of(path, form)).exists() for path in done)]
 
     def table(self) -> str:
-        """What a person reads at the end: a line for each failure with its fix, and the sums."""
+        """What a person reads at the end: a line for each failure with its fix and for each reason to look
+        at a recording that is done, and the sums."""
         lines = [
+            f"done, but check  {_about(result.entry.source, doubt)}"
+            for result in self.results.values()
+            if result.state in ("done", "skipped")
+            for doubt in result.entry.doubts
+        ]
+        lines += [
             f"failed  {result.entry.error}" for result in self.results.values() if result.state == "failed"
         ]
         summary = self.summary()
         counts = [f"{summary.done} done"]
-        others = (summary.skipped, "done before"), (summary.failed, "failed"), (summary.left, "left")
+        others = (
+            (summary.skipped, "done before"),
+            (summary.failed, "failed"),
+            (summary.left, "left"),
+            (summary.check, "to check"),
+        )
         counts += [f"{count} {words}" for count, words in others if count]
         recordings = "1 recording" if len(self.results) == 1 else f"{len(self.results)} recordings"
         if self._formatted:
@@ -291,6 +307,11 @@ class _Clock:
         if not self._bytes:
             return None
         return (time.monotonic() - self._begun) / self._bytes * max(0, self._total - self._bytes)
+
+
+def _about(source: str, doubt: str) -> str:
+    """The doubt with the recording, which some name themselves."""
+    return doubt if doubt.startswith(f"{printable(source)}: ") else f"{source}: {doubt}"
 
 
 def _some(lines: Sequence[str], most: int = 5) -> list[str]:

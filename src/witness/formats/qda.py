@@ -11,8 +11,8 @@ from witness.text import clock
 
 
 def write(reading: Reading) -> str:
-    """A paragraph for each line, with an empty line after it."""
-    return "".join(
+    """A paragraph for each line, with an empty line after it; first, what of the recording was not used."""
+    return "".join(f"[{note}]\n\n" for note in reading.notes) + "".join(
         (f"{line.pause}\n\n" if line.pause else "")
         + f"{line.speaker}\n"
         + f"[{clock(line.start)}] {line.text or ''}".rstrip()

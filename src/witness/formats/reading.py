@@ -67,6 +67,11 @@ class Reading:
     """Where the file will be; None: nobody knows."""
 
     @property
+    def notes(self) -> Iterator[str]:
+        """What of the recording could not be used, each in one line."""
+        return map(one_line, self.transcript.about_sound)
+
+    @property
     def said(self) -> Iterator[Line]:
         """For programs: the lines without the marks in place of words; all lines if nobody listened."""
         return (line for line in self.lines if line.words or line.text is None)

@@ -7,8 +7,14 @@ from witness.text import clock
 
 
 def write(reading: Reading) -> str:
-    """A line for each utterance; pauses in the text, or on a line of their own."""
-    return "".join((f"{line.pause}\n" if line.pause else "") + _line(line) + "\n" for line in reading.lines)
+    """A line for each utterance; pauses in the text, or on a line of their own.
+
+    First comes what of the recording could not be used: whoever gets the text alone would not know.
+    """
+    notes = "".join(f"[{note}]\n" for note in reading.notes)
+    return notes + "".join(
+        (f"{line.pause}\n" if line.pause else "") + _line(line) + "\n" for line in reading.lines
+    )
 
 
 def _line(line: Line) -> str:

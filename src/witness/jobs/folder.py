@@ -104,6 +104,7 @@ class Folder:
             duration=outcome.duration,
             seconds=round(outcome.seconds, 3),
             speakers=outcome.speakers,
+            doubts=outcome.doubts,
         )
         self.manifest.append(entry)
         return entry

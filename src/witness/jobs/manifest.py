@@ -53,6 +53,8 @@ class Entry:
     """Seconds of work."""
     speakers: int | None = None
     """How many were found."""
+    doubts: tuple[str, ...] = ()
+    """Warnings after which somebody should look at the recording."""
 
 
 class Manifest:
@@ -127,7 +129,7 @@ def _entry(line: bytes) -> Entry:
     for name, value in document.items():
         if not _CHECKS[name](value):
             raise _InvalidError(f"its {name} cannot be {json.dumps(value)[:60]}")
-    return Entry(**document)
+    return Entry(**{**document, "doubts": tuple(document.get("doubts", ()))})
 
 
 def _is_text(value: Any) -> bool:
@@ -179,4 +181,5 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "duration": lambda value: value is None or _is_seconds(value),
     "seconds": _is_seconds,
     "speakers": lambda value: value is None or _is_count(value),
+    "doubts": lambda value: isinstance(value, list) and all(map(_is_text, value)),
 }

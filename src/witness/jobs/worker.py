@@ -103,6 +103,8 @@ class Outcome:
     speakers: int | None = None
     """How many were found."""
     warnings: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    """Those of the warnings after which somebody should look at the recording."""
     left: tuple[str, ...] = ()
     """A line about each file of an earlier run that is as it was."""
     formatted: bool = False
@@ -179,6 +181,7 @@ def _perform(job: Job) -> Outcome:
         transcript.audio.heard.duration,
         speakers=len(transcript.speakers),
         warnings=transcript.warnings,
+        doubts=transcript.doubts,
         left=left,
         again=isinstance(failure, TranscriptionError),
     )
@@ -199,6 +202,7 @@ def _written(job: Job, path: Path) -> Outcome:
         duration=transcript.audio.heard.duration,
         speakers=len(transcript.speakers),
         warnings=transcript.warnings,
+        doubts=transcript.doubts,
         left=left,
         formatted=True,
     )
@@ -296,7 +300,8 @@ def job_from_json(line: str | bytes) -> Job:
 def outcome_from_json(line: str | bytes) -> Outcome:
     """The outcome that a worker wrote in one line."""
     fields = json.loads(line)
-    return Outcome(**{**fields, "warnings": tuple(fields["warnings"]), "left": tuple(fields["left"])})
+    lists = {name: tuple(fields[name]) for name in ("warnings", "doubts", "left")}
+    return Outcome(**{**fields, **lists})
 
 
 def _answer(request: Message, _: bytes, tell: Tell) -> tuple[Message, Sequence[Buffer]]:

@@ -22,6 +22,7 @@ from witness.options import Bounds, Layout, Mode, Part
 from witness.reporter import SILENT, Reporter
 from witness.schema import (
     FRAME_STEP,
+    NO_SPEECH,
     Correction,
     Count,
     Findings,
@@ -392,7 +393,7 @@ def _about_speakers(who: Who) -> Iterator[str]:
         if count and count not in wanted:
             yield f"{wanted} were asked for, but only {count} could be told apart"
     if not who.turns:
-        yield "no speech was found in this recording"
+        yield NO_SPEECH
 
 
 def _recognized(

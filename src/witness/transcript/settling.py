@@ -39,9 +39,7 @@ def transcript(who: Who, tracks: Sequence[TrackSoFar], known: Known | None = Non
 
     Its words are those of its utterances; the speakers and turns are those of the whole recording.
     """
-    findings = replace(
-        who.findings, device={**who.findings.device, "whisper": tracks[0].recognition.device}, warnings=()
-    )
+    findings = replace(who.findings, device={**who.findings.device, "whisper": tracks[0].recognition.device})
     draft = assemble.words(replace(who, findings=findings), [track.recognition for track in tracks])
     start = findings.audio.heard.start
     words: list[list[Word] | None] = []
@@ -67,7 +65,7 @@ def transcript(who: Who, tracks: Sequence[TrackSoFar], known: Known | None = Non
             break
         final.append(one)
     said = sorted((word for one in final for word in one.words), key=lambda word: (word.start, word.end))
-    return replace(found, utterances=tuple(final), words=tuple(said), warnings=())
+    return replace(found, utterances=tuple(final), words=tuple(said), warnings=findings.warnings)
 
 
 class SoFar:
