@@ -307,6 +307,14 @@ def fake_card(monkeypatch, doubles: Path, **facts) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(doubles))
 
 
+@pytest.fixture
+def card(doubles, tmp_path, monkeypatch):
+    """A machine with a card, and a cache of its own."""
+    fake_card(monkeypatch, doubles)
+    monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
+    return monkeypatch
+
+
 @pytest.fixture(scope="session")
 def trunk(of_the_run) -> bytes:
     """The trunk of a small voice model, as ONNX."""
@@ -325,8 +333,8 @@ def trunk(of_the_run) -> bytes:
 def plug_in(doubles, plugin_double, trunk, tmp_path, monkeypatch):
     """A function: have a card, and the double of a plug-in that is the Python module of that name."""
 
-    def install(module: str, **card) -> pytest.MonkeyPatch:
-        fake_card(monkeypatch, doubles, **card)
+    def install(module: str, **facts) -> pytest.MonkeyPatch:
+        fake_card(monkeypatch, doubles, **facts)
         monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
         (tmp_path / "trunk.onnx").write_bytes(trunk)
         monkeypatch.setenv("FAKE_MODEL", str(tmp_path / "trunk.onnx"))

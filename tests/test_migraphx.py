@@ -81,13 +81,6 @@ def trunk(models) -> bytes:
     return embedding_cut.cut(model_file(models / "embedding.onnx"))[0]
 
 
-@pytest.fixture
-def card(doubles, tmp_path, monkeypatch):
-    fake_card(monkeypatch, doubles)
-    monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
-    return monkeypatch
-
-
 @pytest.fixture(scope="module")
 def compiled(doubles, models, tmp_path_factory) -> Path:
     """A cache with the one program that `witness gpu warm` makes for these models."""

@@ -21,13 +21,6 @@ from witness.errors import UsageError
 SHAPE = ("--shape", "q=1x64x80")
 
 
-@pytest.fixture
-def card(doubles, tmp_path, monkeypatch):
-    fake_card(monkeypatch, doubles)
-    monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
-    return monkeypatch
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("model") / "voice.onnx"
