@@ -11,9 +11,10 @@ other speakers, on whom nothing was tuned.
 Each speaker is enrolled with all clips but the last, which is the test; LibriSpeech speakers, with one clip
 each, are strangers only. Cases: clips as recorded; all of them in the same telephone band with the same
 noise, because strangers in one call share a line; enrolled as recorded and heard on the telephone; and tests
-of 3.6 s. Strangers of the same sex: those whose median pitch is on the same side of 165 Hz. Voiceprints are
-made by the stages of the program, from segmentation to `voices.prints`, with a recording per clip; those of
-`witness enroll` have 10 s and more, these 5 s and more. Intervals of 95 % are from drawing test speakers.
+of 2, 3 and 5 s of speech. Strangers of the same sex: those whose median pitch is on the same side of 165 Hz.
+Voiceprints are made by the stages of the program, from segmentation to `voices.prints`, with a recording per
+clip; those of `witness enroll` have 10 s and more, these 5 s and more. Intervals are of 95 %, from drawing
+test speakers.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ from cohort import LOW, pitch
 COMMON_VOICE, LIBRISPEECH = 60, 20  # DEV_COMMON_VOICE, DEV_LIBRISPEECH of training/data.py
 STRANGERS = 1000  # comparisons, one of which may reach the threshold
 LEAST_ENROLLED = 5.0  # seconds of clean speech; less than the program requires, or dev/ would have nobody
-LEAST_TESTED = 2.9  # seconds of clean speech in the test
-SHORT = int(3.6 * 16_000)  # samples of a short test
+TURNS = {"2 s": 2.0, "3 s": 3.0, "5 s": 5.0}  # seconds of clean speech in short tests
+LEAST_TESTED = 2.9  # seconds of clean speech in the others
+CUT, LEAST_CUT = 1.2, 0.97  # a short test is cut to so many times its seconds, and holds at least so many
 RESAMPLES = 1000
 BAND = (300, 3400)  # Hz
 LINE_NOISE = 1e-3  # 54 dB under the clips' peak
@@ -50,7 +52,7 @@ CASES = {  # how the enrolled clips and the tests are
     "as recorded": ("plain", "plain"),
     "one telephone line": ("tel", "tel"),
     "recorded, then telephone": ("plain", "tel"),
-    "short tests": ("plain", "short"),
+    **{f"tests of {name}": ("plain", name) for name in TURNS},
 }
 
 
@@ -82,8 +84,8 @@ class Prints:
             band = butter(6, BAND, "bandpass", fs=16_000, output="sos")
             hiss = np.random.default_rng(row).normal(0, LINE_NOISE, len(samples))
             samples = (sosfilt(band, samples) + hiss).astype(np.float32)
-        elif how == "short":
-            samples = samples[:SHORT]
+        elif how in TURNS:
+            samples = samples[: int(CUT * TURNS[how] * 16_000)]
         windows = segmentation.segment(samples, self._segmenter, faint=self.chosen.rule.faint)
         findings = Findings(
             audio=Source("", len(samples) / 16_000, 1, ""),
@@ -115,7 +117,7 @@ class Prints:
             for name, (speakers, split) in self.speakers().items():
                 wanted = np.isin(self.rows[:, 3], speakers) & (self.rows[:, 4] == split)
                 for row in sorted(np.flatnonzero(wanted).tolist(), key=lambda row: tuple(self.rows[row, :2])):
-                    for how in ("plain", "tel", "short"):
+                    for how in ("plain", "tel", *TURNS):
                         if (found := self.of(row, how)) is not None:
                             values = (row, how, found.seconds, found.vector, self.rows[row, 3], name)
                             for column, value in zip(columns.values(), values, strict=True):
@@ -130,6 +132,7 @@ def trials(kept: dict[str, Any], name: str, case: str) -> tuple[dict[int, Any], 
     """The enrolled and the tests of a set: speaker -> vector of length 1."""
     enrolled_how, tested_how = CASES[case]
     here = kept["set"] == name
+    least = LEAST_CUT * TURNS[tested_how] if tested_how in TURNS else LEAST_TESTED
     last = {
         int(speaker): int(kept["row"][here & (kept["spk"] == speaker)].max()) for speaker in kept["spk"][here]
     }
@@ -138,7 +141,7 @@ def trials(kept: dict[str, Any], name: str, case: str) -> tuple[dict[int, Any], 
     for place in np.flatnonzero(here):
         speaker, row, how = int(kept["spk"][place]), int(kept["row"][place]), kept["cond"][place]
         seconds, vector = float(kept["sec"][place]), kept["vec"][place].astype(np.float64)
-        if row == last[speaker] and how == tested_how and seconds >= LEAST_TESTED:
+        if row == last[speaker] and how == tested_how and seconds >= least:
             tests[speaker] = vector
         elif row != last[speaker] and how == enrolled_how:
             one = voices.Print(vector * seconds, seconds)

@@ -48,8 +48,9 @@ SHORTEST = 50
 """Features, 0.5 s: shorter speech is repeated, because some models take no less."""
 PLENTY = 295
 """Segmentation frames, 5 s: who has that much clean speech in a window comes first, in the order of time."""
-SAID = 0.9
-"""Share of a stretch that a local speaker must say to share its vector; all of it must lie in the window."""
+SAID = 0.8
+"""Share of a stretch that a local speaker must say to share its vector, and of what lies in their window for
+it to be theirs."""
 WINDOW = WINDOW_SAMPLES // HOP  # features in a window: 1000
 _PLACES = np.arange(WINDOW) * FRAMES // WINDOW  # the segmentation frame of each feature of a window
 
@@ -126,9 +127,9 @@ class Shared:
 def divide(windows: Segmentation, features: int) -> Shared:
     """The speech of a recording of `features` features in stretches of one person each.
 
-    The local speakers with the most clean speech come first: what none of the stretches that they say
-    contains becomes stretches, if it is LENGTH or if there is no other. Whoever has no clean speech shares
-    nothing.
+    The local speakers with the most clean speech come first: what lies in no stretch of theirs becomes
+    stretches, if it is LENGTH. Whoever says none of those that there are has stretches of their own. Whoever
+    has no clean speech shares nothing.
     """
     offsets: Int = -(-windows.starts // HOP)
     masks = clean_masks(windows.active)
@@ -146,31 +147,41 @@ def divide(windows: Segmentation, features: int) -> Shared:
         mask[max(0, features - int(offsets[window])) :] = False
         return mask
 
-    def said(window: int, mask: Bool) -> Iterator[tuple[int, Int]]:
-        """The stretches that the owner of a mask says, and what they say of each: places in the window."""
+    def theirs(window: int, mask: Bool) -> Iterator[tuple[int, Int]]:
+        """The stretches of the owner of a mask, and what they say of each: places in the window."""
         for source in range(firsts[window], lasts[window]):
             for stretch in begun[source]:
                 places = stretches[stretch] - offsets[window]
-                if places[0] >= 0 and places[-1] < WINDOW:
-                    hits = places[mask[places]]
-                    if len(hits) >= SAID * len(places):
-                        yield stretch, hits
+                places = places[(places >= 0) & (places < WINDOW)]
+                hits = places[mask[places]]
+                if len(hits) >= max(1, SAID * len(places)):
+                    yield stretch, hits
+
+    def shared(window: int, mask: Bool) -> list[tuple[int, int]]:
+        """The stretches of which the owner of a mask says enough, and how many features of each."""
+        return [
+            (stretch, len(hits))
+            for stretch, hits in theirs(window, mask)
+            if len(hits) >= SAID * len(stretches[stretch])
+        ]
 
     places = np.argwhere(clean & (sizes >= MIN_ACTIVE))
     plenty = np.minimum(sizes[tuple(places.T)], PLENTY)
     richest = places[np.argsort(-plenty, kind="stable")].tolist()
     for window, speaker in richest:
-        left = speech(window, speaker)
-        known = list(said(window, left))
-        for _, hits in known:
+        mask = speech(window, speaker)
+        left = mask.copy()
+        for _, hits in theirs(window, mask):
             left[hits] = False
+        if left.sum() < LENGTH:
+            left = mask & (not shared(window, mask))
         frames = np.flatnonzero(left) + offsets[window]
-        if len(frames) >= (LENGTH if known else 1):
+        if len(frames):
             for part in np.array_split(frames, -(-len(frames) // LENGTH)):
                 begun[window].append(len(stretches))
                 stretches.append(part)
     for window, speaker in richest:
-        of[window, speaker] = [(which, len(hits)) for which, hits in said(window, speech(window, speaker))]
+        of[window, speaker] = shared(window, speech(window, speaker))
     for window, speaker in np.argwhere(~clean & (sizes >= MIN_ACTIVE)).tolist():
         if len(frames := np.flatnonzero(speech(window, speaker))[:LENGTH] + offsets[window]):
             of[window, speaker] = [(len(stretches), len(frames))]
