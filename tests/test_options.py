@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from witness import files, pipeline, pipes, resources, tracing
 from witness.audio import sound
 from witness.batch import batch, cluster
-from witness.cli import options
+from witness.cli import lists, options
 from witness.cli.batch import batch_command
 from witness.cli.main import main
 from witness.cli.run import run
@@ -28,6 +28,7 @@ from witness.reporter import LongNote, Reporter
 from witness.transcript import store
 
 Seen = list[object]
+RULES = Path(__file__).parent / "data" / "replace.txt"
 
 TRANSCRIPT = {
     "speakers": ["--speakers", "2"],
@@ -35,6 +36,7 @@ TRANSCRIPT = {
     "max_speakers": ["--max-speakers", "2"],
     "language": ["--language", "de"],
     "translate": ["--translate"],
+    "replaced": ["--replace", str(RULES)],
     "vocabulary": ["--vocabulary", __file__],
     "prompt": ["--prompt", "Anna at the desk."],
     "start": ["--from", "1:30"],
@@ -85,8 +87,8 @@ BATCH = BOTH | {
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "names no terms"),
-        (b"# people\n\n", "names no terms"),
+        (b"", "is empty"),
+        (b"# people\n\n", "is empty"),
         ("Łódź".encode("utf-16"), "save it as UTF-8"),
         (b"Anna\0Lena", "not a vocabulary"),
         (b"Anna\n" * 20_000, "not a vocabulary"),
@@ -96,7 +98,7 @@ def test_what_is_not_a_vocabulary_is_refused(tmp_path: Path, content: bytes, pro
     path = tmp_path / "names.txt"
     path.write_bytes(content)
     with pytest.raises(click.BadParameter, match=problem) as failure:
-        options.terms(path)
+        lists.terms(path)
     assert str(path) in failure.value.message
 
 
@@ -106,18 +108,18 @@ def test_a_vocabulary_in_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     pipe = tmp_path / "names"
     os.mkfifo(pipe)
     with pytest.raises(click.BadParameter, match="nobody has written into this pipe"):
-        options.terms(pipe)
+        lists.terms(pipe)
     monkeypatch.undo()
     writer = threading.Thread(target=lambda: pipe.write_bytes(b"Anna\nLena\n"))
     writer.start()
-    assert options.terms(pipe) == ("Anna", "Lena")
+    assert lists.terms(pipe) == ("Anna", "Lena")
     writer.join()
 
 
 def test_a_vocabulary_is_a_term_a_line(tmp_path: Path) -> None:
     path = tmp_path / "names.txt"
     path.write_bytes("\ufeff# people\r\nWanjiru  Oyelaran\r\n\r\n نیم\u200cفاصله\r\n".encode())
-    assert options.terms(path) == ("Wanjiru Oyelaran", "نیم\u200cفاصله")
+    assert lists.terms(path) == ("Wanjiru Oyelaran", "نیم\u200cفاصله")
     assert Options(vocabulary=["Anna", "K2"]).vocabulary == ("Anna", "K2")
     with pytest.raises(UsageError, match="list of names"):
         Options(vocabulary="Anna")

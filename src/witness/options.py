@@ -149,6 +149,8 @@ class Options:
     """A text that could have been said before; the recognizer follows its names, terms and spelling."""
     vocabulary: Sequence[str] = ()
     """Names and terms that may occur."""
+    replaced: Sequence[tuple[str, str]] = ()
+    """What is heard, a word or several, and what is to be written in its place."""
     speakers: int | None = None
     """Exactly this many; in each channel with channels="split", in both sides of a call together."""
     min_speakers: int | None = None
@@ -170,6 +172,7 @@ class Options:
         if isinstance(self.vocabulary, str):
             raise UsageError("the vocabulary is a text; give a list of names and terms")
         object.__setattr__(self, "vocabulary", tuple(self.vocabulary))  # from JSON it is a list
+        object.__setattr__(self, "replaced", tuple((heard, written) for heard, written in self.replaced))
         object.__setattr__(self, "recognizer", chosen(Recognizer, self.recognizer))
         if self.language is not None:
             object.__setattr__(self, "language", languages.parse(self.language))

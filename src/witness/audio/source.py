@@ -6,6 +6,8 @@ import contextlib
 import errno
 import io
 import os
+import re
+import shlex
 import stat
 import sys
 import tempfile
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
+ADDRESS = re.compile(r"(?i)(https?|ftp)://")
 _NO_PLACE = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EINVAL}
 """Errors of a path that leads nowhere, rather than of a disk."""
 
@@ -39,6 +42,11 @@ def places(path: str, beside: Path | None) -> list[str]:
 
 def check(path: str) -> None:
     """Raise InputError if `path` cannot be opened. Reads nothing, so a pipe is not checked."""
+    if ADDRESS.match(path) and not Path(path).exists():
+        raise InputError(
+            f"{printable(path)}: is an address, and Witness fetches no recordings; fix: "
+            f"yt-dlp -x -o 'talk.%(ext)s' {shlex.quote(path)}, then: witness talk.*"
+        )
     if path != "-" and not Path(path).is_fifo():
         with opened(path, printable(path)):
             pass

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import click
 
-from witness import files, languages, pipes
+from witness import files, languages
 from witness.cli import signals
+from witness.cli.lists import rules, terms
 from witness.formats.registry import Format
 from witness.options import MOST_SPEAKERS, Channels, Choice, Device, PageAudio, Precision, Recognizer
 from witness.reporter import LongNote, Reporter
@@ -33,7 +34,7 @@ MANY = 15
 SECTIONS = {
     "Result": "formats to force no_findings html_audio",
     "Reading": "pauses fillers line_width lines words speaker_names",
-    "Words": "language translate vocabulary prompt whisper recognizer",
+    "Words": "language translate vocabulary prompt replaced whisper recognizer",
     "Speakers": "speakers min_speakers max_speakers known channels models fast precision",
     "Recording": "start end",
     "Machine": "device gpu threads serial parallel offline jobs limit_time limit_memory scheduler",
@@ -66,10 +67,6 @@ class Option(Protocol):
     def __call__(self, command: Decorated, /) -> Decorated: ...
 
 
-LARGEST_VOCABULARY = 1 << 16
-"""Bytes of a file of names and terms; a recognizer listens to far less."""
-CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-"""Characters that no text has."""
 LONGEST_PAUSE = 86_400
 """Seconds, a day; a longer one is a slip of the finger."""
 MOST = 10_000
@@ -95,34 +92,6 @@ def moment(value: str | float) -> float:
     if (match[2] and seconds >= 60) or (match[1] and minutes >= 60):
         raise click.BadParameter(f"{value!r} is not a time; what follows a colon must be below 60")
     return 3600 * hours + 60 * minutes + seconds
-
-
-def terms(path: Path | None) -> tuple[str, ...]:
-    """The lines of a file of names and terms, without empty ones and comments (#).
-
-    Raises click's BadParameter, which ends as UsageError does.
-    """
-    if path is None:
-        return ()
-    try:
-        read = pipes.read if path.is_fifo() else files.read_some
-        content = read(path, LARGEST_VOCABULARY + 1)
-        lines = content.decode("utf-8-sig").splitlines()
-    except pipes.SilentError as error:
-        raise click.BadParameter(f"{path}: {error.strerror}; give a text file") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(
-            f"{path} cannot be read as text; save it as UTF-8, one term a line"
-        ) from error
-    found = [" ".join(line.split()) for line in lines]
-    given = tuple(term for term in found if term and not term.startswith("#"))
-    if len(content) > LARGEST_VOCABULARY or any(map(CONTROL.search, given)):
-        raise click.BadParameter(
-            f"{path} is not a vocabulary; give a short text file, one name or term a line"
-        )
-    if not given:
-        raise click.BadParameter(f"{path} names no terms; write one a line")
-    return given
 
 
 def can_be_written(path: Path | None) -> Path | None:
@@ -203,6 +172,14 @@ VOCABULARY = click.option(
 PROMPT = click.option(
     "--prompt", default="", metavar="TEXT", help="Text in the style and with the names that are expected."
 )
+REPLACE = click.option(
+    "--replace",
+    "replaced",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    callback=lambda _, __, path: rules(path),
+    help="Text file of what to write for what is heard, one rule a line: HEARD, HEARD = WRITTEN.",
+)
 CHANNELS = click.option(
     "--channels",
     type=choice(Channels),
@@ -249,7 +226,19 @@ MAX_SPEAKERS = click.option(
 speakers = together(SPEAKERS, MIN_SPEAKERS, MAX_SPEAKERS)
 
 transcript = together(
-    *(SPEAKERS, MIN_SPEAKERS, MAX_SPEAKERS, LANGUAGE, TRANSLATE, VOCABULARY, PROMPT, START, END, CHANNELS),
+    *(
+        SPEAKERS,
+        MIN_SPEAKERS,
+        MAX_SPEAKERS,
+        LANGUAGE,
+        TRANSLATE,
+        VOCABULARY,
+        PROMPT,
+        REPLACE,
+        START,
+        END,
+        CHANNELS,
+    ),
     *(KNOWN, MODELS, WHISPER, RECOGNIZER, FAST, PRECISION, OFFLINE),
 )
 """Everything that changes a transcript. A command hands all of it to Options, which refuses other names."""

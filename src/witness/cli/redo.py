@@ -30,6 +30,7 @@ from witness.options import Bounds, PageAudio
 @options.formats("Also write this format; repeatable.")
 @click.option("-o", "--output", "to", metavar="PATH", help="Folder, file, or -. [default: beside TRANSCRIPT]")
 @options.HTML_AUDIO
+@options.REPLACE
 @options.STYLE
 @options.QUIET
 def redo_command(
@@ -42,6 +43,7 @@ def redo_command(
     to: str | None,
     html_audio: str,
     quiet: bool,
+    replaced: tuple[tuple[str, str], ...],
     **asked: Any,
 ) -> None:
     """Make TRANSCRIPT (a JSON file) again with another number of speakers, names or merges.
@@ -63,6 +65,7 @@ def redo_command(
         corrections = [correction for file in saved for correction in redo.from_file(before, file)]
         corrections += [correction for merge in merges for correction in redo.merging(before, merge)]
         corrections += [redo.naming(before, name) for name in names]
+        corrections += redo.replacing(before, replaced)
         targets = files.plan(str(transcript), others, to)
         found = redo.redo(before, Bounds(**asked), corrections, forget=forget, reporter=reporter)
         after = document.in_milliseconds(found.styled(style))

@@ -18,6 +18,7 @@ import numpy as np
 
 from witness.diarization import clustering, reconstruction, vbx, voices
 from witness.errors import UsageError
+from witness.formats.document import MOST_CORRECTIONS
 from witness.options import Bounds, Layout, Mode, Part
 from witness.reporter import SILENT, Reporter
 from witness.schema import (
@@ -39,7 +40,7 @@ from witness.schema import (
 from witness.text import clock
 from witness.text import count as number_of
 from witness.tracing import Stopwatch
-from witness.transcript import corrections, merging
+from witness.transcript import corrections, merging, replacements
 
 STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
 """In this order in `Transcript.timing`; a stage that did not run is None there."""
@@ -265,9 +266,11 @@ def corrected(
     given: Sequence[Correction] = (),
     *,
     known: voices.Known | None = None,
+    replaced: Sequence[tuple[str, str]] = (),
     reporter: Reporter = SILENT,
 ) -> Transcript:
-    """The transcript, with the corrections applied and the names of those whose voices are `known`.
+    """The transcript, with the corrections applied, the names of those whose voices are `known`, and words
+    `replaced` (`replacements`).
 
     Its timing is empty. It holds the warnings of the findings and its own, which `reporter` is told.
     """
@@ -276,12 +279,13 @@ def corrected(
     for line in _about_speakers(who):
         warnings.append(line)
         reporter.note(line)
+    # What somebody corrected comes later, and so counts more.
+    given = (*replacements.corrections(draft.words, replaced)[:MOST_CORRECTIONS], *given)
     added = _added(who, given)
     draft, found = _completed(draft, given, added)
     merged = corrections.merges(given, corrections.Talk(found))
     turns = _united(sorted(_renamed(turn, merged) for turn in found))
     if known is not None:
-        # What somebody corrected comes later, and so counts more.
         given = (*_recognized(who, merged, turns, known, reporter), *given)
     talk = corrections.Talk(turns)
     said = [_said(draft, number, merged, given, talk) for number in range(len(who.tracks))]

@@ -22,7 +22,7 @@ from witness.formats.document import Document, Link
 from witness.options import Bounds
 from witness.reporter import SILENT, Reporter
 from witness.schema import Correction, Findings, Spans, Transcript, Turn
-from witness.transcript import assemble, corrections, store
+from witness.transcript import assemble, corrections, replacements, store
 
 LONGEST_TEXT = 10_000
 """Maximum number of characters in a corrected text."""
@@ -127,6 +127,13 @@ def merging(saved: Saved, given: str) -> list[Correction]:
         raise UsageError(f"--merge {given}: write it as SPEAKER_00,SPEAKER_02")
     first = saved.anchor(speakers[0])
     return [Correction("merge", first, other=saved.anchor(other)) for other in speakers[1:]]
+
+
+def replacing(saved: Saved, rules: Sequence[tuple[str, str]]) -> list[Correction]:
+    """The corrections that `rules` make, as `replacements` takes them."""
+    if not rules:
+        return []
+    return replacements.corrections(assemble.draft(saved.findings, saved.asked).words, rules)
 
 
 def from_file(saved: Saved, path: Path) -> list[Correction]:

@@ -34,7 +34,12 @@ complete one begins; the speakers and turns are those of the whole recording."""
 NOT_BEGUN = TrackSoFar(Recognition((), None, "cpu"), 0.0)
 
 
-def transcript(who: Who, tracks: Sequence[TrackSoFar], known: Known | None = None) -> Transcript:
+def transcript(
+    who: Who,
+    tracks: Sequence[TrackSoFar],
+    known: Known | None = None,
+    replaced: Sequence[tuple[str, str]] = (),
+) -> Transcript:
     """The transcript with those utterances alone that are final, all of which the complete one begins with.
 
     Its words are those of its utterances; the speakers and turns are those of the whole recording.
@@ -55,7 +60,7 @@ def transcript(who: Who, tracks: Sequence[TrackSoFar], known: Known | None = Non
             given = given[:count]
         certain = min(certain, until)
         words.append(given)
-    found = assemble.corrected(replace(draft, words=tuple(words)), known=known)
+    found = assemble.corrected(replace(draft, words=tuple(words)), known=known, replaced=replaced)
     open_ = [track.until < inf for track in tracks]
     last = {one.track: one for one in found.utterances if one.words}
     final: list[Utterance] = []
@@ -76,14 +81,14 @@ class SoFar:
 
     def __init__(self, heard: Heard | None) -> None:
         self._heard = heard
-        self._who: tuple[Who, Known | None] | None = None
+        self._who: tuple[Who, Known | None, Sequence[tuple[str, str]]] | None = None
         self._told = 0
         self._again = 0.0
         self.tracks: list[TrackSoFar] = []
 
-    def begin(self, who: Who, known: Known | None) -> None:
+    def begin(self, who: Who, known: Known | None, replaced: Sequence[tuple[str, str]] = ()) -> None:
         """It is known who speaks when."""
-        self._who = who, known
+        self._who = who, known, replaced
 
     def hear(self, track: int, heard: Recognition, until: float) -> None:
         """As `recognizer.Listener`, which the recognizer's thread calls."""
@@ -91,7 +96,8 @@ class SoFar:
         begun = time.monotonic()
         if self._heard is None or self._who is None or begun < self._again:
             return
-        found = transcript(self._who[0], self.tracks, self._who[1])
+        who, known, replaced = self._who
+        found = transcript(who, self.tracks, known, replaced)
         now = time.monotonic()
         self._again = now + (now - begun) / self.SHARE
         if len(found.utterances) > self._told:
