@@ -152,10 +152,9 @@ def rename(page, who: str, name: str) -> None:
 
 
 def correct(page, word, text: str) -> None:
-    word.click()
-    page.keyboard.press("e")
-    typed(page, text)
-    page.keyboard.press("Enter")
+    word.dblclick()
+    page.keyboard.insert_text(text)
+    page.keyboard.press("F2")
 
 
 def saved(page) -> None:
@@ -185,6 +184,96 @@ def test_corrections_are_saved_as_they_are_made_and_undone_after_a_reload(visit,
     page.wait_for_selector('aside button.name:text-is("Ann")')
     saved(page)
     assert store.read(folder / "toned.json").speakers[0].name == "Ann"
+
+
+def caret(page) -> tuple[str, int]:
+    """The text before the caret in its paragraph, as far as its last 12 letters."""
+    return page.evaluate(
+        """() => {
+            const range = getSelection().getRangeAt(0).cloneRange();
+            const said = range.startContainer.parentElement.closest(".said");
+            range.setStart(said, 0);
+            return range.toString().slice(-12);
+        }"""
+    )
+
+
+def test_whoever_writes_in_the_text_loses_neither_place_nor_word(visit, folder):
+    """Typing goes on while it is saved, also into the next paragraph; what was left alone keeps its times."""
+    page = visit().open()
+    page.click("#write")
+    before = store.read(folder / "toned.json")
+    first = page.locator(".said").nth(0)
+    first.click()
+    page.keyboard.press("Home")
+    page.keyboard.press("Control+ArrowRight")
+    page.keyboard.type("really ")
+    saved(page)
+    page.wait_for_selector('.w.fixed:has-text("really")')
+    assert caret(page).endswith("really ")
+    page.keyboard.type("and truly ")
+    page.wait_for_selector('.w.fixed:has-text("truly")')
+    saved(page)
+    assert caret(page).endswith("and truly ")
+    page.keyboard.press("End")
+    page.keyboard.type(" Indeed")
+    page.keyboard.press("Control+End")
+    page.keyboard.press("ArrowRight")  # into the next paragraph
+    page.keyboard.type("Well ")
+    saved(page)
+    texts = [text for text in page.locator(".said").all_inner_texts() if text]
+    assert "really and truly" in texts[0]
+    assert texts[1].strip().startswith("Well ")
+    after = store.read(folder / "toned.json")
+    assert len(after.words) == len(before.words)
+    assert [(word.start, word.end) for word in after.words] == [
+        (word.start, word.end) for word in before.words
+    ]
+    assert sum(one.text != other.text for one, other in zip(after.words, before.words, strict=True)) == 3
+    # Undone with the key that everybody knows, also after a reload.
+    page.reload()
+    page.wait_for_selector("html.writing[data-ready]", state="attached")
+    while page.locator("#undo:not([disabled])").count():
+        page.keyboard.press("Control+z")
+    saved(page)
+    texts_of = [word.text for word in store.read(folder / "toned.json").words]
+    assert texts_of == [word.text for word in before.words]
+
+
+def test_the_player_s_keys_work_while_one_writes(visit):
+    page = visit().open()
+    opened_to_tests(page)
+    page.click("#write")
+    page.locator(".said").nth(2).click()
+    assert page.locator(".said:focus").count() == 1
+    for key in ("Escape", "Tab"):
+        page.keyboard.press(key)
+        page.wait_for_selector("#play.pause")
+        page.keyboard.press(key)
+        page.wait_for_selector("#play:not(.pause)")
+    page.evaluate("globalThis.seek(10000)")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    assert 8000 <= page.evaluate("globalThis.page.position") < 9500  # two seconds back
+    for _ in range(3):
+        page.keyboard.press("Alt+BracketRight")
+    assert page.input_value("#rate") == "1.75"
+    for _ in range(9):
+        page.keyboard.press("Alt+BracketLeft")
+    assert page.input_value("#rate") == "0.5"
+    said = page.locator(".said:focus").inner_text()
+    who = page.locator("article:has(.said:focus) .who .name").inner_text()
+    names = page.locator("aside button.name").all_inner_texts()
+    other = next(number for number, name in enumerate(names, start=1) if name != who)
+    page.keyboard.press(f"Alt+Digit{other}")
+    page.wait_for_selector(f'#toast:has-text("{names[other - 1]}")')
+    assert said in " ".join(
+        page.locator(f'article:has(.who .name:text-is("{names[other - 1]}")) .said').all_inner_texts()
+    )
+    page.keyboard.press("Alt+KeyO")
+    page.wait_for_selector('#loop[aria-pressed="true"]')
+    page.keyboard.press("F2")
+    assert page.locator(".said[contenteditable]").count() == 0
 
 
 def test_what_could_not_be_saved_cannot_be_corrected(visit, folder):
@@ -685,16 +774,16 @@ def test_no_question_comes_between_whoever_types(visit):
     arrived(other, waiting)
     other.locator(".w").nth(8).click()
     other.keyboard.press("e")
-    typed(other, "Lamu")
+    other.keyboard.insert_text("Lamu")
     waiting[0].continue_()
     other.wait_for_selector('#save:has-text("Not saved")')
     other.wait_for_timeout(500)
-    other.keyboard.type(" 1")
-    other.keyboard.press("Enter")
+    other.keyboard.type("1")
+    other.keyboard.press("F2")
     other.wait_for_selector('dialog[open] :text("Somebody else changed this transcript")')
     other.click('.choice:has-text("Add my corrections")')
     other.wait_for_selector('aside h2:text-is("1 speaker")')
-    for text in ("Zanzibar", "Lamu 1"):
+    for text in ("Zanzibar", "Lamu1"):
         other.wait_for_selector(f'.w:text-is("{text}")')
     visitor.forgive("409")
 

@@ -6,7 +6,7 @@
  * @typedef {{
  *   query: HTMLInputElement, by: HTMLInputElement, answer: HTMLInputElement, speaker: HTMLInputElement,
  *   doubts: HTMLInputElement, files: HTMLInputElement, folder: HTMLInputElement,
- *   rate: HTMLSelectElement, colors: HTMLSelectElement,
+ *   rate: HTMLSelectElement, back: HTMLSelectElement, colors: HTMLSelectElement,
  *   timeline: HTMLCanvasElement, open: HTMLAnchorElement,
  *   choose: HTMLDialogElement, ask: HTMLDialogElement, keys: HTMLDialogElement, voices: HTMLDialogElement,
  *   undo: HTMLButtonElement, redo: HTMLButtonElement, save: HTMLButtonElement, next: HTMLButtonElement,

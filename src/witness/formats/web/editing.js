@@ -2,15 +2,16 @@
 /* What people correct: what they are asked, and what is made of the answers. */
 import { clock } from "./clock.js";
 import { shortened } from "./copying.js";
-import { asDocument, BAD_NAME, checkName, checkText, countAll } from "./corrections.js";
+import { asDocument, BAD_NAME, checkName, countAll } from "./corrections.js";
 import { ask, pick } from "./dialogs.js";
 import { $, make, toast } from "./dom.js";
 import { keepDraft } from "./drafts.js";
 import { nameOf, speakerOf } from "./names.js";
-import { choose, chosenWords, paragraphNow } from "./selection.js";
-import { data, edits, page, refused, take, transcript } from "./state.js";
+import { chosenWords, meant, paragraphNow, unchoose } from "./selection.js";
+import { data, edits, page, refused, stepsChanged, take, transcript } from "./state.js";
 import { reveal } from "./text.js";
 import { piecesOf } from "./transcript.js";
+import { settle, whenOwnerless, wordNow, writeAt, writeIn } from "./writing.js";
 /** @import { Correction } from "./corrections.js" */
 /** @import { Paragraph } from "./paragraphs.js" */
 
@@ -149,7 +150,7 @@ export async function speakerMenu(number) {
   }
   if (!choices.length) { toast("No single speaker talks for most of this time."); return; }
   const done = await pick(`${speakerOf(paragraph)}, ${clock(paragraph.start)}`, "", choices);
-  if (done === "fill") await fillIn(paragraph);
+  if (done === "fill") fillIn(paragraph);
   else if (done === "name") await askName(who);
   else if (done === "merge") await askMerge(who);
   else if (done !== null) await move(paragraph.words, done);
@@ -158,44 +159,44 @@ export async function speakerMenu(number) {
 /* ---------- words ---------- */
 
 /** Write what was said in speech without words. @param {Paragraph} paragraph */
-export async function fillIn(paragraph) {
-  if (refused()) return;
-  let text = "";
-  await ask("What was said?", `${clock(paragraph.start)} to ${clock(paragraph.end)}`, "", (given) => {
-    const trouble = checkText(given.trim());
-    if (!trouble) text = given.trim();
-    return trouble;
-  });
-  if (!text) return;
-  /** @type {Correction} */
-  const made = { kind: "fill", gap: paragraph.gap, text };
-  const w = transcript.gapWord[paragraph.gap];
-  if (paragraph.who < 0) {
-    const choices = [...page.speakers.map((one) => speakerChoice(one.who)), NEW_SPEAKER];
-    const who = await pick("Who said it?", shortened(text), choices);
-    if (who === null) return;
-    await move([w], who, made);
-  } else {
-    take(made);
-  }
-  if (page.place[w] >= 0) choose(page.place[w]);
+export function fillIn(paragraph) {
+  if (!refused()) writeIn(page.paragraphs.indexOf(paragraph));
 }
 
-export async function fix() {
+whenOwnerless(async (gap, text) => {
+  const choices = [...page.speakers.map((one) => speakerChoice(one.who)), NEW_SPEAKER];
+  const who = await pick("Who said it?", shortened(text), choices);
+  if (who === null) { stepsChanged(); return; }
+  await move([transcript.gapWord[gap]], who, { kind: "fill", gap, text });
+});
+
+/** Write where the first selected word is, or the one that is heard. */
+export function fix() {
   if (refused()) return;
-  let list = chosenWords();
-  if (!list.length && page.playing >= 0) list = [page.playing];
+  const w = chosenWords()[0] ?? page.playing;
   const here = page.paragraphs[paragraphNow()];
-  if (!list.length && here && !here.words.length && here.gap >= 0) { await fillIn(here); return; }
-  if (!list.length) { toast("Select a word first: click it, or use the arrow keys."); return; }
-  list = list.filter((w) => page.paragraphOf[w] === page.paragraphOf[list[0]]);
-  const before = list.map((w) => page.texts[w]).join("").trim();
-  await ask("What was said?", "Leave it empty if nothing was said.", before, (given) => {
-    const text = given.trim();
-    const trouble = checkText(text);
-    if (trouble) return trouble;
-    if (text !== before) take({ kind: "text", text, pieces: piecesOf(transcript, list) });
-    if (page.place[list[0]] >= 0) choose(page.place[list[0]]);
-    return null;
-  });
+  if (w < 0 && here && !here.words.length && here.gap >= 0) { fillIn(here); return; }
+  const at = w >= 0 ? w : here?.words[0] ?? -1;
+  if (at < 0) { toast("There are no words to correct."); return; }
+  unchoose();
+  writeAt(at);
+}
+
+/** Give what is selected, written in or heard to a speaker, by the number in the list. @param {number} number */
+export function give(number) {
+  const one = page.speakers[number - 1];
+  if (!one || refused()) return;
+  settle();
+  const w = wordNow();
+  const list = w >= 0 ? page.paragraphs[page.paragraphOf[w]].words : meant();
+  if (!list.length || list.every((each) => page.owner[each] === one.who)) return;
+  take({ kind: "move", who: one.who, pieces: piecesOf(transcript, list) });
+  toast(`${nameOf(one.who)} said this.`);
+}
+
+/** Take out the selected words. */
+export function erase() {
+  const list = chosenWords();
+  if (!list.length || refused()) return;
+  take({ kind: "text", text: "", pieces: piecesOf(transcript, list) });
 }

@@ -5,14 +5,16 @@ import { clock } from "./clock.js";
 import { link, quotation, quote, shortened } from "./copying.js";
 import { $, around, composes, make, toast } from "./dom.js";
 import { nextDoubtful } from "./doubts.js";
-import { askMerge, askMove, askName, fix, save } from "./editing.js";
+import { askMerge, askMove, askName, erase, fix, give, save } from "./editing.js";
 import { nameOf } from "./names.js";
 import { closeSearch, goTo, openSearch } from "./search.js";
 import { choose, chooseTo, chosenEnd, chosenWords, meant, paragraphNow, unchoose } from "./selection.js";
-import { audio, seek, toggle, wordAt } from "./sound.js";
-import { page, redo, undo, words } from "./state.js";
+import { loopHere, skipPauses } from "./player.js";
+import { faster, seek, toggle, wordAt } from "./sound.js";
+import { page, redo, words } from "./state.js";
 import { bringIntoView, spans } from "./text.js";
 import { zoom } from "./timeline.js";
+import { fieldNow, keyWhileWriting, settle, undoTyped } from "./writing.js";
 
 /** Where it is said to a screen reader what a key has led to. */
 const announce = make("p", "hidden");
@@ -76,13 +78,27 @@ function withSpeaker(action) {
 const actions = {
   copy: quote, link, move: () => askMove(meant(), "Who said this?"), fix, voice: () => page.desk?.voice(chosenWords()),
 };
+/** Of these, whoever writes holds Alt: the player's keys, by the place that they have on a keyboard, and speakers.
+    @type {Record<string, () => void>} */
+const listening = {
+  Comma: () => seek(page.position - 5000),
+  Period: () => seek(page.position + 5000),
+  BracketLeft: () => faster(-1),
+  BracketRight: () => faster(1),
+  KeyO: loopHere,
+  KeyP: skipPauses,
+};
+for (let number = 1; number <= 9; number += 1) listening[`Digit${number}`] = () => give(number);
+
 /** @type {Record<string, () => void>} */
 const keys = {
   " ": toggle,
   c: quote,
   l: link,
   e: fix,
+  Enter: fix,
   F2: fix,
+  Delete: erase,
   m: actions.move,
   v: actions.voice,
   r: () => withSpeaker(askName),
@@ -96,8 +112,12 @@ const keys = {
   "+": () => zoom(0.5),
   "=": () => zoom(0.5),
   "-": () => zoom(2),
-  ",": () => seek(page.position - 5000),
-  ".": () => seek(page.position + 5000),
+  ",": listening.Comma,
+  ".": listening.Period,
+  "[": listening.BracketLeft,
+  "]": listening.BracketRight,
+  o: loopHere,
+  p: skipPauses,
   Escape: () => { if (page.chosen || $("search").hidden) unchoose(); else closeSearch(); },
 };
 
@@ -118,16 +138,27 @@ function rightToLeft() {
 }
 
 document.addEventListener("keydown", (event) => {
-  if (document.querySelector("dialog[open]") || event.altKey || composes(event)) return;
+  if (event.defaultPrevented || document.querySelector("dialog[open]") || composes(event)) return;
+  const field = fieldNow();
+  if (event.altKey) {
+    if (!page.writing || event.ctrlKey || event.metaKey || !listening[event.code]) return;
+    listening[event.code]();
+    event.preventDefault();
+    return;
+  }
   const key = keyOf(event);
   if (event.ctrlKey || event.metaKey) {
     const typing = around(event, "input");
-    if (key === "z" && !typing) { if (event.shiftKey) redo(); else undo(); }
+    if (key === "z" && !typing) { if (event.shiftKey) redo(); else undoTyped(); }
     else if (key === "y" && !typing) redo();
-    else if (key === "s") save();
+    else if (key === "s") { settle(); save(); }
     else if (key === "f" && document.activeElement !== $("query")) openSearch();
     else return;
     event.preventDefault();
+    return;
+  }
+  if (field) {
+    if (keyWhileWriting(event, field)) event.preventDefault();
     return;
   }
   if (around(event, "input, select, textarea")) return;
@@ -136,14 +167,14 @@ document.addEventListener("keydown", (event) => {
   const way = { ArrowLeft: -1, ArrowRight: 1 }[key];
   if (way) step(rightToLeft() ? -way : way, event.shiftKey);
   else if (key === "ArrowUp" || key === "ArrowDown") stepParagraph(key === "ArrowUp" ? -1 : 1);
+  else if (/^[1-9]$/.test(key)) give(Number(key));
   else if (keys[key]) keys[key]();
   else return;
   event.preventDefault();
 });
 
 $("play").addEventListener("click", toggle);
-$("rate").addEventListener("change", () => { audio.playbackRate = Number($("rate").value); });
-$("undo").addEventListener("click", undo);
+$("undo").addEventListener("click", undoTyped);
 $("save").addEventListener("click", save);
 $("help").addEventListener("click", () => $("keys").showModal());
 $("closer").addEventListener("click", () => zoom(0.5));

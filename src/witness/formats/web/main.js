@@ -13,6 +13,7 @@ import { showSpeakers } from "./speakers.js";
 import { deriveNow, edits, on, page } from "./state.js";
 import { clear, focusing, isPrinting, layOut, printAll, printed, relabel, render, soon, staying } from "./text.js";
 import { drawTimeline } from "./timeline.js";
+import { keepingCaret, settle } from "./writing.js";
 /** @import { Desk } from "./state.js" */
 
 on("steps", (onlyNames) => {
@@ -29,7 +30,7 @@ function showNames() {
 
 /** Rebuild the page after a step; what was at the top of the window stays there. */
 function refresh() {
-  const stay = staying(), focus = focusing();
+  const stay = staying(), caret = keepingCaret(), focus = focusing();
   keepDraft();
   deriveNow();
   page.chosen = null;
@@ -39,6 +40,7 @@ function refresh() {
   stay();
   showAll();
   showTools();
+  caret();
   focus();
 }
 
@@ -66,12 +68,14 @@ window.addEventListener("resize", () => {
   drawTimeline();
   if (window.innerWidth === lastWidth) { soon(); return; }
   lastWidth = window.innerWidth;
-  const stay = staying(), focus = focusing();
+  settle();
+  const stay = staying(), caret = keepingCaret(), focus = focusing();
   clear();
   layOut();
   stay();
   render();
   showTools();
+  caret();
   focus();
 });
 window.addEventListener("hashchange", followHash);

@@ -10,6 +10,7 @@ import { feed, spans } from "./text.js";
 
 feed.addEventListener("click", (event) => {
   const target = around(event, "[data-w], [data-time], [data-fill], button.who");
+  if (page.writing && around(event, ".said[contenteditable]")) return;
   if (!target) { unchoose(); return; }
   const { w, time, fill, paragraph } = target.dataset;
   if (target.matches("button.who")) { speakerMenu(Number(paragraph)); return; }
@@ -29,13 +30,15 @@ feed.addEventListener("click", (event) => {
 });
 
 feed.addEventListener("dblclick", (event) => {
-  if (!around(event, "[data-w], .inaudible")) return;
+  if (!around(event, page.writing ? ".inaudible" : "[data-w], .inaudible")) return;
   getSelection()?.removeAllRanges();
   audio.pause();
-  fix(); // of an inaudible passage: the click before has gone there
+  const empty = around(event, ".inaudible")?.closest("article");
+  if (empty) fillIn(page.paragraphs[Number(empty.dataset.paragraph)]); else fix();
 });
 
 document.addEventListener("pointerup", () => setTimeout(() => {
+  if (page.writing) return;
   const dragged = getSelection();
   if (!dragged || dragged.isCollapsed || !dragged.rangeCount) return;
   const range = dragged.getRangeAt(0);

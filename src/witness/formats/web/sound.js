@@ -76,6 +76,43 @@ export function toggle() {
   if (audio.paused) play(); else audio.pause();
 }
 
+/** Pause, or go on a little before where it was, as whoever types needs it. */
+export function resume() {
+  if (page.hasSound && audio.paused) {
+    const following = page.following;
+    seek(page.position - player.back);
+    page.following = following;
+  }
+  toggle();
+}
+
+/** How somebody listens: `back` are ms, `loop` a stretch that is heard again and again. */
+export const player = { back: 2000, skips: false, loop: /** @type {[number, number] | null} */ (null) };
+const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3];
+const PAUSE = 1000, LEAD = 200; // ms of silence that are skipped, but for the last of them
+
+/** Listen at the next faster speed, or with -1 the next slower one. @param {number} by */
+export function faster(by) {
+  const at = SPEEDS.indexOf(audio.playbackRate) + by;
+  setSpeed(SPEEDS[Math.min(SPEEDS.length - 1, Math.max(0, at))]);
+}
+
+/** @param {number} speed */
+export function setSpeed(speed) {
+  audio.playbackRate = audio.defaultPlaybackRate = speed;
+  $("rate").value = String(speed);
+}
+
+/** Where speech goes on after a pause that somebody is in; null: it is none, or too short. @param {number} ms */
+export function afterPause(ms, { start, end } = data.turns) {
+  let next = Infinity;
+  for (let n = 0; n < start.length; n += 1) {
+    if (start[n] <= ms && ms < end[n] + LEAD) return null;
+    if (start[n] > ms) { next = start[n]; break; } // in order of their starts
+  }
+  return next - ms > PAUSE && next < Infinity ? next - LEAD : null;
+}
+
 /**
  * @param {number} ms
  * @param {boolean} [playing]
@@ -114,6 +151,12 @@ function showPosition() {
 let ticking = false;
 function tick() {
   if (page.hasSound && !audio.seeking) page.position = audio.currentTime * 1000 + origin;
+  if (!audio.paused && !audio.seeking) {
+    const { loop, skips } = player;
+    const on = skips ? afterPause(page.position) : null;
+    if (loop && (page.position >= loop[1] || page.position < loop[0] - PAUSE)) seek(loop[0]);
+    else if (on !== null) seek(on);
+  }
   if (page.position > data.end + 250 && !audio.paused) audio.pause(); // the recording goes on after the part
   showPosition();
   if (!audio.paused && !ticking) {

@@ -35,6 +35,8 @@ const shown = {
   doubts: 0, // how many doubtful words are marked: a place in LEVELS of doubts.js
   following: true, // scroll along with it
   hasSound: false,
+  typing: false, // whether something was typed that is not a step yet
+  writing: false, // whether the text is there to be written in
 };
 Object.assign(page, shown);
 

@@ -137,6 +137,7 @@ function article(n) {
   element.setAttribute("aria-posinset", String(n + 1));
   element.setAttribute("aria-setsize", String(page.blocks.length));
   element.dataset.paragraph = String(number);
+  element.dataset.block = String(n);
   const head = make("header");
   if (!from) {
     const button = make("button", "who");
@@ -157,7 +158,7 @@ function article(n) {
   if (!paragraph.words.length) said.append(...inaudible(paragraph, number));
   for (const w of wordsOf(page.blocks[n])) {
     const text = page.texts[w], bare = text.trimStart();
-    if (bare.length < text.length) said.append(text.slice(0, text.length - bare.length));
+    if (bare.length < text.length && said.hasChildNodes()) said.append(text.slice(0, text.length - bare.length));
     const word = make("span", classOf(w), bare);
     word.dataset.w = String(w);
     const title = [];
@@ -169,6 +170,7 @@ function article(n) {
     spans.set(w, word);
     said.append(word);
   }
+  if (page.writing && paragraph.words.length) editable(said, true);
   element.append(head, said);
   label(element, page.blocks[n]);
   return element;
@@ -200,6 +202,22 @@ function inaudible(paragraph, number) {
   fill.lang = "en";
   fill.dataset.fill = String(number);
   return [mark, " ", fill];
+}
+
+/** The element of a block, if it is shown. @param {number} block */
+export const shownBlock = (block) => shown.get(block);
+
+/** Let somebody write in the text of a block, or no longer. @param {HTMLElement} said @param {boolean} can */
+export function editable(said, can) {
+  if (!can) {
+    said.contentEditable = "inherit";
+    said.removeAttribute("role");
+    return;
+  }
+  try { said.contentEditable = "plaintext-only"; } catch { said.contentEditable = "true"; }
+  said.setAttribute("role", "textbox");
+  said.setAttribute("aria-multiline", "true");
+  said.setAttribute("aria-label", "What was said");
 }
 
 /**

@@ -53,7 +53,7 @@ export function showState() {
   $("refusal").hidden = !served.refusal;
   if (served.refusal) show(unsaved ? "Cannot be saved" : "Read only", unsaved ? "bad" : "busy", served.refusal);
   else if (stuck) show(`Not saved: ${stuck.message}`, "bad");
-  else if (sending || unsaved) show("Saving…", "busy");
+  else if (sending || unsaved || page.typing) show("Saving…", "busy");
   else show("Saved");
 }
 
@@ -92,7 +92,7 @@ export function save() {
 
 /** Whether somebody is about to answer or to type, and what they do may not go to something else. */
 const asking = () => document.querySelector("dialog[open]") !== null;
-const busy = () => asking() || Boolean(document.activeElement?.closest("input"));
+const busy = () => asking() || Boolean(document.activeElement?.closest("input, [contenteditable]"));
 
 /** Wait for a moment in which the page may change: no button of the mouse is pressed. @param {() => boolean} may */
 async function until(may) {

@@ -1,0 +1,323 @@
+// @ts-check
+/* Writing in the transcript: a paragraph is a field, and what is typed there becomes steps a moment later. */
+import { clock } from "./clock.js";
+import { checkText } from "./corrections.js";
+import { $, around, composes, toast } from "./dom.js";
+import { retyped } from "./retyped.js";
+import { resume, seek } from "./sound.js";
+import { page, redo, refused, stepsChanged, take, transcript, undo, words } from "./state.js";
+import { keep, kept } from "./storage.js";
+import { bringIntoView, editable, feed, reveal, shownBlock, spans } from "./text.js";
+import { piecesOf } from "./transcript.js";
+/** @import { Correction } from "./corrections.js" */
+
+const PAUSE = 1000; // ms after the last key until what was typed is a step
+const MODE = "witness-writing";
+
+/**
+ * What is being typed: the element, and the words or the stretch that it shows.
+ * @type {{ said: HTMLElement, list: number[], gap: number, who: number } | null}
+ */
+let typed = null;
+let timer = 0, composing = false;
+
+/** Begin or end writing. @param {boolean} now */
+export function setWriting(now) {
+  if (now && refused()) return;
+  settle();
+  page.writing = now;
+  keep(MODE, now ? "yes" : null);
+  document.documentElement.classList.toggle("writing", now);
+  $("write").setAttribute("aria-pressed", String(now));
+  for (const said of feed.querySelectorAll(".said")) {
+    if (said instanceof HTMLElement) editable(said, now && said.querySelector(".inaudible, .quiet") === null);
+  }
+  if (!now && document.activeElement === document.body) $("text").focus({ preventScroll: true });
+}
+
+/** Write at a word, which is selected, or at the one that is heard. @param {number} w */
+export function writeAt(w) {
+  if (!page.writing) setWriting(true);
+  if (!page.writing || page.blockOf[w] < 0) return;
+  reveal(w);
+  const span = spans.get(w);
+  if (!span) return;
+  span.closest("p")?.focus({ preventScroll: true });
+  const range = document.createRange();
+  range.selectNodeContents(span);
+  select(range);
+}
+
+/** Write what was said in a paragraph without words. @param {number} number */
+export function writeIn(number) {
+  if (!page.writing) setWriting(true);
+  const paragraph = page.paragraphs[number];
+  if (!page.writing || !paragraph || paragraph.gap < 0) return;
+  bringIntoView(paragraph.block);
+  const said = shownBlock(paragraph.block)?.querySelector("p.said");
+  if (!(said instanceof HTMLElement)) return;
+  said.replaceChildren();
+  editable(said, true);
+  said.setAttribute("aria-label", `What was said, ${clock(paragraph.start)} to ${clock(paragraph.end)}`);
+  typed = { said, list: [], gap: paragraph.gap, who: paragraph.who };
+  said.focus({ preventScroll: true });
+}
+
+/** @type {((gap: number, text: string) => void)} what asks whose a stretch is of which nobody knows who speaks */
+let ownerless = () => {};
+/** @param {typeof ownerless} ask */
+export function whenOwnerless(ask) { ownerless = ask; }
+
+/** Make steps of what was typed. Whether there was something. */
+export function settle() {
+  clearTimeout(timer);
+  const now = typed;
+  if (!now) return false;
+  typed = null;
+  page.typing = false;
+  const text = (now.said.textContent ?? "").replace(/[\s\p{C}]+/gu, (run) => (/\s/u.test(run) ? " " : "")).trim();
+  const made = now.gap >= 0 ? filled(now, text) : corrected(now.list, text);
+  const trouble = made.map((one) => ("text" in one ? checkText(one.text) : null)).find(Boolean);
+  if (trouble) toast(trouble);
+  else if (made.length) { take(...made); return true; }
+  if (now.gap >= 0 || trouble) stepsChanged(); // show again what there was
+  else page.desk?.changed();
+  return false;
+}
+
+/** @param {{ gap: number, who: number }} place @param {string} text @returns {Correction[]} */
+function filled({ gap, who }, text) {
+  if (!text) return [];
+  if (who >= 0) return [{ kind: "fill", gap, text }];
+  ownerless(gap, text);
+  return [];
+}
+
+/** @param {readonly number[]} list @param {string} text @returns {Correction[]} */
+function corrected(list, text) {
+  const had = list.map((w) => page.texts[w]);
+  const now = retyped(had, text);
+  return list.flatMap((w, n) => (now[n] === had[n].trim() ? []
+    : [{ kind: "text", text: now[n], pieces: piecesOf(transcript, [w]) }]));
+}
+
+/* ---------- the place in the text ---------- */
+
+/** @param {Range} range */
+function select(range) {
+  const selection = getSelection();
+  selection?.removeAllRanges();
+  selection?.addRange(range);
+}
+
+/** The field with the focus. */
+export function fieldNow() {
+  const field = document.activeElement;
+  return field instanceof HTMLElement && field.isContentEditable && feed.contains(field) ? field : null;
+}
+
+/** @param {HTMLElement} said */
+const blockOf = (said) => Number(said.closest("article")?.dataset.block);
+
+/** The words that a field shows. @param {HTMLElement} said */
+function wordsIn(said) {
+  const block = page.blocks[blockOf(said)];
+  return block ? block.paragraph.words.slice(block.from, block.to) : [];
+}
+
+/** What is before the caret in a field. @param {HTMLElement} said */
+function before(said) {
+  const selection = getSelection();
+  if (!selection?.focusNode || !said.contains(selection.focusNode)) return null;
+  const range = document.createRange();
+  range.selectNodeContents(said);
+  range.setEnd(selection.focusNode, selection.focusOffset);
+  return range.toString();
+}
+
+/** @param {string} text */
+const letters = (text) => text.replace(/\s+/gu, "").length;
+
+/** What puts the caret where it is now once the paragraphs are made anew: after as many letters of the same words. */
+export function keepingCaret() {
+  const said = fieldNow();
+  const text = said && before(said);
+  if (!said || text === null) return () => {};
+  const list = wordsIn(said), count = letters(text), spaced = /\s$/u.test(text);
+  const after = (said.textContent ?? "").slice(text.length);
+  const open = spaced && !/^\S/u.test(after); // a word is about to be typed between two spaces
+  return () => {
+    const shownNow = list.filter((w) => page.place[w] >= 0).sort((a, b) => page.place[a] - page.place[b]);
+    let left = count;
+    for (const w of shownNow) {
+      const here = letters(page.texts[w]);
+      if (left < here || (left === here && (!spaced || open || w === shownNow[shownNow.length - 1]))) {
+        putCaret(w, left, open);
+        return;
+      }
+      left -= here;
+    }
+    if (shownNow.length) putCaret(shownNow[shownNow.length - 1], Infinity, open);
+  };
+}
+
+/** Put the caret into a word, after so many letters. @param {number} w @param {number} count @param {boolean} open */
+function putCaret(w, count, open = false) {
+  if (!spans.has(w)) bringIntoView(page.blockOf[w]);
+  const span = spans.get(w), node = span?.firstChild;
+  if (!span || !node) return;
+  const text = node.textContent ?? "";
+  let at = 0, seen = 0;
+  while (at < text.length && seen < count) { if (/\S/u.test(text[at])) seen += 1; at += 1; }
+  span.closest("p")?.focus({ preventScroll: true });
+  const range = document.createRange();
+  if (open) {
+    const space = document.createTextNode(" ");
+    span.after(space);
+    range.setStart(space, 1);
+  } else {
+    range.setStart(node, at);
+  }
+  range.collapse(true);
+  select(range);
+}
+
+/** Whether the caret is at the first or the last place of a field. @param {HTMLElement} said @param {boolean} last */
+function atEnd(said, last) {
+  if (!getSelection()?.isCollapsed) return false;
+  const text = before(said) ?? "";
+  return last ? letters(text) === letters(said.textContent ?? "") : letters(text) === 0;
+}
+
+/** Whether the caret is in the first or the last line of a field. @param {HTMLElement} said @param {boolean} last */
+function inOuterLine(said, last) {
+  const selection = getSelection();
+  if (!selection?.rangeCount) return false;
+  const box = said.getBoundingClientRect();
+  const caret = selection.getRangeAt(0).getClientRects()[0] ?? box;
+  const line = parseFloat(getComputedStyle(said).lineHeight) || 28;
+  return last ? caret.bottom > box.bottom - line : caret.top < box.top + line;
+}
+
+/** Go to the next field with words, or with -1 to the one before. @param {HTMLElement} said @param {number} by @param {boolean} toEnd */
+function leaveTo(said, by, toEnd) {
+  const from = blockOf(said);
+  settle();
+  for (let n = from + by; n >= 0 && n < page.blocks.length; n += by) {
+    const { paragraph, from: first, to } = page.blocks[n];
+    if (!paragraph.words.length) continue;
+    reveal(paragraph.words[toEnd ? to - 1 : first]);
+    if (toEnd) putCaret(paragraph.words[to - 1], Infinity); else putCaret(paragraph.words[first], 0);
+    return;
+  }
+}
+
+/** The word with the caret, or -1. */
+export function wordNow() {
+  const field = fieldNow();
+  const text = field && before(field);
+  if (!field || text === null) return -1;
+  let left = letters(text);
+  const list = wordsIn(field);
+  for (const w of list) {
+    left -= letters(page.texts[w]);
+    if (left <= 0) return w;
+  }
+  return list[list.length - 1] ?? -1;
+}
+
+/* ---------- what is typed ---------- */
+
+feed.addEventListener("input", (event) => {
+  const said = around(event, ".said");
+  if (!said) return;
+  page.following = false;
+  if (typed?.said !== said) {
+    settle();
+    typed = { said, list: wordsIn(said), gap: -1, who: -1 };
+  }
+  if (!page.typing) {
+    page.typing = true;
+    page.desk?.changed();
+  }
+  clearTimeout(timer);
+  if (!composing && typed.gap < 0) timer = setTimeout(settle, PAUSE);
+});
+feed.addEventListener("compositionstart", () => { composing = true; clearTimeout(timer); });
+feed.addEventListener("compositionend", () => { composing = false; timer = setTimeout(settle, PAUSE); });
+feed.addEventListener("focusout", (event) => { if (typed && event.target === typed.said) queueMicrotask(settle); });
+feed.addEventListener("beforeinput", (event) => {
+  if (event.inputType === "historyUndo") undoTyped();
+  else if (event.inputType === "historyRedo") redo();
+  else if (event.inputType === "insertText") { if (event.data === null || !insert(event.data)) return; }
+  else if (!["formatBold", "formatItalic"].includes(event.inputType)) return;
+  event.preventDefault();
+});
+document.addEventListener("visibilitychange", settle);
+window.addEventListener("pagehide", settle);
+
+/**
+ * Put a text in the place of what is selected. A browser would keep the looks of what was there in a `style`, which the
+ * policy of the page forbids. Returns whether there is a place.
+ * @param {string} text
+ */
+function insert(text) {
+  const said = fieldNow(), selection = getSelection();
+  if (!said || !selection?.rangeCount) return false;
+  const range = selection.getRangeAt(0);
+  if (!said.contains(range.commonAncestorContainer)) return false;
+  range.deleteContents();
+  const { startContainer: node, startOffset: at } = range;
+  if (node instanceof Text) {
+    node.insertData(at, text);
+    range.setStart(node, at + text.length);
+  } else {
+    const fresh = document.createTextNode(text);
+    range.insertNode(fresh);
+    range.setStart(fresh, text.length);
+  }
+  range.collapse(true);
+  select(range);
+  said.dispatchEvent(new InputEvent("input", { bubbles: true }));
+  return true;
+}
+
+/** Undo what was typed last, be it a step already or not. */
+export function undoTyped() {
+  settle();
+  undo();
+}
+
+/**
+ * A key in a field. Returns whether it meant something other than a letter.
+ * @param {KeyboardEvent} event
+ * @param {HTMLElement} said
+ */
+export function keyWhileWriting(event, said) {
+  if (composes(event)) return false;
+  const { key, shiftKey } = event;
+  if (key === "Escape" || key === "Tab") { resume(); return true; }
+  if (key === "F2") { setWriting(false); return true; }
+  if (key === "Enter") { leaveTo(said, 1, false); return true; }
+  if (shiftKey) return false;
+  const right = getComputedStyle(said).direction === "rtl" ? "ArrowLeft" : "ArrowRight";
+  const left = right === "ArrowLeft" ? "ArrowRight" : "ArrowLeft";
+  if (key === "ArrowUp" && inOuterLine(said, false)) leaveTo(said, -1, true);
+  else if (key === "ArrowDown" && inOuterLine(said, true)) leaveTo(said, 1, false);
+  else if (key === left && atEnd(said, false)) leaveTo(said, -1, true);
+  else if (key === right && atEnd(said, true)) leaveTo(said, 1, false);
+  else return false;
+  return true;
+}
+
+feed.addEventListener("click", (event) => {
+  if (!page.writing) return;
+  const w = Number(around(event, "[data-w]")?.dataset.w ?? -1);
+  if (w >= 0 && event.detail === 1 && !event.shiftKey) seek(words.start[w]);
+});
+
+$("write").addEventListener("click", () => {
+  setWriting(!page.writing);
+  if (page.writing && page.playing >= 0) writeAt(page.playing);
+});
+if (kept(MODE) === "yes") queueMicrotask(() => { if (!page.desk?.refusal) setWriting(true); });
