@@ -40,7 +40,7 @@ from test_serve_queue import wait_for
 from witness.errors import UsageError, WitnessError
 from witness.jobs import plan
 from witness.jobs.manifest import Manifest
-from witness.jobs.worker import Outcome
+from witness.jobs.worker import Outcome, Watcher
 from witness.options import Options, Runtime
 from witness.serve import errors, uploads
 from witness.serve.openai import answers, jobs, schema
@@ -426,8 +426,8 @@ def test_one_recording_is_wanted(server, files, says):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_is_kept_is_as_if_it_had_been_dropped(client, server, monkeypatch, stream):
-    def submit(job, progress):
-        progress("decode", 1, 2)
+    def submit(job, watcher):
+        watcher.progress("decode", 1, 2)
         for _, path in job.files:
             Path(path).write_text(json.dumps({"schema": "witness/1", "text": "Kept."}))
         future = Future()
@@ -487,8 +487,8 @@ def test_who_leaves_takes_the_work_along(client, server, tmp_path):
     begun = threading.Event()
     submit = server.queue.submit
 
-    def told(job, progress):
-        future = submit(job, lambda *news: (begun.set(), progress(*news)))
+    def told(job, watcher):
+        future = submit(job, Watcher(lambda *news: (begun.set(), watcher.progress(*news)), watcher.said))
         futures.append(future)
         return future
 

@@ -171,8 +171,12 @@ def test_one_after_the_other(tmp_path, hands):
         assert list(hands[0].jobs) == ["a.wav"]
         with pytest.raises(WitnessError, match="another batch"), locked(tmp_path):
             pass
-        hands[0].jobs["a.wav"][2]("segmentation", 1.0, 2.0)
+        hands[0].jobs["a.wav"][2].progress("segmentation", 1.0, 2.0)
+        for number in range(5):
+            hands[0].jobs["a.wav"][2].said(number, [{"speaker": "Ann", "text": f"{number}."}])
         working = next(one for one in queue.standings() if one.id == first.id)
+        assert [one["text"] for one in working.row()["said"]] == ["2.", "3.", "4."]
+        assert len(working.said) == 5
         assert (working.stage, 0 < working.share < 1) == ("segmentation", True)
         hands[0].finish("a.wav")
         wait_for(lambda: "b.wav" in hands[0].jobs)
@@ -394,7 +398,7 @@ def test_how_long_those_that_wait_will_take(tmp_path, hands):
         def told() -> int | None:
             """What the one that is worked on says of the others."""
             name = next(one.name for one in queue.standings() if one.state == "working")
-            hands[0].jobs[name][2]("decode", 1, 2)
+            hands[0].jobs[name][2].progress("decode", 1, 2)
             return next(one for one in queue.standings() if one.name == name).row()["seconds_after"]
 
         def done(name: str, **outcome) -> None:

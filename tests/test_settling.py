@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from math import inf
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from witness.formats import document, writers
+from witness.jobs import worker
 from witness.models import catalogue
 from witness.options import Layout
 from witness.schema import (
@@ -21,6 +25,8 @@ from witness.schema import (
     Track,
     Word,
 )
+from witness.serve.openai import answers
+from witness.serve.openai.jobs import Work
 from witness.transcript import assemble, merging, settling
 from witness.transcript.settling import NOT_BEGUN, TrackSoFar
 
@@ -110,6 +116,45 @@ def test_what_is_final_is_how_the_transcript_begins(seed):
     # Not all at the end: there is a text when half of the last track is known.
     if seed % 4:
         assert lengths[-len(lengths) // (2 * len(found.tracks))] > 0
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_watchers_of_a_job_are_told_every_segment_once(seed):
+    found = findings(seed)
+    who, complete = assemble.who(found), assemble.redo(found)
+    told: list[dict] = []
+
+    def said(first, segments):
+        assert first == len(told)
+        told.extend(segments)
+
+    heard = worker._telling(said, {})
+    for tracks in courses(found.tracks, np.random.default_rng(seed)):
+        heard(settling.transcript(who, tracks))
+    assert told == json.loads(complete.to("openai"))["segments"]
+
+
+def test_what_a_second_worker_tells_again_is_not_told_twice():
+    told = [{"text": str(number)} for number in range(6)]
+
+    async def taken():
+        work = Work(None, asyncio.Event().wait)
+        for first, last in [(0, 2), (2, 4), (0, 3), (3, 6)]:  # the third begins again
+            work.take(first, told[first:last])
+        work.gone.cancel()
+        return work.said
+
+    assert asyncio.run(taken()) == told
+
+
+def test_a_stream_is_the_same_however_it_was_cut():
+    segments = [{"id": f"seg_{n}", "text": text} for n, text in enumerate(["", "One.", "Two.", "", "Six."])]
+    wish = SimpleNamespace(response="diarized_json")
+    whole = list(answers.said(wish, segments, 0))
+    for cut in range(len(segments) + 1):
+        begun = answers.said(wish, segments[:cut], 0)
+        assert [*begun, *answers.said(wish, segments, cut)] == whole
+    assert [event["delta"] for event in whole if "delta" in event] == ["One.", " Two.", " Six."]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -15,8 +15,7 @@ from types import TracebackType
 
 from witness.child import Child, ChildError, DiedError, Limits, Message, TooLargeError, TooSlowError
 from witness.errors import CancelledError
-from witness.jobs.worker import Job, Outcome, job_to_json, outcome_from_json
-from witness.reporter import Progress
+from witness.jobs.worker import Job, Outcome, Watcher, job_to_json, outcome_from_json
 
 TRIES = 2
 """Attempts at a recording whose worker dies: the fault may have been the worker's."""
@@ -35,13 +34,13 @@ class Pool:
         self._slots = [_Slot(gpu, self._jobs, self._closing) for gpu in gpus]
         self.workers = len(self._slots)
 
-    def submit(self, job: Job, progress: Progress | None = None) -> Future[Outcome]:
+    def submit(self, job: Job, watcher: Watcher | None = None) -> Future[Outcome]:
         """Have a job done; whatever happens to it, the future has an outcome.
 
-        `progress` is called from a thread of the pool.
+        `watcher` hears of it from a thread of the pool.
         """
         future: Future[Outcome] = Future()
-        self._jobs.put((job, future, progress))
+        self._jobs.put((job, future, watcher))
         return future
 
     def stop(self, future: Future[Outcome]) -> None:
@@ -69,7 +68,7 @@ class Pool:
             slot.join()
 
 
-_Jobs = queue.SimpleQueue[tuple[Job, Future[Outcome], Progress | None] | None]
+_Jobs = queue.SimpleQueue[tuple[Job, Future[Outcome], Watcher | None] | None]
 
 
 class _Slot(threading.Thread):
@@ -92,7 +91,7 @@ class _Slot(threading.Thread):
 
     def run(self) -> None:
         while (item := self._jobs.get()) is not None and not self._closing.is_set():
-            job, future, progress = item
+            job, future, watcher = item
             with self._lock:
                 if not future.set_running_or_notify_cancel():
                     continue
@@ -101,7 +100,7 @@ class _Slot(threading.Thread):
                 runtime = replace(job.settings.runtime, gpu=self._gpu)
                 job = replace(job, settings=replace(job.settings, runtime=runtime))
             try:
-                future.set_result(self._perform(job, progress))
+                future.set_result(self._perform(job, watcher))
             except Exception as error:  # no process can be started, say
                 future.set_exception(error)
         self.kill()
@@ -120,18 +119,22 @@ class _Slot(threading.Thread):
             if self._child is not None:
                 self._child.kill()
 
-    def _perform(self, job: Job, progress: Progress | None) -> Outcome:
+    def _perform(self, job: Job, watcher: Watcher | None) -> Outcome:
         outcome = Outcome()
         for _ in range(TRIES):
-            outcome = self._ask(job, progress)
+            outcome = self._ask(job, watcher)
             if not outcome.again or self._closing.is_set():
                 break
         return replace(outcome, again=False)
 
-    def _ask(self, job: Job, progress: Progress | None) -> Outcome:
+    def _ask(self, job: Job, watcher: Watcher | None) -> Outcome:
         def hear(news: Message) -> None:
-            if progress is not None:
-                progress(news["stage"], news["done"], news["total"])
+            if watcher is None:
+                return
+            if "said" in news:
+                watcher.said(news["first"], news["said"])
+            else:
+                watcher.progress(news["stage"], news["done"], news["total"])
 
         with self._lock:
             if self._stopped:
@@ -139,7 +142,7 @@ class _Slot(threading.Thread):
             if self._closing.is_set():
                 return Outcome(f"{job.source}: interrupted; run the same command again to continue", 1)
             child = self._child = self._child or Child("witness.jobs.worker")
-        request = {"job": job_to_json(job), "watched": progress is not None}
+        request = {"job": job_to_json(job), "watched": watcher is not None}
         try:
             reply, _ = child.ask(request, limits=Limits(job.limit, job.limit_memory), hear=hear)
             return outcome_from_json(reply["outcome"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,6 +13,9 @@ MOST_ENDED = 200
 """Recordings that are done, failed or canceled of which listeners are told."""
 BEHIND = 2 * (MOST_WAITING + MOST_ENDED)
 """Recordings of which a listener may not have heard yet."""
+
+LATEST = 3
+"""Segments that listeners are told of what was said so far."""
 
 State = Literal["waiting", "working", "done", "failed", "canceled"]
 
@@ -34,6 +37,8 @@ class JobStatus:
     """From the end of this one until those that wait now are done, too; None: not known."""
     why: str | None = None
     """Of a recording that failed, or still waits though nothing is before it."""
+    said: tuple[Mapping[str, Any], ...] = ()
+    """The segments that are final so far, as `worker.Segment`."""
     output: str = ""
     """Its results below the folder, without their endings."""
 
@@ -48,6 +53,7 @@ class JobStatus:
             "seconds_left": _whole(self.seconds_left),
             "seconds_after": _whole(self.seconds_after),
             "why": self.why,
+            "said": [{"speaker": one["speaker"], "text": one["text"]} for one in self.said[-LATEST:]],
             "transcript": self.id if self.state == "done" else None,
         }
 

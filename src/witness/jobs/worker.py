@@ -6,6 +6,7 @@ reply, as `witness.child` carries them, with news of a job that somebody watches
 
     {"job": line, "watched": false}  ->  {"outcome": line}
     {"job": line, "watched": true}  ->  {"news": {"stage": "decode", "done": 1.0, "total": 4.0}}, ...
+                                        {"news": {"said": [segment, ...], "first": 0}}, ...
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import errno
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ from witness.reporter import Progress, no_progress
 
 if TYPE_CHECKING:
     from witness.pipeline import Engine
+    from witness.schema import Transcript
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 """Errors after which no other recording of the batch could be written either."""
@@ -117,6 +119,25 @@ class Outcome:
     """Whether the disk takes no file at all."""
 
 
+Segment = Mapping[str, Any]
+"""What one person says, as `formats.openai` has it: `id`, `start`, `end`, `speaker`, `text`."""
+Said = Callable[[int, Sequence[Segment]], None]
+"""Called with segments that are final while words are recognized, and the number of the first of them. If a
+worker dies and another one begins again, they are told again."""
+
+
+def nothing_said(first: int, segments: Sequence[Segment]) -> None:
+    """For a caller who waits for the whole text."""
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Whoever watches a job; both are called from a thread of the pool."""
+
+    progress: Progress = no_progress
+    said: Said = nothing_said
+
+
 PACE = 0.25
 """Seconds between two pieces of news of the same stage."""
 
@@ -125,13 +146,13 @@ _watcher: Progress = no_progress
 """Who is told how far the job at hand is."""
 
 
-def perform(job: Job, progress: Progress = no_progress) -> Outcome:
+def perform(job: Job, progress: Progress = no_progress, said: Said | None = None) -> Outcome:
     """Transcribe one recording and write its files. The outcome says what went wrong, if anything."""
     global _watcher
     begun = time.monotonic()
     _watcher = progress
     try:
-        outcome = _perform(job)
+        outcome = _perform(job, said)
     except WitnessError as error:
         reason = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
         full = isinstance(error, OutputError) and not isinstance(error, ScratchError) and reason in FULL
@@ -146,7 +167,7 @@ def perform(job: Job, progress: Progress = no_progress) -> Outcome:
     return replace(outcome, seconds=time.monotonic() - begun)
 
 
-def _perform(job: Job) -> Outcome:
+def _perform(job: Job, said: Said | None) -> Outcome:
     from witness.audio import sound
     from witness.transcript import store
 
@@ -159,18 +180,21 @@ def _perform(job: Job) -> Outcome:
         try:
             engine = _engine(settings)
             before = _look(job.source)
-            transcript = engine.transcribe(job.source, journal=journal if job.resumable else None)
+            heard = None if said is None else _telling(said, settings.style)
+            transcript = engine.transcribe(
+                job.source, heard=heard, journal=journal if job.resumable else None
+            )
             if _look(job.source) != before:
                 raise InputError(
                     f"{job.source} was changed while it was read; "
                     "try again with --retry-failed once it is complete"
                 )
-            heard = sound.take(transcript.audio, targets.files, settings.html_audio)
+            peaks = sound.take(transcript.audio, targets.files, settings.html_audio)
         except BaseException:
             targets.give_up()
             raise
         marked = transcript.styled(settings.style)
-        left = store.save(marked, targets.files, keep=settings.keep_findings, sound=heard, force=job.force)
+        left = store.save(marked, targets.files, keep=settings.keep_findings, sound=peaks, force=job.force)
         if transcript.failure is None:
             journal.forget()
     failure = transcript.failure
@@ -305,8 +329,26 @@ def outcome_from_json(line: str | bytes) -> Outcome:
 
 
 def _answer(request: Message, _: bytes, tell: Tell) -> tuple[Message, Sequence[Buffer]]:
-    watcher = _paced(tell) if request["watched"] else no_progress
-    return {"outcome": json.dumps(asdict(perform(job_from_json(request["job"]), watcher)))}, ()
+    def said(first: int, segments: Sequence[Segment]) -> None:
+        tell({"said": segments, "first": first})
+
+    job = job_from_json(request["job"])
+    outcome = perform(job, _paced(tell), said) if request["watched"] else perform(job)
+    return {"outcome": json.dumps(asdict(outcome))}, ()
+
+
+def _telling(said: Said, style: Mapping[str, Any]) -> Callable[[Transcript], None]:
+    """Tells what is new in a transcript that becomes longer."""
+    told = 0
+
+    def heard(transcript: Transcript) -> None:
+        nonlocal told
+        segments = json.loads(transcript.styled(style).to("openai"))["segments"]
+        if len(segments) > told:
+            said(told, segments[told:])
+            told = len(segments)
+
+    return heard
 
 
 def _paced(tell: Tell) -> Progress:

@@ -32,9 +32,8 @@ from witness.jobs.plan import BatchRequest
 from witness.jobs.pool import Pool
 from witness.jobs.recordings import Item, assign, size_and_mtime
 from witness.jobs.status import MOST_ENDED, MOST_WAITING, JobStatus, Listener
-from witness.jobs.worker import Job, Outcome, Settings
+from witness.jobs.worker import Job, Outcome, Segment, Settings, Watcher
 from witness.options import Runtime
-from witness.reporter import Progress
 from witness.serve.library.catalog import id_of
 
 T = TypeVar("T")
@@ -172,11 +171,9 @@ class Queue:
                 threading.Thread(target=self._settle_now, args=(self._settled,), daemon=True).start()
             return self._settled
 
-    def submit(self, job: Job, progress: Progress | None = None) -> Future[Outcome]:
+    def submit(self, job: Job, watcher: Watcher | None = None) -> Future[Outcome]:
         """Have a job done that is none of the folder's, before those that wait here."""
-        return self._pool.submit(
-            replace(job, settings=replace(job.settings, runtime=self._runtime)), progress
-        )
+        return self._pool.submit(replace(job, settings=replace(job.settings, runtime=self._runtime)), watcher)
 
     def stop(self, future: Future[Outcome]) -> None:
         """End a job that `submit` took."""
@@ -291,9 +288,9 @@ class Queue:
         else:
             course = Estimate(self._pace, self._speed.together([item]))
             self._change(recording, state="working", why=None)
-            hear = partial(self._hear, recording, course)
+            watcher = Watcher(partial(self._hear, recording, course), partial(self._said, recording))
             finish = partial(self._finish, recording, folder, course)
-            future = self._working[recording] = self._pool.submit(folder.job(item, self._runtime), hear)
+            future = self._working[recording] = self._pool.submit(folder.job(item, self._runtime), watcher)
             future.add_done_callback(lambda _: self._inbox.put(finish))
 
     def _hear(self, recording: str, course: Estimate, stage: str, done: float, total: float) -> None:
@@ -303,10 +300,15 @@ class Queue:
             recording, stage=stage, share=course.share, seconds_left=course.left, seconds_after=self._after
         )
 
+    def _said(self, recording: str, first: int, segments: Sequence[Segment]) -> None:
+        """From a thread of the pool."""
+        before = self._standing(recording).said[:first]
+        self._change(recording, said=(*before, *segments))
+
     def _finish(self, recording: str, folder: Folder, course: Estimate) -> None:
         """Record what became of a recording."""
         future, item = self._working.pop(recording), self._items[recording]
-        rest: dict[str, Any] = {"stage": None, "seconds_left": None, "seconds_after": None}
+        rest: dict[str, Any] = {"stage": None, "seconds_left": None, "seconds_after": None, "said": ()}
         try:
             if future.cancelled() or isinstance(future.exception(), CancelledError):
                 folder.manifest.append(folder.entry(item, "canceled"))

@@ -66,18 +66,25 @@ def answer(wish: TranscriptionRequest, written: Sequence[Path], tokens: Tokens) 
     return json.dumps({**found, **usage}, ensure_ascii=False)
 
 
-def events(wish: TranscriptionRequest, written: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    """The events of a stream, once everything is known; arguments as of `answer`. Raises OSError."""
-    document = json.loads(read(written[0]))
+def said(
+    wish: TranscriptionRequest, segments: Sequence[Mapping[str, Any]], told: int
+) -> Iterator[Mapping[str, Any]]:
+    """The events of a stream about segments, of which so many were told before."""
     diarized = wish.response == "diarized_json"
-    before = ""
-    for segment in document["segments"]:
+    before = " " if any(segment["text"] for segment in segments[:told]) else ""
+    for segment in segments[told:]:
         if segment["text"]:
             delta = {"type": "transcript.text.delta", "delta": before + segment["text"]}
             yield {**delta, "segment_id": segment["id"]} if diarized else delta
             before = " "
         if diarized:
             yield segment
+
+
+def rest(wish: TranscriptionRequest, written: Sequence[Path], told: int) -> Iterator[Mapping[str, Any]]:
+    """The events once everything is known; `written` as of `answer`. Raises OSError."""
+    document = json.loads(read(written[0]))
+    yield from said(wish, document["segments"], told)
     # Its usage would have to be of tokens.
     yield {"type": "transcript.text.done", "text": document["text"]}
 

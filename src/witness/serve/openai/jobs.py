@@ -17,7 +17,7 @@ from starlette.types import Receive
 from witness.errors import InputError, UsageError
 from witness.files import name_of
 from witness.formats.registry import Format
-from witness.jobs.worker import Job, Outcome
+from witness.jobs.worker import Job, Outcome, Segment, Watcher
 from witness.serve.editing.worker_client import WorkerClient
 from witness.serve.queue import Queue
 from witness.serve.routes.recordings import ALIVE, answered, left
@@ -32,7 +32,7 @@ _STATUS = {UsageError.exit_code: 400, InputError.exit_code: 400}
 async def working(queue: Queue, job: Job, recording: Upload, receive: Receive) -> AsyncIterator[Work]:
     """The work on a job, which ends at the latest when this is left."""
     work = Work(recording, receive)
-    future = queue.submit(job, work.hear)
+    future = queue.submit(job, Watcher(work.hear, work.take))
     future.add_done_callback(lambda done: work.end(_outcome(done)))
     try:
         yield work
@@ -65,6 +65,7 @@ async def keeping(queue: Queue, folder: Path, recording: Upload, receive: Receiv
             for one in news or ():
                 if one.id == standing.id:
                     work.hear(one.stage or one.state, one.share, 1.0)
+                    work.take(0, one.said)
                     if one.state not in ("waiting", "working"):
                         done = one.state == "done"
                         work.end(Outcome() if done else Outcome(one.why or "it was canceled", 1))
@@ -91,6 +92,8 @@ class Work:
     def __init__(self, recording: Upload, receive: Receive) -> None:
         self.news = ""
         """How far it is."""
+        self.said: list[Segment] = []
+        """What is final so far."""
         self.result: Path | None = None
         """The transcript, if it is kept."""
         self.gone = asyncio.ensure_future(left(receive))
@@ -103,6 +106,10 @@ class Work:
     def hear(self, stage: str, done: float, total: float) -> None:
         """As `reporter.Progress`."""
         self.news = f"{stage} {100 * done / total:.0f} %" if total > 0 else stage
+
+    def take(self, first: int, segments: Sequence[Segment]) -> None:
+        """As `worker.Said`."""
+        self.said += segments[max(0, len(self.said) - first) :]
 
     def end(self, outcome: Outcome | None) -> None:
         """Take what became of the work, in any thread; None: there is no outcome."""

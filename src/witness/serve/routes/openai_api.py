@@ -185,7 +185,7 @@ class _Answer:
         return [path for _, path in self.written]
 
     async def _stream(self, send: Send) -> None:
-        """Comments while the work is done, then the events. What fails is the last event."""
+        """Each segment once it is final, and comments meanwhile. What fails is the last event."""
         headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
 
@@ -194,10 +194,15 @@ class _Answer:
 
         try:
             await say(": begun\n\n")
+            told = 0
             while not await self.work.ended(PACE):
+                segments = self.work.said[:]
+                for event in answers.said(self.wish, segments, told):
+                    await say(f"data: {json.dumps(event)}\n\n")
+                told = len(segments)
                 await say(f": {self.work.news}\n\n")
             paths = await self._paths()
-            for event in await run_in_threadpool(lambda: list(answers.events(self.wish, paths))):
+            for event in await run_in_threadpool(lambda: list(answers.rest(self.wish, paths, told))):
                 await say(f"data: {json.dumps(event)}\n\n")
         except HTTPException as error:
             await say(_failed(error.status_code, error.detail))

@@ -2,7 +2,7 @@
 /* Recordings that are on their way or being transcribed: live, as the server tells it. */
 import { $, make, press, showIn, toast } from "../../formats/web/dom.js";
 import { jobButton, list } from "./library.js";
-import { aboutJob, isOpen, untilAll } from "./progress.js";
+import { aboutJob, isOpen, latest, untilAll } from "./progress.js";
 /** @import { Job } from "./progress.js" */
 
 /**
@@ -113,7 +113,7 @@ export function listen() {
 
 /**
  * What may change in a row.
- * @typedef {{ what: HTMLElement, button: HTMLElement, bar: HTMLProgressElement, why: HTMLElement }} Parts
+ * @typedef {{ what: HTMLElement, button: HTMLElement, bar: HTMLProgressElement, said: HTMLElement, why: HTMLElement }} Parts
  * @type {WeakMap<HTMLElement, Parts>}
  */
 const partsOf = new WeakMap();
@@ -132,6 +132,9 @@ export function showJobs() {
     parts.button.setAttribute("aria-label", `${now.button}: ${one.name}`);
     parts.bar.hidden = now.share === null;
     parts.bar.value = now.share ?? 0;
+    const said = "id" in one ? latest(one) : "";
+    parts.said.hidden = !said;
+    parts.said.textContent = said;
     parts.why.hidden = !one.why;
     parts.why.textContent = one.why ?? "";
   });
@@ -154,9 +157,11 @@ function rowOf(one) {
   const bar = make("progress");
   bar.max = 1;
   bar.setAttribute("aria-label", one.name);
+  const said = make("span", "what");
+  said.dir = "auto";
   const why = make("span", "why");
-  row.append(title, what, button, bar, why);
-  partsOf.set(row, { what, button, bar, why });
+  row.append(title, what, button, bar, said, why);
+  partsOf.set(row, { what, button, bar, said, why });
   return row;
 }
 

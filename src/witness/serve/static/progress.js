@@ -7,7 +7,8 @@ import { span } from "../../formats/web/clock.js";
  * @typedef {{
  *   id: string, name: string, state: string, stage: string | null, share: number, why: string | null,
  *   seconds_left: number | null, seconds_after: number | null,
- * }} Job `seconds_after`: what those that wait will take once it is done
+ *   said?: { speaker: string, text: string }[],
+ * }} Job `seconds_after`: what those that wait will take once it is done; `said`: the latest that is final
  */
 
 /** @type {Record<string, string>} */
@@ -28,6 +29,12 @@ export function untilAll(jobs) {
   const mean = known.slice(0, working.length).reduce((sum, seconds) => sum + seconds, 0) / working.length;
   const minutes = Math.max(1, Math.round((mean + Math.max(...known.slice(working.length))) / 60));
   return `, all done in about ${minutes < 60 ? "" : `${Math.floor(minutes / 60)} h `}${minutes % 60} min`;
+}
+
+/** What was said last, as far as it is recognized. @param {Job} job */
+export function latest(job) {
+  const last = job.said?.at(-1);
+  return last ? `${last.speaker}: ${last.text}` : "";
 }
 
 /** @param {Job} job */
