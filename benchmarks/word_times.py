@@ -33,10 +33,14 @@ from witness.recognition import tokens
 from witness.recognition.aligner import Aligner
 from witness.recognition.chunking import Loudness, pieces
 from witness.recognition.engine_worker import DecodeOptions, EngineToken, Load
-from witness.recognition.recognizer import PADDED
+from witness.recognition.track_work import PADDED
 from witness.schema import Float32
 
-MODULES = {"whisper.cpp": "whisper_cpp", "ctranslate2": "ctranslate", "transcribe-cpp": "transcribe_cpp"}
+MODULES = {
+    "whisper.cpp": ("whisper_cpp", "WhisperCppEngine"),
+    "ctranslate2": ("ctranslate", "CTranslate2Engine"),
+    "transcribe-cpp": ("transcribe_cpp", "TranscribeCppEngine"),
+}
 Found = list[EngineToken]
 
 
@@ -49,9 +53,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--language", default="en")
     options = parser.parse_args()
-    module = importlib.import_module(f"witness.recognition.{MODULES[options.engine]}")
+    module, name = MODULES[options.engine]
+    kind = getattr(importlib.import_module(f"witness.recognition.{module}"), name)
     needed = options.aligners[0] if options.engine == "transcribe-cpp" else None
-    engine = module.Engine(Load(options.model, False, options.threads, needed))
+    engine = kind(Load(options.model, False, options.threads, needed))
     aligners = {
         Path(path).name: Aligner(
             path, ct2.inspect(Path(path)), threads=options.threads, workers=options.threads

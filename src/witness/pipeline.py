@@ -289,7 +289,7 @@ class _Run:
                 self.recognizer = stack.enter_context(self._recognizer(whisper))
                 if not self.runtime.parallel:
                     self.recognizer.hold()
-            known = self.engine.known
+            known, replaced = self.engine.known, self.options.replaced
             audio = self._decode(opened)
             if self.kept and self.journal.open(self._name(audio), self.reporter.note):
                 self.reporter.note("an earlier run was interrupted; this one continues where it stopped")
@@ -309,7 +309,7 @@ class _Run:
             with self.watch.stage("clustering"):  # beside the recognizer
                 who = assemble.who(findings, self.options.asked, self.reporter)
             heard_first = replace(findings, warnings=tuple(audio.warnings))
-            self.so_far.begin(replace(who, findings=heard_first), known, self.options.replaced)
+            self.so_far.begin(replace(who, findings=heard_first), known, replaced)
             if self.recognizer is not None:
                 try:
                     findings = _with_words(findings, self._recognized(self.recognizer, audio))
@@ -325,9 +325,7 @@ class _Run:
         with self.watch.stage("merging"):
             heard = [track.recognition for track in findings.tracks]
             draft = assemble.words(replace(who, findings=findings), heard)
-            transcript = assemble.corrected(
-                draft, known=known, replaced=self.options.replaced, reporter=self.reporter
-            )
+            transcript = assemble.corrected(draft, known=known, replaced=replaced, reporter=self.reporter)
         mode = self._mode([one for one in heard if one is not None])
         times = assemble.timing(self.watch, time.perf_counter() - begun, mode)
         return replace(transcript, timing=times, failure=failure)
