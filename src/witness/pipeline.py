@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from witness._version import __version__
 from witness.amd import cards, graphs, migraphx, webgpu
 from witness.amd.subject import Subject
 from witness.audio import source
@@ -291,7 +289,7 @@ class _Run:
                     self.recognizer.hold()
             known, replaced = self.engine.known, self.options.replaced
             audio = self._decode(opened)
-            if self.kept and self.journal.open(self._name(audio), self.reporter.note):
+            if self.kept and self.journal.open(self._work(audio), self.reporter.note):
                 self.reporter.note("an earlier run was interrupted; this one continues where it stopped")
             self.speech = [Speech(len(samples)) for samples in audio.samples]
             self.so_far.tracks = [NOT_BEGUN] * len(self.speech)
@@ -405,13 +403,8 @@ class _Run:
             for samples, speech in zip(audio.samples, self.speech, strict=True):
                 self.recognizer.send(samples, speech)
 
-    def _name(self, audio: decode.Audio) -> str:
-        """Of the journal: all that changes what the models find and what is recognized."""
-        options = asdict(self.options)
-        for who in ("known", "speakers", "min_speakers", "max_speakers", "offline"):
-            options.pop(who)  # they only change who is who
-        models = {role: model and model.sha256 for role, model in self.engine.files.items()}
-        return json.dumps([__version__, audio.source.sha256, str(audio.channels), options, models])
+    def _work(self, audio: decode.Audio) -> str:
+        return kept_findings.work(audio.source, str(audio.channels), self.engine.files, self.options)
 
     def _found(self, audio: decode.Audio) -> Findings:
         """What the diarizer's models find, or found before."""

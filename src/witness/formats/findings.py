@@ -27,8 +27,9 @@ import numpy as np
 from msgspec import Meta
 
 from witness import documents
+from witness._version import __version__
 from witness.errors import InputError
-from witness.options import Layout
+from witness.options import Layout, Options
 from witness.schema import (
     FRAME_SAMPLES,
     FRAMES,
@@ -175,6 +176,15 @@ def decode(content: bytes, name: str) -> Findings:
         raise InputError(
             f"{name}: is damaged, or not a file of findings ({why}); transcribe the recording again"
         ) from error
+
+
+def work(source: Source, channels: str, models: Mapping[str, ModelFile | None], options: Options) -> str:
+    """What a journal goes by: all that changes what the models find and what is recognized."""
+    asked = asdict(options)
+    for who in ("known", "speakers", "min_speakers", "max_speakers", "offline"):
+        asked.pop(who)  # they only change who is who
+    hashes = {role: model and model.sha256 for role, model in models.items()}
+    return json.dumps([__version__, source.sha256, channels, asked, hashes])
 
 
 def kept(content: bytes | None) -> Findings | None:
