@@ -36,7 +36,7 @@ def save(transcript: Transcript, folder: Path, forms=FORMS) -> dict[str, bytes]:
 def assert_same(transcript: Transcript, folder: Path, forms=FORMS) -> None:
     """What is read from the JSON gives all files again, with the pauses marked that were."""
     ran = save(transcript.styled({"pauses": 0.5}), folder, forms)
-    again = save(store.read(folder / "x.json"), folder / "again", forms)
+    again = save(store.read(folder / "x.json"), folder, forms)  # there: EAF says where the recording is
     assert [name for name, content in again.items() if content != ran[name]] == []
 
 
@@ -341,3 +341,12 @@ def test_a_page_has_its_sound_again(toned, tmp_path):
     assert ran == again
     converted(tmp_path / "toned.json", "toned.json", "-f", "html", "--html-audio", "none")
     assert (tmp_path / "toned.html").stat().st_size < len(ran) - 1000
+
+
+def test_all_formats_leave_the_json_as_it_is(path):
+    before = path.read_bytes()
+    converted(path, path, "-f", "all", "-q")
+    assert path.read_bytes() == before
+    for form in Format:
+        if form.installed:
+            assert path.with_name(files.name_of(path.stem, form)).exists(), form

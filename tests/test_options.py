@@ -304,3 +304,17 @@ def test_a_long_note_is_told_once_per_machine_and_not_before_a_refusal(tmp_path,
     assert told() == [f"note: {note.short}"]
     assert told(verbose=True) == [f"note: {note}"]
     assert told(refused=True) == []
+
+
+def test_the_shell_completes_models_and_languages():
+    def completed(command: str, begun: str) -> list[str]:
+        (option,) = (one for one in run.params if f"--{command}" in one.opts)
+        return [item.value for item in option.shell_complete(click.Context(run), begun)]
+
+    assert {"tiny", "tiny.en"} <= set(completed("whisper", "tin"))
+    assert {"auto", "none", "base", "faster-whisper-base"} <= set(completed("whisper", ""))
+    assert completed("whisper", "./models/x") == ["./models/x"]  # a path
+    assert completed("language", "de") == ["de"]
+    assert completed("language", "ger") == ["de"]
+    assert completed("language", "de,en") == ["de,en"]
+    assert "multi" in completed("language", "")

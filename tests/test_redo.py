@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from conftest import in_process
 from recordings import make
+from witness.cli import redo as redo_command
 from witness.cli.main import cli
 from witness.diarization import voices
 from witness.errors import InputError, UsageError
@@ -531,3 +532,16 @@ def test_forget_begins_again_and_a_plain_redo_repeats(path):
     assert document(path)["asked"] == {"speakers": None, "min_speakers": None, "max_speakers": None}
     run(path, "--forget", "--speakers", 3)
     assert len(document(path)["speakers"]) == 3
+
+
+def test_another_format_or_the_recording_leads_to_the_json(tmp_path):
+    path = tmp_path / "toned.json"
+    path.touch()
+    for other in ("toned.txt", "toned.m4a", "toned.qda.txt"):
+        (tmp_path / other).write_bytes(b"data")
+        assert redo_command.json_of(tmp_path / other) == path
+    assert redo_command.json_of(path) == path
+    assert redo_command.json_of(tmp_path / "absent.m4a") == tmp_path / "absent.m4a"
+    for other in ("alone.m4a", "alone.srt"):
+        (tmp_path / other).write_bytes(b"data")
+        assert "there is no alone.json beside it" in run(tmp_path / other, code=4)

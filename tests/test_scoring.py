@@ -288,3 +288,12 @@ def test_the_report_says_how_own_overlap_is_counted(folders):
 def test_a_line_that_is_there_twice_counts_once():
     (found,) = one([(0, 10, "A")], [(0, 10, "x"), (0, 10, "x")])
     assert found.seconds[STRICT] == pytest.approx((0, 0, 0, 10))
+
+
+def test_two_single_files_of_different_recordings_are_scored_and_that_is_said(tmp_path):
+    line = "SPEAKER {} 1 0 1 <NA> <NA> x <NA> <NA>\n"
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.rttm").write_text(line.format(name))
+    said = "note: the reference is of a, the hypothesis of b; scored as one recording\n"
+    assert run(tmp_path, "a.rttm", "b.rttm").stderr == said
+    assert run(tmp_path, "a.rttm", "a.rttm").stderr == ""

@@ -44,7 +44,9 @@ def convert_command(
     text of a single transcript goes to stdout.
     """
     if Format.JSON in formats and to is None:
-        raise UsageError("a transcript is JSON already; choose another format, or another folder with -o")
+        formats = tuple(form for form in formats if form != Format.JSON)  # that is there already
+        if not formats:
+            raise UsageError("a transcript is JSON already; choose another format, or another folder with -o")
     found = find(inputs)
     if not found:
         raise UsageError(NOTHING)

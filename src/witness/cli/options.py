@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from witness import files, languages
 from witness.cli import signals
@@ -107,6 +108,28 @@ def can_be_written(path: Path | None) -> Path | None:
     return path
 
 
+def _whisper_models(begun: str) -> list[CompletionItem]:
+    """What --whisper may be that begins so: the words, the names of the table and their sizes, or a path."""
+    from witness.models import catalogue
+
+    names = [entry.name for entry in catalogue.TABLE if entry.role == "whisper"]
+    sizes = [name.removeprefix(catalogue.PREFIX) for name in names]
+    known = dict.fromkeys(["auto", "none", *sizes, *names])
+    found = [CompletionItem(name) for name in known if name.startswith(begun)]
+    return found or [CompletionItem(begun, type="file")]
+
+
+def _languages(begun: str) -> list[CompletionItem]:
+    """The languages that begin so, by code or by name; after a comma, one more."""
+    before, comma, last = begun.rpartition(",")
+    known = {**languages.NAMES, languages.MULTI: "found every ten seconds"}
+    return [
+        CompletionItem(f"{before}{comma}{code}", help=name)
+        for code, name in known.items()
+        if code.startswith(last.lower()) or (last and name.startswith(last.lower()))
+    ]
+
+
 class Number(click.FloatRange):
     """A range of numbers that refuses nan, which lies in each of click's."""
 
@@ -146,6 +169,7 @@ WHISPER = click.option(
     default="auto",
     show_default=True,
     metavar="auto|none|NAME|PATH",
+    shell_complete=lambda _, __, begun: _whisper_models(begun),
     help="Model that recognizes words: a name from `witness models list`, a size, a file or a folder.",
 )
 RECOGNIZER = click.option(
@@ -158,6 +182,7 @@ RECOGNIZER = click.option(
 LANGUAGE = click.option(
     "--language",
     metavar="NAME|multi",
+    shell_complete=lambda _, __, begun: _languages(begun),
     callback=lambda _, __, text: None if text is None else languages.parse(text),
     help="Language: de or german; de,en: one of these; multi: found every ten seconds. [default: found]",
 )

@@ -10,7 +10,11 @@ import click
 
 from witness import files
 from witness.cli import options
+from witness.errors import InputError
+from witness.formats.registry import Format
+from witness.jobs import recordings
 from witness.options import Bounds, PageAudio
+from witness.text import printable
 
 
 @click.command("redo", short_help="Correct the speakers of a transcript, in seconds.")
@@ -56,6 +60,9 @@ def redo_command(
     from witness.transcript import redo, store
 
     style = options.style(asked)
+    if (json := json_of(transcript)) != transcript:
+        click.echo(f"note: the transcript is {printable(str(json))}", err=True)
+        transcript = json
     store.content(transcript)  # or it is not there at all
     others = tuple(form for form in formats if form != "json" or to is not None)
     if others and to is None:
@@ -78,3 +85,22 @@ def redo_command(
     rest = [(form, path) for form, path in targets.files if form not in beside]
     if rest and (others or not formats):
         writers.save(after, rest, sound=heard)
+
+
+def json_of(path: Path) -> Path:
+    """The JSON beside another format of a transcript, or beside a recording. Raises InputError if it is none.
+
+    What may be JSON is given back as it is.
+    """
+    form = files.format_of(path.name)
+    if form == Format.JSON or not path.is_file() or (form is None and path.suffix == ""):
+        return path
+    stem = path.name[: -len(form.ending) - 1] if form is not None else path.stem
+    near = [path.with_name(f"{name}.json") for name in dict.fromkeys((stem, path.name))]
+    found = next((one for one in near if one.is_file()), None)
+    if found is None and (form is not None or path.suffix[1:].lower() in recordings.ENDINGS):
+        kind = "a transcript in another format" if form is not None else "a recording"
+        raise InputError(
+            f"{path} is {kind}, and there is no {near[0].name} beside it; give the JSON that Witness wrote"
+        )
+    return found or path

@@ -108,7 +108,12 @@ def _words(reference: Path, hypothesis: Path, against: Path | None, reporter: Re
 
 
 def _note_unpaired(references: Collection[str], hypotheses: Collection[str], reporter: Reporter) -> None:
-    """Two single recordings belong together whatever they are called."""
+    """Two single recordings belong together whatever they are called, but who scores them should know."""
+    if len(references) == len(hypotheses) == 1 and set(references) != set(hypotheses):
+        (reference,), (hypothesis,) = references, hypotheses
+        reporter.note(
+            f"the reference is of {reference}, the hypothesis of {hypothesis}; scored as one recording"
+        )
     if len(references) > 1 or len(hypotheses) > 1:
         missing, unknown = set(references) - set(hypotheses), set(hypotheses) - set(references)
         options.note_unpaired(reporter, missing, "are not in the hypothesis and count as all missed")
