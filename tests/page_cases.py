@@ -144,7 +144,11 @@ class Steps:
         """One more step, of any kind that is possible."""
         rng, people = self.rng, range(len(self.ids))
         words = [place for place in self.places if place[3] < 0 or place[3] in self.filled]
-        kinds = ["name", "merge"] + ["move", "new", "text"] * bool(words) + ["fill"] * self._has_gaps()
+        kinds = (
+            ["name", "merge"]
+            + ["move", "new", "text", "split", "join"] * bool(words)
+            + ["fill"] * self._has_gaps()
+        )
         kind = rng.choice(kinds)
         who = rng.choice(people)
         if kind == "merge" and len(people) > 1:
@@ -154,12 +158,15 @@ class Steps:
             gap = rng.randrange(len(self.data["silent"]["start"]))
             self.filled.add(gap)
             self.steps.append([{"kind": "fill", "gap": gap, "text": rng.choice(("Yes.", "one two", "…"))}])
-        elif kind in ("move", "new", "text"):
+        elif kind in ("move", "new", "text", "split", "join"):
             first = rng.randrange(len(words))
-            pieces = self._pieces(words[first : first + rng.randint(1, 8)])
+            many = 1 if kind in ("split", "join") else rng.randint(1, 8)
+            pieces = self._pieces(words[first : first + many])
             if kind == "text":
                 text = rng.choice(("", "one two", "x.", "ß"))
                 self.steps.append([{"kind": "text", "text": text, "pieces": pieces}])
+            elif kind in ("split", "join"):
+                self.steps.append([{"kind": kind, "pieces": pieces}])
             elif kind == "move":
                 self.steps.append([{"kind": "move", "who": who, "pieces": pieces}])
             else:

@@ -992,6 +992,41 @@ def reload(reader) -> None:
 KEPT = "Object.keys(localStorage).filter((key) => key.startsWith('witness-draft'))"
 
 
+def test_enter_begins_a_paragraph_and_backspace_joins_it_also_after_redo(read, case):
+    reader = read(case / "toned.html")
+    page = reader.page
+    before = reader.said()
+    long = next(n for n, (_, text) in enumerate(before) if len(text.split()) > 3)
+    page.click("#write")
+    third = page.locator("article.p").nth(long).locator(".w").nth(2)
+    third.click()
+    page.keyboard.press("ArrowDown")  # in one line: to the next paragraph, and back
+    page.keyboard.press("ArrowUp")
+    third.click()
+    page.keyboard.press("Enter")
+    shown = reader.said()
+    who, text = before[long]
+    assert len(shown) == len(before) + 1
+    assert [name for name, _ in shown[long : long + 2]] == [who, who]
+    assert " ".join(said for _, said in shown[long : long + 2]) == text
+    page.locator(".said").nth(long).click()
+    page.keyboard.press("Control+End")
+    page.keyboard.press("Delete")  # joined, as by Backspace at the beginning of the other
+    assert reader.said() == before
+    # What somebody else says goes to the one above.
+    page.locator("article.p").nth(1).locator(".w").first.click()
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("Backspace")
+    shown = reader.said()
+    assert shown[0] == (before[0][0], f"{before[0][1]} {before[1][1]}")
+    file = case / "c.json"
+    reader.save(file)
+    kinds = [entry["kind"] for entry in json.loads(file.read_text())["corrections"]]
+    assert kinds == ["split", "join", "move", "join", "split"]
+    redo(case / "toned.json", "--corrections", file, "-f", "html", "-q")
+    assert read(case / "toned.html").said() == shown
+
+
 def test_unsaved_corrections_outlive_a_reload(read, tmp_path):
     reader = read(talks.call())
     page = reader.page

@@ -172,6 +172,8 @@ class Word:
     """False: the diarizer hears no speech here, so the recognizer may have invented the word."""
     corrected: bool = False
     """A person said what it is, or whose."""
+    begins: bool | None = None
+    """What a person said of whether a paragraph begins with it; None: nothing."""
     probability: float | None = None
     """The recognizer's own, 0 to 1; None: it tells none, or a person wrote the word."""
     language: str | None = None
@@ -381,8 +383,9 @@ class Findings:
 class Correction:
     """What a person knows better. It survives another clustering: a speaker is named by where they speak."""
 
-    kind: Literal["name", "merge", "move", "new", "text", "fill"]
-    """"new": the words are those of somebody who is not yet a speaker. "fill": speech without words."""
+    kind: Literal["name", "merge", "move", "new", "text", "fill", "split", "join"]
+    """"new": the words are those of somebody who is not yet a speaker. "fill": speech without words. "split":
+    a paragraph begins with the word, "join": none does."""
     speaker: Spans
     """Speech of the speaker who is named, who stays, or who gets the words; empty for the other kinds."""
     name: str | None = None

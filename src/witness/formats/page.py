@@ -47,7 +47,7 @@ CORRECTIONS = "witness-corrections/1"
 SERVED_POLICY = {"connect-src": "'self'", "media-src": "'self'", "script-src": "'self'"}
 """Of a page that a server shows: its modules are there, it saves there, and plays from there."""
 
-OVERLAP, UNSUPPORTED = 1, 2
+OVERLAP, UNSUPPORTED, SPLIT, JOINED = 1, 2, 4, 8
 """Flags of a word."""
 
 
@@ -268,7 +268,13 @@ def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> dict[str, A
                 -1 if word.speaker_confidence is None else round(100 * word.speaker_confidence)
                 for word, _ in words
             ],
-            "flags": [OVERLAP * word.overlap + UNSUPPORTED * (not word.supported) for word, _ in words],
+            "flags": [
+                OVERLAP * word.overlap
+                + UNSUPPORTED * (not word.supported)
+                + SPLIT * (word.begins is True)
+                + JOINED * (word.begins is False)
+                for word, _ in words
+            ],
             "track": [utterance.track for _, utterance in words],
             "probability": [
                 -1 if word.probability is None else round(100 * word.probability) for word, _ in words

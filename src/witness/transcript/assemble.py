@@ -380,7 +380,7 @@ def _said(
     ]
     moved = corrections.move(renamed, given, talk)
     unheard = merging.inaudible(turns, moved, draft.not_english[number], merged)
-    spelled = corrections.spell(moved, given)
+    spelled = corrections.spell(corrections.divide(moved, given), given)
     return _Said(spelled, unheard, tuple(_cross_check(spelled, unheard)))
 
 

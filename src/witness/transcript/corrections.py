@@ -196,6 +196,18 @@ def spell(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word
     return spelled
 
 
+def divide(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word]:
+    """The same words, with what a person said of where paragraphs begin."""
+    begins = [word.begins for word in words]
+    for correction, places in _places(words, corrections, "split", "join"):
+        if len(places):
+            begins[int(places[0])] = correction.kind == "split"
+    return [
+        word if word.begins == said else replace(word, begins=said)
+        for word, said in zip(words, begins, strict=True)
+    ]
+
+
 def _said_by(speaker: str, word: Word) -> Word:
     return replace(word, speaker=speaker, speaker_confidence=None, supported=True, corrected=True)
 
@@ -241,14 +253,14 @@ def _without(turn: Turn, holes: Sequence[tuple[float, float]]) -> Iterator[Turn]
 
 
 def _places(
-    words: Sequence[Word], corrections: Iterable[Correction], kind: str
+    words: Sequence[Word], corrections: Iterable[Correction], *kinds: str
 ) -> Iterator[tuple[Correction, Int]]:
-    """Each correction of a kind, and the rising indexes of the words whose middle lies in its part."""
+    """Each correction of some kinds, and the rising indexes of the words whose middle lies in its part."""
     middles = np.array([(word.start + word.end) / 2 for word in words])
     order = np.argsort(middles, kind="stable")
     times = middles[order]
     for correction in corrections:
-        if correction.kind == kind:
+        if correction.kind in kinds:
             starts, ends = np.array(correction.other).reshape(-1, 2).T
             parts = zip(np.searchsorted(times, starts), np.searchsorted(times, ends, "right"), strict=True)
             yield (

@@ -92,21 +92,24 @@ def utterances(*tracks: Sequence[Word]) -> list[Utterance]:
     """Labeled words of each track, in order -> utterances: what a speaker says without interruption.
 
     They end where the speaker changes or is silent for PARAGRAPH_PAUSE; and after a phrase during which
-    somebody begins to speak in another track. One that is longer than LONG_PARAGRAPH is cut into parts of at
-    least PARAGRAPH: at the end of a sentence if one ends there, and of the places that remain at the longest
-    pause. They are in the order in which they begin.
+    somebody begins to speak in another track. A person may have said that one begins at a word, or that none
+    does. One that is longer than LONG_PARAGRAPH is cut into parts of at least PARAGRAPH: at the end of a
+    sentence if one ends there, and of the places that remain at the longest pause. They are in the order in
+    which they begin.
     """
     groups: list[tuple[int, list[Word]]] = []
-    open_: dict[int, list[Word]] = {}  # track -> its latest group, unless that was interrupted
+    latest: dict[int, list[Word]] = {}  # track -> its latest group
+    open_: set[int] = set()  # tracks whose latest group was not interrupted
     phrases = [[(track, phrase) for phrase in _phrases(words)] for track, words in enumerate(tracks)]
     for track, phrase in heapq.merge(*phrases, key=lambda one: one[1][0].start):
-        if track in open_ and _goes_on(open_[track][-1], phrase[0]):
-            open_[track] += phrase
+        if track in latest and _goes_on(latest[track][-1], phrase[0], track in open_):
+            latest[track] += phrase
         else:
             groups.append((track, phrase))
-            open_[track] = phrase
+            latest[track] = phrase
         if phrase[0].supported:  # what nobody said interrupts nobody
-            open_ = {track: open_[track]}
+            open_ = set()
+        open_.add(track)
     found = [
         Utterance(
             part[0].start,
@@ -126,7 +129,7 @@ def _phrases(words: Sequence[Word]) -> Iterator[list[Word]]:
     """Consecutive words of one speaker up to the end of a sentence or a pause."""
     phrase: list[Word] = []
     for word in words:
-        if phrase and (word.speaker != phrase[-1].speaker or _parted(phrase[-1], word)):
+        if phrase and (word.begins or word.speaker != phrase[-1].speaker or _parted(phrase[-1], word)):
             yield phrase
             phrase = []
         phrase.append(word)
@@ -202,8 +205,9 @@ def _without_words(turns: Sequence[Turn], words: Sequence[Word]) -> Iterator[Tur
             yield replace(turn, start=place)
 
 
-def _goes_on(before: Word, word: Word) -> bool:
-    return word.speaker == before.speaker and word.start - before.end < PARAGRAPH_PAUSE
+def _goes_on(before: Word, word: Word, uninterrupted: bool) -> bool:
+    near = uninterrupted and word.start - before.end < PARAGRAPH_PAUSE
+    return word.speaker == before.speaker and not word.begins and (near or word.begins is False)
 
 
 def _paragraphs(words: list[Word]) -> Iterator[list[Word]]:
@@ -213,8 +217,13 @@ def _paragraphs(words: list[Word]) -> Iterator[list[Word]]:
         last = bisect_right(words, words[0].start + LONG_PARAGRAPH, key=lambda word: word.end)
         if first > min(last, len(words) - 1):  # one word takes as long
             break
+        places = [
+            place for place in range(first, min(last, len(words) - 1) + 1) if words[place].begins is not False
+        ]
+        if not places:  # a person wants it whole
+            break
         cut = max(
-            range(first, min(last, len(words) - 1) + 1),
+            places,
             key=lambda place: (
                 _ends_sentence(words[place - 1]),
                 words[place].start - words[place - 1].end,

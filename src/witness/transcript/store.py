@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from msgspec import structs
@@ -21,6 +22,7 @@ from witness.formats import document, findings, page, writers
 from witness.formats.document import Document
 from witness.formats.registry import Format
 from witness.schema import Sound, Transcript
+from witness.transcript import corrections
 
 OPEN = "another program has it open"
 
@@ -74,7 +76,7 @@ def decoded(path: Path, content: bytes) -> Document:
 def transcript(path: Path, found: Document) -> Transcript:
     """The transcript in the document that was read at `path`. Raises InputError."""
     try:
-        return document.transcript(found)
+        return _divided(document.transcript(found))
     except document.OlderError as error:
         fix = "transcribe the recording again" if found.findings is None else f"run: witness redo {path}"
         raise InputError(f"{path} cannot be shown yet, because {error}; {fix}") from error
@@ -82,6 +84,24 @@ def transcript(path: Path, found: Document) -> Transcript:
         raise InputError(
             f"{path} is damaged ({error}); transcribe the recording again, or run witness redo"
         ) from error
+
+
+def _divided(found: Transcript) -> Transcript:
+    """With what a person said of where paragraphs begin, which is among the corrections."""
+    if not any(one.kind in ("split", "join") for one in found.corrections):
+        return found
+    utterances = list(found.utterances)
+    for track in {one.track for one in utterances}:
+        places = [place for place, one in enumerate(utterances) if one.track == track]
+        words = iter(
+            corrections.divide(
+                [word for place in places for word in utterances[place].words], found.corrections
+            )
+        )
+        for place in places:
+            own = tuple(islice(words, len(utterances[place].words)))
+            utterances[place] = replace(utterances[place], words=own)
+    return replace(found, utterances=tuple(utterances))
 
 
 # --- where things lie ---

@@ -7,6 +7,7 @@
  *   | { kind: "merge", who: number, gone: number }
  *   | { kind: "move" | "new", who: number, pieces: Pieces }
  *   | { kind: "text", text: string, pieces: Pieces }
+ *   | { kind: "split" | "join", pieces: Pieces }
  *   | { kind: "fill", gap: number, text: string }} Correction
  * @typedef {Correction[]} Step what is taken and undone together
  */
@@ -59,6 +60,7 @@ export function areSteps({ data, gapWord }, list) {
       case "merge": return isWhole(made.who, count) && isWhole(made.gone, count);
       case "move": return isWhole(made.who, count) && places;
       case "new": count += 1; return made.who === count - 1 && places;
+      case "split": case "join": return places;
       case "text": return checkText(made.text) === null && places;
       case "fill": return isWhole(made.gap, gapWord.length) && made.text !== "" && checkText(made.text) === null;
       default: return false;

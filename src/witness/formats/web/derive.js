@@ -5,7 +5,7 @@
 import { countAll } from "./corrections.js";
 import { group } from "./paragraphs.js";
 import { inReadingOrder } from "./reading.js";
-import { UNSUPPORTED, wordsIn } from "./transcript.js";
+import { JOINED, SPLIT, UNSUPPORTED, wordsIn } from "./transcript.js";
 /** @import { Step } from "./corrections.js" */
 /** @import { Pieces, Prepared, Turns } from "./transcript.js" */
 
@@ -84,13 +84,24 @@ export function derive(transcript, steps) {
       touched.add(w);
     }
   }
+  /** Word -> whether somebody said that a paragraph begins with it, or that none does. @type {Map<number, boolean>} */
+  const begins = new Map();
+  words.flags.forEach((flags, w) => { if (flags & (SPLIT | JOINED)) begins.set(w, Boolean(flags & SPLIT)); });
+  for (const one of made) {
+    if (one.kind !== "split" && one.kind !== "join") continue;
+    const marked = new Set(); // tracks
+    for (const w of said(one.pieces)) {
+      if (!marked.has(words.track[w])) begins.set(w, one.kind === "split");
+      marked.add(words.track[w]);
+    }
+  }
   const names = /** @type {(string | null)[]} */ (same.map(() => null));
   data.speakers.forEach(([, name], who) => {
     if (name && names[last(same, who)] === null) names[last(same, who)] = name;
   });
   for (const one of made) if (one.kind === "name") names[last(same, one.who)] = one.name;
   const speakers = shares(turns, same);
-  const paragraphs = group(transcript, { texts, owner, heard, filled, same });
+  const paragraphs = group(transcript, { texts, owner, heard, filled, same, begins });
   const reading = inReadingOrder(paragraphs, texts.length);
   return { turns, same, names, owner, texts, heard, touched, filled, speakers, paragraphs, ...reading };
 }

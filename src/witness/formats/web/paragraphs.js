@@ -6,7 +6,7 @@ import { above } from "./arrays.js";
 /**
  * @typedef {{
  *   texts: readonly string[], owner: readonly number[], heard: readonly boolean[], filled: ReadonlySet<number>,
- *   same: readonly number[],
+ *   same: readonly number[], begins: ReadonlyMap<number, boolean>,
  * }} Said word -> its text, speaker, and whether somebody was heard; the stretches that are filled; who was merged
  * @typedef {{
  *   start: number, end: number, who: number, words: number[], gap: number, mark: string, block: number,
@@ -36,11 +36,12 @@ export function group(transcript, said) {
     const run = latest.get(track);
     const before = run ? run[run.length - 1] : -1;
     const gap = run && owner[before] === owner[w] ? words.start[w] - words.end[before] : Infinity;
-    if (run && gap < phrase && !endsSentence(data.grouping, texts[before])) {
+    const begins = said.begins.get(w);
+    if (run && !begins && gap < phrase && !endsSentence(data.grouping, texts[before])) {
       run.push(w);
       continue;
     }
-    if (run && gap < pause && open.has(track)) run.push(w);
+    if (run && !begins && gap < Infinity && ((gap < pause && open.has(track)) || begins === false)) run.push(w);
     else {
       const fresh = [w];
       latest.set(track, fresh);
@@ -138,7 +139,7 @@ function parts({ data, words }, said, chosen) {
       let best = [-1, 0];
       for (let at = from + 1; at < chosen.length && words.end[chosen[at - 1]] - start <= longest; at += 1) {
         const before = chosen[at - 1];
-        if (words.end[before] - start < shortest) continue;
+        if (words.end[before] - start < shortest || said.begins.get(chosen[at]) === false) continue;
         const ends = endsSentence(data.grouping, said.texts[before]) ? 1 : 0;
         const one = [ends, words.start[chosen[at]] - words.end[before]];
         if (one[0] > best[0] || (one[0] === best[0] && one[1] > best[1])) {

@@ -25,6 +25,8 @@ import { above } from "./arrays.js";
 /* Flags of a word. */
 export const OVERLAP = 1;
 export const UNSUPPORTED = 2;
+export const SPLIT = 4; // somebody said that a paragraph begins with it
+export const JOINED = 8; // or that none does
 
 /**
  * The words with a place for each stretch of speech without words, which is empty until somebody writes what was

@@ -212,6 +212,49 @@ function leaveTo(said, by, toEnd) {
   }
 }
 
+/** Begin a paragraph with the word after the caret, or at the end of a paragraph go on in the next. @param {HTMLElement} said */
+function split(said) {
+  const field = wordsIn(said), count = letters(before(said) ?? "");
+  settle();
+  const list = field.filter((w) => page.place[w] >= 0);
+  let seen = 0;
+  const w = list.find((one) => {
+    const here = seen >= count;
+    seen += letters(page.texts[one]);
+    return here;
+  });
+  if (w === undefined || count === 0) {
+    const now = fieldNow();
+    if (now && count) leaveTo(now, 1, false);
+    return;
+  }
+  take({ kind: "split", pieces: piecesOf(transcript, [w]) });
+  putCaret(w, 0);
+}
+
+/** Join a block with what is before it, whose speaker has the words of both. @param {number} number */
+function join(number) {
+  settle();
+  const block = page.blocks[number], above = page.blocks[number - 1];
+  if (!block || !above || block.from) return true;
+  const list = block.paragraph.words, last = above.paragraph.words[above.to - 1];
+  if (!list.length || last === undefined || words.track[last] !== words.track[list[0]]) {
+    toast("Somebody else speaks between them.");
+    return true;
+  }
+  const who = page.owner[last];
+  /** @type {Correction[]} */
+  const moved = who < 0 || who === page.owner[list[0]] ? [] : [{ kind: "move", who, pieces: piecesOf(transcript, list) }];
+  if (who < 0 && page.owner[list[0]] >= 0) return true;
+  // What the same person says after it stays a paragraph of its own.
+  const next = moved.length ? page.paragraphs[block.number + 1]?.words[0] ?? -1 : -1;
+  /** @type {Correction[]} */
+  const apart = next < 0 || page.owner[next] !== who ? [] : [{ kind: "split", pieces: piecesOf(transcript, [next]) }];
+  take(...moved, { kind: "join", pieces: piecesOf(transcript, [list[0]]) }, ...apart);
+  putCaret(list[0], 0);
+  return true;
+}
+
 /** The word with the caret, or -1. */
 export function wordNow() {
   const field = fieldNow();
@@ -298,8 +341,10 @@ export function keyWhileWriting(event, said) {
   const { key, shiftKey } = event;
   if (key === "Escape" || key === "Tab") { resume(); return true; }
   if (key === "F2") { setWriting(false); return true; }
-  if (key === "Enter") { leaveTo(said, 1, false); return true; }
+  if (key === "Enter") { split(said); return true; }
   if (shiftKey) return false;
+  if (key === "Backspace" && atEnd(said, false)) return join(blockOf(said));
+  if (key === "Delete" && atEnd(said, true)) return join(blockOf(said) + 1);
   const right = getComputedStyle(said).direction === "rtl" ? "ArrowLeft" : "ArrowRight";
   const left = right === "ArrowLeft" ? "ArrowRight" : "ArrowLeft";
   if (key === "ArrowUp" && inOuterLine(said, false)) leaveTo(said, -1, true);
