@@ -584,3 +584,42 @@ def test_what_is_done_but_should_be_looked_at_is_a_group_of_its_own(tmp_path):
     assert doubts == {whole.name: 0, cut.with_suffix(".wav").name: 1, silent.name: 1}
     text = (tmp_path / "out" / f"{cut.stem}.txt").read_text()
     assert text.startswith(f"[{cut.with_suffix('.wav')}: ends early (the header promises ")
+
+
+def test_the_same_bytes_are_recognized_once(tmp_path, monkeypatch):
+    """Identical files of one run, one that comes later, and one that was moved with its corrections."""
+    first, other = make(tmp_path / "in", 2)
+    shutil.copy(first, tmp_path / "in" / "copy.flac")
+    recognized = []
+    transcribe = Engine.transcribe
+
+    def counted(self, recording, **more):
+        recognized.append(Path(recording).name)
+        return transcribe(self, recording, **more)
+
+    monkeypatch.setattr(Engine, "transcribe", counted)
+    arguments = ("in", "-o", "out", "-f", "json", "-f", "txt", "--whisper", "none", "--jobs", 1)
+    stdout, err = here(*arguments, cwd=tmp_path)
+    assert "3 recordings: 3 done" in stdout
+    assert recognized == ["call00.flac", "call01.flac"]
+    assert "has the same bytes as" in err
+
+    out = tmp_path / "out"
+    documents = {name: json.loads((out / f"{name}.json").read_text()) for name in ("call00", "copy")}
+    assert documents["copy"]["audio"]["path"] == str(tmp_path / "in" / "copy.flac")
+    for document in documents.values():
+        del document["audio"]["path"], document["timing"], document["findings"]
+    assert documents["copy"] == documents["call00"]
+    in_process(tmp_path, "redo", "out/copy.json", "-q", "--name", "SPEAKER_00=Anna")  # it has its findings
+    assert "Anna" in (out / "copy.txt").read_text()
+
+    (tmp_path / "in" / "new").mkdir()
+    moved = (tmp_path / "in" / "copy.flac").rename(tmp_path / "in" / "new" / "moved.flac")
+    recognized.clear()
+    stdout, err = here(*arguments, cwd=tmp_path)
+    assert recognized == []
+    assert f"{moved} is what {tmp_path / 'in' / 'copy.flac'} was, and was not recognized again" in err
+    assert "Anna" in (out / "new" / "moved.txt").read_text()
+    assert (out / "copy.json").exists()  # nothing is lost
+    assert "3 recordings: 1 done, 2 done before" in stdout
+    assert other.exists()

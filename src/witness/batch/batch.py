@@ -20,7 +20,7 @@ from typing import Any, Literal
 from witness import files, saving
 from witness.errors import UsageError
 from witness.formats.registry import Format
-from witness.jobs.folder import MANIFEST, Folder, outcome_of
+from witness.jobs.folder import MANIFEST, Folder, outcome_of, sha256
 from witness.jobs.manifest import Entry, Manifest
 from witness.jobs.plan import BatchRequest
 from witness.jobs.recordings import Item, assign, find, size_and_mtime
@@ -127,11 +127,14 @@ class Batch:
         owed, looked = 0, time.monotonic()
         later: list[Item] = []
         tried: set[Item] = set()
+        twins = _Twins()
         try:
             while owed or self.todo or later or self.order.watch:
                 if not (owed or self.todo):
                     self.todo, later = later, []
                 for item in self.todo:
+                    if Format.JSON in self.order.formats and not self.order.force and twins.wait(item):
+                        continue
                     self.folder.claim(item)
                     self._folders.add(self.folder.of(item))
                     future = submit(self.folder.job(item, runtime))
@@ -148,6 +151,7 @@ class Batch:
                         reporter.note(f"once more after the others: {outcome.error}")
                     else:
                         self._record(item, outcome, clock, reporter)
+                        self.todo += twins.ended(item)
                 tell(self._progress(clock))
                 if self.order.watch and time.monotonic() - looked > LOOK:
                     self.todo, looked = self._scan(), time.monotonic()
@@ -227,6 +231,8 @@ class Batch:
         clock.done(item, outcome.duration or 0.0)
         if outcome.formatted:
             self._formatted.add(item.source)
+        if outcome.twin is not None:
+            reporter.note(self.folder.about_twin(item, outcome.twin))
         for line in outcome.left:
             reporter.note(line)
         if outcome.error is not None:
@@ -283,6 +289,34 @@ class Batch:
         total = len(self.results)
         finished = total - self._states["left"]
         return BatchProgress(finished, total, self._states["failed"], clock.audio, clock.left())
+
+
+class _Twins:
+    """Which recordings are worked on, and those with the same bytes, which wait for them."""
+
+    def __init__(self) -> None:
+        self._at_work: dict[int, list[Item]] = {}
+        """By size: only what has the same one is hashed."""
+        self._waiting: dict[Item, list[Item]] = {}
+
+    def wait(self, item: Item) -> bool:
+        """Whether it is to wait for another one; if not, it is worked on from now on."""
+        alike = self._at_work.setdefault(item.size, [])
+        if item in alike:  # once more
+            return False
+        own = sha256(item.source) if alike else None
+        first = next((one for one in alike if own is not None and sha256(one.source) == own), None)
+        if first is None:
+            alike.append(item)
+            return False
+        self._waiting.setdefault(first, []).append(item)
+        return True
+
+    def ended(self, item: Item) -> list[Item]:
+        """Those that waited for it."""
+        if item in (alike := self._at_work.get(item.size, [])):
+            alike.remove(item)
+        return self._waiting.pop(item, [])
 
 
 class _Clock:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from witness.jobs.plan import BatchRequest, fingerprint
 from witness.jobs.recordings import Item
 from witness.jobs.worker import Job, Outcome, Settings
 from witness.options import Runtime
+from witness.transcript import store
 
 MANIFEST, LOCK = "manifest.jsonl", ".witness-batch.lock"
 
@@ -72,6 +73,7 @@ class Folder:
             self.order.limit_memory,
             self.order.force,
             None if transcript is None else str(transcript),
+            twin=None if transcript is not None or (twin := self.twin(item)) is None else str(twin),
         )
 
     def claim(self, item: Item) -> None:
@@ -148,13 +150,48 @@ class Folder:
         whole = found is not None and found.corrected is not None and found.audio.sha256 == entry.sha256
         return path if whole else None
 
+    def twin(self, item: Item) -> Path | None:
+        """The JSON of another recording with the same bytes that is done with these settings.
+
+        One that somebody has corrected counts only for a recording that was moved.
+        """
+        alike = [
+            entry
+            for entry in self.manifest.entries.values()
+            if entry.size == item.size and entry.output != item.output and entry.state == "done"
+        ]
+        if self.order.force or not any(entry.settings == self._fingerprint for entry in alike):
+            return None
+        own = sha256(item.source)
+        for entry in sorted(alike, key=lambda one: Path(one.source).exists()):  # what was moved comes first
+            if entry.sha256 != own or entry.settings != self._fingerprint:
+                continue
+            path = Path(files.name_of(self.order.out / entry.output, Format.JSON))
+            with suppress(OSError):
+                found = document.summary(files.read(path))
+                whole = found is not None and found.audio.sha256 == own
+                if whole and (not store.is_corrected(path) or not Path(entry.source).exists()):
+                    return path
+        return None
+
+    def about_twin(self, item: Item, path: str) -> str:
+        """What there is to say of a transcript that is that of another recording, whose JSON is at `path`."""
+        output = Path(path).relative_to(self.order.out).as_posix().removesuffix(".json")
+        other = next(one for one in self.manifest.entries.values() if Path(one.output).as_posix() == output)
+        if Path(other.source).exists():
+            return f"{item.source} has the same bytes as {other.source}, and was not recognized again"
+        return (
+            f"{item.source} is what {other.source} was, and was not recognized again; the earlier results "
+            f"are still at {path}"
+        )
+
     def _same(self, item: Item) -> Entry | None:
         """The entry of an item that was worked on with these settings, and has not changed since."""
         entry = self.manifest.entries.get(item.output)
         if entry is None or entry.state not in ("done", "failed") or entry.settings != self._fingerprint:
             return None
         if (entry.source, entry.size, entry.mtime_ns) != (item.source, item.size, item.mtime_ns):
-            if entry.sha256 is None or entry.sha256 != _sha256(item.source):
+            if entry.sha256 is None or entry.sha256 != sha256(item.source):
                 return None
             entry = replace(entry, source=item.source, size=item.size, mtime_ns=item.mtime_ns)
             self.manifest.append(entry)  # so that it need not be hashed again
@@ -173,7 +210,8 @@ def outcome_of(item: Item, future: Future[Outcome]) -> Outcome:
         return Outcome(f"{item.source}: no worker could finish it ({text}); try again with --retry-failed", 1)
 
 
-def _sha256(path: str) -> str | None:
+def sha256(path: str) -> str | None:
+    """That of a recording; None: it cannot be read."""
     try:
         return files.sha256_at(path)
     except OSError:

@@ -86,6 +86,8 @@ class Job:
     """Whether what is done is kept until it is complete, so that it need not be done again."""
     samples: tuple[tuple[str, str], ...] = ()
     """People to recognize in this recording: a name, and a recording in which they speak alone."""
+    twin: str | None = None
+    """The JSON of a recording with the same bytes, with these settings; None: there is none."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ class Outcome:
     """Those of the warnings after which somebody should look at the recording."""
     left: tuple[str, ...] = ()
     """A line about each file of an earlier run that is as it was."""
+    twin: str | None = None
+    """As `Job.twin`, if the transcript is that one's."""
     formatted: bool = False
     """Only formats of a transcript that was there were written."""
     again: bool = field(default=False)
@@ -173,6 +177,8 @@ def _perform(job: Job, said: Said | None) -> Outcome:
 
     if job.transcript is not None:
         return _written(job, Path(job.transcript))
+    if job.twin is not None and (outcome := _copied(job, Path(job.twin))) is not None:
+        return outcome
     settings = _introduced(job)
     places = [(form, Path(path)) for form, path in job.files]
     targets = files.prepare(places, keep=settings.keep_findings, pipes=False)
@@ -229,6 +235,41 @@ def _written(job: Job, path: Path) -> Outcome:
         doubts=transcript.doubts,
         left=left,
         formatted=True,
+    )
+
+
+def _copied(job: Job, path: Path) -> Outcome | None:
+    """Write the transcript of a recording with the same bytes as this one's; None: it cannot be used."""
+    from witness.audio import sound
+    from witness.schema import called
+    from witness.transcript import redo, store
+
+    keep = job.settings.keep_findings
+    try:
+        transcript = store.read(path)
+        findings = redo.read(path).findings if keep else None
+    except WitnessError:
+        return None
+    audio = replace(transcript.audio, path=job.source)
+    first, own = f"{called(transcript.audio.path)}: ", f"{called(job.source)}: "
+    warnings = tuple(
+        own + line.removeprefix(first) if line.startswith(first) else line for line in transcript.warnings
+    )
+    if findings is not None:
+        findings = replace(findings, audio=audio)
+    transcript = replace(transcript, audio=audio, findings=findings, warnings=warnings)
+    targets = files.prepare([(form, Path(file)) for form, file in job.files], keep=keep, pipes=False)
+    heard = sound.take(audio, targets.files, job.settings.html_audio)
+    marked = transcript.styled(job.settings.style)
+    left = store.save(marked, targets.files, keep=keep, sound=heard, force=job.force)
+    return Outcome(
+        sha256=audio.sha256,
+        duration=audio.heard.duration,
+        speakers=len(transcript.speakers),
+        warnings=transcript.warnings,
+        doubts=transcript.doubts,
+        left=left,
+        twin=str(path),
     )
 
 
