@@ -103,7 +103,8 @@ def test_what_is_final_is_how_the_transcript_begins(seed):
     who = assemble.who(found)
     complete = assemble.redo(found)
     whole, marked = text(complete), text(complete, pauses=0.3)
-    lengths = []
+    subtitles = text(complete, "srt")
+    lengths, cues = [], [b""]
     for tracks in courses(found.tracks, np.random.default_rng(seed)):
         so_far = settling.transcript(who, tracks)
         count = len(so_far.utterances)
@@ -111,8 +112,15 @@ def test_what_is_final_is_how_the_transcript_begins(seed):
         assert whole.startswith(text(so_far))
         assert marked.startswith(text(so_far, pauses=0.3))
         lengths.append(count)
+        before = cues[-1]
+        cues.append(text(so_far, "srt"))
+        assert subtitles.startswith(cues[-1])
+        assert cues[-1].startswith(before)
     assert lengths == sorted(lengths)
     assert lengths[-1] == len(complete.utterances)
+    assert cues[-1] == subtitles
+    if len(found.tracks) == 1 and seed % 4:
+        assert len(cues[-2]) > len(subtitles) / 2
     # Not all at the end: there is a text when half of the last track is known.
     if seed % 4:
         assert lengths[-len(lengths) // (2 * len(found.tracks))] > 0

@@ -455,6 +455,8 @@ class Transcript:
     asked: Bounds = field(default_factory=Bounds)
     corrections: tuple[Correction, ...] = ()
     """All that were given, including those that no longer apply to anything."""
+    partial: bool = False
+    """Whether words are still being recognized, and utterances will follow."""
     corrected: bool = False
     """A person gave some of them; a run itself gives the names of known voices."""
     style: Style = Style()

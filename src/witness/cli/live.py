@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from witness.pipeline import Engine
     from witness.schema import Transcript
 
-FORMATS = (Format.TXT,)
+FORMATS = (Format.TXT, Format.SRT)
 """Those of which the beginning of a transcript is the beginning of the whole."""
 
 

@@ -94,7 +94,12 @@ def of(reading: Reading) -> list[Cue]:
             items += words(line.words, line.speaker, style.line_width, line.language)
         else:
             items.append(CueText(line.start, line.end, line.text or "", line.speaker, mark=True))
-    return divide(list(tracks.values()), reading.transcript.audio.heard.end, style)
+    if not reading.transcript.partial:
+        return divide(list(tracks.values()), reading.transcript.audio.heard.end, style)
+    findings = reading.transcript.findings
+    if findings is None or len(findings.tracks) > 1:  # a cue of the other track may come before any of these
+        return []
+    return divide(list(tracks.values()), reading.transcript.audio.heard.end, style, partial=True)
 
 
 def words(
@@ -113,15 +118,18 @@ def words(
             yield CueText(*times, text, speaker, language=language)
 
 
-def divide(tracks: Sequence[Sequence[CueText]], end: float, style: Style = USUAL) -> list[Cue]:
+def divide(
+    tracks: Sequence[Sequence[CueText]], end: float, style: Style = USUAL, *, partial: bool = False
+) -> list[Cue]:
     """The subtitles of what was heard up to `end`, in seconds, in the order in which they begin.
 
     The items of a track are in order and do not overlap; neither do its cues. A cue names its speaker, if the
-    style has names in the text, where the one before it has another, in whatever track.
+    style has names in the text, where the one before it has another, in whatever track. `partial`: items of
+    the only track will follow; the cues are those that they cannot change.
     """
     crowded = len(tracks) > 1
     found = sorted(
-        (cue for items in tracks if items for cue in _CueTrack(items, end, style, crowded).cues()),
+        (cue for items in tracks if items for cue in _CueTrack(items, end, style, crowded).cues(partial)),
         key=lambda cue: cue[:2],
     )
     cues, named = [], None
@@ -172,8 +180,8 @@ class _CueTrack:
         gaps = [item.start - before.end for before, item in pairs]
         self.quiet = [0.0, *accumulate((gap if gap >= PAUSE else 0.0 for gap in gaps), initial=0.0)]
 
-    def cues(self) -> Iterator[tuple[float, float, Sequence[CueText]]]:
-        """Start, end and items of each cue of the cheapest way."""
+    def cues(self, partial: bool = False) -> Iterator[tuple[float, float, Sequence[CueText]]]:
+        """Start, end and items of each cue of the cheapest way; `partial`: of those that are final."""
         best, begins = [0.0], [0]
         for last in range(1, len(self.items) + 1):
             ways = []
@@ -184,12 +192,14 @@ class _CueTrack:
             cost, first = min(ways)
             best.append(cost)
             begins.append(first)
-        places = [len(self.items)]
+        places = [self._sure(begins) if partial else len(self.items)]
         while places[-1]:
             places.append(begins[places[-1]])
         end = 0.0
         cues = list(pairwise(reversed(places)))
-        for (first, last), following in zip(cues, [*cues[1:], None], strict=True):
+        for (first, last), following in zip(cues, [*cues, None][1:], strict=True):
+            if partial and following is None:  # how long it is shown depends on what follows
+                return
             start, before = max(self.items[first].start, end), end
             end = max(self._end(first, last), start + INSTANT)
             if end - start < SHORTEST and following is not None:  # the next one begins later, if it can
@@ -197,6 +207,19 @@ class _CueTrack:
             if end - start < SHORTEST:  # or this one earlier
                 start = max(before, end - SHORTEST)
             yield start, end, self.items[first:last]
+
+    def _sure(self, begins: Sequence[int]) -> int:
+        """The last item before which every way ends a cue, whatever items follow."""
+        count = len(self.items)
+        ends = set()
+        for first in range(count - 1, -1, -1):  # a cue that begins there may have items that follow
+            if not self._fits(first, count):
+                break
+            ends.add(first)
+        while len(ends) > 1:
+            latest = max(ends)
+            ends = (ends - {latest}) | {begins[latest]}
+        return min(ends, default=0)
 
     def _fits(self, first: int, last: int) -> bool:
         """Whether there is room for the items, with a line for each speaker if there are two."""

@@ -70,7 +70,9 @@ def transcript(
             break
         final.append(one)
     said = sorted((word for one in final for word in one.words), key=lambda word: (word.start, word.end))
-    return replace(found, utterances=tuple(final), words=tuple(said), warnings=findings.warnings)
+    return replace(
+        found, utterances=tuple(final), words=tuple(said), warnings=findings.warnings, partial=any(open_)
+    )
 
 
 class SoFar:
