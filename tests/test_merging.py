@@ -57,6 +57,22 @@ def test_a_word_on_the_edge_of_a_turn_stays_with_its_sentence():
     assert who(words, evidence)[:3] == "AAA"
 
 
+def test_a_word_without_a_time_goes_with_its_sentence_and_is_unsure():
+    evidence = activity((0, 1.9, 0), (2.5, 5, 1))
+    words = [
+        *say("could you spell that for me,", 0, 0.3),
+        Word(2.7, 2.7, " please?"),
+        *say("it is Oyelaran.", 2.75),
+    ]
+    assert who(words, evidence) == "AAAAAAABBB"
+    found = label(words, evidence, evidence > 0.5, NAMES)
+    assert found[6].speaker_confidence < 0.5
+    assert all(word.speaker_confidence > 0.9 for word in found[:6])
+    # The first word of a sentence, timed at the end of what another said before.
+    words = [*say("that was all.", 0, 0.5), Word(1.6, 1.6, " How"), *say("can I help you?", 2.6)]
+    assert who(words, evidence) == "AAABBBBB"
+
+
 def test_a_short_reply_inside_anothers_sentence_survives():
     evidence = activity((0, 2, 0), (2, 2.6, 1), (2.6, 5, 0))
     words = [*say("so we went there and", 0), Word(2.1, 2.5, " Right."), *say("then we came back", 2.7)]

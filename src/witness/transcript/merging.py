@@ -45,6 +45,7 @@ CHANGE_COST_AT_BREAK = 0.3  # nats
 CHANGE_COST_OF_FEW = 1.3  # nats: within a sentence, where fewer than FEW of its words lie on one side
 FEW = 3
 OVERLAP_SHARE = 0.5  # of a word's frames
+TIMELESS = 0.05  # seconds: a word that is given less has no time of its own
 NEAR = 1.5  # seconds: a recognizer can put the first or last word of a sentence that far into a pause
 INAUDIBLE = 2.0  # seconds of speech without a word that are worth marking
 NOT_ENGLISH = 0.5  # seconds of speech that an English model was not to write
@@ -56,6 +57,8 @@ def label(words: Sequence[Word], evidence: Evidence, active: Bool, names: Sequen
     `evidence` and `active` cover the same frames and speakers; `active`, (frames, speakers), is the final
     decision. `names` are the speakers' ids. A word where nobody is heard gets no speaker; but if most of its
     sentence is heard, and some of that less than NEAR away, its time is wrong and the evidence there counts.
+    A word that takes less than TIMELESS goes with the word before it in its sentence, or after it, and is as
+    sure as the evidence at its own time.
     """
     return settled(words, evidence, active, names)[0]
 
@@ -70,18 +73,21 @@ def settled(
     total = shares.sum(axis=1)
     heard_at = _heard_at(words, total >= LEAST_SUPPORT)
     supported = heard_at >= 0
-    shares = (shares / np.maximum(total, 1e-9)[:, None])[heard_at]
+    own = shares / np.maximum(total, 1e-9)[:, None]
+    shares = own[_timed_at(words, heard_at)]
     scores = np.where(supported[:, None], np.log(shares + FLOOR), 0.0)
     path, came_from = _viterbi(scores, _change_costs(words))
     labeled = [
         replace(
             word,
             speaker=names[speaker] if heard else None,
-            speaker_confidence=float(share[speaker]) if heard else None,
+            speaker_confidence=float(min(share[speaker], there[speaker])) if heard else None,
             overlap=_overlapped(word, active),
             supported=bool(heard),
         )
-        for word, speaker, share, heard in zip(words, path, shares, supported, strict=True)
+        for word, speaker, share, there, heard in zip(
+            words, path, shares, own[heard_at], supported, strict=True
+        )
     ]
     # What a sentence is given depends on all of it.
     whole = next((place for place in range(len(words), 0, -1) if _ends_sentence(words[place - 1])), 0)
@@ -305,6 +311,23 @@ def _agreed(came_from: Int) -> int:
             return place + 1
         ends = {int(came_from[place][end]) for end in ends}
     return 0
+
+
+def _timed_at(words: Sequence[Word], heard_at: Int) -> Int:
+    """(words,): the same as `heard_at`; for a word without a time, that of a neighbor in its sentence."""
+    at = heard_at.copy()
+    for place, word in enumerate(words):
+        if word.end - word.start >= TIMELESS:
+            continue
+        if place and not _ends_sentence(words[place - 1]):
+            near = place - 1
+        elif place + 1 < len(words) and not _ends_sentence(word):
+            near = place + 1
+        else:
+            continue
+        if heard_at[place] >= 0 and at[near] >= 0:
+            at[place] = at[near]
+    return at
 
 
 def _viterbi(scores: Float64, change_costs: Float64) -> tuple[Int, Int]:
