@@ -294,6 +294,22 @@ def test_what_could_not_be_saved_cannot_be_corrected(visit, folder):
     page.wait_for_selector("dialog[open]")
 
 
+def test_a_second_window_sees_what_the_first_does_as_it_comes(visit):
+    """Also where somebody writes there: the caret stays at its word."""
+    visitor = visit()
+    one, other = visitor.open(), visitor.open(visitor.tab())
+    other.click("#write")
+    other.locator(".said").nth(2).click()
+    other.keyboard.press("End")
+    before = caret(other)
+    correct(one, one.locator(".w").nth(3), "Zanzibar")
+    other.wait_for_selector('.w:text-is("Zanzibar")')
+    assert caret(other) == before
+    other.keyboard.type(" indeed")
+    one.wait_for_selector('.w:has-text("indeed")')
+    assert other.locator('.w:text-is("Zanzibar")').count() == 1
+
+
 def test_two_tabs_lose_nothing_of_each_other(visit, folder):
     visitor = visit()
     one, other = visitor.open(), visitor.open(visitor.tab())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import mimetypes
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,6 +23,7 @@ from witness.formats.registry import Format
 from witness.options import chosen
 from witness.serve import assets
 from witness.serve.app_state import AppState
+from witness.serve.routes.recordings import AGAIN, ALIVE
 from witness.text import printable
 
 FIRST = (Format.DOCX, Format.SRT, Format.TXT, Format.HTML, Format.QDA, Format.CSV)
@@ -30,6 +33,13 @@ POLICY = "connect-src 'self'; media-src 'self'; base-uri 'none'; form-action 'no
 """Beside the policy in the page itself, which names the hash of its style."""
 
 
+PACE = 0.5
+"""Seconds between two looks for a newer version."""
+MOST_WATCHING = 200
+"""Windows that are told of newer versions."""
+_watching: set[object] = set()
+
+
 def routes() -> list[BaseRoute]:
     """All below `/t/`, where a transcript goes by its id."""
     return [
@@ -37,6 +47,7 @@ def routes() -> list[BaseRoute]:
         Route("/t/{id}/sound", sound),
         Route("/t/{id}/outline", outline),
         Route("/t/{id}/version", version),
+        Route("/t/{id}/events", events),
         Route("/t/{id}/corrections", corrections, methods=["GET", "PUT", "POST"]),
         Route("/t/{id}/original", original, methods=["POST"]),
         Route("/t/{id}/speakers", speakers, methods=["POST"]),
@@ -82,6 +93,40 @@ async def version(request: Request) -> Response:
         return JSONResponse({"version": await run_in_threadpool(files.sha256_at, await _path(request))})
     except OSError as error:
         raise HTTPException(404, GONE) from error
+
+
+async def events(request: Request) -> Response:
+    """The version that is there now, and each that follows, whoever writes it: server-sent events."""
+    path = await _path(request)
+    if len(_watching) >= MOST_WATCHING:
+        raise HTTPException(429, "too many windows are open; close some", {"Retry-After": "30"})
+    return StreamingResponse(
+        _versions(path), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+    )
+
+
+async def _versions(path: Path) -> AsyncIterator[str]:
+    me = object()
+    _watching.add(me)
+    try:
+        yield f"retry: {AGAIN}\n\n"
+        before: tuple[int, int] | None = None
+        quiet = 0.0
+        while True:
+            with suppress(OSError):  # it is being replaced, or gone
+                status = await run_in_threadpool(path.stat)
+                now = status.st_size, status.st_mtime_ns
+                if now != before:
+                    told = json.dumps({"version": await run_in_threadpool(files.sha256_at, path)})
+                    before, quiet = now, 0.0
+                    yield f"event: version\ndata: {told}\n\n"
+            if quiet > ALIVE:
+                quiet = 0.0
+                yield ": still here\n\n"
+            await asyncio.sleep(PACE)
+            quiet += PACE
+    finally:
+        _watching.discard(me)
 
 
 async def corrections(request: Request) -> Response:

@@ -126,6 +126,7 @@ async function send() {
     sending = null;
   }
   keepDraft(); // and save what was corrected meanwhile
+  if (heard && heard !== seen.version) catchUp();
 }
 
 /** What was sent is in the transcript of this version. @param {string} now @param {Step[]} sent */
@@ -194,7 +195,7 @@ export function leave() {
 
 /** What others did meanwhile appears when one comes back to the page. */
 async function catchUp() {
-  if (sending || stuck || edits.unsaved || asking()) return;
+  if (sending || stuck || edits.unsaved || page.typing || asking()) return;
   try {
     if ((await call("version")).version === seen.version) return;
     const theirs = await call("corrections");
@@ -212,8 +213,28 @@ export async function settled() {
   if (edits.unsaved) await send();
 }
 
+/** The version that the server told of last. */
+let heard = "";
+let events = /** @type {EventSource | null} */ (null);
+
+/** Hear of what others save as they do, while the page is seen: a browser has few connections for all of its tabs. */
+function listen() {
+  if (document.visibilityState === "hidden") {
+    events?.close();
+    events = null;
+  } else if (!events) {
+    events = new EventSource("events");
+    events.addEventListener("version", (event) => {
+      heard = JSON.parse(event.data).version;
+      if (heard !== seen.version) catchUp();
+    });
+  }
+}
+
+listen();
 document.addEventListener("visibilitychange", () => {
   if (document.visibilityState === "hidden") send(); else catchUp();
+  listen();
 });
 window.addEventListener("focus", catchUp);
 window.addEventListener("online", () => { if (edits.unsaved) send(); });
