@@ -79,7 +79,7 @@ class SoFar:
     """What is recognized while the work goes on, for whoever wants to be told."""
 
     SHARE = 0.02
-    """Most of the time that telling may take."""
+    """Most of the time that telling may take, in processor time of its thread."""
 
     def __init__(self, heard: Heard | None) -> None:
         self._heard = heard
@@ -95,13 +95,12 @@ class SoFar:
     def hear(self, track: int, heard: Recognition, until: float) -> None:
         """As `recognizer.Listener`, which the recognizer's thread calls."""
         self.tracks[track] = TrackSoFar(heard, until)
-        begun = time.monotonic()
-        if self._heard is None or self._who is None or begun < self._again:
+        if self._heard is None or self._who is None or time.monotonic() < self._again:
             return
+        begun = time.thread_time()
         who, known, replaced = self._who
         found = transcript(who, self.tracks, known, replaced)
-        now = time.monotonic()
-        self._again = now + (now - begun) / self.SHARE
+        self._again = time.monotonic() + (time.thread_time() - begun) / self.SHARE
         if len(found.utterances) > self._told:
             self._told = len(found.utterances)
             self._heard(found)
