@@ -37,7 +37,7 @@ from witness.schema import (
     Turn,
     Word,
 )
-from witness.transcript import assemble, corrections
+from witness.transcript import assemble, corrections, drafts
 
 PATH = Path(__file__).parent / "data" / "page_cases.json"
 TALKS = (*range(9), 15, 61)
@@ -55,7 +55,7 @@ NAMES = ("Anna", "Ben", "Zoë <b>", "李", "O'Hara")
 Step = list[dict[str, Any]]
 
 
-def talk(seed: int) -> assemble.Draft:
+def talk(seed: int) -> drafts.Draft:
     """Who said what in a talk, before anybody corrected it."""
     rng = random.Random(seed)
     two_tracks = seed % 3 == 1
@@ -80,7 +80,8 @@ def talk(seed: int) -> assemble.Draft:
     recognition = Recognition((), "en", "cpu")
     who = assemble.Who(findings, Bounds(), tuple(tracks))
     foreign = tuple(((5.0, 30.0),) if seed % 4 == 3 else () for _ in tracks)
-    return assemble.Draft(who, tuple(words), foreign, (recognition,) if heard else ())
+    draft = assemble.words(who, [recognition if heard else None for _ in tracks])
+    return replace(draft, words=tuple(words), not_english=foreign)
 
 
 def _track(rng: random.Random, duration: float, prefix: str, people: int) -> assemble.Diarized:
@@ -125,9 +126,9 @@ def _words(rng: random.Random, who: assemble.Diarized, duration: float, slow: bo
 class Steps:
     """Steps that a person could take in the page of a talk, and what the page saves of them."""
 
-    def __init__(self, draft: assemble.Draft, rng: random.Random) -> None:
+    def __init__(self, draft: drafts.Draft, rng: random.Random) -> None:
         self.draft, self.rng = draft, rng
-        self.base = assemble.corrected(draft)
+        self.base = drafts.corrected(draft)
         self.data = data_of(self.base)
         self.ids = [speaker for speaker, _ in self.data["speakers"]]
         words, silent = self.data["words"], self.data["silent"]
@@ -194,15 +195,13 @@ class Steps:
         new = [_of_words(one) for one in made if one["kind"] == "new"]
         if len(set(new)) < len(new):
             return None
-        added = assemble._added(self.draft.who, new)
+        added = drafts._added(self.draft, new)
         ids = [*self.ids[: len(self.ids) - len(new)], *(added[one] for one in new)]
         fills = [self._fill(one) for one in made if one["kind"] == "fill"]
-        _, turns = assemble._completed(self.draft, [*fills, *new], added)
+        _, turns = drafts._completed(self.draft, [*fills, *new], added)
         found = [self._correction(one, ids, turns) for one in made]
         talk, merged = corrections.Talk(turns), corrections.merges(found, corrections.Talk(turns))
-        together = corrections.Talk(
-            assemble._united(sorted(assemble._renamed(turn, merged) for turn in turns))
-        )
+        together = corrections.Talk(drafts.united(sorted(drafts._renamed(turn, merged) for turn in turns)))
         for one, correction in zip(made, found, strict=True):
             for key, spans in (("who", correction.speaker), ("gone", correction.other)):
                 if key in one and one["kind"] != "new":
@@ -233,7 +232,7 @@ class Steps:
 
     def expected(self, given: Sequence[Correction]) -> dict[str, Any]:
         """What Witness makes of it: paragraphs, and those who speak with their share of it."""
-        found = assemble.corrected(self.draft, given)
+        found = drafts.corrected(self.draft, given)
         number = {speaker: place for place, speaker in enumerate(self.ids)}
         names = {one.id: one.name for one in found.speakers}
         ordered = sorted(found.utterances, key=lambda one: (_ms(one.start), _ms(one.end)))

@@ -25,7 +25,7 @@ def edit(path, *steps, undone=(), version=None) -> edits.Edit:
     """What a page would save: each step with the correction that it is."""
     shown = edits.show(path)
     saved = redo.read(path)
-    sha256 = saved.findings.audio.sha256
+    sha256 = saved.document.audio.sha256
     corrections = [correction for _, correction in steps]
     return edits.Edit(
         version or shown.version,
@@ -189,12 +189,45 @@ def test_a_name_given_from_elsewhere_is_a_step(path):
     assert [step[0]["name"] for step in shown.steps] == ["Bo", "Ann"]
 
 
-def test_what_cannot_be_saved_says_why(path):
+def test_a_transcript_without_findings_is_corrected_undone_and_restored(path):
     (path.parent / "toned.findings.npz").unlink()
+    machine = store.read(path)
     shown = edits.show(path)
-    assert "toned.findings.npz" in shown.refusal
-    with pytest.raises(InputError, match=r"toned\.findings\.npz"):
+    assert (shown.refusal, shown.restorable) == (None, True)
+    assert "copy it into" in shown.lack
+    first, second = naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar")
+    edits.save(path, edit(path, first, second))
+    assert names(path)[0] == "Ann"
+    for form in ("txt", "srt", "html"):
+        assert "Zanzibar" in (path.parent / f"toned.{form}").read_text()
+    shown = edits.show(path)
+    assert page.identity(shown.base) == page.identity(machine)
+    assert [step[0]["kind"] for step in shown.steps] == ["name", "text"]
+    edits.save(path, edit(path, first, undone=[(second[0],)]))
+    assert "Zanzibar" not in path.read_text()
+    assert names(path)[0] == "Ann"
+    edits.name(path, edits.show(path).version, "SPEAKER_01", "Bo")
+    assert names(path)[:2] == ["Ann", "Bo"]
+    with pytest.raises(InputError, match="copy it into"):
+        edits.recount(path, edits.show(path).version, 3)
+    edits.original(path, edits.show(path).version)
+    back = store.read(path)
+    assert (back.words, back.speakers, back.corrections) == (machine.words, machine.speakers, ())
+    assert len(edits.show(path).undone) == 2
+
+
+def test_without_findings_and_history_what_was_corrected_stays(path):
+    (path.parent / "toned.findings.npz").unlink()
+    edits.save(path, edit(path, naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar")))
+    store.history_of(path).unlink()
+    shown = edits.show(path)
+    assert not shown.restorable
+    with pytest.raises(InputError, match="copy it into"):
         edits.original(path, shown.version)
+    edits.save(path, edit(path, naming(path, 1, "Bo")))
+    assert names(path)[:2] == ["Ann", "Bo"]
+    assert "Zanzibar" in path.read_text()
+    assert len(store.read(path).corrections) == 3
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b'{"schema": "witness-history/1"}', b"\xff", b"[" * 100_000])

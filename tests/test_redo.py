@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import shutil
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -11,17 +12,19 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import page_cases
 from conftest import in_process
 from recordings import make
+from witness import documents
 from witness.cli import redo as redo_command
 from witness.cli.main import cli
 from witness.diarization import voices
 from witness.errors import InputError, UsageError
 from witness.formats import document as shape
-from witness.formats import findings, writers
+from witness.formats import findings, page, writers
 from witness.options import Bounds
 from witness.schema import Correction, Turn, Utterance, Word
-from witness.transcript import assemble, corrections
+from witness.transcript import assemble, corrections, drafts, redo, store
 
 
 @pytest.fixture
@@ -240,15 +243,17 @@ def test_requests_that_make_no_sense_leave_the_file_alone(path, args):
 def test_stages_that_are_missing_foreign_or_damaged(path, transcript):
     file = path.parent / "toned.findings.npz"
     content = file.read_bytes()
+    count = ("--speakers", "3")
     file.write_bytes(content[:-1])
     assert "does not belong to" in run(path, code=4)
     file.unlink()
-    assert "copy it there" in run(path, code=4)
+    assert "copy it into" in run(path, *count, code=4)
+    assert "copy it into" in run(path, "--forget", code=4)
     for broken in (content[: len(content) // 2], b"", b"PK\3\4" + content[100:]):
         with pytest.raises(InputError, match="damaged"):
             findings.decode(broken, "x")
     path.write_bytes(writers.content(transcript, "json"))
-    assert "without its findings" in run(path, code=4)
+    assert "without its findings" in run(path, *count, code=4)
     path.write_text('{"schema": "witness/1"}')
     assert "is damaged (Object missing" in run(path, code=4)
     assert "no such file" in run(path.with_name("none.json"), code=4).lower()
@@ -266,6 +271,63 @@ def test_no_findings(tmp_path):
     assert in_process(tmp_path, recording, *options, "--no-findings").returncode == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.json"]
     assert json.loads((tmp_path / "out" / "a.json").read_text())["findings"] is None
+
+
+def test_a_transcript_without_findings_is_corrected_as_one_with_them(path, tmp_path):
+    """Names, merges, words and speakers who were missing, in several redos, and again once they are back."""
+    (tmp_path / "bare").mkdir()
+    bare = tmp_path / "bare" / path.name
+    bare.write_bytes(path.read_bytes())
+    heard = store.read(path).words[3]
+    middle = (heard.start + heard.end) / 2
+    spans = [[middle - 0.001, middle + 0.001]]
+    text = {"kind": "text", "speaker": [], "name": None, "other": spans, "text": "Zanzibar"}
+    sha256 = json.loads(path.read_text())["audio"]["sha256"]
+    said = {"schema": page.CORRECTIONS, "sha256": sha256}
+    (tmp_path / "text.json").write_text(json.dumps({**said, "corrections": [text]}))
+    new = {**text, "kind": "new", "text": None}
+    (tmp_path / "new.json").write_text(json.dumps({**said, "corrections": [new]}))
+    for one in (path, bare):
+        run(one, "--corrections", tmp_path / "text.json", "-f", "srt")
+        run(one, "--corrections", tmp_path / "new.json")
+        run(one, "--corrections", tmp_path / "new.json")  # again, which changes nothing
+        run(one, "--name", "SPEAKER_00=Ann")
+        run(one, "--name", "Ann=Eve", "--name", "SPEAKER_01=Bo")
+    alike(document(path), document(bare))
+    assert [one["name"] for one in document(bare)["speakers"]] == ["Eve", "Bo", None]
+    assert "Zanzibar" in bare.with_suffix(".srt").read_text()
+    shutil.copy(path.parent / "toned.findings.npz", bare.parent)
+    run(bare)
+    alike(document(path), document(bare))
+    bare.with_name("toned.findings.npz").unlink()
+    for one in (path, bare):
+        run(one, "--merge", "Eve,Bo", "--name", "Eve=Al")
+    alike(document(path), document(bare))
+    assert [one["name"] for one in document(bare)["speakers"]] == ["Al", None]
+    said = CliRunner().invoke(cli, ["redo", str(bare), "--name", "Al=Cy"]).stderr
+    assert "copy it into" in said
+
+
+def alike(one: dict, other: dict) -> None:
+    """The same, but that each turn was rounded before the seconds of a speaker were added up."""
+    for first, second in zip(one["speakers"], other["speakers"], strict=True):
+        for key, nearly in (("seconds", 0.01), ("share", 0.002)):
+            assert first.pop(key) == pytest.approx(second.pop(key), abs=nearly)
+    assert one == other
+
+
+@pytest.mark.parametrize("seed", page_cases.TALKS)
+def test_corrections_come_to_the_same_without_the_findings(seed):
+    """All cases of the table of the page, on what a JSON holds of each talk."""
+    draft = page_cases.talk(seed)
+    content = shape.encode(shape.of(drafts.corrected(draft)))
+    bare = drafts.of(shape.transcript(shape.decode(content)))
+    for case in page_cases.cases(seed):
+        given = documents.decode(json.dumps(case["corrections"]).encode(), redo.Corrections)
+        one, other = (shape.of(drafts.corrected(base, given)) for base in (draft, bare))
+        # Whether a script without spaces had one is not known where an utterance begins with it.
+        content = (shape.encode(found).decode().replace(" こ", "こ") for found in (one, other))
+        alike(*map(json.loads, content))
 
 
 # --- documents of strangers ---

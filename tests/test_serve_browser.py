@@ -276,11 +276,32 @@ def test_the_player_s_keys_work_while_one_writes(visit):
     assert page.locator(".said[contenteditable]").count() == 0
 
 
-def test_what_could_not_be_saved_cannot_be_corrected(visit, folder):
+def test_without_findings_only_the_speakers_are_as_they_were(visit, folder):
     (folder / "toned.findings.npz").unlink()
+    page = visit().open()
+    page.click("#more")
+    page.wait_for_selector('#toast:has-text("copy it into")')
+    assert page.locator("dialog[open]").count() == 0
+    rename(page, "Speaker 1", "Ann")
+    correct(page, page.locator(".w").nth(3), "Zanzibar")
+    saved(page)
+    assert store.read(folder / "toned.json").speakers[0].name == "Ann"
+    assert "Zanzibar" in (folder / "toned.txt").read_text()
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.wait_for_selector('.w:has-text("Zanzibar")')
+    page.click("#more")
+    page.wait_for_selector('dialog[open]:has-text("Back to the machine")')
+    assert page.locator('dialog[open]:has-text("Another number")').count() == 0
+
+
+def test_what_could_not_be_saved_cannot_be_corrected(visit, folder):
+    text = (folder / "toned.json").read_text()
+    wrong = '[{"kind": "name", "speaker": [], "name": "Al"}]'
+    (folder / "toned.json").write_text(text.replace('"corrections": []', f'"corrections": {wrong}'))
     before = (folder / "toned.json").read_bytes()
     page = visit().open()
-    page.wait_for_selector('#refusal:visible:has-text("copy it there")')
+    page.wait_for_selector('#refusal:visible:has-text("is damaged")')
     page.wait_for_selector('#save:text-is("Read only")')
     page.locator(".w").nth(3).click()
     for key in ("e", "m", "r", "g"):
@@ -288,7 +309,7 @@ def test_what_could_not_be_saved_cannot_be_corrected(visit, folder):
         assert page.locator("dialog[open]").count() == 0
     page.click('aside button.name:text-is("Speaker 1")')
     assert page.locator("aside input.name").count() == 0
-    page.wait_for_selector('#toast:has-text("copy it there")')
+    page.wait_for_selector('#toast:has-text("is damaged")')
     assert (folder / "toned.json").read_bytes() == before
     page.click("#export")  # which still works
     page.wait_for_selector("dialog[open]")

@@ -121,6 +121,23 @@ def test_a_redo_while_the_desk_saves_counts_on_top(path):
     agree(path)
 
 
+def test_a_new_run_for_one_format_makes_the_json_anew(path):
+    """Of the same recording, and not where the transcript was read."""
+    speakers = [replace(one, name="Zoe") for one in store.read(path).speakers]
+    new = replace(store.read(path), speakers=tuple(speakers), findings=None)
+    srt = [(Format.SRT, store.sibling(path, Format.SRT))]
+    before = path.read_bytes()
+    store.save(new, srt)
+    assert path.read_bytes() == before
+    other = replace(new, audio=replace(new.audio, sha256="0" * 64))
+    assert store.save(other, srt, fresh=True) == ()
+    assert path.read_bytes() == before
+    (line,) = store.save(new, srt, fresh=True)
+    assert str(path) in line
+    assert names(path) == ["Zoe"] * 3
+    agree(path)
+
+
 def test_whoever_holds_on_too_long_is_not_waited_for_for_ever(path, monkeypatch):
     monkeypatch.setattr(saving, "PATIENCE", 0.1)
     with store.opened(path):
@@ -132,9 +149,15 @@ def test_whoever_holds_on_too_long_is_not_waited_for_for_ever(path, monkeypatch)
 def test_a_new_transcript_does_not_replace_what_was_corrected_meanwhile(path):
     new = replace(store.read(path), findings=None)
     named(path, 0, "A")
-    with pytest.raises(ConflictError, match="--force"):
-        store.save(new, [(Format.JSON, path)], force=False)
+    forms = [(form, store.sibling(path, form)) for form in (Format.JSON, Format.SRT)]
+    for kept in ("talk.again", "talk.again-2"):  # what took hours is there, under a name of its own
+        with pytest.raises(ConflictError, match=rf"{kept}\.json.*--force"):
+            store.save(new, forms, force=False)
+        other = path.with_name(f"{kept}.json")
+        assert names(other)[0] is None
+        assert "A:" not in other.with_suffix(".srt").read_text()
     assert names(path)[0] == "A"
+    agree(path)
     store.save(new, [(Format.JSON, path)])
     assert names(path)[0] is None
     agree(path)  # the formats that nobody asked for, too
@@ -360,12 +383,17 @@ def test_a_link_stays_one(path, tmp_path):
 # --- locks ---
 
 
-def test_a_drive_without_locks_has_a_file_for_one(path, monkeypatch):
+def test_a_drive_without_locks_has_a_file_for_one(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
+
     def refuse(_: int) -> bool:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(saving, "_try", refuse)
-    named(path, 0, "A")
+    monkeypatch.setattr(saving, "try_lock", refuse)
+    monkeypatch.setattr(saving, "without_locks", set())
+    (line,) = edits.name(path, edits.show(path).version, "SPEAKER_00", "A").left
+    assert f"{path.parent} is on a drive without locks" in line
+    assert edits.name(path, edits.show(path).version, "SPEAKER_01", "C").left == ()  # it is said once
     lock = path.with_name(".talk.lock")
     assert not lock.exists()
     monkeypatch.setattr(saving, "PATIENCE", 0.1)
@@ -377,7 +405,22 @@ def test_a_drive_without_locks_has_a_file_for_one(path, monkeypatch):
     os.utime(lock, (time.time() - 3600,) * 2)
     named(path, 0, "B")
     assert names(path)[0] == "B"
-    assert not lock.exists()
+    assert list(path.parent.glob(".talk.lock*")) == []
+
+
+def test_a_lock_that_two_take_over_at_once_is_removed_by_one(path):
+    """The second has read what was left behind, and the first has put its own there since."""
+    lock = path.with_name(".talk.lock")
+    lock.write_text("left behind")
+    assert saving._removed(lock, "left behind")
+    lock.write_text("mine")
+    assert not saving._removed(lock, "left behind")
+    assert lock.read_text() == "mine"
+    lock.write_text("left behind")
+    name = files.sha256(b"left behind")[:16]
+    lock.with_name(f".talk.lock.{name}").touch()  # somebody is at it
+    assert not saving._removed(lock, "left behind")
+    assert lock.exists()
 
 
 def test_the_lock_keeps_others_out(path):

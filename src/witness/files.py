@@ -527,6 +527,17 @@ def cache_folder() -> Path:
     return Path(os.environ.get("WITNESS_CACHE") or platformdirs.user_cache_dir("witness", appauthor=False))
 
 
+def told_before(what: str) -> bool:
+    """Whether a person on this machine has been told this; from now on they have."""
+    place = cache_folder() / "told" / sha256(what.encode())[:16]
+    if place.exists():
+        return True
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+    return False
+
+
 def cached(folder: Path, names: Sequence[str], make: Callable[[], Sequence[bytes]]) -> Sequence[bytes]:
     """What `make` returns: from files of these names in `folder` if they are whole, otherwise made and kept.
 

@@ -32,7 +32,7 @@ from witness.reporter import Note, Progress, Reporter, no_check, no_note, no_pro
 from witness.schema import Findings, Float64, Map, ModelFile, Recognition, Samples, Track, Transcript
 from witness.sessions import on_cores
 from witness.tracing import Stopwatch
-from witness.transcript import assemble
+from witness.transcript import assemble, drafts
 from witness.transcript.settling import NOT_BEGUN, Heard, SoFar
 
 if TYPE_CHECKING:
@@ -322,8 +322,9 @@ class _Run:
         findings = replace(findings, warnings=(*machine, *self.warnings), machine=tuple(machine))
         with self.watch.stage("merging"):
             heard = [track.recognition for track in findings.tracks]
-            draft = assemble.words(replace(who, findings=findings), heard)
-            transcript = assemble.corrected(draft, known=known, replaced=replaced, reporter=self.reporter)
+            draft = assemble.words(replace(who, findings=findings), heard, self.reporter)
+            given = assemble.known_to_run(who, draft, known, replaced, self.reporter)
+            transcript = drafts.corrected(draft, given, self.reporter)
         mode = self._mode([one for one in heard if one is not None])
         times = assemble.timing(self.watch, time.perf_counter() - begun, mode)
         return replace(transcript, timing=times, failure=failure)

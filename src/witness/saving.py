@@ -180,6 +180,8 @@ def _commit(scratch: Path, folder: Path, name: str) -> list[str]:
 
 # --- the lock ---
 
+without_locks: set[Path] = set()
+"""Folders on drives without locks that this process has worked in."""
 _owners: dict[int, Path] = {}
 """Open locks that are files with the name of whoever made them -> that name."""
 
@@ -243,6 +245,7 @@ def is_there(descriptor: int, path: Path) -> bool:
 
 def _acquire_by_name(lock: Path, end: float) -> int | None:
     """As `_acquire`, on a drive that has no locks: whoever makes the file has it."""
+    without_locks.add(lock.parent)
     with suppress(OSError):
         if not lock.stat().st_size:  # the attempt to lock has made it
             lock.unlink()
@@ -256,10 +259,36 @@ def _acquire_by_name(lock: Path, end: float) -> int | None:
             return descriptor
         except FileExistsError:
             with suppress(OSError):
-                name = lock.read_text()
-                if files.is_abandoned(lock.with_name(name)) or time.time() - lock.stat().st_mtime > GIVEN_UP:
-                    lock.unlink()
+                if (name := _left_behind(lock)) is not None and _removed(lock, name):
                     continue
         if time.monotonic() > end:
             return None
         time.sleep(LOOK)
+
+
+def _left_behind(lock: Path) -> str | None:
+    """What is in a lock of a process that has ended, as far as can be told. Raises OSError."""
+    name = lock.read_text()
+    old = time.time() - lock.stat().st_mtime > GIVEN_UP
+    return name if old or files.is_abandoned(lock.with_name(name)) else None
+
+
+def _removed(lock: Path, name: str) -> bool:
+    """Remove a lock with this in it, and no other: somebody may have taken it over since it was read.
+
+    One process at a time may: who makes a second file, named for what is in the lock. Raises OSError.
+    """
+    leave = lock.with_name(f"{lock.name}.{files.sha256(name.encode())[:16]}")
+    try:
+        os.close(os.open(leave, os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if time.time() - leave.stat().st_mtime > GIVEN_UP:  # whoever made it has died, too
+            leave.unlink()
+        return False
+    try:
+        same = lock.read_text() == name
+        if same:
+            lock.unlink()
+        return same
+    finally:
+        leave.unlink()

@@ -333,9 +333,7 @@ def style(given: dict[str, Any]) -> dict[str, Any]:
     return {name: given.pop(name) for name in SECTIONS["Reading"].split()}
 
 
-NO_STAGES = click.option(
-    "--no-findings", is_flag=True, help="Do not keep what `witness redo` needs beside a JSON file."
-)
+NO_STAGES = click.option("--no-findings", is_flag=True, help="Keep nothing to count the speakers again with.")
 LIMIT = click.option(
     "--limit",
     type=Number(1),
@@ -470,7 +468,7 @@ def progress(quiet: bool, verbose: bool = False, course: Course | None = None) -
     def release() -> None:
         while held:
             line = held.pop(0)
-            note(line.short if not verbose and _told_before(line) else str(line))
+            note(line.short if not verbose and files.told_before(line.short) else str(line))
 
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bars:
         announced = False
@@ -503,14 +501,3 @@ def progress(quiet: bool, verbose: bool = False, course: Course | None = None) -
 
         yield Screen(show, note, aside=aside)
         release()  # not after an error, which has nothing to do with them
-
-
-def _told_before(note: LongNote) -> bool:
-    """Whether a person on this machine has had this note; from now on they have."""
-    place = files.cache_folder() / "told" / files.sha256(note.short.encode())[:16]
-    if place.exists():
-        return True
-    with suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.touch()
-    return False

@@ -52,8 +52,9 @@ def redo_command(
 ) -> None:
     """Make TRANSCRIPT (a JSON file) again with another number of speakers, names or merges.
 
-    Nothing is recognized again; the .findings.npz file beside the JSON is required. The JSON is replaced and
-    keeps the corrections for later redos. Without -f and -o, the text goes to stdout.
+    Nothing is recognized again. The number of speakers and --forget need the .findings.npz file beside the
+    JSON. The JSON is replaced and keeps the corrections for later redos. Without -f and -o, the text goes to
+    stdout.
     """
     from witness.audio import sound
     from witness.formats import document, writers
@@ -69,6 +70,8 @@ def redo_command(
         to = f"{transcript.parent}{os.sep}"
     with options.progress(quiet) as reporter, store.opened(transcript) as there:
         before = redo.read(transcript)
+        if before.lack and before.document.findings is not None:
+            reporter.note(f"only what the transcript says can be corrected: {before.lack}")
         corrections = [correction for file in saved for correction in redo.from_file(before, file)]
         corrections += [correction for merge in merges for correction in redo.merging(before, merge)]
         corrections += [redo.naming(before, name) for name in names]

@@ -141,7 +141,9 @@ def run(
         if live is not None and not (live.begun and transcript.failure):
             live.show(transcript)
             places = tuple(place for place in places if place[1] is not None)
-        left = store.save(transcript.styled(style), places, keep=not no_findings, sound=heard, force=force)
+        left = store.save(
+            transcript.styled(style), places, keep=not no_findings, sound=heard, fresh=True, force=force
+        )
         if transcript.failure is None:
             journal.forget()
             if not journal.resumed:

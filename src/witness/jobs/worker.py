@@ -200,7 +200,9 @@ def _perform(job: Job, said: Said | None) -> Outcome:
             targets.give_up()
             raise
         marked = transcript.styled(settings.style)
-        left = store.save(marked, targets.files, keep=settings.keep_findings, sound=peaks, force=job.force)
+        left = store.save(
+            marked, targets.files, keep=settings.keep_findings, sound=peaks, fresh=True, force=job.force
+        )
         if transcript.failure is None:
             journal.forget()
     failure = transcript.failure

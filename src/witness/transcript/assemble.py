@@ -1,12 +1,12 @@
-"""What the models found -> a transcript: who speaks, who said each word, what people corrected.
+"""What the models found -> a draft of a transcript: who speaks, who said each word.
 
-`witness redo` is these three alone. The models may have been given a part of the recording only; here, where
-frames become turns and words get their speakers, times become those of the recording.
+`witness redo` is this and what people corrected (`drafts`). The models may have been given a part of the
+recording only; here, where frames become turns and words get their speakers, times become those of the
+recording.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,25 +28,16 @@ from witness.schema import (
     Count,
     Findings,
     Recognition,
-    Spans,
-    Speaker,
     Track,
     Transcript,
     Turn,
-    Utterance,
-    Word,
     alone,
 )
-from witness.text import clock
-from witness.text import count as number_of
 from witness.tracing import Stopwatch
-from witness.transcript import corrections, merging, replacements
+from witness.transcript import corrections, drafts, merging, replacements
 
 STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
 """In this order in `Transcript.timing`; a stage that did not run is None there."""
-
-GHOST_SHARE = 0.02  # of all speech; this and GHOST_TURN are noScribe's rule, right for 69 % of what it names
-GHOST_TURN = 2.0  # seconds
 
 # Of each of several people on one side of a call: docs/decisions/2026-11-22-calls-and-turns.md.
 SIDE_SECONDS, SIDE_SHARE = 10.0, 0.2  # least clean speech: seconds, or the share of the side if that is less
@@ -104,19 +95,6 @@ class Who:
         return [len(track.names) for track in self.tracks]
 
 
-@dataclass(frozen=True)
-class Draft:
-    """Who said what, before anybody corrected it."""
-
-    who: Who
-    words: tuple[list[Word] | None, ...]
-    """Of each track, with their speakers; None: nobody listened for words there."""
-    not_english: tuple[Spans, ...]
-    """Of each track: where in the recording an English model was given another language."""
-    recognitions: tuple[Recognition, ...]
-    """Of the tracks in which somebody did."""
-
-
 def redo(
     findings: Findings,
     asked: Bounds = Bounds(),
@@ -131,12 +109,12 @@ def redo(
     with watch.stage("clustering"):
         speakers = who(findings, asked, reporter)
     with watch.stage("merging"):
-        draft = words(speakers, [track.recognition for track in findings.tracks])
-        transcript = corrected(draft, given, reporter=reporter)
+        found = words(speakers, [track.recognition for track in findings.tracks], reporter)
+        transcript = drafts.corrected(found, given, reporter)
     return replace(transcript, timing=timing(watch, time.perf_counter() - begun, None))
 
 
-def draft(findings: Findings, asked: Bounds = Bounds()) -> Draft:
+def draft(findings: Findings, asked: Bounds = Bounds()) -> drafts.Draft:
     """What `redo` corrects; whoever keeps it can correct it many times. Raises UsageError."""
     return words(who(findings, asked), [track.recognition for track in findings.tracks])
 
@@ -237,14 +215,17 @@ def _diarize(findings: Findings, number: int, wanted: clustering.SpeakerBounds) 
 # --- who said each word ---
 
 
-def words(who: Who, recognitions: Sequence[Recognition | None]) -> Draft:
-    """Give each word of each track its speaker, and its time in the recording."""
-    start = who.findings.audio.heard.start
+def words(who: Who, recognitions: Sequence[Recognition | None], reporter: Reporter = SILENT) -> drafts.Draft:
+    """Give each word of each track its speaker, and its time in the recording.
+
+    The warnings are those of the findings and of the number of speakers, which `reporter` is told.
+    """
+    findings, part = who.findings, who.findings.audio.heard
     labeled = tuple(
         None
         if heard is None
         else [
-            replace(word, start=word.start + start, end=word.end + start)
+            replace(word, start=word.start + part.start, end=word.end + part.start)
             for word in merging.label(
                 heard.words, track.diarization.evidence, track.diarization.active, track.names
             )
@@ -252,142 +233,51 @@ def words(who: Who, recognitions: Sequence[Recognition | None]) -> Draft:
         for track, heard in zip(who.tracks, recognitions, strict=True)
     )
     not_english = tuple(
-        tuple((first + start, last + start) for first, last in heard.not_english) if heard else ()
+        tuple((first + part.start, last + part.start) for first, last in heard.not_english) if heard else ()
         for heard in recognitions
     )
-    return Draft(who, labeled, not_english, tuple(heard for heard in recognitions if heard is not None))
-
-
-# --- what people corrected ---
-
-
-def corrected(
-    draft: Draft,
-    given: Sequence[Correction] = (),
-    *,
-    known: voices.Known | None = None,
-    replaced: Sequence[tuple[str, str]] = (),
-    reporter: Reporter = SILENT,
-) -> Transcript:
-    """The transcript, with the corrections applied, the names of those whose voices are `known`, and words
-    `replaced` (`replacements`).
-
-    Its timing is empty. It holds the warnings of the findings and its own, which `reporter` is told.
-    """
-    who, findings = draft.who, draft.who.findings
-    warnings = list(findings.warnings)
-    for line in _about_speakers(who):
-        warnings.append(line)
+    about = list(_about_speakers(who))
+    for line in about:
         reporter.note(line)
-    # What somebody corrected comes later, and so counts more.
-    given = (*replacements.corrections(draft.words, replaced)[:MOST_CORRECTIONS], *given)
-    added = _added(who, given)
-    draft, found = _completed(draft, given, added)
-    merged = corrections.merges(given, corrections.Talk(found))
-    turns = _united(sorted(_renamed(turn, merged) for turn in found))
-    if known is not None:
-        given = (*_recognized(who, merged, turns, known, reporter), *given)
-    talk = corrections.Talk(turns)
-    said = [_said(draft, number, merged, given, talk) for number in range(len(who.tracks))]
-    lines = [line for one in said for line in one.warnings]
-    names = corrections.names(given, talk)
-    speakers = _speakers(turns, {speaker: all_names[-1] for speaker, all_names in names.items()})
-    lines += _several_names(names)
-    lines += [
-        f"{name} may be spurious: little speech in total, and never more than {GHOST_TURN:.0f} s at a time"
-        for name in ghosts(speakers, turns)
-        if name not in added.values()
-    ]
-    for line in lines:
-        warnings.append(line)
-        reporter.note(line)
-    return Transcript(
+    head = Transcript(
         audio=findings.audio,
         models=findings.models,
         device=findings.device,
         timing={},
-        language=next((heard.language for heard in draft.recognitions if heard.language), None),
-        speakers=speakers,
-        turns=tuple(turns),
-        utterances=tuple(_in_order(said)),
-        words=tuple(sorted((word for one in said for word in one.words), key=_when)),
-        warnings=tuple(warnings),
+        language=next((one.language for one in recognitions if one and one.language), None),
+        speakers=(),
+        turns=tuple(who.turns),
+        utterances=(),
+        words=(),
+        warnings=(*findings.warnings, *about),
         machine=findings.machine,
         counts=tuple(track.count for track in who.tracks),
         findings=findings,
         fast=findings.fast,
         asked=who.asked,
-        corrections=tuple(given),
     )
+    spoken = tuple(track.turns(part, exclusive=True) for track in who.tracks)
+    return drafts.Draft(head, labeled, spoken, not_english)
 
 
-def _added(who: Who, given: Sequence[Correction]) -> dict[Correction, str]:
-    """The speakers whom a person added, each with an id that nobody has."""
-    taken = {name for track in who.tracks for name in track.names}
-    free = (name for n in itertools.count(len(taken)) if (name := f"SPEAKER_{n:02d}") not in taken)
-    return dict(zip((one for one in dict.fromkeys(given) if one.kind == "new"), free, strict=False))
-
-
-def _completed(
-    draft: Draft, given: Sequence[Correction], added: Mapping[Correction, str]
-) -> tuple[Draft, list[Turn]]:
-    """The draft and its turns, with the words and the speakers that were missing."""
-    part, turns = draft.who.findings.audio.heard, draft.who.turns
-    tracks = [labeled or [] for labeled in draft.words]
-    if any(one.kind == "fill" for one in given):
-        unheard = [
-            []
-            if labeled is None
-            else merging.inaudible(track.turns(part, exclusive=True), labeled, draft.not_english[number])
-            for number, (track, labeled) in enumerate(zip(draft.who.tracks, draft.words, strict=True))
-        ]
-        tracks = corrections.fill(tracks, unheard, given)
-    words: list[list[Word] | None] = []
-    for labeled, complete in zip(draft.words, tracks, strict=True):
-        given_words, turns = corrections.add(complete, turns, added)
-        words.append(None if labeled is None else given_words)
-    return replace(draft, words=tuple(words)), turns
-
-
-@dataclass(frozen=True)
-class _Said:
-    """What one track adds to the transcript."""
-
-    words: Sequence[Word] = ()
-    unheard: Sequence[Utterance] = ()
-    """Speech without words."""
-    warnings: Sequence[str] = ()
-
-
-def _said(
-    draft: Draft,
-    number: int,
-    merged: Mapping[str, str],
-    given: Sequence[Correction],
-    talk: corrections.Talk,
-) -> _Said:
-    """A merge gives what two speakers said to one, and moves no other word: what a person sees in a page is
-    what this makes of it."""
-    part = draft.who.findings.audio.heard
-    turns = draft.who.tracks[number].turns(part, exclusive=True)
-    labeled = draft.words[number]
-    if labeled is None:
-        only = _united([_renamed(turn, merged) for turn in turns])
-        return _Said(unheard=[Utterance(turn.start, turn.end, turn.speaker) for turn in only])
-    renamed = [
-        replace(word, speaker=merged.get(word.speaker, word.speaker)) if word.speaker else word
-        for word in labeled
-    ]
-    moved = corrections.move(renamed, given, talk)
-    unheard = merging.inaudible(turns, moved, draft.not_english[number], merged)
-    spelled = corrections.spell(corrections.divide(moved, given), given)
-    return _Said(spelled, unheard, tuple(_cross_check(spelled, unheard)))
-
-
-def _in_order(said: Sequence[_Said]) -> list[Utterance]:
-    """The utterances of all tracks."""
-    unheard = (replace(one, track=track) for track, part in enumerate(said) for one in part.unheard)
-    return sorted([*merging.utterances(*(part.words for part in said)), *unheard], key=_when)
+def known_to_run(
+    who: Who,
+    draft: drafts.Draft,
+    known: voices.Known | None,
+    replaced: Sequence[tuple[str, str]],
+    reporter: Reporter = SILENT,
+) -> list[Correction]:
+    """The corrections that need no person: the names of those whose voices are `known`, and words `replaced`
+    (`replacements`)."""
+    named: list[Correction] = []
+    if known is not None:
+        turns = drafts.united(who.turns)
+        for speaker, (voice, score) in voices.recognize(_prints(who.findings, who.tracks), known).items():
+            reporter.note(
+                f"{speaker} sounds like {voice.name} (score {score:.1f}, {voices.THRESHOLD} needed)"
+            )
+            named.append(Correction("name", corrections.anchor(speaker, turns), voice.name))
+    return [*named[::-1], *replacements.corrections(draft.words, replaced)[:MOST_CORRECTIONS]]
 
 
 def _about_speakers(who: Who) -> Iterator[str]:
@@ -398,36 +288,6 @@ def _about_speakers(who: Who) -> Iterator[str]:
             yield f"{wanted} were asked for, but only {count} could be told apart"
     if not who.turns:
         yield NO_SPEECH
-
-
-def _recognized(
-    who: Who, merged: Mapping[str, str], turns: Sequence[Turn], known: voices.Known, reporter: Reporter
-) -> Iterator[Correction]:
-    """The names of the speakers whose voices are known."""
-    prints = _prints(who.findings, [track.renamed(merged) for track in who.tracks])
-    named = []
-    for speaker, (voice, score) in voices.recognize(prints, known).items():
-        reporter.note(f"{speaker} sounds like {voice.name} (score {score:.1f}, {voices.THRESHOLD} needed)")
-        named.append(Correction("name", corrections.anchor(speaker, turns), voice.name))
-    return reversed(named)
-
-
-def _several_names(names: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    for speaker, given in names.items():
-        if len(given) > 1:
-            yield f"{' and '.join(given)} are the same speaker; {speaker} is now called {given[-1]}"
-
-
-def _cross_check(words: Sequence[Word], unheard: Sequence[Utterance]) -> Iterator[str]:
-    """Where one engine heard something and the other did not."""
-    if invented := sum(not word.supported for word in words):
-        are = "is" if invented == 1 else "are"
-        yield f"{number_of(invented, 'word')} where no speech was heard {are} only in the JSON and the page"
-    if unheard := [one for one in unheard if not one.not_english]:
-        seconds = sum(utterance.end - utterance.start for utterance in unheard)
-        places = ", ".join(clock(utterance.start) for utterance in unheard[:5])
-        more = ", ..." if len(unheard) > 5 else ""
-        yield f"[inaudible]: {seconds:.0f} s of speech without words, at {places}{more}"
 
 
 def _prints(findings: Findings, tracks: Sequence[Diarized]) -> dict[str, voices.Print]:
@@ -442,43 +302,3 @@ def _track_prints(track: Track, who: Diarized) -> dict[str, voices.Print]:
     seconds = [float(count) * FRAME_STEP for count in alone(who.diarization.active).sum(axis=0)]
     owners = reconstruction.owners(track.windows, who.diarization.active)
     return dict(zip(who.names, voices.prints(track, owners, seconds), strict=True))
-
-
-def ghosts(speakers: Sequence[Speaker], turns: Sequence[Turn]) -> list[str]:
-    """The speakers that may be a fault of the diarizer: reported, since some are real, and never dropped."""
-    longest: dict[str, float] = {}
-    for turn in turns:
-        longest[turn.speaker] = max(longest.get(turn.speaker, 0.0), turn.duration)
-    return [one.id for one in speakers if one.share < GHOST_SHARE and longest[one.id] <= GHOST_TURN]
-
-
-def _when(item: Word | Utterance) -> tuple[float, float]:
-    return item.start, item.end
-
-
-def _renamed(turn: Turn, names: Mapping[str, str]) -> Turn:
-    return replace(turn, speaker=names.get(turn.speaker, turn.speaker))
-
-
-def _united(turns: Sequence[Turn]) -> list[Turn]:
-    """The same turns, those of one speaker that overlap (merged from two tracks) as one."""
-    last: dict[str, int] = {}
-    united: list[Turn] = []
-    for turn in turns:
-        place = last.get(turn.speaker)
-        if place is not None and turn.start <= united[place].end:
-            united[place] = replace(united[place], end=max(united[place].end, turn.end))
-        else:
-            last[turn.speaker] = len(united)
-            united.append(turn)
-    return united
-
-
-def _speakers(turns: Sequence[Turn], names: Mapping[str, str]) -> tuple[Speaker, ...]:
-    seconds: dict[str, float] = {}
-    for turn in turns:
-        seconds[turn.speaker] = seconds.get(turn.speaker, 0.0) + turn.duration
-    total = sum(seconds.values())
-    return tuple(
-        Speaker(key, spoken, spoken / total, names.get(key)) for key, spoken in sorted(seconds.items())
-    )

@@ -208,6 +208,12 @@ def divide(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Wor
     ]
 
 
+def touched(words: Sequence[Word], corrections: Sequence[Correction]) -> set[int]:
+    """The places of the words in what a person wrote or gave to somebody."""
+    found = (places for _, places in _places(words, corrections, "fill", "new", "move", "text"))
+    return {int(place) for places in found for place in places}
+
+
 def _said_by(speaker: str, word: Word) -> Word:
     return replace(word, speaker=speaker, speaker_confidence=None, supported=True, corrected=True)
 

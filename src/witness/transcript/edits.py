@@ -3,7 +3,8 @@
 The page shows a base and the steps that people took on it, as a page in a file does. The base is what the
 transcript was when the first of them was taken; the steps, and those that were undone, are kept in a hidden
 file beside the JSON, so that they can be undone after a reload. What they come to is in the JSON, as after
-`witness redo --corrections`, and in every format that lies beside it.
+`witness redo --corrections`, and in every format that lies beside it. Where the findings are not there,
+the base is kept in the history, too.
 
 A version is the sha256 of the JSON: whoever saves says which version they have seen, and is refused if it is
 no longer there, no matter who changed it.
@@ -25,10 +26,11 @@ from msgspec import Meta
 from witness import documents, files
 from witness.errors import InputError, UsageError
 from witness.formats import document, page
+from witness.formats.document import Document
 from witness.options import Bounds
 from witness.schema import Correction, Transcript
 from witness.tracing import Stopwatch
-from witness.transcript import assemble, redo, store
+from witness.transcript import assemble, drafts, redo, store
 from witness.transcript.store import Written
 
 SCHEMA = "witness-history/1"
@@ -50,6 +52,8 @@ class _History:
     base: redo.Corrections = ()
     corrected: bool = False
     """Whether a person gave some of those of the base."""
+    document: Document | None = None
+    """The base, if there were no findings to make it of."""
     made: redo.Corrections = ()
     """What the steps come to, as the page told it."""
     steps: Steps = ()
@@ -69,6 +73,10 @@ class Shown:
     undone: Steps = ()
     refusal: str | None = None
     """Why nothing can be saved; None: it can."""
+    lack: str | None = None
+    """Why the speakers cannot be counted again; None: they can."""
+    restorable: bool = True
+    """Whether the machine's version can be had again."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +109,13 @@ def show(path: Path) -> Shown:
         return Shown(current, version, refusal=str(error))
     if saved.version != version:  # somebody saves this very moment
         return show(path)
-    history = _history(path, version)
+    history = _history(saved)
+    restorable = not saved.lack or _machine(saved, history) is not None
     if history is not None:
-        base = _corrected(saved, saved.asked, history.base, history.corrected)
+        base = _base(saved, history)
         if page.identity(base) == history.page:
-            return Shown(base, version, history.steps, history.undone)
-    return Shown(current, version)
+            return Shown(base, version, history.steps, history.undone, None, saved.lack, restorable)
+    return Shown(current, version, lack=saved.lack, restorable=restorable)
 
 
 def save(path: Path, edit: Edit) -> Written:
@@ -115,10 +124,8 @@ def save(path: Path, edit: Edit) -> Written:
         if history is None:
             history = _beginning(path, saved)
         made = redo.from_page(saved, msgspec.json.encode(edit.corrections), "what the page sent")
-        given = redo.together(replace(saved, corrections=history.base), made)
         history = replace(history, made=made, steps=edit.steps, undone=edit.undone)
-        corrected = history.corrected or bool(made)
-        return _write(there, saved, _corrected(saved, saved.asked, given, corrected), history)
+        return _write(there, saved, _base(saved, history, made), history)
 
 
 def add(path: Path, version: str, corrections: Mapping[str, Any]) -> Written:
@@ -128,17 +135,17 @@ def add(path: Path, version: str, corrections: Mapping[str, Any]) -> Written:
     """
     with _opened(path, version) as (there, saved, _):
         made = redo.from_page(saved, msgspec.json.encode(corrections), "what the page sent")
-        return _write(there, saved, _corrected(saved, saved.asked, redo.together(saved, made), True))
+        return _write(there, saved, _more(saved, made))
 
 
 def name(path: Path, version: str, speaker: str, called: str) -> Written:
     """Name the speaker of this id, a step that can be undone. Raises UsageError and what `add` raises."""
     with _opened(path, version) as (there, saved, history):
         made = (redo.naming(saved, f"{speaker}={called}"),)
-        transcript = _corrected(saved, saved.asked, redo.together(saved, made), True)
+        transcript = _more(saved, made)
         if history is None:
             history = _beginning(path, saved)
-        base = _corrected(saved, saved.asked, history.base, history.corrected)
+        base = _base(saved, history)
         who = page.place_of(base, speaker)
         if who is None:  # somebody whom a step has added
             return _write(there, saved, transcript)
@@ -164,11 +171,13 @@ def original(path: Path, version: str) -> Written:
     Steps on a base without corrections can be redone. Raises ConflictError, InputError, OutputError.
     """
     with _opened(path, version) as (there, saved, history):
-        transcript = _corrected(saved, Bounds(), (), False)
+        machine = _machine(saved, history) if saved.lack else None
+        transcript = machine or _corrected(saved, Bounds(), (), False)
         if history is None or history.base or page.identity(transcript) != history.page:
             return _write(there, saved, transcript)
         undone = (*history.undone, *reversed(history.steps))
-        return _write(there, saved, transcript, _History(history.page, undone=undone))
+        kept = _History(history.page, document=history.document, undone=undone)
+        return _write(there, saved, transcript, kept)
 
 
 # --- reading ---
@@ -182,43 +191,77 @@ def _opened(path: Path, version: str) -> Iterator[tuple[store.Store, redo.Saved,
     """
     with store.opened(path) as there:
         there.expect(version)
-        yield there, redo.read(path), _history(path, version)
+        saved = redo.read(path)
+        yield there, saved, _history(saved)
 
 
 def _beginning(path: Path, saved: redo.Saved) -> _History:
     """A history in which nothing has happened yet."""
     shown = store.transcript(path, saved.document)
-    return _History(page.identity(shown), saved.corrections, saved.corrected)
+    document = saved.document if saved.lack else None
+    return _History(page.identity(shown), saved.corrections, saved.corrected, document)
 
 
-def _history(path: Path, version: str) -> _History | None:
+def _history(saved: redo.Saved) -> _History | None:
     """The steps that led to this version; None: nobody knows of any."""
     try:
-        found = documents.decode(files.read(store.history_of(path)), _History)
+        found = documents.decode(files.read(store.history_of(saved.path)), _History)
         redo.all_checked((*found.base, *found.made))
-    except (OSError, ValueError):
+        if saved.lack and found.document is not None:
+            store.transcript(saved.path, found.document)
+    except (OSError, ValueError, InputError):
         return None
-    of_this = found.schema == SCHEMA and found.version == version
-    return found if of_this and (found.steps or found.undone) else None
+    of_this = found.schema == SCHEMA and found.version == saved.version
+    based = found.document is not None or not saved.lack
+    return found if of_this and based and (found.steps or found.undone) else None
 
 
-_drafts: OrderedDict[tuple[str, Bounds], assemble.Draft] = OrderedDict()
+def _base(saved: redo.Saved, history: _History, made: redo.Corrections = ()) -> Transcript:
+    """The base of the steps, or what they come to, as in JSON. Raises InputError."""
+    if saved.lack and history.document is not None:
+        return _amended(saved, history.document, made)
+    given = redo.together(replace(saved, corrections=history.base), made)
+    return _corrected(saved, saved.asked, given, history.corrected or bool(made))
+
+
+def _more(saved: redo.Saved, made: redo.Corrections) -> Transcript:
+    """The transcript with `made` on top of it, as in JSON. Raises InputError."""
+    if saved.lack:
+        return _amended(saved, saved.document, made)
+    return _corrected(saved, saved.asked, redo.together(saved, made), True)
+
+
+def _machine(saved: redo.Saved, history: _History | None) -> Transcript | None:
+    """The transcript as the machine made it, if it can be had without the findings."""
+    if history is not None and history.document is not None and not history.corrected:
+        return store.transcript(saved.path, history.document)
+    return None if saved.corrected else store.transcript(saved.path, saved.document)
+
+
+def _amended(saved: redo.Saved, base: Document, made: redo.Corrections) -> Transcript:
+    if not made:
+        return store.transcript(saved.path, base)
+    return document.in_milliseconds(redo.amended(saved, base, made))
+
+
+_drafts: OrderedDict[tuple[str, Bounds], drafts.Draft] = OrderedDict()
 
 
 def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction], corrected: bool) -> Transcript:
     """The transcript with exactly these corrections, as in JSON; `corrected`: a person gave some of them.
 
     Clustering takes most of the time, and is done once for all corrections that follow each other.
-    Raises UsageError.
+    Raises UsageError, and InputError without the findings.
     """
     begun = time.perf_counter()
+    findings = saved.findings
     key = (saved.link["sha256"], asked)
     if key not in _drafts:
-        _drafts[key] = assemble.draft(saved.findings, asked)
+        _drafts[key] = assemble.draft(findings, asked)
         while len(_drafts) > DRAFTS:
             _drafts.popitem(last=False)
     _drafts.move_to_end(key)
-    transcript = assemble.corrected(_drafts[key], given)
+    transcript = drafts.corrected(_drafts[key], given)
     timing = assemble.timing(Stopwatch(), time.perf_counter() - begun, None)
     return document.in_milliseconds(
         replace(transcript, timing=timing, style=saved.document.style, corrected=corrected)

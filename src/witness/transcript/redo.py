@@ -1,10 +1,12 @@
 """A transcript made again, in seconds, from its JSON and the findings beside it: no recording and no model.
 
-Corrections are saved in the JSON and applied again by every later redo.
+Corrections are saved in the JSON and applied again by every later redo. Without the findings they are applied
+to what the JSON says, and only what has to count or hear the speakers again cannot be done.
 """
 
 from __future__ import annotations
 
+import time
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
@@ -22,7 +24,8 @@ from witness.formats.document import Document, Link
 from witness.options import Bounds
 from witness.reporter import SILENT, Reporter
 from witness.schema import Correction, Findings, Spans, Transcript, Turn
-from witness.transcript import assemble, corrections, replacements, store
+from witness.tracing import Stopwatch
+from witness.transcript import assemble, corrections, drafts, replacements, store
 
 LONGEST_TEXT = 10_000
 """Maximum number of characters in a corrected text."""
@@ -36,19 +39,28 @@ Corrections = Annotated[tuple[Correction, ...], Meta(max_length=MOST)]
 
 @dataclass(frozen=True)
 class Saved:
-    """A JSON transcript on disk, and the findings that belong to it."""
+    """A JSON transcript on disk, and the findings that belong to it, if they are there."""
 
     path: Path
     version: str
     """The sha256 of the JSON."""
     document: Document
-    findings: Findings
+    found: Findings | None
+    lack: str | None
+    """Why there are no findings, and what can be done."""
     asked: Bounds
     corrections: tuple[Correction, ...]
     names: dict[str, str | None]
     """Speaker id -> name."""
     corrected: bool = False
     """A person gave some of the corrections."""
+
+    @property
+    def findings(self) -> Findings:
+        """What the models found. Raises InputError if it is not there."""
+        if self.found is None:
+            raise InputError(self.lack or "")
+        return self.found
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -84,7 +96,7 @@ class _Corrected:
 
 
 def read(path: Path) -> Saved:
-    """The JSON at `path` and its findings. Raises InputError if either cannot be used."""
+    """The JSON at `path` and its findings, if they are there. Raises InputError if either cannot be used."""
     content = store.content(path)
     found = store.decoded(path, content)
     asked = Bounds(**structs.asdict(found.asked))
@@ -94,22 +106,19 @@ def read(path: Path) -> Saved:
         names = {one.id: one.name and voices.check_name(one.name) for one in found.speakers}
     except (ValueError, UsageError) as error:
         raise InputError(f"{path} is damaged ({error}); transcribe the recording again") from error
+    there = lack = None
     if found.findings is None:
-        raise InputError(
-            f"{path} was written without its findings (--no-findings, or not to a file); transcribe again "
-            "with -o"
+        lack = (
+            f"{path} was written without its findings (--no-findings, or not to a file), which this needs; "
+            "transcribe the recording again with -o"
         )
+    elif not (file := _file(path, found.findings)).exists():
+        fix = f"copy it into the folder of {path.name}, or transcribe again"
+        lack = f"{file} is not there, which this needs; {fix}"
+    else:
+        there = _findings(path, file, found.findings.sha256)
     corrected = bool(given) if found.corrected is None else found.corrected
-    return Saved(
-        path,
-        files.sha256(content),
-        found,
-        _findings(path, found.findings),
-        asked,
-        given,
-        names,
-        corrected,
-    )
+    return Saved(path, files.sha256(content), found, there, lack, asked, given, names, corrected)
 
 
 def naming(saved: Saved, given: str) -> Correction:
@@ -133,7 +142,11 @@ def replacing(saved: Saved, rules: Sequence[tuple[str, str]]) -> list[Correction
     """The corrections that `rules` make, as `replacements` takes them."""
     if not rules:
         return []
-    return replacements.corrections(assemble.draft(saved.findings, saved.asked).words, rules)
+    if saved.found is None:
+        draft = drafts.of(store.transcript(saved.path, saved.document))
+    else:
+        draft = assemble.draft(saved.found, saved.asked)
+    return replacements.corrections(draft.words, rules)
 
 
 def from_file(saved: Saved, path: Path) -> list[Correction]:
@@ -153,7 +166,7 @@ def from_page(saved: Saved, content: bytes, name: str) -> tuple[Correction, ...]
         raise InputError(
             f"{name} does not hold corrections from a page ({error}); save them in the page again"
         ) from error
-    if given.sha256 != saved.findings.audio.sha256:
+    if given.sha256 != saved.document.audio.sha256:
         raise InputError(
             f"{name} belongs to a different recording than {saved.path}; give the file from its own page"
         )
@@ -171,13 +184,37 @@ def redo(
     """The transcript with `more` corrections, and with another number of speakers if one is asked for.
 
     `forget` drops what was asked for and corrected earlier. Raises UsageError if nothing can satisfy `asked`,
-    InputError if there are too many corrections.
+    InputError if there are too many corrections, or if the findings are needed and not there.
     """
-    bounds = asked if forget or any(value is not None for value in astuple(asked)) else saved.asked
+    anew = forget or any(value is not None for value in astuple(asked))
+    if saved.found is None and not anew:
+        return amended(saved, saved.document, more, reporter)
     given = together(replaced(saved, corrections=()) if forget else saved, more)
-    found = assemble.redo(saved.findings, bounds, given, reporter=reporter)
+    found = assemble.redo(saved.findings, asked if anew else saved.asked, given, reporter)
     corrected = bool(more) or (saved.corrected and not forget)
     return replaced(found, style=saved.document.style, corrected=corrected)
+
+
+def amended(
+    saved: Saved, base: Document, more: Sequence[Correction], reporter: Reporter = SILENT
+) -> Transcript:
+    """What `more` corrections make of `base`, an edition of the transcript, without its findings.
+
+    Raises InputError if there are too many, or if `base` is too old to say which words belong together.
+    """
+    begun = time.perf_counter()
+    if any(one.words is None for one in base.utterances):
+        raise InputError(saved.lack or "")
+    before = replaced(saved, corrections=base.corrections)
+    # A speaker who was added is there; everything else may be said twice.
+    fresh = [one for one in more if one.kind != "new" or one not in base.corrections]
+    found = drafts.corrected(drafts.of(store.transcript(saved.path, base)), fresh, reporter)
+    return replaced(
+        found,
+        corrections=together(before, more),
+        corrected=bool(more) or bool(found.corrected),
+        timing=assemble.timing(Stopwatch(), time.perf_counter() - begun, None),
+    )
 
 
 def together(saved: Saved, more: Sequence[Correction]) -> tuple[Correction, ...]:
@@ -240,12 +277,16 @@ def _checked(correction: Correction) -> Correction:
     return replaced(correction, name=name, text=text)
 
 
-def _findings(path: Path, link: Link) -> Findings:
+def _file(path: Path, link: Link) -> Path:
+    """Where the findings are to be."""
     file = path.with_name(link.file)
-    if not file.exists():  # renamed together with the JSON, or the name is not UTF-8
-        file = files.beside(path)
+    # It may have been renamed together with the JSON, or its name is not UTF-8.
+    return file if file.exists() else files.beside(path)
+
+
+def _findings(path: Path, file: Path, sha256: str) -> Findings:
     content = _bytes(file, f"{path.name} needs it in the same folder: copy it there, or transcribe again")
-    if files.sha256(content) != link.sha256:
+    if files.sha256(content) != sha256:
         raise InputError(f"{file} does not belong to {path} (its sha256 differs); transcribe again")
     found = findings.decode(content, str(file))
     try:

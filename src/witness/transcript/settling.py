@@ -13,7 +13,7 @@ from math import inf
 
 from witness.diarization.voices import Known
 from witness.schema import BREATH, Recognition, Transcript, Utterance, Word
-from witness.transcript import assemble, merging
+from witness.transcript import assemble, drafts, merging
 from witness.transcript.assemble import Who
 
 
@@ -60,7 +60,8 @@ def transcript(
             given = given[:count]
         certain = min(certain, until)
         words.append(given)
-    found = assemble.corrected(replace(draft, words=tuple(words)), known=known, replaced=replaced)
+    draft = replace(draft, words=tuple(words))
+    found = drafts.corrected(draft, assemble.known_to_run(who, draft, known, replaced))
     open_ = [track.until < inf for track in tracks]
     last = {one.track: one for one in found.utterances if one.words}
     final: list[Utterance] = []

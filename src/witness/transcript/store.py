@@ -7,6 +7,8 @@ whoever changes a transcript that somebody has looked at says which version that
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -131,7 +133,8 @@ class Written:
 
     version: str
     left: tuple[str, ...] = ()
-    """A line about each file beside the JSON that still says what it said before, and why."""
+    """A line about each file beside the JSON that still says what it said before, and why; and, the first
+    time, about a drive that has no locks."""
 
 
 _written: dict[Path, str] = {}
@@ -253,9 +256,13 @@ class Store:
         left = saving.replace_all(folder, name(self.path), contents, private)
         if self.path.name in left:
             raise OutputError(f"{self.path}: {OPEN}; close it there")
-        return [
+        lines = [
             f"{folder / one} is as it was, because {OPEN}; it follows with the next change" for one in left
         ]
+        about = f"{folder} is on a drive without locks: change a transcript there from one machine at a time"
+        if folder in saving.without_locks and not files.told_before(about):
+            lines.append(about)
+        return lines
 
 
 @contextmanager
@@ -273,18 +280,24 @@ def save(
     *,
     keep: bool = True,
     sound: Sound | None = None,
+    fresh: bool = False,
     force: bool = True,
 ) -> tuple[str, ...]:
     """Write the formats of a new transcript to their files; None is stdout.
 
     Beside a JSON file (not beside a pipe) go the findings, unless `keep` is false; with it are written the
-    formats that lie beside it from an earlier run. Without `force`, a transcript there that a person has
-    corrected is not replaced. Returns what `Written.left` has.
+    formats that lie beside it from an earlier run. If the transcript is `fresh` from the models, a JSON of
+    the same recording that lies beside one of the files is written, too: it would say something else.
+    Without `force`, a transcript there that a person has corrected is not replaced: the new one is kept under
+    another name. Returns what `Written.left` has.
 
-    Raises ConflictError, OutputError, BrokenPipeError.
+    Raises ConflictError, which names both, OutputError, BrokenPipeError.
     """
     transcript = document.in_milliseconds(transcript)
     main = next((path for form, path in targets if form == Format.JSON), None)
+    left = []
+    if main is None and fresh and (main := _json_beside(transcript, targets)) is not None:
+        left.append(f"{main}, of an earlier run, is made anew, so that it says the same")
     if main is None or not files.is_regular(main):
         writers.save(transcript, targets, keep=keep, sound=sound)
         return ()
@@ -295,17 +308,48 @@ def save(
         voices = findings.encode(transcript.findings)
         link = {"file": files.beside(main).name, "sha256": files.sha256(voices)}
     with opened(main) as there:
-        if not force and is_corrected(main):
-            raise ConflictError(
-                f"{main}: was corrected while the recording was transcribed again, so it is not replaced; "
-                "fix: --force, which loses the corrections"
-            )
-        if link is None and keep:  # one that was read, and goes back to where its findings are
-            link = there.findings_of(transcript.audio.sha256)
-        written = there.write(transcript, link, also=beside, sound=sound, voices=voices)
+        taken = not force and is_corrected(main)
+        if not taken:
+            if link is None and keep:  # one that was read, and goes back to where its findings are
+                link = there.findings_of(transcript.audio.sha256)
+            left += there.write(transcript, link, also=beside, sound=sound, voices=voices).left
+    if taken:
+        other = _free(main)
+        forms = dict.fromkeys((Format.JSON, *map(Format, beside)))
+        save(transcript, [*((form, sibling(other, form)) for form in forms), *rest], keep=keep, sound=sound)
+        raise ConflictError(
+            f"{main}: was corrected while the recording was transcribed again, so it is not replaced; the "
+            f"new transcript is {other}; fix: keep the one you want, or --force, which loses the corrections"
+        )
     if rest:
         writers.save(transcript, rest, keep=keep, sound=sound)
-    return written.left
+    return tuple(left)
+
+
+def _json_beside(transcript: Transcript, targets: Sequence[tuple[str, Path | None]]) -> Path | None:
+    """The JSON of the same recording that lies beside one of the files; None: there is none."""
+    for form, path in targets:
+        if path is None or not files.is_regular(path):
+            continue
+        there = path.with_name(f"{path.name.removesuffix(files.name_of('', form))}.json")
+        if sibling(there, form) != path:
+            continue
+        try:
+            found = document.summary(files.read(there))
+        except OSError:
+            continue
+        if found is not None and found.audio.sha256 == transcript.audio.sha256:
+            return there
+    return None
+
+
+def _free(path: Path) -> Path:
+    """`call.again.json` beside `call.json`, or a number more."""
+    numbers = itertools.count(2)
+    place = path.with_name(f"{name(path)}.again.json")
+    while os.path.lexists(place):
+        place = path.with_name(f"{name(path)}.again-{next(numbers)}.json")
+    return place
 
 
 def is_corrected(path: Path) -> bool:

@@ -48,6 +48,8 @@ def html(path: Path, rest: Mapping[str, Any], script: Sequence[str]) -> str:
         "steps": shown.steps,
         "undone": shown.undone,
         "refusal": shown.refusal,
+        "lack": shown.lack,
+        "restorable": shown.restorable,
         "history": store.history_of(path).name,
         "corrected": bool(shown.base.corrections),
         "asked": shown.base.asked.speakers,

@@ -48,9 +48,12 @@ async function askCount() {
 
 async function askMore() {
   const earlier = served.corrected || served.asked !== null;
-  const choices = [{ value: "count", label: "Another number of speakers…" }];
-  if (edits.steps.length || earlier) choices.push({ value: "original", label: "Back to the machine's version…" });
-  const done = await pick("This transcript", "", choices);
+  const choices = served.lack ? [] : [{ value: "count", label: "Another number of speakers…" }];
+  if (served.restorable && (edits.steps.length || earlier)) {
+    choices.push({ value: "original", label: "Back to the machine's version…" });
+  }
+  if (!choices.length) { toast(served.lack ?? ""); return; }
+  const done = await pick("This transcript", served.lack ?? "", choices);
   if (done === "count") await askCount();
   else if (done === "original") {
     const about = earlier

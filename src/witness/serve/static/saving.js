@@ -19,10 +19,10 @@ const PAUSE = 700; // ms after the last step until it is saved
 const AGAIN = 4000; // ms until a server that did not answer is asked again
 
 /**
- * What serve/review.py says of the transcript.
+ * What serve/editing/views.py says of the transcript. `lack`: why its speakers cannot be counted or heard again.
  * @type {{
  *   id: string, formats: [string, string][], version: string, steps: unknown, undone: unknown[],
- *   refusal: string | null, history: string, corrected: boolean, asked: number | null,
+ *   refusal: string | null, lack: string | null, restorable: boolean, history: string, corrected: boolean, asked: number | null,
  * }}
  */
 export const served = /** @type {any} */ (data.served);

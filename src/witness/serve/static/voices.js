@@ -21,6 +21,7 @@ const named = new Map();
 
 /** @param {number[]} list */
 export async function askVoice(list) {
+  if (served.lack) { toast(served.lack); return; }
   if (!list.length) { toast("Select what one person says, 10 seconds or more."); return; }
   const who = page.owner[list[0]];
   let wanted = /** @type {string | null} */ (null);
