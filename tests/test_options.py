@@ -18,13 +18,14 @@ from witness.audio import sound
 from witness.batch import batch, cluster
 from witness.cli import lists, options
 from witness.cli.batch import batch_command
+from witness.cli.live import LiveText
 from witness.cli.main import main
 from witness.cli.run import run
 from witness.errors import InputError, UsageError
 from witness.jobs import plan, pool
 from witness.jobs.worker import Settings
 from witness.options import Bounds, Options, Runtime
-from witness.reporter import LongNote, Reporter
+from witness.reporter import LongNote
 from witness.transcript import store
 
 Seen = list[object]
@@ -143,9 +144,17 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         return call
 
     @contextmanager
-    def progress(quiet: bool):
+    def progress(quiet: bool, *_: object, **__: object):
         seen.append(("quiet", quiet))
-        yield Reporter(note=lambda line: seen.append(("note", line)))
+        yield options.Screen(note=lambda line: seen.append(("note", line)))
+
+    class Engine:
+        def __init__(self, wanted: Options, runtime: Runtime, **_: object) -> None:
+            seen.append((wanted, runtime))
+
+        def transcribe(self, recording: str, **_: object) -> object:
+            seen.append(recording)
+            return transcript
 
     class Batch:
         todo = tuple(range(100))
@@ -158,7 +167,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
             seen.append(runtime)
 
         def summary(self) -> batch.BatchSummary:
-            return batch.BatchSummary(1, 0, 0, 0, 1.0)
+            return batch.BatchSummary(1, 0, 0, 0, 0, 1.0)
 
         def table(self) -> str:
             return ""
@@ -177,11 +186,12 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         def __exit__(self, *_: object) -> None: ...
 
     transcript = SimpleNamespace(counts=("2",), failure=None, audio="audio", asked=Bounds(2))
-    transcript.marking = lambda pauses: f"pauses of {pauses}"
+    transcript.styled = lambda style: f"in style {style}"
     monkeypatch.setattr(options, "progress", progress)
     monkeypatch.setattr(files, "plan", note("plan", files.Targets((("txt", None),))))
     monkeypatch.setattr(files, "write", note("write"))
-    monkeypatch.setattr(pipeline, "transcribe", note("transcribe", transcript))
+    monkeypatch.setattr(pipeline, "Engine", Engine)
+    monkeypatch.setattr(LiveText, "show", lambda self, _: seen.append(("show", self._form, self._style)))
     monkeypatch.setattr(sound, "take", note("take"))
     monkeypatch.setattr(store, "save", note("save", []))
     trace = SimpleNamespace(document=lambda: "{}")
