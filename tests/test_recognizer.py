@@ -964,6 +964,17 @@ def test_a_good_text_is_heard_once():
     assert believed(said("Good morning.")) == (["Good morning."], [], 0)
 
 
+def test_fluent_words_that_are_improbable_come_with_a_warning():
+    def heard(probability, tokens=20):
+        return ChunkResult(
+            [EngineToken(f" word{n}", 0, 100, probability) for n in range(tokens)], "en", True, -0.7
+        )
+
+    warned = "the words are less certain than usual; check them"
+    assert believed(heard(0.5))[1:] == ([warned], 0)
+    assert believed(heard(0.7))[1:] == believed(heard(0.5, 11))[1:] == believed(heard(None))[1:] == ([], 0)
+
+
 def test_a_loop_is_heard_again():
     again = "heard again, because the first text repeats itself"
     assert believed(said(LOOP), said("No.")) == (["No."], [again], 1)

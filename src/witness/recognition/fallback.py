@@ -22,6 +22,9 @@ HearAgain = Callable[[Iterable[Piece]], Iterable[Found]]
 """Hears pieces with more care; the results are in the same order."""
 
 ENDLESS = "has no end"
+SURE, ENOUGH = 0.65, 12
+"""Mean probability of the tokens below which most words may be wrong, and tokens that it takes to say so:
+docs/decisions/2026-11-23-not-english.md, "Fluent and improbable"."""
 NAMED = 3
 """Places that a warning names; it counts the others."""
 
@@ -45,9 +48,17 @@ def convincing(
     """
     for piece, heard in first:
         if flaw(piece, heard) is None:
-            yield [(piece, _with_letters(heard))], []
+            yield [(piece, _with_letters(heard))], _doubts(piece, heard)
         else:
             yield _heard_again(piece, heard, again, loudness)
+
+
+def _doubts(piece: Piece, heard: ChunkResult) -> list[Note]:
+    """That a text is fluent, and its words are improbable all the same, as of faint speech."""
+    told = [one for *_, one in heard.tokens if one is not None]
+    if len(told) < ENOUGH or sum(told) / len(told) >= SURE:
+        return []
+    return [Note(piece, "the words are less certain than usual; check them")]
 
 
 def _heard_again(
@@ -85,6 +96,7 @@ def _heard_again(
     ]
     if not notes:
         notes.append(Note(piece, f"heard again, because the first text {flaw(piece, first)}"))
+    notes += [note for one in good if flaw(*one) is None for note in _doubts(*one)]
     good.sort(key=lambda one: one[0].start)
     return [(part, _with_letters(heard)) for part, heard in good], notes
 
