@@ -563,7 +563,7 @@ def deaf(*_, **__):
         except BaseException:
             pass
 
-pipeline.transcribe = deaf
+pipeline.Engine.transcribe = deaf
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
 main(sys.argv[1:])
 """
