@@ -374,6 +374,46 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     assert "out: cannot be written" in err
 
 
+def test_a_home_and_a_folder_of_recordings_that_cannot_be_written(tmp_path):
+    """As in a container, or on a drive of others: nothing is kept, and nothing else changes."""
+    (source,) = make(tmp_path / "in", 1)
+    home = tmp_path / "home"
+    home.mkdir()
+    places = [home, source.parent]
+    environment = {**os.environ, "HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    for name in ("WITNESS_CACHE", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE"):
+        environment.pop(name, None)
+    command = [sys.executable, "-m", "witness", str(source), "-f", "json", "-o", str(tmp_path / "out.json")]
+    mounted = []
+    try:
+        for place in places:
+            if os.geteuid() == 0:
+                for step in (["mount", "--bind", place, place], ["mount", "-o", "remount,ro,bind", place]):
+                    if subprocess.run(step, capture_output=True, check=False).returncode:
+                        pytest.skip("no right to mount a folder for reading only here")
+                    if "--bind" in step:
+                        mounted.append(place)
+            else:
+                place.chmod(0o500)
+        done = subprocess.run(
+            [*command, "--whisper", "none", *OPTIONS],
+            env=environment,
+            capture_output=True,
+            timeout=100,
+            check=False,
+        )
+    finally:
+        for place in mounted:
+            subprocess.run([shutil.which("umount"), place], check=True)
+        for place in places:
+            place.chmod(0o700)
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+    assert json.loads((tmp_path / "out.json").read_text())["audio"]["path"] == str(source)
+    assert list(home.iterdir()) == []
+    assert list(source.parent.iterdir()) == [source]
+
+
 def test_names_that_differ_by_case_or_composition_only(tmp_path):
     (source,) = make(tmp_path / "made", 1, 1.0)
     (tmp_path / "in").mkdir()

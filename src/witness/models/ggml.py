@@ -16,6 +16,8 @@ FIELDS = struct.Struct("<11i")
 """What follows the magic number; see `GgmlHeader`."""
 ENGLISH_ONLY, MULTILINGUAL = 51864, 51865
 """Sizes of the vocabulary. whisper.cpp derives the ids of the special tokens from them."""
+MOST_TOKENS = 60_000
+"""Texts of tokens, above those of every Whisper model."""
 ALIGNMENT_HEADS = {
     (4, 4, 6): "TINY",
     (6, 6, 8): "BASE",
@@ -56,7 +58,7 @@ class GgmlHeader:
         """Whether a Whisper model can have these sizes."""
         heads, layers = (self.audio_heads, self.text_heads), (self.audio_layers, self.text_layers)
         return (
-            ENGLISH_ONLY <= self.vocabulary < 60_000
+            ENGLISH_ONLY <= self.vocabulary < MOST_TOKENS
             and self.audio_context == 1500
             and 8 <= self.text_context <= 4096
             and 0 < self.audio_state == self.text_state <= 8192
@@ -107,6 +109,8 @@ def _end(data: mmap.mmap) -> int:
     bands, bins = struct.unpack_from("<2I", data, place)
     place += 8 + 4 * bands * bins
     (tokens,) = struct.unpack_from("<I", data, place)
+    if tokens > MOST_TOKENS:  # walking through them would take a minute
+        return -1
     place += 4
     for _ in range(tokens):
         place += 4 + struct.unpack_from("<I", data, place)[0]
