@@ -457,3 +457,19 @@ def wait_for(condition) -> None:
     while not condition():
         assert time.monotonic() < late
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("whisper", "says"),
+    [
+        ("none", "tells who spoke, not the words"),
+        ("auto", "that suits this machine"),
+        ("/models/ggml-tiny.en.bin", "ggml-tiny.en.bin, which knows English only"),
+        ("small", "the model small."),
+    ],
+)
+def test_an_empty_desk_says_what_listens(whisper, says):
+    from witness.options import Options
+    from witness.serve.routes import home
+
+    assert says in home._about_model(Options(whisper=whisper))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import soundfile
 
 from witness import files
 from witness.audio import decode, sound
+from witness.errors import InputError
 from witness.formats import page
 from witness.formats.registry import Format
 from witness.schema import SAMPLE_RATE
@@ -37,6 +39,19 @@ def test_what_no_browser_plays_is_made_into_what_it_does(shelved):
     assert abs(sum(map(len, decode.blocks(str(made)))) / SAMPLE_RATE - 2.0) < 0.1
     before = made.stat().st_mtime_ns
     assert views.recording(shelved).stat().st_mtime_ns == before
+
+
+def test_a_recording_with_another_name_is_found_by_its_contents(shelved):
+    place = shelved.parent / "toned.wav"
+    document_ = json.loads(shelved.read_text())
+    document_["audio"]["path"] = "toned.wav"
+    shelved.write_text(json.dumps(document_))
+    other = place.rename(shelved.parent / "Interview with Ann.wav")
+    (shelved.parent / "another.wav").write_bytes(b"another")
+    assert views.recording(shelved) == other
+    other.write_bytes(b"another")
+    with pytest.raises(InputError, match="no such file"):
+        views.recording(shelved)
 
 
 def test_the_outline_is_kept(shelved, monkeypatch):

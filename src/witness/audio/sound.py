@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,6 +17,7 @@ import numpy as np
 from witness.audio import decode
 from witness.audio.source import places
 from witness.errors import InputError
+from witness.files import sha256_at
 from witness.options import PageAudio, Part
 from witness.reporter import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, Float32, Sound, Source
@@ -72,7 +75,8 @@ def take(
 def located(source: Source, beside: Path | None) -> tuple[str, str | None]:
     """Where the recording is now, and when it was made. Raises InputError if it cannot be found.
 
-    It is the one that was transcribed: its sha256 is compared.
+    It is the one that was transcribed: its sha256 is compared. Somebody may have given it another name beside
+    the transcript, in the folder `beside`.
     """
     if source.path in ("-", decode.SAMPLES):
         origin = "standard input" if source.path == "-" else "an array"
@@ -80,13 +84,41 @@ def located(source: Source, beside: Path | None) -> tuple[str, str | None]:
     files = [
         place for place in dict.fromkeys(places(source.path, beside)) if Path(place).is_file()
     ]  # a pipe is empty by now
-    if not files:
-        raise InputError(f"{source.path}: no such file; fix: put it back, or beside the JSON")
     for file in files:
         sha256, recorded = decode.about(file)
         if sha256 == source.sha256:
             return file, recorded
+    if beside is not None and (renamed := _renamed(source, beside)) is not None:
+        return renamed, decode.about(renamed)[1]
+    if not files:
+        raise InputError(f"{source.path}: no such file; fix: put it back, or beside the JSON")
     raise InputError(f"{files[0]}: differs from what was transcribed (sha256); fix: put the original back")
+
+
+def _renamed(source: Source, beside: Path) -> str | None:
+    """The file in a folder that has the contents of the recording, and its ending; None: none has.
+
+    Those with a transcript of their own are not read.
+    """
+    ending = Path(source.path).suffix.lower()
+    try:
+        there = sorted(beside.iterdir())
+    except OSError:
+        return None
+    for place in there:
+        if place.suffix.lower() != ending or not place.is_file() or place.with_suffix(".json").exists():
+            continue
+        with suppress(OSError):
+            status = place.stat()
+            if _sha256(str(place), status.st_size, status.st_mtime_ns) == source.sha256:
+                return str(place)
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _sha256(path: str, size: int, mtime_ns: int) -> str:  # noqa: ARG001 - another size or time, another file
+    """Of a file as it is now. Raises OSError."""
+    return sha256_at(path)
 
 
 def _peaks(path: str, part: Part, tell: Callable[[float], None]) -> tuple[float, bytes]:

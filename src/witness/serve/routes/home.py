@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from witness.jobs.recordings import ENDINGS
+from witness.options import Options
 from witness.serve import assets
 
 if TYPE_CHECKING:
@@ -32,10 +33,24 @@ def front(request: Request) -> Response:
     text = _page().render(
         folder=folder.name or str(folder),
         endings=" ".join(sorted(ENDINGS)),
+        model=_about_model(request.app.state.desk.options),
         styles=[assets.address(name) for name in STYLES],
         script=assets.script("serve/static/home.js"),
     )
     return Response(text, media_type="text/html")
+
+
+def _about_model(options: Options) -> str:
+    """What recognizes the words here, for whoever has seen none yet."""
+    if options.whisper == "none":
+        return (
+            "This desk was started without a recognizer (--whisper none): it tells who spoke, not the words."
+        )
+    if options.whisper == "auto":
+        return "The words come from the Whisper model that suits this machine."
+    name = PurePosixPath(options.whisper).name
+    only = ", which knows English only" if name.endswith((".en", ".en.bin")) else ""
+    return f"The words come from the model {name}{only}."
 
 
 def static(request: Request) -> Response:

@@ -105,8 +105,8 @@ function cellsOf(one) {
     folder.dir = "auto";
     name.append(folder);
   }
-  const people = make("td", "text speakers", one.speakers.join(", "));
-  people.dir = "auto";
+  const people = make("td", "text speakers");
+  one.speakers.forEach((called, n) => people.append(n ? ", " : "", make("bdi", "", called)));
   const state = make("td", "text state");
   state.append(make("span", `tag ${one.state}`, one.state));
   if (one.why) state.append(make("span", "why", one.why));
