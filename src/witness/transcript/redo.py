@@ -114,7 +114,7 @@ def read(path: Path) -> Saved:
         )
     elif not (file := _file(path, found.findings)).exists():
         fix = f"copy it into the folder of {path.name}, or transcribe again"
-        lack = f"{file} is not there, which this needs; {fix}"
+        lack = f"{file} is missing, and this needs it; {fix}"
     else:
         there = _findings(path, file, found.findings.sha256)
     corrected = bool(given) if found.corrected is None else found.corrected

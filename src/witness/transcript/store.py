@@ -297,7 +297,7 @@ def save(
     main = next((path for form, path in targets if form == Format.JSON), None)
     left = []
     if main is None and fresh and (main := _json_beside(transcript, targets)) is not None:
-        left.append(f"{main}, of an earlier run, is made anew, so that it says the same")
+        left.append(f"{main}, of an earlier run, is made again, so that it says the same")
     if main is None or not files.is_regular(main):
         writers.save(transcript, targets, keep=keep, sound=sound)
         return ()
