@@ -314,9 +314,12 @@ def test_what_is_half_written_can_be_read_by_nobody_else_and_is_swept(path, monk
     (dead / "talk.json").write_text("secret")
     machine = path.with_name("-".join([own[0], "000000", str(ended.pid), own[3]]))
     machine.touch()  # of another one, where the process may be alive
+    alive = path.with_name("-".join([*own[:2], str(os.getppid()), own[3]]))
+    alive.touch()
     named(path, 0, "B")
     assert not dead.exists()
     assert machine.exists()
+    assert alive.exists()
     os.utime(machine, (time.time() - 2 * files.ABANDONED,) * 2)
     named(path, 0, "C")
     assert not machine.exists()
