@@ -94,7 +94,7 @@ def server(tmp_path_factory, settings):
 
 @pytest.fixture(scope="module")
 def client(server):
-    with openai.OpenAI(base_url=server.url, api_key="any", max_retries=0, timeout=60) as client:
+    with openai.OpenAI(base_url=server.url, api_key="any", max_retries=0, timeout=180) as client:
         yield client
 
 
@@ -240,7 +240,7 @@ def test_a_model_that_knows_english_only_translates_nothing(client, greeting):
 
 def test_known_speakers_have_their_names(client, tmp_path_factory):
     """The two of the call, by samples of their own."""
-    (call,) = make(tmp_path_factory.mktemp("call"), 1, 60.0)
+    (call,) = make(tmp_path_factory.mktemp("call"), 1, 30.0)
     whole = ask(client, call, response_format="diarized_json")
     first = max(
         (one for one in whole.segments if one.speaker == whole.segments[0].speaker),
