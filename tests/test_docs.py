@@ -53,3 +53,13 @@ def test_the_tutorial_works(toned, tmp_path):
             assert result.returncode == 0, (command, result.stderr)
     assert (tmp_path / "out" / "call.srt").read_text().startswith("1\n00:00:0")
     assert "Lauren Hill" in (tmp_path / "out" / "call.json").read_text()
+
+
+def test_every_row_about_rocm_has_the_date_of_its_source():
+    """A day of 2026 or a commit."""
+    page = (ROOT / "docs" / "amd-gpu.md").read_text(encoding="utf-8")
+    tables = [table.splitlines() for table in re.findall(r"(?:^ *\|.*\n)+", page, re.MULTILINE)]
+    rows = [row for head, _, *rows in tables if "source" in head for row in rows]
+    assert len(rows) >= 22
+    dated = re.compile(r"2026-\d\d-\d\d|\b(?=[0-9a-f]*\d)[0-9a-f]{7}\b")
+    assert [row for row in rows if not dated.search(row)] == []
