@@ -248,7 +248,7 @@ class _Run:
     """One recording on its way through the stages."""
 
     def __init__(
-        self, engine: Engine, reporter: Reporter, warnings: list[str], journal: Journal | None
+        self, engine: Engine, reporter: Reporter, warnings: list[str], journal: Journal | None = None
     ) -> None:
         self.engine = engine
         self.options, self.runtime = engine.options, engine.runtime
