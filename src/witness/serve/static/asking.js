@@ -47,7 +47,7 @@ async function askCount() {
 }
 
 async function askMore() {
-  const earlier = served.corrected || served.asked !== null;
+  const earlier = served.corrected || (served.asked !== null && !served.lack);
   const choices = served.lack ? [] : [{ value: "count", label: "Another number of speakers…" }];
   if (served.restorable && (edits.steps.length || earlier)) {
     choices.push({ value: "original", label: "Back to the machine's version…" });
