@@ -62,10 +62,13 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whisper = ggml.write(tmp_path / "tones.bin")
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     standing_in = {
         "Options(speakers=2)": f"Options(models='builtin', whisper={str(whisper)!r}, offline=True)",
         'whisper="base",': f"whisper={str(whisper)!r}, models='builtin', offline=True,",
+        "with Engine() as engine:": (
+            f"with Engine(Options(whisper={str(whisper)!r}, models='builtin', offline=True)) as engine:"
+        ),
         'diarize(soundfile.read("call.wav"))': (
             "diarize(soundfile.read('call.wav'), Options(models='builtin', offline=True))"
         ),

@@ -10,6 +10,7 @@ import time
 import unicodedata
 from dataclasses import asdict, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from conftest import CALL, in_process
 from recordings import OPTIONS, here, make, run, start
 from witness import Engine, files, pipeline, resources
 from witness.batch import batch
+from witness.cli.live import BatchCourse
 from witness.errors import UsageError, WitnessError
 from witness.jobs import folder, plan, recordings
 from witness.jobs.manifest import Entry, Manifest
@@ -242,7 +244,7 @@ def test_a_worker_s_recognizer_has_its_share_of_the_cores(monkeypatch):
     monkeypatch.setattr(resources, "cores", lambda: 12)
     given = []
     monkeypatch.setattr(
-        pipeline.recognition, "TrackRecognizer", lambda *_, threads, **__: given.append(threads)
+        pipeline.recognition, "TrackRecognizer", lambda *_, threads, **__: given.append(threads) or Mock()
     )
     for workers in (1, 3, 12):
         engine = Engine(Options(), plan.share(workers, Device.CPU))
@@ -520,7 +522,7 @@ def test_progress_is_readable_in_a_log(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(command.time, "monotonic", lambda: now[0])
     lines: list[str] = []
-    tell = command._tell(Reporter(note=lines.append))
+    tell = command._tell(Reporter(note=lines.append), BatchCourse())
     for second in range(0, 100, 5):
         now[0] = float(second)
         tell(batch.BatchProgress(second, 200, 1, second * 36.0, 7425.4 if second else None))

@@ -205,7 +205,7 @@ def test_a_recording_that_changes_or_goes_while_it_is_read(tmp_path, monkeypatch
             with Path(file.name).open("ab") as more:
                 more.write(bytes(1000))
         if file.name.endswith("call01.flac"):
-            Path(file.name).unlink()
+            Path(file.name).unlink(missing_ok=True)
         return container
 
     with monkeypatch.context() as patch:
@@ -451,7 +451,7 @@ def test_many_tiny_recordings(tmp_path):
     """Memory stays where it is; benchmarks/batch.py has the time of 10,000 of them."""
     (tmp_path / "in").mkdir()
     for number in range(100):
-        soundfile.write(tmp_path / "in" / f"{number:05d}.wav", [0.001 * (number % 7)] * 800, 8000)
+        soundfile.write(tmp_path / "in" / f"{number:05d}.wav", [0.001 * number] * 800, 8000)
     code = (
         "import resource, sys\n"
         "if 'witness.jobs.worker' in sys.orig_argv:\n"
@@ -465,5 +465,5 @@ def test_many_tiny_recordings(tmp_path):
     )
     run("in", "-o", "out", "--whisper", "none", "--jobs", 1, cwd=tmp_path, inject=code)
     peaks = [int(peak) for peak in (tmp_path / "peaks").read_text().split()]
-    assert len(peaks) == 100
-    assert peaks[-1] < peaks[10] + 20_000  # KiB
+    assert len(peaks) == 200  # each is opened to look at it, and to decode it
+    assert peaks[-1] < peaks[20] + 20_000  # KiB

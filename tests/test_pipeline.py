@@ -201,7 +201,7 @@ def test_ghosts_are_rare_and_never_speak_for_long(seconds, longest, ghost):
     total = sum(turn.duration for turn in turns)
     spoken = {name: sum(t.duration for t in turns if t.speaker == name) for name in "AB"}
     speakers = [Speaker(name, seconds, seconds / total) for name, seconds in spoken.items()]
-    assert assemble.ghosts(speakers, turns) == (["B"] if ghost else [])
+    assert drafts.ghosts(speakers, turns) == (["B"] if ghost else [])
 
 
 def test_words_and_turns_do_not_depend_on_schedule_or_threads(toned, tmp_path):

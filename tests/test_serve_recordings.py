@@ -306,7 +306,7 @@ def test_events_tell_all_of_now_then_changes_and_end_with_the_client(desk, monke
     now = [json.loads(line[6:]) for line in said[1].splitlines() if line.startswith("data: ")]
     assert [(row["name"], row["state"]) for row in now] == [("a.wav", "working"), ("b.wav", "waiting")]
     times = {"seconds_left", "seconds_after"}
-    assert set(now[0]) == {"id", "name", "state", "stage", "share", "why", "transcript"} | times
+    assert set(now[0]) == {"id", "name", "state", "stage", "share", "why", "transcript", "said"} | times
     assert said[1].startswith("retry: 2000\n\nevent: job\n")
     changes = [json.loads(line[6:]) for body in said[2:] for line in body.splitlines() if line[:1] == "d"]
     assert ("a.wav", "done") in [(row["name"], row["state"]) for row in changes]

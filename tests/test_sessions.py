@@ -2,15 +2,16 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from witness import resources
 from witness.amd.strict import pins
-from witness.errors import DeviceError
+from witness.errors import DeviceError, InputError
 from witness.options import Runtime
-from witness.sessions import on_cores, reason
+from witness.sessions import on_cores, once, reason
 
 
 def test_results_come_in_order_whatever_finishes_first():
@@ -96,3 +97,31 @@ def test_pins():
             pins(["B", "T", 80], shape)
     with pytest.raises(DeviceError, match="cannot be pinned"):
         pins([None, 80], [1, 80])  # onnxruntime pins by name, and this dimension has none
+
+
+def test_what_several_threads_want_is_done_once():
+    done = []
+
+    def work():
+        done.append(len(done))
+        time.sleep(0.01)  # the others come meanwhile
+        return "ok"
+
+    wanted = once(work)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: wanted(), range(8))) == ["ok"] * 8
+    assert done == [0]
+
+
+def test_an_error_is_everybody_s_error():
+    tries = []
+
+    @once
+    def work():
+        tries.append(1)
+        raise InputError("x.wav: is empty")
+
+    for _ in range(2):
+        with pytest.raises(InputError, match="is empty"):
+            work()
+    assert tries == [1]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ from witness.recognition import recognizer as recognition
 from witness.recognition.vad import Speech
 from witness.reporter import Note, Progress, Reporter, no_check, no_note, no_progress
 from witness.schema import Findings, Float64, Map, ModelFile, Recognition, Samples, Track, Transcript
-from witness.sessions import on_cores
+from witness.sessions import on_cores, once
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, drafts
 from witness.transcript.settling import NOT_BEGUN, Heard, SoFar
@@ -271,7 +271,7 @@ class _Run:
         self._check(recording)
         with ExitStack() as stack:
 
-            @cache
+            @once  # by whoever opens models or the one who decodes; standard input can be read once
             def opened() -> decode.Opened:
                 from witness.audio import decode  # here: the recognizer starts before any heavy import
 

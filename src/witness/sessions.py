@@ -154,6 +154,22 @@ def on_cores(threads: int) -> Iterator[Map]:
             pool.shutdown(cancel_futures=True)  # what an error or Ctrl-C left in the queue
 
 
+def once(function: Callable[[], R]) -> Callable[[], R]:
+    """`function`, run by the first of the threads that call it; each gets its result, or its error."""
+    lock, done = threading.Lock(), Future[R]()
+
+    def called() -> R:
+        with lock:
+            if not done.done():
+                try:
+                    done.set_result(function())
+                except BaseException as error:
+                    done.set_exception(error)
+        return done.result()
+
+    return called
+
+
 class _OneThread:
     """NumPy's and SciPy's BLAS on one thread, as long as anybody is inside.
 
