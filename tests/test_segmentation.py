@@ -61,6 +61,8 @@ def test_windows_lie_where_they_can_share():
 def test_windows_lie_closer_in_short_recordings():
     assert [step_of(minutes * 60 * 16000) for minutes in (1, 4, 5, 60)] == [1.0, 1.0, 2.0, 2.0]
     assert [step_of(minutes * 60 * 16000, fast=True) for minutes in (1, 4, 5, 60)] == [2.0, 2.0, 3.0, 3.0]
+    shared = [step_of(seconds * 16000, stretches=True) for seconds in (30, 150, 225, 300, 3600)]
+    assert shared == [1.0, 1.0, 1.5, 2.0, 2.0]
     ten_minutes = segment(
         np.zeros(600 * 16000, np.float32), lambda _, starts: np.zeros((len(starts), 589, 7))
     )

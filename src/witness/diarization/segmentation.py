@@ -101,12 +101,17 @@ def windowed(model: Callable[[Float32], Float32], batch: int = segmentation_cut.
     return look
 
 
-def step_of(samples: int, *, fast: bool = False) -> float:
-    """Seconds from one window to the next in a recording of `samples` samples."""
-    short = samples < SHORT
+def step_of(samples: int, *, fast: bool = False, stretches: bool = False) -> float:
+    """Seconds from one window to the next in a recording of `samples` samples.
+
+    `stretches`: the voice model takes stretches of speech, which windows share, and loses nothing by windows
+    that lie further apart the longer a recording is (docs/decisions/2026-11-23-stretches.md).
+    """
     if fast:
-        return 2.0 if short else 3.0
-    return 1.0 if short else 2.0
+        return 2.0 if samples < SHORT else 3.0
+    if stretches:
+        return min(max(1.0, 2.0 * samples / SHORT), 2.0)
+    return 1.0 if samples < SHORT else 2.0
 
 
 def window_starts(samples: int, step: float) -> Int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from witness.diarization import embedding, segmentation, voice_model
 from witness.diarization.segmentation import SegmentationModel
+from witness.diarization.stretches import StretchModel
 from witness.diarization.voice_model import AnyVoiceModel
 from witness.reporter import SILENT, Reporter
 from witness.schema import Map, Samples, Segmentation, Track, in_turn
@@ -44,6 +45,8 @@ def stream(
     there. Progress is that of the two stages.
     """
     watch = watch or Stopwatch()
+    stretches = isinstance(networks.voice, StretchModel)
+    step = segmentation.step_of(len(samples), fast=networks.fast, stretches=stretches)
     windows: list[Segmentation] = []
 
     def segmented() -> Iterator[Segmentation]:
@@ -51,7 +54,7 @@ def stream(
             for piece in segmentation.stream(
                 samples,
                 networks.segmentation,
-                step=segmentation.step_of(len(samples), fast=networks.fast),
+                step=step,
                 faint=networks.faint,
                 mapper=mapper,
                 reporter=reporter,
