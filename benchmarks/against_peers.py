@@ -38,7 +38,7 @@ from pathlib import Path
 import harness
 import soundfile
 
-from witness import files
+from witness import atomic, files
 from witness.bench import scoring
 from witness.bench.scoring import FileScore
 from witness.formats import rttm
@@ -113,7 +113,7 @@ def results(
                     if name not in peers:
                         peers[name] = Peer(name, programs[name], models(), args.threads)
                     told = peers[name].run(wav)
-                    files.write(json.dumps({**told, "duration": seconds}).encode(), kept)
+                    atomic.write(json.dumps({**told, "duration": seconds}).encode(), kept)
                     sys.stderr.write(f"{path.stem} {name}: {told['processor']:.1f} s\n")
                 found.setdefault(path.stem, {})[name] = json.loads(kept.read_bytes())
         for peer in peers.values():

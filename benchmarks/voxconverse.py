@@ -29,7 +29,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from witness import __version__, files, text
+from witness import __version__, atomic, files, text
 from witness.bench import accuracy, machine, plan, records, scoring
 from witness.bench.scoring import FileScore
 from witness.errors import ModelError, WitnessError
@@ -68,7 +68,7 @@ def fetch_labels(folder: Path, split: str, url: str) -> None:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for info in archive.infolist():
                 if named := re.fullmatch(rf"[^/]+/{split}/([a-z]{{5}}\.rttm)", info.filename):
-                    files.write(archive.read(info), folder / named[1])
+                    atomic.write(archive.read(info), folder / named[1])
     joined = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.rttm")))).hexdigest()
     if joined != LABELS_SHA256[split]:
         sys.exit(f"{folder}: not the labels of version 0.3 (sha256 {joined}); delete them, or check --labels")
@@ -105,7 +105,7 @@ def fetch_audio(folder: Path, split: str, url: str, names: Iterable[str]) -> str
             with members.open(inside[f"{name}.wav"]) as source, scratch.open("wb") as target:
                 shutil.copyfileobj(source, target, 1 << 20)
             scratch.replace(folder / f"{name}.wav")
-    files.write(f"{sha256}\n".encode(), told)
+    atomic.write(f"{sha256}\n".encode(), told)
     archive.unlink()
     return sha256
 
@@ -203,9 +203,9 @@ def main() -> None:
         "versions": machine.versions(),
         "rows": [asdict(one) for one in rows],
     }
-    files.write((json.dumps(result, indent=1) + "\n").encode(), folder / "result.json")
+    atomic.write((json.dumps(result, indent=1) + "\n").encode(), folder / "result.json")
     table = [HEADS, *(one.cells() for one in rows)]
-    files.write(text.table(table, left=(0,)).encode() + b"\n", None)
+    atomic.write(text.table(table, left=(0,)).encode() + b"\n", None)
 
 
 if __name__ == "__main__":

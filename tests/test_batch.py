@@ -19,7 +19,7 @@ import soundfile
 import ct2
 from conftest import CALL, in_process
 from recordings import OPTIONS, here, make, run, start
-from witness import Engine, files, pipeline, resources
+from witness import Engine, atomic, pipeline, resources
 from witness.batch import batch
 from witness.cli.live import BatchCourse
 from witness.errors import UsageError, WitnessError
@@ -498,7 +498,7 @@ def test_what_a_killed_worker_left_goes_with_the_batch(tmp_path):
     make(tmp_path / "in" / "sub", 1, 1.0)
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    begin = "-".join([*files.scratch_name().split("-")[:2], str(dead.pid)])
+    begin = "-".join([*atomic.scratch_name().split("-")[:2], str(dead.pid)])
     left = [tmp_path / "out" / place for place in (f"{begin}-a", f"sub/{begin}-b")]
     with folder.locked(tmp_path / "out"):
         settings = Settings(Options(models="builtin", offline=True), Runtime(), {})

@@ -551,11 +551,11 @@ def test_a_signal_whose_exception_a_library_drops(witness, name, code, quiet):
 DEAF = """
 import os, signal, sys, time
 from pathlib import Path
-from witness import files, pipeline
+from witness import atomic, pipeline
 from witness.cli.main import main
 
 def deaf(*_, **__):
-    files._scratch(b"half", Path("out.txt").absolute())
+    atomic._scratch(b"half", Path("out.txt").absolute())
     while True:
         try:
             os.kill(os.getpid(), signal.{name})

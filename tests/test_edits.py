@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -266,7 +267,7 @@ def test_a_write_that_fails_leaves_everything_as_it_was(path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OutputError):
         edits.save(path, edit(path, naming(path, 0, "Ann")))
     assert {file: file.read_bytes() for file in path.parent.iterdir()} == before

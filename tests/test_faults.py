@@ -21,7 +21,7 @@ import soundfile
 
 import ggml
 from recordings import OPTIONS, children, gone, here, make, run, start
-from witness import files
+from witness import atomic, files
 from witness.errors import OutputError
 from witness.formats import findings
 from witness.jobs.manifest import Entry, Manifest
@@ -42,7 +42,7 @@ def verify(out: Path, recordings: list[Path]) -> None:
         document = json.loads((out / f"{path.stem}.json").read_text())
         assert document["findings"]["sha256"] == files.sha256(content)
         findings.decode(content, path.stem)
-    assert not list(out.rglob(f"{files.SCRATCH}*-*-*"))
+    assert not list(out.rglob(f"{atomic.SCRATCH}*-*-*"))
     assert not json.loads((out / "report.json").read_text())["failed"]
 
 

@@ -13,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from witness import files, pipeline, pipes, resources, tracing
+from witness import atomic, outputs, pipeline, pipes, resources, tracing
 from witness.audio import sound
 from witness.batch import batch, cluster
 from witness.cli import lists, options
@@ -188,8 +188,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     transcript = SimpleNamespace(counts=("2",), failure=None, audio="audio", asked=Bounds(2))
     transcript.styled = lambda style: f"in style {style}"
     monkeypatch.setattr(options, "progress", progress)
-    monkeypatch.setattr(files, "plan", note("plan", files.Targets((("txt", None),))))
-    monkeypatch.setattr(files, "write", note("write"))
+    monkeypatch.setattr(outputs, "plan", note("plan", outputs.Targets((("txt", None),))))
+    monkeypatch.setattr(atomic, "write", note("write"))
     monkeypatch.setattr(pipeline, "Engine", Engine)
     monkeypatch.setattr(LiveText, "show", lambda self, _: seen.append(("show", self._form, self._style)))
     monkeypatch.setattr(sound, "take", note("take"))

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from witness import files
+from witness import atomic, files, outputs
 from witness.errors import OutputError, UsageError
 
 
 def test_write_replaces_whole_files_only(tmp_path):
     path = tmp_path / "out.txt"
     path.write_text("before")
-    files.write(b"after", path)
+    atomic.write(b"after", path)
     assert path.read_bytes() == b"after"
     umask = os.umask(0)
     os.umask(umask)
@@ -31,9 +31,9 @@ def test_a_new_file_gets_the_mode_that_the_umask_allows(tmp_path, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(os, "umask", umask)
-            files.write(b"new", tmp_path / "new.txt")
-            files.write_all([(b"1", tmp_path / "1.txt"), (b"2", tmp_path / "2.txt")])
-            files.replace(b"kept", tmp_path / "kept.bin")
+            atomic.write(b"new", tmp_path / "new.txt")
+            atomic.write_all([(b"1", tmp_path / "1.txt"), (b"2", tmp_path / "2.txt")])
+            atomic.replace(b"kept", tmp_path / "kept.bin")
     finally:
         os.umask(before)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
@@ -49,7 +49,7 @@ def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path, monkeyp
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OutputError, match=r"out\.txt.*No space left"):
-        files.write(b"after", path)
+        atomic.write(b"after", path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.txt"]
     assert path.read_text() == "before"
 
@@ -58,13 +58,13 @@ def test_several_files_take_their_places_together_or_not_at_all(tmp_path):
     good, bad = tmp_path / "good.txt", tmp_path / "none" / "bad.txt"
     good.write_text("before")
     with pytest.raises(OutputError, match=r"bad\.txt"):
-        files.write_all([(b"after", good), (b"after", bad)])
+        atomic.write_all([(b"after", good), (b"after", bad)])
     assert good.read_text() == "before"
     assert [entry.name for entry in tmp_path.iterdir()] == ["good.txt"]
     bad.parent.mkdir()
     umask = os.umask(0o027)
     try:
-        files.write_all([(b"%d" % number, tmp_path / f"{number}.txt") for number in range(20)])
+        atomic.write_all([(b"%d" % number, tmp_path / f"{number}.txt") for number in range(20)])
         assert os.umask(0o027) == 0o027
     finally:
         os.umask(umask)
@@ -76,7 +76,7 @@ def test_a_link_is_followed_and_a_pipe_is_written_into(tmp_path):
     target = tmp_path / "target.txt"
     target.write_text("before")
     (tmp_path / "link.txt").symlink_to(target)
-    files.write(b"after", tmp_path / "link.txt")
+    atomic.write(b"after", tmp_path / "link.txt")
     assert target.read_bytes() == b"after"
     assert (tmp_path / "link.txt").is_symlink()
 
@@ -85,14 +85,14 @@ def test_a_link_is_followed_and_a_pipe_is_written_into(tmp_path):
     read = []
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
-    files.write(b"{}", pipe)
+    atomic.write(b"{}", pipe)
     reader.join(5)
     assert read == [b"{}"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
 def test_a_plan_makes_its_folder_and_takes_it_back(tmp_path):
-    targets = files.plan("a/call.wav", ["srt", "srt", "json"], f"{tmp_path}/new/deep")
+    targets = outputs.plan("a/call.wav", ["srt", "srt", "json"], f"{tmp_path}/new/deep")
     folder = tmp_path / "new" / "deep"
     assert [name for name, _ in targets.files] == ["srt", "json"]
     assert [path for _, path in targets.files] == [folder / "call.srt", folder / "call.json"]
@@ -103,7 +103,7 @@ def test_a_plan_makes_its_folder_and_takes_it_back(tmp_path):
 
 def test_what_was_there_is_not_taken_back(tmp_path):
     (tmp_path / "kept").mkdir()
-    files.plan("call.wav", [], f"{tmp_path}/kept").give_up()
+    outputs.plan("call.wav", [], f"{tmp_path}/kept").give_up()
     assert (tmp_path / "kept").is_dir()
 
 
@@ -112,7 +112,7 @@ def test_the_recording_is_never_written_over(tmp_path, monkeypatch, name, to):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text("a recording, whatever it is called")
     with pytest.raises(UsageError, match="the recording itself"):
-        files.plan(name, [], to)
+        outputs.plan(name, [], to)
 
 
 @pytest.mark.parametrize(
@@ -129,16 +129,16 @@ def test_the_recording_is_never_written_over(tmp_path, monkeypatch, name, to):
 def test_requests_that_cannot_be_met(tmp_path, monkeypatch, formats, to, error):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error) as caught:
-        files.plan("call.wav", formats, to)
+        outputs.plan("call.wav", formats, to)
     assert "\n" not in str(caught.value)
 
 
 def test_one_format_twice_is_one_format(tmp_path):
-    assert len(files.plan("call.wav", ["json", "json"], f"{tmp_path}/x.json").files) == 1
+    assert len(outputs.plan("call.wav", ["json", "json"], f"{tmp_path}/x.json").files) == 1
 
 
 def test_a_special_file_takes_one_format():
-    assert [name for name, _ in files.plan("call.wav", ["srt"], os.devnull).files] == ["srt"]
+    assert [name for name, _ in outputs.plan("call.wav", ["srt"], os.devnull).files] == ["srt"]
 
 
 def mode(path: Path) -> int:
@@ -149,25 +149,25 @@ def mode(path: Path) -> int:
 
 
 def test_a_long_name_leaves_room_for_the_findings(tmp_path):
-    ((_, path),) = files.plan("a" * 246 + ".wav", ["json"], f"{tmp_path}/out").files
-    for made in (path, files.beside(path)):
+    ((_, path),) = outputs.plan("a" * 246 + ".wav", ["json"], f"{tmp_path}/out").files
+    for made in (path, outputs.beside(path)):
         made.touch()
     assert path.stem.startswith("a" * 200)
     with pytest.raises(OutputError, match=r"findings\.npz: cannot be written"):
-        files.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json")
+        outputs.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json")
     assert not (tmp_path / "new").exists()
     for folder in ("x" * 300, "a/" * 3000):
         with pytest.raises(OutputError, match="cannot be written"):
-            files.prepare([("json", tmp_path / folder / "s.json")])
+            outputs.prepare([("json", tmp_path / folder / "s.json")])
     # Without findings there is room for it.
-    files.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json", keep=False)
+    outputs.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json", keep=False)
 
 
 @pytest.mark.parametrize("name", ["s.json", "s.findings.npz"])
 def test_a_folder_in_the_place_of_a_result(tmp_path, name):
     (tmp_path / name).mkdir()
     with pytest.raises(OutputError, match=f"{name}: is a folder"):
-        files.plan("s.wav", ["srt", "json"], str(tmp_path))
+        outputs.plan("s.wav", ["srt", "json"], str(tmp_path))
 
 
 def test_links_that_lead_nowhere(tmp_path):
@@ -179,19 +179,19 @@ def test_links_that_lead_nowhere(tmp_path):
         (tmp_path / name).symlink_to(target)
     for name in ("loop.json", "gone.json", "s.json"):
         with pytest.raises(OutputError, match="cannot be written"):
-            files.plan("call.wav", [], str(tmp_path / name))
+            outputs.plan("call.wav", [], str(tmp_path / name))
     (tmp_path / "later.json").symlink_to(tmp_path / "real.json")
-    files.plan("call.wav", [], str(tmp_path / "later.json"))
+    outputs.plan("call.wav", [], str(tmp_path / "later.json"))
 
 
 def test_a_pipe_in_the_place_of_the_findings_is_not_written_into(tmp_path):
     os.mkfifo(tmp_path / "s.findings.npz")
     with pytest.raises(OutputError, match=r"s\.findings\.npz: is not a regular file"):
-        files.plan("s.wav", ["json"], str(tmp_path))
+        outputs.plan("s.wav", ["json"], str(tmp_path))
     os.mkfifo(tmp_path / "s.json")
     with pytest.raises(OutputError, match=r"s\.json: is not a regular file"):
-        files.prepare([("json", tmp_path / "s.json")], pipes=False)
-    assert files.plan("s.wav", ["json"], str(tmp_path)).files  # into a pipe, without findings
+        outputs.prepare([("json", tmp_path / "s.json")], pipes=False)
+    assert outputs.plan("s.wav", ["json"], str(tmp_path)).files  # into a pipe, without findings
 
 
 def test_the_first_name_that_is_free(tmp_path):
@@ -202,7 +202,7 @@ def test_the_first_name_that_is_free(tmp_path):
             tried.append(paths)
             return len(tried) > taken
 
-        ((_, path),) = files.plan("in/call.m4a", ["srt"], str(tmp_path), free=free).files
+        ((_, path),) = outputs.plan("in/call.m4a", ["srt"], str(tmp_path), free=free).files
         return path.name
 
     digest = plan(9)
@@ -219,25 +219,25 @@ def test_what_is_replaced_keeps_its_mode(tmp_path):
     for before in (0o600, 0o640, 0o664, 0o444):
         path.touch()
         path.chmod(before)
-        files.write(b"new", path)
+        atomic.write(b"new", path)
         assert mode(path) == before
-        files.replace(b"newer", path)
+        atomic.replace(b"newer", path)
         assert mode(path) == before
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
 def test_voices_are_private(tmp_path):
     json, voices = tmp_path / "new" / "s.json", tmp_path / "new" / "s.findings.npz"
-    files.plan("s.wav", ["json"], f"{tmp_path}/new")
+    outputs.plan("s.wav", ["json"], f"{tmp_path}/new")
     assert mode(json.parent) == 0o700
-    files.write_all([(b"v", voices), (b"{}", json)], private=[voices])
+    atomic.write_all([(b"v", voices), (b"{}", json)], private=[voices])
     umask = os.umask(0)
     os.umask(umask)
     assert (mode(voices), mode(json)) == (0o600, 0o666 & ~umask)
     voices.chmod(0o664)  # as earlier versions wrote it; its group stays
-    files.write(b"v", voices, private=True)
+    atomic.write(b"v", voices, private=True)
     assert mode(voices) == 0o660
-    files.plan("s.wav", ["json"], f"{tmp_path}/without", keep=False)
+    outputs.plan("s.wav", ["json"], f"{tmp_path}/without", keep=False)
     assert mode(tmp_path / "without") == 0o777 & ~umask
 
 
@@ -251,15 +251,15 @@ def test_no_signal_comes_between_two_files(tmp_path, monkeypatch):
     monkeypatch.setattr(
         Path, "replace", lambda *args: [placing.append(threading.current_thread()), replace(*args)][1]
     )
-    files.write_all([(b"1", tmp_path / "1"), (b"2", tmp_path / "2")])
+    atomic.write_all([(b"1", tmp_path / "1"), (b"2", tmp_path / "2")])
     assert len(placing) == 2
     assert threading.main_thread() not in placing
 
 
 def test_what_is_half_written_goes_with_a_process_that_ends_at_once(tmp_path):
-    files._scratch(b"half", tmp_path / "x.json")
-    files.write(b"whole", tmp_path / "y.json")
-    files.abandon()
+    atomic._scratch(b"half", tmp_path / "x.json")
+    atomic.write(b"whole", tmp_path / "y.json")
+    atomic.abandon()
     assert [path.name for path in tmp_path.iterdir()] == ["y.json"]
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from conftest import in_process
 from recordings import OPTIONS, children, gone, make
-from witness import Engine, files
+from witness import Engine, atomic
 from witness.errors import CancelledError, ConflictError, InputError, ModelError, WitnessError
 from witness.jobs import plan
 from witness.jobs import status as standings
@@ -456,7 +456,7 @@ def test_what_is_killed_is_done_by_the_next_server(tmp_path):
         process.wait()
     assert gone(worker)
     assert not (tmp_path / "call-2.json").exists()
-    dead = "-".join([*files.scratch_name().split("-")[:2], str(process.pid), "x"])
+    dead = "-".join([*atomic.scratch_name().split("-")[:2], str(process.pid), "x"])
     (tmp_path / dead).touch()
     with desk(tmp_path) as queue:
         wait_for(lambda: not queue.states())

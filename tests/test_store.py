@@ -17,7 +17,7 @@ import pytest
 
 from conftest import in_process
 from test_fuzz import FUZZ
-from witness import files, saving
+from witness import atomic, files, saving
 from witness.errors import ConflictError, OutputError
 from witness.formats import writers
 from witness.formats.registry import Format
@@ -297,7 +297,7 @@ def test_what_is_half_written_can_be_read_by_nobody_else_and_is_swept(path, monk
 
     def fsync(descriptor):
         modes.extend(
-            stat.S_IMODE(one.stat().st_mode) for one in path.parent.iterdir() if files.SCRATCH in one.name
+            stat.S_IMODE(one.stat().st_mode) for one in path.parent.iterdir() if atomic.SCRATCH in one.name
         )
         return real(descriptor)
 
@@ -308,7 +308,7 @@ def test_what_is_half_written_can_be_read_by_nobody_else_and_is_swept(path, monk
     assert stat.S_IMODE(store.history_of(path).stat().st_mode) == 0o600
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    own = files.scratch_name().split("-")
+    own = atomic.scratch_name().split("-")
     dead = path.with_name("-".join([*own[:2], str(ended.pid), own[3]]))
     dead.mkdir()
     (dead / "talk.json").write_text("secret")
@@ -320,7 +320,7 @@ def test_what_is_half_written_can_be_read_by_nobody_else_and_is_swept(path, monk
     assert not dead.exists()
     assert machine.exists()
     assert alive.exists()
-    os.utime(machine, (time.time() - 2 * files.ABANDONED,) * 2)
+    os.utime(machine, (time.time() - 2 * atomic.ABANDONED,) * 2)
     named(path, 0, "C")
     assert not machine.exists()
 
@@ -354,7 +354,7 @@ def test_a_process_that_is_interrupted_finishes_what_it_puts_in_place(path, monk
     naming = threading.Thread(target=lambda: edits.name(path, version, "SPEAKER_00", "Zoe"))
     naming.start()
     assert begun.wait(20)
-    files.abandon()  # as the watcher of signals does before it ends the process
+    atomic.abandon()  # as the watcher of signals does before it ends the process
     naming.join()
     assert names(path)[0] == "Zoe"
     agree(path)
@@ -404,7 +404,7 @@ def test_a_drive_without_locks_has_a_file_for_one(path, tmp_path, monkeypatch):
         assert lock.exists()
         with pytest.raises(OutputError, match="another program"), store.opened(path):
             pass
-    lock.write_text(f"{files.SCRATCH}000000-1-aa")  # another machine's, which crashed an hour ago
+    lock.write_text(f"{atomic.SCRATCH}000000-1-aa")  # another machine's, which crashed an hour ago
     os.utime(lock, (time.time() - 3600,) * 2)
     named(path, 0, "B")
     assert names(path)[0] == "B"

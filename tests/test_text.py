@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from witness import files
+from witness import atomic
 from witness.cli import options
 from witness.cli.main import main
 from witness.text import count, for_terminal, in_json, one_line, printable
@@ -39,7 +39,7 @@ def test_nouns_are_counted():
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no terminals to open")
-@pytest.mark.parametrize("printed", [lambda text: files.write(text.encode(), None), options.say])
+@pytest.mark.parametrize("printed", [lambda text: atomic.write(text.encode(), None), options.say])
 def test_stdout_on_a_terminal_is_commanded_by_nobody(monkeypatch, printed):
     ours, its = os.openpty()
     with os.fdopen(its, "w") as terminal:
@@ -52,7 +52,7 @@ def test_stdout_on_a_terminal_is_commanded_by_nobody(monkeypatch, printed):
 
 
 def test_stdout_in_a_pipe_is_left_as_it_is(capsysbinary):
-    files.write(ATTACK.encode(), None)
+    atomic.write(ATTACK.encode(), None)
     assert capsysbinary.readouterr().out == ATTACK.encode()
 
 

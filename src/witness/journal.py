@@ -18,7 +18,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from witness import files, saving
+from witness import caching, saving
 from witness.reporter import Note, no_note
 
 OLD = 7 * 86_400.0
@@ -47,7 +47,7 @@ class Journal:
         `note` is told, once, if nothing can be kept. If another process has the journal, that one keeps it.
         """
         self._note = note
-        folder = files.cache_folder() / "unfinished"
+        folder = caching.cache_folder() / "unfinished"
         self._path = path = folder / f"{key(name).hex()}.journal"
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ class Journal:
             with suppress(OSError):
                 os.close(self._file)
             self._file = None
-        where = files.cache_folder() / "unfinished"
+        where = caching.cache_folder() / "unfinished"
         self._note(f"if this is interrupted, it begins again: nothing is kept in {where} ({error.strerror})")
 
 

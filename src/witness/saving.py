@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from witness import files
+from witness import atomic, files
 from witness.errors import OutputError
 
 SAVED = ".saving"
@@ -70,9 +70,9 @@ def replace_all(
     Returns the names of those that another program holds open (on Windows): they take their places when
     somebody comes next. Raises OutputError; then nothing was replaced.
     """
-    scratch = folder / files.scratch_name()
+    scratch = folder / atomic.scratch_name()
     try:
-        files.unfinished.add(scratch)
+        atomic.unfinished.add(scratch)
         scratch.mkdir(0o700)
         with ThreadPoolExecutor(len(contents) or 1) as pool:  # so that the disk syncs them in one go
             for written in [
@@ -80,7 +80,7 @@ def replace_all(
                 for file, content in contents.items()
             ]:
                 written.result()
-            files.sync(scratch)
+            atomic.sync(scratch)
             # Not in this thread: Ctrl-C would come between two of them.
             return pool.submit(_commit, scratch, folder, name).result()
     except OSError as error:
@@ -90,7 +90,7 @@ def replace_all(
         ) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-        files.unfinished.discard(scratch)
+        atomic.unfinished.discard(scratch)
 
 
 def finish(folder: Path, name: str) -> list[str]:
@@ -107,11 +107,11 @@ def finish(folder: Path, name: str) -> list[str]:
             if place.parent == folder.resolve():
                 file.replace(place)
             else:  # a link leads to another folder, perhaps on another disk
-                files.replace(file.read_bytes(), place)
+                atomic.replace(file.read_bytes(), place)
                 file.unlink()
         except OSError:
             left.append(file.name)
-    files.sync(folder)
+    atomic.sync(folder)
     if not left:
         with suppress(OSError):
             saved.rmdir()
@@ -125,8 +125,8 @@ def is_waiting(folder: Path, name: str, file: str) -> bool:
 
 def is_left_over(path: Path) -> bool:
     """Whether this is what a crash left: to be finished, or removed."""
-    if path.name.startswith(files.SCRATCH):
-        return files.is_abandoned(path)
+    if path.name.startswith(atomic.SCRATCH):
+        return atomic.is_abandoned(path)
     return path.name.startswith(".") and path.name.endswith(SAVED)
 
 
@@ -134,7 +134,7 @@ def sweep(folder: Path) -> None:
     """Remove the unfinished files of dead processes."""
     with suppress(OSError):
         for path in folder.iterdir():
-            if path.name.startswith(files.SCRATCH) and files.is_abandoned(path):
+            if path.name.startswith(atomic.SCRATCH) and atomic.is_abandoned(path):
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path, ignore_errors=True)
                 else:
@@ -157,7 +157,7 @@ def _saved(folder: Path, name: str) -> Path:
 
 def _write(path: Path, content: bytes, place: Path, private: bool) -> None:
     """A synced file, with the mode for its place; until it gets there, its folder keeps others out."""
-    mode = files.mode_for(place, private)
+    mode = atomic.mode_for(place, private)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     with os.fdopen(os.open(path, flags, 0o666 if mode is None else 0o600), "wb") as file:
         file.write(content)
@@ -169,12 +169,12 @@ def _write(path: Path, content: bytes, place: Path, private: bool) -> None:
 
 def _commit(scratch: Path, folder: Path, name: str) -> list[str]:
     saved = _saved(folder, name)
-    with files.placing:
+    with atomic.placing:
         if saved.exists():  # files that could not be put in their places, of which there are newer ones now
             shutil.rmtree(saved)
         scratch.rename(saved)
-        files.unfinished.discard(scratch)
-        files.sync(folder)
+        atomic.unfinished.discard(scratch)
+        atomic.sync(folder)
         return finish(folder, name)
 
 
@@ -208,7 +208,7 @@ def _acquire(lock: Path) -> int | None:
 
 
 def _release(lock: Path, held: int) -> None:
-    files.unfinished.discard(_owners.pop(held, lock))
+    atomic.unfinished.discard(_owners.pop(held, lock))
     with suppress(OSError):  # Windows removes no file that somebody has open
         lock.unlink()
     with suppress(OSError):
@@ -249,11 +249,11 @@ def _acquire_by_name(lock: Path, end: float) -> int | None:
     with suppress(OSError):
         if not lock.stat().st_size:  # the attempt to lock has made it
             lock.unlink()
-    owner = lock.with_name(files.scratch_name())
+    owner = lock.with_name(atomic.scratch_name())
     while True:
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            files.unfinished.add(owner)
+            atomic.unfinished.add(owner)
             _owners[descriptor] = owner
             os.write(descriptor, owner.name.encode())
             return descriptor
@@ -270,7 +270,7 @@ def _left_behind(lock: Path) -> str | None:
     """What is in a lock of a process that has ended, as far as can be told. Raises OSError."""
     name = lock.read_text()
     old = time.time() - lock.stat().st_mtime > GIVEN_UP
-    return name if old or files.is_abandoned(lock.with_name(name)) else None
+    return name if old or atomic.is_abandoned(lock.with_name(name)) else None
 
 
 def _removed(lock: Path, name: str) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 import corpus
 import numpy as np
 
-from witness import files
+from witness import files, outputs
 from witness.diarization import voices
 from witness.formats import page, writers
 from witness.models import catalogue
@@ -116,7 +116,7 @@ class Papers:
         made = assemble.redo(found())
         writers.save(made, [("json", self.json)])
         self.transcript = json.loads(self.json.read_text())
-        self.findings = files.beside(self.json)
+        self.findings = outputs.beside(self.json)
         with np.load(self.findings) as archive:
             self.arrays = dict(archive)
         self.whole = {path: path.read_bytes() for path in (self.json, self.findings)}

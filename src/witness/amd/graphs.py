@@ -32,8 +32,10 @@ from msgspec import Meta
 
 from witness import documents
 from witness.amd.speed import Speed
+from witness.atomic import replace
+from witness.caching import cache_folder
 from witness.errors import GraphError, InputError
-from witness.files import cache_folder, opened, replace, sha256
+from witness.files import opened, sha256
 from witness.options import Choice, Precision
 from witness.schema import Float32
 

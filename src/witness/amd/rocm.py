@@ -13,8 +13,10 @@ from pathlib import Path
 
 from witness.amd import cards, loader, provider
 from witness.amd.provider import Provider
+from witness.atomic import replace
+from witness.caching import cache_folder
 from witness.errors import DeviceError
-from witness.files import cache_folder, replace, sha256_at
+from witness.files import sha256_at
 from witness.reporter import Reporter
 from witness.sessions import runtime_version
 

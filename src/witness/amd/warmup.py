@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from witness import files
+from witness import atomic
 from witness.amd import cards, graphs, migraphx
 from witness.amd.graphs import Graph
 from witness.amd.migraphx import Target
@@ -81,7 +81,7 @@ def export(file: Path, which: str | None) -> Graph:
         graph = graphs.read(graphs.root() / names[0])
     except GraphError as error:
         raise GraphError(f"{names[0]} cannot be used: {error}; `witness gpu warm` makes it again") from error
-    files.write(graphs.pack(graph), file)
+    atomic.write(graphs.pack(graph), file)
     return graph
 
 

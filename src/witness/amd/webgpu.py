@@ -23,8 +23,10 @@ from witness.amd.provider import WEBGPU, WEBGPU_PLUGIN, Wish
 from witness.amd.rocm import FIX
 from witness.amd.speed import Speed, measure
 from witness.amd.subject import Subject
+from witness.atomic import replace
+from witness.caching import cache_folder
 from witness.errors import DeviceError
-from witness.files import cache_folder, replace, sha256
+from witness.files import sha256
 from witness.options import Device, Precision, Runtime
 from witness.reporter import SILENT, Reporter
 from witness.schema import Float32

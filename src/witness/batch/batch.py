@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from witness import files, saving
+from witness import atomic, outputs, saving
 from witness.errors import UsageError
 from witness.formats.registry import Format
 from witness.jobs.folder import MANIFEST, Folder, outcome_of, sha256
@@ -92,9 +92,9 @@ class Batch:
     """One run over a folder that is `locked`."""
 
     def __init__(self, order: BatchRequest, settings: Settings) -> None:
-        """Find out what is to be done. Raises UsageError, OutputError, and WitnessError as `files.plan`."""
+        """Find out what is to be done. Raises UsageError, OutputError, and WitnessError as `outputs.plan`."""
         self.order = replace(order, out=order.out.absolute(), formats=tuple(dict.fromkeys(order.formats)))
-        files.check_libraries(self.order.formats)
+        outputs.check_libraries(self.order.formats)
         self.folder = Folder(self.order, settings, Manifest(self.order.out / MANIFEST))
         self.results: dict[str, Result] = {}
         """By source."""
@@ -168,7 +168,7 @@ class Batch:
         text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
         text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         with suppress(OSError):
-            files.replace(text.encode(), self.order.out / REPORT)
+            atomic.replace(text.encode(), self.order.out / REPORT)
 
     def summary(self) -> BatchSummary:
         """The sums so far."""
@@ -191,7 +191,7 @@ class Batch:
             if result.state == "done" and result.entry.source not in self._formatted
         ]
         others = [form.value for form in Format if form not in self.order.formats]
-        return [form for form in others if any(Path(files.name_of(path, form)).exists() for path in done)]
+        return [form for form in others if any(Path(outputs.name_of(path, form)).exists() for path in done)]
 
     def table(self) -> str:
         """What a person reads at the end: a line for each failure with its fix and for each reason to look
@@ -241,7 +241,9 @@ class Batch:
             reporter.note(f"done: {item.source}")
 
     def _set_result(self, entry: Entry, state: State) -> None:
-        names = [files.name_of(entry.output, form) for form in self.order.formats] if entry.code == 0 else []
+        names = (
+            [outputs.name_of(entry.output, form) for form in self.order.formats] if entry.code == 0 else []
+        )
         if entry.source in self.results:
             self._states[self.results[entry.source].state] -= 1
         self._states[state] += 1

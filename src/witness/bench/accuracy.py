@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from witness import files
+from witness import atomic
 from witness.bench import accuracy_report, child, manifest, records, scoring
 from witness.bench.accuracy_report import AccuracyOutcome
 from witness.bench.manifest import Models
@@ -147,7 +147,7 @@ class _TimeLeft:
 def _write_report(out: Path, outcome: AccuracyOutcome) -> None:
     """Write the report; and into run.json, if nothing failed, that the run is finished."""
     for name, text in accuracy_report.files(outcome).items():
-        files.write(writers.encode(text), out / name)
+        atomic.write(writers.encode(text), out / name)
     if outcome.manifest.finished is None and not outcome.failed:
         finished = replace(outcome.manifest, finished=manifest.now())
         manifest.write_json(out / "run.json", finished.to_json())

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from witness import files
+from witness import atomic, files
 from witness.bench import machine
 from witness.bench.machine import Hardware
 from witness.bench.plan import AccuracyPlan, Split
@@ -212,7 +212,7 @@ def begin(out: Path, manifest: RunManifest) -> RunManifest:
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Write it whole or not at all. Raises OutputError."""
-    files.write((json.dumps(document, indent=1) + "\n").encode(), path)
+    atomic.write((json.dumps(document, indent=1) + "\n").encode(), path)
 
 
 def read(path: Path) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from witness import files
+from witness import atomic, files
 from witness.bench import manifest
 from witness.bench.measurement import Measurement
 from witness.formats import rttm
@@ -106,7 +106,7 @@ def keep(out: Path, record: Record, content: bytes = b"") -> None:
     if record.cost is None:
         rttm_path(out, record.name).unlink(missing_ok=True)
     else:
-        files.write(content, rttm_path(out, record.name))
+        atomic.write(content, rttm_path(out, record.name))
     manifest.write_json(record_path(out, record.name), record.to_json())
 
 

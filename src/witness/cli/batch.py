@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from witness import files, resources, text
+from witness import atomic, resources, text
 from witness.cli import options, signals
 from witness.cli.live import BatchCourse
 from witness.errors import CancelledError, PartlyFailedError, UsageError
@@ -160,7 +160,7 @@ def batch_command(
                 )
             if not (watch and signals.exit_code() == signals.INTERRUPTED):
                 raise  # otherwise it is how one ends what watches
-    files.write(work.table().encode("utf-8", "replace"), None)
+    atomic.write(work.table().encode("utf-8", "replace"), None)
     if work.summary().failed:
         raise SystemExit(PartlyFailedError.exit_code)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from witness import files
+from witness import atomic
 from witness.cli import options
 from witness.errors import UsageError
 
@@ -121,7 +121,7 @@ def bench_accuracy(
     for name, folder in impls:
         theirs = accuracy.score_other(wanted, folder)
         text += f"\n{name}\n\n{score_report.to_text(theirs, scores, 'witness')}"
-    files.write(text.encode(), None)
+    atomic.write(text.encode(), None)
 
 
 @bench.command("speed")
@@ -170,7 +170,7 @@ def bench_speed(
     )
     with options.progress(quiet=False) as reporter:
         result = speed.measure(recordings, plan, reporter)
-    files.write((speed.to_json if as_json else speed.to_text)(result).encode(), None)
+    atomic.write((speed.to_json if as_json else speed.to_text)(result).encode(), None)
 
 
 @bench.command("contention")
@@ -207,4 +207,4 @@ def bench_contention(recording: str, rounds: int, as_json: bool, **settings: Any
     )
     with options.progress(quiet=False) as reporter:
         result = contention.measure(recording, Options(**settings), runtime, rounds, reporter=reporter)
-    files.write((contention.to_json if as_json else contention.to_text)(result).encode(), None)
+    atomic.write((contention.to_json if as_json else contention.to_text)(result).encode(), None)

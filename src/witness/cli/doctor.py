@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from witness import files
+from witness import atomic
 from witness.errors import WitnessError
 
 
@@ -21,7 +21,7 @@ def doctor_command(as_json: bool) -> None:
     from witness.doctor import checks
 
     report = checks.examine()
-    files.write((checks.to_json if as_json else checks.to_text)(report).encode(), None)
+    atomic.write((checks.to_json if as_json else checks.to_text)(report).encode(), None)
     if not checks.healthy(report):
         broken = dict.fromkeys(check.name for check in report if check.ok is False)
         raise WitnessError(f"broken: {', '.join(broken)}; the report says how to fix it")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from witness import files
+from witness import atomic
 from witness.cli.options import Left
 from witness.errors import OutputError
 from witness.formats.registry import Format
@@ -59,7 +59,7 @@ class LiveText:
                 "transcribe the recording again with -o FOLDER"
             )
         with self._aside():
-            files.write(content[len(self._printed) :], None)
+            atomic.write(content[len(self._printed) :], None)
         self._printed = content
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from witness import files, languages
+from witness import atomic, caching, languages
 from witness.cli import signals
 from witness.cli.lists import rules, terms
 from witness.formats.registry import Format
@@ -388,7 +388,7 @@ def help_alone(ctx: click.Context) -> None:
 
 def say(text: str) -> None:
     """Print lines as a result, on stdout: what was named by others cannot command a terminal."""
-    files.write(f"{text}\n".encode("utf-8", "surrogateescape"), None)
+    atomic.write(f"{text}\n".encode("utf-8", "surrogateescape"), None)
 
 
 def note_unpaired(reporter: Reporter, uris: set[str], what: str) -> None:
@@ -468,7 +468,7 @@ def progress(quiet: bool, verbose: bool = False, course: Course | None = None) -
     def release() -> None:
         while held:
             line = held.pop(0)
-            note(line.short if not verbose and files.told_before(line.short) else str(line))
+            note(line.short if not verbose and caching.told_before(line.short) else str(line))
 
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bars:
         announced = False

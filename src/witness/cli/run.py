@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from witness import files
+from witness import atomic, outputs
 from witness.cli import options, signals
 from witness.cli.live import FORMATS, LiveText, RunCourse
 from witness.errors import UsageError, WitnessError
@@ -154,26 +154,26 @@ def run(
         raise NoWordsError(transcript.failure)
 
 
-def _printed(targets: files.Targets) -> str | None:
+def _printed(targets: outputs.Targets) -> str | None:
     """The format that stdout gets, if it can be printed as it comes."""
     return next((form for form, path in targets.files if path is None and form in FORMATS), None)
 
 
 def _planned(
     recording: str, formats: tuple[str, ...], to: str | None, *, keep: bool, force: bool
-) -> tuple[files.Targets, str | None]:
+) -> tuple[outputs.Targets, str | None]:
     """Where the results go, and what to say about their names. Raises UsageError, OutputError."""
     from witness.jobs import existing_outputs
 
     def free(paths: Sequence[Path]) -> bool:
         return existing_outputs.free(paths, recording)
 
-    targets = files.plan(recording, formats, to, keep=keep, free=None if force else free)
+    targets = outputs.plan(recording, formats, to, keep=keep, free=None if force else free)
     paths = [path for _, path in targets.files if path is not None]
     if paths and not force and (loss := existing_outputs.loss(paths)) is not None:
         targets.give_up()
         raise UsageError(loss)
-    usual = "stdin" if recording == "-" else files.names(Path(recording).name, recording)[0]
+    usual = "stdin" if recording == "-" else outputs.names(Path(recording).name, recording)[0]
     if not paths or not to or Path(to) in paths or paths[0].stem == usual:
         return targets, None
     taken = paths[0].with_name(f"{usual}{paths[0].suffix}")
@@ -203,4 +203,4 @@ def _profile(path: Path | None) -> Iterator[None]:
 
     with TemporaryDirectory(prefix="witness-") as folder, tracing.recording(Path(folder)) as trace:
         yield
-        files.write(trace.document().encode(), path)
+        atomic.write(trace.document().encode(), path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from witness import files
+from witness import atomic
 from witness.cli import options
 from witness.errors import UsageError
 from witness.reporter import Reporter
@@ -64,8 +64,8 @@ def score(
             report, scores, others = _turns(reference, hypothesis, against, uem, as_pyannote, reporter)
     form = report.to_json if as_json else report.to_csv if as_csv else report.to_text
     if html is not None:
-        files.write(report.to_html(scores, others).encode("utf-8", "replace"), html)
-    files.write(form(scores, others).encode(), None)
+        atomic.write(report.to_html(scores, others).encode("utf-8", "replace"), html)
+    atomic.write(form(scores, others).encode(), None)
 
 
 Scored = tuple[ModuleType, list[Any], list[Any] | None]

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from witness import files
+from witness import atomic
 from witness.errors import CancelledError
 from witness.text import printable
 
@@ -32,7 +32,7 @@ PATIENCE = 1.0
 arrived = threading.Event()
 """Set once a signal has arrived. Nobody may wait for it: the handler sets it, maybe in the middle of that."""
 
-_DECODING = tuple(str(Path(files.__file__).parent / "audio" / name) for name in ("ffmpeg.py", "sound.py"))
+_DECODING = tuple(str(Path(atomic.__file__).parent / "audio" / name) for name in ("ffmpeg.py", "sound.py"))
 """The modules that call PyAV; both report progress all the time."""
 
 _received: list[int] = []
@@ -113,6 +113,6 @@ def _see_it_leave(wake: queue.SimpleQueue[int]) -> None:
     """Wait for a signal, and end the process if it has not ended by itself a moment later."""
     number = wake.get()
     time.sleep(PATIENCE)
-    files.abandon()
+    atomic.abandon()
     say_interrupted()
     os._exit(128 + number)

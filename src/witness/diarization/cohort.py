@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from witness import files
+from witness import caching
 from witness.diarization import voice_model
 from witness.diarization.voice_model import AnyVoiceModel
 from witness.errors import ModelError
@@ -85,8 +85,8 @@ def load(file: ModelFile, model: AnyVoiceModel | None = None) -> Cohort:
     if not file.sha256:
         (content,) = make()
     else:
-        folder = files.cache_folder() / "cohorts" / f"{file.sha256}-{_VERSION}"
-        (content,) = files.cached(folder, ("vectors.npy",), make)
+        folder = caching.cache_folder() / "cohorts" / f"{file.sha256}-{_VERSION}"
+        (content,) = caching.cached(folder, ("vectors.npy",), make)
     return Cohort(np.load(io.BytesIO(content), allow_pickle=False))
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from witness import files, sessions
+from witness import atomic, caching, sessions
 from witness.child import Buffer, Child, DiedError, LimitError, Limits, Message, RefusedError, serve
 from witness.diarization import embedding, segmentation, segmentation_cut, voice_model
 from witness.errors import ModelError
@@ -32,7 +32,7 @@ def survive(role: str, model: ModelFile) -> None:
     """
     if catalogue.by_sha256(model.sha256):
         return
-    survived = files.cache_folder() / "tried" / f"{model.sha256}-{role}"
+    survived = caching.cache_folder() / "tried" / f"{model.sha256}-{role}"
     with suppress(OSError, ValueError):
         if survived.read_text() == sessions.runtime_version():
             return
@@ -49,7 +49,7 @@ def survive(role: str, model: ModelFile) -> None:
         raise ModelError(f"{model.path}: onnxruntime crashes over it ({error}); {fix}") from error
     with suppress(OSError):  # where nothing can be kept, it is tried each time
         survived.parent.mkdir(parents=True, exist_ok=True)
-        files.replace(sessions.runtime_version().encode(), survived)
+        atomic.replace(sessions.runtime_version().encode(), survived)
 
 
 def _answer(request: Message, _: bytes) -> tuple[Message, Sequence[Buffer]]:

@@ -19,7 +19,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from witness import documents, files
+from witness import atomic, documents, files, outputs
 from witness.diarization.cohort import Cohort
 from witness.errors import InputError, OutputError, UsageError
 from witness.reporter import SILENT, Reporter
@@ -203,7 +203,7 @@ def place(name: str, folder: Path) -> Path:
 
     Raises OutputError if it could not be, UsageError if it holds a person of another name.
     """
-    stem = re.sub(r"[^\w .-]", "_", name).encode()[: files.LONGEST].decode("utf-8", "ignore")
+    stem = re.sub(r"[^\w .-]", "_", name).encode()[: outputs.LONGEST].decode("utf-8", "ignore")
     path = folder / f"{stem.strip('. ') or '_'}.json"
     try:
         if path.exists() and (holder := read_one(path).name) != name:
@@ -236,7 +236,7 @@ def write(voice: Voice, folder: Path) -> Path:
         folder.mkdir(0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{folder}: cannot be created ({error.strerror}); fix: change --known") from error
-    files.write((json.dumps(document, ensure_ascii=False) + "\n").encode(), path, private=True)
+    atomic.write((json.dumps(document, ensure_ascii=False) + "\n").encode(), path, private=True)
     return path
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-from witness import files
+from witness import caching
 from witness._version import DISTRIBUTION
 from witness.doctor.machine import Check, Machine, package_version
 from witness.errors import WitnessError
@@ -191,7 +191,7 @@ def disk(_machine: Machine) -> Iterator[Check]:
     """Whether models and caches can be stored."""
     from huggingface_hub import constants
 
-    for name, folder in (("models", Path(constants.HF_HUB_CACHE)), ("cache", files.cache_folder())):
+    for name, folder in (("models", Path(constants.HF_HUB_CACHE)), ("cache", caching.cache_folder())):
         existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         free = shutil.disk_usage(existing).free
         writable = os.access(existing, os.W_OK)

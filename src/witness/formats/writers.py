@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from witness import files
+from witness import atomic, files, outputs
 from witness.formats import document, findings, reading
 from witness.formats.registry import Format
 from witness.schema import Sound, Transcript
@@ -33,16 +33,16 @@ def save(
     voices: list[Path] = []
     for form, path in targets:
         link = None
-        if form == Format.JSON and keep and path and files.is_regular(path) and transcript.findings:
+        if form == Format.JSON and keep and path and outputs.is_regular(path) and transcript.findings:
             found = findings.encode(transcript.findings)
-            voices.append(files.beside(path))
+            voices.append(outputs.beside(path))
             contents.append((found, voices[-1]))
             link = {"file": voices[-1].name, "sha256": files.sha256(found)}
         if form == Format.JSON:
             contents.append((document.encode(document.of(transcript, link)), path))
         else:
             contents.append((content(transcript, form, sound, path), path))
-    files.write_all(contents, private=voices)
+    atomic.write_all(contents, private=voices)
 
 
 def content(

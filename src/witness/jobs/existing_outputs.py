@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from witness import files
+from witness import files, outputs
 from witness.formats import document
 from witness.formats.registry import Format
 from witness.jobs.recordings import ENDINGS
@@ -46,7 +46,7 @@ def find(targets: Sequence[Path]) -> Earlier | None:
 
 def _json_beside(target: Path) -> Path:
     """The JSON of the transcript that a file of any format is of."""
-    form = files.format_of(target.name)
+    form = outputs.format_of(target.name)
     base = target.stem if form is None else target.name[: -len(form.ending) - 1]
     return target.with_name(f"{base}.json")
 
@@ -69,7 +69,7 @@ def free(targets: Sequence[Path], recording: str) -> bool:
     if (earlier := find(targets)) is not None:
         return earlier.is_of(recording)
     there = [target for target in targets if os.path.lexists(target) and not target.is_dir()]
-    if any(files.format_of(target.name) == Format.JSON for target in there):
+    if any(outputs.format_of(target.name) == Format.JSON for target in there):
         return False
     return not there or recording == "-" or not _has_namesake(Path(recording))
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from witness import files
+from witness import files, outputs
 from witness.errors import OutputError, WitnessError
 from witness.formats import document
 from witness.formats.registry import Format
@@ -118,7 +118,7 @@ class Folder:
         targets = self._targets(item.output)
         if (loss := existing_outputs.loss(targets)) is not None:
             return loss
-        findings = [files.beside(path) for path in targets if files.format_of(path.name) == Format.JSON]
+        findings = [outputs.beside(path) for path in targets if outputs.format_of(path.name) == Format.JSON]
         places = [*targets, *(findings if self._settings.keep_findings else [])]
         there = [path for path in places if os.path.lexists(path)]
         if item.output in self.manifest.entries or not there:
@@ -142,7 +142,7 @@ class Folder:
         entry = self._same(item)
         if entry is None or entry.state != "done":
             return None
-        path = Path(files.name_of(self.order.out / item.output, Format.JSON))
+        path = Path(outputs.name_of(self.order.out / item.output, Format.JSON))
         try:
             found = document.summary(files.read(path))
         except OSError:
@@ -166,7 +166,7 @@ class Folder:
         for entry in sorted(alike, key=lambda one: Path(one.source).exists()):  # what was moved comes first
             if entry.sha256 != own or entry.settings != self._fingerprint:
                 continue
-            path = Path(files.name_of(self.order.out / entry.output, Format.JSON))
+            path = Path(outputs.name_of(self.order.out / entry.output, Format.JSON))
             with suppress(OSError):
                 found = document.summary(files.read(path))
                 whole = found is not None and found.audio.sha256 == own
@@ -198,7 +198,7 @@ class Folder:
         return entry
 
     def _targets(self, output: str) -> list[Path]:
-        return [Path(files.name_of(self.order.out / output, form)) for form in self.order.formats]
+        return [Path(outputs.name_of(self.order.out / output, form)) for form in self.order.formats]
 
 
 def outcome_of(item: Item, future: Future[Outcome]) -> Outcome:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from witness import documents, files
+from witness import atomic, caching, documents, files
 from witness.jobs.estimate import USUAL, Pace
 
 if TYPE_CHECKING:
@@ -46,14 +46,16 @@ def learn(engine: Engine, pace: Pace) -> None:
     kept[kind] = dict(pace)
     latest = dict(list(kept.items())[-MOST:])
     with suppress(OSError):
-        path = files.cache_folder() / "paces.json"
+        path = caching.cache_folder() / "paces.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.replace(json.dumps(latest).encode(), path)
+        atomic.replace(json.dumps(latest).encode(), path)
 
 
 def _kept() -> dict[str, dict[str, float]]:
     with suppress(OSError, ValueError):
-        return documents.decode(files.read(files.cache_folder() / "paces.json"), dict[str, dict[str, float]])
+        return documents.decode(
+            files.read(caching.cache_folder() / "paces.json"), dict[str, dict[str, float]]
+        )
     return {}
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from witness.errors import UsageError
-from witness.files import names
 from witness.formats.registry import Format
 from witness.jobs.manifest import Manifest
+from witness.outputs import names
 
 _ENDINGS = """
 3ga 3gp 8svx aa aac aax ac3 adts aif aifc aiff amr ape asf au avi awb caf dsf dss dts eac3 f4v flac flv gsm

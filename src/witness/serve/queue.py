@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from witness import files, saving
+from witness import outputs, saving
 from witness.child import one_line
 from witness.errors import CancelledError, ConflictError, InputError, OutputError, WitnessError
 from witness.formats.registry import Format
@@ -439,7 +439,7 @@ def _nothing() -> None:
 
 
 def _id(item: Item) -> str:
-    return id_of(Path(files.name_of(item.output, Format.JSON)))
+    return id_of(Path(outputs.name_of(item.output, Format.JSON)))
 
 
 def _begun(item: Item) -> Entry:

@@ -16,7 +16,7 @@ from typing import Annotated
 
 from msgspec import Meta, structs
 
-from witness import documents, files
+from witness import documents, files, outputs
 from witness.diarization import vbx, voices
 from witness.errors import InputError, UsageError
 from witness.formats import document, findings, page
@@ -281,7 +281,7 @@ def _file(path: Path, link: Link) -> Path:
     """Where the findings are to be."""
     file = path.with_name(link.file)
     # It may have been renamed together with the JSON, or its name is not UTF-8.
-    return file if file.exists() else files.beside(path)
+    return file if file.exists() else outputs.beside(path)
 
 
 def _findings(path: Path, file: Path, sha256: str) -> Findings:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from witness import documents, files, saving
+from witness import caching, documents, files, outputs, saving
 from witness.errors import ConflictError, InputError, OutputError, WitnessError
 from witness.formats import document, findings, page, writers
 from witness.formats.document import Document
@@ -116,7 +116,7 @@ def name(path: Path) -> str:
 
 def sibling(path: Path, form: str) -> Path:
     """Where a format of the transcript at `path` lies."""
-    return path.with_name(files.name_of(name(path), form))
+    return path.with_name(outputs.name_of(name(path), form))
 
 
 def history_of(path: Path) -> Path:
@@ -196,7 +196,7 @@ class Store:
         contents = {self.path.name: content, **others}
         private = []
         if voices is not None:
-            private.append(files.beside(self.path).name)
+            private.append(outputs.beside(self.path).name)
             contents[private[-1]] = voices
         if history is not None:
             private.append(history_of(self.path).name)
@@ -218,7 +218,7 @@ class Store:
         for form in forms:
             there = sibling(self.path, form)
             try:
-                files.check_libraries([form])
+                outputs.check_libraries([form])
             except WitnessError as error:
                 left.append(f"{there} is as it was, because {error}")
                 continue
@@ -260,7 +260,7 @@ class Store:
             f"{folder / one} is as it was, because {OPEN}; it follows with the next change" for one in left
         ]
         about = f"{folder} is on a drive without locks: change a transcript there from one machine at a time"
-        if folder in saving.without_locks and not files.told_before(about):
+        if folder in saving.without_locks and not caching.told_before(about):
             lines.append(about)
         return lines
 
@@ -298,15 +298,15 @@ def save(
     left = []
     if main is None and fresh and (main := _json_beside(transcript, targets)) is not None:
         left.append(f"{main}, of an earlier run, is made again, so that it says the same")
-    if main is None or not files.is_regular(main):
+    if main is None or not outputs.is_regular(main):
         writers.save(transcript, targets, keep=keep, sound=sound)
         return ()
-    beside = [form for form, path in targets if path == sibling(main, form) and files.is_regular(path)]
+    beside = [form for form, path in targets if path == sibling(main, form) and outputs.is_regular(path)]
     rest = [(form, path) for form, path in targets if path != main and form not in beside]
     link, voices = None, None
     if keep and transcript.findings is not None:
         voices = findings.encode(transcript.findings)
-        link = {"file": files.beside(main).name, "sha256": files.sha256(voices)}
+        link = {"file": outputs.beside(main).name, "sha256": files.sha256(voices)}
     with opened(main) as there:
         taken = not force and is_corrected(main)
         if not taken:
@@ -329,9 +329,9 @@ def save(
 def _json_beside(transcript: Transcript, targets: Sequence[tuple[str, Path | None]]) -> Path | None:
     """The JSON of the same recording that lies beside one of the files; None: there is none."""
     for form, path in targets:
-        if path is None or not files.is_regular(path):
+        if path is None or not outputs.is_regular(path):
             continue
-        there = path.with_name(f"{path.name.removesuffix(files.name_of('', form))}.json")
+        there = path.with_name(f"{path.name.removesuffix(outputs.name_of('', form))}.json")
         if sibling(there, form) != path:
             continue
         try:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from witness import files
+from witness import atomic, caching, outputs
 from witness.audio import sound
 from witness.errors import InputError
 from witness.formats import page, reading, writers
@@ -26,7 +26,7 @@ PLAYED = {
 
 def export(path: Path, form: Format) -> bytes:
     """The file of a format; a page has its sound inside if it is short. Raises InputError, WitnessError."""
-    files.check_libraries([form])
+    outputs.check_libraries([form])
     if form == Format.JSON:
         return store.content(path)
     transcript = store.read(path)
@@ -81,7 +81,7 @@ def peaks(path: Path) -> bytes:
             raise InputError(notes[0])
         return [heard.peaks]
 
-    return files.cached(files.cache_folder() / "outlines" / key, ["outline"], make)[0]
+    return caching.cached(caching.cache_folder() / "outlines" / key, ["outline"], make)[0]
 
 
 def recording(path: Path) -> Path:
@@ -98,9 +98,9 @@ def recording(path: Path) -> Path:
             raise InputError(f"{there}: cannot be made into sound for a browser; convert it to WAV")
         return [heard.opus]
 
-    folder = files.cache_folder() / "sounds" / audio.sha256
-    content = files.cached(folder, ["sound.webm"], make)[0]
+    folder = caching.cache_folder() / "sounds" / audio.sha256
+    content = caching.cached(folder, ["sound.webm"], make)[0]
     made = folder / "sound.webm"
     if not made.is_file():  # the cache cannot be written
-        files.write(content, made, private=True)
+        atomic.write(content, made, private=True)
     return made

@@ -26,10 +26,10 @@ from starlette.routing import BaseRoute, Route
 
 from witness import saving
 from witness.errors import OutputError, WitnessError
-from witness.files import names
 from witness.jobs.folder import MANIFEST
 from witness.jobs.manifest import Manifest
 from witness.jobs.recordings import ENDINGS
+from witness.outputs import names
 from witness.reporter import SILENT, Reporter
 from witness.serve.library.index import DamagedError, Index, IndexEntry
 from witness.serve.library.reader import Reader

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from witness import files
+from witness import caching, files
 from witness.errors import InputError, UsageError, WitnessError
 from witness.serve.library import passages
 from witness.serve.library.passages import CLOSE, OPEN, Passage
@@ -116,7 +116,7 @@ class Index:
     def of(cls, folder: Path) -> Index:
         """The index of the transcripts below an absolute folder, in the user's cache folder."""
         name = files.sha256(str(folder).encode("utf-8", "surrogateescape"))[:16]
-        return cls(files.cache_folder() / "serve" / f"{name}.sqlite")
+        return cls(caching.cache_folder() / "serve" / f"{name}.sqlite")
 
     def is_known(self, entry: str, size: int, mtime_ns: int) -> bool:
         """Whether a file is in the index as it is."""

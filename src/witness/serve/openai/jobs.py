@@ -15,9 +15,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from witness.errors import InputError, UsageError
-from witness.files import name_of
 from witness.formats.registry import Format
 from witness.jobs.worker import Job, Outcome, Segment, Watcher
+from witness.outputs import name_of
 from witness.serve.editing.worker_client import WorkerClient
 from witness.serve.queue import Queue
 from witness.serve.routes.recordings import ALIVE, answered, left

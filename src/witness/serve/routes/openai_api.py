@@ -22,10 +22,10 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from witness.errors import WitnessError
-from witness.files import name_of
 from witness.formats.registry import Format
 from witness.jobs.worker import Job, Settings
 from witness.options import PageAudio
+from witness.outputs import name_of
 from witness.serve import errors
 from witness.serve.editing.worker_client import WorkerClient
 from witness.serve.openai import answers, jobs, schema

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from witness import files
+from witness import files, outputs
 from witness.errors import WitnessError
 from witness.formats.registry import Format
 from witness.options import chosen
@@ -163,7 +163,7 @@ async def export(request: Request) -> Response:
     form = chosen(Format, request.query_params.get("format", ""))
     path = await _path(request)
     _, content = await _ask(request, "export", format=form)
-    called = quote(files.name_of(path.stem, form))
+    called = quote(outputs.name_of(path.stem, form))
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{called}"}
     return Response(content, media_type=form.about.media_type, headers=headers)
 

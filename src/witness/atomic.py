@@ -1,0 +1,248 @@
+"""Files written whole or not at all; what is half written when a process ends."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import secrets
+import shutil
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import TypeVar
+
+from witness.errors import OutputError
+from witness.text import for_terminal
+
+T = TypeVar("T")
+SCRATCH = ".witness-"
+"""Prefix of the names of unfinished files; the machine and the process that write them follow."""
+ABANDONED = 24 * 3600.0
+"""Seconds after which those of another machine are taken to be left behind."""
+
+
+def write(content: bytes, path: Path | None, *, private: bool = False) -> None:
+    """Write the whole file or nothing: under another name in its folder, synced, then renamed. None: stdout.
+
+    It keeps the mode of the file that it replaces. One that is `private` can be read by nobody else, or, if
+    it replaces one, by its group at most. A link is followed; what is not a regular file (a pipe, a terminal)
+    is written as it is. Raises OutputError, and BrokenPipeError if the reader of stdout is gone.
+    """
+    write_all([(content, path)], private=[path] if private and path is not None else [])
+
+
+def write_all(files: Sequence[tuple[bytes, Path | None]], *, private: Collection[Path] = ()) -> None:
+    """As `write`, for several files: all are on the disk before the first of them takes its place."""
+    for content, path in files:
+        if path is None:
+            _to_stdout(content)
+    targets = [(content, path.resolve(), path in private) for content, path in files if path is not None]
+    if not targets:
+        return
+    waiting: list[tuple[Path, Future[_Scratch | None]]] = []
+    try:
+        # At the same time, so that the disk syncs them in one go: docs/decisions/2026-11-22-constants.md.
+        with ThreadPoolExecutor(len(targets)) as pool:
+            for content, path, secret in targets:
+                waiting.append((path, pool.submit(_prepare, content, path, secret)))
+            ready = [(path, _told(path, future.result)) for path, future in waiting]
+            # Not in this thread: Ctrl-C would come between two of them.
+            pool.submit(_place, ready).result()
+    finally:
+        for _, future in waiting:
+            if future.exception() is None and (left := future.result()) is not None:
+                _remove(left.path)
+
+
+def _place(ready: Sequence[tuple[Path, _Scratch | None]]) -> None:
+    """Put unfinished files, which are whole by now, in their places."""
+    with placing:
+        for path, scratch in ready:
+            if scratch is not None:
+                _told(path, partial(scratch.place, path))
+    for folder in {path.parent for path, scratch in ready if scratch is not None}:
+        sync(folder)
+
+
+def _told(path: Path, step: Callable[[], T]) -> T:
+    """The result of `step`, whose OSError becomes an OutputError about `path`."""
+    try:
+        return step()
+    except OSError as error:
+        raise OutputError(
+            f"{path}: cannot be written ({error.strerror}); fix: free disk space, fix the folder's "
+            "permissions, or write to another place"
+        ) from error
+
+
+def _prepare(content: bytes, path: Path, private: bool) -> _Scratch | None:
+    """The unfinished file with the content; None: it was written, because `path` is not a regular file."""
+    if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+        with path.open("wb") as file:
+            file.write(content)
+        return None
+    return _scratch(content, path, private)
+
+
+def replace(content: bytes, path: Path) -> None:
+    """Put `content` at `path` so that no reader ever sees half of it. Raises OSError."""
+    scratch = _scratch(content, path)
+    try:
+        scratch.place(path)
+    finally:
+        _remove(scratch.path)
+    sync(path.parent)
+
+
+@dataclass(frozen=True)
+class _Scratch:
+    """An unfinished file, which nobody else can read."""
+
+    path: Path
+    mode: int
+    """What it gets in its place."""
+
+    def place(self, path: Path) -> None:
+        """Put it there. Raises OSError."""
+        if os.name != "nt":
+            self.path.chmod(self.mode)
+        self.path.replace(path)
+
+
+def _scratch(content: bytes, path: Path, private: bool = False) -> _Scratch:
+    """A synced file with the content, in the folder of `path`, under a name of its own. Raises OSError."""
+    scratch = path.with_name(scratch_name())
+    mode = mode_for(path, private)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    # A new file gets the mode that any new file gets, which only the system knows without a race.
+    descriptor = os.open(scratch, flags, 0o666 if mode is None else 0o600)
+    unfinished.add(scratch)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if mode is None:
+                mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+            if hasattr(os, "fchmod"):  # Windows has none before Python 3.13
+                os.fchmod(descriptor, 0o600)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        _remove(scratch)
+        raise
+    return _Scratch(scratch, mode)
+
+
+def sync(folder: Path) -> None:
+    """Have the disk keep what was renamed in a folder; some systems and drives do so by themselves."""
+    if os.name == "nt":
+        return
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def scratch_name() -> str:
+    """A name for something unfinished, which says who works on it."""
+    return f"{SCRATCH}{_machine()}-{os.getpid()}-{secrets.token_hex(8)}"
+
+
+def is_abandoned(scratch: Path) -> bool:
+    """Whether a file with a `scratch_name` is of a process that has ended, as far as can be told."""
+    machine, _, rest = scratch.name.removeprefix(SCRATCH).partition("-")
+    pid = rest.partition("-")[0]
+    if not pid.isdigit():
+        return False
+    if machine != _machine():
+        with suppress(OSError):
+            return time.time() - scratch.lstat().st_mtime > ABANDONED
+        return False
+    if int(pid) == os.getpid():  # or a process that had this number before, as the first of a container
+        return scratch not in unfinished
+    return not _alive(int(pid))
+
+
+@cache
+def _machine() -> str:
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:6]
+
+
+def _alive(pid: int) -> bool:
+    """Whether there is a process with this id, as far as can be told without harm."""
+    if os.name == "nt":  # where this call would end it
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def mode_for(path: Path, private: bool) -> int | None:
+    """The permissions for what takes the place of `path`; None: the usual ones."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode) & 0o777
+    except OSError:  # nothing there
+        return 0o600 if private else None
+    return mode & 0o770 if private else mode
+
+
+placing = threading.Lock()
+"""Held while whole files are put in their places, one after the other; a process that ends waits for it."""
+PATIENCE = 1.0
+"""Seconds that it waits."""
+unfinished: set[Path] = set()
+"""Scratch files of this process that may still be there."""
+new_folders: set[Path] = set()
+"""Folders that this process new_folders for results."""
+
+
+def _remove(scratch: Path) -> None:
+    scratch.unlink(missing_ok=True)
+    unfinished.discard(scratch)
+
+
+def abandon() -> None:
+    """Remove what is half written, and new folders that are empty; for a process that ends at once."""
+    finished = placing.acquire(timeout=PATIENCE)  # what is being put in place right now comes first
+    try:
+        for scratch in list(unfinished):
+            if scratch.is_dir():
+                shutil.rmtree(scratch, ignore_errors=True)
+            with suppress(OSError):
+                scratch.unlink()
+    finally:
+        if finished:
+            placing.release()
+    for folder in sorted(new_folders, key=lambda one: -len(one.parts)):
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _to_stdout(content: bytes) -> None:
+    if sys.stdout is None:
+        raise OutputError("stdout is closed; open it, or write a file with -o")
+    try:
+        if sys.stdout.isatty():  # as `ls` does: a pipe or a file gets the bytes as they are
+            text = for_terminal(content.decode("utf-8", "surrogateescape"))
+            content = text.encode("utf-8", "surrogateescape")
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise  # as in `| head`; the command line ends quietly
+    except OSError as error:
+        raise OutputError(
+            f"stdout: cannot be written ({error.strerror}); fix: free disk space, or write a file with -o"
+        ) from error
