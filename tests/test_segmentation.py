@@ -90,6 +90,28 @@ def test_each_window_sees_its_ten_seconds_and_silence_beyond_the_end():
         assert not window[len(expected) :].any()
 
 
+def test_windows_of_silence_are_looked_at_once():
+    """Of an hour that a damaged file claims between slivers of sound, only windows with sound cost time."""
+    chance = np.random.default_rng(0)
+    samples = np.zeros(16000 * 600, np.float32)
+    for second in (0, 200, 421):
+        samples[16000 * second :][:800] = chance.normal(0, 0.1, 800)
+    model = segmentation.load(model_file(BUILTIN_FOLDER / "segmentation.onnx"))
+    seen = 0
+
+    def counting(sound, starts):
+        nonlocal seen
+        seen += len(starts)
+        return model(sound, starts)
+
+    result = segment(samples, counting, step=2.0)
+    assert len(result.starts) == 296
+    assert seen == 1 + 1 + 5 + 5, "one of silence, and those with sound"
+    for window in (0, 95, 96, 99, 101, 206, 290):
+        sound = samples[result.starts[window] :][:160_000]
+        assert np.array_equal(result.active[window], decode(model(sound, np.zeros(1, int)))[0])
+
+
 def test_result_is_the_same_bytes_for_any_number_of_threads():
     rng = np.random.default_rng(0)
     samples = (rng.normal(0, 0.1, 16000 * 25) * (np.sin(np.arange(16000 * 25) / 9000) > 0)).astype(np.float32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import combinations
 from typing import Protocol
 
@@ -153,7 +154,8 @@ def stream(
 ) -> Iterator[Segmentation]:
     """Find who is active in every window of `samples`, a few windows at a time, in order.
 
-    The last window is padded with silence. `step` is the seconds between windows, by default those of
+    The last window is padded with silence. Windows of nothing but zeros are alike, so the model sees one of them:
+    a damaged file of some KB may claim an hour between two sounds. `step` is the seconds between windows, by default those of
     `step_of`. With `faint`, nobody is active where the recording is that many dB below its own loud parts
     (`loudness`). Groups hold the same windows whatever `mapper` runs at the same time, so the result does not
     depend on it. Progress is ("segmentation", windows, all windows).
@@ -164,11 +166,24 @@ def stream(
     # Padded because the last window may reach beyond the end.
     audible = None if faint is None else np.pad(loudness.heard(samples, faint, mapper=mapper), (0, FRAMES))
 
+    @cache
+    def silence() -> Bool:
+        return decode(model(np.zeros(WINDOW_SAMPLES, np.float32), np.zeros(1, np.intp)))
+
+    def activity(sound: Float32, starts: Int) -> Bool:
+        filled = np.array([sound[start : start + WINDOW_SAMPLES].any() for start in starts])
+        if filled.all():
+            return decode(model(sound, starts))
+        active = silence().repeat(len(starts), axis=0)
+        if filled.any():
+            active[filled] = decode(model(sound, starts[filled]))
+        return active
+
     def look(starts: Int) -> Segmentation:
         recorded = samples[int(starts[0]) : int(starts[-1]) + WINDOW_SAMPLES]
         sound = np.zeros(starts[-1] - starts[0] + WINDOW_SAMPLES, np.float32)
         sound[: len(recorded)] = recorded
-        piece = Segmentation(decode(model(sound, starts - starts[0])), starts)
+        piece = Segmentation(activity(sound, starts - starts[0]), starts)
         if audible is not None:
             for window, frame in zip(piece.active, piece.frame_starts, strict=True):
                 window &= audible[frame : frame + FRAMES, None]
