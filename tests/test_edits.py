@@ -14,6 +14,7 @@ from witness import files
 from witness.errors import ConflictError, InputError, OutputError
 from witness.formats import page, writers
 from witness.formats.registry import Format
+from witness.schema import Review
 from witness.transcript import edits, redo, store
 
 
@@ -113,6 +114,28 @@ def test_steps_are_there_after_a_reload_and_can_be_undone(path):
     assert names(path)[0] == "Ann"
     edits.save(path, edit(path))
     assert json.loads(path.read_text())["corrections"] == []
+
+
+@pytest.mark.parametrize("findings", [True, False])
+def test_how_far_somebody_has_got_is_kept_whatever_follows(path, findings):
+    if not findings:
+        (path.parent / "toned.findings.npz").unlink()
+    assert store.read(path).state == "new"
+    far = Review(until=12.5)
+    edits.save(path, replace(edit(path), review=far))
+    assert (store.read(path).review, store.read(path).state) == (far, "in progress")
+    assert store.is_corrected(path)  # no run replaces it
+    first = naming(path, 0, "Ann")
+    edits.save(path, edit(path, first))
+    assert store.read(path).review == edits.show(path).review == far
+    edits.save(path, replace(edit(path, first), review=Review(checked=True, until=12.5)))
+    edits.save(path, edit(path, undone=(first[:1],)))
+    assert (store.read(path).state, names(path)[0]) == ("checked", None)
+    assert in_process(path.parent, "redo", path, "--name", "SPEAKER_00=Bo").returncode == 0
+    assert store.read(path).state == "checked"
+    if findings:
+        edits.original(path, edits.show(path).version)
+        assert store.read(path).state == "new"
 
 
 def test_an_old_version_is_refused_and_changes_nothing(path):

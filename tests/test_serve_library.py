@@ -20,7 +20,7 @@ from witness.child import Child
 from witness.errors import UsageError
 from witness.formats import writers
 from witness.jobs.manifest import Entry, Manifest
-from witness.schema import Correction, Speaker, Transcript
+from witness.schema import Correction, Review, Speaker, Transcript
 from witness.serve.app import application
 from witness.serve.app_state import AppState
 from witness.serve.library import index as indexes
@@ -176,6 +176,8 @@ def test_the_state_of_a_recording_and_why_it_failed(library):
     known = replace(BUDGET, corrections=(named,))  # by --known, in the first run
     save(library.folder / "known.json", known)
     save(library.folder / "redone.json", replace(known, corrected=True))
+    save(library.folder / "half read.json", replace(known, review=Review(until=34.0)))
+    save(library.folder / "read.json", replace(known, corrected=True, review=Review(checked=True)))
     save(library.folder / "damaged.json").write_text('{"schema": "witness/1"}')
     (library.folder / "other.json").write_text("{}")
     shutil.copy(library.folder / "other.json", library.folder / "other.openai.json")
@@ -194,12 +196,15 @@ def test_the_state_of_a_recording_and_why_it_failed(library):
     states = rows(library)
     assert states == {
         "known": "new",
-        "redone": "corrected",
+        "redone": "in progress",
+        "half read": "in progress",
+        "read": "checked",
         "damaged": "failed",
         "x": "failed",
         "half": "failed",
     }
     listed, read = library.recordings()
+    assert {one.name: one.until for one in listed}["half read"] == 34.0
     assert read == len(listed)  # what is no transcript does not count, and what failed has nothing to read
     why = {one.name: one.why for one in listed}
     assert "damaged.json is " in why["damaged"]
@@ -358,6 +363,7 @@ def test_the_table_of_contents_is_sorted_and_cut(library, client):
         "speakers": ["Ann Lee", "Speaker 2"],
         "date": answer["recordings"][1]["date"],
         "state": "new",
+        "until": 0.0,
         "why": None,
     }
     down = client.get("/api/library?sort=name&order=down").json()["recordings"]

@@ -426,6 +426,16 @@ class Style:
 
 
 @dataclass(frozen=True)
+class Review:
+    """How far a person has got with correcting a transcript."""
+
+    checked: bool = False
+    """The person is done with it."""
+    until: Annotated[float, Meta(ge=0, le=LONGEST)] = 0.0
+    """Seconds: what was said before is corrected."""
+
+
+@dataclass(frozen=True)
 class Transcript:
     """The result: everything that the writers write."""
 
@@ -460,6 +470,7 @@ class Transcript:
     corrected: bool = False
     """A person gave some of them; a run itself gives the names of known voices."""
     style: Style = Style()
+    review: Review = Review()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Transcript:
@@ -498,6 +509,13 @@ class Transcript:
         """The same with some fields of `style` as given; None: as it is, 0: no pause is marked, no limit."""
         kept: dict[str, Any] = {name: value or None for name, value in given.items() if value is not None}
         return replace(self, style=replace(self.style, **kept))
+
+    @property
+    def state(self) -> Literal["new", "in progress", "checked"]:
+        """What a person has done to it."""
+        if self.review.checked:
+            return "checked"
+        return "in progress" if self.corrected or self.review.until else "new"
 
     @property
     def about_recording(self) -> tuple[str, ...]:

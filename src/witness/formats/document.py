@@ -22,7 +22,18 @@ from msgspec import Meta, Struct, structs
 
 from witness import documents, schema
 from witness.options import MOST_SPEAKERS, Bounds
-from witness.schema import LONGEST, Correction, Count, ModelFile, Source, Style, Time, Transcript, Turn
+from witness.schema import (
+    LONGEST,
+    Correction,
+    Count,
+    ModelFile,
+    Review,
+    Source,
+    Style,
+    Time,
+    Transcript,
+    Turn,
+)
 from witness.text import in_json, unspaced
 
 if TYPE_CHECKING:
@@ -64,10 +75,13 @@ class DocumentHead(Struct, frozen=True):
     audio: RecordingEntry
     corrections: tuple[msgspec.Raw, ...]
     corrected: bool | None = None
+    review: Review = Review()
 
     @property
     def holds_corrections(self) -> bool:
-        """Whether a person has corrected it; of an older document, whether anybody could have."""
+        """Whether a person has corrected or read it; of an older document, whether anybody could have."""
+        if self.review != Review():
+            return True
         return bool(self.corrections) if self.corrected is None else self.corrected
 
 
@@ -152,6 +166,7 @@ class Document(Struct, frozen=True, kw_only=True):
     fast: bool
     asked: Asked
     style: Style = Style()
+    review: Review = Review()
     corrected: bool | None = None
     corrections: Annotated[tuple[Correction, ...], Meta(max_length=MOST_CORRECTIONS)]
     findings: Link | None
@@ -238,6 +253,7 @@ def of(transcript: Transcript, link: Mapping[str, str] | None = None) -> Documen
         fast=transcript.fast,
         asked=_like(Asked, transcript.asked),
         style=transcript.style,
+        review=_rounded(transcript.review),
         corrected=transcript.corrected,
         corrections=transcript.corrections,
         findings=None if link is None else Link(**link),
@@ -315,6 +331,7 @@ def transcript(document: Document) -> Transcript:
         corrected=bool(document.corrected),
         corrections=document.corrections,
         style=document.style,
+        review=document.review,
     )
 
 

@@ -28,7 +28,7 @@ from witness.errors import InputError, UsageError
 from witness.formats import document, page
 from witness.formats.document import Document
 from witness.options import Bounds
-from witness.schema import Correction, Transcript
+from witness.schema import Correction, Review, Transcript
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, drafts, redo, store
 from witness.transcript.store import Written
@@ -69,6 +69,7 @@ class Shown:
 
     base: Transcript
     version: str
+    review: Review
     steps: Steps = ()
     undone: Steps = ()
     refusal: str | None = None
@@ -88,6 +89,8 @@ class Edit:
     undone: Steps
     corrections: dict[str, Any]
     """The document that a page in a file saves: what the steps come to."""
+    review: Review | None = None
+    """How far the person has got; None: as far as before."""
 
 
 def read_edit(given: Any) -> Edit:
@@ -106,7 +109,7 @@ def show(path: Path) -> Shown:
     try:
         saved = redo.read(path)
     except InputError as error:
-        return Shown(current, version, refusal=str(error))
+        return Shown(current, version, current.review, refusal=str(error))
     if saved.version != version:  # somebody saves this very moment
         return show(path)
     history = _history(saved)
@@ -114,8 +117,10 @@ def show(path: Path) -> Shown:
     if history is not None:
         base = _base(saved, history)
         if page.identity(base) == history.page:
-            return Shown(base, version, history.steps, history.undone, None, saved.lack, restorable)
-    return Shown(current, version, lack=saved.lack, restorable=restorable)
+            return Shown(
+                base, version, current.review, history.steps, history.undone, None, saved.lack, restorable
+            )
+    return Shown(current, version, current.review, lack=saved.lack, restorable=restorable)
 
 
 def save(path: Path, edit: Edit) -> Written:
@@ -125,7 +130,8 @@ def save(path: Path, edit: Edit) -> Written:
             history = _beginning(path, saved)
         made = redo.from_page(saved, msgspec.json.encode(edit.corrections), "what the page sent")
         history = replace(history, made=made, steps=edit.steps, undone=edit.undone)
-        return _write(there, saved, _base(saved, history, made), history)
+        transcript = _base(saved, history, made)
+        return _write(there, saved, replace(transcript, review=edit.review or transcript.review), history)
 
 
 def add(path: Path, version: str, corrections: Mapping[str, Any]) -> Written:
@@ -172,7 +178,7 @@ def original(path: Path, version: str) -> Written:
     """
     with _opened(path, version) as (there, saved, history):
         machine = _machine(saved, history) if saved.lack else None
-        transcript = machine or _corrected(saved, Bounds(), (), False)
+        transcript = replace(machine or _corrected(saved, Bounds(), (), False), review=Review())
         if history is None or history.base or page.identity(transcript) != history.page:
             return _write(there, saved, transcript)
         undone = (*history.undone, *reversed(history.steps))
@@ -239,9 +245,8 @@ def _machine(saved: redo.Saved, history: _History | None) -> Transcript | None:
 
 
 def _amended(saved: redo.Saved, base: Document, made: redo.Corrections) -> Transcript:
-    if not made:
-        return store.transcript(saved.path, base)
-    return document.in_milliseconds(redo.amended(saved, base, made))
+    found = redo.amended(saved, base, made) if made else store.transcript(saved.path, base)
+    return document.in_milliseconds(replace(found, review=saved.document.review))
 
 
 _drafts: OrderedDict[tuple[str, Bounds], drafts.Draft] = OrderedDict()
@@ -264,7 +269,13 @@ def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction], co
     transcript = drafts.corrected(_drafts[key], given)
     timing = assemble.timing(Stopwatch(), time.perf_counter() - begun, None)
     return document.in_milliseconds(
-        replace(transcript, timing=timing, style=saved.document.style, corrected=corrected)
+        replace(
+            transcript,
+            timing=timing,
+            style=saved.document.style,
+            corrected=corrected,
+            review=saved.document.review,
+        )
     )
 
 

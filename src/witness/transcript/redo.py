@@ -23,7 +23,7 @@ from witness.formats import document, findings, page
 from witness.formats.document import Document, Link
 from witness.options import Bounds
 from witness.reporter import SILENT, Reporter
-from witness.schema import Correction, Findings, Spans, Transcript, Turn
+from witness.schema import Correction, Findings, Review, Spans, Transcript, Turn
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, corrections, drafts, replacements, store
 
@@ -192,7 +192,8 @@ def redo(
     given = together(replaced(saved, corrections=()) if forget else saved, more)
     found = assemble.redo(saved.findings, asked if anew else saved.asked, given, reporter)
     corrected = bool(more) or (saved.corrected and not forget)
-    return replaced(found, style=saved.document.style, corrected=corrected)
+    review = Review() if forget else saved.document.review
+    return replaced(found, style=saved.document.style, corrected=corrected, review=review)
 
 
 def amended(

@@ -8,6 +8,7 @@ Request and reply, as `witness.child` carries them:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from witness import errors, files
@@ -29,7 +30,7 @@ def _html(path: Path, given: Message) -> Reply:
 def _show(path: Path, _: Message) -> Reply:
     shown = edits.show(path)
     state = {"version": shown.version, "steps": shown.steps, "undone": shown.undone}
-    return {**state, "page": page.identity(shown.base)}, []
+    return {**state, "review": asdict(shown.review), "page": page.identity(shown.base)}, []
 
 
 def _save(path: Path, given: Message) -> Reply:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ def html(path: Path, rest: Mapping[str, Any], script: Sequence[str]) -> str:
     served = {
         **rest,
         "version": shown.version,
+        "review": asdict(shown.review),
         "steps": shown.steps,
         "undone": shown.undone,
         "refusal": shown.refusal,

@@ -70,7 +70,9 @@ class ListedRecording:
     date: float | None = None
     """When the recording was made or last changed, in seconds since 1970."""
     state: str = "new"
-    """"new", "corrected", "failed", "canceled", "working", "waiting"."""
+    """"new", "in progress", "checked", "failed", "canceled", "working", "waiting"."""
+    until: float = 0.0
+    """Seconds: what was said before is corrected."""
     why: str | None = None
     """Why it failed."""
 
@@ -85,12 +87,14 @@ class _Batch:
     """The absolute paths of all its recordings."""
 
 
+STATES = ("working", "waiting", "failed", "canceled", "new", "in progress", "checked")
+"""Of recordings, in the order in which they want somebody's attention."""
 SORTS: Mapping[str, Callable[[ListedRecording], Any]] = {
     "name": lambda one: (one.name.casefold(), one.folder.casefold()),
     "date": lambda one: one.date or 0.0,
     "seconds": lambda one: one.seconds or 0.0,
     "speakers": lambda one: (len(one.speakers), [name.casefold() for name in one.speakers]),
-    "state": lambda one: ("working", "waiting", "failed", "canceled", "new", "corrected").index(one.state),
+    "state": lambda one: STATES.index(one.state),
 }
 
 
@@ -339,6 +343,7 @@ class Library:
             speakers=entry.speakers,
             date=entry.date,
             state=entry.state,
+            until=entry.until,
             why=entry.why,
         )
 

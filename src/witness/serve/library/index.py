@@ -25,7 +25,7 @@ from witness.errors import InputError, UsageError, WitnessError
 from witness.serve.library import passages
 from witness.serve.library.passages import CLOSE, OPEN, Passage
 
-VERSION = 1
+VERSION = 2
 """Of the tables and of what is in them; a database of another version is made again."""
 MOST = 1 << 17
 """Passages of a transcript; a day has 30,000."""
@@ -46,7 +46,8 @@ PATIENCE = 10.0
 _TABLES = f"""
 CREATE TABLE transcripts (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, size INTEGER, mtime_ns INTEGER, seconds REAL,
-    speakers TEXT, date REAL, state TEXT, why TEXT);
+    speakers TEXT, date REAL, state TEXT, why TEXT,
+    until REAL);
 CREATE TABLE passages (
     number INTEGER PRIMARY KEY, speaker TEXT, start REAL, finish REAL, words TEXT, begins BLOB);
 CREATE VIRTUAL TABLE found USING fts5(
@@ -64,12 +65,14 @@ class IndexEntry:
     size: int
     mtime_ns: int
     state: str
-    """"new", "corrected", "failed" (it is damaged), or "other": it is not a transcript."""
+    """"new", "in progress", "checked", "failed" (it is damaged), or "other": it is not a transcript."""
     seconds: float | None = None
     speakers: tuple[str, ...] = ()
     date: float | None = None
     """Seconds since 1970."""
     why: str | None = None
+    until: float = 0.0
+    """Seconds: what was said before is corrected."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +135,11 @@ class Index:
             return entries
         with self._open() as db:
             rows = db.execute(
-                "SELECT id, size, mtime_ns, state, seconds, speakers, date, why FROM transcripts"
+                "SELECT id, size, mtime_ns, state, seconds, speakers, date, why, until FROM transcripts"
             ).fetchall()
         entries = tuple(
-            IndexEntry(id_, size, mtime, state, seconds, tuple(json.loads(speakers)), date, why)
-            for id_, size, mtime, state, seconds, speakers, date, why in rows
+            IndexEntry(id_, size, mtime, state, seconds, tuple(json.loads(speakers)), date, why, until)
+            for id_, size, mtime, state, seconds, speakers, date, why, until in rows
         )
         if all(time.time_ns() - changed > TICK for _, changed, _ in now):
             self._entries = now, entries
@@ -173,10 +176,10 @@ class Index:
                 _forget(db, row[0])
             number = _free_number(db, entry)
             db.execute(
-                "INSERT INTO transcripts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO transcripts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(number, entry.id, entry.size, entry.mtime_ns, entry.seconds),
-                    *(json.dumps(entry.speakers), entry.date, entry.state, entry.why),
+                    *(json.dumps(entry.speakers), entry.date, entry.state, entry.why, entry.until),
                 ),
             )
             add(db, number, said)

@@ -92,7 +92,8 @@ def _read(path: Path, entry: IndexEntry) -> tuple[IndexEntry, Transcript | None]
             break
     read = replace(
         entry,
-        state="corrected" if transcript.corrected else "new",
+        state=transcript.state,
+        until=transcript.review.until,
         seconds=transcript.audio.duration,
         speakers=tuple(names(transcript).values()),
         date=date,

@@ -1,7 +1,7 @@
 // @ts-check
 /* All recordings of the folder. What people said, their names and those of files reach the document through
    textContent only. */
-import { span } from "../../formats/web/clock.js";
+import { clock, span } from "../../formats/web/clock.js";
 import { $, hide, make, press, showIn, toast, wordsOf } from "../../formats/web/dom.js";
 import { call } from "./call.js";
 
@@ -9,7 +9,7 @@ import { call } from "./call.js";
  * A recording, as serve/library/catalog.py tells of it.
  * @typedef {{
  *   id: string, name: string, folder: string, seconds: number | null, speakers: string[], date: string | null,
- *   state: string, why: string | null,
+ *   state: string, until: number, why: string | null,
  * }} Recording
  */
 
@@ -109,6 +109,7 @@ function cellsOf(one) {
   one.speakers.forEach((called, n) => people.append(n ? ", " : "", make("bdi", "", called)));
   const state = make("td", "text state");
   state.append(make("span", `tag ${one.state}`, one.state));
+  if (one.state === "in progress" && one.until) state.append(make("span", "why", `up to ${clock(1000 * one.until)}`));
   if (one.why) state.append(make("span", "why", one.why));
   if (undone) state.append(jobButton("Try again", one.id, "retry"));
   return [name, make("td", "length", one.seconds === null ? "" : span(1000 * one.seconds)), people,
