@@ -154,11 +154,11 @@ def stream(
 ) -> Iterator[Segmentation]:
     """Find who is active in every window of `samples`, a few windows at a time, in order.
 
-    The last window is padded with silence. Windows of nothing but zeros are alike, so the model sees one of them:
-    a damaged file of some KB may claim an hour between two sounds. `step` is the seconds between windows, by default those of
-    `step_of`. With `faint`, nobody is active where the recording is that many dB below its own loud parts
-    (`loudness`). Groups hold the same windows whatever `mapper` runs at the same time, so the result does not
-    depend on it. Progress is ("segmentation", windows, all windows).
+    The last window is padded with silence. Windows of nothing but zeros are alike, so the model sees one of
+    them: a damaged file of some KB may claim an hour between two sounds. `step` is the seconds between
+    windows, by default those of `step_of`. With `faint`, nobody is active where the recording is that many dB
+    below its own loud parts (`loudness`). Groups hold the same windows whatever `mapper` runs at the same
+    time, so the result does not depend on it. Progress is ("segmentation", windows, all windows).
     """
     starts = window_starts(len(samples), step_of(len(samples)) if step is None else step)
     done = 0
