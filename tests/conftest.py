@@ -193,19 +193,23 @@ def toned(of_the_run):
     return once(of_the_run, "toned", compute)
 
 
-@pytest.fixture(scope="module")
-def shelf(toned, tmp_path_factory):
-    """A folder with the call with words as json, txt, srt and html, and its recording."""
+def shelve(toned, folder, forms):
+    """Put the call with words into a folder: its recording, and the transcript in these formats."""
     from witness.audio import sound
     from witness.formats import writers
 
-    folder = tmp_path_factory.mktemp("shelf")
     shutil.copy(toned.audio.path, folder / "toned.wav")
     source = replace(toned.audio, path=str(folder / "toned.wav"))
     found = replace(toned, audio=source, findings=replace(toned.findings, audio=source))
-    targets = [(form, folder / f"toned.{form}") for form in ("json", "txt", "srt", "html")]
+    targets = [(form, folder / f"toned.{form}") for form in forms]
     writers.save(found, targets, sound=sound.take(source, targets))
     return folder
+
+
+@pytest.fixture(scope="module")
+def shelf(toned, tmp_path_factory):
+    """A folder with the call with words as json, txt, srt and html, and its recording."""
+    return shelve(toned, tmp_path_factory.mktemp("shelf"), ("json", "txt", "srt", "html"))
 
 
 @pytest.fixture

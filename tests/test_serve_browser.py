@@ -8,7 +8,6 @@ import shutil
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,10 +16,9 @@ import soundfile
 import uvicorn
 
 import ggml
-from conftest import in_process
+from conftest import in_process, shelve
 from test_page import browser as browser
 from test_page import typed
-from witness.formats import writers
 from witness.jobs import plan
 from witness.options import Device, Options
 from witness.serve import server
@@ -38,12 +36,7 @@ TOKEN = "a-token-for-the-tests"  # noqa: S105 - guards nothing
 @pytest.fixture(scope="module")
 def shelf(toned, tmp_path_factory):
     """The call with words, and its recording."""
-    folder = tmp_path_factory.mktemp("shelf")
-    shutil.copy(toned.audio.path, folder / "toned.wav")
-    source = replace(toned.audio, path=str(folder / "toned.wav"))
-    found = replace(toned, audio=source, findings=replace(toned.findings, audio=source))
-    writers.save(found, [("json", folder / "toned.json"), ("txt", folder / "toned.txt")])
-    return folder
+    return shelve(toned, tmp_path_factory.mktemp("shelf"), ("json", "txt"))
 
 
 class Desk:
@@ -161,15 +154,20 @@ def saved(page) -> None:
     page.wait_for_selector('#save:text-is("Saved")')
 
 
-def test_corrections_are_saved_as_they_are_made_and_undone_after_a_reload(visit, folder):
-    page = visit().open()
-    saved(page)
-    before = (folder / "toned.txt").read_text()
+def correct_and_save(page, folder) -> None:
+    """Name a speaker and correct a word, and find both in the files."""
     rename(page, "Speaker 1", "Ann")
     correct(page, page.locator(".w").nth(3), "Zanzibar")
     saved(page)
     assert store.read(folder / "toned.json").speakers[0].name == "Ann"
     assert "Zanzibar" in (folder / "toned.txt").read_text()
+
+
+def test_corrections_are_saved_as_they_are_made_and_undone_after_a_reload(visit, folder):
+    page = visit().open()
+    saved(page)
+    before = (folder / "toned.txt").read_text()
+    correct_and_save(page, folder)
     page.reload()
     page.wait_for_selector('.w:text-is("Zanzibar")')
     page.keyboard.press("Control+z")
@@ -282,11 +280,7 @@ def test_without_findings_only_the_speakers_are_as_they_were(visit, folder):
     page.click("#more")
     page.wait_for_selector('#toast:has-text("copy it into")')
     assert page.locator("dialog[open]").count() == 0
-    rename(page, "Speaker 1", "Ann")
-    correct(page, page.locator(".w").nth(3), "Zanzibar")
-    saved(page)
-    assert store.read(folder / "toned.json").speakers[0].name == "Ann"
-    assert "Zanzibar" in (folder / "toned.txt").read_text()
+    correct_and_save(page, folder)
     page.reload()
     page.wait_for_selector("html[data-ready]", state="attached")
     page.wait_for_selector('.w:has-text("Zanzibar")')
