@@ -956,10 +956,9 @@ def test_the_player_gives_the_focus_back(visit):
     page.wait_for_selector("html[data-ready]", state="attached")
     opened_to_tests(page)
     page.evaluate("""() => {
-        const said = { speaker: "Ann", before: "", text: "a", after: "" };
-        const hit = { id: "x", name: "x", start: 1, end: 2, ...said };
+        const hit = { speaker: "Ann", start: 1, end: 2, pieces: ["", "a", ""] };
         $("found").hidden = false;
-        showHits([hit]);
+        showGroups([{ id: "x", name: "x", folder: "", total: 1, hits: [hit] }]);
         document.querySelector(".hit-row").addEventListener("click", () => { audio.src = ""; });
     }""")
     page.locator(".hit-row").press("Enter")

@@ -11,7 +11,7 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
@@ -31,7 +31,9 @@ from witness.jobs.manifest import Manifest
 from witness.jobs.recordings import ENDINGS
 from witness.outputs import names
 from witness.reporter import SILENT, Reporter
+from witness.serve.library.folding import folded
 from witness.serve.library.index import DamagedError, Index, IndexEntry
+from witness.serve.library.query import Query, parse
 from witness.serve.library.reader import Reader
 from witness.text import printable
 
@@ -43,6 +45,8 @@ AGAIN = 30.0
 """Seconds of reading after which the folder is looked at again, for what is newer."""
 MOST_ROWS = 1000
 """Recordings or passages in one answer."""
+MOST_NAMED = 50
+"""Recordings that are called as what is looked for, in one answer."""
 
 
 @dataclass(frozen=True)
@@ -377,17 +381,33 @@ async def _listing(request: Request) -> Response:
 
 
 async def _search(request: Request) -> Response:
-    """Where something was said."""
+    """Where something was said, by recording, and which recordings are called so."""
     library = request.app.state.desk.library
     query, speaker = (request.query_params.get(name, "") for name in ("q", "speaker"))
-    offset, limit = _slice(request, 50)
+    within = request.query_params.get("within")
+    offset, limit = _slice(request, 20 if within is None else 50)
 
     def search() -> dict[str, Any]:
-        found = library.index.search(query, speaker, offset, limit)
-        hits = [_json({**asdict(hit), "name": library.name(hit.id)}) for hit in found.hits]
-        return {"total": found.total, "more": found.more, "hits": hits}
+        found = library.index.search(query, speaker, offset=offset, limit=limit, within=within)
+        rows = {one.id: one for one in library.recordings()[0]}
+        groups = [
+            {**asdict(group), **_json(_heading(rows[group.id]))} for group in found.groups if group.id in rows
+        ]
+        named = [] if within or offset else _named(rows.values(), parse(query))
+        titles = {"named": [_json(_heading(one)) for one in named[:MOST_NAMED]], "named_total": len(named)}
+        return {**asdict(found), "groups": groups, **titles}
 
     return JSONResponse(await run_in_threadpool(_asked, search))
+
+
+def _heading(row: ListedRecording) -> dict[str, Any]:
+    return {"id": row.id, "name": row.name, "folder": row.folder, "date": row.date}
+
+
+def _named(rows: Iterable[ListedRecording], query: Query) -> list[ListedRecording]:
+    """Those in whose names, or those of their folders, the words are, or words that begin so."""
+    query = query.each(lambda term: replace(term, goes_on=True))
+    return [row for row in rows if query.wanted and query.fits(folded(f"{row.folder}/{row.name}"))]
 
 
 def _asked(work: Callable[[], T]) -> T:

@@ -15,29 +15,25 @@ import os
 import secrets
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from witness import caching, files
-from witness.errors import InputError, UsageError, WitnessError
-from witness.serve.library import passages
-from witness.serve.library.passages import CLOSE, OPEN, Passage
+from witness.errors import InputError, WitnessError
+from witness.serve.library import search
+from witness.serve.library.folding import folded
+from witness.serve.library.passages import Passage
+from witness.serve.library.query import MOST_TERMS, parse
+from witness.serve.library.search import MOST, Found, rows_of
 
-VERSION = 2
+VERSION = 3
 """Of the tables and of what is in them; a database of another version is made again."""
-MOST = 1 << 17
-"""Passages of a transcript; a day has 30,000."""
 SAME = 1 << 13
 """Numbers of transcripts for each second of their date. With `MOST` and 2**33 seconds, until the year 2242,
 they fill the 63 bits of a row's number."""
-COUNTED = 10_000
-"""Passages that are counted at most; of more, only that there are more."""
-COUNTING = 0.1
-"""Seconds after which nothing more is counted."""
-LONGEST_QUERY, MOST_TERMS = 500, 32
-"""Characters of a query, and words and phrases in it."""
 TICK = 1_000_000_000
 """Nanoseconds after a change in which another one may have the same time."""
 PATIENCE = 10.0
@@ -51,8 +47,9 @@ CREATE TABLE transcripts (
 CREATE TABLE passages (
     number INTEGER PRIMARY KEY, speaker TEXT, start REAL, finish REAL, words TEXT, begins BLOB);
 CREATE VIRTUAL TABLE found USING fts5(
-    words, speaker, content=passages, content_rowid=number,
-    tokenize="unicode61 remove_diacritics 2", prefix='1 2 3');
+    words, spelled, speaker, content='', tokenize=ascii, prefix='1 2 3');
+CREATE TABLE vocabulary (
+    size INTEGER, word TEXT, said INTEGER, PRIMARY KEY (size, word)) WITHOUT ROWID;
 PRAGMA user_version = {VERSION};
 """
 
@@ -73,32 +70,6 @@ class IndexEntry:
     why: str | None = None
     until: float = 0.0
     """Seconds: what was said before is corrected."""
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A passage with what was looked for."""
-
-    id: str
-    """Of the transcript."""
-    speaker: str
-    start: float
-    end: float
-    text: str
-    before: str
-    after: str
-
-
-@dataclass(frozen=True)
-class Hits:
-    """What a search has found."""
-
-    total: int
-    """Passages that were counted."""
-    more: bool
-    """Whether there are more."""
-    hits: list[Hit]
-    """Those that were asked for."""
 
 
 class DamagedError(WitnessError):
@@ -193,39 +164,47 @@ class Index:
                     if row is not None:
                         _forget(db, row[0])
 
-    def search(self, query: str, speaker: str = "", offset: int = 0, limit: int = 50) -> Hits:
-        """Where something was said, by anybody or who is called so. Raises UsageError if it is too long."""
-        match = expression(query)
-        if match is None:
-            return Hits(0, False, [])
-        keys = [key(name) for name in self._called(speaker)] if speaker.strip() else []
-        late = time.monotonic() + COUNTING
+    def search(
+        self,
+        query: str,
+        speaker: str = "",
+        *,
+        offset: int = 0,
+        limit: int = 20,
+        each: int = 3,
+        within: str | None = None,
+    ) -> Found:
+        """Where something was said, by anybody or who is called so; without words, all that they said.
+
+        `offset` and `limit` count recordings, of each of which `each` passages are given; or passages of the
+        transcript `within`. Where nothing is found, words that are spelled nearly so are looked for.
+        Raises UsageError if the query cannot be.
+        """
+        wanted = parse(query)
+        speakers = [key(name) for name in self._called(speaker)] if speaker.strip() else []
+        if wanted.expression(speakers) is None:
+            return Found()
         with self._open() as db:
-            if keys:
-                match += f" AND speaker : ({' OR '.join(keys)})"
-            numbers = []
-            rows = db.execute("SELECT rowid FROM found WHERE found MATCH ? ORDER BY rowid DESC", (match,))
-            for (number,) in rows:
-                numbers.append(number)
-                if len(numbers) > COUNTED or (len(numbers) > offset + limit and time.monotonic() > late):
-                    break
-            more = rows.fetchone() is not None
-            page = numbers[offset : offset + limit]
-            if not page:
-                return Hits(len(numbers), more, [])
-            marked = db.execute(
-                "SELECT rowid, highlight(found, 0, ?, ?) FROM found WHERE found MATCH ? "
-                "AND rowid BETWEEN ? AND ? ORDER BY rowid DESC",
-                (OPEN, CLOSE, match, page[-1], page[0]),
-            ).fetchall()
-            return Hits(len(numbers), more, [hit for row in marked if (hit := _hit(db, *row)) is not None])
+            rows = range(1 << 63)
+            if within is not None:
+                number = db.execute("SELECT number FROM transcripts WHERE id = ?", (within,)).fetchone()
+                rows = rows_of(number[0]) if number else range(0)
+            part = search.Excerpt(rows, offset, limit, each, within is not None)
+            found = search.find(db, wanted, speakers, part)
+            return found if found.total else search.find(db, wanted, speakers, part, everything=True)
 
     def _called(self, speaker: str) -> list[str]:
         """Names of those who are called so, or else of some of whose names this is a part; or just this."""
         wanted, names = _plain(speaker), self.names()
         if wanted in names.values():
             return [speaker]
-        return [name for name, plain in names.items() if wanted in plain][:MOST_TERMS] or [speaker]
+        parts = {" ".join(words) for words in folded(speaker)}
+        called = [
+            name
+            for name in names
+            if any(part and part in " ".join(words) for part in parts for words in folded(name))
+        ]
+        return called[:MOST_TERMS] or [speaker]
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -269,17 +248,19 @@ class Index:
 
 def add(db: sqlite3.Connection, number: int, said: Iterable[Passage]) -> None:
     """Add the passages of a transcript with that number. Raises InputError if there are too many."""
-    first = (number + 1) * MOST - 1
-    rows = [
-        (first - place, one.speaker, one.start, one.end, one.words, one.begins)
-        for place, one in enumerate(said)
-    ][::-1]  # SQLite's index grows fastest if the numbers do
+    last = rows_of(number)[-1]
+    rows = [(last - place, one) for place, one in enumerate(said)][::-1]  # the index grows fastest so
     if len(rows) > MOST:
         raise InputError(f"it has more than {MOST} passages, and cannot be searched")
-    db.executemany("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?)", rows)
     db.executemany(
-        "INSERT INTO found (rowid, words, speaker) VALUES (?, ?, ?)",
-        ((row[0], row[4], key(row[1])) for row in rows),
+        "INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?)",
+        ((row, one.speaker, one.start, one.end, one.words, one.begins) for row, one in rows),
+    )
+    compared = [(row, *one.spellings, key(one.speaker)) for row, one in rows]
+    db.executemany("INSERT INTO found (rowid, words, spelled, speaker) VALUES (?, ?, ?, ?)", compared)
+    db.executemany(
+        "INSERT INTO vocabulary VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET said = said + excluded.said",
+        ((len(word), word, said) for word, said in sorted(_vocabulary(compared).items())),
     )
 
 
@@ -288,52 +269,13 @@ def key(speaker: str) -> str:
     return f"s{files.sha256(_plain(speaker).encode('utf-8', 'replace'))[:16]}"
 
 
-def expression(query: str) -> str | None:
-    """A query in SQLite's terms; None: there is no word in it. Raises UsageError if it is too long.
-
-    All words must be there; "in quotes" they must follow each other; one that ends in * may go on. Nothing
-    else has a meaning, and nothing gets to SQLite but quoted words.
-    """
-    if len(query) > LONGEST_QUERY:
-        raise UsageError(f"the query is too long; give at most {LONGEST_QUERY} characters")
-    terms = []
-    for place, part in enumerate(query.replace("“", '"').replace("”", '"').split('"')):
-        for term in [part] if place % 2 else part.split():
-            words = passages.divided(term).strip()
-            if any(map(str.isalnum, words)):
-                terms.append(f'"{words}"' + (" *" if words.endswith("*") else ""))
-    if not terms:
-        return None
-    if len(terms) > MOST_TERMS:
-        raise UsageError(f"the query has too many words; give at most {MOST_TERMS}")
-    return f"words : ({' AND '.join(terms)})"
-
-
 def _plain(name: str) -> str:
     """Equal for names that are told apart by cases and spaces alone."""
     return " ".join(name.casefold().split())
 
 
-def _hit(db: sqlite3.Connection, row: int, marked: str) -> Hit | None:
-    """The passage of a row, with the words around; None: another server has just removed it."""
-    around = {
-        number: rest
-        for number, *rest in db.execute(
-            "SELECT number, speaker, start, finish, words, begins FROM passages WHERE number BETWEEN ? AND ?",
-            (row - 1, row + 1),
-        )
-    }
-    found = db.execute("SELECT id FROM transcripts WHERE number = ?", (row // MOST,)).fetchone()
-    if found is None or row not in around:
-        return None
-    speaker, start, finish, _, begins = around[row]
-    quoted = passages.quotation(marked, start, finish, begins)
-    before, after = quoted.before, quoted.after
-    if not before and row + 1 in around and (row + 1) // MOST == row // MOST:
-        before = f"{passages.shown(around[row + 1][3], last=True)} –"
-    if not after and row - 1 in around and (row - 1) // MOST == row // MOST:
-        after = f"– {passages.shown(around[row - 1][3], last=False)}"
-    return Hit(found[0], speaker, quoted.start, quoted.end, quoted.text, before, after)
+def _vocabulary(compared: Iterable[tuple[int, str, str, str]]) -> Counter[str]:
+    return Counter(word for _, words, _, _ in compared for word in words.split())
 
 
 def _free_number(db: sqlite3.Connection, entry: IndexEntry) -> int:
@@ -375,13 +317,20 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 def _forget(db: sqlite3.Connection, number: int) -> None:
     """Remove a transcript."""
+    own = rows_of(number)
     rows: Sequence[tuple[int, str, str]] = db.execute(
-        "SELECT number, words, speaker FROM passages WHERE number BETWEEN ? AND ?",
-        (number * MOST, (number + 1) * MOST - 1),
+        "SELECT number, words, speaker FROM passages WHERE number BETWEEN ? AND ?", (own[0], own[-1])
     ).fetchall()
+    compared = [
+        (row, *Passage(speaker, 0.0, 0.0, words, b"").spellings, key(speaker)) for row, words, speaker in rows
+    ]
     db.executemany(
-        "INSERT INTO found (found, rowid, words, speaker) VALUES ('delete', ?, ?, ?)",
-        ((row, words, key(speaker)) for row, words, speaker in rows),
+        "INSERT INTO found (found, rowid, words, spelled, speaker) VALUES ('delete', ?, ?, ?, ?)", compared
     )
-    db.execute("DELETE FROM passages WHERE number BETWEEN ? AND ?", (number * MOST, (number + 1) * MOST - 1))
+    gone = [(said, len(word), word) for word, said in _vocabulary(compared).items()]
+    db.executemany("UPDATE vocabulary SET said = said - ? WHERE size = ? AND word = ?", gone)
+    db.executemany(
+        "DELETE FROM vocabulary WHERE said <= 0 AND size = ? AND word = ?", [place for _, *place in gone]
+    )
+    db.execute("DELETE FROM passages WHERE number BETWEEN ? AND ?", (own[0], own[-1]))
     db.execute("DELETE FROM transcripts WHERE number = ?", (number,))

@@ -1,33 +1,25 @@
-"""What somebody said, as one row of the index: a text that SQLite divides into words, and when each begins.
-
-SQLite takes letters and digits for words and all else for what is between them. Where a script puts no spaces
-between words, each of its characters becomes a word, and a word that is looked for becomes a phrase of them.
-What is put between them cannot be seen, and is taken out before anybody reads it.
-"""
+"""What somebody said, as one row of the index: its words as people read them, and when each begins."""
 
 from __future__ import annotations
 
 import re
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from witness.schema import Transcript, Utterance
-from witness.text import UNSPACED, one_line
+from witness.serve.library.folding import folded
+from witness.serve.library.query import Query
+from witness.text import one_line
 
-INSIDE, GLUE = "\u200b", "\u2060"
-"""Between two characters of a word, and between two words without a space between them."""
-OPEN, CLOSE = "\x01", "\x02"
-"""Around what was found; `one_line` takes them out of texts."""
+GLUE = "\u2060"
+"""Between two words without a space between them. It cannot be seen, and is taken out for people."""
 AROUND = 12
 """Words before and after what was found."""
 WIDEST = 24
-"""Words from the first to the last of those that were found which are shown as one quotation."""
+"""Words from the first to the last of those that were found which are shown in one quotation."""
 
-_RANGES = "".join(f"{first}-{last}" for first, last in UNSPACED)
-_EDGE = re.compile(f"(?<=[{_RANGES}])(?=[^ ])|(?<=[^ ])(?=[{_RANGES}])")
-_HIDDEN = re.compile(f"[{INSIDE}{GLUE}]")
 _BETWEEN = re.compile(f"[ {GLUE}]")
 
 
@@ -44,6 +36,12 @@ class Passage:
     begins: bytes
     """Of each word, in milliseconds after `start`: unsigned, of 4 bytes, little-endian."""
 
+    @property
+    def spellings(self) -> tuple[str, str]:
+        """The words as `folding` compares them: plain, and spelled, which is empty where it is the same."""
+        plain, spelled = (" ".join(words) for words in folded_all(self.words)[1:])
+        return plain, "" if spelled == plain else spelled
+
 
 @dataclass(frozen=True)
 class Quotation:
@@ -51,14 +49,8 @@ class Quotation:
 
     start: float
     end: float
-    text: str
-    before: str
-    after: str
-
-
-def divided(text: str) -> str:
-    """The text with `INSIDE` where a script has no spaces."""
-    return _EDGE.sub(INSIDE, _HIDDEN.sub("", one_line(text)))
+    pieces: tuple[str, ...]
+    """The text, cut where what was found begins and ends: the second, the fourth and so on were found."""
 
 
 def names(transcript: Transcript) -> dict[str, str]:
@@ -80,7 +72,7 @@ def _passage(said: Utterance, speaker: str) -> Passage:
     text = ""
     begins = array("I")
     for word in said.words:
-        piece = divided(word.text.strip()).replace(" ", "\u00a0")
+        piece = one_line(word.text.strip()).replace(GLUE, "").replace(" ", "\u00a0")
         if begins:
             text += " " if word.text[:1].isspace() else GLUE
         text += piece
@@ -88,38 +80,73 @@ def _passage(said: Utterance, speaker: str) -> Passage:
     return Passage(speaker, said.start, said.end, text, _little(begins).tobytes())
 
 
-def quotation(marked: str, start: float, end: float, begins: bytes) -> Quotation:
-    """What was found in a passage, given its `words` with `OPEN` and `CLOSE` around what was found."""
-    words = _words(marked)
-    found = [number for number, (_, word) in enumerate(words) if OPEN in word or CLOSE in word] or [0]
-    first = found[0]
-    last = max(number for number in found if number - first < WIDEST)
-    times = [start + after / 1000 for after in _little(array("I", begins))]
-    until = times[last + 1] if last + 1 < len(times) else end
+def folded_all(words: str) -> tuple[list[int], list[str], list[str]]:
+    """All words of a passage as they are compared, plain and spelled, and which word of it each is of."""
+    owners: list[int] = []
+    plain: list[str] = []
+    spelled: list[str] = []
+    for place, word in enumerate(_BETWEEN.split(words)):
+        one, other = folded(word)
+        owners += [place] * len(one)
+        plain += one
+        spelled += other
+    return owners, plain, spelled
+
+
+def quotation(passage: Passage, query: Query, before: str = "", after: str = "") -> Quotation:
+    """What was found in a passage, with the words around, or the beginning of it.
+
+    `before` and `after` are the words of the passages beside it, for what begins or ends with the passage.
+    """
+    words = _words(passage.words)
+    found = sorted(_found(passage.words, query))
+    first = found[0] if found else 0
+    last = max((place for place in found if place - first < WIDEST), default=WIDEST)
+    last = min(last, len(words) - 1)
+    begin, end = max(0, first - AROUND), min(len(words), last + 1 + AROUND)
+    pieces = [""]
+    for place in range(begin, end):
+        gap, word = words[place]
+        gap = "" if place == begin else gap.replace(GLUE, "")
+        if (place in found) == (len(pieces) % 2 == 0):
+            pieces[-1] += gap + word
+        elif len(pieces) % 2:  # what was found begins
+            pieces[-1] += gap
+            pieces.append(word)
+        else:
+            pieces.append(gap + word)
+    if not len(pieces) % 2:
+        pieces.append("")
+    if found and first == 0 and before:
+        pieces[0] = f"{_shown(before, last=True)} – {pieces[0]}"
+    if found and last + 1 == len(words) and after:
+        pieces[-1] = f"{pieces[-1]} – {_shown(after, last=False)}"
+    times = [passage.start + late / 1000 for late in _little(array("I", passage.begins))]
+    until = times[last + 1] if last + 1 < len(times) else passage.end
     return Quotation(
         start=round(times[first], 3),
         end=round(max(until, times[first]), 3),
-        text=_joined(words[first : last + 1]),
-        before=_joined(words[max(0, first - AROUND) : first]),
-        after=_joined(words[last + 1 : last + 1 + AROUND]),
+        pieces=tuple(piece.replace("\u00a0", " ") for piece in pieces),
     )
 
 
-def shown(words: str, last: bool) -> str:
+def _found(words: str, query: Query) -> set[int]:
+    """The places of the words that were looked for."""
+    owners, *spellings = folded_all(words)
+    return {owners[place] for term in query.terms for each in spellings for place in term.places(each)}
+
+
+def _shown(words: str, last: bool) -> str:
     """The last or the first words of a passage, as people read them."""
     parts = _words(words)
-    return _joined(parts[-AROUND:] if last else parts[:AROUND])
+    text = "".join(gap + word for gap, word in (parts[-AROUND:] if last else parts[:AROUND]))
+    return text.replace(GLUE, "").replace("\u00a0", " ").strip()
 
 
 def _words(text: str) -> list[tuple[str, str]]:
     """(what is before it, word) of each word."""
     gaps = ["", *_BETWEEN.findall(text)]
     return list(zip(gaps, _BETWEEN.split(text), strict=True))
-
-
-def _joined(words: Sequence[tuple[str, str]]) -> str:
-    text = "".join(gap + word for gap, word in words)
-    return re.sub(f"[{INSIDE}{GLUE}{OPEN}{CLOSE}]", "", text).replace("\u00a0", " ").strip()
 
 
 def _little(numbers: array[int]) -> array[int]:

@@ -17,5 +17,5 @@ const given = new URLSearchParams(location.hash.slice(1));
 $("query").value ||= given.get("q") ?? "";
 $("speaker").value ||= given.get("speaker") ?? "";
 list().then(() => { document.documentElement.dataset.ready = "yes"; });
-if ($("query").value) search();
+if ($("query").value || $("speaker").value) search();
 listen();

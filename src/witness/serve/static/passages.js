@@ -1,66 +1,130 @@
 // @ts-check
 /* The search in what was said in all recordings, and the player of what was found. */
-import { $, around, composes, hide, make, placeIn, showIn, wordsOf } from "../../formats/web/dom.js";
+import { $, around, composes, hide, make, placeIn, press, showIn, toast, wordsOf } from "../../formats/web/dom.js";
 import { clock, momentAt } from "../../formats/web/clock.js";
 import { call } from "./call.js";
 import { counted } from "./library.js";
 
 /**
- * A passage that was found.
- * @typedef {{
- *   id: string, name: string, speaker: string, start: number, end: number, before: string, text: string, after: string,
- * }} Hit in seconds
+ * A passage that was found, in seconds. Of its pieces the second, the fourth and so on are what was looked for.
+ * @typedef {{ speaker: string, start: number, end: number, pieces: string[] }} Hit
+ * @typedef {{ id: string, name: string, folder: string }} Named
+ * @typedef {Named & { total: number, hits: Hit[] }} Group what was found in a recording
  */
 
-const HITS = 50;
+const RECORDINGS = 20, HITS = 100;
 
-/** @type {Hit[]} */
-let hits = [];
+/** @type {Group[]} */
+let groups = [];
 let asked = 0; // the number of the latest search, whose answer counts
+let wanted = new URLSearchParams();
 
 export async function search(more = false) {
-  const query = $("query").value.trim();
+  const query = $("query").value.trim(), speaker = $("speaker").value.trim();
+  const nothing = !query && !speaker;
   asked += 1;
   const mine = asked;
-  $("found").hidden = !query;
-  $("all").hidden = Boolean(query);
-  const state = new URLSearchParams(query ? { q: query, speaker: $("speaker").value.trim() } : {});
+  $("found").hidden = nothing;
+  $("all").hidden = !nothing;
+  wanted = new URLSearchParams(nothing ? {} : { q: query, speaker });
   // Behind the #, which no server is sent and no log has.
-  history.replaceState(null, "", query ? `#${state}` : location.pathname);
-  if (!query) { hits = []; $("hits").replaceChildren(); return; }
+  history.replaceState(null, "", nothing ? location.pathname : `#${wanted}`);
+  if (nothing) { groups = []; $("hits").replaceChildren(); return; }
   try {
-    const said = await call(`/api/search?${state}&offset=${more ? hits.length : 0}&limit=${HITS}`);
+    const said = await call(`/api/search?${wanted}&offset=${more ? groups.length : 0}&limit=${RECORDINGS}`);
     if (mine !== asked) return; // somebody has typed on
-    hits = more ? [...hits, ...said.hits] : said.hits;
-    $("found-title").textContent = !said.total ? "Nothing was found"
-      : `${said.more ? "More than " : ""}${counted(said.total, "passage")}`;
-    showHits(hits);
-    hide($("more-hits"), hits.length >= said.total);
+    groups = more ? [...groups, ...said.groups] : said.groups;
+    if (!more) showNamed(said.named, said.named_total);
+    $("found-title").textContent = titleOf(said);
+    showGroups(groups);
+    hide($("more-hits"), groups.length >= said.recordings);
   } catch (error) {
     if (mine === asked) $("found-title").textContent = wordsOf(error);
   }
 }
 
-/** @param {readonly Hit[]} given */
-export function showHits(given) {
-  showIn($("hits"), given, (hit) => JSON.stringify(hit), hitOf, () => {});
+/** @param {{ total: number, more: boolean, recordings: number, near: Record<string, string[]> }} said */
+function titleOf({ total, more, recordings, near }) {
+  const others = Object.entries(near).map(([word, found]) => `“${word}” or nearly so: ${found.join(", ")}`).join("; ");
+  const count = total ? `${more ? "More than " : ""}${counted(total, "passage")} in ${counted(recordings, "recording")}`
+    : "Nothing was found in what was said";
+  return others ? `${count} (${others})` : count;
 }
 
-/** @param {Hit} hit */
-function hitOf(hit) {
+/** The recordings that are called as what is looked for. @param {readonly Named[]} named @param {number} total */
+function showNamed(named, total) {
+  hide($("named"), !total);
+  $("named-title").textContent = `${counted(total, "recording")} of this name`;
+  showIn($("named-list"), named, (one) => one.id, (one) => {
+    const item = make("li");
+    item.append(titled(one));
+    return item;
+  }, () => {});
+}
+
+/** The name of a recording, to open it, and its folder. @param {Named} one @param {string} [at] where in it */
+function titled({ id, name, folder }, at = "") {
+  const whole = make("span", "name");
+  const link = make("a");
+  link.href = `/t/${id}/${at}`;
+  link.append(make("bdi", "", name));
+  whole.append(link);
+  if (folder) whole.append(" ", make("bdi", "folder", folder));
+  return whole;
+}
+
+/** @param {readonly Group[]} given */
+export function showGroups(given) {
+  showIn($("hits"), given, (group) => JSON.stringify(group), groupOf, () => {});
+}
+
+/** @param {Group} group */
+function groupOf(group) {
+  const item = make("li");
+  const title = make("h3", "recording");
+  title.append(titled(group), make("span", "quiet", ` ${counted(group.total, "passage")}`));
+  const list = make("ol", "passages");
+  list.append(...group.hits.map((hit) => hitOf(group, hit)));
+  item.append(title, list);
+  if (group.total > group.hits.length) {
+    const rest = make("button", "flat small", `Show all ${group.total}`);
+    rest.type = "button";
+    press(rest, () => showAll(group, list, rest));
+    item.append(rest);
+  }
+  return item;
+}
+
+/** Every passage of a recording. @param {Group} group @param {HTMLElement} list @param {HTMLElement} rest */
+async function showAll(group, list, rest) {
+  try {
+    for (let at = group.hits.length; at < group.total; at = list.children.length) {
+      const said = await call(`/api/search?${wanted}&within=${group.id}&offset=${at}&limit=${HITS}`);
+      /** @type {Hit[]} */
+      const hits = said.groups[0]?.hits ?? [];
+      list.append(...hits.map((hit) => hitOf(group, hit)));
+      if (!hits.length) break;
+    }
+    rest.remove();
+    list.querySelectorAll("button")[group.hits.length]?.focus();
+  } catch (error) {
+    toast(wordsOf(error));
+  }
+}
+
+/** @param {Named} recording @param {Hit} hit */
+function hitOf(recording, hit) {
   const item = make("li");
   const button = make("button", "hit-row");
   button.type = "button";
   button.title = "Play";
   const where = make("span", "where");
-  const speaker = make("b", "", hit.speaker);
-  speaker.dir = "auto";
-  where.append(speaker, ` ${clock(1000 * hit.start)} · ${hit.name}`);
+  where.append(make("b", "", clock(1000 * hit.start)), " ", make("bdi", "", hit.speaker));
   const words = make("span", "words");
   words.dir = "auto";
-  words.append(hit.before, " ", make("mark", "", hit.text), " ", hit.after);
+  words.append(...hit.pieces.map((piece, n) => (n % 2 ? make("mark", "", piece) : piece)));
   button.append(where, words);
-  button.addEventListener("click", () => play(hit, button));
+  button.addEventListener("click", () => play(recording, hit, button));
   item.append(button);
   return item;
 }
@@ -80,16 +144,16 @@ $("more-hits").addEventListener("click", () => search(true));
 export const audio = new Audio();
 let end = Infinity; // where the passage that is played ends
 
-/** @param {Hit} hit @param {HTMLElement} button */
-function play(hit, button) {
+/** @param {Named} recording @param {Hit} hit @param {HTMLElement} button */
+function play({ id, name }, hit, button) {
   for (const one of document.querySelectorAll(".hit-row.on")) one.classList.remove("on");
   button.classList.add("on");
-  const source = `/t/${hit.id}/sound`;
+  const source = `/t/${id}/sound`;
   if (audio.getAttribute("src") !== source) audio.src = source;
   audio.currentTime = hit.start;
   end = hit.end + 1;
-  $("playing").textContent = `${hit.speaker}, ${clock(1000 * hit.start)} · ${hit.name}`;
-  $("open").href = `/t/${hit.id}/${momentAt(1000 * hit.start)}`;
+  $("playing").textContent = `${hit.speaker}, ${clock(1000 * hit.start)} · ${name}`;
+  $("open").href = `/t/${id}/${momentAt(1000 * hit.start)}`;
   $("player").hidden = false;
   audio.play().catch(() => {});
 }
@@ -124,7 +188,7 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || composes(event)) return;
   const typing = around(event, "input, select");
   if (event.key === "/" && !typing) $("query").focus();
-  else if (event.key === "Escape" && $("query").value) { $("query").value = ""; search(); $("query").focus(); }
+  else if (event.key === "Escape" && ($("query").value || $("speaker").value)) { $("query").value = $("speaker").value = ""; search(); $("query").focus(); }
   else if (event.key === " " && !typing && !around(event, "button, a")) toggle();
   else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && !around(event, "select")) {
     /** @type {NodeListOf<HTMLElement>} */
