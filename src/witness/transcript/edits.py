@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from witness.formats.document import Document
 from witness.options import Bounds
 from witness.schema import Correction, Review, Transcript
 from witness.tracing import Stopwatch
-from witness.transcript import assemble, drafts, redo, store
+from witness.transcript import assemble, drafts, occurrences, redo, store
 from witness.transcript.store import Written
 
 SCHEMA = "witness-history/1"
@@ -148,17 +148,32 @@ def name(path: Path, version: str, speaker: str, called: str) -> Written:
     """Name the speaker of this id, a step that can be undone. Raises UsageError and what `add` raises."""
     with _opened(path, version) as (there, saved, history):
         made = (redo.naming(saved, f"{speaker}={called}"),)
-        transcript = _more(saved, made)
-        if history is None:
-            history = _beginning(path, saved)
-        base = _base(saved, history)
-        who = page.place_of(base, speaker)
+        history = history or _beginning(path, saved)
+        who = page.place_of(_base(saved, history), speaker)
         if who is None:  # somebody whom a step has added
-            return _write(there, saved, transcript)
-        taken: Step = ({"kind": "name", "who": who, "name": made[0].name},)
-        steps = (*history.steps, taken)
-        history = replace(history, made=(*history.made, *made), steps=steps, undone=())
-        return _write(there, saved, transcript, history)
+            return _write(there, saved, _more(saved, made))
+        return _stepped(there, saved, history, made, ({"kind": "name", "who": who, "name": made[0].name},))
+
+
+def rewrite(path: Path, version: str, heard: str, written: str, places: Collection[int]) -> Written:
+    """Write words otherwise at these places of `occurrences.find`, a step that can be undone.
+
+    Raises UsageError and what `add` raises.
+    """
+    with _opened(path, version) as (there, saved, history):
+        found = occurrences.find(store.transcript(path, saved.document), heard, written)
+        made = tuple(one.correction for one in found if one.place in places)
+        if not made:
+            raise UsageError(f"{heard[:40]!r} is not said at these places of {path}")
+        step: Step = tuple(
+            {
+                "kind": "text",
+                "text": one.text,
+                "pieces": [[round(1000 * second) for second in span] for span in one.other],
+            }
+            for one in made
+        )
+        return _stepped(there, saved, history or _beginning(path, saved), made, step)
 
 
 def recount(path: Path, version: str, speakers: int | None) -> Written:
@@ -277,6 +292,15 @@ def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction], co
             review=saved.document.review,
         )
     )
+
+
+def _stepped(
+    there: store.Store, saved: redo.Saved, history: _History, made: redo.Corrections, step: Step
+) -> Written:
+    """Write the transcript with `made` on top of it, as a step that its page can undo."""
+    steps = (*history.steps, step)
+    kept = replace(history, made=(*history.made, *made), steps=steps, undone=())
+    return _write(there, saved, _more(saved, made), kept)
 
 
 def _write(

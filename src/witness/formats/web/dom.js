@@ -11,7 +11,8 @@
  *   choose: HTMLDialogElement, ask: HTMLDialogElement, keys: HTMLDialogElement, voices: HTMLDialogElement,
  *   undo: HTMLButtonElement, redo: HTMLButtonElement, save: HTMLButtonElement, next: HTMLButtonElement,
  *   previous: HTMLButtonElement, replace: HTMLButtonElement, "replace-all": HTMLButtonElement,
- *   wider: HTMLButtonElement,
+ *   wider: HTMLButtonElement, look: HTMLButtonElement, heard: HTMLInputElement, written: HTMLInputElement,
+ *   replacing: HTMLDialogElement, "replacing-form": HTMLFormElement,
  * }} Known
  */
 

@@ -18,7 +18,7 @@ from witness.formats import page
 from witness.formats.registry import Format
 from witness.options import Part, chosen
 from witness.serve.editing import views
-from witness.transcript import edits, people, redo, store
+from witness.transcript import edits, occurrences, people, redo, store
 
 Reply = tuple[Message, list[Buffer]]
 
@@ -43,6 +43,23 @@ def _add(path: Path, given: Message) -> Reply:
 
 def _name(path: Path, given: Message) -> Reply:
     return _told(edits.name(path, given["version"], given["speaker"], given["name"]))
+
+
+def _occurrences(path: Path, given: Message) -> Reply:
+    content = store.content(path)
+    transcript = store.transcript(path, store.decoded(path, content))
+    found = occurrences.find(transcript, given["heard"], given["written"])
+    shown = ("place", "before", "old", "new", "after")
+    return {
+        "version": files.sha256(content),
+        "places": [{key: getattr(one, key) for key in shown} for one in found],
+    }, []
+
+
+def _rewrite(path: Path, given: Message) -> Reply:
+    return _told(
+        edits.rewrite(path, given["version"], given["heard"], given["written"], set(given["places"]))
+    )
 
 
 def _recount(path: Path, given: Message) -> Reply:
@@ -102,6 +119,8 @@ ACTIONS: dict[str, Callable[[Path, Message], Reply]] = {
     "save": _save,
     "add": _add,
     "name": _name,
+    "occurrences": _occurrences,
+    "rewrite": _rewrite,
     "recount": _recount,
     "original": _original,
     "export": _export,

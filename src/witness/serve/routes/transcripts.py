@@ -52,6 +52,7 @@ def routes() -> list[BaseRoute]:
         Route("/t/{id}/original", original, methods=["POST"]),
         Route("/t/{id}/speakers", speakers, methods=["POST"]),
         Route("/t/{id}/name", name, methods=["POST"]),
+        Route("/t/{id}/replace", rewrite, methods=["GET", "POST"]),
         Route("/t/{id}/export", export),
         Route("/t/{id}/voice", voice, methods=["GET", "POST"]),
     ]
@@ -156,6 +157,19 @@ async def speakers(request: Request) -> Response:
 async def name(request: Request) -> Response:
     """Name one speaker."""
     return await _changed(request, "name", **_of(await _body(request), version=str, speaker=str, name=str))
+
+
+async def rewrite(request: Request) -> Response:
+    """GET: where words are said that may be written otherwise. POST: write some of them so."""
+    if request.method == "GET":
+        given = {key: request.query_params.get(key, "") for key in ("heard", "written")}
+        path = await _path(request)
+        found, _ = await run_in_threadpool(_desk(request).finder.ask, "occurrences", path, **given)
+        return JSONResponse(found)
+    wanted = _of(await _body(request), version=str, heard=str, written=str, places=list)
+    if not all(isinstance(place, int) for place in wanted["places"]):
+        raise HTTPException(400, "places are whole numbers")
+    return await _changed(request, "rewrite", **wanted)
 
 
 async def export(request: Request) -> Response:
