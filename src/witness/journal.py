@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -106,13 +107,9 @@ class Journal:
         with os.fdopen(os.dup(file), "rb") as reader:
             content = reader.read(LARGEST)
         place = 0
-        while place + _HEAD.size <= len(content):
-            size, checksum, record = _HEAD.unpack_from(content, place)
-            kept = content[place + _HEAD.size : place + _HEAD.size + size]
-            if len(kept) != size or sha256(record + kept).digest() != checksum:
-                break
+        for record, kept in records(content):
             self._records[record] = kept
-            place += _HEAD.size + size
+            place += _HEAD.size + len(kept)
         os.ftruncate(file, place)
         os.lseek(file, place, os.SEEK_SET)
 
@@ -123,6 +120,19 @@ class Journal:
             self._file = None
         where = caching.cache_folder() / "unfinished"
         self._note(f"if this is interrupted, it begins again: nothing is kept in {where} ({error.strerror})")
+
+
+def records(content: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Key and content of the records of a journal, up to the first that is not whole."""
+    place = 0
+    while place + _HEAD.size <= len(content):
+        size, checksum, record = _HEAD.unpack_from(content, place)
+        place += _HEAD.size
+        kept = content[place : place + size]
+        if len(kept) != size or sha256(record + kept).digest() != checksum:
+            return
+        yield record, kept
+        place += size
 
 
 def key(name: str) -> bytes:

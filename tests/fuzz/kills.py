@@ -1,11 +1,15 @@
-"""Runs that are killed at random and begun again: python tests/fuzz/kills.py [--kills 50] [--whisper MODEL]
+"""Work that is killed at random and begun again: python tests/fuzz/kills.py [--way WAY] [--whisper MODEL]
 
-A recording is transcribed by `witness run`, which is ended (mostly SIGKILL, also SIGTERM and SIGINT) at any
-moment and begun again, until it is done; then from the beginning. Now and then its journal is damaged before
-it goes on. Not allowed: a result with other bytes than that of a run that nobody disturbed (but for the times
-that its stages took), less in the journal than before, anything in the folder that is not a result, and a
-journal that is still there when all is done. The last line is the sum as JSON; the exit code is 1 if there
-was any of these.
+A recording is transcribed by `witness run`, by `witness batch` or on the desk (--way), which is ended (mostly
+SIGKILL, also SIGTERM and SIGINT) and begun again, until it is done; then from the beginning. Most kills come
+once the journal has grown to a length drawn at random between what it has and what it has in the end, so that
+they fall while pieces are recognized; the others come at any moment. Now and then the journal is damaged
+before the work goes on.
+
+Not allowed: a result with other bytes than that of a run that nobody disturbed (but for the times that its
+stages took), less in the journal than before, anything in it twice (then it was heard twice), files that are
+no results, and a journal that is still there when all is done. The last line is the sum as JSON: "resumed"
+counts the starts with something in the journal. The exit code is 1 if anything was not as it should be.
 """
 
 from __future__ import annotations
@@ -19,6 +23,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -27,42 +35,123 @@ import soundfile
 sys.path[:0] = [str(Path(__file__).parents[1])]
 
 import ct2  # noqa: E402
+from witness.journal import records  # noqa: E402
 
 CALL = Path(__file__).parents[1] / "data" / "call.flac"
 SIGNALS = (*[signal.SIGKILL] * 4, signal.SIGTERM, signal.SIGINT)
 DAMAGED = 0.1
 """Share of the kills after which the journal is damaged."""
-NAMES = ["talk.findings.npz", "talk.json", "talk.txt"]
+ANY_MOMENT = 0.2
+"""Share of the kills that come at any moment of the whole time."""
+STEP = 0.02
+"""Seconds between two looks at the journal."""
+TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 - of a server that ends with the campaign
 
 
-def command(folder: Path, whisper: str) -> list[str]:
-    """That writes into folder/out."""
-    options = ["-f", "json", "-f", "txt", "--models", "builtin", "--offline", "--device", "cpu"]
-    given = [str(folder / "talk.flac"), *options, "--whisper", whisper, "-o", f"{folder / 'out'}{os.sep}"]
-    return [sys.executable, "-m", "witness", "run", *given]
+class Work:
+    """The work on one recording, in one of the ways there are; results lie in `folder`."""
+
+    def __init__(self, way: str, base: Path, whisper: str) -> None:
+        self._way = way
+        self._talk = base / "talk.flac"
+        self.folder = base / "out"
+        self.folder.mkdir()
+        self._said = base / "said"
+        options = ["--models", "builtin", "--offline", "--device", "cpu", "--whisper", whisper]
+        formats = ["-f", "json", "-f", "txt"]
+        if way == "desk":
+            asked = ["serve", str(self.folder), "--port", "0", "--no-browser", "--token", TOKEN]
+        elif way == "batch":
+            asked = ["batch", str(self._talk), "-o", str(self.folder), *formats]
+        else:
+            asked = ["run", str(self._talk), "-o", f"{self.folder}{os.sep}", *formats]
+        self._command = [sys.executable, "-m", "witness", *asked, *options]
+        self._child: subprocess.Popen[str] | None = None
+        self.renew()
+
+    def renew(self) -> None:
+        """Nothing is done."""
+        for path in sorted(self.folder.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        if self._way == "desk":
+            (self.folder / "talk.flac").write_bytes(self._talk.read_bytes())
+
+    def start(self) -> None:
+        """Begin, or go on."""
+        with self._said.open("wb") as said:
+            self._child = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=said, text=True)
+        if self._way == "desk":
+            assert self._child.stdout is not None
+            address = self._child.stdout.readline().partition("?")[0].strip()
+            asked = urllib.request.Request(  # noqa: S310 - our own
+                f"{address}api/recordings/untranscribed",
+                method="POST",
+                headers={"Authorization": f"Bearer {TOKEN}"},
+            )
+            with urllib.request.urlopen(asked, timeout=60) as answer:  # noqa: S310
+                answer.read()
+
+    def kill(self, how: signal.Signals) -> None:
+        """End it."""
+        assert self._child is not None
+        self._child.send_signal(how)
+        self._child.wait()
+
+    def done(self) -> bool:
+        """Whether there is nothing more to do; then it has ended."""
+        assert self._child is not None
+        if self._way != "desk":
+            return self._child.poll() is not None
+        if self._child.poll() is None and not (self.folder / "talk.txt").exists():
+            return False
+        ended = time.monotonic() + 10  # the journal goes after the results
+        while journals() and time.monotonic() < ended:
+            time.sleep(STEP)
+        self.kill(signal.SIGINT)
+        return True
+
+    @property
+    def failure(self) -> str | None:
+        """How it failed."""
+        assert self._child is not None
+        return (
+            None
+            if self._child.returncode in (0, 128 + signal.SIGINT)
+            else (f"exit code {self._child.returncode}: {self._said.read_text()[-500:]}")
+        )
+
+    def results(self) -> dict[str, bytes]:
+        """What was written, without the times that it took."""
+        found = {}
+        for path in sorted({*self.folder.rglob("talk.*")} - {self.folder / "talk.flac"}):
+            content = path.read_bytes()
+            if path.name == "talk.json":
+                content = json.dumps({**json.loads(content), "timing": None}).encode()
+            found[path.name] = content
+        return found
+
+    def litter(self) -> list[str]:
+        """Files that are neither results nor what a batch or the desk keeps."""
+        return [path.name for path in self.folder.rglob(".*.saving")]
 
 
-def result(folder: Path) -> list[bytes]:
-    """What was written, without the times that it took; it is deleted."""
-    out = folder / "out"
-    content = []
-    for path in sorted(out.iterdir()):
-        found = path.read_bytes()
-        if path.suffix == ".json":
-            found = json.dumps({**json.loads(found), "timing": None}).encode()
-        content.append(path.name.encode() + found)
-        path.unlink()
-    return content
+def journals() -> dict[str, bytes]:
+    """What is in each."""
+    found = {}
+    for path in Path(os.environ["WITNESS_CACHE"], "unfinished").glob("*"):
+        with suppress(FileNotFoundError):  # it was just deleted
+            found[path.name] = path.read_bytes()
+    return found
 
 
-def journals(cache: Path) -> dict[str, int]:
-    """How long each is."""
-    return {path.name: path.stat().st_size for path in (cache / "unfinished").glob("*")}
+def length() -> int:
+    """Of all journals together."""
+    return sum(map(len, journals().values()))
 
 
-def damage(cache: Path, chance: random.Random) -> None:
+def damage(chance: random.Random) -> None:
     """Change a byte of a journal, or cut it."""
-    for path in (cache / "unfinished").glob("*"):
+    for path in Path(os.environ["WITNESS_CACHE"], "unfinished").glob("*"):
         content = bytearray(path.read_bytes())
         if content:
             place = chance.randrange(len(content))
@@ -70,76 +159,96 @@ def damage(cache: Path, chance: random.Random) -> None:
             path.write_bytes(content[:place] if chance.random() < 0.5 else content)
 
 
+def undisturbed(work: Work) -> tuple[dict[str, bytes], float, int]:
+    """The results, the seconds that they took, and how long the journal became."""
+    begun, longest = time.monotonic(), 0
+    work.start()
+    while not work.done():
+        longest = max(longest, length())
+        time.sleep(STEP)
+    if work.failure is not None:
+        raise RuntimeError(work.failure)
+    return work.results(), time.monotonic() - begun, longest
+
+
+def moment(chance: random.Random, whole: float, longest: int) -> Callable[[], bool]:
+    """When to kill what is started now."""
+    if chance.random() < ANY_MOMENT:
+        end = time.monotonic() + chance.uniform(0.0, 1.1) * whole
+        return lambda: time.monotonic() >= end
+    there = length()
+    target = there + chance.randint(1, max(2, longest - there))
+    return lambda: length() >= target
+
+
 def campaign() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--way", choices=("run", "batch", "desk"), default="run")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--whisper", help="a model; by default one that is made for the tests")
     parser.add_argument("--times", type=int, default=3, help="how often the recording repeats itself")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     chance = random.Random(asked.seed)
-    begun, kills, done, went_on, bad = time.monotonic(), 0, 0, 0, 0
+    begun, kills, done, resumed, bad = time.monotonic(), 0, 0, 0, 0
+
+    def complain(wrong: str) -> None:
+        nonlocal bad
+        bad += 1
+        sys.stdout.write(f"after {kills} kills: {wrong}\n")
+
     with tempfile.TemporaryDirectory() as base:
-        folder, cache = Path(base), Path(base, "cache")
-        os.environ["WITNESS_CACHE"] = str(cache)
+        os.environ["WITNESS_CACHE"] = str(Path(base, "cache"))
         samples, rate = soundfile.read(CALL, dtype="float32")
-        soundfile.write(folder / "talk.flac", np.tile(samples, asked.times), rate)
-        arguments = command(folder, asked.whisper or str(ct2.write(folder / "model")))
-        subprocess.run(arguments, check=True, stderr=subprocess.PIPE)  # makes what is cached
-        result(folder)
-        started = time.monotonic()
-        subprocess.run(arguments, check=True, stderr=subprocess.PIPE)
-        whole = time.monotonic() - started
-        expected = result(folder)
-
-        def complain(wrong: str) -> None:
-            nonlocal bad
-            bad += 1
-            sys.stdout.write(f"after {kills} kills: {wrong}\n")
-
-        kept: dict[str, int] = {}
+        soundfile.write(Path(base, "talk.flac"), np.tile(samples, asked.times), rate)
+        work = Work(asked.way, Path(base), asked.whisper or str(ct2.write(Path(base, "model"))))
+        undisturbed(work)  # makes what is cached
+        work.renew()
+        expected, whole, longest = undisturbed(work)
+        work.renew()
+        kept: dict[str, bytes] = {}
         while kills < asked.kills or kept:
-            with tempfile.TemporaryFile() as said:
-                child = subprocess.Popen(arguments, stderr=said)
-                code = None
-                if kills < asked.kills:
-                    try:
-                        code = child.wait(chance.uniform(0.1, 1.1) * whole)
-                    except subprocess.TimeoutExpired:
-                        child.send_signal(chance.choice(SIGNALS))
-                        child.wait()
-                        kills += 1
-                else:
-                    code = child.wait()
-                said.seek(0)
-                went_on += b"continues where it stopped" in said.read()
-            left = sorted(path.name for path in (folder / "out").glob("[!.]*"))
-            if code is None and left != NAMES:
-                if left and not list((folder / "out").glob(".*.saving")):  # which the next run finishes
-                    complain(f"left {left}")
-                now = journals(cache)
-                if any(now.get(name, 0) < size for name, size in kept.items()):
-                    complain(f"the journal had {kept}, and has {now}")
-                if chance.random() < DAMAGED:
-                    damage(cache, chance)
-                    now = {}
-                kept = now
+            resumed += any(map(len, kept.values()))
+            now = moment(chance, whole, longest)
+            work.start()
+            while not (ended := work.done()) and not (kills < asked.kills and now()):
+                time.sleep(STEP)
+            if not ended:
+                work.kill(chance.choice(SIGNALS))
+                kills += 1
+            if ended or work.results() == expected:
+                if ended and work.failure is not None:
+                    complain(work.failure)
+                if work.results() != expected:
+                    complain("the result has other bytes")
+                if ended and (journals() or work.litter()):
+                    complain(f"left {[*journals(), *work.litter()]}")
+                done += 1
+                work.renew()
+                kept = journals()
                 continue
-            if code not in (0, None):
-                complain(f"exit code {code}")
-            done += 1
-            if result(folder) != expected:
-                complain("the result has other bytes")
-            if code == 0 and journals(cache):
-                complain("the journal is still there")
-            kept = {}
+            if work.results() and not work.litter():  # which the next start finishes
+                complain(f"left {list(work.results())}")
+            there = journals()
+            if any(not there.get(name, b"").startswith(content) for name, content in kept.items()):
+                complain("there is less in the journal than before")
+            for content in there.values():
+                if twice := sum(
+                    count - 1 for count in Counter(name for name, _ in records(content)).values()
+                ):
+                    complain(f"{twice} records are twice in the journal")
+            if chance.random() < DAMAGED:
+                damage(chance)
+                there = {}
+            kept = there
         summary = {
+            "way": asked.way,
             "kills": kills,
             "done": done,
-            "went_on": went_on,
+            "resumed": resumed,
             "whole": round(whole, 1),
             "seconds": round(time.monotonic() - begun),
             "bad": bad,
