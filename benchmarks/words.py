@@ -2,7 +2,6 @@
 
     pip install '.[bench]'
     python benchmarks/words.py simulated RTTM_FOLDER
-    python benchmarks/words.py recorded FOLDER
     python benchmarks/words.py real FOLDER --cache RUN [OPTIONS OF witness run] [--json OUT]
     python benchmarks/words.py compare BEFORE.json AFTER.json
     python benchmarks/words.py rules FOLDER RUN [--set NAME=VALUE]
@@ -21,9 +20,6 @@ of known speaker and time in every turn, then what a recognizer and a diarizer w
   voice; it takes some turns for another speaker's, and hears speech in a few silences. Its rates were set so
   that DER on VoxConverse DEV has the published size and parts of a good diarizer (pyannote community-1:
   strict 7.2, false alarm 2.3, missed 2.3, confusion 2.6). `--diarizer exact` makes it perfect.
-
-`recorded` runs the diarizer itself on FOLDER/*.flac with a FOLDER/*.stm of the same name, and spreads the
-words of each line of the STM over its time by their letters; they are perturbed in the same way.
 
 `real` transcribes FOLDER/*.flac and *.wav with an STM of the same name, each by `witness run` in a separate
 process, and scores them as `witness score --words` does: WER, cpWER and what the speaker labels cost, words
@@ -62,18 +58,15 @@ import harness
 import numpy as np
 import real_words
 
-from witness.audio import decode
 from witness.bench import lines, resampling, scoring
 from witness.bench.lines import Row, Said
 from witness.bench.words import align, normalize, owners, tokens
-from witness.diarization import clustering, embedding, reconstruction, segmentation
+from witness.diarization import reconstruction
 from witness.diarization.reconstruction import Diarization
 from witness.formats import findings, rttm
-from witness.models import store
 from witness.options import Bounds
 from witness.recognition import tokens as spoken_tokens
 from witness.schema import FRAME_DURATION, FRAME_STEP, Evidence, Turn, Word
-from witness.sessions import on_cores
 from witness.transcript import assemble, merging
 
 HEARINGS = 10  # windows of 10 s, one per second, over each frame
@@ -406,25 +399,6 @@ def simulated(folder: Path, half: str, diarizer: str) -> Iterator[Heard]:
         yield _heard(uri, speak(turns, rng), duration, found, rng)
 
 
-def recorded(folder: Path, half: str) -> Iterator[Heard]:
-    """The diarizer's own evidence; builtin models."""
-    chosen = store.diarization_models("builtin", offline=True)
-    segmenter, voice = segmentation.load(chosen.segmentation), embedding.load(chosen.embedding)
-    for place, path in enumerate(sorted(folder.glob("*.stm"))):
-        if half != "all" and place % 2 != (half == "check"):
-            continue
-        rng = np.random.default_rng([8, place])
-        recording = decode.load(str(path.with_suffix(".flac")), channels="mix")
-        (samples,), duration = recording.samples, recording.source.duration
-        with on_cores(2) as both:
-            windows = segmentation.segment(samples, segmenter, faint=chosen.rule.faint, mapper=both)
-            vectors = embedding.embed(samples, [windows], voice, mapper=both)
-        labels = clustering.cluster(vectors, windows.active, chosen.rule, step=windows.step).labels
-        found = reconstruction.reconstruct(windows, labels)
-        reconstruction.fill_pauses([found.active], chosen.rule.pause)
-        yield _heard(path.stem, read_stm(path), duration, found, rng)
-
-
 def saved(folder: Path, run: Path, half: str, *, told: bool) -> Iterator[Heard]:
     """The words and the diarizer's evidence of a run of `real`."""
     for place, (_, path) in enumerate(real_words.material(folder)):
@@ -460,20 +434,6 @@ def saved(folder: Path, run: Path, half: str, *, told: bool) -> Iterator[Heard]:
             track.names,
             track.turns(found.audio.heard),
         )
-
-
-def read_stm(path: Path) -> list[tuple[str, Word]]:
-    """The words of each line, over its time by their letters."""
-    found = []
-    for line in path.read_text().splitlines():
-        _, _, speaker, start, end, *texts = line.split()
-        edges = np.cumsum([0, *(len(text) for text in texts)]) / max(1, sum(map(len, texts)))
-        times = float(start) + edges * (float(end) - float(start))
-        found += [
-            (speaker, Word(float(times[place]), float(times[place + 1]), f" {text}"))
-            for place, text in enumerate(texts)
-        ]
-    return sorted(found, key=lambda item: item[1].start)
 
 
 def _heard(
@@ -582,18 +542,15 @@ def set_constants(constants: Sequence[str]) -> None:
 
 
 def rules(args: argparse.Namespace) -> dict[str, object]:
-    """`simulated`, `recorded` and `rules`."""
+    """`simulated` and `rules`."""
     if args.material == "simulated":
         material = list(simulated(args.folder, args.half, args.diarizer))
-    elif args.material == "recorded":
-        material = list(recorded(args.folder, args.half))
     else:
         material = list(saved(args.folder, args.run, args.half, told=args.told))
     usual = [witness(heard) for heard in material]
     set_constants(args.constants)
     kinds = {
         "simulated": getattr(args, "diarizer", None),
-        "recorded": "witness, builtin models",
         "rules": "that of the run",
     }
     return {
@@ -613,7 +570,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="material", required=True)
-    for name in ("simulated", "recorded", "rules"):
+    for name in ("simulated", "rules"):
         command = commands.add_parser(name)
         command.add_argument("folder", type=Path)
         if name == "rules":

@@ -55,7 +55,6 @@ def figures(models: Path, cache: Path | None, folder: Path | None, *, smoke: boo
         runs["verify"] = lambda: evaluate.verify(models, cache)
     if folder:
         runs["windows"] = lambda: evaluate.windows(models, folder)
-        runs["diarize"] = lambda: evaluate.evaluate_pipeline(str(models), folder)
     found = {}
     for name, measure in runs.items():
         text = io.StringIO()
@@ -74,7 +73,7 @@ def main(argv: list[str] | None = None) -> Path:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--snapshots", type=Path, help="folder of the weights to begin from")
     parser.add_argument("--cache", type=Path, help="for equal error rates")
-    parser.add_argument("--eval", type=Path, help="for whole recordings and single windows")
+    parser.add_argument("--eval", type=Path, help="for single windows")
     parser.add_argument("--smoke", action="store_true", help="a few pieces and short recordings")
     args = parser.parse_args(argv)
     given = {

@@ -3,7 +3,7 @@
     python cohort.py --data DATA --out ../src/witness/diarization/cohort.ogg
 
 DATA is in the format of README.md. Of Mozilla Common Voice (CC0), VOICES speakers that were trained on
-(`conversations.load` names those that were set aside, for choosing the threshold), drawn with a fixed seed,
+(but those that `Corpus.dev` sets aside, for choosing the threshold), drawn with a fixed seed,
 half of them with low and half with high voices; 5 s of one clip of each, without the silence before it.
 Nothing else of them is kept: no names, no identifiers, no texts.
 """
@@ -17,8 +17,8 @@ import av
 import numpy as np
 import soundfile
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
-from conversations import KEPT_BACK, RATE, TRAIN, speech_flags
+from data import DEV_COMMON_VOICE, TRAIN, speech_flags
+from data import SAMPLE_RATE as RATE
 
 VOICES = 100
 CLIP = 5 * RATE
@@ -46,7 +46,7 @@ def clips(data: Path) -> np.ndarray:
     own = rows[:, 4] == TRAIN
     count = np.bincount(rows[own, 3], minlength=len(names))
     common = [i for i, name in enumerate(names) if name.startswith("train/commonvoice/")]
-    kept_back = sorted((i for i in common if count[i] >= 3), key=lambda i: names[i])[: KEPT_BACK[0]]
+    kept_back = sorted((i for i in common if count[i] >= 3), key=lambda i: names[i])[:DEV_COMMON_VOICE]
     speakers = np.random.default_rng(SEED).permutation([i for i in common if i not in kept_back])
     found: dict[bool, list[np.ndarray]] = {True: [], False: []}
     parts: dict[int, np.ndarray] = {}
@@ -56,7 +56,7 @@ def clips(data: Path) -> np.ndarray:
                 parts[part], rate = soundfile.read(data / f"part{part}.ogg", dtype="float32")
                 assert rate == RATE  # noqa: S101 - the format of the folder
             samples = parts[part][start : start + length]
-            heard = np.flatnonzero(speech_flags(samples))
+            heard = np.flatnonzero(speech_flags(32767 * samples))
             if len(heard) < CLIP // 160:
                 continue
             samples = samples[heard[0] * 160 :][:CLIP]

@@ -46,8 +46,8 @@ DEV_OCEAN = 8  # every so many-th speaker of speechocean762
 
 
 def speech_flags(samples: np.ndarray) -> np.ndarray:
-    """(samples,) int16 of one clip -> (frames,) bool: which 10 ms frames are speech, pauses under 0.4 s
-    bridged.
+    """(samples,) of one clip, int16 or of that scale -> (frames,) bool: which 10 ms frames are speech, pauses
+    under 0.4 s bridged.
     """
     frames = len(samples) // FRAME
     power = (samples[: frames * FRAME].astype(np.float32).reshape(frames, FRAME) ** 2).mean(1)

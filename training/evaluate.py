@@ -4,17 +4,13 @@
     evaluate.py verify   --models DIR --cache DIR    equal error rates on the held-out speakers, and on dev
     evaluate.py windows  --models DIR --eval DIR     error inside single windows of pyannote_sample
     evaluate.py tune     --models DIR --cache DIR    linkage and threshold, on conversations of dev speakers
-    evaluate.py diarize  --models DIR --eval DIR     the whole pipeline, strict DER with intervals
-    evaluate.py speed    --models DIR                the pair's cost beside the standard architectures'
 
 `tune` is the only one whose result is used for anything, and it sees training speakers only. `--models` is
-a folder with segmentation.onnx, embedding.onnx and, for `diarize`, clustering.json. The pipeline is Witness
-itself.
+a folder with segmentation.onnx and embedding.onnx. Whole recordings: `benchmarks/accuracy.py --models DIR`.
 """
 
 import argparse
 import json
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -29,18 +25,15 @@ from scipy.optimize import linear_sum_assignment
 from train_embedding import by_age, pieces
 
 from data import HELD_OUT, SAMPLE_RATE, Corpus, voices
-from witness import Options, diarize
 from witness.diarization import clustering, embedding, reconstruction, segmentation
 from witness.diarization.fbank import fbank, frame_count
 from witness.formats import rttm
 from witness.models import catalogue
 from witness.schema import FRAME_DURATION, FRAME_STEP, FRAMES, ModelFile
 
-GROUPS = {"simulated": "sim_*", "pyannote_sample": "pyannote_sample", "AMI": "ami_*"}
 THRESHOLDS = np.round(np.arange(0.70, 1.31, 0.02), 2)
 TUNING_SEED, TUNING_RECORDINGS = 4242, 36
 FLAT = 0.01  # thresholds with so much more error than the best one are as good
-RESAMPLES = 2000
 
 
 def session(path: Path, threads: int = 1) -> onnxruntime.InferenceSession:
@@ -219,93 +212,12 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-# --- diarize ---
-
-
-def strict_errors(reference: list, hypothesis: list, duration: float) -> np.ndarray:
-    """[false alarm, missed, confusion, total] in seconds: collar 0, overlap counted, over the whole
-    recording.
-    """
-    from pyannote.core import Annotation, Segment, Timeline
-    from pyannote.metrics.diarization import DiarizationErrorRate
-
-    def annotation(turns: list) -> Annotation:
-        result = Annotation()
-        for number, turn in enumerate(turns):
-            result[Segment(turn.start, turn.end), number] = turn.speaker
-        return result
-
-    parts = DiarizationErrorRate()(
-        annotation(reference), annotation(hypothesis), uem=Timeline([Segment(0, duration)]), detailed=True
-    )
-    return np.array([parts[name] for name in ("false alarm", "missed detection", "confusion", "total")])
-
-
-def evaluate_pipeline(models: str, folder: Path, *, groups: dict[str, str] = GROUPS) -> None:
-    """Witness with its defaults and these models on every recording that has a reference."""
-    for group, pattern in groups.items():
-        rows, right = [], 0
-        for path in sorted(folder.glob(f"{pattern}.rttm")):
-            found = diarize(str(path.with_suffix(".flac")), Options(models=models, offline=True))
-            (reference,) = rttm.parse(path.read_text()).values()
-            rows.append(strict_errors(reference, list(found.turns), found.audio.duration))
-            people = len({turn.speaker for turn in reference})
-            right += people == len(found.speakers)
-            print(
-                f"  {path.stem}: {describe(rows[-1])}, {len(found.speakers)} speakers of {people}", flush=True
-            )
-        table, generator = np.array(rows), np.random.default_rng(0)
-        drawn = table[generator.integers(len(table), size=(RESAMPLES, len(table)))].sum(1)
-        low, high = np.quantile(100 * drawn[:, :3].sum(1) / drawn[:, 3], [0.025, 0.975])
-        interval = f", 95 % interval over files {low:.1f} to {high:.1f}" if len(table) > 1 else ""
-        print(f"{group}: {describe(table.sum(0))}{interval}, count right {right} of {len(table)}", flush=True)
-
-
-# --- speed ---
-
-
-def speed(models: Path, standard: Path, repeats: int = 9) -> None:
-    """Seconds of CPU work per minute of audio, one thread: a window each second, a trunk pass over all of
-    it.
-
-    `standard` holds models of the standard architectures (PyanNet; ResNet34 with 32 base channels): the
-    prototypes are. Medians of interleaved runs.
-    """
-    generator = np.random.default_rng(0)
-    window = generator.normal(0, 0.1, (4, 1, 160_000)).astype(np.float32)
-    block = generator.normal(0, 1, (1, 2640, 80)).astype(np.float32)
-    sessions = {
-        (name, part): session(folder / f"{part}.onnx")
-        for name, folder in (("these", models), ("standard", standard))
-        for part in ("segmentation", "embedding")
-    }
-    times: dict[tuple[str, str], list[float]] = {key: [] for key in sessions}
-    for _ in range(repeats):
-        for key, model in sessions.items():
-            begun = time.perf_counter()
-            run(model, window if key[1] == "segmentation" else block)
-            times[key].append(time.perf_counter() - begun)
-    totals = {}
-    for name in ("these", "standard"):
-        windows_cost = float(np.median(times[name, "segmentation"])) / 4 * 60
-        trunk_cost = (
-            float(np.median(times[name, "embedding"])) * 60 / 24
-        )  # a block of 26.4 s answers for 24 s
-        totals[name] = windows_cost + trunk_cost
-        print(
-            f"{name}: segmentation {windows_cost:.2f} s + trunk {trunk_cost:.2f} s"
-            f" = {totals[name]:.2f} s a minute"
-        )
-    print(f"times faster: {totals['standard'] / totals['these']:.2f}")
-
-
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["verify", "windows", "tune", "diarize", "speed", "smoke"])
+    parser.add_argument("what", choices=["verify", "windows", "tune", "smoke"])
     parser.add_argument("--models", type=Path, required=True)
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--eval", type=Path)
-    parser.add_argument("--standard", type=Path, help="for speed: models of the standard architectures")
     args = parser.parse_args(argv)
     if args.what == "verify":
         verify(args.models, args.cache)
@@ -313,10 +225,6 @@ def main(argv: list[str] | None = None) -> None:
         windows(args.models, args.eval)
     elif args.what == "tune":
         tune(args.models, args.cache)
-    elif args.what == "diarize":
-        evaluate_pipeline(str(args.models), args.eval)
-    elif args.what == "speed":
-        speed(args.models, args.standard)
     else:
         verify(args.models, args.cache, most=4)
         tune(args.models, args.cache, recordings=2, seconds=(20, 20))
