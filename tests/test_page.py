@@ -1055,14 +1055,14 @@ def test_unsaved_corrections_outlive_a_reload(read, tmp_path):
 NO_DRAFTS = (
     "x",
     "[]",
-    '{"steps": 7, "saved": 0}',
-    '{"steps": [[{"kind": "name", "who": 9, "name": "a"}]], "saved": 0}',
-    '{"steps": [[{"kind": "name", "who": 0, "name": "a\\u202eb"}]], "saved": 0}',
-    '{"steps": [[{"kind": "merge", "who": 0, "gone": -1}]], "saved": 0}',
-    '{"steps": [[{"kind": "text", "text": "a", "pieces": [["a", "b"]]}]], "saved": 0}',
-    '{"steps": [[{"kind": "fill", "text": "a", "gap": 0}]], "saved": 0}',
-    '{"steps": [[{"kind": "new", "who": 5, "pieces": [[1, 2]]}]], "saved": 0}',
-    '{"steps": [[{"kind": "shout"}]], "saved": 0}',
+    '{"steps": 7, "base": [], "sent": []}',
+    '{"steps": [[{"kind": "name", "who": 9, "name": "a"}]], "base": [], "sent": []}',
+    '{"steps": [[{"kind": "name", "who": 0, "name": "a\\u202eb"}]], "base": [], "sent": []}',
+    '{"steps": [[{"kind": "merge", "who": 0, "gone": -1}]], "base": [], "sent": []}',
+    '{"steps": [[{"kind": "text", "text": "a", "pieces": [["a", "b"]]}]], "base": [], "sent": []}',
+    '{"steps": [[{"kind": "fill", "text": "a", "gap": 0}]], "base": [], "sent": []}',
+    '{"steps": [[{"kind": "new", "who": 5, "pieces": [[1, 2]]}]], "base": [], "sent": []}',
+    '{"steps": [[{"kind": "shout"}]], "base": [], "sent": []}',
 )
 
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { areSteps, asDocument, checkName, checkText } from "../../src/witness/formats/web/corrections.js";
 import { derive } from "../../src/witness/formats/web/derive.js";
-import { Edits, onTop } from "../../src/witness/formats/web/edits.js";
+import { Edits, joined, twice } from "../../src/witness/formats/web/edits.js";
 import { piecesOf, prepare, wordsIn } from "../../src/witness/formats/web/transcript.js";
 import { talk } from "./talk.js";
 
@@ -41,7 +41,7 @@ test("it is known whether all is saved, whatever is undone meanwhile", () => {
   // As many steps as were saved, but another one among them.
   edits.undo();
   edits.take(name("Ben"));
-  assert.equal(edits.steps.length, edits.saved);
+  assert.equal(edits.steps.length, edits.base.length);
   assert.ok(edits.unsaved);
   edits.arrived(sent);
   assert.ok(edits.unsaved);
@@ -52,21 +52,59 @@ test("it is known whether all is saved, whatever is undone meanwhile", () => {
 test("my steps go after those of others, and whom both added are two people", () => {
   const common = name("Ann");
   const theirs = [common, fresh(2, 0, "Tom")];
-  const mine = { steps: [common, fresh(2, 3, "Mia"), [{ kind: "merge", who: 0, gone: 2 }]], saved: 1, lost: false };
-  const both = onTop(transcript, theirs, mine);
+  const steps = [common, fresh(2, 3, "Mia"), [{ kind: "merge", who: 0, gone: 2 }]];
+  const both = joined(transcript, theirs, { steps, base: [common], sent: [] });
   assert.deepEqual(both, [...theirs, fresh(3, 3, "Mia"), [{ kind: "merge", who: 0, gone: 3 }]]);
   const { names, owner, same } = derive(transcript, both);
   assert.deepEqual([owner[0], names[2]], [2, "Tom"]);
   assert.equal(owner[3], 0);
   assert.equal(same[3], 0);
-  assert.equal(mine.steps[1][0].who, 2, "what I have is as it was");
+  assert.equal(steps[1][0].who, 2, "what I have is as it was");
 });
 
-test("steps that have nothing in common are not joined", () => {
-  const mine = { steps: [name("Ann"), name("Ben", 1)], saved: 1, lost: false };
-  assert.equal(onTop(transcript, [name("Anna")], mine), null);
-  assert.equal(onTop(transcript, [name("Ann")], { ...mine, lost: true }), null);
-  assert.equal(onTop(transcript, [], mine), null);
+test("what either has undone is gone, and what either has done since is there", () => {
+  const [ann, ben, bea] = [name("Ann"), name("Ben", 1), name("Bea", 1)];
+  const of = (steps, base, theirs, sent = []) => joined(transcript, theirs, { steps, base, sent });
+  assert.deepEqual(of([ann], [ann, ben], [ann, ben, bea]), [ann, bea], "I undid, they went on");
+  assert.deepEqual(of([ann, ben, bea], [ann, ben], [ann]), [ann, bea], "they undid, I went on");
+  assert.deepEqual(of([ann, ben], [ann], []), [ben], "they undid before what I did");
+  assert.deepEqual(of([bea], [ann], [ben]), [ben, bea], "both undid");
+  assert.deepEqual(of([ann], [ann], [ann, ben]), [ann, ben]);
+  assert.deepEqual(of([ann], [ann], []), []);
+  // What was sent without an answer is mine: undone since then, it stays undone.
+  assert.deepEqual(of([ann], [ann], [ann, ben], [[ann, ben]]), [ann]);
+  assert.deepEqual(of([ann, bea], [ann], [ann, ben], [[ann, ben]]), [ann, bea]);
+});
+
+test("a speaker whom somebody has used stays, though the other has undone them", () => {
+  const [tom, mia] = [fresh(2, 0, "Tom"), fresh(2, 3, "Mia")];
+  const used = name("Thomas", 2);
+  const of = (steps, theirs) => joined(transcript, theirs, { steps, base: [tom], sent: [] });
+  assert.deepEqual(of([], [tom, used]), [tom, used]);
+  assert.deepEqual(of([tom, used], []), [tom, used]);
+  assert.deepEqual(of([mia], [tom, used]), [tom, used, fresh(3, 3, "Mia")]);
+  assert.deepEqual(of([mia], [tom]), [mia], "nobody used them");
+  for (const all of [of([mia], [tom, used]), of([mia], [tom])]) assert.ok(areSteps(transcript, all));
+});
+
+test("a word that both have corrected is named, unless they agree", () => {
+  const text = (w, said) => [{ kind: "text", text: said, pieces: piecesOf(transcript, [w]) }];
+  assert.deepEqual(twice(transcript, [text(1, "evening"), text(2, "Who")], [text(1, "night"), text(3, "is")]), [["evening", "night"]]);
+  assert.deepEqual(twice(transcript, [text(1, "evening")], [text(1, "evening")]), []);
+  const filled = (said) => [[{ kind: "fill", gap: 0, text: said }]];
+  assert.deepEqual(twice(transcript, filled("Yes."), filled("No.")), [["Yes.", "No."]]);
+});
+
+test("how far somebody has got counts as something to save", () => {
+  const edits = new Edits();
+  edits.review = { checked: false, until: 12.5 };
+  assert.ok(edits.unsaved);
+  edits.adoptReview({ checked: true, until: 0 });
+  assert.equal(edits.review.until, 12.5, "mine stays while it is not saved");
+  edits.arrived([], edits.review);
+  assert.ok(!edits.unsaved);
+  edits.adoptReview({ checked: true, until: 20 });
+  assert.deepEqual([edits.review.until, edits.unsaved], [20, false]);
 });
 
 test("only steps of this page are steps", () => {

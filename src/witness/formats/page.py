@@ -108,7 +108,7 @@ def transcript_page(
 
 
 def identity(transcript: Transcript) -> str:
-    """The same for pages of the same words and speakers, on which the same steps mean the same."""
+    """The same for pages of the same words, speakers and names, on which the same steps mean the same."""
     speakers = _speakers(transcript)
     return _identity(transcript, speakers, _columns(transcript, speakers))
 
@@ -120,7 +120,7 @@ def place_of(transcript: Transcript, speaker: str) -> int | None:
 
 
 def _identity(transcript: Transcript, speakers: Sequence[Speaker], columns: Mapping[str, Any]) -> str:
-    content = [transcript.audio.sha256, [speaker.id for speaker in speakers], columns]
+    content = [transcript.audio.sha256, [(speaker.id, speaker.name) for speaker in speakers], columns]
     return files.sha256(harmless(content).encode())
 
 

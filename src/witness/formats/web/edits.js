@@ -1,32 +1,43 @@
 // @ts-check
-/* The steps that a person took, those that were undone, and how many of them are saved. */
-import { areSteps, countAll } from "./corrections.js";
+/* The steps that a person took, those that were undone, those that are saved, and how far the person has got. */
+import { countAll } from "./corrections.js";
+import { wordsIn } from "./transcript.js";
 /** @import { Correction, Step } from "./corrections.js" */
 /** @import { Prepared } from "./transcript.js" */
 
-/** @typedef {{ steps: Step[], saved: number, lost: boolean }} Mine what one page has, and knows to be saved */
+/**
+ * @typedef {{ checked: boolean, until: number }} Review as in the JSON; `until`: seconds
+ * @typedef {{ steps: Step[], base: Step[], sent: Step[][] }} Mine what one page has; `base`: what it knows to be saved;
+ *   `sent`: what may be saved, too, because no answer came
+ */
 
 /** @param {unknown} one @param {unknown} other */
-export const alike = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+export const alike = (one, other) => one === other || JSON.stringify(one) === JSON.stringify(other);
 
 export class Edits {
   /** @type {Step[]} */
   steps = [];
   /** The last one undone comes last. @type {Step[]} */
   undone = [];
-  /** The number of steps that are saved. */
-  saved = 0;
-  /** Whether a step that was saved has been undone and replaced. */
-  lost = false;
+  /** What is saved. @type {Step[]} */
+  base = [];
+  /** What may be saved, too. @type {Step[][]} */
+  sent = [];
+  /** Those that were taken in this window. @type {Step[]} */
+  own = [];
+  review = { checked: false, until: 0 };
+  /** The review that is saved. */
+  reviewed = this.review;
 
   get unsaved() {
-    return this.lost || this.steps.length !== this.saved;
+    return this.steps.length !== this.base.length || common(this.steps, this.base) < this.base.length
+      || !alike(this.review, this.reviewed);
   }
 
   /** @param {Correction[]} made */
   take(made) {
-    if (this.steps.length < this.saved) this.lost = true;
     this.steps.push(made);
+    this.own.push(made);
     this.undone = [];
   }
 
@@ -45,42 +56,105 @@ export class Edits {
   }
 
   /**
-   * Have these steps instead, of which the first `saved` are saved.
+   * Have these steps instead, of which `base` are saved.
    * @param {Step[]} steps
    * @param {Step[]} [undone]
-   * @param {number} [saved]
+   * @param {Step[]} [base]
    */
-  adopt(steps, undone = [], saved = steps.length) {
-    Object.assign(this, { steps, undone, saved, lost: false });
+  adopt(steps, undone = [], base = steps) {
+    Object.assign(this, { steps, undone, base: base.slice(), sent: [] });
+  }
+
+  /** Somebody has saved this review; mine stays if it is not saved yet. @param {Review} review */
+  adoptReview(review) {
+    if (alike(this.review, this.reviewed)) this.review = review;
+    this.reviewed = review;
   }
 
   /**
-   * These steps are saved now; meanwhile others may have been taken and undone.
+   * These are saved now; meanwhile others may have been taken and undone.
    * @param {Step[]} sent
+   * @param {Review} [review]
    */
-  arrived(sent) {
-    this.saved = sent.length;
-    this.lost = !sent.every((step, n) => this.steps[n] === step);
+  arrived(sent, review = this.review) {
+    this.base = sent;
+    this.sent = [];
+    this.reviewed = review;
   }
 }
 
+/** How many steps two lists begin with alike. @param {readonly Step[]} one @param {readonly Step[]} other */
+function common(one, other) {
+  let count = 0;
+  while (count < one.length && count < other.length && alike(one[count], other[count])) count += 1;
+  return count;
+}
+
 /**
- * My steps since I last saved, after theirs; null if theirs do not begin with what I saved.
+ * The steps of two pages of one transcript: what either has undone is gone, and mine come after theirs.
  * @param {Prepared} transcript
  * @param {Step[]} theirs
  * @param {Mine} mine
  */
-export function onTop(transcript, theirs, mine) {
-  const common = mine.steps.slice(0, mine.saved);
-  if (mine.lost || mine.steps.length < mine.saved || !alike(theirs.slice(0, mine.saved), common)) return null;
-  const first = countAll(transcript, common.flat()), more = countAll(transcript, theirs.flat()) - first;
-  const moved = (/** @type {number} */ who) => (who >= first ? who + more : who); // mine come after theirs
-  const fresh = mine.steps.slice(mine.saved).map((step) => step.map((made) => {
+export function joined(transcript, theirs, { steps, base, sent }) {
+  const saved = [base, ...sent].reduce((best, one) => (common(one, theirs) > common(best, theirs) ? one : best));
+  const they = common(saved, theirs), me = common(saved, steps);
+  const count = (/** @type {readonly Step[]} */ some) => countAll(transcript, some.flat());
+  const together = (/** @type {number} */ kept) => {
+    const all = saved.slice(0, kept), stay = count(all);
+    for (const [fresh, before] of /** @type {const} */ ([[theirs.slice(they), they], [steps.slice(me), me]])) {
+      const after = renumbered(fresh, stay, count(saved.slice(0, before)), count(all));
+      if (!after) return null;
+      all.push(...after);
+    }
+    return all;
+  };
+  // Of whom the other one has used a speaker whom one has undone, the speaker stays.
+  return together(Math.min(they, me)) ?? together(Math.max(they, me)) ?? steps;
+}
+
+/**
+ * Steps with other numbers for the speakers that steps have added; null: they need one who is gone.
+ * @param {readonly Step[]} steps
+ * @param {number} stay the number of speakers who are the same
+ * @param {number} before the number of speakers there were
+ * @param {number} now the number of speakers there are
+ */
+function renumbered(steps, stay, before, now) {
+  let gone = false;
+  const moved = (/** @type {number} */ who) => {
+    if (who >= stay && who < before) gone = true;
+    return who >= before ? who - before + now : who;
+  };
+  const found = steps.map((step) => step.map((made) => {
     const copy = { ...made };
     if ("who" in copy) copy.who = moved(copy.who);
     if ("gone" in copy) copy.gone = moved(copy.gone);
     return copy;
   }));
-  const both = [...theirs, ...fresh];
-  return areSteps(transcript, both) ? both : null;
+  return gone ? null : found;
+}
+
+/**
+ * The words to which both have given a text, but not the same one: [theirs, mine] of each.
+ * @param {Prepared} transcript
+ * @param {readonly Step[]} theirs
+ * @param {readonly Step[]} mine
+ * @returns {[string, string][]}
+ */
+export function twice(transcript, theirs, mine) {
+  const texts = (/** @type {readonly Step[]} */ steps) => {
+    /** @type {Map<number, string>} */
+    const found = new Map();
+    for (const made of steps.flat()) {
+      if (made.kind === "text") wordsIn(transcript, made.pieces).forEach((w, n) => found.set(w, n ? "" : made.text));
+      else if (made.kind === "fill") found.set(transcript.gapWord[made.gap], made.text);
+    }
+    return found;
+  };
+  const own = texts(mine);
+  return [...texts(theirs)].flatMap(([w, text]) => {
+    const other = own.get(w);
+    return other === undefined || other === text ? [] : [/** @type {[string, string]} */ ([text, other])];
+  });
 }

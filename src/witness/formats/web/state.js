@@ -7,13 +7,13 @@ import { Edits } from "./edits.js";
 import { prepare } from "./transcript.js";
 /** @import { Correction } from "./corrections.js" */
 /** @import { Derived } from "./derive.js" */
-/** @import { Mine } from "./edits.js" */
+/** @import { Kept } from "./drafts.js" */
 /** @import { Range } from "./matches.js" */
 
 /**
  * What saves the corrections in the transcript; a page that is a file has none.
  * @typedef {{
- *   soundless: string, readonly version: string, readonly refusal: string | null, open: (draft: (Mine & { version?: string }) | null) => void,
+ *   soundless: string, readonly version: string, readonly refusal: string | null, open: (draft: Kept | null) => void,
  *   changed: () => void, save: () => void, voice: (words: number[]) => void,
  * }} Desk `soundless`: why there is no sound; `version`: of the transcript that this page has seen;
  *   `refusal`: why nothing can be saved

@@ -7,21 +7,23 @@ import { pick } from "../../formats/web/dialogs.js";
 import { $, enable, toast, wordsOf } from "../../formats/web/dom.js";
 import { forgetDraft, keepDraft } from "../../formats/web/drafts.js";
 import { corrections, download } from "../../formats/web/editing.js";
-import { alike, onTop } from "../../formats/web/edits.js";
+import { alike, joined, twice } from "../../formats/web/edits.js";
 import { choose, chosenWords } from "../../formats/web/selection.js";
 import { isCalm } from "../../formats/web/sound.js";
 import { data, edits, page, stepsChanged, transcript } from "../../formats/web/state.js";
 import { call, CallError } from "./call.js";
 /** @import { Step } from "../../formats/web/corrections.js" */
-/** @import { Mine } from "../../formats/web/edits.js" */
+/** @import { Kept } from "../../formats/web/drafts.js" */
+/** @import { Review } from "../../formats/web/edits.js" */
 
 const PAUSE = 700; // ms after the last step until it is saved
+const MOST_SENT = 3; // of those without an answer that are remembered
 const AGAIN = 4000; // ms until a server that did not answer is asked again
 
 /**
  * What serve/editing/views.py says of the transcript. `lack`: why its speakers cannot be counted or heard again.
  * @type {{
- *   id: string, formats: [string, string][], version: string, steps: unknown, undone: unknown[],
+ *   id: string, formats: [string, string][], version: string, review: Review, steps: unknown, undone: unknown[],
  *   refusal: string | null, lack: string | null, restorable: boolean, history: string, corrected: boolean, asked: number | null,
  * }}
  */
@@ -33,7 +35,7 @@ const told = new Set();
 /** The request that is under way. @type {Promise<any> | null} */
 let sending = null;
 let timer = 0;
-/** Why saving has stopped until the person decides; `mine`: what is theirs has to be joined with that of others. */
+/** Why saving has stopped until the person decides; `mine`: others have made another transcript meanwhile. */
 let stuck = /** @type {{ message: string, mine: boolean } | null} */ (null);
 
 const overtakenWords = "somebody else changed this transcript";
@@ -58,21 +60,22 @@ export function showState() {
 }
 
 /** Take up what the server knows, and what this browser kept because it could not be saved.
-    @param {(Mine & { version?: string }) | null} draft */
+    @param {Kept | null} draft */
 export function takeUp(draft) {
-  const mine = draft && { steps: edits.steps, saved: edits.saved, lost: edits.lost };
   /** @type {Step[]} */
   let steps = [];
   if (areSteps(transcript, served.steps)) ({ steps } = served);
   else served.refusal = `${served.history}, which holds your steps, is damaged; remove it and load this page again`;
   const undone = [...served.undone];
   edits.adopt(steps, areSteps(transcript, [...steps, ...undone.slice().reverse()]) ? /** @type {any} */ (undone) : []);
-  if (mine && !alike(mine.steps, steps)) {
-    const both = draft.version === seen.version ? mine.steps : onTop(transcript, steps, mine);
-    if (!both) stuck = { message: overtakenWords, mine: true };
-    edits.steps = both ?? mine.steps;
-    edits.lost = !alike(edits.steps.slice(0, edits.saved), steps);
-    edits.undone = [];
+  edits.review = edits.reviewed = served.review;
+  if (draft) {
+    const sent = [...draft.sent, draft.steps];
+    const both = joined(transcript, steps, { ...draft, sent });
+    if (!alike(both, steps)) edits.adopt(both, [], steps);
+    // Until a later version is seen, what was sent when the page was closed may still arrive.
+    if (draft.version === seen.version) edits.sent = sent;
+    if (draft.review) edits.review = draft.review;
   }
   showState();
   if (edits.unsaved && !stuck) timer = setTimeout(send, PAUSE);
@@ -103,7 +106,9 @@ async function send() {
   clearTimeout(timer);
   if (sending || stuck || served.refusal || !edits.unsaved) { showState(); return; }
   const sent = edits.steps.slice();
-  const body = { version: seen.version, steps: sent, undone: edits.undone, corrections: corrections() };
+  const { undone, review } = edits;
+  const body = { version: seen.version, steps: sent, undone, corrections: corrections(), review };
+  edits.sent = [...edits.sent, sent].slice(-MOST_SENT);
   sending = call("corrections", body, "PUT");
   showState();
   try {
@@ -111,7 +116,7 @@ async function send() {
     const left = said.left.filter((/** @type {string} */ line) => !told.has(line));
     if (left.length) toast(left.join("; "));
     left.forEach((/** @type {string} */ line) => told.add(line));
-    arrived(said.version, sent);
+    arrived(said.version, sent, review);
   } catch (error) {
     const status = error instanceof CallError ? error.status : 0;
     if (status === 409) await overtaken(sent);
@@ -129,37 +134,47 @@ async function send() {
   if (heard && heard !== seen.version) catchUp();
 }
 
-/** What was sent is in the transcript of this version. @param {string} now @param {Step[]} sent */
-function arrived(now, sent) {
+/** What was sent is in the transcript of this version. @param {string} now @param {Step[]} sent @param {Review} review */
+function arrived(now, sent, review) {
   seen.version = now;
-  edits.arrived(sent);
+  edits.arrived(sent, review);
 }
 
-/** Somebody else has saved: put my steps on top of theirs, or let the person decide. @param {Step[]} sent */
+/** Somebody else has saved: join their steps and mine, or let the person decide. @param {Step[]} sent */
 async function overtaken(sent) {
   try {
     const theirs = await call("corrections");
-    if (alike(theirs.steps, sent)) { arrived(theirs.version, sent); return; } // it was me; the answer was lost
+    if (alike(theirs.steps, sent)) { arrived(theirs.version, sent, theirs.review); return; } // it was me; the answer was lost
     await until(isCalm);
-    const both = theirs.page === data.page ? onTop(transcript, theirs.steps, edits) : null;
-    if (!both) {
+    if (theirs.page !== data.page || !areSteps(transcript, theirs.steps)) {
       stuck = { message: overtakenWords, mine: true };
       until(() => !busy() && isCalm()).then(decide);
       return;
     }
-    seen.version = theirs.version;
-    adopt(both, [], theirs.steps.length);
-    toast("Somebody else corrected this transcript, too: their corrections and yours are both here.");
+    const mine = edits.steps.filter((step) => !edits.base.includes(step));
+    const both = twice(transcript, theirs.steps.slice(edits.base.length), mine);
+    adopt(theirs);
+    if (both.length) toast(`Somebody else wrote ${quoted(both[0][0])} where you wrote ${quoted(both[0][1])}: yours is shown, and Undo shows theirs.`);
+    else toast("Somebody else corrected this transcript, too: their corrections and yours are both here.");
   } catch (error) {
     show(`Not saved: ${wordsOf(error)}`, "bad");
     timer = setTimeout(send, AGAIN);
   }
 }
 
-/** @param {Step[]} all @param {Step[]} others that were undone @param {number} count of those that are saved */
-function adopt(all, others, count) {
+/** @param {string} text */
+const quoted = (text) => (text ? `“${text}”` : "nothing");
+
+/** Show what others have saved, with what I have not saved yet.
+    @param {{ version: string, steps: Step[], undone: Step[], review: Review }} theirs */
+function adopt(theirs) {
   const selected = chosenWords();
-  edits.adopt(all, others, count);
+  const both = joined(transcript, theirs.steps, edits);
+  const undone = edits.unsaved ? edits.undone : theirs.undone;
+  const possible = areSteps(transcript, [...both, ...undone.slice().reverse()]);
+  seen.version = theirs.version;
+  edits.adopt(both, possible ? undone.slice() : [], theirs.steps);
+  edits.adoptReview(theirs.review);
   stepsChanged();
   const places = selected.map((w) => page.place[w]).filter((at) => at >= 0);
   if (places.length) choose(places[0], places[places.length - 1], { view: false });
@@ -188,6 +203,7 @@ async function decide() {
 /** Show what the server has now. */
 export function leave() {
   edits.adopt([]);
+  edits.review = edits.reviewed;
   forgetDraft();
   history.replaceState(null, "", page.position > data.start ? momentAt(page.position) : location.pathname);
   location.reload();
@@ -202,8 +218,9 @@ async function catchUp() {
     await until(isCalm);
     if (theirs.version === seen.version || sending || edits.unsaved || asking()) return;
     if (theirs.page !== data.page || !areSteps(transcript, theirs.steps)) { if (!busy()) leave(); return; }
-    seen.version = theirs.version;
-    adopt(theirs.steps, theirs.undone, theirs.steps.length);
+    const over = twice(transcript, theirs.steps.slice(edits.base.length), edits.own);
+    adopt(theirs);
+    if (over.length) toast(`Somebody else wrote ${quoted(over[0][0])} where you wrote ${quoted(over[0][1])}; Undo shows yours.`);
   } catch { /* the server is gone; whoever corrects something is told */ }
 }
 
