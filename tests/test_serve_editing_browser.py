@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from test_page import browser as browser
-from test_serve_browser import arrived, correct, held_back, rename, saved
+from test_serve_browser import arrived, correct, held_back, rename, saved, until
 from test_serve_browser import desk as desk
 from test_serve_browser import folder as folder
 from test_serve_browser import shelf as shelf
@@ -91,3 +91,74 @@ def test_what_is_undone_at_once_after_a_reload_stays_undone(visit, folder):
     assert texts(folder) == before
     assert store.read(folder / "toned.json").speakers[0].name is None
     visitor.forgive("Failed to load resource")
+
+
+def test_how_far_one_has_got_is_seen_in_the_list_and_in_another_window(visit, folder):
+    visitor = visit()
+    page, other = visitor.open(), visitor.open(visitor.tab())
+    page.click("#write")
+    page.locator(".said").nth(1).click()
+    page.keyboard.press("Alt+KeyU")
+    page.wait_for_selector("#until:visible")
+    saved(page)
+    far = store.read(folder / "toned.json").review.until
+    assert far > 0
+    words = store.read(folder / "toned.json").words
+    assert far in [word.end for word in words]  # the word with the caret
+    other.wait_for_selector(f'#until:has-text("{page.inner_text("#until")}")')
+    listed = visitor.tab()
+    listed.goto(visitor.desk.url)
+    row = f'#rows tr:has-text("{folder.name}")'
+    until(listed, listed.reload, f'{row}:has(.tag:text-is("in progress")):has-text("up to 00:00")')
+    other.click("#checked")
+    saved(other)
+    page.wait_for_selector('#checked[aria-pressed="true"]')
+    until(listed, listed.reload, f'{row}:has(.tag:text-is("checked"))')
+    page.keyboard.press("Control+z")  # takes back no state
+    assert store.read(folder / "toned.json").state == "checked"
+
+
+def test_doubtful_words_and_unsure_speakers_are_counted_and_reached_by_keys(visit, folder):
+    document = json.loads((folder / "toned.json").read_text())
+    for place, word in enumerate(document["words"]):
+        word["probability"] = 0.3 if place in (2, 5, 9) else 0.95
+        word["speaker_confidence"] = 0.4 if place == 3 else 0.9
+    (folder / "toned.json").write_text(json.dumps(document))
+    (folder / "toned.findings.npz").unlink()  # or the words would be made of them again
+    page = visit().open()
+    assert page.inner_text("#doubtful") == "3 doubtful"
+    assert page.inner_text("#unsure") == "1 unsure whose"
+    page.keyboard.press("d")
+    page.keyboard.press("d")
+    assert page.inner_text("#doubtful") == "2 of 3 doubtful"
+    page.keyboard.press("Enter")  # the word is selected: what is typed takes its place
+    page.keyboard.type("surely")
+    page.keyboard.press("Alt+KeyD")
+    assert page.inner_text("#doubtful") == "2 of 2 doubtful"
+    page.keyboard.type("certainly")
+    page.keyboard.press("Alt+KeyS")
+    assert page.inner_text("#unsure") == "1 of 1 unsure whose"
+    saved(page)
+    said = texts(folder)
+    assert (said[5], said[9]) == ("surely", "certainly")
+
+
+def test_a_pedal_plays_while_it_is_held(visit):
+    page = visit().open()
+    page.keyboard.press("?")
+    page.click("#own-open")
+    page.click('#own-list li:has-text("Play while it is held") button')
+    page.keyboard.press("Enter")
+    page.wait_for_selector('#own-about:has-text("needed for writing")')
+    page.keyboard.press("F9")
+    page.wait_for_selector('#own-list button:text-is("F9")')
+    page.click("#own-keys .main")
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.click("#write")
+    page.locator(".said").nth(1).click()
+    page.keyboard.down("F9")
+    page.wait_for_selector("#play.pause")
+    page.keyboard.down("F9")  # the key repeats
+    page.keyboard.up("F9")
+    page.wait_for_selector("#play:not(.pause)")

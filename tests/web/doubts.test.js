@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { derive } from "../../src/witness/formats/web/derive.js";
-import { isDoubtful, nextDoubtful } from "../../src/witness/formats/web/doubts.js";
+import { doubtfulPlaces, isDoubtful, nextPlace, unsurePlaces } from "../../src/witness/formats/web/doubts.js";
 import { languageOf, piecesOf, prepare } from "../../src/witness/formats/web/transcript.js";
 import { talk } from "./talk.js";
 
@@ -29,10 +29,22 @@ test("a word that a person has rewritten is doubtful no more", () => {
 
 test("the next doubtful word, the one before, and on from the other end", () => {
   const { page, words } = heard({ 1: 10, 4: 20 });
-  const after = (/** @type {number} */ at, /** @type {number} */ by) => nextDoubtful(page, words, 1, at, by);
+  const after = (/** @type {number} */ at, /** @type {number} */ by) => nextPlace(doubtfulPlaces(page, words, 1), at, by);
   assert.deepEqual([after(-0.5, 1), after(1, 1), after(2.5, 1), after(4, 1)], [1, 4, 4, 1]);
   assert.deepEqual([after(4, -1), after(2.5, -1), after(1, -1), after(-0.5, -1)], [1, 1, 4, 4]);
-  assert.equal(nextDoubtful(page, words, 0, 0, 1), -1);
+  assert.equal(nextPlace(doubtfulPlaces(page, words, 0), 0, 1), -1);
+});
+
+test("words in a row that may be somebody else's count once, and not once somebody has said whose they are", () => {
+  const data = talk();
+  for (const w of [1, 2, 4, 5, 9]) data.words.sure[w] = 40;
+  const transcript = prepare(data);
+  const places = (/** @type {any[]} */ ...steps) => {
+    const page = derive(transcript, steps);
+    return unsurePlaces(page, transcript.words).map((at) => page.order[at]);
+  };
+  assert.deepEqual(places(), [1, 4, 5, 9], "4 and 5 are in two paragraphs");
+  assert.deepEqual(places([{ kind: "move", who: 0, pieces: piecesOf(transcript, [1]) }]), [2, 4, 5, 9]);
 });
 
 test("a paragraph is in the language of most of its words", () => {

@@ -8,7 +8,7 @@
  *   doubts: HTMLInputElement, files: HTMLInputElement, folder: HTMLInputElement,
  *   rate: HTMLSelectElement, back: HTMLSelectElement, colors: HTMLSelectElement,
  *   timeline: HTMLCanvasElement, open: HTMLAnchorElement,
- *   choose: HTMLDialogElement, ask: HTMLDialogElement, keys: HTMLDialogElement, voices: HTMLDialogElement,
+ *   choose: HTMLDialogElement, ask: HTMLDialogElement, keys: HTMLDialogElement, voices: HTMLDialogElement, "own-keys": HTMLDialogElement,
  *   undo: HTMLButtonElement, redo: HTMLButtonElement, save: HTMLButtonElement, next: HTMLButtonElement,
  *   previous: HTMLButtonElement, replace: HTMLButtonElement, "replace-all": HTMLButtonElement,
  *   wider: HTMLButtonElement, look: HTMLButtonElement, heard: HTMLInputElement, written: HTMLInputElement,

@@ -1,7 +1,8 @@
 // @ts-check
-/* The slider that says how many doubtful words are marked. The browser keeps it for all pages alike. */
-import { $ } from "./dom.js";
-import { LEVELS } from "./doubts.js";
+/* The slider that says how many doubtful words are marked, and how many are left. The browser keeps it for all pages
+   alike. */
+import { $, hide } from "./dom.js";
+import { doubtfulPlaces, LEVELS, unsurePlaces } from "./doubts.js";
 import { page, words } from "./state.js";
 import { keep, kept } from "./storage.js";
 import { paint } from "./text.js";
@@ -18,6 +19,23 @@ function mark(level) {
   $("doubts-now").textContent = name;
 }
 
+/** The places that the keys go to. */
+export const places = {
+  doubtful: () => doubtfulPlaces(page, words, page.doubts || 1),
+  unsure: () => unsurePlaces(page, words),
+};
+
+/** Say how many there are, and which one is selected. */
+export function showDoubts() {
+  const at = page.chosen?.[0] ?? -1;
+  for (const what of /** @type {const} */ (["doubtful", "unsure"])) {
+    const all = places[what]();
+    const now = all.indexOf(at) + 1;
+    hide($(what), !all.length || (what === "doubtful" && !page.doubts));
+    $(`${what}-count`).textContent = now ? `${now} of ${all.length}` : `${all.length}`;
+  }
+}
+
 const before = LEVELS.findIndex(([name]) => name === kept(KEY));
 $("doubting").hidden = !words.probability.some((told) => told >= 0);
 mark(before < 0 ? 1 : before);
@@ -25,4 +43,5 @@ slider.addEventListener("input", () => {
   mark(Number(slider.value));
   keep(KEY, LEVELS[page.doubts][0]);
   paint();
+  showDoubts();
 });

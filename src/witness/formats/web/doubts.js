@@ -1,5 +1,5 @@
 // @ts-check
-/* Words that the recognizer was not sure of. */
+/* Words that the recognizer was not sure of, and words of which it is not sure who said them. */
 import { above } from "./arrays.js";
 /** @import { Derived } from "./derive.js" */
 /** @import { Prepared } from "./transcript.js" */
@@ -7,6 +7,7 @@ import { above } from "./arrays.js";
 /** How many are marked, and below which probability, in percent: of those below 50 more are wrong than right
     (docs/benchmarks.md, "How sure a word is"). @type {[string, number][]} */
 export const LEVELS = [["off", 0], ["few", 50], ["many", 80]];
+const UNSURE = 60; // percent; below it a word is marked
 
 /**
  * Whether a word is marked at a level. One that a person has rewritten is not doubtful any more.
@@ -21,16 +22,45 @@ export function isDoubtful(page, words, w, level) {
 }
 
 /**
- * The place in reading order of the next doubtful word after a moment, or with -1 of the last one before it; from
- * the end it goes on at the beginning. -1: there is none.
+ * Whether it is not sure who said a word, and nobody has corrected it.
+ * @param {Pick<Derived, "touched">} page
+ * @param {Prepared["words"]} words
+ * @param {number} w
+ */
+export function isUnsure(page, words, w) {
+  return words.sure[w] >= 0 && words.sure[w] < UNSURE && !page.touched.has(w);
+}
+
+/**
+ * The places of doubtful words in reading order.
  * @param {Pick<Derived, "texts" | "order">} page
  * @param {Prepared["words"]} words
  * @param {number} level
- * @param {number} after a place in reading order, or between two
+ */
+export function doubtfulPlaces(page, words, level) {
+  return page.order.map((_, at) => at).filter((at) => isDoubtful(page, words, page.order[at], level));
+}
+
+/**
+ * The places in reading order where words begin of which it is not sure who said them, several in a row counting once.
+ * @param {Pick<Derived, "touched" | "order" | "paragraphOf">} page
+ * @param {Prepared["words"]} words
+ */
+export function unsurePlaces(page, words) {
+  const { order, paragraphOf } = page;
+  const unsure = order.map((w) => isUnsure(page, words, w));
+  return order.map((_, at) => at).filter((at) => unsure[at]
+    && !(at > 0 && unsure[at - 1] && paragraphOf[order[at - 1]] === paragraphOf[order[at]]));
+}
+
+/**
+ * The first of some places after another one, or with -1 the last one before it; from the end it goes on at the
+ * beginning. -1: there is none.
+ * @param {readonly number[]} places rising
+ * @param {number} after a place, or between two
  * @param {number} by
  */
-export function nextDoubtful(page, words, level, after, by) {
-  const places = page.order.map((_, at) => at).filter((at) => isDoubtful(page, words, page.order[at], level));
+export function nextPlace(places, after, by) {
   if (!places.length) return -1;
   const next = above(places, after); // places[next] is the first one after it
   const before = next > 0 && places[next - 1] === after ? next - 2 : next - 1;

@@ -1,20 +1,22 @@
 // @ts-check
 /* Keyboard shortcuts, and the buttons that do the same. */
 import { above } from "./arrays.js";
+import { commandOf, writes } from "./bindings.js";
 import { clock } from "./clock.js";
 import { link, quotation, quote, shortened } from "./copying.js";
 import { $, around, composes, make, toast } from "./dom.js";
-import { nextDoubtful } from "./doubts.js";
+import { places, showDoubts } from "./doubting.js";
+import { nextPlace } from "./doubts.js";
 import { askMerge, askMove, askName, erase, fix, give, save } from "./editing.js";
 import { nameOf } from "./names.js";
 import { closeSearch, goTo, openSearch } from "./search.js";
 import { choose, chooseTo, chosenEnd, chosenWords, meant, paragraphNow, unchoose } from "./selection.js";
 import { loopHere, skipPauses } from "./player.js";
-import { faster, seek, toggle, wordAt } from "./sound.js";
+import { audio, faster, resume, seek, toggle, wordAt } from "./sound.js";
 import { page, redo, words } from "./state.js";
 import { bringIntoView, spans } from "./text.js";
 import { zoom } from "./timeline.js";
-import { fieldNow, keyWhileWriting, settle, undoTyped } from "./writing.js";
+import { fieldNow, keyWhileWriting, settle, setWriting, undoTyped, wordNow, writeAt } from "./writing.js";
 
 /** Where it is said to a screen reader what a key has led to. */
 const announce = make("p", "hidden");
@@ -55,17 +57,27 @@ function stepParagraph(by) {
   announce.textContent = `${nameOf(next.who)}, ${clock(next.start)}: ${shortened(quotation(next.words))}`;
 }
 
-/** Go to the next doubtful word, or with -1 to the one before. @param {number} by */
-function stepDoubtful(by) {
+/**
+ * Go to the next doubtful word, or the next that may be somebody else's, or with -1 to the one before. Whoever writes
+ * is there with the caret.
+ * @param {keyof typeof places} what
+ * @param {number} by
+ */
+function stepDoubt(what, by) {
+  settle();
+  const caret = wordNow();
   const next = page.order.findIndex((w) => words.start[w] >= page.position);
-  const here = page.chosen ? chosenEnd() : (next < 0 ? page.order.length : next) - 0.5;
-  const at = nextDoubtful(page, words, page.doubts || 1, here, by);
-  if (at < 0) { toast("No doubtful words"); return; }
+  const here = caret >= 0 ? page.place[caret] : page.chosen ? chosenEnd() : (next < 0 ? page.order.length : next) - 0.5;
+  const at = nextPlace(places[what](), here, by);
+  if (at < 0) { toast(what === "doubtful" ? "No doubtful words" : "No unsure speakers"); return; }
   const w = page.order[at];
   bringIntoView(page.blockOf[w]);
   choose(at);
   seek(words.start[w]);
-  announce.textContent = `${page.texts[w].trim()}, ${words.probability[w]} % certain`;
+  if (caret >= 0) writeAt(w);
+  showDoubts();
+  announce.textContent = `${page.texts[w].trim()}, ${what === "doubtful"
+    ? `${words.probability[w]} % certain` : `${nameOf(page.owner[w])}, ${words.sure[w]} % certain`}, ${$(`${what}-count`).textContent}`;
 }
 
 /** @param {(who: number) => void} action */
@@ -87,8 +99,32 @@ const listening = {
   BracketRight: () => faster(1),
   KeyO: loopHere,
   KeyP: skipPauses,
+  KeyD: () => stepDoubt("doubtful", 1),
+  KeyS: () => stepDoubt("unsure", 1),
+  KeyU: () => page.desk?.upTo(),
 };
 for (let number = 1; number <= 9; number += 1) listening[`Digit${number}`] = () => give(number);
+
+/**
+ * What can have a key of one's own. `repeats`: again and again while the key is held.
+ * @type {{ name: string, label: string, run: () => void, repeats?: boolean }[]}
+ */
+export const commands = [
+  { name: "play", label: "Play or pause, going back a little", run: resume },
+  { name: "hold", label: "Play while it is held", run: () => { if (audio.paused) resume(); } },
+  { name: "back", label: "5 seconds back", run: listening.Comma, repeats: true },
+  { name: "forward", label: "5 seconds forward", run: listening.Period, repeats: true },
+  { name: "slower", label: "Slower", run: listening.BracketLeft },
+  { name: "faster", label: "Faster", run: listening.BracketRight },
+  { name: "loop", label: "Loop", run: loopHere },
+  { name: "skip", label: "Skip pauses", run: skipPauses },
+  { name: "doubtful", label: "Next doubtful word", run: listening.KeyD },
+  { name: "unsure", label: "Next unsure speaker", run: listening.KeyS },
+  { name: "until", label: "Corrected up to here", run: listening.KeyU },
+  { name: "write", label: "Write, or end writing", run: () => { if (page.writing) setWriting(false); else fix(); } },
+  ...[1, 2, 3, 4, 5, 6, 7, 8, 9].map((number) => (
+    { name: `speaker${number}`, label: `Speaker ${number} said this`, run: () => give(number) })),
+];
 
 /** @type {Record<string, () => void>} */
 const keys = {
@@ -103,8 +139,11 @@ const keys = {
   v: actions.voice,
   r: () => withSpeaker(askName),
   g: () => withSpeaker(askMerge),
-  d: () => stepDoubtful(1),
-  D: () => stepDoubtful(-1),
+  d: listening.KeyD,
+  D: () => stepDoubt("doubtful", -1),
+  s: listening.KeyS,
+  S: () => stepDoubt("unsure", -1),
+  u: listening.KeyU,
   n: () => goTo(1),
   N: () => goTo(-1),
   "/": openSearch,
@@ -128,7 +167,7 @@ const keys = {
 function keyOf(event) {
   const other = event.key.length === 1 && event.key > "\u007f" && event.code.match(/^Key([A-Z])$/);
   const key = other ? (event.shiftKey ? other[1] : other[1].toLowerCase()) : event.key;
-  return key.length === 1 && key !== "N" && key !== "D" ? key.toLowerCase() : key;
+  return key.length === 1 && !"NDS".includes(key) ? key.toLowerCase() : key;
 }
 
 /** Whether the text around the selection runs from right to left. */
@@ -140,6 +179,13 @@ function rightToLeft() {
 document.addEventListener("keydown", (event) => {
   if (event.defaultPrevented || document.querySelector("dialog[open]") || composes(event)) return;
   const field = fieldNow();
+  const own = (field || around(event, "input, select, textarea")) && writes(event) ? undefined : commandOf(event);
+  const command = commands.find(({ name }) => name === own);
+  if (command) {
+    if (!event.repeat || command.repeats) command.run();
+    event.preventDefault();
+    return;
+  }
   if (event.altKey) {
     if (!page.writing || event.ctrlKey || event.metaKey || !listening[event.code]) return;
     listening[event.code]();
@@ -173,6 +219,12 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+document.addEventListener("keyup", (event) => {
+  if (commandOf(event) === "hold") audio.pause();
+});
+
+$("doubtful").addEventListener("click", () => stepDoubt("doubtful", 1));
+$("unsure").addEventListener("click", () => stepDoubt("unsure", 1));
 $("play").addEventListener("click", toggle);
 $("undo").addEventListener("click", undoTyped);
 $("save").addEventListener("click", save);

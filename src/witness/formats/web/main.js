@@ -1,9 +1,9 @@
 // @ts-check
 /* The page as a whole: what is drawn anew when something changes, and the start. */
 import "./colors.js";
-import "./doubting.js";
+import { showDoubts } from "./doubting.js";
 import "./mouse.js";
-import "./keys.js";
+import "./ownkeys.js";
 import { $, around, enable, toast } from "./dom.js";
 import { keepDraft, restoreDraft } from "./drafts.js";
 import { searchAgain } from "./search.js";
@@ -49,6 +49,7 @@ function showAll() {
   showSpeakers();
   render();
   drawTimeline();
+  showDoubts();
   enable($("undo"), edits.steps.length > 0);
   enable($("save"), desk !== null || edits.steps.length > 0);
   $("save").classList.toggle("main", !desk && edits.unsaved && edits.steps.length > 0);

@@ -14,9 +14,9 @@ import { prepare } from "./transcript.js";
  * What saves the corrections in the transcript; a page that is a file has none.
  * @typedef {{
  *   soundless: string, readonly version: string, readonly refusal: string | null, open: (draft: Kept | null) => void,
- *   changed: () => void, save: () => void, voice: (words: number[]) => void,
+ *   changed: () => void, save: () => void, voice: (words: number[]) => void, upTo: () => void,
  * }} Desk `soundless`: why there is no sound; `version`: of the transcript that this page has seen;
- *   `refusal`: why nothing can be saved
+ *   `refusal`: why nothing can be saved; `upTo`: note that all before here is corrected
  */
 
 export const transcript = prepare(JSON.parse($("data").textContent));

@@ -5,13 +5,12 @@ import { clock, momentAt, span } from "./clock.js";
 import { $, make } from "./dom.js";
 import { matchAt } from "./matches.js";
 import { chip, initials, look, speakerOf } from "./names.js";
-import { isDoubtful, LEVELS } from "./doubts.js";
+import { isDoubtful, isUnsure, LEVELS } from "./doubts.js";
 import { data, page, transcript, words } from "./state.js";
 import { languageOf, OVERLAP } from "./transcript.js";
 /** @import { Paragraph } from "./paragraphs.js" */
 /** @import { Block } from "./reading.js" */
 
-const UNSURE = 60; // percent; below it a word is marked
 const BEYOND = 900; // pixels above and below the window that are kept ready
 
 export const feed = $("feed");
@@ -162,7 +161,7 @@ function article(n) {
     const word = make("span", classOf(w), bare);
     word.dataset.w = String(w);
     const title = [];
-    if (words.sure[w] >= 0 && words.sure[w] < UNSURE && page.owner[w] === words.speaker[w]) {
+    if (isUnsure(page, words, w) && page.owner[w] === words.speaker[w]) {
       title.push(`${words.sure[w]} % certain who said it`);
     }
     if (isDoubtful(page, words, w, LEVELS.length - 1)) title.push(`${words.probability[w]} % certain what was said`);
@@ -246,9 +245,8 @@ export function relabel() {
 function classOf(w) {
   const { chosen, place, hits, hitNow } = page;
   let name = "w";
-  const sure = words.sure[w];
   if (page.touched.has(w)) name += " fixed";
-  else if (sure >= 0 && sure < UNSURE) name += " unsure";
+  else if (isUnsure(page, words, w)) name += " unsure";
   if (isDoubtful(page, words, w, page.doubts)) name += " doubt";
   if (words.flags[w] & OVERLAP) name += " both";
   if (!page.heard[w]) name += " ghost";

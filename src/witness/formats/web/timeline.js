@@ -6,7 +6,7 @@ import { $, enable } from "./dom.js";
 import { COLORS, initials, isStriped, nameOf } from "./names.js";
 import { showMoment, unchoose } from "./selection.js";
 import { play, seek } from "./sound.js";
-import { data, on, page, words } from "./state.js";
+import { data, edits, on, page, words } from "./state.js";
 import { barHeight } from "./text.js";
 
 const AXIS = 16;
@@ -86,6 +86,8 @@ export function drawTimeline() {
   ink.clip();
   drawOutline(geometry, color("--wave"));
   drawTurns(geometry, color);
+  ink.fillStyle = color("--focus");
+  ink.fillRect(across(geometry, data.start), 0, across(geometry, 1000 * edits.review.until) - across(geometry, data.start), 2);
   ink.fillStyle = color("--mark");
   for (const [first] of page.hits) {
     const x = across(geometry, words.start[page.order[first]]);

@@ -3,6 +3,7 @@
 import "./asking.js";
 import { start } from "../../formats/web/main.js";
 import { setPeaks } from "../../formats/web/timeline.js";
+import { showReview, upTo } from "./reviewing.js";
 import { changed, save, seen, served, takeUp } from "./saving.js";
 import { askVoice } from "./voices.js";
 
@@ -14,7 +15,9 @@ start({
   changed,
   save,
   voice: askVoice,
+  upTo,
 });
+showReview();
 
 // The outline of the sound, which may take a moment the first time.
 fetch("outline").then(async (answer) => {

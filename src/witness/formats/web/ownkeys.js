@@ -1,0 +1,70 @@
+// @ts-check
+/* The dialog in which somebody presses the key, or the pedal, that a command is to have. */
+import { bind, chord, keysOf, release } from "./bindings.js";
+import { $, make } from "./dom.js";
+import { commands } from "./keys.js";
+
+/** The command that waits for a key. @type {string | null} */
+let waiting = null;
+
+function show() {
+  const rows = commands.map(({ name, label }) => {
+    const row = make("li", "row");
+    const keys = keysOf(name);
+    const wait = waiting === name;
+    const button = make("button", "flat", wait ? "Press a key or a pedal…" : keys.join(", ") || "None");
+    button.type = "button";
+    button.dataset.command = name;
+    button.setAttribute("aria-label", `${label}: ${button.textContent}`);
+    button.setAttribute("aria-pressed", String(wait));
+    row.append(make("span", "name", label), button);
+    if (keys.length) {
+      const none = make("button", "flat small", "×");
+      none.type = "button";
+      none.dataset.release = name;
+      none.setAttribute("aria-label", `${label}: no key of your own`);
+      row.append(none);
+    }
+    return row;
+  });
+  const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset : {};
+  const name = focused.command ?? focused.release;
+  $("own-list").replaceChildren(...rows);
+  const again = $("own-list").querySelector(`[data-command="${name}"]`);
+  if (again instanceof HTMLElement) again.focus();
+}
+
+/** @param {string} text */
+function say(text) { $("own-about").textContent = text; }
+
+const USUAL = "Choose a command, then press the key for it. Foot pedals send keys, too. Letters and digits do not work while you write.";
+
+$("own-open").addEventListener("click", () => {
+  $("keys").close();
+  waiting = null;
+  say(USUAL);
+  show();
+  $("own-keys").showModal();
+});
+
+$("own-list").addEventListener("click", (event) => {
+  const at = event.target instanceof HTMLElement ? event.target.dataset : {};
+  if (at.release) release(at.release);
+  waiting = at.command && at.command !== waiting ? at.command : null;
+  show();
+});
+
+$("own-keys").addEventListener("keydown", (event) => {
+  if (waiting === null) return;
+  event.stopPropagation();
+  if (event.key === "Escape") { event.preventDefault(); waiting = null; say(USUAL); show(); return; }
+  const one = chord(event);
+  if (/^(Control|Shift|Alt|Meta)/.test(event.key)) return; // and the key that comes with it
+  event.preventDefault();
+  if (!one) { say("That key is needed for writing; take another one, or one with Ctrl or Alt."); return; }
+  bind(waiting, one);
+  waiting = null;
+  say(USUAL);
+  show();
+});
+$("own-keys").addEventListener("cancel", (event) => { if (waiting !== null) event.preventDefault(); });
