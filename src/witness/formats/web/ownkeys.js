@@ -37,7 +37,7 @@ function show() {
 /** @param {string} text */
 function say(text) { $("own-about").textContent = text; }
 
-const USUAL = "Choose a command, then press the key for it. Foot pedals send keys, too. Letters and digits do not work while you write.";
+const USUAL = $("own-about").textContent;
 
 $("own-open").addEventListener("click", () => {
   $("keys").close();
