@@ -220,7 +220,10 @@ def test_eaf_says_where_the_recording_is(tmp_path, monkeypatch):
 
 
 def test_eaf_keeps_the_rules_of_the_schema(tmp_path):
-    """Those of EAFv3.0.xsd for what Witness writes: the order, the attributes, the references."""
+    """Those of EAFv3.0.xsd for what Witness writes: the order, the attributes, the references.
+
+    Where the schema itself is at hand, the next test asks it.
+    """
     place = tmp_path / "x.eaf"
     root = ElementTree.fromstring(writers.content(NAMED, Format.EAF, place=place))  # noqa: S314 - our own
     rules = {  # element -> attributes that it must have, those that it may have, what may be in it
@@ -259,6 +262,20 @@ def test_eaf_keeps_the_rules_of_the_schema(tmp_path):
     assert {one.attrib["LINGUISTIC_TYPE_REF"] for one in root.iter("TIER")} == {
         kind.attrib["LINGUISTIC_TYPE_ID"]
     }
+
+
+def test_eaf_is_valid_by_the_schema_of_elan(tmp_path):
+    """EAFv3.0.xsd is not ours to ship; pympi-ling's source distribution has it in its folder test."""
+    if (schema := os.environ.get("WITNESS_EAF_SCHEMA")) is None:
+        pytest.skip("WITNESS_EAF_SCHEMA does not name a copy of EAFv3.0.xsd")
+    etree = pytest.importorskip("lxml.etree")
+    rules = etree.XMLSchema(etree.parse(schema))
+    for given in (NAMED, SPEAKERS_ONLY, corrected(), transcript([], [])):
+        place = tmp_path / "x.eaf"
+        place.write_bytes(writers.content(given, Format.EAF, place=place))
+        rules.assertValid(document := etree.parse(str(place)))
+    document.getroot().find("HEADER").tag = "FOOTER"
+    assert not rules.validate(document)
 
 
 def eaf_of(tmp_path, given):
