@@ -49,7 +49,7 @@ def test_the_other_campaigns_notice(tmp_path, monkeypatch):
     assert signals.complaint(sent, None, tmp_path) == "still there"
     assert signals.complaint(sent, 1, tmp_path) == "exit code 1"
     assert signals.complaint(sent, 0, tmp_path) == "no result"
-    (tmp_path / "stderr").write_text("Could not import runpy module")  # Python, before it has anything of ours
+    (tmp_path / "stderr").write_text("Could not import runpy module")  # Python's own
     assert signals.complaint(sent, 1, tmp_path) is None
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a.json").write_text("{}")
