@@ -9,7 +9,7 @@ by wall time and cores. On a machine that is busy with other things this says li
 the cores for which the batch had a thread that was running or ready to run, sampled every 20 ms.
 
 `tiny`: recordings of 0.1 s. The time of each outside the models (wall time minus that inside onnxruntime, one
-worker), and the peak memory of the worker and its parent in the first tenth and at the end.
+worker), and the peak memory and most open files of the worker and its parent in the first tenth and in all.
 """
 
 from __future__ import annotations
@@ -114,26 +114,33 @@ def tiny(folder: Path, count: int) -> dict[str, Any]:
     process = start(folder, ["--jobs", "1"], {"PYTHONPATH": path, "WITNESS_MODELS_TIME": str(clock)})
     manifest = folder / "out" / "manifest.jsonl"
     memory: list[tuple[int, int]] = []
+    opened: list[tuple[int, int]] = []
     begun, first = (0.0, 0.0, 0.0), 0
     while process.poll() is None:
         done = manifest.read_bytes().count(b"\n") if manifest.exists() else 0
         if done and not first:
             begun, first = (time.perf_counter(), used(process.pid), spent(clock)), done
         if done:
-            memory.append((done, resident(process.pid)))
+            memory.append((done, harness.resident(process.pid)))
+            opened.append((done, harness.open_files(process.pid)))
             if done < count:  # or the worker is gone already, and its processor time with it
                 end = (time.perf_counter(), used(process.pid), spent(clock)), done
         time.sleep(0.5)
     wall, processor, models = (after - before for before, after in zip(begun, end[0], strict=True))
     done = end[1] - first
-    early = max(size for at, size in memory if at <= max(count // 10, memory[0][0]))
+
+    def most(samples: list[tuple[int, int]], until: int) -> int:
+        return max(size for at, size in samples if at <= max(until, samples[0][0]))
+
     return {
         "recordings": count,
         "ms_of_each": round(1000 * wall / done, 2),
         "ms_outside_models": round(1000 * (wall - models) / done, 2),
         "ms_processor": round(1000 * processor / done, 2),
-        "peak_mb_first_tenth": round(early / 1e6, 1),
-        "peak_mb": round(max(size for _, size in memory) / 1e6, 1),
+        "peak_mb_first_tenth": round(most(memory, count // 10) / 1e6, 1),
+        "peak_mb": round(most(memory, count) / 1e6, 1),
+        "open_files_first_tenth": most(opened, count // 10),
+        "open_files": most(opened, count),
         "load_of_machine": os.getloadavg()[0],
     }
 
@@ -144,20 +151,10 @@ def start(folder: Path, more: list[str], environment: dict[str, str]) -> subproc
     return subprocess.Popen(command, cwd=folder, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
 
 
-def family(pid: int) -> list[int]:
-    """`pid` and its descendants."""
-    members = [pid]
-    for parent in members:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            with suppress(OSError):
-                members += [int(child) for child in task.read_text().split()]
-    return members
-
-
 def used(pid: int) -> float:
     """Seconds of processor time that a process and its descendants have used so far."""
     processor = 0.0
-    for member in family(pid):
+    for member in harness.family(pid):
         with suppress(OSError):
             fields = Path(f"/proc/{member}/stat").read_text().rsplit(")", 1)[1].split()
             processor += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -167,20 +164,11 @@ def used(pid: int) -> float:
 def runnable(pid: int) -> int:
     """Threads of a process and its descendants that are running or ready to run."""
     count = 0
-    for member in family(pid):
+    for member in harness.family(pid):
         for task in Path(f"/proc/{member}/task").glob("*/stat"):
             with suppress(OSError):
                 count += task.read_text().rsplit(")", 1)[1].split()[0] == "R"
     return count
-
-
-def resident(pid: int) -> int:
-    """Bytes in the memory of a process and its descendants."""
-    total = 0
-    for member in family(pid):
-        with suppress(OSError):
-            total += int(Path(f"/proc/{member}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return total
 
 
 def spent(clock: Path) -> float:

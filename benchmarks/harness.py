@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -79,6 +80,34 @@ def measured(command: Sequence[str], output: Path | None = None) -> dict[str, fl
         "processor": round(used.ru_utime + used.ru_stime, 2),
         "peak_memory_mb": round(used.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6, 1),
     }
+
+
+def family(pid: int) -> list[int]:
+    """`pid` and its descendants."""
+    members = [pid]
+    for parent in members:
+        for task in Path(f"/proc/{parent}/task").glob("*/children"):
+            with suppress(OSError):
+                members += [int(child) for child in task.read_text().split()]
+    return members
+
+
+def resident(pid: int) -> int:
+    """Bytes in the memory of a process and its descendants."""
+    total = 0
+    for member in family(pid):
+        with suppress(OSError):
+            total += int(Path(f"/proc/{member}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return total
+
+
+def open_files(pid: int) -> int:
+    """Open files of a process and its descendants, pipes and sockets among them."""
+    count = 0
+    for member in family(pid):
+        with suppress(OSError):
+            count += len([*Path(f"/proc/{member}/fd").iterdir()])
+    return count
 
 
 def transcribe(recording: Path, folder: Path, more: Sequence[str]) -> dict[str, float]:

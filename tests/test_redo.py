@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import page_cases
 from conftest import in_process
 from recordings import make
-from witness import documents
+from witness import documents, files
 from witness.cli import redo as redo_command
 from witness.cli.main import cli
 from witness.diarization import voices
@@ -24,7 +24,7 @@ from witness.formats import document as shape
 from witness.formats import findings, page, writers
 from witness.options import Bounds
 from witness.schema import Correction, Turn, Utterance, Word
-from witness.transcript import assemble, corrections, drafts, redo, store
+from witness.transcript import assemble, corrections, drafts, edits, redo, store
 
 
 @pytest.fixture
@@ -271,6 +271,15 @@ def test_no_findings(tmp_path):
     assert in_process(tmp_path, recording, *options, "--no-findings").returncode == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.json"]
     assert json.loads((tmp_path / "out" / "a.json").read_text())["findings"] is None
+
+
+def test_a_transcript_that_was_written_without_findings_is_corrected(path):
+    path.write_text(json.dumps({**json.loads(path.read_text()), "findings": None}))
+    run(path, "--name", "SPEAKER_00=Ann")
+    assert document(path)["speakers"][0]["name"] == "Ann"
+    edits.name(path, files.sha256_at(path), "SPEAKER_00", "Bo")
+    assert document(path)["speakers"][0]["name"] == "Bo"
+    assert document(path)["findings"] is None
 
 
 def test_a_transcript_without_findings_is_corrected_as_one_with_them(path, tmp_path):

@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 SECONDS = 60
-"""After which a process is ended."""
+"""Of processor time, after which a process is ended: on a busy machine others take theirs."""
+PATIENCE = 600
+"""Seconds after which it is ended in any case."""
 BYTES = 1_000_000_000
 
 
@@ -24,6 +26,7 @@ class Ended(NamedTuple):
     code: int
     """Its exit code, or minus the signal that ended it."""
     seconds: float
+    """Of processor time."""
     peak: int
     """Bytes."""
     said: str
@@ -32,10 +35,10 @@ class Ended(NamedTuple):
 
 def alone(action: Callable[[], int], stderr: Path, *, both: bool = False) -> Ended:
     """Run `action`, which has an exit code, in a process of its own; keep stderr, and stdout if `both`."""
-    begun = time.monotonic()
     pid = os.fork()
     if pid == 0:
-        signal.alarm(SECONDS)  # its default is to end the process
+        signal.alarm(PATIENCE)  # the default of both signals is to end the process
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
         os.dup2(os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
         os.dup2(2 if both else os.open(os.devnull, os.O_WRONLY), 1)
         code = 1
@@ -53,7 +56,7 @@ def alone(action: Callable[[], int], stderr: Path, *, both: bool = False) -> End
     _, status, usage = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     said = stderr.read_text("utf-8", "replace")
-    return Ended(code, time.monotonic() - begun, usage.ru_maxrss * 1024, said)
+    return Ended(code, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, said)
 
 
 def command(*arguments: str) -> int:
@@ -66,8 +69,8 @@ def command(*arguments: str) -> int:
 
 def complaint(ended: Ended, codes: set[int]) -> str | None:
     """What no campaign allows; None: nothing."""
-    if ended.code == -signal.SIGALRM:
-        return f"hung for {ended.seconds:.0f} s"
+    if ended.code in (-signal.SIGALRM, -signal.SIGXCPU):
+        return f"hung, {ended.seconds:.0f} s of processor time"
     if ended.code not in codes:
         return f"exit code {ended.code}"
     for words in ("Traceback", "please report"):

@@ -274,8 +274,8 @@ def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction], co
     Raises UsageError, and InputError without the findings.
     """
     begun = time.perf_counter()
-    findings = saved.findings
-    key = (saved.link["sha256"], asked)
+    findings, link = saved.findings, saved.link
+    key = (link["sha256"] if link else "", asked)
     if key not in _drafts:
         _drafts[key] = assemble.draft(findings, asked)
         while len(_drafts) > DRAFTS:

@@ -68,9 +68,9 @@ class Saved:
         return self.document.turns
 
     @property
-    def link(self) -> dict[str, str]:
-        """The name and sha256 of the file with the findings."""
-        return {} if self.document.findings is None else structs.asdict(self.document.findings)
+    def link(self) -> dict[str, str] | None:
+        """The name and sha256 of the file with the findings; None: it never had any."""
+        return None if self.document.findings is None else structs.asdict(self.document.findings)
 
     def find(self, speaker: str) -> str:
         """The id of a speaker given by id or by name. Raises UsageError."""
