@@ -31,7 +31,7 @@ from witness.jobs import plan
 from witness.models import cache, store
 from witness.options import Bounds, Recognizer
 from witness.recognition import recognizer
-from witness.reporter import Reporter
+from witness.reporter import AboutMachine, Reporter
 from witness.schema import ModelFile, Speaker, Turn, Word
 from witness.text import count
 from witness.transcript import assemble, drafts
@@ -302,6 +302,24 @@ def test_a_model_that_is_missing_still_gives_the_speakers(short, tmp_path):
     assert len(found.speakers) == 2
     assert any("none.bin" in warning for warning in found.warnings)
     assert not any("none.bin" in warning for warning in found.about_recording)
+
+
+def test_a_gpu_that_failed_is_no_doubt_about_the_recording(whisper, short, tmp_path, monkeypatch):
+    """`batch` lists what has a doubt as "to check"; a GPU's is not one."""
+    failed, improbable = "the engine failed on the GPU, so the CPU went on", "some words are improbable"
+    real = recognizer.TrackRecognizer.result
+
+    def result(self):
+        return replace(real(self), warnings=(AboutMachine(failed), improbable))
+
+    monkeypatch.setattr(recognizer.TrackRecognizer, "result", result)
+    found = transcribe(str(short), Options(whisper=str(whisper), language="en", **OFFLINE))
+    assert {failed, improbable} <= {*found.warnings}
+    assert failed in found.machine
+    assert failed not in found.doubts
+    assert improbable in found.doubts
+    found.save(tmp_path / "a.json")
+    assert failed in json.loads((tmp_path / "a.json").read_text())["machine"]
 
 
 def test_a_damaged_model_still_gives_the_speakers(whisper, short, tmp_path):

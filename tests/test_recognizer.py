@@ -34,7 +34,7 @@ from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
 from witness.recognition.requirements import gpu_memory
 from witness.recognition.tokens import Token
 from witness.recognition.vad import FRAME, FRAME_RATE, Speech
-from witness.reporter import Reporter, no_progress
+from witness.reporter import AboutMachine, Reporter, no_progress
 from witness.schema import (
     FRAME_DURATION,
     FRAME_STEP,
@@ -493,6 +493,7 @@ def test_what_fails_on_the_gpu_is_done_on_the_cpu(model, on_gpu, arguments, caus
     (warning,) = found.warnings
     assert warning.startswith("whisper.cpp failed on the GPU, so the CPU went on: ")
     assert cause in warning
+    assert isinstance(warning, AboutMachine)
 
 
 def test_what_the_gpu_did_before_it_failed_is_kept(model, on_gpu):

@@ -28,7 +28,7 @@ from witness.options import Channels, Device, Layout, Mode, Options, Precision, 
 from witness.recognition import gpus, requirements
 from witness.recognition import recognizer as recognition
 from witness.recognition.vad import Speech
-from witness.reporter import Note, Progress, Reporter, no_check, no_note, no_progress
+from witness.reporter import AboutMachine, Note, Progress, Reporter, no_check, no_note, no_progress
 from witness.schema import Findings, Float64, Map, ModelFile, Recognition, Samples, Track, Transcript
 from witness.sessions import on_cores, once
 from witness.tracing import Stopwatch
@@ -238,10 +238,15 @@ def _reporter(
         progress(stage, done, total)
 
     def warn(line: str) -> None:
-        warnings.append(str(line))  # whole
+        warnings.append(line if isinstance(line, AboutMachine) else str(line))  # whole
         note(line)
 
     return Reporter(checked, note, warn, check)
+
+
+def _with_warnings(findings: Findings, lines: Sequence[str]) -> Findings:
+    machine = tuple(str(line) for line in lines if isinstance(line, AboutMachine))
+    return replace(findings, warnings=tuple(map(str, lines)), machine=machine)
 
 
 class _Run:
@@ -319,7 +324,7 @@ class _Run:
         if failure is not None:  # said aloud by whoever gets it
             kind = machine if isinstance(failure, ModelError) else self.warnings
             kind.append(f"no words: {failure}")
-        findings = replace(findings, warnings=(*machine, *self.warnings), machine=tuple(machine))
+        findings = _with_warnings(findings, [*map(AboutMachine, machine), *self.warnings])
         with self.watch.stage("merging"):
             heard = [track.recognition for track in findings.tracks]
             draft = assemble.words(replace(who, findings=findings), heard, self.reporter)
@@ -415,9 +420,9 @@ class _Run:
                 speech.add(track.windows)
                 speech.finish()
             for warning in found.warnings:
-                self.reporter.warn(warning)
+                self.reporter.warn(AboutMachine(warning) if warning in found.machine else warning)
             self.device = found.device["embedding"] or self.device
-            return replace(found, audio=audio.source, models=self.engine.files, warnings=())
+            return replace(found, audio=audio.source, models=self.engine.files, warnings=(), machine=())
         before = len(self.warnings)
         tracks = self._tracks(audio)
         found = Findings(
@@ -430,8 +435,7 @@ class _Run:
             tracks=tracks,
             fast=self.options.fast,
         )
-        said = tuple(self.warnings[before:])
-        self.journal.add(name, kept_findings.encode(replace(found, warnings=said)))
+        self.journal.add(name, kept_findings.encode(_with_warnings(found, self.warnings[before:])))
         return found
 
     def _tracks(self, audio: decode.Audio) -> tuple[Track, ...]:
@@ -491,7 +495,7 @@ class _Run:
         for one in heard:
             for warning in one.warnings:
                 self.reporter.warn(warning)
-        return heard
+        return [replace(one, warnings=tuple(map(str, one.warnings))) for one in heard]
 
 
 def voice_subject(voice: AnyVoiceModel, file: ModelFile) -> Subject | None:

@@ -25,6 +25,12 @@ class LongNote(str):
         return note
 
 
+class AboutMachine(str):
+    """A warning about this machine, a GPU that failed for instance, and not about the recording."""
+
+    __slots__ = ()
+
+
 def no_progress(stage: str, done: float, total: float) -> None:
     """For a caller who does not watch."""
 

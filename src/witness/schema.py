@@ -376,7 +376,8 @@ class Findings:
     """Whether `Options.fast` was set."""
     warnings: tuple[str, ...] = ()
     machine: tuple[str, ...] = ()
-    """Those of the warnings that are about this machine's models; no reader of the transcript needs them."""
+    """Those of the warnings that are about this machine and its models, which no reader of the transcript
+    needs."""
 
 
 @dataclass(frozen=True)

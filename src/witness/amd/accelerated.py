@@ -10,7 +10,7 @@ from witness.amd.process import GpuDiedError, GpuProcess
 from witness.amd.rocm import FIX
 from witness.errors import DeviceError
 from witness.options import Device
-from witness.reporter import Reporter
+from witness.reporter import AboutMachine, Reporter
 from witness.schema import Float32
 
 
@@ -66,7 +66,9 @@ class Accelerated:
             self._process = None
             if self._strict:
                 raise DeviceError(f"{self._way.title}: {error}; {FIX}") from error
-            self._reporter.warn(f"{self._way.title}, so the CPU did the rest of the voices: {error}")
+            self._reporter.warn(
+                AboutMachine(f"{self._way.title}, so the CPU did the rest of the voices: {error}")
+            )
             return None
 
     @property

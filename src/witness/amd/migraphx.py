@@ -26,7 +26,7 @@ from witness.amd.subject import Subject
 from witness.errors import DeviceError, GraphError
 from witness.files import sha256
 from witness.options import Device, Precision, Runtime
-from witness.reporter import SILENT, Reporter
+from witness.reporter import SILENT, AboutMachine, Reporter
 from witness.schema import Float32
 
 COMPILE_LIMIT = 600.0
@@ -261,7 +261,9 @@ def _start(
     except DeviceError as error:
         if strict:
             raise refused(target.subject.name, target.stack, error) from error
-        reporter.warn(f"voices on the CPU, because MIGraphX failed on {target.stack.title}: {error}")
+        reporter.warn(
+            AboutMachine(f"voices on the CPU, because MIGraphX failed on {target.stack.title}: {error}")
+        )
         return None
     how = ""
     if target.precision != Precision.FP32:

@@ -28,7 +28,7 @@ from witness.caching import cache_folder
 from witness.errors import DeviceError
 from witness.files import sha256
 from witness.options import Device, Precision, Runtime
-from witness.reporter import SILENT, Reporter
+from witness.reporter import SILENT, AboutMachine, Reporter
 from witness.schema import Float32
 
 INSTALL = install("webgpu")
@@ -104,7 +104,7 @@ def _if_it_pays(
         accelerated = Accelerated(_way(subject, library), strict=False, reporter=reporter)
         speed = known or _measured(accelerated, subject, time.perf_counter() - begun)
     except DeviceError as error:
-        reporter.warn(f"voices on the CPU, because WebGPU failed: {error}")
+        reporter.warn(AboutMachine(f"voices on the CPU, because WebGPU failed: {error}"))
         return None
     if known is None:
         _remember(key, speed)

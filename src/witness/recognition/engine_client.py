@@ -23,6 +23,7 @@ from witness.models.engines import INSTALL
 from witness.options import Recognizer as Name
 from witness.recognition import gpus
 from witness.recognition.engine_worker import Abilities, ChunkResult, DecodeOptions, EngineToken, Load
+from witness.reporter import AboutMachine
 from witness.schema import Float32, ModelFile
 
 CHILDREN = {
@@ -109,7 +110,9 @@ class Remote:
         self.abilities = Abilities(**reply)
         if self._gpu and self.abilities.device == "cpu":
             self._gpu = False
-            self.warnings.append(f"{self.name} can use a GPU but found none, so it ran on the CPU")
+            self.warnings.append(
+                AboutMachine(f"{self.name} can use a GPU but found none, so it ran on the CPU")
+            )
         return reply
 
     def _with_fallback(self, work: Callable[[], dict[str, Any]], sent: int = 0) -> dict[str, Any]:
@@ -126,7 +129,7 @@ class Remote:
                 self._gpu = False
                 self._child.kill()
                 self._child = _start(self.name, gpu=False)
-            self.warnings.append(f"{self.name} failed on the GPU, so the CPU went on: {error}")
+            self.warnings.append(AboutMachine(f"{self.name} failed on the GPU, so the CPU went on: {error}"))
         if work != self._load:
             self._load()
         for one in islice(self._sent, sent):
