@@ -22,7 +22,7 @@ from recordings import OPTIONS, here, make, run, start
 from witness import Engine, atomic, pipeline, resources
 from witness.batch import batch
 from witness.cli.live import BatchCourse
-from witness.errors import UsageError, WitnessError
+from witness.errors import InputError, UsageError, WitnessError
 from witness.jobs import folder, plan, recordings
 from witness.jobs.manifest import Entry, Manifest
 from witness.jobs.worker import Job, Outcome, Settings, job_from_json, job_to_json
@@ -74,6 +74,12 @@ def test_a_folder_is_searched_and_its_tree_kept(tmp_path):
     ]
     with pytest.raises(UsageError, match="no recording"):
         recordings.find([f"{tmp_path}/in/*.aiff"], tmp_path)
+
+
+def test_an_address_is_refused_with_the_command_that_fetches_it(tmp_path):
+    with pytest.raises(InputError, match=r"yt-dlp -x .* 'https://a.b/c.mp3\?d'"):
+        recordings.find([str(CALL), "https://a.b/c.mp3?d"], tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_names_never_collide(tmp_path):

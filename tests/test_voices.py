@@ -320,6 +320,12 @@ def test_too_little_is_refused(tmp_path):
         enroll("A", [str(tmp_path / "silence.wav")], engine)
 
 
+def test_others_are_too_many_by_their_share_or_their_seconds():
+    assert voices.others([]) == voices.others([9.0]) == voices.others([0.4, 19.6]) == 0
+    assert voices.others([19.0, 1.0, 0.5]) == 1.5  # of 20.5 s
+    assert voices.others([2.5, 100.0]) == 2.5
+
+
 def test_a_batch(known, short, tmp_path):
     def run(*, code: int = 0) -> tuple[str, str]:
         options = ("-o", "out", "-f", "json", "--whisper", "none", "--known", "people", *SET)

@@ -12,11 +12,6 @@ from witness.options import Bounds
 from witness.reporter import SILENT, Reporter
 from witness.transcript import assemble
 
-OTHERS = 0.05
-"""Share of the speech that may be others', which allows for the diarizer's errors."""
-OTHERS_SECONDS = 2.0
-"""Seconds of speech that may be others' at most."""
-
 
 def enroll(
     name: str, recordings: Sequence[str], engine: pipeline.Engine, reporter: Reporter = SILENT
@@ -35,16 +30,7 @@ def enroll(
         if whole is not None and engine.cohort.score(part.vector, whole.vector) < voices.THRESHOLD:
             raise InputError(f"{path} sounds like a different person than {recordings[0]}; enroll one person")
         whole = part if whole is None else whole + part
-    assert whole is not None  # noqa: S101 - there is a recording
-    if whole.seconds < voices.LEAST_TO_ENROLL:
-        raise InputError(
-            f"{', '.join(recordings)}: {whole.seconds:.1f} s of clean speech is too little to know a voice "
-            f"by; give {voices.LEAST_TO_ENROLL:g} s or more"
-        )
-    model = engine.chosen.embedding
-    return voices.Voice(
-        name, model.sha256, whole.vector, whole.seconds, model.name, tuple(map(_recording, recordings))
-    )
+    return voices.enrolled(name, engine.chosen.embedding, whole, tuple(map(_recording, recordings)))
 
 
 def again(folder: Path, engine: pipeline.Engine, reporter: Reporter = SILENT) -> Iterator[voices.Voice]:
@@ -86,10 +72,9 @@ def _only_speaker(path: str, engine: pipeline.Engine, reporter: Reporter) -> voi
     """The voiceprint of the only speaker of a recording. Raises InputError if there are others, or none."""
     transcript = engine.transcribe(path)
     speakers = sorted(transcript.speakers, key=lambda speaker: -speaker.seconds)
-    others = sum(speaker.seconds for speaker in speakers[1:])
     if not speakers or transcript.findings is None:
         raise InputError(f"{path}: no speech was found; record the person again")
-    if others > OTHERS_SECONDS or others > OTHERS * (others + speakers[0].seconds):
+    if others := voices.others(speaker.seconds for speaker in speakers):
         raise InputError(
             f"{path}: {len(speakers)} speakers, and {others:.1f} s are not the main speaker's; "
             "cut out where the person speaks alone"

@@ -40,13 +40,18 @@ def places(path: str, beside: Path | None) -> list[str]:
     return found
 
 
-def check(path: str) -> None:
-    """Raise InputError if `path` cannot be opened. Reads nothing, so a pipe is not checked."""
+def refuse_address(path: str) -> None:
+    """Raise InputError, which names the command that fetches it, if `path` is an address of the network."""
     if ADDRESS.match(path) and not Path(path).exists():
         raise InputError(
             f"{printable(path)}: is an address, and Witness fetches no recordings; fix: "
             f"yt-dlp -x -o 'talk.%(ext)s' {shlex.quote(path)}, then: witness talk.*"
         )
+
+
+def check(path: str) -> None:
+    """Raise InputError if `path` cannot be opened. Reads nothing, so a pipe is not checked."""
+    refuse_address(path)
     if path != "-" and not Path(path).is_fifo():
         with opened(path, printable(path)):
             pass

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +30,10 @@ LONGEST_NAME = 100
 CLEAN = 60  # segmentation frames, 1 s: a vector from less clean speech is left out
 LEAST_TO_NAME = 3.0  # seconds of clean speech; with less, a speaker is not compared with known people
 LEAST_TO_ENROLL = 10.0  # seconds of clean speech
+OTHERS = 0.05
+"""Share of the speech to enroll from that may be others', which allows for the diarizer's errors."""
+OTHERS_SECONDS = 2.0
+"""Seconds of it that may be others' at most."""
 THRESHOLD = 5.3
 """`Cohort.scores` that strangers hardly ever reach, whatever the voice model; see benchmarks/voices.py."""
 SMALLEST, LARGEST = 16, 4096  # numbers in a voice vector
@@ -120,6 +124,29 @@ def prints(track: Track, owners: Int, seconds: Sequence[float]) -> list[Print]:
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         speakers.append(Print((vectors * (clean[rows] * FRAME_STEP)[:, None]).sum(axis=0), spoken))
     return speakers
+
+
+def others(seconds: Iterable[float]) -> float:
+    """Of how long each speaker speaks: the seconds that are not the main one's; 0: few enough to enroll."""
+    ordered = sorted(seconds, reverse=True)
+    found = sum(ordered[1:])
+    return found if found > OTHERS_SECONDS or found > OTHERS * sum(ordered) else 0.0
+
+
+def enrolled(
+    name: str, model: ModelFile, heard: Print | None, recordings: tuple[VoiceSource, ...] = ()
+) -> Voice:
+    """The voice of a person to whom nobody else's speech was added; None: no speech was found.
+
+    Raises InputError if there is too little of it.
+    """
+    if heard is None or heard.seconds < LEAST_TO_ENROLL or not heard.total.any():
+        where = f"{', '.join(one.path for one in recordings)}: " if recordings else ""
+        raise InputError(
+            f"{where}{0.0 if heard is None else heard.seconds:.1f} s of clean speech is too little to know a "
+            f"voice by; give {LEAST_TO_ENROLL:g} s or more"
+        )
+    return Voice(name, model.sha256, heard.vector, heard.seconds, model.name, recordings)
 
 
 def recognize(heard: Mapping[str, Print], known: Known) -> dict[str, tuple[Voice, float]]:

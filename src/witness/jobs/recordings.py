@@ -42,8 +42,12 @@ def find(inputs: Sequence[str], out: Path) -> list[tuple[str, str]]:
     """(absolute path, path in the tree) of every recording, sorted.
 
     A folder gives its recordings with their paths below it; several folders keep their names. Hidden files
-    and `out` are left out. Raises UsageError if there is no recording at all.
+    and `out` are left out. Raises UsageError if there is no recording at all, InputError for an address.
     """
+    from witness.audio.source import refuse_address
+
+    for given in inputs:
+        refuse_address(given)
     folders = [given for given in inputs if Path(given).is_dir()]
     places: dict[str, str] = {}
     for given in inputs:

@@ -27,8 +27,6 @@ from witness.transcript.redo import Saved
 
 TRACK = re.compile(r"CH(\d+)_")
 """What the id of a speaker begins with if the recording has several tracks."""
-OTHERS = 0.05
-"""Share of a stretch that may be others', as in `witness enroll`."""
 HALF = WINDOW_SAMPLES / SAMPLE_RATE / 2
 
 
@@ -65,20 +63,12 @@ def enroll(saved: Saved, name: str, part: Part) -> voices.Voice:
     if embedding is None:
         raise InputError(f"{saved.path}: has no voices; transcribe the recording again")
     heard = prints(saved.findings, saved.turns, part)
-    seconds = sorted((one.seconds for one in heard.values()), reverse=True)
-    if len(seconds) > 1 and sum(seconds[1:]) > OTHERS * sum(seconds):
+    if others := voices.others(one.seconds for one in heard.values()):
         raise InputError(
-            f"several people speak there, {sum(seconds[1:]):.1f} s of it not the main one; select what one "
-            "person says"
+            f"several people speak there, {others:.1f} s of it not the main one; select what one person says"
         )
     best = max(heard.values(), key=lambda one: one.seconds, default=None)
-    if best is None or best.seconds < voices.LEAST_TO_ENROLL or not best.total.any():
-        found = 0.0 if best is None else best.seconds
-        raise InputError(
-            f"{found:.1f} s of clean speech is too little to know a voice by; select "
-            f"{voices.LEAST_TO_ENROLL:g} s or more"
-        )
-    return voices.Voice(name, embedding.sha256, best.vector, best.seconds, embedding.name)
+    return voices.enrolled(name, embedding, best)
 
 
 def introduce(transcript: Transcript, name: str) -> voices.Voice:
