@@ -5,7 +5,7 @@ import { commandOf, writes } from "./bindings.js";
 import { clock } from "./clock.js";
 import { link, quotation, quote, shortened } from "./copying.js";
 import { $, around, composes, make, toast } from "./dom.js";
-import { places, showDoubts } from "./doubting.js";
+import { places, showDoubts } from "./marking.js";
 import { nextPlace } from "./doubts.js";
 import { askMerge, askMove, askName, erase, fix, give, save } from "./editing.js";
 import { nameOf } from "./names.js";

@@ -1,7 +1,7 @@
 // @ts-check
 /* The page as a whole: what is drawn anew when something changes, and the start. */
 import "./colors.js";
-import { showDoubts } from "./doubting.js";
+import { showDoubts } from "./marking.js";
 import "./mouse.js";
 import "./ownkeys.js";
 import { $, around, enable, toast } from "./dom.js";
