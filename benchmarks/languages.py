@@ -1,13 +1,16 @@
-"""Recordings of one language and of two in turn, with their texts, out of Common Voice.
+"""Recordings of one language and of two by turns, with their texts, out of Common Voice.
 
     pip install '.[bench]'
-    python benchmarks/languages.py COMMON_VOICE OUT --languages fr en [--seconds 90] [--count 3]
+    python benchmarks/languages.py COMMON_VOICE OUT --languages fr en --half check [--seconds 100] [--count 3]
     python benchmarks/words.py real OUT --cache RUN --whisper base
 
-COMMON_VOICE holds a folder for each language, with validated.tsv and clips/, as Common Voice is published. Of
-COUNT mixtures, each has as many clips as fill SECONDS, with half a second between them: one of the first
-language, one of the second, one of the first again and so on. OUT gets NAME.flac beside NAME.stm; NAME is
-"fr-en-0" for a mixture, and "fr-0" for its clips of one language.
+COMMON_VOICE holds a folder for each language, with validated.tsv and clips/, as Common Voice is published.
+Half of its people, those of "tune", may be used to choose constants; the others may not.
+
+Each of COUNT mixtures has turns of 3 to 20 s, drawn with a fixed seed, until SECONDS are full: clips of one
+language, without what is silent around them, 0.2 to 0.6 s apart. Up to 1 s after a turn, the next one begins,
+two times in three in the other language. No clip is used twice. OUT gets NAME.flac beside NAME.stm; NAME is
+"fr-en-0" for a mixture, and "fr-0" for its clips of one language alone.
 """
 
 from __future__ import annotations
@@ -21,33 +24,61 @@ import numpy as np
 import soundfile
 
 from witness.audio import decode
+from witness.recognition.chunking import Loudness
+from witness.recognition.vad import FRAME
 from witness.schema import SAMPLE_RATE, Float32
 
-GAP = 0.5
-"""Seconds between two clips."""
-Clip = tuple[str, str, Float32]
-"""Person, text, samples."""
+TURN = (3.0, 20.0)
+"""Seconds that a turn is to take; its last clip makes it longer."""
+WITHIN, BETWEEN = (0.2, 0.6), (0.0, 1.0)
+"""Seconds between two clips of a turn, and between two turns."""
+FAINT = 30
+"""dB below the loudest of a clip's frames of 20 ms: what is so faint around all others is cut."""
+SWITCH = 2 / 3
+"""How probable it is that the next turn is in the other language."""
+HALVES = ("tune", "check")
+Clip = tuple[str, str, Float32, float]
+"""Person, text, samples, seconds until the next."""
 
 
-def clips(folder: Path) -> Iterator[Clip]:
-    """The clips of a language, in the order of the table."""
+def clips(folder: Path, half: str) -> Iterator[tuple[str, str, Float32]]:
+    """Person, text and samples of each clip of a language, in the order of the table."""
+    people: dict[str, int] = {}
     with (folder / "validated.tsv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-            (samples,) = decode.load(str(folder / "clips" / row["path"]), channels="mix").samples
-            yield row["client_id"][:12], row["sentence"], samples[: len(samples)]
+            if people.setdefault(row["client_id"], len(people)) % 2 == HALVES.index(half):
+                (samples,) = decode.load(str(folder / "clips" / row["path"]), channels="mix").samples
+                yield row["client_id"][:12], row["sentence"], spoken(samples[: len(samples)])
+
+
+def spoken(samples: Float32) -> Float32:
+    """Without what is faint at the beginning and the end."""
+    energy = Loudness.of(samples).energy
+    loud = np.flatnonzero(energy > energy.max() / 10 ** (FAINT / 10))
+    return samples[loud[0] * FRAME : (loud[-1] + 1) * FRAME]
 
 
 def write(out: Path, name: str, said: list[Clip]) -> None:
     """A recording and its text."""
-    gap = np.zeros(round(GAP * SAMPLE_RATE), np.float32)
     rows, parts, place = [], [], 0
-    for person, text, samples in said:
+    for person, text, samples, pause in said:
         start, place = place, place + len(samples)
         rows.append(f"{name} 1 {person} {start / SAMPLE_RATE:.3f} {place / SAMPLE_RATE:.3f} {text}\n")
+        gap = np.zeros(round(pause * SAMPLE_RATE), np.float32)
         parts += [samples, gap]
         place += len(gap)
     soundfile.write(out / f"{name}.flac", np.concatenate(parts), SAMPLE_RATE)
     (out / f"{name}.stm").write_text("".join(rows), "utf-8")
+
+
+def turn(coming: Iterator[tuple[str, str, Float32]], rng: np.random.Generator) -> list[Clip]:
+    """What is said in one language before the next turn begins."""
+    found: list[Clip] = []
+    least = rng.uniform(*TURN)
+    while sum(len(samples) / SAMPLE_RATE + pause for _, _, samples, pause in found) < least:
+        found.append((*next(coming), rng.uniform(*WITHIN)))
+    *before, last = found
+    return [*before, (*last[:3], rng.uniform(*BETWEEN))]
 
 
 def main() -> None:
@@ -55,20 +86,26 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--languages", nargs=2, required=True)
-    parser.add_argument("--seconds", type=float, default=90.0)
+    parser.add_argument("--half", choices=HALVES, required=True)
+    parser.add_argument("--seconds", type=float, default=100.0)
     parser.add_argument("--count", type=int, default=3)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    both = [clips(options.folder / language) for language in options.languages]
+    rng = np.random.default_rng(0)
+    both = [clips(options.folder / language, options.half) for language in options.languages]
     for number in range(options.count):
-        said: list[list[Clip]] = [[], []]
-        while sum(len(one) for _, _, one in (*said[0], *said[1])) < options.seconds * SAMPLE_RATE:
-            for side in (0, 1):
-                said[side].append(next(both[side]))
-        mixed = [clip for pair in zip(*said, strict=True) for clip in pair]
+        mixed: list[Clip] = []
+        alone: list[list[Clip]] = [[], []]
+        side = int(rng.integers(2))
+        while sum(len(samples) for _, _, samples, _ in mixed) < options.seconds * SAMPLE_RATE:
+            said = turn(both[side], rng)
+            mixed += said
+            alone[side] += said
+            side ^= int(rng.random() < SWITCH)
         write(options.out, f"{'-'.join(options.languages)}-{number}", mixed)
-        for language, own in zip(options.languages, said, strict=True):
-            write(options.out, f"{language}-{number}", own)
+        for language, own in zip(options.languages, alone, strict=True):
+            if own:
+                write(options.out, f"{language}-{number}", own)
 
 
 if __name__ == "__main__":

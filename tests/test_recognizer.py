@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, product
 from pathlib import Path
 
 import _pywhispercpp as pw
@@ -24,11 +25,11 @@ from witness.errors import CancelledError, TranscriptionError, UsageError
 from witness.languages import LANGUAGES
 from witness.models.ggml import FIELDS, MAGIC, GgmlHeader
 from witness.recognition import engine_client, english, gpus, tokens, whisper_cpp
-from witness.recognition.chunking import WINDOW, Loudness, Piece, gaps, pieces
+from witness.recognition.chunking import BRIEF, WINDOW, Loudness, Piece, gaps, pieces
 from witness.recognition.engine_worker import ChunkResult, EngineToken
 from witness.recognition.fallback import Note, convincing, to_lines
 from witness.recognition.hallucination_checks import doubt
-from witness.recognition.language_tracking import among, decide
+from witness.recognition.language_tracking import Tracker, among, decide
 from witness.recognition.prompting import context, fit, plain
 from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
 from witness.recognition.requirements import gpu_memory
@@ -39,6 +40,7 @@ from witness.schema import (
     FRAME_DURATION,
     FRAME_STEP,
     FRAMES,
+    LOCAL_SPEAKERS,
     SAMPLE_RATE,
     ModelFile,
     Segmentation,
@@ -1112,9 +1114,9 @@ def test_clear_english_waits_for_nothing():
 
 def test_the_language_of_a_part_follows_clear_evidence():
     english, french = told(en=0.95, fr=0.01), told(fr=0.97, en=0.01)
-    assert decide([english, french, english], "en") == ["en", "fr", "en"]
-    assert decide([french, french], "en") == ["fr", "fr"]
-    assert decide([], "en") == []
+    assert decide([english, french, english], "en")[0] == ["en", "fr", "en"]
+    assert decide([french, french], "en")[0] == ["fr", "fr"]
+    assert decide([], "en") == ([], 0)
 
 
 @pytest.mark.parametrize(
@@ -1127,7 +1129,55 @@ def test_the_language_of_a_part_follows_clear_evidence():
 )
 def test_a_doubtful_part_keeps_the_language_of_the_track(doubtful):
     english, french = told(en=0.95, fr=0.01), told(fr=0.97, en=0.01)
-    assert decide([english, doubtful, english, french, french], "en") == ["en", "en", "en", "fr", "fr"]
+    parts = [english, doubtful, english, french, french]
+    assert decide(parts, "en")[0] == ["en", "en", "en", "fr", "fr"]
+
+
+def test_what_follows_changes_no_part_that_is_settled():
+    english, french, doubtful = told(en=0.95, fr=0.01), told(fr=0.97, en=0.01), told(en=0.4, fr=0.5)
+    assert decide([french, told(en=0.85, fr=0.1)], "en") == (["fr", "en"], 1)
+    assert decide([english, doubtful, english], "en")[1] == 3
+    for some in product([english, french, doubtful], repeat=3):
+        parts = [english, french, *some]
+        before, settled = decide(parts, "en", "en")
+        for last in (english, french):
+            assert decide([*parts, last, last], "en", "en")[0][:settled] == before[:settled]
+
+
+def tracked(*pieces):
+    """What a tracker of an English track gives back after each of some pieces of 20 s, and at the end: of a
+    piece are given its languages by halves, or None if it was heard in English."""
+    tracker, given = Tracker("en"), []
+    for place, halves in enumerate(pieces):
+        whole, heard = heard_as(tokens=9, logprob=-0.3, at=place)
+        if halves is None:
+            given.append(tracker.add((whole, heard)))
+        else:
+            parts = [Piece(half) for half in np.split(whole.frames, 2)]
+            given.append(
+                tracker.add((whole, replace(heard, unclear=True)), parts, [one for _, one in halves])
+            )
+    return [
+        [(piece.start, piece.end, heard.language if heard else piece.language) for piece, heard in some]
+        for some in (*given, tracker.rest())
+    ]
+
+
+def test_a_piece_in_two_languages_becomes_two():
+    english, french = told(en=0.95, fr=0.01), told(fr=0.97, en=0.01)
+    assert tracked([english, french], None) == [[], [(0, 10, "en"), (10, 20, "fr"), (20, 40, "en")], []]
+
+
+def test_a_piece_in_another_language_stays_whole():
+    french = told(fr=0.97, en=0.01)
+    assert tracked([french, french], [french, french])[1:] == [[(0, 20, "fr")], [(20, 40, "fr")]]
+
+
+def test_a_doubtful_piece_waits_for_no_more_than_it_needs():
+    doubtful = told(en=0.4, fr=0.5)
+    first, second, third, *rest = tracked(None, [doubtful, doubtful], None)
+    assert (first, second, rest) == ([(0, 20, "en")], [], [[]])
+    assert third == [(20, 40, "en"), (40, 60, "en")]
 
 
 def test_only_what_may_be_spoken_counts():
@@ -1140,7 +1190,29 @@ def test_parts_of_a_piece_are_all_of_it():
     piece = Piece(np.r_[100:700, 900:1800])
     parts = piece.parts(Loudness.of(noise(40)), None, 400)
     assert np.concatenate([part.frames for part in parts]).tolist() == piece.frames.tolist()
-    assert all(100 < len(part) <= 400 for part in parts)
+    assert all(BRIEF <= len(part) <= 400 for part in parts)
+
+
+def test_a_piece_is_parted_where_voices_change():
+    """At 4.0 s without a pause, and at 9.0 s in the middle of one, but not where one window alone says so."""
+    seconds = np.arange(FRAMES) * FRAME_STEP
+    windows = []
+    for start in range(5):
+        active = np.zeros((FRAMES, LOCAL_SPEAKERS), np.bool_)
+        first, second = (start % 2, 1 - start % 2)
+        active[:, first] = start + seconds < 4.0
+        active[:, second] = (start + seconds >= 4.0) & (start + seconds < 8.5)
+        active[:, first] |= start + seconds >= 9.5
+        windows.append(active)
+    windows[2][200:220, :2] = windows[2][200:220, :2][:, ::-1]
+    speech = Speech(14 * SAMPLE_RATE)
+    speech.add(Segmentation.regular(np.stack(windows)))
+    speech.finish()
+    changes = speech.changes(0, 14 * FRAME_RATE) / FRAME_RATE
+    assert changes == pytest.approx([4.0, 9.0], abs=0.06)
+    whole = Piece(np.arange(14 * FRAME_RATE))
+    parts = whole.parts(Loudness.of(noise(14)), speech, WINDOW)
+    assert [part.end for part in parts] == pytest.approx([4.0, 9.0, 14.0], abs=0.06)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,10 @@ QUIET = 10
 """Frames. A cut is in the middle of the 0.2 s with the least energy."""
 BREAK = FRAME_RATE // 2
 """Frames. A pause that long is as good a place to cut as a longer one."""
+PAUSE = 10
+"""Frames. The shortest pause in which the language may change."""
+BRIEF = FRAME_RATE // 2
+"""Frames. Of less nobody can tell the language."""
 EDGE = 10
 """Frames of silence that are left around what sounds."""
 MARGIN = 25
@@ -96,13 +100,18 @@ class Piece:
         return Piece(self.frames[:middle], self.language), Piece(self.frames[middle:], self.language)
 
     def parts(self, loudness: Loudness, speech: Speech | None, longest: int) -> list[Piece]:
-        """The same in parts of at most `longest` frames, cut in pauses."""
-        found, frames = [], self.frames
-        while len(frames) > longest:
-            end = _cut(frames, loudness, longest // 3, longest, speech)
-            found.append(Piece(frames[:end]))
-            frames = frames[end:]
-        return [*found, Piece(frames)]
+        """The same in parts of at most `longest` frames: cut where another person begins to speak, in all
+        pauses, and, what is still longer, where that is quietest."""
+        found, start = [], 0
+        for end in (*_places(self.frames, loudness, speech), len(self)):
+            frames = self.frames[start:end]
+            while len(frames) > longest:
+                cut = _cut(frames, loudness, longest // 3, longest, speech)
+                found.append(Piece(frames[:cut]))
+                frames = frames[cut:]
+            found.append(Piece(frames))
+            start = end
+        return found
 
 
 @dataclass(frozen=True)
@@ -226,6 +235,22 @@ def _near(there: Bool, margin: int) -> Bool:
     """Where it is, and so many frames before and after."""
     near: Bool = np.convolve(there, np.ones(2 * margin + 1))[margin : margin + len(there)] > 0.5
     return near
+
+
+def _places(frames: Int, loudness: Loudness, speech: Speech | None) -> list[int]:
+    """Where `frames` can be cut: where another person begins to speak, and in the middle of pauses."""
+    whole = slice(int(frames[0]), int(frames[-1]) + 1)
+    quiet = ~loudness.sounding[whole]
+    if speech is not None:
+        quiet |= ~speech.likely(whole.start, whole.stop)
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], quiet, [False])).astype(np.int8))).reshape(-1, 2)
+    pauses = edges[edges[:, 1] - edges[:, 0] >= PAUSE].mean(axis=1).astype(np.intp)
+    changes = np.empty(0, np.intp) if speech is None else speech.changes(whole.start, whole.stop)
+    places: list[int] = []
+    for place in np.searchsorted(frames, np.union1d(whole.start + pauses, changes)).tolist():
+        if place - (places[-1] if places else 0) >= BRIEF and len(frames) - place >= BRIEF:
+            places.append(place)
+    return places
 
 
 def _cut(frames: Int, loudness: Loudness, first: int, last: int, speech: Speech | None = None) -> int:

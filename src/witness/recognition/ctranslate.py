@@ -7,6 +7,7 @@ number of cores, and no thread spins while it waits for another.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,8 @@ from witness.models import ct2
 from witness.recognition import engine_worker, mel
 from witness.recognition.aligner import NO_TIMES, Aligner, view
 from witness.recognition.engine_worker import PROMPT, ChunkResult, DecodeOptions, Load
-from witness.recognition.language_tracking import CLEAR, among
+from witness.recognition.language_tracking import HEARD, among, may_change
+from witness.recognition.vad import FRAME
 from witness.schema import Float32
 
 BATCH = 4
@@ -74,13 +76,11 @@ class CTranslate2Engine:
         self.languages: Sequence[str] = self._whisper.languages
         self._told: dict[bytes, Float32] = {}
 
-    def languages_of(self, samples: Float32) -> Mapping[str, float]:
-        """How probable each language is."""
+    def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]:
+        """How probable each language is in each part of a piece."""
         encoded = self._encode(samples)
-        self._told[samples.tobytes()] = encoded
-        while len(self._told) > KEPT:
-            self._told.pop(next(iter(self._told)), None)
-        return self._languages(encoded)
+        self._keep(samples, encoded)
+        return self._languages(encoded, ends)
 
     def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece, (n,) samples of at most 30 s."""
@@ -92,10 +92,17 @@ class CTranslate2Engine:
     def _hear_clear(
         self, encoded: Sequence[Float32], pieces: Sequence[Float32], order: DecodeOptions
     ) -> Sequence[ChunkResult]:
-        """What is said where the language is clear."""
-        told = [among(self._languages(one), order.among or ()) for one in encoded]
-        clear = [place for place, one in enumerate(told) if one.get(order.language or "", 0.0) >= CLEAR]
-        heard = [ChunkResult([], None, unclear=one) for one in told]
+        """What is said where no other language may be spoken."""
+        heard = [ChunkResult([], None, unclear=True)] * len(pieces)
+        clear = []
+        for place, (one, piece) in enumerate(zip(encoded, pieces, strict=True)):
+            frames = min(POSITIONS, max(1, len(piece) // FRAME))
+            parts = max(1, round(frames / HEARD))
+            told = self._languages(one, [frames * part // parts for part in range(1, parts + 1)])
+            if may_change([among(part, order.among or ()) for part in told], order.language or ""):
+                self._keep(piece, one)
+            else:
+                clear.append(place)
         found = self._hear([encoded[place] for place in clear], [pieces[place] for place in clear], order)
         for place, result in zip(clear, found, strict=True):
             heard[place] = result
@@ -138,15 +145,30 @@ class CTranslate2Engine:
         kept = self._told.pop(samples.tobytes(), None)
         return self._whisper.encode(samples) if kept is None else kept
 
+    def _keep(self, samples: Float32, encoded: Float32) -> None:
+        """For when the piece is heard."""
+        self._told[samples.tobytes()] = encoded
+        while len(self._told) > KEPT:
+            self._told.pop(next(iter(self._told)), None)
+
     def _language(self, encoded: Float32) -> str:
-        told = self._languages(encoded)
+        (told,) = self._languages(encoded, [POSITIONS])
         return max(told, key=lambda code: told[code])
 
-    def _languages(self, encoded: Float32) -> dict[str, float]:
+    def _languages(self, encoded: Float32, ends: Sequence[int]) -> list[dict[str, float]]:
+        """How probable each language is in each part, as the decoder tells that attends to it alone."""
         if not self._whisper.multilingual:
-            return {"en": 1.0}
-        (found,) = self._whisper.model.detect_language(view(encoded))
-        return {token.strip("<|>"): probability for token, probability in found}
+            return [{"en": 1.0}] * len(ends)
+        # As many positions of each part, so that one step of the decoder does for all: some several times
+        # where it is short, each so and so many where it is long.
+        heard = np.concatenate(
+            [
+                encoded[:, np.linspace(start, max(start, end - 1), HEARD).round().astype(np.intp)]
+                for start, end in pairwise((0, *ends))
+            ]
+        )
+        found = self._whisper.model.detect_language(view(heard))
+        return [{token.strip("<|>"): probability for token, probability in part} for part in found]
 
     def _before(self, prompt: str) -> list[int]:
         """The tokens of a text that could have been said before; of a long one, the last."""

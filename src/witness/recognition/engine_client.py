@@ -73,13 +73,16 @@ class Remote:
         tokens: int = self._with_fallback(lambda: self._ask({"do": "count", "text": text}))["tokens"]
         return tokens
 
-    def languages(self, samples: Float32, when: str) -> dict[str, float]:
-        """Code -> how probable it is that this language is spoken, or that of the only one that is told.
+    def languages(self, samples: Float32, ends: Sequence[int], when: str) -> list[dict[str, float]]:
+        """Of each part of a piece, of which are given the frames where they end: code -> how probable it is
+        that this language is spoken, or that of the only one that is told.
 
-        Empty: the engine cannot tell. `when` is for messages.
+        Empty: the engine cannot tell. An engine that does not compare languages tells that of the whole piece
+        only. `when` is for messages.
         """
-        reply = self._with_fallback(lambda: self._ask({"do": "languages"}, when, [samples]))
-        found: dict[str, float] = reply["languages"]
+        request = {"do": "languages", "ends": list(ends)}
+        reply = self._with_fallback(lambda: self._ask(request, when, [samples]))
+        found: list[dict[str, float]] = reply["languages"]
         return found
 
     def send(self, parts: Sequence[Float32], order: DecodeOptions, when: str) -> None:

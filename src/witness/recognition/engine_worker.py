@@ -4,13 +4,14 @@
 
     {"do": "load", ...}                              -> the fields of `Abilities`; the request has `Load`'s
     {"do": "count", "text": text}                    -> {"tokens": n}, of a prompt
-    {"do": "languages"} + samples                    -> {"languages": {code: probability}}, or {}
+    {"do": "languages", "ends": [n]} + samples       -> {"languages": [{code: probability}]}
     {"do": "hear", "lengths": [n], ...} + samples    -> {}; with the fields of `DecodeOptions`
     {"do": "next"}                                   -> {"heard": [...]}, what came of the oldest "hear"
 
 Samples are float32, mono at 16 kHz; `lengths` says how many belong to each piece, of 1 to 30 s. An entry of
 "heard" has those of `ChunkResult`. So several "hear" may be under way at the same time, one in each of the
-engine's workers.
+engine's workers. `ends` are the frames, FRAME_RATE a second, at which the parts of a piece end whose
+languages are wanted, one after the other; a dict may have only the language that is told, or nothing.
 """
 
 from __future__ import annotations
@@ -57,8 +58,7 @@ class DecodeOptions:
     careful: bool = False
     """Search longer for the best text. It is asked for where the first one was not convincing."""
     among: Sequence[str] | None = None
-    """If not None, nothing is heard where `language` is not clear among these (empty: all): the result tells
-    how probable each is."""
+    """If not None, nothing is heard where another of these (empty: all) may be spoken than `language`."""
 
 
 class EngineToken(NamedTuple):
@@ -83,8 +83,8 @@ class ChunkResult:
     """False: the engine never came to the end of the text."""
     logprob: float | None = None
     """Mean of the natural logarithms of the tokens' probabilities."""
-    unclear: Mapping[str, float] | None = None
-    """How probable each language is where that kept the piece from being heard."""
+    unclear: bool = False
+    """Another language may be spoken there, so it was not heard."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Abilities:
     """Whether it takes a prompt."""
     translates: bool = True
     compares_languages: bool = False
-    """Whether it tells how probable each language is, and heeds `DecodeOptions.among`."""
+    """Whether it tells how probable each language is in parts of a piece, and heeds `DecodeOptions.among`."""
 
 
 class WorkerEngine(Protocol):
@@ -117,7 +117,7 @@ class WorkerEngine(Protocol):
     translates: bool
     compares_languages: bool
 
-    def languages_of(self, samples: Float32) -> Mapping[str, float]: ...
+    def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]: ...
 
     def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]: ...
 
@@ -152,7 +152,7 @@ class Server:
             return {"tokens": self._engine.count(request["text"])}, ()
         samples = np.frombuffer(payload, np.float32)
         if request["do"] == "languages":
-            return {"languages": self._engine.languages_of(samples)}, ()
+            return {"languages": self._engine.languages_of(samples, request["ends"])}, ()
         parts = np.split(samples, np.cumsum(request["lengths"])[:-1])
         order = DecodeOptions(**{field.name: request[field.name] for field in fields(DecodeOptions)})
         self._jobs.append(self._pool.submit(self._engine.hear, parts, order))

@@ -12,9 +12,11 @@ from itertools import groupby
 
 from witness.recognition.fallback import NAMED, Found, flaw
 from witness.recognition.hallucination_checks import IMPROBABLE
-from witness.recognition.language_tracking import CLEAR, decide
+from witness.recognition.language_tracking import decide
 
 ENGLISH, OTHER = "en", "other"
+CLEAR = 0.9
+"""Probability from which a piece is taken to be English at once."""
 MIDDLE, STEEP = -0.8, 12.0
 """Of the logistic function that makes a mean log probability of tokens a probability of English."""
 LOOP = 0.05
@@ -37,7 +39,7 @@ def believed(heard: Iterable[Found], not_english: list[tuple[float, float]]) -> 
             held.append(one)
         else:
             yield one
-    languages = decide([_told(one) for one in held], ENGLISH)
+    languages, _ = decide([_told(one) for one in held], ENGLISH)
     for language, run in groupby(zip(languages, held, strict=True), key=lambda item: item[0]):
         pieces = [one for _, one in run]
         if language == ENGLISH or sum(len(result.tokens) for _, result in pieces) < ENOUGH:

@@ -69,11 +69,11 @@ class OnnxAsrEngine:
         self.batch = 1
         self.prompts = self.compares_languages = False
 
-    def languages_of(self, samples: Float32) -> Mapping[str, float]:  # noqa: ARG002 - `engine_worker.WorkerEngine`
+    def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]:  # noqa: ARG002
         """None: these models hear the language and do not tell it. Raises RuntimeError if it must be told."""
         if self._instructed:
             raise RuntimeError("this model cannot tell the language; fix: say which one it is (--language)")
-        return {}
+        return []
 
     def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece."""

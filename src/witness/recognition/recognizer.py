@@ -31,12 +31,12 @@ from witness.recognition.chunking import WINDOW, Loudness, Piece, pieces
 from witness.recognition.engine_client import Remote
 from witness.recognition.engine_worker import PROMPT, DecodeOptions
 from witness.recognition.fallback import Found, Note, convincing, second_look, to_lines
-from witness.recognition.language_tracking import PART, among, decide
+from witness.recognition.language_tracking import PART, Decided, Tracker, among
 from witness.recognition.prompting import fit, plain
 from witness.recognition.resuming import ResumingEngine
 from witness.recognition.tokens import NEAR
 from witness.recognition.track_work import TrackWork, ends_inside, in_order
-from witness.recognition.vad import FRAME_RATE, Speech
+from witness.recognition.vad import Speech
 from witness.reporter import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, ModelFile, Recognition, Samples, Word
 
@@ -317,29 +317,15 @@ class TrackRecognizer:
         """That of a track where no other is clear; None: the engine cannot tell, or nothing is there."""
         if (piece := track.loudness.most_speech(first)) is None:
             return None
-        told = among(self._resuming.languages(track.part(piece), self._when(piece)), self._asked)
-        return max(told, key=lambda code: told[code], default=next(iter(self._asked), None))
+        told = self._told(track, piece, [piece])
+        told_of = told[0] if told else {}
+        return max(told_of, key=lambda code: told_of[code], default=next(iter(self._asked), None))
 
-    def _in_languages(self, track: TrackWork, unclear: Sequence[Found], main: str) -> list[Piece]:
-        """The pieces whose language is not clear, in the largest parts that have one language each."""
-        parts = [
-            (piece, part) for piece, _ in unclear for part in piece.parts(track.loudness, track.speech, PART)
-        ]
-        told = [
-            (
-                len(part) / FRAME_RATE,
-                among(self._resuming.languages(track.part(part), self._when(part)), self._asked),
-            )
-            for _, part in parts
-        ]
-        whole: list[tuple[Piece, Piece]] = []
-        for (piece, part), language in zip(parts, decide(told, main), strict=True):
-            if whole and whole[-1][0] is piece and whole[-1][1].language == language:
-                joined = np.concatenate((whole[-1][1].frames, part.frames))
-                whole[-1] = piece, Piece(joined, language)
-            else:
-                whole.append((piece, replace(part, language=language)))
-        return [part for _, part in whole]
+    def _told(self, track: TrackWork, piece: Piece, parts: Sequence[Piece]) -> list[dict[str, float]]:
+        """How probable each language that may be spoken is in each part of a piece."""
+        ends = np.cumsum([len(part) for part in parts]).tolist()
+        told = self._resuming.languages(track.part(piece), ends, self._when(piece))
+        return [among(one, self._asked) for one in told]
 
     def _said_of_languages(self, words: Sequence[Word]) -> Iterator[str]:
         """A line about a track in several languages: from when on each is spoken."""
@@ -401,23 +387,28 @@ class TrackRecognizer:
     def _hear_first(self, track: TrackWork, some: Iterable[Piece], order: DecodeOptions) -> Iterator[Found]:
         """What was heard in each piece, in order, with progress.
 
-        The first whose language is not clear, and all after it, are held back until all are heard.
+        Where another language may be spoken than that of the track, what was heard waits until it is clear
+        what is spoken there.
         """
         duration = len(track.samples) / SAMPLE_RATE
-        unclear: list[Found] = []
-        held: list[Found] = []
+        tracker = Tracker(order.language or "")
+
+        def decided(items: Sequence[Decided]) -> Iterator[Found]:
+            missing = (piece for piece, heard in items if heard is None)
+            new = self._hear(track, missing, replace(order, among=None))
+            for piece, heard in items:
+                yield next(new) if heard is None else (piece, heard)
+
         for piece, heard in self._hear(track, some, order):
             self._progress(min(piece.end, duration))
-            if heard.unclear is not None:
-                unclear.append((piece, heard))
-            elif unclear:
-                held.append((piece, heard))
+            if heard.unclear:
+                parts = piece.parts(track.loudness, track.speech, PART)
+                yield from decided(tracker.add((piece, heard), parts, self._told(track, piece, parts)))
+            elif tracker.waits:
+                yield from decided(tracker.add((piece, heard)))
             else:
                 yield piece, heard
-        if unclear and order.language:
-            parts = self._in_languages(track, unclear, order.language)
-            held += self._hear(track, parts, replace(order, among=None))
-        yield from sorted(held, key=lambda one: one[0].start)
+        yield from decided(tracker.rest())
 
     def _minutes(self, seconds: float) -> str:
         """When in the recording something is: 0:07, 61:05."""

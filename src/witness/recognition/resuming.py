@@ -41,12 +41,12 @@ class ResumingEngine:
         self._sent: deque[tuple[int, list[tuple[str, ChunkResult | None]]]] = deque()
         """What was sent and not received: the name of each piece in the journal, and what is there."""
 
-    def languages(self, samples: Float32, when: str) -> dict[str, float]:
+    def languages(self, samples: Float32, ends: Sequence[int], when: str) -> list[dict[str, float]]:
         """As `Remote.languages`."""
-        name = self._name("languages", samples)
-        if (before := _read(self._journal.get(name), dict[str, float])) is not None:
+        name = self._name(f"languages {list(ends)}", samples)
+        if (before := _read(self._journal.get(name), list[dict[str, float]])) is not None:
             return before
-        told = self._engine.languages(samples, when)
+        told = self._engine.languages(samples, ends, when)
         self._journal.add(name, json.dumps(told).encode())
         return told
 

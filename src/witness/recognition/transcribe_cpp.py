@@ -68,11 +68,11 @@ class TranscribeCppEngine:
         )
         self._session = _tried(lambda: self._model.session(n_threads=min(load.threads, THREADS)))
 
-    def languages_of(self, samples: Float32) -> Mapping[str, float]:
-        """The language that is spoken."""
+    def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]:  # noqa: ARG002
+        """The language that is spoken in the whole piece."""
         if len(self.languages) == 1:
-            return {self.languages[0]: 1.0}
-        return {str(self._result(samples, DecodeOptions(1, None)).language): 1.0}
+            return [{self.languages[0]: 1.0}]
+        return [{str(self._result(samples, DecodeOptions(1, None)).language): 1.0}]
 
     def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece, (n,) samples of at most 30 s."""

@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from witness.schema import FRAME_DURATION, FRAME_STEP, SAMPLE_RATE, Bool, Segmentation
+from witness.schema import FRAME_DURATION, FRAME_STEP, SAMPLE_RATE, Bool, Int, Segmentation, alone
 
 FRAME_RATE = 50
 """Frames per second: Whisper's encoder has one every 20 ms."""
 FRAME = SAMPLE_RATE // FRAME_RATE
 """Samples in a frame."""
+AROUND = 15
+"""Frames of the segmentation, 0.25 s, by which windows differ on when another voice begins."""
 
 
 class Speech:
@@ -28,6 +30,7 @@ class Speech:
         steps = int(samples / SAMPLE_RATE / FRAME_STEP) + 2
         self._votes = np.zeros(steps, np.uint8)  # a frame has ten windows or so
         self._windows = np.zeros(steps, np.uint8)
+        self._changed = np.zeros(steps, np.uint8)
         self._known = 0  # segmentation frames that no later window can change
         self._news = threading.Condition()
         # The segmentation frame whose middle is nearest to that of each of our frames.
@@ -41,6 +44,8 @@ class Speech:
                 part = slice(int(first), min(int(first) + active.shape[0], len(self._votes)))
                 self._votes[part] += active.any(axis=1)[: max(0, part.stop - part.start)]
                 self._windows[part] += 1
+                changed = int(first) + _changes(active)
+                self._changed[changed[changed < len(self._changed)]] += 1
             if len(windows.starts):
                 self._known = max(self._known, int(windows.frame_starts[-1]))
             self._news.notify_all()
@@ -79,7 +84,33 @@ class Speech:
         found: Bool = self._votes[self._nearest[first:last]] > 0
         return found
 
-    def likely(self) -> Bool:
-        """(frames,): where at least half of the windows hear somebody."""
-        found: Bool = (2 * self._votes >= np.maximum(self._windows, 1))[self._nearest]
+    def changes(self, first: int, last: int) -> Int:
+        """(n,) increasing, of `first` to `last`: the frames at which another person begins to speak, as at
+        least half of the windows say. What is AROUND them must be known."""
+        from scipy.ndimage import maximum_filter1d
+
+        near = slice(
+            max(0, int(self._nearest[first]) - 2 * AROUND), int(self._nearest[last - 1]) + 1 + 2 * AROUND
+        )
+        votes = np.convolve(self._changed[near], np.bartlett(2 * AROUND + 1), "same")
+        enough = 2 * votes >= np.maximum(self._windows[near], 1)
+        peaks = near.start + np.flatnonzero(enough & (votes == maximum_filter1d(votes, 2 * AROUND + 1)))
+        frames = np.unique(np.searchsorted(self._nearest, peaks))
+        found: Int = frames[(frames > first) & (frames < last)]
         return found
+
+    def likely(self, first: int = 0, last: int | None = None) -> Bool:
+        """(last - first,): where at least half of the windows hear somebody."""
+        there = self._nearest[first:last]
+        found: Bool = 2 * self._votes[there] >= np.maximum(self._windows[there], 1)
+        return found
+
+
+def _changes(active: Bool) -> Int:
+    """(n,) increasing: the middle between voices of a window, (frames, speakers), that follow each other."""
+    clean = alone(active)
+    frames = np.flatnonzero(clean.any(axis=1))
+    speakers = clean[frames].argmax(axis=1)
+    last = np.flatnonzero(np.diff(speakers))
+    found: Int = (frames[last] + frames[last + 1]) // 2
+    return found

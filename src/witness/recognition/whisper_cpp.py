@@ -74,14 +74,14 @@ class WhisperCppEngine:
         self.device = device_name(self._lines)
         self._end = pw.whisper_token_eot(self._context)
 
-    def languages_of(self, samples: Float32) -> Mapping[str, float]:
-        """The language that is spoken."""
+    def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]:  # noqa: ARG002
+        """The language that is spoken in the whole piece."""
         if len(self.languages) == 1:
-            return {self.languages[0]: 1.0}
+            return [{self.languages[0]: 1.0}]
         parameters = _parameters(DecodeOptions(self._threads, None))
         parameters.detect_language = True
         self._run(parameters, samples)
-        return {self._heard_language(): 1.0}
+        return [{self._heard_language(): 1.0}]
 
     def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece."""
