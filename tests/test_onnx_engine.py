@@ -117,7 +117,7 @@ def test_each_tone_is_its_word_at_its_time(loaded, tmp_path, kind):
 def test_silence_has_no_words(loaded, tmp_path):
     _, ask = loaded(onnxasr.write(tmp_path))
     reply = ask(ggml.tones(None, None))
-    assert reply == {"ended": True, "language": None, "tokens": [], "logprob": None, "unclear": None}
+    assert reply == {"ended": True, "language": None, "tokens": [], "logprob": None, "unclear": False}
 
 
 @needs_onnx_asr

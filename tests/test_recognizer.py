@@ -729,6 +729,17 @@ def test_a_word_is_said_where_somebody_speaks():
     np.testing.assert_allclose(placed, [(2.9 - 0.76, 2.9), (2.9, 3.0), (8.0, 8.4), (14, 14.2)])
 
 
+def test_a_word_is_not_said_with_a_sentence_that_was_not_recognized():
+    """Somebody speaks from 1 to 3, 3.5 to 6 and 6.5 to 8 s; of 3.5 to 6 there is no word."""
+    runs = [(1.0, 3.0), (3.5, 6.0), (6.5, 8.0)]
+    stretched = [Word(1.0, 2.6, " remember"), Word(2.6, 7.0, " The"), Word(7.0, 8.0, " majority")]
+    placed = [(word.start, word.end) for word in tokens.place(stretched, 9.0, runs)]
+    assert placed[1:] == [(6.5, 7.0), (7.0, 8.0)]
+    stretched = [Word(1.0, 2.6, " remember"), Word(2.6, 7.0, " me."), Word(7.0, 8.0, " Otherwise")]
+    placed = [(word.start, word.end) for word in tokens.place(stretched, 9.0, runs)]
+    assert placed[1:] == [(2.6, 3.0), (7.0, 8.0)]
+
+
 def test_the_pause_after_a_word_is_not_its_time():
     first, second = tokens.to_words([[Token(b" Well", 0, 1), Token(b",", 1, 4), Token(b" no", 4, 5)]])
     assert (first.end, second.start) == (1, 4)

@@ -16,7 +16,7 @@ import numpy as np
 from witness.recognition.chunking import Piece
 from witness.recognition.engine_worker import EngineToken
 from witness.recognition.vad import FRAME_RATE
-from witness.schema import Bool, Word
+from witness.schema import CLOSING, SENTENCE_ENDS, Bool, Word
 from witness.text import unspaced
 
 WORD_SECONDS = 0.4
@@ -159,26 +159,34 @@ def place(
     Whisper tells when a word ends and the next one begins, and not which of them is the pause between: a word
     keeps the part of its time in which somebody speaks, as `spoken` says (`runs`). One whose time is
     all pause goes to the speech next to it, if that is near. One that still takes longer than its letters can
-    explain begins later.
+    explain begins later. One that has more speech than they can explain got that of words that were not
+    recognized: it was said next to the other words of its sentence.
     """
     placed = []
     for word in words:
-        start, end = _spoken(word.start, word.end, spoken)
-        end = min(max(end, before), duration)
         letters = sum(DIGIT if letter.isdigit() else letter.isalnum() for letter in word.text)
-        start = max(start, before, end - WORD_SECONDS - LETTER_SECONDS * letters)
+        longest = WORD_SECONDS + LETTER_SECONDS * letters
+        ends = word.text.rstrip(CLOSING).endswith(tuple(SENTENCE_ENDS))
+        start, end = _spoken(word.start, word.end, spoken, longest, ends=ends)
+        end = min(max(end, before), duration)
+        start = max(start, before, end - longest)
         placed.append(replace(word, start=min(start, end), end=end))
         before = end
     return placed
 
 
-def _spoken(start: float, end: float, runs: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The part of a time in which somebody speaks; of several the longest."""
+def _spoken(
+    start: float, end: float, runs: Sequence[tuple[float, float]], longest: float, *, ends: bool
+) -> tuple[float, float]:
+    """The part of a time in which somebody speaks. Of several the longest; but if they are more than
+    `longest` together, the last, or, of a word that ends a sentence, the first."""
     first = bisect_right(runs, start, key=lambda run: run[1])
     inside = [
         (max(start, run[0]), min(end, run[1]))
         for run in runs[first : bisect_left(runs, end, key=lambda run: run[0])]
     ]
+    if sum(last - first for first, last in inside) > longest:
+        return inside[0] if ends else inside[-1]
     if inside:
         return max(inside, key=lambda part: part[1] - part[0])
     after = runs[first][0] - end if first < len(runs) else NEAR
