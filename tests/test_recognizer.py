@@ -29,7 +29,7 @@ from witness.recognition.chunking import BRIEF, WINDOW, Loudness, Piece, gaps, p
 from witness.recognition.engine_worker import ChunkResult, EngineToken
 from witness.recognition.fallback import Note, convincing, to_lines
 from witness.recognition.hallucination_checks import doubt
-from witness.recognition.language_tracking import Tracker, among, decide
+from witness.recognition.language_tracking import Tracker, among, decide, may_change
 from witness.recognition.prompting import context, fit, plain
 from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
 from witness.recognition.requirements import gpu_memory
@@ -1142,6 +1142,13 @@ def test_a_doubtful_part_keeps_the_language_of_the_track(doubtful):
     english, french = told(en=0.95, fr=0.01), told(fr=0.97, en=0.01)
     parts = [english, doubtful, english, french, french]
     assert decide(parts, "en")[0] == ["en", "en", "en", "fr", "fr"]
+
+
+def test_a_piece_is_heard_at_once_where_no_other_language_is_likely():
+    faint = {"en": 0.3, "cy": 0.3, "de": 0.2}
+    assert not may_change([faint, {"en": 0.99}], "en")
+    assert may_change([{"en": 0.99}, {"en": 0.2, "fr": 0.6}], "en")
+    assert may_change([{"en": 0.99}], "fr")
 
 
 def test_what_follows_changes_no_part_that_is_settled():

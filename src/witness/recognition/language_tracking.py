@@ -24,8 +24,8 @@ from witness.schema import Int
 
 HEARD = 3 * FRAME_RATE
 """Frames of a part that tell its language."""
-DOUBTED = 0.5
-"""Probability of the track's language below which another may be spoken."""
+SUSPECTED = 0.5
+"""Probability in some part from which another language than that of the track may be spoken there."""
 PART = 6 * FRAME_RATE
 """The most frames of a part."""
 CHANGE = 2.0
@@ -47,7 +47,7 @@ def among(probabilities: Mapping[str, float], allowed: Sequence[str]) -> dict[st
 
 def may_change(told: Sequence[Mapping[str, float]], main: str) -> bool:
     """Whether another language than `main` may be spoken in some part."""
-    return any(part.get(main, 0.0) < DOUBTED for part in told)
+    return any(one >= SUSPECTED for part in told for code, one in part.items() if code != main)
 
 
 Decided = tuple[Piece, ChunkResult | None]
