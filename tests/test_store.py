@@ -19,13 +19,13 @@ from conftest import in_process
 from test_fuzz import FUZZ
 from witness import atomic, files, saving
 from witness.errors import ConflictError, OutputError
-from witness.formats import writers
+from witness.formats import document, writers
 from witness.formats.registry import Format
 from witness.options import Bounds
 from witness.schema import Transcript
 from witness.serve.library.catalog import Library
 from witness.serve.library.index import Index
-from witness.transcript import assemble, edits, redo, store
+from witness.transcript import assemble, drafts, edits, redo, store
 
 TEXTS = (Format.TXT, Format.SRT, Format.CSV)
 
@@ -161,6 +161,24 @@ def test_a_new_transcript_does_not_replace_what_was_corrected_meanwhile(path):
     store.save(new, [(Format.JSON, path)])
     assert names(path)[0] is None
     agree(path)  # the formats that nobody asked for, too
+
+
+def test_each_word_says_whether_it_was_corrected(shelved):
+    """Also where no correction tells; words of an older document, which say nothing, are all taken to be."""
+    found = store.read(shelved)
+    place = next(number for number, one in enumerate(found.utterances) if len(one.words) > 2)
+    whole = found.utterances[place]
+    words = [replace(word, corrected=number == 1) for number, word in enumerate(whole.words)]
+    other = replace(whole, words=tuple(words), corrected=True)
+    utterances = (*found.utterances[:place], other, *found.utterances[place + 1 :])
+    changed = replace(found, utterances=utterances, words=tuple(w for one in utterances for w in one.words))
+    content = document.encode(document.of(changed))
+    older = json.loads(content)
+    for word in older["words"]:
+        del word["corrected"]
+    for text, marked in ((content, words[1:2]), (json.dumps(older).encode(), words)):
+        (own,) = drafts.of(document.transcript(document.decode(text))).words
+        assert [(one.start, one.end) for one in own if one.corrected] == [(w.start, w.end) for w in marked]
 
 
 def test_a_transcript_that_was_read_keeps_its_findings_when_it_is_saved_again(path):

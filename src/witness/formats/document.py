@@ -126,6 +126,7 @@ class WordEntry(Struct, frozen=True, gc=False):
     speaker_confidence: float | None
     overlap: bool
     supported: bool
+    corrected: bool = False
     probability: float | None = None
 
 

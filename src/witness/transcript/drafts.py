@@ -95,8 +95,11 @@ def corrected(draft: Draft, given: Sequence[Correction] = (), reporter: Reporter
 
 
 def _marked(utterance: Utterance, given: Sequence[Correction]) -> Sequence[Word]:
-    """The words of an utterance, those marked that were corrected; all of them if it cannot be told which."""
-    if not utterance.corrected:
+    """The words of an utterance, which say whether they were corrected.
+
+    Those of an older document do not: it is told by the corrections, and if they do not tell, all were.
+    """
+    if not utterance.corrected or any(word.corrected for word in utterance.words):
         return utterance.words
     touched = corrections.touched(utterance.words, given) or range(len(utterance.words))
     return [replace(word, corrected=place in touched) for place, word in enumerate(utterance.words)]
