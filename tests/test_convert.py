@@ -73,7 +73,7 @@ def test_everything_that_a_transcript_can_have(tmp_path):
         audio=replace(full.audio, part=Part(0.5, 700.12345)),
         warnings=("ends early",),
         fast=True,
-        style=Style(pauses=0.5, fillers="drop", lines=1, words=5, speaker_names="tag"),
+        style=Style(pauses=0.5, fillers="drop", lines=1, words=5, speaker_names="tag", times="drop"),
         corrections=(
             Correction("merge", ((0.5, 1.0),), other=((2.0, 3.0),)),
             Correction("text", (), text=""),

@@ -63,6 +63,7 @@ BOTH = TRANSCRIPT | {
     "lines": ["--lines", "1"],
     "words": ["--words", "4"],
     "speaker_names": ["--speaker-names", "tag"],
+    "times": ["--times", "drop"],
     "no_findings": ["--no-findings"],
     "force": ["--force"],
     "quiet": ["-q"],

@@ -13,16 +13,17 @@ from witness.errors import InputError
 from witness.formats import page
 from witness.formats.registry import Format
 from witness.schema import SAMPLE_RATE
-from witness.serve.editing import views
+from witness.serve.editing import exports, views
+from witness.serve.editing.exports import AS_IT_IS
 from witness.transcript import edits
 
 
 def test_any_format_can_be_taken_away(shelved):
     edits.name(shelved, edits.show(shelved).version, "SPEAKER_00", "Ann")
-    assert views.export(shelved, Format.SRT) == (shelved.parent / "toned.srt").read_bytes()
-    assert views.export(shelved, Format.JSON) == shelved.read_bytes()
-    assert views.export(shelved, Format.DOCX)[:2] == b"PK"
-    assert page.sound_in(views.export(shelved, Format.HTML).decode()).opus
+    assert exports.content(shelved, Format.SRT, AS_IT_IS)[1] == (shelved.parent / "toned.srt").read_bytes()
+    assert exports.content(shelved, Format.JSON, AS_IT_IS)[1] == shelved.read_bytes()
+    assert exports.content(shelved, Format.DOCX, AS_IT_IS)[1][:2] == b"PK"
+    assert page.sound_in(exports.content(shelved, Format.HTML, AS_IT_IS)[1].decode()).opus
 
 
 def test_what_no_browser_plays_is_made_into_what_it_does(shelved):

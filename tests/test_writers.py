@@ -73,6 +73,21 @@ def test_txt():
     assert lines == ["[00:09:32] SPEAKER_01: It never came."]
 
 
+@pytest.mark.parametrize("form", [Format.TXT, Format.MD, Format.DOCX])
+def test_without_times_or_names(form):
+    found = transcript([REPLY])
+    for given, time, name in [
+        ({}, True, True),
+        ({"times": "drop"}, False, True),
+        ({"speaker_names": "none"}, True, False),
+        ({"times": "drop", "speaker_names": "none"}, False, False),
+    ]:
+        said = text_of(writers.written(found.styled(given), form)).replace("\\", "").split("25%")[-1]
+        assert "It never came." in said
+        assert ("00:09:32" in said) == time
+        assert ("SPEAKER_01" in said) == name
+
+
 UNHEARD = Utterance(600.0, 604.5, "SPEAKER_00")
 
 

@@ -423,7 +423,10 @@ class Style:
     words: Annotated[int, Meta(ge=1, le=1000)] | None = None
     """Most words of a subtitle; None: as many as fit."""
     speaker_names: Literal["text", "tag", "none"] = "text"
-    """Where subtitles name the speakers: in the text, in the voice tags of VTT, or not at all."""
+    """Where subtitles name the speakers: in the text, in the voice tags of VTT, or not at all; "none" holds
+    for txt, md and docx, too."""
+    times: Literal["keep", "drop"] = "keep"
+    """Whether txt, md and docx say when a line begins."""
 
 
 @dataclass(frozen=True)

@@ -8,24 +8,27 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 import av
 import av.container
 import numpy as np
 
-from witness.audio import decode
+from witness.audio import decode, tone
 from witness.audio.source import places
-from witness.errors import InputError
+from witness.errors import InputError, OutputError
 from witness.files import sha256_at
 from witness.options import PageAudio, Part
 from witness.reporter import SILENT, Reporter
-from witness.schema import SAMPLE_RATE, Float32, Sound, Source
+from witness.schema import SAMPLE_RATE, Float32, Sound, Source, Spans
 
 EMBEDDED = 20 * 60.0
 """Seconds of the longest recording that "auto" embeds: 3.6 MB of Opus, 4.8 MB in the page."""
 BITS = 24_000
 """Bits per second of Opus, with which speech of 8 kHz bandwidth is clear."""
+MP3_BITS = 48_000
+"""Bits per second of MP3, which other programs read."""
 PEAKS = 20
 """Peaks per second of a short recording: one per pixel of a timeline that shows a minute."""
 MOST_PEAKS = 40_000
@@ -38,12 +41,14 @@ def take(
     how: PageAudio = PageAudio.AUTO,
     *,
     beside: Path | None = None,
+    covered: Spans = (),
     reporter: Reporter = SILENT,
 ) -> Sound | None:
     """The sound for the page among `files`, which are formats and their paths, None for stdout.
 
-    `beside` is the folder of the JSON that the page is made from. None if there is no page, if no sound is
-    wanted, or if the recording cannot be used, which is a note and no error.
+    `beside` is the folder of the JSON that the page is made from; a tone covers what is `covered` of sound
+    that is embedded. None if there is no page, if no sound is wanted, or if the recording cannot be used,
+    which is a note and no error.
     """
     pages = [path for form, path in files if form == "html"]
     if how == PageAudio.NONE or not pages:
@@ -61,9 +66,13 @@ def take(
             reporter.progress("sound", seconds, total)
 
         loudest, peaks = _peaks(path, part, tell)
+
+        def tell_more(seconds: float) -> None:
+            tell(part.duration + seconds)
+
         return Sound(
             peaks,
-            _opus(path, part, loudest, lambda seconds: tell(part.duration + seconds)) if embed else None,
+            _opus(path, part, loudest, tell_more, covered) if embed else None,
             None if embed else _link(path, page),
             recorded,
         )
@@ -139,27 +148,53 @@ def _peaks(path: str, part: Part, tell: Callable[[float], None]) -> tuple[float,
     return loudest, np.rint(heights / (loudest or 1.0) * 255).astype(np.uint8).tobytes()
 
 
-def _opus(path: str, part: Part, loudest: float, tell: Callable[[float], None]) -> bytes:
+def _opus(path: str, part: Part, loudest: float, tell: Callable[[float], None], covered: Spans = ()) -> bytes:
     """The part as WebM, which more versions of Safari play than Ogg; same samples, same bytes."""
+    blocks = tone.over(decode.blocks(path, part), covered, part.start)
+    return _encoded("webm", "libopus", BITS, _frames(blocks, 1.0 / max(1.0, loudest)), tell)
+
+
+def mp3(path: str, source: Source, covered: Spans) -> bytes:
+    """The whole recording at `path` as MP3, silent where it was not transcribed, with a tone over what is
+    `covered`: times stay as they are. Raises InputError, OutputError.
+    """
+    heard = source.heard
+    silent = ((0.0, heard.start), (heard.end, source.duration + 1.0))
+    whole = decode.blocks(path, Part(0.0, source.duration))
+    blocks = tone.over(tone.over(whole, silent, level=0.0), covered)
+    try:
+        return _encoded("mp3", "libmp3lame", MP3_BITS, _frames(blocks, 1.0), lambda _: None)
+    except av.FFmpegError as error:
+        raise OutputError(f"{path}: its sound cannot be written as MP3 ({error.strerror})") from error
+
+
+def _encoded(
+    container: str,
+    codec: Literal["libopus", "libmp3lame"],
+    bits: int,
+    frames: Iterable[av.AudioFrame],
+    tell: Callable[[float], None],
+) -> bytes:
+    """A file with these frames; `tell` is told how many seconds are done."""
     file = io.BytesIO()
     # Without "bitexact" the file would hold a random number and the version of the library.
-    with av.open(file, "w", format="webm", options={"fflags": "+bitexact"}) as container:
-        options = {"application": "voip", "flags": "+bitexact"}
-        stream = container.add_stream("libopus", rate=SAMPLE_RATE, layout="mono", options=options)
-        stream.bit_rate = BITS
+    with av.open(file, "w", format=container, options={"fflags": "+bitexact"}) as written:
+        options = {"flags": "+bitexact", **({"application": "voip"} if codec == "libopus" else {})}
+        stream = written.add_stream(codec, rate=SAMPLE_RATE, layout="mono", options=options)
+        stream.bit_rate = bits
         done = 0
-        for frame in _frames(path, part, 1.0 / max(1.0, loudest)):
-            container.mux(stream.encode(frame))
+        for frame in frames:
+            written.mux(stream.encode(frame))
             done += frame.samples
             tell(done / SAMPLE_RATE)
-        container.mux(stream.encode(None))
+        written.mux(stream.encode(None))
     return file.getvalue()
 
 
-def _frames(path: str, part: Part, gain: float) -> Iterator[av.AudioFrame]:
-    """The part in frames for an encoder, times `gain`."""
+def _frames(blocks: Iterable[Float32], gain: float) -> Iterator[av.AudioFrame]:
+    """Samples in frames for an encoder, times `gain`."""
     done = 0
-    for block in decode.blocks(path, part):
+    for block in blocks:
         samples: Float32 = np.ascontiguousarray(block[None] * np.float32(gain))
         if samples.size:
             frame = av.AudioFrame.from_ndarray(samples, format="flt", layout="mono")

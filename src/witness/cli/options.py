@@ -34,7 +34,7 @@ MANY = 15
 
 SECTIONS = {
     "Result": "formats to force no_findings html_audio",
-    "Reading": "pauses fillers line_width lines words speaker_names",
+    "Reading": "pauses fillers line_width lines words speaker_names times",
     "Words": "language translate vocabulary prompt replaced whisper recognizer",
     "Speakers": "speakers min_speakers max_speakers known channels models fast precision",
     "Recording": "start end",
@@ -322,9 +322,15 @@ WORDS = click.option(
 SPEAKER_NAMES = click.option(
     "--speaker-names",
     type=click.Choice(["text", "tag", "none"]),
-    help="Where subtitles name speakers: in the text, in VTT's voice tags, or not at all. [default: text]",
+    help="Where subtitles name speakers: in the text, in VTT's voice tags, or not at all, which txt, md and "
+    "docx follow, too. [default: text]",
 )
-STYLE = together(PAUSES, FILLERS, LINE_WIDTH, LINES, WORDS, SPEAKER_NAMES)
+TIMES = click.option(
+    "--times",
+    type=click.Choice(["keep", "drop"]),
+    help="Leave the times out of txt, md and docx, or not. [default: keep]",
+)
+STYLE = together(PAUSES, FILLERS, LINE_WIDTH, LINES, WORDS, SPEAKER_NAMES, TIMES)
 """How the formats for reading show a transcript; `style` takes it from what a command is given."""
 
 

@@ -43,8 +43,11 @@ def write(reading: Reading) -> bytes:
     for line in reading.lines:
         if line.pause:
             _add(document, line.pause, pause)
-        head = _add(document, f"{line.speaker} ", speaker)
-        head.add_run(f"[{clock(line.start)}]")._r.style = time.style_id
+        named, timed = (told or line.text is None for told in (reading.named, reading.timed))
+        if named or timed:
+            head = _add(document, f"{line.speaker} " if named else "", speaker)
+            if timed:
+                head.add_run(f"[{clock(line.start)}]")._r.style = time.style_id
         if line.text is not None:
             _in_language(_add(document, line.text, text), line.language, reading.transcript.language)
     return _archive(document)

@@ -18,9 +18,11 @@ def write(reading: Reading) -> str:
         )
     parts += [f"> {_escaped(warning)}" for warning in transcript.about_recording]
     for line in reading.lines:
-        head = f"**{_escaped(line.speaker)}** [{clock(line.start)}]"
+        bare = line.text is None  # nothing but who spoke when
+        head = [f"**{_escaped(line.speaker)}**"] if reading.named or bare else []
+        head += [f"[{clock(line.start)}]"] if reading.timed or bare else []
         parts += [line.pause] if line.pause else []
-        parts.append(head if line.text is None else f"{head} {_escaped(line.text)}")
+        parts.append(" ".join([*head, *([] if line.text is None else [_escaped(line.text)])]))
     return "\n\n".join(parts) + "\n"
 
 

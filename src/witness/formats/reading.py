@@ -67,6 +67,16 @@ class Reading:
     """Where the file will be; None: nobody knows."""
 
     @property
+    def timed(self) -> bool:
+        """Whether to say when a line begins."""
+        return self.transcript.style.times == "keep"
+
+    @property
+    def named(self) -> bool:
+        """Whether to say who speaks."""
+        return self.transcript.style.speaker_names != "none"
+
+    @property
     def notes(self) -> Iterator[str]:
         """What of the recording could not be used, each in one line."""
         return map(one_line, self.transcript.about_sound)

@@ -11,6 +11,15 @@ from importlib.util import find_spec
 
 from witness.options import Choice
 
+READ, SUBTITLES, ANALYSIS, DATA, SCORING = PURPOSES = (
+    "To read and edit",
+    "Subtitles",
+    "For software that codes and annotates",
+    "Tables and data",
+    "For scorers",
+)
+EVERYTHING = "times names pauses fillers"
+"""The parts of a style that a document shows or leaves out."""
 DOCX_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
 
@@ -36,8 +45,15 @@ class About:
     """Not text, which a terminal could show."""
     sound: bool = False
     """Whether it holds the recording, or a link to it."""
-    smooth: bool = False
-    """Whether fillers are left out of it if a person wants that: a subtitle or a document, not data."""
+    purpose: str = DATA
+    """One of PURPOSES: what people want it for."""
+    shows: str = ""
+    """Which parts of `schema.Style` it follows, of "times", "names", "pauses" and "fillers"."""
+
+    @property
+    def smooth(self) -> bool:
+        """Whether fillers are left out of it if a person wants that: a subtitle or a document, not data."""
+        return "fillers" in self.shows.split()
 
 
 PLAIN = About("text")
@@ -54,31 +70,41 @@ class Format(Choice):
         self.about = about
         return self
 
-    TXT = "txt", About("text, a line per utterance", smooth=True)
-    MD = "md", About("Markdown", "text/markdown", smooth=True)
+    TXT = "txt", About("text, a line per utterance", purpose=READ, shows=EVERYTHING)
+    MD = "md", About("Markdown", "text/markdown", purpose=READ, shows=EVERYTHING)
     JSON = "json", About("everything, for programs", "application/json")
-    SRT = "srt", About("subtitles", "application/x-subrip", smooth=True)
-    VTT = "vtt", About("subtitles for the web", "text/vtt", smooth=True)
-    RTTM = "rttm", About("who spoke when")
+    SRT = "srt", About("subtitles", "application/x-subrip", purpose=SUBTITLES, shows="names fillers")
+    VTT = "vtt", About("subtitles for the web", "text/vtt", purpose=SUBTITLES, shows="names fillers")
+    RTTM = "rttm", About("who spoke when", purpose=SCORING)
     CSV = "csv", About("a table", "text/csv")
     TSV = "tsv", About("a table as Whisper writes it", "text/tab-separated-values")
-    HTML = "html", About("a page to read, hear and correct", "text/html", sound=True)
+    HTML = "html", About("a page to read, hear and correct", "text/html", sound=True, purpose=READ)
     DOCX = (
         "docx",
         About(
-            "Word", DOCX_TYPE, extra="docx", library="docx", package="python-docx", binary=True, smooth=True
+            "Word",
+            DOCX_TYPE,
+            extra="docx",
+            library="docx",
+            package="python-docx",
+            binary=True,
+            purpose=READ,
+            shows=EVERYTHING,
         ),
     )
-    QDA = "qda", About("MAXQDA, NVivo, ATLAS.ti", ending="qda.txt", smooth=True)
-    EAF = "eaf", About("ELAN", "application/xml")
-    TEXTGRID = "textgrid", About("Praat", ending="TextGrid")
-    AUDACITY = "audacity", About("Audacity labels", "text/tab-separated-values", "audacity.txt")
-    CTM = "ctm", About("words, for scorers")
-    STM = "stm", About("segments, for scorers")
-    SEGLST = "seglst", About("segments, for meeteval", "application/json", "seglst.json")
+    QDA = "qda", About("MAXQDA, NVivo, ATLAS.ti", ending="qda.txt", purpose=ANALYSIS, shows="pauses fillers")
+    EAF = "eaf", About("ELAN", "application/xml", purpose=ANALYSIS)
+    TEXTGRID = "textgrid", About("Praat", ending="TextGrid", purpose=ANALYSIS)
+    AUDACITY = (
+        "audacity",
+        About("Audacity labels", "text/tab-separated-values", "audacity.txt", purpose=ANALYSIS),
+    )
+    CTM = "ctm", About("words, for scorers", purpose=SCORING)
+    STM = "stm", About("segments, for scorers", purpose=SCORING)
+    SEGLST = "seglst", About("segments, for meeteval", "application/json", "seglst.json", purpose=SCORING)
     WHISPERX = "whisperx", About("JSON as whisperX writes it", "application/json", "whisperx.json")
     OPENAI = "openai", About("JSON as OpenAI writes it", "application/json", "openai.json")
-    PODCAST = "podcast", About("JSON for podcasts", "application/json", "podcast.json", smooth=True)
+    PODCAST = "podcast", About("JSON for podcasts", "application/json", "podcast.json", shows="fillers")
 
     @property
     def ending(self) -> str:

@@ -13,11 +13,12 @@ def write(reading: Reading) -> str:
     """
     notes = "".join(f"[{note}]\n" for note in reading.notes)
     return notes + "".join(
-        (f"{line.pause}\n" if line.pause else "") + _line(line) + "\n" for line in reading.lines
+        (f"{line.pause}\n" if line.pause else "") + _line(reading, line) + "\n" for line in reading.lines
     )
 
 
-def _line(line: Line) -> str:
+def _line(reading: Reading, line: Line) -> str:
     if line.text is None:
         return f"[{clock(line.start, 1)} - {clock(line.end, 1)}] {line.speaker}"
-    return f"[{clock(line.start)}] {line.speaker}: {line.text}"
+    time = f"[{clock(line.start)}] " if reading.timed else ""
+    return f"{time}{line.speaker}: {line.text}" if reading.named else f"{time}{line.text}"

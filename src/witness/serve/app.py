@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 from witness.serve import errors
 from witness.serve.app_state import AppState
 from witness.serve.library import catalog
-from witness.serve.routes import home, openai_api, recordings, transcripts
+from witness.serve.routes import exports, home, openai_api, recordings, transcripts
 from witness.serve.security import Guard
 
 
@@ -24,6 +24,7 @@ def application(
             *catalog.routes(),
             *transcripts.routes(),
             *recordings.routes(),
+            *exports.routes(),
             *openai_api.routes(),
         ],
         middleware=[

@@ -12,7 +12,7 @@
  *   undo: HTMLButtonElement, redo: HTMLButtonElement, save: HTMLButtonElement, next: HTMLButtonElement,
  *   previous: HTMLButtonElement, replace: HTMLButtonElement, "replace-all": HTMLButtonElement,
  *   wider: HTMLButtonElement, look: HTMLButtonElement, heard: HTMLInputElement, written: HTMLInputElement,
- *   replacing: HTMLDialogElement, "replacing-form": HTMLFormElement,
+ *   replacing: HTMLDialogElement, "replacing-form": HTMLFormElement, export: HTMLButtonElement,
  * }} Known
  */
 

@@ -17,7 +17,7 @@ from witness.diarization import voices
 from witness.formats import page
 from witness.formats.registry import Format
 from witness.options import Part, chosen
-from witness.serve.editing import views
+from witness.serve.editing import export_options, exports, views
 from witness.transcript import edits, occurrences, people, redo, store
 
 Reply = tuple[Message, list[Buffer]]
@@ -75,7 +75,19 @@ def _told(saved: store.Written) -> Reply:
 
 
 def _export(path: Path, given: Message) -> Reply:
-    return {}, [views.export(path, chosen(Format, given["format"]))]
+    wanted = export_options.read(given["options"])
+    name, content = exports.content(path, chosen(Format, given["format"]), wanted)
+    return {"name": name}, [content]
+
+
+def _audible(path: Path, given: Message) -> Reply:
+    name, content = exports.audible(path, export_options.read(given["options"]))
+    return {"name": name}, [content]
+
+
+def _preview(path: Path, given: Message) -> Reply:
+    wanted = export_options.read(given["options"])
+    return {"text": exports.preview(path, chosen(Format, given["format"]), wanted)}, []
 
 
 def _outline(path: Path, _: Message) -> Reply:
@@ -124,6 +136,8 @@ ACTIONS: dict[str, Callable[[Path, Message], Reply]] = {
     "recount": _recount,
     "original": _original,
     "export": _export,
+    "audible": _audible,
+    "preview": _preview,
     "outline": _outline,
     "recording": _recording,
     "enroll": _enroll,

@@ -1,4 +1,4 @@
-"""What the desk gives out of a transcript: its page, its formats, its recording and the outline of that."""
+"""What the page of a transcript shows: the page itself, the recording, and the outline of that."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from witness import atomic, caching, outputs
+from witness import atomic, caching
 from witness.audio import sound
 from witness.errors import InputError
-from witness.formats import page, reading, writers
+from witness.formats import page, reading
 from witness.formats.registry import Format
 from witness.options import PageAudio
 from witness.reporter import Reporter
@@ -22,18 +22,6 @@ PLAYED = {
     *("mka", "mkv", "mov", "mp4", "webm"),
 }
 """Endings of what browsers play as it is: https://developer.mozilla.org/docs/Web/Media/Guides/Formats"""
-
-
-def export(path: Path, form: Format) -> bytes:
-    """The file of a format; a page has its sound inside if it is short. Raises InputError, WitnessError."""
-    outputs.check_libraries([form])
-    if form == Format.JSON:
-        return store.content(path)
-    transcript = store.read(path)
-    short = transcript.audio.heard.duration < sound.EMBEDDED
-    how = PageAudio.EMBED if short else PageAudio.NONE
-    heard = sound.take(transcript.audio, [(form, None)], how, beside=path.parent)
-    return writers.content(transcript, form, heard, store.sibling(path, form))
 
 
 def html(path: Path, rest: Mapping[str, Any], script: Sequence[str]) -> str:

@@ -18,7 +18,10 @@ from witness.serve import assets
 if TYPE_CHECKING:
     from jinja2 import Template
 
-STYLES = ("formats/templates/look.css", "formats/templates/page.css", "serve/static/library.css")
+STYLES = (
+    *(f"formats/templates/{name}.css" for name in ("look", "page", "exporting")),
+    "serve/static/library.css",
+)
 """What the page of a transcript looks like, and this one, too; then its own."""
 
 

@@ -17,17 +17,17 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from witness import files, outputs
+from witness import files
 from witness.errors import WitnessError
-from witness.formats.registry import Format
+from witness.formats.registry import PURPOSES, Format
 from witness.options import chosen
 from witness.serve import assets
 from witness.serve.app_state import AppState
 from witness.serve.routes.recordings import AGAIN, ALIVE
 from witness.text import printable
 
-FIRST = (Format.DOCX, Format.SRT, Format.TXT, Format.HTML, Format.QDA, Format.CSV)
-"""What people export most; the others follow."""
+FIRST = (Format.DOCX, Format.TXT, Format.SRT, Format.QDA, Format.CSV)
+"""What people export most; the others of the same purpose follow."""
 GONE = "there is no such transcript anymore; go back to the recordings"
 POLICY = "connect-src 'self'; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 """Beside the policy in the page itself, which names the hash of its style."""
@@ -54,19 +54,30 @@ def routes() -> list[BaseRoute]:
         Route("/t/{id}/name", name, methods=["POST"]),
         Route("/t/{id}/replace", rewrite, methods=["GET", "POST"]),
         Route("/t/{id}/export", export),
+        Route("/t/{id}/preview", preview, methods=["POST"]),
         Route("/t/{id}/voice", voice, methods=["GET", "POST"]),
     ]
 
 
 async def show(request: Request) -> Response:
     """The page."""
-    formats = (*FIRST, *(form for form in Format if form not in FIRST))
     rest = {
         "id": request.path_params["id"],
-        "formats": [[form, form.about.label] for form in formats if form.installed],
+        "formats": formats(),
     }
     _, content = await _ask(request, "html", rest=rest, script=assets.script("serve/static/transcript.js"))
     return Response(content, media_type="text/html", headers={"Content-Security-Policy": POLICY})
+
+
+def formats() -> list[dict[str, str]]:
+    """All that can be exported here, by what they are for."""
+    found = (*FIRST, *(form for form in Format if form not in FIRST))
+    return [
+        {"word": form, "label": form.about.label, "purpose": form.about.purpose, "shows": form.about.shows}
+        for purpose in PURPOSES
+        for form in found
+        if form.about.purpose == purpose and form.installed
+    ]
 
 
 async def sound(request: Request) -> Response:
@@ -134,7 +145,7 @@ async def corrections(request: Request) -> Response:
     """GET: version and steps. PUT: all steps of a page. POST: corrections on top of what is there."""
     if request.method == "GET":
         return JSONResponse((await _ask(request, "show"))[0])
-    given = await _body(request)
+    given = await body_of(request)
     if request.method == "PUT":
         return await _changed(request, "save", edit=given)
     return await _changed(request, "add", **_of(given, version=str, corrections=dict))
@@ -142,12 +153,12 @@ async def corrections(request: Request) -> Response:
 
 async def original(request: Request) -> Response:
     """Back to the machine's version."""
-    return await _changed(request, "original", **_of(await _body(request), version=str))
+    return await _changed(request, "original", **_of(await body_of(request), version=str))
 
 
 async def speakers(request: Request) -> Response:
     """Another number of speakers; null: as many as there seem to be."""
-    given = await _body(request)
+    given = await body_of(request)
     number = given.get("speakers")
     if number is not None and (type(number) is not int or not 1 <= number <= 10_000):
         raise HTTPException(400, "speakers is a number from 1 to 10000, or null")
@@ -156,7 +167,7 @@ async def speakers(request: Request) -> Response:
 
 async def name(request: Request) -> Response:
     """Name one speaker."""
-    return await _changed(request, "name", **_of(await _body(request), version=str, speaker=str, name=str))
+    return await _changed(request, "name", **_of(await body_of(request), version=str, speaker=str, name=str))
 
 
 async def rewrite(request: Request) -> Response:
@@ -175,11 +186,21 @@ async def rewrite(request: Request) -> Response:
 async def export(request: Request) -> Response:
     """The transcript in another format, as a download."""
     form = chosen(Format, request.query_params.get("format", ""))
-    path = await _path(request)
-    _, content = await _ask(request, "export", format=form)
-    called = quote(outputs.name_of(path.stem, form))
-    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{called}"}
-    return Response(content, media_type=form.about.media_type, headers=headers)
+    said, content = await _ask(request, "export", format=form, options={})
+    return download(content, said["name"], form.about.media_type)
+
+
+def download(content: bytes, name: str, kind: str) -> Response:
+    """A file for the browser to keep."""
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
+    return Response(content, media_type=kind, headers=headers)
+
+
+async def preview(request: Request) -> Response:
+    """How the file of a format begins, with options."""
+    given = _of(await body_of(request), format=str, options=dict)
+    form = chosen(Format, given["format"])
+    return JSONResponse((await _ask(request, "preview", format=form, options=given["options"]))[0])
 
 
 async def voice(request: Request) -> Response:
@@ -187,7 +208,7 @@ async def voice(request: Request) -> Response:
     desk = _desk(request)
     known = desk.options.known or str(desk.folder / "known")
     if request.method == "POST":
-        given = _of(await _body(request), name=str, start=float, end=float)
+        given = _of(await body_of(request), name=str, start=float, end=float)
         return JSONResponse((await _ask(request, "enroll", known=known, **given))[0])
     wanted = request.query_params.get("name", "")
     return StreamingResponse(_search(desk, known, wanted), media_type="application/x-ndjson")
@@ -247,7 +268,8 @@ async def _changed(request: Request, do: str, **more: Any) -> Response:
     return answer
 
 
-async def _body(request: Request) -> dict[str, Any]:
+async def body_of(request: Request) -> dict[str, Any]:
+    """The JSON object of a request. Raises HTTPException."""
     try:
         given = await request.json()
     except (ValueError, RecursionError):

@@ -2,9 +2,10 @@
 /* What the server can do with a transcript beside saving corrections: other formats, another number of speakers, the
    machine's version. */
 import { ask, pick } from "../../formats/web/dialogs.js";
-import { $, make, toast, wordsOf } from "../../formats/web/dom.js";
-import { edits, redo } from "../../formats/web/state.js";
+import { $, toast, wordsOf } from "../../formats/web/dom.js";
+import { data, edits, redo } from "../../formats/web/state.js";
 import { call } from "./call.js";
+import { openExport } from "./exporting.js";
 import { leave, seen, served, settled, show, showState } from "./saving.js";
 
 /** Save what is not saved yet, then ask for a change of the whole transcript, and show the result.
@@ -23,15 +24,8 @@ async function change(address, body) {
   }
 }
 
-async function askExport() {
-  const choices = served.formats.map(([form, about]) => ({ value: form, label: about ? `${form} – ${about}` : form }));
-  const form = await pick("Export", "The transcript with its corrections, as a file.", choices);
-  if (form === null) return;
-  await settled();
-  const a = make("a");
-  a.href = `export?format=${form}`;
-  a.download = "";
-  a.click();
+function askExport() {
+  openExport({ formats: served.formats, recordings: [{ id: served.id, name: data.title }], ready: settled });
 }
 
 async function askCount() {

@@ -3,14 +3,37 @@
 import "../../formats/web/colors.js";
 import "./dropping.js";
 import "./replacing.js";
-import { $ } from "../../formats/web/dom.js";
+import { $, press, toast, wordsOf } from "../../formats/web/dom.js";
 import { listen } from "./jobs.js";
 import { list } from "./library.js";
 import { search } from "./passages.js";
+import { openExport } from "./exporting.js";
+import { call } from "./call.js";
+/** @import { Recording } from "./library.js" */
 
 document.addEventListener("visibilitychange", () => {
   listen();
   if (document.visibilityState === "visible") list();
+});
+
+/** States of what has no transcript. */
+const UNDONE = new Set(["failed", "canceled", "waiting", "working"]);
+
+press($("export"), async () => {
+  try {
+    const { formats } = await call("/api/formats");
+    /** @type {Recording[]} */
+    const found = [];
+    for (;;) { // it gives no more than so many at a time
+      const said = await call(`/api/library?sort=name&order=up&offset=${found.length}&limit=500`);
+      found.push(...said.recordings);
+      if (!said.recordings.length || found.length >= said.total) break;
+    }
+    const recordings = found.filter((one) => one.seconds !== null && !UNDONE.has(one.state));
+    if (recordings.length) openExport({ formats, recordings }); else toast("There is no transcript to export yet.");
+  } catch (error) {
+    toast(wordsOf(error));
+  }
 });
 
 const given = new URLSearchParams(location.hash.slice(1));

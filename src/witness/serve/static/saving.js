@@ -15,6 +15,7 @@ import { call, CallError } from "./call.js";
 /** @import { Step } from "../../formats/web/corrections.js" */
 /** @import { Kept } from "../../formats/web/drafts.js" */
 /** @import { Review } from "../../formats/web/edits.js" */
+/** @import { FormatAbout } from "./exporting.js" */
 
 const PAUSE = 700; // ms after the last step until it is saved
 const MOST_SENT = 3; // of those without an answer that are remembered
@@ -23,7 +24,7 @@ const AGAIN = 4000; // ms until a server that did not answer is asked again
 /**
  * What serve/editing/views.py says of the transcript. `lack`: why its speakers cannot be counted or heard again.
  * @type {{
- *   id: string, formats: [string, string][], version: string, review: Review, steps: unknown, undone: unknown[],
+ *   id: string, formats: FormatAbout[], version: string, review: Review, steps: unknown, undone: unknown[],
  *   refusal: string | null, lack: string | null, restorable: boolean, history: string, corrected: boolean, asked: number | null,
  * }}
  */

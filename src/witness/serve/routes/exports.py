@@ -1,0 +1,161 @@
+"""Transcripts to take away: one file, or several recordings and formats as one archive."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from witness.errors import WitnessError
+from witness.formats.registry import Format
+from witness.options import chosen
+from witness.serve.app_state import AppState
+from witness.serve.editing import export_options
+from witness.serve.routes.transcripts import GONE, body_of, download, formats
+
+MOST = 10_000
+"""Recordings in one archive."""
+DATE = (1980, 1, 1, 0, 0, 0)
+"""Of the files in it: the earliest that it can express. The same transcripts give the same bytes."""
+ARCHIVE = "transcripts.zip"
+FAILURES = "NOT EXPORTED.txt"
+"""In an archive: what could not be exported, and why, a line each."""
+
+
+def routes() -> list[BaseRoute]:
+    """What the dialog asks for."""
+    return [Route("/api/export", export, methods=["POST"]), Route("/api/formats", list_formats)]
+
+
+def list_formats(request: Request) -> Response:  # noqa: ARG001
+    """All formats that can be had here."""
+    return JSONResponse({"formats": formats()})
+
+
+async def export(request: Request) -> Response:
+    """The files of `ids` in `formats`, with `options`; `sound`: and the recordings as MP3."""
+    desk: AppState = request.app.state.desk
+    given = await body_of(request)
+    ids, words = (_texts(given, key) for key in ("ids", "formats"))
+    options = given.get("options", {})
+    export_options.read(options)
+    kinds = [chosen(Format, word) for word in words]
+    orders = [_Order("export", form, options) for form in dict.fromkeys(kinds)]
+    if given.get("sound") is True:
+        orders.append(_Order("audible", None, options))
+    if not ids or not orders or len(ids) > MOST:
+        raise HTTPException(400, f"choose a format, and 1 to {MOST} recordings")
+    places = [await run_in_threadpool(desk.library.find, one) for one in dict.fromkeys(ids)]
+    paths = [path for path in places if path is not None]
+    if len(paths) < len(places):
+        raise HTTPException(404, GONE)
+    if len(paths) * len(orders) == 1:
+        name, content = await run_in_threadpool(orders[0].fill, desk, paths[0])
+        return download(content, name, orders[0].media_type)
+    return StreamingResponse(
+        _archive(desk, paths, orders),
+        media_type="application/zip",
+        headers={"Content-Disposition": f"attachment; filename={ARCHIVE}"},
+    )
+
+
+@dataclass(frozen=True)
+class _Order:
+    """A file of each recording."""
+
+    do: str
+    form: Format | None
+    options: dict[str, Any]
+
+    @property
+    def media_type(self) -> str:
+        return "audio/mpeg" if self.form is None else self.form.about.media_type
+
+    def fill(self, desk: AppState, path: Path) -> tuple[str, bytes]:
+        """Name and content. Raises WitnessError."""
+        said, content = desk.finder.ask(self.do, path, format=self.form, options=self.options)
+        return said["name"], content
+
+
+async def _archive(desk: AppState, paths: Sequence[Path], orders: Sequence[_Order]) -> AsyncIterator[bytes]:
+    """The archive, piece by piece: no more than one file of it is in memory."""
+    pieces = _pieces(desk, paths, orders)
+    while (piece := await run_in_threadpool(next, pieces, None)) is not None:
+        yield piece
+
+
+def _pieces(desk: AppState, paths: Sequence[Path], orders: Sequence[_Order]) -> Iterator[bytes]:
+    sink = _Sink()
+    failures: list[str] = []
+    taken: set[str] = set()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in paths:
+            place = path.relative_to(desk.folder)
+            for order in orders:
+                try:
+                    name, content = order.fill(desk, path)
+                except WitnessError as error:
+                    failures.append(f"{place.as_posix()}: {error}\n")
+                    continue
+                anonymous = order.options.get("names") == "anonymous"  # folders are called after people, too
+                folder = PurePosixPath() if anonymous else PurePosixPath(place.parent.as_posix())
+                _put(archive, _free(str(folder / name), taken), content)
+                yield sink.take()
+        if failures:
+            _put(archive, FAILURES, "".join(failures).encode("utf-8", "replace"))
+    yield sink.take()
+
+
+def _put(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    about = zipfile.ZipInfo(name.encode("utf-8", "replace").decode(), DATE)
+    about.external_attr = 0o600 << 16
+    archive.writestr(about, content, zipfile.ZIP_DEFLATED)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The name, with a number if it is taken."""
+    stem, dot, ending = name.partition(".") if "/" not in name else (name, "", "")
+    number, found = 1, name
+    while found.casefold() in taken:
+        number += 1
+        found = f"{stem} {number}{dot}{ending}"
+    taken.add(found.casefold())
+    return found
+
+
+class _Sink:
+    """A file that can only be written, of which what was written is taken away."""
+
+    def __init__(self) -> None:
+        self._written = bytearray()
+
+    def write(self, content: bytes) -> int:
+        self._written += content
+        return len(content)
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def close(self) -> None:
+        """What was written stays until it is taken."""
+
+    def take(self) -> bytes:
+        """What was written since the last time."""
+        taken = bytes(self._written)
+        self._written.clear()
+        return taken
+
+
+def _texts(given: dict[str, Any], key: str) -> list[str]:
+    value = given.get(key)
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise HTTPException(400, f"{key} is missing in the request, or not a list of texts")
+    return value
