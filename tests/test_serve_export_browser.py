@@ -5,7 +5,7 @@ import zipfile
 from test_page import browser as browser
 from test_serve_browser import desk as desk
 from test_serve_browser import folder as folder
-from test_serve_browser import rename, saved
+from test_serve_browser import rename, saved, until
 from test_serve_browser import shelf as shelf
 from test_serve_browser import visit as visit
 
@@ -38,7 +38,7 @@ def test_options_change_the_preview_and_the_file(visit):
 def test_several_recordings_at_once(visit, desk, folder):
     page = visit().page
     desk.desk.library.changed()
-    page.wait_for_selector(f'#rows .folder:text-is("{folder.name}")')
+    until(page, page.reload, f'#rows .folder:text-is("{folder.name}")')
     page.click("#export")
     page.fill(".export [type=search]", folder.name)
     page.check('.export label:has-text("All that are shown") input')

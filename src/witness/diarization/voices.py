@@ -36,6 +36,9 @@ OTHERS_SECONDS = 2.0
 """Seconds of it that may be others' at most."""
 THRESHOLD = 5.3
 """`Cohort.scores` that strangers hardly ever reach, whatever the voice model; see benchmarks/voices.py."""
+SURE = THRESHOLD + 2.0
+"""From here on it is "sounds like Anna", and below "may be Anna". Nothing was measured for it; it is a margin
+within which somebody should listen twice."""
 SMALLEST, LARGEST = 16, 4096  # numbers in a voice vector
 
 
@@ -223,6 +226,17 @@ def fingerprint(folder: Path) -> str:
             f"{folder}: could not be read ({error.strerror}); fix: change its permissions or owner"
         ) from error
     return digest.hexdigest()
+
+
+def forget(name: str, folder: Path) -> None:
+    """Delete a person's voice. Raises InputError if it is not there, OutputError, UsageError as `place`."""
+    path = place(name, folder)
+    try:
+        path.unlink()
+    except FileNotFoundError as error:
+        raise InputError(f"{name} is not known; nothing was deleted") from error
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be deleted ({error.strerror}); fix: change --known") from error
 
 
 def place(name: str, folder: Path) -> Path:

@@ -92,7 +92,7 @@ def transcript_page(
     }
     return render(
         "page.html.j2",
-        styles=("look.css", "page.css", *(() if served is None else ("served.css", "exporting.css"))),
+        styles=("look.css", "page.css", *(() if served is None else ("served.css", "desk.css"))),
         code=modules.script(modules.FILE) if served is None else "",
         policy={} if served is None else SERVED_POLICY,
         served=served is not None,

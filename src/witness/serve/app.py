@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 from witness.serve import errors
 from witness.serve.app_state import AppState
 from witness.serve.library import catalog
-from witness.serve.routes import exports, home, openai_api, recordings, transcripts
+from witness.serve.routes import exports, home, openai_api, people, recordings, transcripts
 from witness.serve.security import Guard
 
 
@@ -25,6 +25,7 @@ def application(
             *transcripts.routes(),
             *recordings.routes(),
             *exports.routes(),
+            *people.routes(),
             *openai_api.routes(),
         ],
         middleware=[

@@ -49,3 +49,8 @@ class AppState:
     """Works on the transcript that somebody looks at."""
     finder: WorkerClient = field(default_factory=WorkerClient)
     """Reads recordings and searches all transcripts for a voice, which takes longer."""
+
+    @property
+    def known(self) -> Path:
+        """Where the voices of known people are, or will be."""
+        return Path(self.options.known or self.folder / "known")

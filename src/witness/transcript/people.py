@@ -17,6 +17,7 @@ from witness.schema import (
     WINDOW_SAMPLES,
     Bool,
     Findings,
+    ModelFile,
     Segmentation,
     Track,
     Transcript,
@@ -58,10 +59,7 @@ def enroll(saved: Saved, name: str, part: Part) -> voices.Voice:
 
     Raises InputError if it is not one, or too little; UsageError if the name is none.
     """
-    name = voices.check_name(name)
-    embedding = saved.findings.models["embedding"]
-    if embedding is None:
-        raise InputError(f"{saved.path}: has no voices; transcribe the recording again")
+    name, embedding = voices.check_name(name), _model(saved)
     heard = prints(saved.findings, saved.turns, part)
     if others := voices.others(one.seconds for one in heard.values()):
         raise InputError(
@@ -69,6 +67,30 @@ def enroll(saved: Saved, name: str, part: Part) -> voices.Voice:
         )
     best = max(heard.values(), key=lambda one: one.seconds, default=None)
     return voices.enrolled(name, embedding, best)
+
+
+def remember(saved: Saved, name: str, speaker: str) -> voices.Voice:
+    """The voice of a speaker, given by id or by name, from all of their clean speech in the recording.
+
+    Raises InputError if there is too little; UsageError if there is no such speaker, or the name is none.
+    """
+    name, embedding, speaker = voices.check_name(name), _model(saved), saved.find(speaker)
+    heard = prints(saved.findings, saved.turns).get(speaker)
+    if heard is None or heard.seconds < voices.LEAST_TO_ENROLL or not heard.total.any():
+        found = 0.0 if heard is None else heard.seconds
+        raise InputError(
+            f"{name} speaks alone for {found:.1f} s here, which is too little to know a voice by; "
+            f"{voices.LEAST_TO_ENROLL:g} s are needed"
+        )
+    return voices.Voice(name, embedding.sha256, heard.vector, heard.seconds, embedding.name)
+
+
+def _model(saved: Saved) -> ModelFile:
+    """The voice model of a transcript. Raises InputError if it has no voices."""
+    embedding = saved.findings.models["embedding"]
+    if embedding is None:
+        raise InputError(f"{saved.path}: has no voices; transcribe the recording again")
+    return embedding
 
 
 def introduce(transcript: Transcript, name: str) -> voices.Voice:
@@ -92,12 +114,29 @@ def find(saved: Saved, voice: voices.Voice) -> tuple[str, float] | None:
     Raises InputError if the transcript was made with another voice model than the voice, ModelError if that
     is not on this machine.
     """
-    embedding = saved.findings.models["embedding"]
-    if embedding is None or embedding.sha256 != voice.embedding:
+    if _model(saved).sha256 != voice.embedding:
         raise InputError(f"{saved.path}: was made with another voice model; transcribe the recording again")
-    known = voices.Known((voice,), cohort.load(embedding))
-    found = voices.recognize(prints(saved.findings, saved.turns), known)
-    return next(((speaker, score) for speaker, (_, score) in found.items()), None)
+    return next(((speaker, score) for speaker, (_, score) in suggest(saved, (voice,)).items()), None)
+
+
+def suggest(saved: Saved, known: Sequence[voices.Voice]) -> dict[str, tuple[voices.Voice, float]]:
+    """Speaker -> whom they sound like, and their score; those who sound like nobody are left out.
+
+    Voices of another voice model than the transcript's are, too. Raises as `find`.
+    """
+    embedding = _model(saved)
+    own = tuple(voice for voice in known if voice.embedding == embedding.sha256)
+    if not own:
+        return {}
+    heard = prints(saved.findings, saved.turns)
+    return voices.recognize(heard, voices.Known(own, cohort.load(embedding)))
+
+
+def in_words(who: str, name: str, score: float) -> str:
+    """How much somebody sounds like a person, for whoever is to decide."""
+    if score >= voices.SURE:
+        return f"{who} sounds like {name}"
+    return f"{who} may be {name}; listen to both before you decide"
 
 
 def longest(turns: Sequence[Turn], speaker: str) -> float:

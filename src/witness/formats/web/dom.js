@@ -13,6 +13,7 @@
  *   previous: HTMLButtonElement, replace: HTMLButtonElement, "replace-all": HTMLButtonElement,
  *   wider: HTMLButtonElement, look: HTMLButtonElement, heard: HTMLInputElement, written: HTMLInputElement,
  *   replacing: HTMLDialogElement, "replacing-form": HTMLFormElement, export: HTMLButtonElement,
+ *   "people-list": HTMLButtonElement,
  * }} Known
  */
 

@@ -2,7 +2,7 @@
 /* The list of speakers. */
 import { span } from "./clock.js";
 import { BAD_NAME, checkName } from "./corrections.js";
-import { $, composes, make, showIn, toast } from "./dom.js";
+import { $, composes, make, press, showIn, toast } from "./dom.js";
 import { askMerge, rename } from "./editing.js";
 import { chip, initials, look, nameOf } from "./names.js";
 import { data, page, refused } from "./state.js";
@@ -11,7 +11,7 @@ export function showSpeakers() {
   showIn($("speakers"), page.speakers, (one) => one.who, speakerItem, (item, { who, ms, share }) => {
     const parts = partsOf.get(item);
     if (!parts) return;
-    const { mark, name, merge, filled, about } = parts;
+    const { mark, name, merge, filled, about, hint } = parts;
     mark.textContent = initials(who);
     name.textContent = nameOf(who);
     name.setAttribute("aria-label", `Rename ${nameOf(who)}`);
@@ -19,13 +19,16 @@ export function showSpeakers() {
     merge.setAttribute("aria-label", `Merge ${nameOf(who)} with another speaker`);
     filled.style.width = `${(100 * share).toFixed(1)}%`;
     about.textContent = `${Math.round(100 * share)} % · ${span(ms)}`;
+    const suggested = page.names[who] ? undefined : page.suggestions.get(who);
+    hint.hidden = !suggested;
+    if (suggested) hint.textContent = suggested.sure ? `sounds like ${suggested.name}` : `may be ${suggested.name}`;
   });
   $("speakers-title").textContent = page.speakers.length === 1 ? "1 speaker" : `${page.speakers.length} speakers`;
 }
 
 /**
  * What may change in the item of a speaker.
- * @typedef {Record<"mark" | "name" | "merge" | "filled" | "about", HTMLElement>} Parts
+ * @typedef {Record<"mark" | "name" | "merge" | "filled" | "about" | "hint", HTMLElement>} Parts
  * @type {WeakMap<HTMLElement, Parts>}
  */
 const partsOf = new WeakMap();
@@ -45,12 +48,29 @@ function speakerItem({ who }) {
   merge.title = "Merge with another speaker";
   merge.addEventListener("click", () => askMerge(who));
   row.append(mark, name, merge);
+  const { desk } = page;
+  if (desk) {
+    const voice = make("button", "flat small", "voice");
+    voice.type = "button";
+    voice.title = "Remember this voice, and find the person in all recordings";
+    voice.setAttribute("aria-label", `Remember the voice of ${nameOf(who)}`);
+    press(voice, () => desk.remember(who));
+    row.append(voice);
+  }
+  const hint = make("button", "flat hint-name");
+  hint.type = "button";
+  hint.dir = "auto";
+  hint.title = "Give this name; listen before you do";
+  press(hint, () => {
+    const suggested = page.suggestions.get(who);
+    if (suggested && !refused()) rename(who, suggested.name);
+  });
   const bar = make("div", "share");
   const filled = make("span");
   bar.append(filled);
   const about = make("p", "quiet");
-  item.append(row, bar, about);
-  partsOf.set(item, { mark, name, merge, filled, about });
+  item.append(row, hint, bar, about);
+  partsOf.set(item, { mark, name, merge, filled, about, hint });
   return item;
 }
 

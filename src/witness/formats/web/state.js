@@ -15,6 +15,7 @@ import { prepare } from "./transcript.js";
  * @typedef {{
  *   soundless: string, readonly version: string, readonly refusal: string | null, open: (draft: Kept | null) => void,
  *   changed: () => void, save: () => void, voice: (words: number[]) => void, upTo: () => void,
+ *   remember: (who: number) => Promise<void>,
  * }} Desk `soundless`: why there is no sound; `version`: of the transcript that this page has seen;
  *   `refusal`: why nothing can be saved; `upTo`: note that all before here is corrected
  */
@@ -35,6 +36,7 @@ const shown = {
   doubts: 0, // how many doubtful words are marked: a place in LEVELS of doubts.js
   following: true, // scroll along with it
   hasSound: false,
+  suggestions: /** @type {Map<number, { name: string, sure: boolean }>} */ (new Map()), // whom speakers sound like
   typing: false, // whether something was typed that is not a step yet
   writing: false, // whether the text is there to be written in
 };

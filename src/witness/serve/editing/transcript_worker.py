@@ -99,7 +99,11 @@ def _recording(path: Path, _: Message) -> Reply:
 
 
 def _enroll(path: Path, given: Message) -> Reply:
-    voice = people.enroll(redo.read(path), given["name"], Part(given["start"], given["end"]))
+    saved = redo.read(path)
+    if "speaker" in given:
+        voice = people.remember(saved, given["name"], given["speaker"])
+    else:
+        voice = people.enroll(saved, given["name"], Part(given["start"], given["end"]))
     voices.write(voice, Path(given["known"]))
     return {"name": voice.name, "seconds": voice.seconds}, []
 
@@ -119,10 +123,21 @@ def _find(path: Path, given: Message) -> Reply:
     return {
         "speaker": speaker,
         "called": called,
-        "likely": f"{called} sounds like {voice.name} (score {score:.1f}, {voices.THRESHOLD} needed)",
+        "likely": people.in_words(called, voice.name, score),
         "start": people.longest(saved.turns, speaker),
         "version": files.sha256(files.read(path)),
     }, []
+
+
+def _suggest(path: Path, given: Message) -> Reply:
+    """Whom the speakers sound like."""
+    known = voices.read_all(Path(given["known"]))
+    found = people.suggest(redo.read(path), known)
+    told = {
+        speaker: {"name": voice.name, "sure": score >= voices.SURE}
+        for speaker, (voice, score) in found.items()
+    }
+    return {"speakers": told}, []
 
 
 ACTIONS: dict[str, Callable[[Path, Message], Reply]] = {
@@ -142,6 +157,7 @@ ACTIONS: dict[str, Callable[[Path, Message], Reply]] = {
     "recording": _recording,
     "enroll": _enroll,
     "find": _find,
+    "suggest": _suggest,
 }
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 STYLES = (
-    *(f"formats/templates/{name}.css" for name in ("look", "page", "exporting")),
+    *(f"formats/templates/{name}.css" for name in ("look", "page", "desk")),
     "serve/static/library.css",
 )
 """What the page of a transcript looks like, and this one, too; then its own."""

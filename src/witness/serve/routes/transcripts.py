@@ -18,13 +18,11 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import BaseRoute, Route
 
 from witness import files
-from witness.errors import WitnessError
 from witness.formats.registry import PURPOSES, Format
 from witness.options import chosen
 from witness.serve import assets
 from witness.serve.app_state import AppState
 from witness.serve.routes.recordings import AGAIN, ALIVE
-from witness.text import printable
 
 FIRST = (Format.DOCX, Format.TXT, Format.SRT, Format.QDA, Format.CSV)
 """What people export most; the others of the same purpose follow."""
@@ -55,7 +53,8 @@ def routes() -> list[BaseRoute]:
         Route("/t/{id}/replace", rewrite, methods=["GET", "POST"]),
         Route("/t/{id}/export", export),
         Route("/t/{id}/preview", preview, methods=["POST"]),
-        Route("/t/{id}/voice", voice, methods=["GET", "POST"]),
+        Route("/t/{id}/voice", voice, methods=["POST"]),
+        Route("/t/{id}/suggestions", suggestions),
     ]
 
 
@@ -204,42 +203,20 @@ async def preview(request: Request) -> Response:
 
 
 async def voice(request: Request) -> Response:
-    """POST: keep the voice of a stretch. GET: lines of JSON, the recordings in which it is heard."""
-    desk = _desk(request)
-    known = desk.options.known or str(desk.folder / "known")
-    if request.method == "POST":
-        given = _of(await body_of(request), name=str, start=float, end=float)
-        return JSONResponse((await _ask(request, "enroll", known=known, **given))[0])
-    wanted = request.query_params.get("name", "")
-    return StreamingResponse(_search(desk, known, wanted), media_type="application/x-ndjson")
+    """Keep the voice of a stretch, or of all that a speaker says."""
+    desk, given = _desk(request), await body_of(request)
+    whose: dict[str, type] = {"speaker": str} if "speaker" in given else {"start": float, "end": float}
+    wanted = _of(given, name=str, **whose)
+    return JSONResponse((await _ask(request, "enroll", known=str(desk.known), **wanted))[0])
 
 
-async def _search(desk: AppState, known: str, wanted: str) -> AsyncIterator[str]:
-    rows, _ = await run_in_threadpool(desk.library.recordings)
-    total, seen, left = len(rows), 0, 0
-    for row in rows:
-        found: dict[str, Any] = {}
-        try:
-            path = await run_in_threadpool(desk.library.find, row.id)
-            if path is None:  # it failed, or is gone
-                total -= 1
-                continue
-            found, _ = await run_in_threadpool(desk.finder.ask, "find", path, name=wanted, known=known)
-        except WitnessError:  # without its findings, or damaged; the library says so
-            left += 1
-        if found.get("other"):
-            total -= 1
-            continue
-        seen += 1
-        line: dict[str, Any] = {"seen": seen, "total": total, "left": left}
-        if "speaker" in found:
-            line["found"] = {
-                **found,
-                "id": row.id,
-                "recording": printable(f"{row.folder}/{row.name}".lstrip("/")),
-            }
-        yield json.dumps(line) + "\n"
-    yield json.dumps({"seen": total, "total": total, "left": left}) + "\n"
+async def suggestions(request: Request) -> Response:
+    """Whom the speakers sound like, of those who are known."""
+    desk, path = _desk(request), await _path(request)
+    if not any(desk.known.glob("*.json")):
+        return JSONResponse({"speakers": {}})
+    asked = run_in_threadpool(desk.finder.ask, "suggest", path, known=str(desk.known))
+    return JSONResponse((await asked)[0])
 
 
 # --- what the handlers share ---

@@ -2,6 +2,7 @@
 /* The page with all recordings. */
 import "../../formats/web/colors.js";
 import "./dropping.js";
+import "./people.js";
 import "./replacing.js";
 import { $, press, toast, wordsOf } from "../../formats/web/dom.js";
 import { listen } from "./jobs.js";

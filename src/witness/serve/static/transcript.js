@@ -5,7 +5,7 @@ import { start } from "../../formats/web/main.js";
 import { setPeaks } from "../../formats/web/timeline.js";
 import { showReview, upTo } from "./reviewing.js";
 import { changed, save, seen, served, takeUp } from "./saving.js";
-import { askVoice } from "./voices.js";
+import { askRemember, askVoice, suggest } from "./voices.js";
 
 start({
   soundless: "the recording is not where it was, or this browser cannot play it",
@@ -16,6 +16,7 @@ start({
   save,
   voice: askVoice,
   upTo,
+  remember: askRemember,
 });
 showReview();
 
@@ -23,3 +24,5 @@ showReview();
 fetch("outline").then(async (answer) => {
   if (answer.ok) setPeaks(new Uint8Array(await answer.arrayBuffer()));
 }).catch(() => {});
+
+suggest();

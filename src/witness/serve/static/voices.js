@@ -1,20 +1,17 @@
 // @ts-check
 /* The voice of the selected words, and the person in all recordings. A name is given only where somebody
    confirms it. */
-import { momentAt } from "../../formats/web/clock.js";
+import { span } from "../../formats/web/clock.js";
 import { BAD_NAME, checkName } from "../../formats/web/corrections.js";
 import { ask } from "../../formats/web/dialogs.js";
 import { $, make, press, toast, wordsOf } from "../../formats/web/dom.js";
-import { page, words } from "../../formats/web/state.js";
+import { rename } from "../../formats/web/editing.js";
+import { showSpeakers } from "../../formats/web/speakers.js";
+import { data, edits, page, refused, words } from "../../formats/web/state.js";
 import { call } from "./call.js";
+import { placeOf, searchPerson } from "./finding.js";
 import { leave, seen, served, settled } from "./saving.js";
-
-/**
- * A speaker who sounds like the person, as serve/pages.py tells of them.
- * @typedef {{
- *   id: string, version: string, recording: string, start: number, likely: string, speaker: string, called: string,
- * }} Found `called`: the speaker's name, or id
- */
+/** @import { Found } from "./finding.js" */
 
 /** Transcript -> its version since a speaker was named from here. @type {Map<string, string>} */
 const named = new Map();
@@ -39,50 +36,51 @@ export async function askVoice(list) {
   }
 }
 
+/** Remember the voice of a speaker from all that they say while nobody else does. @param {number} who */
+export async function askRemember(who) {
+  if (served.lack) { toast(served.lack); return; }
+  if (refused()) return;
+  let wanted = /** @type {string | null} */ (null);
+  await ask("Whose voice is this?", "Name; an earlier voice of this name is replaced", page.names[who] ?? "", (text) => {
+    wanted = checkName(text);
+    return wanted === null ? BAD_NAME : null;
+  });
+  if (wanted === null) return;
+  rename(who, wanted); // by which the server finds the speaker, whatever was merged
+  await settled();
+  if (edits.unsaved) { toast("Your corrections are not saved yet; try again when they are."); return; }
+  try {
+    const { seconds } = await call("voice", { name: wanted, speaker: wanted });
+    toast(`${wanted} is remembered by ${span(1000 * seconds)} of speech.`);
+    await findPerson(wanted);
+  } catch (error) {
+    toast(wordsOf(error));
+  }
+}
+
+/** Ask whom the speakers without a name sound like. */
+export async function suggest() {
+  if (served.lack || !data.speakers.some(([, name]) => !name)) return;
+  const { speakers } = await call("suggestions").catch(() => ({ speakers: {} })); // without them all works as well
+  data.speakers.forEach(([id], who) => { if (speakers[id]) page.suggestions.set(who, speakers[id]); });
+  showSpeakers();
+}
+
 /** Look for a person whose voice is known, and list the recordings as they are found. @param {string} name */
 async function findPerson(name) {
   const dialog = $("voices"), about = $("voices-about"), people = $("people");
   const stop = new AbortController();
   $("voices-title").textContent = `Where is ${name}?`;
-  about.textContent = "Looking…";
   people.replaceChildren();
   dialog.onclose = () => stop.abort();
   dialog.showModal();
-  let count = 0;
-  try {
-    const answer = await fetch(`voice?name=${encodeURIComponent(name)}`, { signal: stop.signal });
-    if (!answer.ok || !answer.body) throw new Error((await answer.json()).error.message);
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) break;
-      const lines = (rest + value).split("\n");
-      rest = lines.pop() ?? "";
-      for (const line of lines) {
-        const { found, seen: searched, total, left } = JSON.parse(line);
-        if (found) { count += 1; people.append(personIn(found, name)); }
-        const missing = left ? ` ${left} could not be searched.` : "";
-        about.textContent = searched === undefined ? about.textContent
-          : searched < total ? `${searched} of ${total} recordings searched, ${count} found`
-            : `${count || "None"} of ${total} ${total === 1 ? "recording" : "recordings"}.${missing}`;
-      }
-    }
-  } catch (error) {
-    if (!stop.signal.aborted) about.textContent = wordsOf(error);
-  }
+  await searchPerson(name, stop, about, (found) => people.append(personIn(found, name)));
 }
 
 /** @param {Found} found @param {string} name */
 export function personIn(found, name) {
   const item = make("li");
-  const text = make("span", "name");
-  const open = make("a", "", found.recording);
-  open.href = `../${found.id}/${momentAt(1000 * found.start)}`;
-  open.target = "_blank";
-  open.dir = "auto";
-  text.append(open, make("br"), make("span", "quiet", found.likely));
-  item.append(text);
+  item.append(placeOf(found));
   if (found.called === name) { item.append(make("span", "quiet", "has this name")); return item; }
   const button = make("button", "flat", `Name ${found.called} so`);
   button.type = "button";

@@ -1,0 +1,90 @@
+"""People whose voices are known: a list, who appears where, and a search for one in all recordings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from witness.diarization import voices
+from witness.errors import InputError, WitnessError
+from witness.serve.app_state import AppState
+from witness.serve.library.catalog import ListedRecording
+from witness.serve.routes.transcripts import body_of
+from witness.text import printable
+
+
+def routes() -> list[BaseRoute]:
+    """What the list of people asks for."""
+    return [
+        Route("/api/people", list_people),
+        Route("/api/people/search", search),
+        Route("/api/people/forget", forget, methods=["POST"]),
+    ]
+
+
+def list_people(request: Request) -> Response:
+    """All whose voices are known, and the recordings in which somebody has their name."""
+    desk: AppState = request.app.state.desk
+    rows, _ = desk.library.recordings()
+    people, left = [], []
+    for path in sorted(desk.known.glob("*.json")):
+        try:
+            voice = voices.read_one(path)
+        except InputError as error:
+            left.append(str(error))
+            continue
+        there = [{"id": row.id, "recording": _called(row)} for row in rows if voice.name in row.speakers]
+        people.append({"name": voice.name, "seconds": round(voice.seconds, 1), "recordings": there})
+    return JSONResponse({"people": people, "left": left})
+
+
+async def forget(request: Request) -> Response:
+    """Delete a person's voice; names in transcripts stay."""
+    given = await body_of(request)
+    if not isinstance(given.get("name"), str):
+        raise HTTPException(400, "name is missing in the request, or not a text")
+    await run_in_threadpool(voices.forget, given["name"], request.app.state.desk.known)
+    return JSONResponse({})
+
+
+async def search(request: Request) -> Response:
+    """Lines of JSON: the recordings in which a person is heard, as they are searched."""
+    desk: AppState = request.app.state.desk
+    wanted = request.query_params.get("name", "")
+    return StreamingResponse(_search(desk, desk.known, wanted), media_type="application/x-ndjson")
+
+
+async def _search(desk: AppState, known: Path, wanted: str) -> AsyncIterator[str]:
+    rows, _ = await run_in_threadpool(desk.library.recordings)
+    total, seen, left = len(rows), 0, 0
+    for row in rows:
+        found: dict[str, Any] = {}
+        try:
+            path = await run_in_threadpool(desk.library.find, row.id)
+            if path is None:  # it failed, or is gone
+                total -= 1
+                continue
+            found, _ = await run_in_threadpool(desk.finder.ask, "find", path, name=wanted, known=str(known))
+        except WitnessError:  # without its findings, or damaged; the library says so
+            left += 1
+        if found.get("other"):
+            total -= 1
+            continue
+        seen += 1
+        line: dict[str, Any] = {"seen": seen, "total": total, "left": left}
+        if "speaker" in found:
+            line["found"] = {**found, "id": row.id, "recording": _called(row)}
+        yield json.dumps(line) + "\n"
+    yield json.dumps({"seen": total, "total": total, "left": left}) + "\n"
+
+
+def _called(row: ListedRecording) -> str:
+    return printable(f"{row.folder}/{row.name}".lstrip("/"))
