@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
+import ssl
 import stat
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from importlib.util import find_spec
 
@@ -59,8 +63,17 @@ def test_the_address_is_the_result_and_ctrl_c_the_end(tmp_path):
     [
         (["--host", "0.0.0.0"], 2, "give a --token"),  # noqa: S104 - it is refused
         (["--host", "0.0.0.0", "--token", "guess"], 2, "at least 16"),  # noqa: S104
+        (["--host", "0.0.0.0", "--token", "0123456789abcdef"], 2, "in the clear; give --cert and --key"),  # noqa: S104
+        (["--cert", __file__], 2, "--cert and --key belong together"),
+        (["--cert", __file__, "--key", __file__], 4, "as PEM and without a password"),
+        (["--public", "desk.example"], 2, "is not an origin"),
+        (["--users", __file__], 4, "others can read the tokens"),
         (["--token", "sixteen letters\u00e9"], 2, "at least 16"),
-        (["--host", "192.0.2.1", "--token", "0123456789abcdef"], 2, "not an address of this machine"),
+        (
+            ["--host", "192.0.2.1", "--token", "0123456789abcdef", "--insecure"],
+            2,
+            "not an address of this machine",
+        ),
         (["nothing-here"], 2, "does not exist"),
     ],
 )
@@ -88,3 +101,81 @@ def test_a_machine_without_a_display_opens_no_browser_of_a_terminal(monkeypatch)
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(server.webbrowser, "open", lambda _: pytest.fail("it was opened"))
     assert not server.browse("http://127.0.0.1:1/")
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """The files of a certificate for 127.0.0.1, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("a certificate is made by openssl, which is not here")
+    files = tmp_path / "cert.pem", tmp_path / "key.pem"
+    request = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    about = ["-days", "1", "-subj", "/CN=desk", "-addext", "subjectAltName=IP:127.0.0.1"]
+    into = ["-out", str(files[0]), "-keyout", str(files[1])]
+    subprocess.run([*request, *about, *into], check=True, capture_output=True)
+    return files
+
+
+@POSIX
+def test_others_are_invited_to_a_desk_that_encrypts(tmp_path, certificate):
+    cert, key = certificate
+    token = "0123456789abcdef"  # noqa: S105 - guards nothing
+    (tmp_path / "recordings").mkdir()
+    command = [
+        sys.executable,
+        "-m",
+        "witness",
+        "serve",
+        "recordings",
+        "--port",
+        "0",
+        "--offline",
+        "--no-browser",
+    ]
+    more = ["--host", "0.0.0.0", "--token", token, "--cert", str(cert), "--key", str(key)]  # noqa: S104
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    server = subprocess.Popen([*command, *more], cwd=tmp_path, **pipes)
+    try:
+        address, _, ticket = server.stdout.readline().strip().partition("?ticket=")
+        assert address.startswith("https://127.0.0.1:")
+        invited = server.stderr.readline()
+        assert re.fullmatch(r"note: others open https://[^ ]+:\d+/ and give the token\n", invited)
+        assert token not in invited
+        context = ssl.create_default_context(cafile=str(cert))
+        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), Silent())
+        request = urllib.request.Request(  # noqa: S310
+            f"{address}api/library", headers={"Authorization": f"Bearer {token}"}
+        )
+        assert opener.open(request).status == 200
+        with pytest.raises(urllib.error.HTTPError) as moved:
+            opener.open(f"{address}?ticket={ticket}")
+        assert moved.value.code == 303
+        assert "Secure" in moved.value.headers["Set-Cookie"]
+    finally:
+        server.kill()
+        server.communicate()
+
+
+class Silent(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect."""
+
+    def redirect_request(self, *_: object) -> None:
+        """None: it is an error then."""
+
+
+def test_a_code_for_phones_says_what_it_should():
+    pytest.importorskip("segno", reason="QR codes need segno")
+    from witness.serve import server
+
+    code = server.qr_code("https://192.0.2.7:8420/?ticket=" + "x" * 43)
+    assert len(code.splitlines()) < 26  # of a terminal
+    assert code != server.qr_code("https://192.0.2.7:8420/?ticket=" + "y" * 43)

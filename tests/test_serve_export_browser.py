@@ -1,5 +1,6 @@
 """The dialog that exports, in a real browser."""
 
+import shutil
 import zipfile
 
 from test_page import browser as browser
@@ -36,6 +37,7 @@ def test_options_change_the_preview_and_the_file(visit):
 
 
 def test_several_recordings_at_once(visit, desk, folder):
+    shutil.copytree(folder, folder / "again")
     page = visit().page
     desk.desk.library.changed()
     until(page, page.reload, f'#rows .folder:text-is("{folder.name}")')
@@ -43,9 +45,10 @@ def test_several_recordings_at_once(visit, desk, folder):
     page.fill(".export [type=search]", folder.name)
     page.check('.export label:has-text("All that are shown") input')
     page.check('.formats label:has-text("srt –") input')
-    assert page.inner_text(".export .main") == "Export 2 files"
+    assert page.inner_text(".export .main") == "Export 4 files"
     with page.expect_download() as download:
         page.click(".export .main")
     assert download.value.suggested_filename == "transcripts.zip"
     with zipfile.ZipFile(download.value.path()) as archive:
-        assert sorted(archive.namelist()) == [f"{folder.name}/toned.docx", f"{folder.name}/toned.srt"]
+        expected = [f"{place}toned.{form}" for place in ("again/", "") for form in ("docx", "srt")]
+        assert sorted(archive.namelist()) == [f"{folder.name}/{name}" for name in expected]

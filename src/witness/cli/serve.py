@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import secrets
+import sys
 from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -16,9 +18,8 @@ from witness._version import install
 from witness.cli import options, signals
 from witness.errors import CancelledError, UsageError, WitnessError
 from witness.options import Device, Options
+from witness.reporter import Reporter
 
-SHORTEST = 16
-"""Characters of a token; a shorter one can be guessed."""
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+", re.IGNORECASE)
 """What a browser sends as one."""
 NEEDS = ("starlette", "uvicorn", "python_multipart")
@@ -29,6 +30,9 @@ _transcript = options.together(
     *(options.KNOWN, options.MODELS, options.WHISPER, options.RECOGNIZER, options.FAST, options.PRECISION),
     options.OFFLINE,
 )
+
+
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.command(
@@ -48,7 +52,23 @@ _transcript = options.together(
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="Address to listen at; one that others can reach needs --token.",
+    help="Address to listen at; one that others can reach needs --token, and --cert or --insecure.",
+)
+@click.option("--cert", type=_FILE, metavar="FILE", help="Certificate (PEM) to encrypt with; needs --key.")
+@click.option("--key", type=_FILE, metavar="FILE", help="Its private key (PEM).")
+@click.option(
+    "--insecure", is_flag=True, help="Let others reach it without encryption: the network can read along."
+)
+@click.option(
+    "--public",
+    metavar="URL",
+    help="The address by which a proxy on this machine leads others here: https://desk.example.",
+)
+@click.option(
+    "--users",
+    type=_FILE,
+    metavar="FILE",
+    help="People with tokens of their own who may read, comment or write.",
 )
 @click.option(
     "--token",
@@ -82,6 +102,11 @@ def serve_command(
     folder: Path,
     port: int | None,
     host: str,
+    cert: Path | None,
+    key: Path | None,
+    insecure: bool,
+    public: str | None,
+    users: Path | None,
     token: str | None,
     origins: tuple[str, ...],
     no_browser: bool,
@@ -100,17 +125,17 @@ def serve_command(
     """
     if not all(map(find_spec, NEEDS)):
         raise WitnessError(f"witness serve needs starlette and uvicorn; fix: {install('serve')}")
-    if token is not None and (len(token) < SHORTEST or not token.isascii() or not token.isprintable()):
-        raise UsageError(f"--token is too easy to guess; give at least {SHORTEST} letters and digits")
-    for origin in origins:
-        if not ORIGIN.fullmatch(origin):
+    for option, origin in (*(("--origin", one) for one in origins), ("--public", public)):
+        if origin is not None and not ORIGIN.fullmatch(origin.rstrip("/")):
             raise UsageError(
-                f"--origin {origin} is not an origin; give scheme, host and port: https://app.example"
+                f"{option} {origin} is not an origin; give scheme, host and port: https://app.example"
             )
+    if (cert is None) != (key is None):
+        raise UsageError("--cert and --key belong together; give both")
     wanted = Options(**asked)
 
     from witness.jobs import plan
-    from witness.serve import server
+    from witness.serve import roles, server
     from witness.serve.app import application
     from witness.serve.app_state import AppState
     from witness.serve.editing.worker_client import WorkerClient
@@ -118,9 +143,23 @@ def serve_command(
     from witness.serve.queue import Queue
     from witness.serve.uploads import Uploads
 
-    if token is None and not server.is_loopback(host):
+    if token is not None and not roles.is_token(token):
+        raise UsageError(f"--token is too easy to guess; give at least {roles.SHORTEST} letters and digits")
+    shared = not server.is_loopback(host)
+    if token is None and shared:
         raise UsageError(f"--host {host} can be reached by others; give a --token, too")
-    printed, shown = secrets.token_urlsafe(), secrets.token_urlsafe()  # each opens one browser, once
+    if shared and cert is None and not insecure:
+        raise UsageError(
+            f"--host {host} would send everything in the clear; give --cert and --key, or --insecure if you "
+            "trust the network"
+        )
+    certificate = None if cert is None or key is None else server.Certificate(cert, key)
+    if certificate is not None:
+        certificate.check()
+    people = () if users is None else roles.read(users)
+    public = (public or "").rstrip("/")
+    names = (*server.names(host), *([urlsplit(public).hostname or ""] if public else []))
+    printed, shown, scanned = (secrets.token_urlsafe() for _ in range(3))  # each opens one browser, once
     listening = server.bind(host, port)
     library = Library(folder)
     runtime = replace(plan.share(jobs, Device(device), threads), gpu=gpu)
@@ -143,10 +182,14 @@ def serve_command(
             editor=editor,
             finder=finder,
         )
-        url = server.address(host, listening)
+        scheme = "http" if certificate is None else "https"
+        url = server.address(host, listening, scheme)
 
         def ready() -> None:
             options.say(f"{url}?ticket={printed}")
+            if shared or public:
+                others = f"{public}/" if public else server.address_for_others(host, listening, scheme)
+                _invite(others, scanned, reporter)
             if not no_browser and not server.browse(f"{url}?ticket={shown}"):
                 reporter.note("no browser could be opened here; open the address yourself")
             if token is None:
@@ -155,7 +198,30 @@ def serve_command(
 
         try:
             with library.watched(reporter):
-                server.run(application(desk, server.names(host), (printed, shown), origins), listening, ready)
+                tickets = (printed, shown, scanned)
+                more = {
+                    "origins": origins,
+                    "users": people,
+                    "public": public,
+                    "encrypted": certificate is not None,
+                }
+                app = application(desk, names, tickets, **more)
+                server.run(app, listening, ready, certificate)
         except (KeyboardInterrupt, SystemExit, CancelledError):
             if signals.exit_code() != signals.INTERRUPTED:
                 raise  # otherwise it is how one ends a server
+
+
+def _invite(url: str, ticket: str, reporter: Reporter) -> None:
+    """Tell how others get here: the address, and on a terminal a QR code, which works once."""
+    from witness.serve import server
+
+    reporter.note(f"others open {url} and give the token")
+    if not sys.stderr.isatty():
+        return
+    try:
+        code = server.qr_code(f"{url}?ticket={ticket}")
+    except ImportError:
+        reporter.note(f"a QR code needs segno; fix: {install('serve')}")
+        return
+    reporter.note(f"a phone that scans this is let in as you are, once:\n{code}")

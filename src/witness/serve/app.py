@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -11,13 +12,14 @@ from witness.serve import errors
 from witness.serve.app_state import AppState
 from witness.serve.library import catalog
 from witness.serve.routes import exports, home, openai_api, people, recordings, transcripts
-from witness.serve.security import Guard
+from witness.serve.security import Access, Guard
 
 
 def application(
-    desk: AppState, names: Sequence[str] = (), tickets: Sequence[str] = (), origins: Sequence[str] = ()
+    desk: AppState, names: Sequence[str] = (), tickets: Sequence[str] = (), **more: Any
 ) -> Starlette:
-    """The desk as an ASGI application. `names`, `tickets` and `origins` are as `Guard` takes them."""
+    """The desk as an ASGI application. `names`, `tickets` and the rest are those of `security.Access`."""
+    access = Access(names=names, tickets=tickets, **more)
     app = Starlette(
         routes=[
             *home.routes(),
@@ -28,11 +30,7 @@ def application(
             *people.routes(),
             *openai_api.routes(),
         ],
-        middleware=[
-            Middleware(
-                Guard, token=desk.token, limits=desk.limits, names=names, tickets=tickets, origins=origins
-            ),
-        ],
+        middleware=[Middleware(Guard, token=desk.token, limits=desk.limits, access=access)],
         exception_handlers=errors.HANDLERS,
     )
     app.state.desk = desk

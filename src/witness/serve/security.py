@@ -7,6 +7,7 @@
 - A browser shows a ticket that works once (`?ticket=`), or the token on a page that asks for it, and gets a
   cookie that scripts cannot read and other sites cannot send. It is a random value: browsers send cookies to
   all servers of a host, whatever their port. Programs send the token as `Authorization: Bearer`.
+- Others than the owner have tokens of their own, with a role that says what they may do (`roles`).
 - A request may not be larger or slower than the limits.
 - Nothing that a request or a file says goes into a log.
 """
@@ -21,6 +22,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -29,8 +31,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from witness.serve import errors
+from witness.serve import errors, roles
 from witness.serve.app_state import Quotas
+from witness.serve.roles import Role, User
 
 COOKIE = "witness"
 """Name of the cookie, before the port: browsers share cookies among all ports of a host."""
@@ -73,28 +76,37 @@ LINGER = 1.0
 """Seconds for which the rest of a refused request is read, so that its client reads the answer."""
 
 
+@dataclass(frozen=True)
+class Access:
+    """Who else gets to the desk, and how."""
+
+    names: Sequence[str] = ()
+    """What this machine is called besides its addresses and `localhost`."""
+    tickets: Sequence[str] = ()
+    """Each opens the desk in one browser, once: an address is kept in histories, and a browser's command line
+    can be read by everybody on the machine."""
+    origins: Sequence[str] = ()
+    """Their pages may use what programs use."""
+    users: Sequence[User] = ()
+    """They have tokens of their own."""
+    public: str = ""
+    """The origin by which a proxy leads here; its host is among `names`."""
+    encrypted: bool = False
+    """Whether connections are."""
+
+
 class Guard:
-    """The ASGI application, guarded.
+    """The ASGI application, guarded. Whoever has `token` may do everything."""
 
-    `names` are what this machine is called besides its addresses and `localhost`. Each of `tickets` opens the
-    desk in one browser, once: an address is kept in histories, and a browser's command line can be read by
-    everybody on the machine. Pages of `origins` may use what programs use.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        token: str,
-        limits: Quotas,
-        names: Sequence[str] = (),
-        tickets: Sequence[str] = (),
-        origins: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, app: ASGIApp, token: str, limits: Quotas, access: Access) -> None:
         self.app, self.limits = app, limits
-        self._origins = frozenset(map(str.lower, origins))
-        self._token, self._tickets = token, list(tickets)
-        self._sessions: dict[str, None] = {}  # in the order in which they began
-        self._names = {"localhost", *map(str.lower, names)}
+        self._public = access.public.lower()
+        self._secure = access.encrypted or self._public.startswith("https:")
+        self._origins = frozenset(map(str.lower, access.origins))
+        self._owner = User("owner", Role.WRITE, token)
+        self._users, self._tickets = (self._owner, *access.users), list(access.tickets)
+        self._sessions: dict[str, User] = {}  # in the order in which they began
+        self._names = {"localhost", *map(str.lower, access.names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or let it pass."""
@@ -138,8 +150,8 @@ class Guard:
         if not self._is_here(host):
             return errors.error(421, "this desk has another name; open the address that it printed")
         origin, guest = headers.get("origin"), self._guest(scope)
-        own = f"{scope['scheme']}://{host}".lower()
-        if origin is not None and origin.lower() != own and not guest:
+        own = {f"{scope['scheme']}://{host}".lower(), self._public} - {""}
+        if origin is not None and origin.lower() not in own and not guest:
             return errors.error(403, "another site may not use this desk")
         if guest and scope["method"] == "OPTIONS":  # what a browser asks before it sends a token
             return Response(status_code=204, headers=_PREFLIGHT)
@@ -153,13 +165,16 @@ class Guard:
         if cookie and given and scope["method"] == "GET" and self._opens(given[0]):
             rest = urlencode([(name, value) for name, value in query if name != "ticket"])
             path = f"/{scope['path'].lstrip('/')}"  # `//name` would be another host
-            return self._welcome(path + (f"?{rest}" if rest else ""), cookie)
-        if not self._knows(headers, cookie):
+            return self._welcome(self._owner, path + (f"?{rest}" if rest else ""), cookie)
+        if (user := self._knows(headers, cookie)) is None:
             if cookie and scope["path"] == UNLOCK and scope["method"] == "POST":
                 return None  # the body has the token
             if "text/html" in headers.get("accept", ""):
                 return _ask_for_token(401)
             return errors.error(401, LOCKED, {"WWW-Authenticate": "Bearer"})
+        if not roles.may(user.role, scope["method"], scope["path"]):
+            return errors.error(403, f"you may {user.role} here, and this is more; ask the owner of the desk")
+        scope.setdefault("state", {})["user"] = user
         if not (length.isascii() and length.isdigit()) or int(length) > largest:
             return errors.error(413, _too_large(largest))
         return None
@@ -197,14 +212,14 @@ class Guard:
             self._tickets.remove(found)
         return found is not None
 
-    def _welcome(self, place: str, cookie: str) -> Response:
+    def _welcome(self, user: User, place: str, cookie: str) -> Response:
         """The cookie, and where to go."""
         session = secrets.token_urlsafe()
-        self._sessions[session] = None
+        self._sessions[session] = user
         if len(self._sessions) > MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         answer = RedirectResponse(place, 303)
-        answer.set_cookie(cookie, session, httponly=True, samesite="strict")
+        answer.set_cookie(cookie, session, httponly=True, samesite="strict", secure=self._secure)
         return answer
 
     async def _unlock(self, scope: Scope, receive: Receive) -> Response:
@@ -216,22 +231,28 @@ class Guard:
             content += message.get("body", b"")
             more = message.get("more_body", False)
         fields = dict(parse_qsl(content.decode("latin-1")))
-        if more or not _same(fields.get("token", "").strip(), self._token):
+        user = None if more else self._whose(fields.get("token", "").strip())
+        if user is None:
             return _ask_for_token(403)
-        return self._welcome("/", f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}")
+        return self._welcome(user, "/", f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}")
 
-    def _knows(self, headers: Headers, cookie: str | None) -> bool:
-        """Whether a request has the token, or the cookie of that name."""
+    def _whose(self, token: str) -> User | None:
+        """Whom a token belongs to."""
+        return next((user for user in self._users if _same(token, user.token)), None)
+
+    def _knows(self, headers: Headers, cookie: str | None) -> User | None:
+        """Who sends a request, by a token or the cookie of that name."""
         kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and _same(given.strip(), self._token):
-            return True
+        if kind.lower() == "bearer" and (user := self._whose(given.strip())) is not None:
+            return user
         if cookie is None:
-            return False
+            return None
         try:
             morsel = SimpleCookie(headers.get("cookie", "")).get(cookie)
         except CookieError:
-            return False
-        return morsel is not None and any(_same(morsel.value, session) for session in self._sessions)
+            return None
+        value = "" if morsel is None else morsel.value
+        return next((user for session, user in self._sessions.items() if _same(value, session)), None)
 
     async def _answer_and_close(self, answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, and end the connection, because what else comes on it would be the rest of the request.

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
 import ipaddress
 import logging
 import math
 import os
 import socket
+import ssl
 import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from witness.errors import UsageError, WitnessError
+from witness.errors import InputError, UsageError, WitnessError
 
 PORT = 8420
 """The port that is tried first."""
@@ -67,15 +71,69 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def address(host: str, listening: socket.socket) -> str:
+def address(host: str, listening: socket.socket, scheme: str = "http") -> str:
     """Where a browser on this machine finds the server."""
-    port = listening.getsockname()[1]
     name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared
-    return f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
+    return _url(scheme, name, listening)
+
+
+def address_for_others(host: str, listening: socket.socket, scheme: str = "http") -> str:
+    """Where other machines find it: at `host`; if that is all addresses, at the one of the usual way out."""
+    return _url(scheme, _way_out(host) if host in ("0.0.0.0", "::") else host, listening)  # noqa: S104
+
+
+def _url(scheme: str, name: str, listening: socket.socket) -> str:
+    port = listening.getsockname()[1]
+    return f"{scheme}://[{name}]:{port}/" if ":" in name else f"{scheme}://{name}:{port}/"
+
+
+def _way_out(host: str) -> str:
+    """This machine's address on its network; its name if it has none. Nothing is sent to find it out."""
+    family, far = (socket.AF_INET6, "2001:db8::1") if host == "::" else (socket.AF_INET, "192.0.2.1")
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((far, 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return socket.gethostname()
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Of a server that encrypts."""
+
+    cert: Path
+    key: Path
+
+    def check(self) -> None:
+        """Raises InputError if they cannot be used, or do not belong together."""
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+                self.cert,
+                self.key,
+                password=lambda: "",  # or it would ask on the terminal
+            )
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            why = f" ({error.strerror})" if type(error) is PermissionError else ""
+            raise InputError(
+                f"{self.cert} and {self.key} cannot be used{why}; give a certificate and the key that belongs to "
+                "it, as PEM and without a password"
+            ) from error
+
+
+def qr_code(text: str) -> str:
+    """A QR code for a terminal. Raises ImportError where the extra `serve` is older than this."""
+    import segno
+
+    shown = io.StringIO()
+    segno.make(text, error="l", micro=False).terminal(shown, compact=True)
+    return shown.getvalue()
 
 
 @contextmanager
-def serving(app: ASGIApp, listening: socket.socket) -> Iterator[threading.Thread]:
+def serving(
+    app: ASGIApp, listening: socket.socket, certificate: Certificate | None = None
+) -> Iterator[threading.Thread]:
     """Answer requests meanwhile, in a thread, which is given once it does."""
     config = uvicorn.Config(
         app,
@@ -88,6 +146,8 @@ def serving(app: ASGIApp, listening: socket.socket) -> Iterator[threading.Thread
         server_header=False,
         timeout_keep_alive=int(PATIENCE),
         timeout_graceful_shutdown=1,
+        ssl_certfile=None if certificate is None else certificate.cert,
+        ssl_keyfile=None if certificate is None else certificate.key,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listening],), name="serve", daemon=True)
@@ -103,12 +163,17 @@ def serving(app: ASGIApp, listening: socket.socket) -> Iterator[threading.Thread
         thread.join(GRACE)
 
 
-def run(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> None:
+def run(
+    app: ASGIApp,
+    listening: socket.socket,
+    ready: Callable[[], None],
+    certificate: Certificate | None = None,
+) -> None:
     """Serve until an exception (Ctrl-C) ends the wait; `ready` is called once requests are answered.
 
     Raises WitnessError if the server ends by itself.
     """
-    with terse(), serving(app, listening) as thread:
+    with terse(), serving(app, listening, certificate) as thread:
         if thread.is_alive():
             ready()
         while thread.is_alive():

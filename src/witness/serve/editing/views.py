@@ -36,7 +36,7 @@ def html(path: Path, rest: Mapping[str, Any], script: Sequence[str]) -> str:
         "review": asdict(shown.review),
         "steps": shown.steps,
         "undone": shown.undone,
-        "refusal": shown.refusal,
+        "refusal": rest["barred"] or shown.refusal,
         "lack": shown.lack,
         "restorable": shown.restorable,
         "history": store.history_of(path).name,

@@ -34,6 +34,7 @@ def front(request: Request) -> Response:
     """The page."""
     folder = request.app.state.desk.folder
     text = _page().render(
+        role=request.state.user.role,
         folder=folder.name or str(folder),
         endings=" ".join(sorted(ENDINGS)),
         model=_about_model(request.app.state.desk.options),

@@ -22,6 +22,7 @@ from witness.formats.registry import PURPOSES, Format
 from witness.options import chosen
 from witness.serve import assets
 from witness.serve.app_state import AppState
+from witness.serve.roles import Role
 from witness.serve.routes.recordings import AGAIN, ALIVE
 
 FIRST = (Format.DOCX, Format.TXT, Format.SRT, Format.QDA, Format.CSV)
@@ -63,9 +64,16 @@ async def show(request: Request) -> Response:
     rest = {
         "id": request.path_params["id"],
         "formats": formats(),
+        "barred": barred(request),
     }
     _, content = await _ask(request, "html", rest=rest, script=assets.script("serve/static/transcript.js"))
     return Response(content, media_type="text/html", headers={"Content-Security-Policy": POLICY})
+
+
+def barred(request: Request) -> str | None:
+    """Why whoever asks may correct nothing; None: they may."""
+    role = request.state.user.role
+    return None if role == Role.WRITE else f"you may {role} here; ask the owner of the desk for more"
 
 
 def formats() -> list[dict[str, str]]:

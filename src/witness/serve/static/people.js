@@ -47,7 +47,7 @@ function itemOf(person) {
   const state = make("p", "quiet");
   state.setAttribute("role", "status");
   const found = make("ul", "places");
-  const look = make("button", "flat", "Look for them"), gone = make("button", "flat", "Forget this voice");
+  const look = make("button", "flat", "Look for them"), gone = make("button", "flat forget", "Forget this voice");
   look.type = gone.type = "button";
   look.setAttribute("aria-label", `Look for ${person.name}`);
   gone.setAttribute("aria-label", `Forget the voice of ${person.name}`);
