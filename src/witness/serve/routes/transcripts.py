@@ -184,7 +184,7 @@ async def rewrite(request: Request) -> Response:
         path = await _path(request)
         found, _ = await run_in_threadpool(_desk(request).finder.ask, "occurrences", path, **given)
         return JSONResponse(found)
-    wanted = _of(await _body(request), version=str, heard=str, written=str, places=list)
+    wanted = _of(await body_of(request), version=str, heard=str, written=str, places=list)
     if not all(isinstance(place, int) for place in wanted["places"]):
         raise HTTPException(400, "places are whole numbers")
     return await _changed(request, "rewrite", **wanted)
