@@ -116,8 +116,8 @@ class Certificate:
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             why = f" ({error.strerror})" if type(error) is PermissionError else ""
             raise InputError(
-                f"{self.cert} and {self.key} cannot be used{why}; give a certificate and the key that belongs "
-                "to it, as PEM and without a password"
+                f"{self.cert} and {self.key} cannot be used{why}; give a certificate and the key that "
+                "belongs to it, as PEM and without a password"
             ) from error
 
 
