@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -84,6 +84,9 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     help="A web app whose pages may use OpenAI's API here, with the token: https://app.example. May be "
     "repeated.",
 )
+@click.option(
+    "--watch", is_flag=True, help="Transcribe recordings that appear below FOLDER, whoever puts them there."
+)
 @click.option("--no-browser", is_flag=True, help="Open no browser, only print the address.")
 @click.option(
     "--jobs",
@@ -109,6 +112,7 @@ def serve_command(
     users: Path | None,
     token: str | None,
     origins: tuple[str, ...],
+    watch: bool,
     no_browser: bool,
     jobs: int,
     device: str,
@@ -135,7 +139,7 @@ def serve_command(
     wanted = Options(**asked)
 
     from witness.jobs import plan
-    from witness.serve import roles, server
+    from witness.serve import arrivals, roles, server
     from witness.serve.app import application
     from witness.serve.app_state import AppState
     from witness.serve.editing.worker_client import WorkerClient
@@ -197,7 +201,10 @@ def serve_command(
             reporter.note(f"serving {library.folder}; Ctrl-C ends it")
 
         try:
-            with library.watched(reporter):
+            with ExitStack() as watching:
+                watching.enter_context(library.watched(reporter))
+                if watch:
+                    watching.enter_context(arrivals.watched(library, queue, reporter))
                 tickets = (printed, shown, scanned)
                 more = {
                     "origins": origins,

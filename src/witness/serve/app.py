@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 from witness.serve import errors
 from witness.serve.app_state import AppState
 from witness.serve.library import catalog
-from witness.serve.routes import exports, home, openai_api, people, recordings, transcripts
+from witness.serve.routes import exports, home, openai_api, people, recordings, takes, transcripts
 from witness.serve.security import Access, Guard
 
 
@@ -28,6 +28,7 @@ def application(
             *recordings.routes(),
             *exports.routes(),
             *people.routes(),
+            *takes.routes(),
             *openai_api.routes(),
         ],
         middleware=[Middleware(Guard, token=desk.token, limits=desk.limits, access=access)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from witness.serve.library.catalog import Library
 
 if TYPE_CHECKING:
     from witness.serve.queue import Queue
+    from witness.serve.takes import Takes
     from witness.serve.uploads import Uploads
 
 
@@ -49,6 +51,13 @@ class AppState:
     """Works on the transcript that somebody looks at."""
     finder: WorkerClient = field(default_factory=WorkerClient)
     """Reads recordings and searches all transcripts for a voice, which takes longer."""
+
+    @cached_property
+    def takes(self) -> Takes:
+        """Recordings that browsers make."""
+        from witness.serve.takes import Takes
+
+        return Takes(self.folder, self.limits.upload)
 
     @property
     def known(self) -> Path:

@@ -44,7 +44,10 @@ def anonymous(transcript: Transcript, hidden: Sequence[str] = ()) -> Anonymous:
         utterances.append(replace(utterance, words=words))
     title = finder.text(PurePath(transcript.audio.path).stem)
     path = title + PurePath(transcript.audio.path).suffix if transcript.audio.path != "-" else "-"
-    told = _Told(finder, transcript.audio.path, path)
+
+    def told(lines: Sequence[str]) -> tuple[str, ...]:
+        return tuple(finder.text(line.replace(transcript.audio.path, path)) for line in lines)
+
     return Anonymous(
         replace(
             transcript,
@@ -52,8 +55,8 @@ def anonymous(transcript: Transcript, hidden: Sequence[str] = ()) -> Anonymous:
             speakers=tuple(replace(one, name=codes[one.id]) for one in transcript.speakers),
             utterances=tuple(utterances),
             words=tuple(sorted(_words(utterances), key=lambda word: (word.start, word.end))),
-            warnings=told.lines(transcript.warnings),
-            machine=told.lines(transcript.machine),
+            warnings=told(transcript.warnings),
+            machine=told(transcript.machine),
             corrections=(),  # they hold names, and what was said before
             findings=None,
         ),
@@ -166,15 +169,3 @@ def _joined(spans: Sequence[tuple[float, float]]) -> Spans:
 
 def _words(utterances: Sequence[Utterance]) -> Iterator[Word]:
     return (word for utterance in utterances for word in utterance.words)
-
-
-@dataclass(frozen=True)
-class _Told:
-    """Lines about a recording, without its path and without names."""
-
-    finder: _Finder
-    before: str
-    after: str
-
-    def lines(self, lines: Sequence[str]) -> tuple[str, ...]:
-        return tuple(self.finder.text(line.replace(self.before, self.after)) for line in lines)

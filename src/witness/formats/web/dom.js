@@ -13,7 +13,9 @@
  *   previous: HTMLButtonElement, replace: HTMLButtonElement, "replace-all": HTMLButtonElement,
  *   wider: HTMLButtonElement, look: HTMLButtonElement, heard: HTMLInputElement, written: HTMLInputElement,
  *   replacing: HTMLDialogElement, "replacing-form": HTMLFormElement, export: HTMLButtonElement,
- *   "people-list": HTMLButtonElement,
+ *   "people-list": HTMLButtonElement, recording: HTMLDialogElement,
+ *   "recording-name": HTMLInputElement, "recording-shared": HTMLInputElement,
+ *   "recording-begin": HTMLButtonElement, "recording-end": HTMLButtonElement,
  * }} Known
  */
 

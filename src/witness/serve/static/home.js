@@ -3,6 +3,7 @@
 import "../../formats/web/colors.js";
 import "./dropping.js";
 import "./people.js";
+import { offer } from "./recording.js";
 import "./replacing.js";
 import { $, press, toast, wordsOf } from "../../formats/web/dom.js";
 import { listen } from "./jobs.js";
@@ -44,3 +45,4 @@ $("speaker").value ||= given.get("speaker") ?? "";
 list().then(() => { document.documentElement.dataset.ready = "yes"; });
 if ($("query").value || $("speaker").value) search();
 listen();
+offer();
