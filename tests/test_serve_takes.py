@@ -1,0 +1,113 @@
+"""Recordings that a browser makes, from their first piece to the queue; and a watched folder."""
+
+import shutil
+from contextlib import ExitStack
+from types import SimpleNamespace
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from test_serve_recordings import SETTINGS, Hands
+from witness.reporter import SILENT
+from witness.serve import arrivals, errors, takes
+from witness.serve import queue as queues
+from witness.serve.library.catalog import Library
+from witness.serve.library.index import Index
+from witness.serve.queue import Queue
+from witness.serve.routes import takes as routes
+from witness.serve.takes import Takes
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """A client of a desk whose recordings the test does, and its parts."""
+    monkeypatch.setattr(queues, "Pool", lambda _: Hands([None]))
+    folder = tmp_path / "desk"
+    folder.mkdir()
+    with ExitStack() as stack:
+        queue = stack.enter_context(Queue(folder, lambda: SETTINGS))
+        app = Starlette(routes=routes.routes(), exception_handlers=errors.HANDLERS)
+        app.state.desk = SimpleNamespace(folder=folder, queue=queue, takes=Takes(folder, 1000))
+        client = stack.enter_context(TestClient(app))
+        yield SimpleNamespace(client=client, app=app, queue=queue, folder=folder)
+
+
+def begin(desk, name: str = "Talk.webm") -> str:
+    answer = desk.client.post("/api/takes", json={"name": name})
+    assert answer.status_code == 201
+    return answer.json()["id"]
+
+
+def add(desk, take: str, place: int, piece: bytes):
+    return desk.client.post(f"/api/takes/{take}/pieces/{place}", content=piece)
+
+
+def test_pieces_become_a_recording_that_waits(desk):
+    take = begin(desk, "../Talk: one.webm")
+    assert add(desk, take, 0, b"first").json()["size"] == 5
+    assert add(desk, take, 5, b"second").json()["size"] == 11
+    again = add(desk, take, 5, b"second")  # its answer was lost
+    assert (again.status_code, again.json()["size"]) == (409, 11)
+    # The server ends, and another one begins.
+    desk.app.state.desk.takes = Takes(desk.folder, 1000)
+    told = desk.client.get("/api/takes").json()["takes"]
+    assert [(one["id"], one["name"], one["size"]) for one in told] == [(take, "Talk one.webm", 11)]
+    (job,) = desk.client.post(f"/api/takes/{take}/finish").json()["jobs"]
+    assert job["state"] in ("waiting", "working")
+    assert (desk.folder / "Talk one.webm").read_bytes() == b"firstsecond"
+    assert desk.client.get("/api/takes").json() == {"takes": []}
+    assert list((desk.folder / takes.PLACE).iterdir()) == []
+    assert desk.client.post(f"/api/takes/{take}/finish").status_code == 422
+
+
+def test_who_still_records_is_not_offered_to_others(desk, monkeypatch):
+    begin(desk)
+    assert not desk.client.get("/api/takes").json()["takes"][0]["idle"]
+    monkeypatch.setattr(takes, "IDLE", -1.0)
+    assert desk.client.get("/api/takes").json()["takes"][0]["idle"]
+
+
+def test_what_is_refused(desk, monkeypatch):
+    assert desk.client.post("/api/takes", json={"name": "notes.txt"}).status_code == 415
+    assert desk.client.post("/api/takes", json={}).status_code == 400
+    for other in ("0" * 16, "..%2f..", "x"):
+        assert add(desk, other, 0, b"x").status_code in (404, 422)
+        assert desk.client.post(f"/api/takes/{other}/discard").status_code in (404, 422)
+    take = begin(desk)
+    assert desk.client.post(f"/api/takes/{take}/finish").json()["error"]["message"].startswith("nothing was")
+    assert add(desk, take, 0, b"x" * 1001).status_code == 422  # longer than a recording may be
+    monkeypatch.setattr(takes, "ROOM", 1 << 62)
+    full = add(desk, take, 0, b"x")
+    assert (full.status_code, "disk is full" in full.text) == (507, True)
+    monkeypatch.setattr(takes, "MOST", 1)
+    assert desk.client.post("/api/takes", json={"name": "a.webm"}).status_code == 422
+    assert desk.client.post(f"/api/takes/{take}/discard").status_code == 200
+    assert desk.client.get("/api/takes").json() == {"takes": []}
+
+
+def test_a_folder_from_elsewhere_is_not_written_into(desk, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    (desk.folder / takes.PLACE).symlink_to(tmp_path / "theirs")
+    assert desk.client.post("/api/takes", json={"name": "a.webm"}).status_code == 507
+    assert not list((tmp_path / "theirs").iterdir())
+
+
+def test_what_appears_is_taken_once_it_is_whole(desk, tmp_path, short):
+    library = Library(desk.folder, Index(tmp_path / "index.sqlite"))
+    watching = arrivals.Arrivals(library, desk.queue, SILENT)
+
+    def looked() -> list[str]:
+        library.update()
+        watching.look()
+        return [one.name for one in desk.queue.standings()]
+
+    path = desk.folder / "talk.flac"
+    path.write_bytes(short.read_bytes()[:1000])
+    assert looked() == []  # it may be on its way
+    shutil.copy(short, path)
+    assert looked() == []  # it was
+    assert looked() == ["talk.flac"]
+    assert looked() == ["talk.flac"]
+    (desk.folder / "empty.wav").touch()
+    assert looked() == looked() == ["talk.flac"]
