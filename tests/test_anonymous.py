@@ -78,9 +78,9 @@ def test_no_format_tells_a_name(form):
     talk = named(("SPEAKER_00", "I am Anna Schmidt."), ("SPEAKER_01", "And I am Will Ng."))
     talk = replace(
         talk,
-        audio=replace(talk.audio, path="/home/anna/interview_anna_Schmidt-1.wav"),
+        audio=replace(talk.audio, path="/calls/anna/interview_anna_Schmidt-1.wav"),
         corrections=(Correction("name", ((0.0, 1.0),), "Anna Schmidt"),),
-        warnings=("/home/anna/interview_anna_Schmidt-1.wav: is short",),
+        warnings=("/calls/anna/interview_anna_Schmidt-1.wav: is short",),
     )
     found = anonymous(document.in_milliseconds(talk))
     assert found.title == "interview_P01-1"
