@@ -20,8 +20,9 @@ export function showSpeakers() {
     filled.style.width = `${(100 * share).toFixed(1)}%`;
     about.textContent = `${Math.round(100 * share)} % · ${span(ms)}`;
     const suggested = page.names[who] ? undefined : page.suggestions.get(who);
-    hint.hidden = !suggested;
-    if (suggested) hint.textContent = suggested.sure ? `sounds like ${suggested.name}` : `may be ${suggested.name}`;
+    if (!suggested) { hint.remove(); return; }
+    hint.textContent = suggested.sure ? `sounds like ${suggested.name}` : `may be ${suggested.name}`;
+    if (!hint.isConnected) item.children[0].after(hint);
   });
   $("speakers-title").textContent = page.speakers.length === 1 ? "1 speaker" : `${page.speakers.length} speakers`;
 }
@@ -63,13 +64,15 @@ function speakerItem({ who }) {
   hint.title = "Give this name; listen before you do";
   press(hint, () => {
     const suggested = page.suggestions.get(who);
-    if (suggested && !refused()) rename(who, suggested.name);
+    if (!suggested || refused()) return;
+    name.focus(); // the suggestion goes
+    rename(who, suggested.name);
   });
   const bar = make("div", "share");
   const filled = make("span");
   bar.append(filled);
   const about = make("p", "quiet");
-  item.append(row, hint, bar, about);
+  item.append(row, bar, about);
   partsOf.set(item, { mark, name, merge, filled, about, hint });
   return item;
 }
