@@ -48,7 +48,7 @@ def test_all_that_a_speaker_says_alone_is_remembered(shelved):
     assert voice.seconds == whole.seconds >= voices.LEAST_TO_ENROLL
     assert np.allclose(voice.vector, whole.vector)
     few = replace(saved, document=replace_turns(saved.document, speaker, 5.0))
-    with pytest.raises(InputError, match="too little to know a voice by; 10 s are needed"):
+    with pytest.raises(InputError, match="too little to know a voice by; give 10 s or more"):
         people.remember(few, "Ann", speaker)
 
 

@@ -15,7 +15,18 @@ from witness.formats.registry import Format
 from witness.schema import SAMPLE_RATE
 from witness.serve.editing import exports, views
 from witness.serve.editing.exports import AS_IT_IS
+from witness.serve.editing.worker_client import WorkerClient
+from witness.serve.openai import jobs
 from witness.transcript import edits
+
+
+def test_what_a_program_asked_to_keep_is_exported_by_the_desk_s_own_process(shelved, tmp_path):
+    editor = WorkerClient()
+    try:
+        jobs.export(editor, shelved, [(Format.OPENAI, tmp_path / "x.openai.json")])
+    finally:
+        editor.close()
+    assert json.loads((tmp_path / "x.openai.json").read_text())["text"]
 
 
 def test_any_format_can_be_taken_away(shelved):

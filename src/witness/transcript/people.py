@@ -75,14 +75,7 @@ def remember(saved: Saved, name: str, speaker: str) -> voices.Voice:
     Raises InputError if there is too little; UsageError if there is no such speaker, or the name is none.
     """
     name, embedding, speaker = voices.check_name(name), _model(saved), saved.find(speaker)
-    heard = prints(saved.findings, saved.turns).get(speaker)
-    if heard is None or heard.seconds < voices.LEAST_TO_ENROLL or not heard.total.any():
-        found = 0.0 if heard is None else heard.seconds
-        raise InputError(
-            f"{name} speaks alone for {found:.1f} s here, which is too little to know a voice by; "
-            f"{voices.LEAST_TO_ENROLL:g} s are needed"
-        )
-    return voices.Voice(name, embedding.sha256, heard.vector, heard.seconds, embedding.name)
+    return voices.enrolled(name, embedding, prints(saved.findings, saved.turns).get(speaker))
 
 
 def _model(saved: Saved) -> ModelFile:

@@ -75,7 +75,7 @@ def _told(saved: store.Written) -> Reply:
 
 
 def _export(path: Path, given: Message) -> Reply:
-    wanted = export_options.read(given["options"])
+    wanted = export_options.read(given.get("options", {}))
     name, content = exports.content(path, chosen(Format, given["format"]), wanted)
     return {"name": name}, [content]
 

@@ -193,7 +193,7 @@ async def rewrite(request: Request) -> Response:
 async def export(request: Request) -> Response:
     """The transcript in another format, as a download."""
     form = chosen(Format, request.query_params.get("format", ""))
-    said, content = await _ask(request, "export", format=form, options={})
+    said, content = await _ask(request, "export", format=form)
     return download(content, said["name"], form.about.media_type)
 
 
