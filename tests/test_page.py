@@ -50,10 +50,10 @@ def encoded_once():
     """The same sound is encoded for the first test only: that takes longer than a test."""
     known = {}
 
-    def encoded(path: str, part: Part, loudest: float, tell: Callable[[float], None], *rest) -> bytes:
-        key = files.sha256_at(Path(path)), part, loudest, sound.BITS, *rest
+    def encoded(path: str, part: Part, loudest: float, tell: Callable[[float], None]) -> bytes:
+        key = files.sha256_at(Path(path)), part, loudest, sound.BITS
         if key not in known:
-            known[key] = OPUS(path, part, loudest, tell, *rest)
+            known[key] = OPUS(path, part, loudest, tell)
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:

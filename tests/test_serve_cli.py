@@ -155,11 +155,13 @@ def test_others_are_invited_to_a_desk_that_encrypts(tmp_path, certificate):
         request = urllib.request.Request(  # noqa: S310
             f"{address}api/library", headers={"Authorization": f"Bearer {token}"}
         )
-        assert opener.open(request).status == 200
+        with opener.open(request) as answer:
+            assert answer.status == 200
         with pytest.raises(urllib.error.HTTPError) as moved:
             opener.open(f"{address}?ticket={ticket}")
         assert moved.value.code == 303
         assert "Secure" in moved.value.headers["Set-Cookie"]
+        moved.value.close()
     finally:
         server.kill()
         server.communicate()

@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -70,9 +70,10 @@ def take(
         def tell_more(seconds: float) -> None:
             tell(part.duration + seconds)
 
+        encode = partial(_opus, covered=covered) if covered else _opus
         return Sound(
             peaks,
-            _opus(path, part, loudest, tell_more, covered) if embed else None,
+            encode(path, part, loudest, tell_more) if embed else None,
             None if embed else _link(path, page),
             recorded,
         )
