@@ -55,11 +55,23 @@ def test_the_tutorial_works(toned, tmp_path):
     assert "Lauren Hill" in (tmp_path / "out" / "call.json").read_text()
 
 
+DATED = re.compile(r"2026-\d\d-\d\d|\b(?=[0-9a-f]*\d)[0-9a-f]{7}\b")
+"""A day of 2026 or a commit."""
+
+
 def test_every_row_about_rocm_has_the_date_of_its_source():
-    """A day of 2026 or a commit."""
     page = (ROOT / "docs" / "amd-gpu.md").read_text(encoding="utf-8")
     tables = [table.splitlines() for table in re.findall(r"(?:^ *\|.*\n)+", page, re.MULTILINE)]
     rows = [row for head, _, *rows in tables if "source" in head for row in rows]
     assert len(rows) >= 22
-    dated = re.compile(r"2026-\d\d-\d\d|\b(?=[0-9a-f]*\d)[0-9a-f]{7}\b")
-    assert [row for row in rows if not dated.search(row)] == []
+    assert [row for row in rows if not DATED.search(row)] == []
+
+
+def test_every_command_for_a_system_outside_the_tables_has_the_date_of_its_source():
+    """In its own step or line of a list, or behind a link to what is dated."""
+    page = (ROOT / "docs" / "amd-gpu.md").read_text(encoding="utf-8")
+    text = re.sub(r"(?:^ *\|.*\n)+", "\n", page, flags=re.MULTILINE)
+    steps = re.split(r"\n\s*\n|\n(?= *(?:- |\d\. ))", text)
+    commands = [step for step in steps if re.search(r"`[^`]*\b(?:apt|dnf|pacman|usermod|dpkg)\b[^`]* ", step)]
+    assert len(commands) >= 7
+    assert [step for step in commands if not DATED.search(step) and "[mgx10." not in step] == []
