@@ -121,6 +121,11 @@ def test_three_writers_of_one_transcript_that_are_killed():
     assert summary["kills"] >= 12
 
 
+def test_first_fetches_that_are_killed():
+    summary = run("fetches.py", "--count", "4")
+    assert summary["kills"] >= 4
+
+
 def test_runs_that_are_killed():
     summary = run("kills.py", "--kills", "3", "--times", "1")
     assert summary["kills"] >= 3
