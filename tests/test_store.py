@@ -343,6 +343,23 @@ def test_what_is_half_written_can_be_read_by_nobody_else_and_is_swept(path, monk
     assert not machine.exists()
 
 
+def test_on_windows_what_a_killed_process_left_goes_after_a_day(tmp_path, monkeypatch):
+    """There nothing tells whether a process is alive that would not end it."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    own = atomic.scratch_name().split("-")
+    dead = tmp_path / "-".join([*own[:2], str(ended.pid), own[3]])
+    dead.touch()
+    assert atomic.is_abandoned(dead)
+    monkeypatch.setattr(atomic.os, "name", "nt")
+    monkeypatch.setattr(atomic.os, "kill", lambda *_: pytest.fail("it would end the process"))
+    young = atomic.is_abandoned(dead)
+    os.utime(dead, (time.time() - 2 * atomic.ABANDONED,) * 2)
+    old = atomic.is_abandoned(dead)
+    monkeypatch.undo()
+    assert (young, old) == (False, True)
+
+
 def test_a_desk_finishes_what_a_crash_left_before_anybody_asks(path, monkeypatch):
     monkeypatch.setattr(saving, "finish", lambda *_: [])  # as if it had ended there
     named(path, 0, "Zoe")

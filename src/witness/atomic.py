@@ -26,7 +26,7 @@ T = TypeVar("T")
 SCRATCH = ".witness-"
 """Prefix of the names of unfinished files; the machine and the process that write them follow."""
 ABANDONED = 24 * 3600.0
-"""Seconds after which those of another machine are taken to be left behind."""
+"""Seconds after which those of another machine, and all on Windows, are taken to be left behind."""
 
 
 def write(content: bytes, path: Path | None, *, private: bool = False) -> None:
@@ -163,13 +163,16 @@ def is_abandoned(scratch: Path) -> bool:
     pid = rest.partition("-")[0]
     if not pid.isdigit():
         return False
-    if machine != _machine():
-        with suppress(OSError):
-            return time.time() - scratch.lstat().st_mtime > ABANDONED
-        return False
-    if int(pid) == os.getpid():  # or a process that had this number before, as the first of a container
+    ours = machine == _machine()
+    if (
+        ours and int(pid) == os.getpid()
+    ):  # or a process that had this number before, as the first of a container
         return scratch not in unfinished
-    return not _alive(int(pid))
+    if ours and os.name != "nt":  # to ask for a process would end it there
+        return not _alive(int(pid))
+    with suppress(OSError):
+        return time.time() - scratch.lstat().st_mtime > ABANDONED
+    return False
 
 
 @cache
@@ -179,8 +182,6 @@ def _machine() -> str:
 
 def _alive(pid: int) -> bool:
     """Whether there is a process with this id, as far as can be told without harm."""
-    if os.name == "nt":  # where this call would end it
-        return True
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
