@@ -209,6 +209,7 @@ def test_json_has_every_key_of_the_contract():
         "speaker_confidence": 0.988,
         "overlap": False,
         "supported": True,
+        "corrected": False,
         "probability": None,
     }
     assert document["words"][-1]["speaker"] is None
