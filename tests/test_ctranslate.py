@@ -15,10 +15,13 @@ from conftest import CALL
 from witness import resources
 from witness.audio import decode
 from witness.models import ct2
-from witness.recognition.engine_worker import DecodeOptions, Load
+from witness.recognition.engine_client import Remote
+from witness.recognition.engine_worker import ChunkResult, DecodeOptions, EngineToken, Load, hear_twice
+from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
+from witness.schema import ModelFile
 
 pytest.importorskip("ctranslate2", reason="the extra `words` is not installed")
-from witness.recognition import ctranslate
+from witness.recognition import ctranslate, recognizer
 from witness.recognition.aligner import NO_TIMES, Aligner, view
 
 BASE = ct2.Ct2Header(
@@ -131,3 +134,88 @@ def test_tones_are_words(folder):
     sound = ggml.tones(ggml.LOW, ggml.LOW, ggml.LOW)
     (heard,) = engine.hear([np.ascontiguousarray(sound, np.float32)], DecodeOptions(1, "en"))
     assert [token.text for token in heard.tokens] == [word.decode() for word in ggml.LOW_SCRIPT[:3]]
+
+
+# --- in which order, and how often ---
+
+
+@pytest.mark.parametrize(("threads", "then"), [(2, "receive"), (8, "send")])
+def test_the_first_piece_has_the_cores_that_it_can_use(folder, monkeypatch, threads, then):
+    """So that its words are there soon; where there are more, the others are asked for, too."""
+    asked = []
+
+    class Watched(Remote):
+        def send(self, parts, order, when):
+            asked.append(("send", len(parts)))
+            super().send(parts, order, when)
+
+        def receive(self):
+            asked.append(("receive", 0))
+            return super().receive()
+
+    monkeypatch.setattr(recognizer, "Remote", Watched)
+    model = ModelFile("small", str(folder), "", "ctranslate2")
+    with TrackRecognizer(model, TranscribeOptions("en"), threads=threads) as running:
+        running.send(np.tile(ggml.tones(*[ggml.LOW] * 29), 4))
+        assert running.result().words
+    assert asked[0] == ("send", 1)
+    assert asked[1][0] == then
+
+
+def test_the_sides_of_a_call_are_recognized_in_the_order_of_time(folder):
+    """So that the text begins at the beginning."""
+    tracks = [np.tile(ggml.tones(*[tone] * 29), 2) for tone in (ggml.LOW, ggml.HIGH)]
+    told = []
+    model = ModelFile("small", str(folder), "", "ctranslate2")
+    with TrackRecognizer(model, TranscribeOptions("en"), threads=2) as running:
+        for samples in tracks:
+            running.send(samples)
+        alone = [replace(running.result(), seconds=0.0) for _ in tracks]
+        running.listen(lambda track, _, until: told.append((track - 2, until)))
+        running.send_all([(samples, None) for samples in tracks])
+        together = [replace(running.result(), seconds=0.0) for _ in tracks]
+    assert together == alone
+    assert [track for track, _ in told][:2] == [0, 1]
+    for place, (track, _) in enumerate(told[2:], start=2):
+        behind = min(told[:place], key=lambda one: max(until for who, until in told[:place] if who == one[0]))
+        assert track == behind[0]
+
+
+def said(text, logprob=-0.2, **more):
+    tokens = [EngineToken(f" {word}", None, 0) for word in text.split()]
+    return ChunkResult(tokens, "en", logprob=logprob, **more)
+
+
+@pytest.mark.parametrize(
+    ("plain", "careful", "taken"),
+    [
+        (said("we sat by the see"), said("we sat by the sea", -0.1), "careful"),
+        (said("a b c d e f g h i j"), said("a b c d e f g h", -0.1), "plain"),  # a tenth is two words
+        (said("a b c d e f g h i j"), said("a b c d e f g h i", -0.1), "careful"),
+        (said(" ".join("a" * 30)), said(" ".join("a" * 28), -0.1), "careful"),
+        (said("no no no no", ended=False), said("no"), "careful"),
+        (said("no"), said("no no no no", ended=False), "plain"),
+        (said("", unclear=True), said("oui"), "plain"),
+    ],
+)
+def test_a_longer_search_must_not_lose_words(plain, careful, taken):
+    class Double:
+        def hear(self, pieces, order):
+            assert not (order.careful and order.among is not None)
+            return [careful if order.careful else plain for _ in pieces]
+
+    order = DecodeOptions(1, "en", twice=True, among=())
+    assert hear_twice(Double(), [np.zeros(16000, np.float32)], order) == [
+        {"plain": plain, "careful": careful}[taken]
+    ]
+
+
+def test_no_piece_is_encoded_twice(folder, monkeypatch):
+    engine = ctranslate.CTranslate2Engine(Load(str(folder), gpu=False, threads=2, aligner=None))
+    encoded = []
+    encode = engine._whisper.encode
+    monkeypatch.setattr(engine._whisper, "encode", lambda samples: encoded.append(1) or encode(samples))
+    sound = np.ascontiguousarray(ggml.tones(ggml.LOW, ggml.LOW), np.float32)
+    (heard,) = hear_twice(engine, [sound], DecodeOptions(1, "en", twice=True))
+    assert heard.tokens
+    assert len(encoded) == 1

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +21,13 @@ import onnxasr
 from onnxasr import HIGH, LOW
 from witness.child import Child, DiedError, RefusedError
 from witness.errors import WitnessError
+from witness.recognition.engine_worker import DecodeOptions
 from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
 from witness.schema import ModelFile
 
 MODULE = "witness.recognition.onnx_engine"
 LOAD = {"do": "load", "gpu": False, "threads": 2, "aligner": None}
-HEAR = {"do": "hear", "threads": 1, "language": None, "translate": False, "prompt": "", "careful": False}
-HEAR["among"] = None
+HEAR = {"do": "hear", **asdict(DecodeOptions(1, None))}
 needs_onnx_asr = pytest.mark.skipif(
     importlib.util.find_spec("onnx_asr") is None, reason="onnx-asr is not here: pip install onnx-asr"
 )
@@ -101,6 +102,8 @@ def test_each_tone_is_its_word_at_its_time(loaded, tmp_path, kind):
         "prompts": False,
         "translates": False,
         "compares_languages": False,
+        "searches": False,
+        "each": 1,
     }
     reply = ask(ggml.tones(None, LOW, None, HIGH, HIGH, None, LOW, None))
     assert reply["ended"] is True

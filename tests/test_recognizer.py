@@ -302,9 +302,9 @@ def working(monkeypatch):
     begun = threading.Event()
     hear = TrackRecognizer._hear
 
-    def watched(*arguments):
+    def watched(*arguments, **options):
         begun.set()
-        return hear(*arguments)
+        return hear(*arguments, **options)
 
     def wait():
         assert begun.wait(60)

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +22,7 @@ from witness.doctor import checks
 from witness.models import engines
 from witness.options import Recognizer
 from witness.recognition import gpus
+from witness.recognition.engine_worker import DecodeOptions
 from witness.recognition.recognizer import TrackRecognizer as Hearing
 from witness.recognition.recognizer import TranscribeOptions
 from witness.schema import ModelFile
@@ -31,8 +32,7 @@ LOW_SCRIPT = ggml.LOW_SCRIPT[:20]
 """transcribe.cpp never says some tokens: in the place of Whisper's symbols. None of these is said below."""
 SOUND = ggml.tones(HIGH, HIGH, LOW, LOW, None)
 WORDS = [" eins", " zwei", " three", " four"]
-HEAR = {"do": "hear", "threads": 1, "language": None, "translate": False, "prompt": "", "careful": False}
-HEAR["among"] = None
+HEAR = {"do": "hear", **asdict(DecodeOptions(1, None))}
 needs_it = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, engines.MODULES[Recognizer.TRANSCRIBE_CPP])),
     reason="the extra `vulkan` is not installed",
@@ -96,6 +96,8 @@ def test_words_and_their_times(child, model):
         "prompts": True,
         "translates": False,
         "compares_languages": False,
+        "searches": False,
+        "each": 1,
     }
     heard = hear(child, SOUND)
     assert [text for text, *_ in heard["tokens"]] == WORDS

@@ -406,8 +406,7 @@ class _Run:
 
     def _send(self, audio: decode.Audio) -> None:
         if self.recognizer is not None:
-            for samples, speech in zip(audio.samples, self.speech, strict=True):
-                self.recognizer.send(samples, speech)
+            self.recognizer.send_all(list(zip(audio.samples, self.speech, strict=True)))
 
     def _work(self, audio: decode.Audio) -> str:
         return kept_findings.work(audio.source, str(audio.channels), self.engine.files, self.options)

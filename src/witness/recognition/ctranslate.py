@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -74,7 +75,10 @@ class CTranslate2Engine:
         self.workers = self._whisper.workers
         self.translates = self.compares_languages = self._whisper.multilingual
         self.languages: Sequence[str] = self._whisper.languages
+        self.searches = True
+        self.each = self._whisper.each
         self._told: dict[bytes, Float32] = {}
+        self._telling = Lock()
 
     def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]:
         """How probable each language is in each part of a piece."""
@@ -85,6 +89,9 @@ class CTranslate2Engine:
     def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece, (n,) samples of at most 30 s."""
         encoded = [self._encode(piece) for piece in pieces]
+        if order.twice and not order.careful:
+            for piece, one in zip(pieces, encoded, strict=True):
+                self._keep(piece, one)
         if order.among is not None and order.language:
             return self._hear_clear(encoded, pieces, order)
         return self._hear(encoded, pieces, order)
@@ -140,16 +147,18 @@ class CTranslate2Engine:
         """The tokens of a prompt."""
         return len(self._whisper.tokenize(text))
 
-    def _encode(self, samples: Float32) -> Float32:
-        """What the decoder attends to. Pieces that told a language are kept until they are heard."""
-        kept = self._told.pop(samples.tobytes(), None)
-        return self._whisper.encode(samples) if kept is None else kept
-
     def _keep(self, samples: Float32, encoded: Float32) -> None:
-        """For when the piece is heard."""
-        self._told[samples.tobytes()] = encoded
-        while len(self._told) > KEPT:
-            self._told.pop(next(iter(self._told)), None)
+        """Until the piece is heard again."""
+        with self._telling:
+            self._told[samples.tobytes()] = encoded
+            while len(self._told) > KEPT:
+                self._told.pop(next(iter(self._told)))
+
+    def _encode(self, samples: Float32) -> Float32:
+        """What the decoder attends to."""
+        with self._telling:
+            kept = self._told.pop(samples.tobytes(), None)
+        return self._whisper.encode(samples) if kept is None else kept
 
     def _language(self, encoded: Float32) -> str:
         (told,) = self._languages(encoded, [POSITIONS])

@@ -66,8 +66,8 @@ class OnnxAsrEngine:
         self.languages: Sequence[str] = sorted(set(spoken))
         self.device = "cpu"
         self.workers = min(load.threads, WORKERS)
-        self.batch = 1
-        self.prompts = self.compares_languages = False
+        self.batch = self.each = 1
+        self.prompts = self.compares_languages = self.searches = False
 
     def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]:  # noqa: ARG002
         """None: these models hear the language and do not tell it. Raises RuntimeError if it must be told."""

@@ -14,9 +14,9 @@ import queue
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from math import inf
 from types import TracebackType
 
@@ -35,7 +35,7 @@ from witness.recognition.language_tracking import PART, Decided, Tracker, among
 from witness.recognition.prompting import fit, plain
 from witness.recognition.resuming import ResumingEngine
 from witness.recognition.tokens import NEAR
-from witness.recognition.track_work import TrackWork, ends_inside, in_order
+from witness.recognition.track_work import TrackWork, ends_inside, groups, in_order, language_near
 from witness.recognition.vad import Speech
 from witness.reporter import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, ModelFile, Recognition, Samples, Word
@@ -49,6 +49,8 @@ TELLING = 20
 SETTLED = 3.0
 """Seconds before a piece that is not heard yet in which no word of it can lie."""
 
+Sound = tuple[Samples, Speech | None]
+"""A track, and where somebody speaks in it; None: anywhere."""
 Listener = Callable[[int, Recognition, float], None]
 """Called with the number of a track, counted from 0, its words so far, all of which are final, and a time
 before which no other word of the track will begin."""
@@ -67,6 +69,8 @@ class TranscribeOptions:
     seconds, each in its own."""
     translate: bool = False
     """Into English."""
+    careful: bool = False
+    """Search longer for each text."""
     prompt: str = ""
     """A text that could have been said before: names, terms, spelling."""
     vocabulary: tuple[str, ...] = ()
@@ -78,7 +82,12 @@ class TranscribeOptions:
 def wish(options: Options) -> TranscribeOptions:
     """What these options ask for."""
     return TranscribeOptions(
-        options.language, options.translate, options.prompt, tuple(options.vocabulary), options.start
+        options.language,
+        options.translate,
+        options.careful,
+        options.prompt,
+        tuple(options.vocabulary),
+        options.start,
     )
 
 
@@ -117,15 +126,15 @@ class TrackRecognizer:
         self._name = model.name
         self._threads = threads
         self._reporter = reporter
-        self._tracks: queue.SimpleQueue[tuple[Samples, Speech | None] | None] = queue.SimpleQueue()
+        self._tracks: queue.SimpleQueue[tuple[Sequence[Sound], bool] | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[Recognition | Exception] = queue.SimpleQueue()
         self._seconds = 0.0
         """Of all tracks that were sent."""
         self._listener: Listener = no_listener
-        self._number = 0
-        """Of the track at hand."""
-        self._done = 0.0
-        """Seconds of the tracks that are recognized."""
+        self._done: list[float] = []
+        """Seconds of each track that are recognized."""
+        self._together = 1
+        """Tracks that are recognized at the same time."""
         self._owed = 0
         """Tracks whose result was not asked for yet."""
         self._failure: Exception | None = None
@@ -135,6 +144,7 @@ class TrackRecognizer:
         self._warnings: list[str] = []
         """For the next recognition."""
         self._leaving = False
+        self._held = False
         self._turn = threading.Event()
         self._turn.set()
         self._engine = Remote(model, threads=threads, gpu=gpu)
@@ -147,9 +157,17 @@ class TrackRecognizer:
 
         `speech`: where somebody speaks, which another thread may still be finding out; None: anywhere.
         """
-        self._seconds += len(samples) / SAMPLE_RATE
-        self._owed += 1
-        self._tracks.put((samples, speech))
+        self.send_all([(samples, speech)])
+
+    def send_all(self, tracks: Sequence[Sound]) -> None:
+        """As `send`, for the tracks of one recording.
+
+        They are recognized in the order of time, so that the text begins with what was said first, unless it
+        is being found out where somebody speaks and `hold` does not wait for that: then track by track.
+        """
+        self._seconds += sum(len(samples) for samples, _ in tracks) / SAMPLE_RATE
+        self._owed += len(tracks)
+        self._tracks.put((tracks, all(speech is None or speech.finished for _, speech in tracks)))
 
     def listen(self, listener: Listener) -> None:
         """Have words told as they become final, from another thread; before the first track is sent."""
@@ -160,6 +178,7 @@ class TrackRecognizer:
 
         Two that share the cores take longer than one after the other; a model is loaded all the same.
         """
+        self._held = True
         self._turn.clear()
 
     def go_on(self) -> None:
@@ -212,8 +231,13 @@ class TrackRecognizer:
             self._engine.load()
             self._check_wish()
             self._prompt = self._context()
-            while (track := self._tracks.get()) is not None:
-                self._results.put(self._recognize(*track))
+            while (sent := self._tracks.get()) is not None:
+                tracks, known = sent
+                self._wait()
+                together = known or (self._held and self._engine.abilities.device == "cpu")
+                for some in [tracks] if together else [[track] for track in tracks]:
+                    for heard in self._recognize_some(some):
+                        self._results.put(heard)
         except Exception as error:  # raised again by result()
             self._refusal = error if isinstance(error, UsageError) else None
             self._results.put(error)
@@ -228,6 +252,8 @@ class TrackRecognizer:
             problem = f"does not know the language {min(unknown)!r} ({only})"
         elif wish.translate and not able.translates:
             problem = "cannot translate"
+        elif wish.careful and not able.searches:
+            problem = f"is run by {self._engine.name}, which has no longer search (--careful)"
         elif (wish.prompt or wish.vocabulary) and not able.prompts:
             problem = "takes neither a prompt nor a vocabulary"
         if problem:
@@ -252,11 +278,28 @@ class TrackRecognizer:
             )
         return text
 
-    def _recognize(self, samples: Samples, speech: Speech | None) -> Recognition:
-        """The words of a track. Raises TranscriptionError."""
-        self._wait()
-        begun = time.perf_counter()
-        track = TrackWork(samples, Loudness.of(samples), speech)
+    def _recognize_some(self, tracks: Sequence[Sound]) -> list[Recognition]:
+        """The words of some tracks, always of the one that is known least far. Raises TranscriptionError."""
+        self._together = len(tracks)
+        work = [self._recognize(len(self._done) + place, *one) for place, one in enumerate(tracks)]
+        self._done += [0.0] * len(tracks)
+        until, seconds = [0.0] * len(tracks), [0.0] * len(tracks)
+        heard: dict[int, Recognition] = {}
+        while len(heard) < len(tracks):
+            place = min((one for one in range(len(tracks)) if one not in heard), key=lambda one: until[one])
+            begun = time.perf_counter()
+            try:
+                until[place] = next(work[place])
+            except StopIteration as end:
+                heard[place] = end.value
+            seconds[place] += time.perf_counter() - begun
+        return [replace(heard[place], seconds=taken) for place, taken in enumerate(seconds)]
+
+    def _recognize(
+        self, number: int, samples: Samples, speech: Speech | None
+    ) -> Generator[float, None, Recognition]:
+        """The words of a track; says from time to time until when it is recognized."""
+        track = TrackWork(number, samples, Loudness.of(samples), speech)
         duration = len(samples) / SAMPLE_RATE
         longest = WINDOW_OF_ONE if self._wish.language == MULTI else WINDOW
         coming = pieces(track.loudness, speech, self._check, longest=longest)
@@ -275,28 +318,26 @@ class TrackRecognizer:
             None if language == MULTI else language,
             self._wish.translate,
             self._prompt,
+            twice=self._wish.careful,
             among=self._asked if changes and language else None,
         )
         first_heard = self._hear_first(track, chain(first, coming), order)
         not_english: list[tuple[float, float]] = []
         if list(self._engine.abilities.languages) == ["en"] and not self._asked:
             first_heard = english.believed(first_heard, not_english)
-        words = self._words(track, first_heard, order, not_english)
+        words = yield from self._words(track, first_heard, order, not_english)
         self._warnings += english.to_line(not_english, self._name, self._minutes)
-        self._done += duration
-        self._number += 1
-        self._progress(0.0)
+        self._progress(track, duration)
         counted = Counter(word.language for word in words)
         if counted:
             language = counted.most_common(1)[0][0]
         elif language == MULTI or not_english:
             language = None
         self._warnings += self._said_of_languages(words)
-        seconds = time.perf_counter() - begun
         warnings = (*self._engine.warnings, *self._warnings)
         self._engine.warnings, self._warnings = [], []
         return Recognition(
-            tuple(words), language, self._engine.abilities.device, warnings, tuple(not_english), seconds
+            tuple(words), language, self._engine.abilities.device, warnings, tuple(not_english)
         )
 
     def _known_language(self) -> str | None:
@@ -344,10 +385,12 @@ class TrackRecognizer:
         first: Iterable[Found],
         order: DecodeOptions,
         but: Sequence[tuple[float, float]],
-    ) -> list[Word]:
+    ) -> Generator[float, None, list[Word]]:
         """The words of a track, of whose pieces are given what was heard first, with warnings about what is
-        doubtful. No second look is taken at `but`. The listener is told of words as they become final."""
-        careful = replace(order, careful=True, prompt="", among=None)
+        doubtful. No second look is taken at `but`. The listener is told of words as they become final.
+
+        Says after each piece until when all were heard."""
+        careful = replace(order, careful=True, twice=False, prompt="", among=None)
         words: list[Word] = []
         open_: list[Found] = []  # pieces that are not words yet
         found: list[Word] = []  # by the second look
@@ -368,7 +411,7 @@ class TrackRecognizer:
             horizon = min([until, *(gap.start for gap in left[len(ready) :])]) - NEAR
             so_far = tuple(word for word in in_order(words, found) if word.start < horizon)
             device = self._engine.abilities.device
-            self._listener(self._number, Recognition(so_far, None, device, not_english=tuple(but)), horizon)
+            self._listener(track.number, Recognition(so_far, None, device, not_english=tuple(but)), horizon)
 
         for heard, said in convincing(first, lambda some: self._hear(track, some, careful), track.loudness):
             notes += said
@@ -379,6 +422,7 @@ class TrackRecognizer:
             open_.clear()
             if track.speech is None or track.speech.finished:
                 look(heard[-1][0].end)
+            yield heard[-1][0].end
         words += track.words(open_, words)
         look(inf)
         self._warnings += to_lines(notes, self._minutes)
@@ -399,8 +443,8 @@ class TrackRecognizer:
             for piece, heard in items:
                 yield next(new) if heard is None else (piece, heard)
 
-        for piece, heard in self._hear(track, some, order):
-            self._progress(min(piece.end, duration))
+        for piece, heard in self._hear(track, some, order, soon=True):
+            self._progress(track, min(piece.end, duration))
             if heard.unclear:
                 parts = piece.parts(track.loudness, track.speech, PART)
                 yield from decided(tracker.add((piece, heard), parts, self._told(track, piece, parts)))
@@ -418,12 +462,18 @@ class TrackRecognizer:
     def _when(self, piece: Piece) -> str:
         return f"at {self._minutes(piece.start)} of the recording,"
 
-    def _progress(self, seconds: float) -> None:
-        """So many seconds of the present track are done."""
-        self._reporter.progress("transcription", self._done + seconds, self._seconds)
+    def _progress(self, track: TrackWork, seconds: float) -> None:
+        """So many seconds of a track are done."""
+        self._done[track.number] = seconds
+        self._reporter.progress("transcription", sum(self._done), self._seconds)
 
-    def _hear(self, track: TrackWork, some: Iterable[Piece], order: DecodeOptions) -> Iterator[Found]:
-        """What was heard in each piece, in order; as many at a time as the engine has workers."""
+    def _hear(
+        self, track: TrackWork, some: Iterable[Piece], order: DecodeOptions, *, soon: bool = False
+    ) -> Iterator[Found]:
+        """What was heard in each piece, in order; as many at a time as the engine has workers.
+
+        `soon`: the first by itself, so that its words are there soon.
+        """
         left = iter(some)
         able = self._engine.abilities
         # Pieces together are worth it once every worker has some: then they save work, before that time.
@@ -434,14 +484,17 @@ class TrackRecognizer:
             number, group = waiting.popleft()
             return zip(group, self._resuming.receive(number), strict=True)
 
-        # The first piece by itself, so that its words are there soon.
-        for group in chain(_groups(islice(left, 1), 1), _groups(left, size)):
+        # One more than there are workers for a track, so that none of them waits for the next; but not beside
+        # a first piece that keeps all cores busy.
+        most = max(1, able.workers // self._together)
+        allowed = 0 if soon and able.workers <= able.each else most
+        for group in chain(groups(islice(left, 1 if soon else 0), 1), groups(left, size)):
             told = replace(order, language=group[0].language or order.language)
             number = self._resuming.send([track.part(piece) for piece in group], told, self._when(group[0]))
             waiting.append((number, group))
-            # One more than there are workers, so that none of them waits for the next.
-            if len(waiting) > able.workers:
+            if len(waiting) > allowed:
                 yield from received()
+            allowed = most
         while waiting:
             yield from received()
 
@@ -449,9 +502,9 @@ class TrackRecognizer:
         self, track: TrackWork, some: Sequence[Piece], words: Sequence[Word], order: DecodeOptions
     ) -> list[Word]:
         """The words that a second look finds in some gaps between `words`."""
-        careful = replace(order, careful=True, among=None)
+        careful = replace(order, careful=True, twice=False, among=None)
         return second_look(
-            [replace(gap, language=_language_near(words, gap)) for gap in some],
+            [replace(gap, language=language_near(words, gap)) for gap in some],
             lambda some: self._hear(track, some, careful),
             lambda found: track.words([found]),
             words,
@@ -465,16 +518,3 @@ class TrackRecognizer:
     def _check(self) -> None:
         if self._leaving:
             raise TranscriptionError("nobody waits for the words anymore")
-
-
-def _groups(some: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
-    """Pieces that follow each other in one language, at most `size` together."""
-    for _, alike in groupby(some, key=lambda piece: piece.language):
-        while group := list(islice(alike, size)):
-            yield group
-
-
-def _language_near(words: Sequence[Word], piece: Piece) -> str | None:
-    """The language of the word that is nearest to a piece."""
-    near = min(words, key=lambda word: max(word.start - piece.end, piece.start - word.end), default=None)
-    return near.language if near else None

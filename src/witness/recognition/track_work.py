@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby, islice
 
 import numpy as np
 
@@ -23,6 +24,8 @@ PADDED = SAMPLE_RATE
 class TrackWork:
     """What there is to recognize."""
 
+    number: int
+    """Of the track, counted from 0."""
     samples: Samples
     loudness: Loudness
     speech: Speech | None
@@ -68,3 +71,16 @@ def ends_inside(heard: Sequence[EngineToken]) -> bool:
 def in_order(words: Sequence[Word], found: Sequence[Word]) -> list[Word]:
     """The words of the first and of the second look."""
     return sorted([*words, *found], key=lambda word: word.start)
+
+
+def groups(some: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
+    """Pieces that follow each other in one language, at most `size` together."""
+    for _, alike in groupby(some, key=lambda piece: piece.language):
+        while group := list(islice(alike, size)):
+            yield group
+
+
+def language_near(words: Sequence[Word], piece: Piece) -> str | None:
+    """The language of the word that is nearest to a piece."""
+    near = min(words, key=lambda word: max(word.start - piece.end, piece.start - word.end), default=None)
+    return near.language if near else None

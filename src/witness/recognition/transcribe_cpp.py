@@ -48,7 +48,8 @@ class TranscribeCppEngine:
         header = inspect(load.model)
         self.translates = header.languages > 1
         self.languages: Sequence[str] = LANGUAGES[: header.languages]
-        self.prompts, self.compares_languages = True, False
+        self.prompts, self.compares_languages, self.searches = True, False, False
+        self.each = 1
         # Pieces that are decoded together save little and get other words:
         # docs/decisions/2026-11-22-vulkan.md, "Batches".
         self.batch = 1

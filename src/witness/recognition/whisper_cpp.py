@@ -41,8 +41,8 @@ class WhisperCppEngine:
 
     def __init__(self, load: Load) -> None:
         self.workers = self.batch = 1  # its own threads share a piece
-        self.prompts, self.compares_languages = True, False
-        self._threads = load.threads
+        self.prompts, self.compares_languages, self.searches = True, False, True
+        self._threads = self.each = load.threads
         header = inspect(load.model)
         self.translates = header.languages > 1
         self.languages: Sequence[str] = LANGUAGES[: header.languages]
