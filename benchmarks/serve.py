@@ -1,6 +1,6 @@
 """The desk with many transcripts: how long it searches and lists, and how much memory its server takes.
 
-    python benchmarks/serve.py FOLDER [--transcripts 10000] [--json OUT]
+    python benchmarks/serve.py FOLDER [--transcripts 10000] [--open call.json] [--json OUT]
 
 Each transcript is an hour: 500 passages of 20 words. The words are simulated, with a fixed seed: a vocabulary
 of 60,000 invented words whose frequencies follow Zipf's law (the nth most frequent is said 1/n as often, as
@@ -9,7 +9,8 @@ by JSON files, which would take 20 GB; the files in FOLDER are empty, and the in
 The database is made in FOLDER, and is used again if it is there.
 
 Then a server in a separate process answers over HTTP, as a browser would ask: each query once for the first
-time, and then five times. Its memory is the largest resident set that the system saw.
+time, and then five times. `--open` copies a real transcript into FOLDER, whose page is opened as well. Its
+memory is the largest resident set that the system saw.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import sqlite3
 import statistics
 import subprocess
@@ -31,7 +33,7 @@ from urllib.parse import urlencode
 import harness
 import numpy as np
 
-from witness.serve.library.catalog import walk
+from witness.serve.library.catalog import id_of, walk
 from witness.serve.library.index import Index, IndexEntry
 from witness.serve.library.passages import Passage
 
@@ -104,14 +106,34 @@ def queries() -> dict[str, dict[str, str]]:
         "a beginning of one letter": {"q": f"{often[0]}*"},
         "a beginning of two letters": {"q": f"{often[:2]}*"},
         "a beginning of three letters": {"q": f"{rare[:3]}*"},
+        "a word that is misspelled": {"q": f"{rare[1]}{rare[0]}{rare[2:]}"},
+        "a frequent word or a rare one": {"q": f"{often} OR {rare}"},
+        "a frequent word without another": {"q": f"{often} NOT {words[1]}"},
+        "all that one speaker said": {"speaker": "Person 7"},
         "a beginning of four letters": {"q": f"{rare[:4]}*"},
         "the most frequent word by one speaker": {"q": often, "speaker": "Person 7"},
         "a rare word by one speaker": {"q": rare, "speaker": "Person 7"},
-        "the last page of the most frequent word": {"q": often, "offset": "9950"},
+        "the last page of the most frequent word": {"q": often, "offset": "280"},
     }
 
 
-def measure(folder: Path) -> dict[str, object]:
+def views() -> dict[str, str]:
+    """The lists, as the page asks for them."""
+    asked = {
+        f"list by {sort}": {"sort": sort} for sort in ("name", "folder", "date", "speakers", "state", "tag")
+    }
+    asked |= {
+        "the last rows": {"offset": "250", "limit": "50"},
+        "one folder": {"folder": "001"},
+        "one speaker": {"speaker": "Person 7"},
+        "one state": {"state": "new"},
+        "one month": {"since": "2020-10-01", "until": "2020-10-31"},
+        "a part of a name": {"name": "talk 0001*"},
+    }
+    return {name: f"api/library?{urlencode(query)}" for name, query in asked.items()}
+
+
+def measure(folder: Path, opened: Path | None) -> dict[str, object]:
     """Times in seconds, and memory in bytes."""
     command = [sys.executable, "-m", "witness", "serve", str(folder), "--no-browser", "--port", "0", "-q"]
     environment = {**os.environ, "WITNESS_TOKEN": TOKEN, "WITNESS_CACHE": str(folder / "cache")}
@@ -127,16 +149,18 @@ def measure(folder: Path) -> dict[str, object]:
             begun = time.perf_counter()
             with urllib.request.urlopen(request) as answer:  # noqa: S310
                 content = answer.read()
-            return time.perf_counter() - begun, json.loads(content)
+            return time.perf_counter() - begun, json.loads(content) if content[:1] == b"{" else {}
 
         asked = {name: f"api/search?{urlencode(query)}" for name, query in queries().items()}
-        asked |= {f"list by {sort}": f"api/library?sort={sort}" for sort in ("name", "date", "speakers")}
+        asked |= views()
+        if opened is not None:
+            asked["open a transcript"] = f"t/{id_of(opened.relative_to(folder))}/"
         rows = {}
         for name, path in asked.items():
             first, answer = ask(path)
             again = [ask(path)[0] for _ in range(REPEATS)]
             rows[name] = {
-                "total": answer["total"],
+                "total": answer.get("total"),
                 "more": answer.get("more", False),
                 "first": round(first, 4),
                 "median": round(statistics.median(again), 4),
@@ -157,18 +181,20 @@ def main() -> None:
     parser = harness.options(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--transcripts", type=int, default=10_000)
+    parser.add_argument("--open", type=Path, help="the JSON of a transcript")
     given = parser.parse_args()
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["WITNESS_CACHE"] = str(folder / "cache")
     index = Index.of(folder)
     seconds = fill(folder, index, given.transcripts)
+    opened = None if given.open is None else Path(shutil.copy(given.open, folder))
     result = {
         "transcripts": len(index.entries()),
         "words": len(index.entries()) * PASSAGES * WORDS,
         "index_seconds": round(seconds, 1) or None,
         "index_bytes": sum(path.stat().st_size for path in index.path.parent.iterdir()),
-        **measure(folder),
+        **measure(folder, opened),
     }
     harness.show(result, given.json, sqlite=sqlite3.sqlite_version)
 

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import av
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
@@ -355,7 +357,7 @@ def client(library):
 def test_the_table_of_contents_is_sorted_and_cut(library, client):
     save(library.folder / "b" / "Zoo.json")
     save(library.folder / "alpha.json", talk(("SPEAKER_00", " word")))
-    library._look()
+    library.look()
     first = client.get("/api/library?sort=name&order=up").json()
     assert (first["total"], first["indexed"]) == (2, 0)
     assert [one["seconds"] for one in first["recordings"]] == [None, None]
@@ -372,6 +374,7 @@ def test_the_table_of_contents_is_sorted_and_cut(library, client):
         "state": "new",
         "until": 0.0,
         "why": None,
+        "tags": [],
     }
     down = client.get("/api/library?sort=name&order=down").json()["recordings"]
     assert [one["name"] for one in down] == ["Zoo", "alpha"]
@@ -392,7 +395,7 @@ def test_recordings_without_a_transcript_are_known(library, client):
     save(folder / "b.MP3.json")
     line = Entry("x/done", str(folder / "done.wav"), 0, 0, None, "", "done")
     (folder / "manifest.jsonl").write_text(json.dumps(asdict(line)) + "\n")
-    library._look()
+    library.look()
     assert library.untranscribed() == (Path("b.wav"), Path("sub/a.flac"))
     assert client.get("/api/library").json()["untranscribed"] == 2
 
@@ -484,7 +487,7 @@ def wait_for(condition) -> None:
         ("none", "tells who spoke, not the words"),
         ("auto", "that suits this machine"),
         ("/models/ggml-tiny.en.bin", "ggml-tiny.en.bin, which knows English only"),
-        ("small", "the model small."),
+        ("small", "the model small, in the language that it hears."),
     ],
 )
 def test_an_empty_desk_says_what_listens(whisper, says):
@@ -492,6 +495,25 @@ def test_an_empty_desk_says_what_listens(whisper, says):
     from witness.serve.routes import home
 
     assert says in home._about_model(Options(whisper=whisper))
+
+
+@pytest.mark.parametrize(
+    ("language", "says"), [("multi", "in every language"), ("german", "for de."), ("de,en", "for de, en.")]
+)
+def test_a_desk_says_which_languages_it_listens_for(language, says):
+    from witness.options import Options
+    from witness.serve.routes import home
+
+    assert says in home._about_model(Options(whisper="small", language=language))
+
+
+def test_a_recording_without_words_because_it_is_not_english_says_so(library):
+    foreign = tuple(replace(one, words=(), not_english=True) for one in BUDGET.utterances)
+    save(library.folder / "de.json", replace(BUDGET, utterances=foreign, words=()))
+    save(library.folder / "en.json")
+    library.update()
+    why = {one.name: one.why for one in library.recordings()[0]}
+    assert why == {"de": reader.NOT_ENGLISH, "en": None}
 
 
 def test_letters_are_found_as_most_keyboards_write_them(library):
@@ -582,3 +604,123 @@ def test_recordings_are_found_by_their_names(library, client):
 
     assert named("lukasz") == named("koeln inter") == named("2024 OR nothing") == ["interview_Łukasz"]
     assert named("koeln NOT interview") == named("") == []
+
+
+def listed(client, **wanted) -> list[str]:
+    answer = client.get("/api/library", params={"sort": "name", "order": "up", **wanted})
+    return [one["name"] for one in answer.json()["recordings"]]
+
+
+def test_recordings_are_chosen_by_what_they_are(library, client):
+    other = replace(
+        BUDGET, tags=("Köln", "b"), speakers=(replace(SPEAKERS[0], name="Bo"), SPEAKERS[1]), corrected=True
+    )
+    os.utime(save(library.folder / "x" / "y" / "Łukasz 1.json", other), (1e9, 1e9))
+    save(library.folder / "x" / "two.json")
+    save(library.folder / "three.json")
+    library.update()
+    assert listed(client) == ["Łukasz 1", "three", "two"]
+    assert listed(client, folder="x") == ["Łukasz 1", "two"]
+    assert listed(client, folder="x/y") == listed(client, tag="Köln") == listed(client, state="in progress")
+    assert listed(client, speaker="Bo") == listed(client, name="lukasz") == listed(client, name="y luk")
+    assert listed(client, since="2001-09-08", until="2001-09-10") == ["Łukasz 1"]
+    assert listed(client, since="2001-09-11") == ["three", "two"]
+    assert listed(client, folder="") == ["three"]
+    assert listed(client, folder="x", name="-łukasz two") == ["two"]
+    assert listed(client, sort="folder") == ["three", "two", "Łukasz 1"]
+    assert listed(client, sort="tag") == ["Łukasz 1", "three", "two"]
+    answer = client.get("/api/library?tag=b").json()
+    assert (answer["total"], answer["all"]) == (1, 3)
+    assert answer["choices"] == {
+        "folders": ["x", "x/y"],
+        "tags": ["b", "Köln"],
+        "speakers": ["Ann Lee", "Bo", "Speaker 2"],
+        "states": ["new", "in progress"],
+    }
+    assert client.get("/api/library?since=yesterday").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("tags", "date"),
+    [
+        ({"date": "2021-03-04T05:06:07+00:00"}, 1614834367),
+        ({"creation_time": "2021-03-04T05:06:07.000000Z"}, 1614834367),
+        ({"date": "1970-01-01"}, None),
+        ({"date": "someday"}, None),
+        ({}, None),
+    ],
+)
+def test_the_date_of_a_recording_is_that_in_its_tags(library, tags, date):
+    recording = library.folder / "a.flac"
+    with av.open(str(recording), "w") as container:
+        container.metadata.update(tags)
+        stream = container.add_stream("flac", rate=8000, layout="mono")
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 8000), np.int16), format="s16", layout="mono")
+        frame.sample_rate = 8000
+        container.mux([*stream.encode(frame), *stream.encode(None)])
+    os.utime(recording, (1.6e9, 1.6e9))
+    save(library.folder / "a.json", replace(BUDGET, audio=replace(BUDGET.audio, path="elsewhere/a.flac")))
+    library.update()
+    assert library.recordings()[0][0].date == (date or 1.6e9)
+
+
+@pytest.fixture
+def managed(library):
+    """A desk whose process for the work is its own."""
+    desk = AppState(library.folder, TOKEN, library)
+    with TestClient(application(desk), base_url="http://localhost") as client:
+        client.headers["Authorization"] = f"Bearer {TOKEN}"
+        yield client
+    desk.editor.close()
+
+
+def test_a_recording_is_renamed_moved_tagged_thrown_away_and_had_again(library, managed):
+    path = save(library.folder / "call.json")
+    (library.folder / "call.txt").write_text("text")
+    library.update()
+    before = id_of(Path("call.json"))
+
+    def ask(what: str, id_: str = before, **given):
+        return managed.post(f"/api/recordings/{id_}/{what}", json=given)
+
+    answer = ask("move", name='In<b>ter/view: "1" ', folder="2024/ Köln ").json()
+    assert (answer["name"], answer["folder"]) == ("In b ter view 1", "2024/Köln")
+    place = library.folder / "2024" / "Köln" / "In b ter view 1.json"
+    assert place.is_file()
+    assert place.with_suffix(".txt").is_file()
+    assert not path.exists()
+    assert library.recordings()[0][0].seconds  # and it need not be read again
+    assert managed.get(f"/t/{before}/version").status_code == 200  # a window that is open there still works
+    assert ask("tags", add=["a", "b"], remove=[]).status_code == 200  # by its old id, too
+    assert ask("tags", answer["id"], add=["c"], remove=["a"]).status_code == 200
+    library._wake.clear()
+    library.update()
+    assert listed(managed, tag="c") == ["In b ter view 1"]
+    for name, folder in (("..", ""), ("x.openai", ""), ("", ""), ("a", "../.."), ("a", "..")):
+        assert ask("move", name=name, folder=folder).status_code == 400, (name, folder)
+    save(library.folder / "taken.json")
+    assert ask("move", name="TAKEN", folder="").status_code == 409
+    (library.folder / "out").symlink_to(library.folder.parent)
+    assert ask("move", name="a", folder="out").status_code == 400
+    assert ask("delete").status_code == 200
+    assert listed(managed) == ["taken"]
+    (thrown,) = managed.get("/api/trash").json()["trash"]
+    assert (thrown["name"], thrown["folder"]) == ("In b ter view 1", "2024/Köln")
+    assert ask("delete").status_code == 404
+    assert managed.post(f"/api/trash/{thrown['id']}/restore").json()["folder"] == "2024/Köln"
+    assert listed(managed) == ["In b ter view 1", "taken"]
+    assert place.is_file()
+    assert managed.get("/api/trash").json()["trash"] == []
+    assert managed.post("/api/trash/../restore").status_code == 404
+
+
+def test_two_windows_that_rename_the_same_recording(library, managed):
+    save(library.folder / "call.json")
+    library.update()
+    id_ = id_of(Path("call.json"))
+    for name in ("first", "second", "call"):
+        assert (
+            managed.post(f"/api/recordings/{id_}/move", json={"name": name, "folder": ""}).json()["name"]
+            == name
+        )
+    assert listed(managed) == ["call"]

@@ -183,7 +183,7 @@ def test_json_has_every_key_of_the_contract():
     assert list(document) == [
         *("schema", "audio", "models", "device", "timing", "language"),
         *("speakers", "speaker_counts", "turns", "utterances", "words", "warnings", "machine"),
-        *("fast", "asked", "style", "review", "corrected", "corrections", "findings"),
+        *("fast", "asked", "style", "review", "tags", "corrected", "corrections", "findings"),
     ]
     assert document["schema"] == "witness/1"
     assert document["audio"] == {

@@ -26,6 +26,8 @@ from witness.errors import OutputError
 
 SAVED = ".saving"
 """What the name of a folder ends with whose files are saved, and may not be in their places yet."""
+MOVING = ".moving"
+"""What the name of a folder ends with whose files are on their way to another name or folder."""
 PATIENCE = 120.0
 """Seconds to wait for another process that works on the same files; a redo of a day takes less."""
 LOOK = 0.01
@@ -54,6 +56,7 @@ def alone(folder: Path, name: str) -> Iterator[None]:
             f"{folder / name}: another program has been working on it for {PATIENCE:.0f} s; end it, or wait"
         )
     try:
+        settle(folder, name)
         finish(folder, name)
         sweep(folder)
         yield
@@ -118,16 +121,74 @@ def finish(folder: Path, name: str) -> list[str]:
     return left
 
 
+def carry(own: Collection[Path], folder: Path, name: str, target: Path, about: bytes = b"") -> None:
+    """Move what belongs to a name in a folder into a new folder, `target`; while `alone`.
+
+    A `target` called by `moving` puts all of it in place under its new name, when somebody `settle`s it.
+    All moves or nothing: until the folder that gathers the files is called `target`, they are put back.
+    `about` goes with them, as `ABOUT`, until they are in place.
+    Raises OSError; then everything is where it was.
+    """
+    gathered = moving(folder, name)
+    try:
+        gathered.mkdir(0o700)
+        if about:
+            (gathered / ABOUT).write_bytes(about)
+        for file in own:
+            file.rename(gathered / _ending(file.name, name))
+        atomic.sync(gathered)
+        gathered.rename(target)
+    except BaseException:
+        settle(folder, name)
+        raise
+    atomic.sync(folder)
+    atomic.sync(target.parent)
+
+
+def settle(folder: Path, name: str) -> None:
+    """Put what was on its way to this name in a folder into its place, while `alone`; nothing is replaced."""
+    arrived = moving(folder, name)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for file in sorted(arrived.iterdir()):
+            if file.name == ABOUT:
+                file.unlink()
+                continue
+            place = folder / f"{'.' if file.name[0] == _HIDDEN else ''}{name}{file.name[1:]}"
+            if file.name[0] in (_HIDDEN, _SEEN) and not os.path.lexists(place):
+                with suppress(OSError):
+                    file.rename(place)
+        atomic.sync(folder)
+        with suppress(OSError):  # something is in the way of a file, which stays
+            arrived.rmdir()
+
+
+def moving(folder: Path, name: str) -> Path:
+    """The folder of what is on its way to a name."""
+    return folder / f".{name}{MOVING}"
+
+
+ABOUT = "about"
+"""A file that says what the others on their way are."""
+_SEEN, _HIDDEN = "v", "h"
+"""What stands for the name in those of files on their way, and for that of a hidden file."""
+
+
+def _ending(file: str, name: str) -> str:
+    """What a file of that name is called on its way, so that it can be put in place under any name."""
+    hidden = file.startswith(f".{name}")
+    return f"{_HIDDEN if hidden else _SEEN}{file[len(name) + hidden :]}"
+
+
 def is_waiting(folder: Path, name: str, file: str) -> bool:
     """Whether a newer version of a file has been saved, and is not in its place yet."""
-    return (_saved(folder, name) / file).exists()
+    return (_saved(folder, name) / file).exists() or moving(folder, name).exists()
 
 
 def is_left_over(path: Path) -> bool:
     """Whether this is what a crash left: to be finished, or removed."""
     if path.name.startswith(atomic.SCRATCH):
         return atomic.is_abandoned(path)
-    return path.name.startswith(".") and path.name.endswith(SAVED)
+    return path.name.startswith(".") and path.name.endswith((SAVED, MOVING))
 
 
 def sweep(folder: Path) -> None:
@@ -146,9 +207,10 @@ def tidy(folders: Iterable[Path]) -> None:
     """Finish and sweep what crashes left in folders, whatever the names."""
     for folder in folders:
         sweep(folder)
-        for path in folder.glob(f".*{SAVED}"):
-            with suppress(OutputError), alone(folder, path.name[1:].removesuffix(SAVED)):
-                pass
+        for ending in (SAVED, MOVING):
+            for path in folder.glob(f".*{ending}"):
+                with suppress(OutputError), alone(folder, path.name[1:].removesuffix(ending)):
+                    pass
 
 
 def _saved(folder: Path, name: str) -> Path:

@@ -475,6 +475,8 @@ class Transcript:
     """A person gave some of them; a run itself gives the names of known voices."""
     style: Style = Style()
     review: Review = Review()
+    tags: tuple[str, ...] = ()
+    """What a person has sorted it under."""
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Transcript:

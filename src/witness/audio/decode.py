@@ -7,9 +7,11 @@ alone decodes: docs/decisions/2026-11-22-constants.md.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
@@ -28,6 +30,8 @@ from witness.text import clock, printable
 SAMPLES = "<samples>"
 """What `Source.path` and messages call a recording that was given as samples."""
 
+OLDEST = 315_532_800.0
+"""Seconds from 1970 to 1980: a clock that says less was never set."""
 _RATES = (1_000, 1_000_000)
 """Samples per second. Beyond these a header is wrong, and the resampler's filter takes gigabytes."""
 
@@ -104,6 +108,24 @@ def about(path: str) -> tuple[str, str | None]:
     name = printable(path)
     with source.opened(path, name) as file, ffmpeg.opened(file, name) as media:
         return sha256_of(file), media.tags.get("creation_time") or media.tags.get("date") or None
+
+
+def recorded(path: str) -> float | None:
+    """When a recording was made, in seconds since 1970, according to its tags; None: they do not say it.
+
+    A time without a zone is one of this machine's. Raises InputError.
+    """
+    name = printable(path)
+    with source.opened(path, name) as file, ffmpeg.opened(file, name) as media:
+        tags = media.tags
+    day, at = tags.get("date", ""), tags.get("creation_time", "")
+    # A broadcast WAV has the day in one tag and the time in the other.
+    for text in (f"{day}T{at}" if ":" in at and "-" not in at else at, day):
+        with suppress(ValueError, OverflowError, OSError):
+            made = datetime.fromisoformat(text.strip().replace("Z", "+00:00")).timestamp()
+            if OLDEST < made < time.time() + 86400:
+                return made
+    return None
 
 
 @dataclass(frozen=True)

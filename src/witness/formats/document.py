@@ -76,11 +76,12 @@ class DocumentHead(Struct, frozen=True):
     corrections: tuple[msgspec.Raw, ...]
     corrected: bool | None = None
     review: Review = Review()
+    tags: tuple[str, ...] = ()
 
     @property
     def holds_corrections(self) -> bool:
-        """Whether a person has corrected or read it; of an older document, whether anybody could have."""
-        if self.review != Review():
+        """Whether a person has worked on it; of an older document, whether anybody could have."""
+        if self.tags or self.review != Review():
             return True
         return bool(self.corrections) if self.corrected is None else self.corrected
 
@@ -168,6 +169,7 @@ class Document(Struct, frozen=True, kw_only=True):
     asked: Asked
     style: Style = Style()
     review: Review = Review()
+    tags: tuple[str, ...] = ()
     corrected: bool | None = None
     corrections: Annotated[tuple[Correction, ...], Meta(max_length=MOST_CORRECTIONS)]
     findings: Link | None
@@ -255,6 +257,7 @@ def of(transcript: Transcript, link: Mapping[str, str] | None = None) -> Documen
         asked=_like(Asked, transcript.asked),
         style=transcript.style,
         review=_rounded(transcript.review),
+        tags=transcript.tags,
         corrected=transcript.corrected,
         corrections=transcript.corrections,
         findings=None if link is None else Link(**link),
@@ -333,6 +336,7 @@ def transcript(document: Document) -> Transcript:
         corrections=document.corrections,
         style=document.style,
         review=document.review,
+        tags=document.tags,
     )
 
 

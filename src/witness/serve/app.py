@@ -10,8 +10,7 @@ from starlette.middleware import Middleware
 
 from witness.serve import errors
 from witness.serve.app_state import AppState
-from witness.serve.library import catalog
-from witness.serve.routes import exports, home, openai_api, people, recordings, takes, transcripts
+from witness.serve.routes import exports, home, library, openai_api, people, recordings, takes, transcripts
 from witness.serve.security import Access, Guard
 
 
@@ -23,7 +22,7 @@ def application(
     app = Starlette(
         routes=[
             *home.routes(),
-            *catalog.routes(),
+            *library.routes(),
             *transcripts.routes(),
             *recordings.routes(),
             *exports.routes(),

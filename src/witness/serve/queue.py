@@ -136,6 +136,20 @@ class Queue:
         """Have another try at what failed or was canceled. Raises as `cancel`, and InputError."""
         return self._do(partial(self._retry, recording))
 
+    def moved(self, path: Path, place: Path) -> None:
+        """A transcript is elsewhere now, and its recording with it; paths of JSONs are below the folder.
+
+        Raises ConflictError if a batch is at work in the folder, OutputError.
+        """
+        self._do(partial(self._moved, path, place))
+
+    def gone(self, path: Path) -> None:
+        """A transcript was thrown away: a recording that comes in its place is offered, not taken for done.
+
+        Raises as `moved`.
+        """
+        self._do(partial(self._gone, path))
+
     def standings(self) -> list[JobStatus]:
         """All that listeners are told of first."""
         with self._lock:
@@ -392,6 +406,22 @@ class Queue:
             raise InputError(f"{known.name}: the recording is missing; send it again")
         manifest.append(_begun(item))
         return self._wait_for(item)
+
+    def _moved(self, path: Path, place: Path) -> None:
+        manifest = self._enter()
+        before, now = (one.as_posix().removesuffix(".json") for one in (path, place))
+        entry = manifest.entries.get(before)
+        if entry is not None:
+            source = (self._order.out / now).with_name(f"{Path(now).name}{Path(entry.source).suffix}")
+            manifest.append(
+                replace(entry, output=now, source=str(source if source.exists() else entry.source))
+            )
+
+    def _gone(self, path: Path) -> None:
+        manifest = self._enter()
+        entry = manifest.entries.get(path.as_posix().removesuffix(".json"))
+        if entry is not None:
+            manifest.append(replace(entry, state="canceled", error=None))
 
     def _standing(self, recording: str) -> JobStatus:
         with self._lock:

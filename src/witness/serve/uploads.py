@@ -350,12 +350,17 @@ def clean(given: str) -> str:
     Raises HTTPException if it is not the name of a recording.
     """
     last = re.split(r"[/\\]", given)[-1]
-    stem, ending = os.path.splitext(unicodedata.normalize("NFC", NOT_IN_NAMES.sub(" ", one_line(last))))  # noqa: PTH122
+    stem, ending = os.path.splitext(one_line(last))  # noqa: PTH122
     if ending[1:].lower() not in ENDINGS:
         why = "does not have the ending of a recording: wav, mp3, m4a, flac, ogg, mp4, webm, ..."
         raise HTTPException(415, f"{stem[:80]}{ending[:20]}: {why}")
+    return (clean_stem(stem) or "recording") + ending.lower()
+
+
+def clean_stem(given: str) -> str:
+    """The name of a recording without its ending, or of a folder; empty if nothing of it can be a name."""
+    stem = unicodedata.normalize("NFC", NOT_IN_NAMES.sub(" ", one_line(given)))
     stem = " ".join(stem.split()).strip(" .-~")
     if RESERVED.match(f"{stem}."):
         stem = f"recording {stem}"
-    stem = os.fsencode(stem)[:LONGEST].decode("utf-8", "ignore").rstrip(" .")
-    return (stem or "recording") + ending.lower()
+    return os.fsencode(stem)[:LONGEST].decode("utf-8", "ignore").rstrip(" .")

@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
-from witness import documents, files
+from witness import documents, files, outputs
+from witness.diarization import voices
 from witness.errors import InputError, UsageError
 from witness.formats import document, page
 from witness.formats.document import Document
@@ -176,6 +177,34 @@ def rewrite(path: Path, version: str, heard: str, written: str, places: Collecti
         return _stepped(there, saved, history or _beginning(path, saved), made, step)
 
 
+def tag(path: Path, add: Sequence[str], remove: Sequence[str]) -> Written:
+    """Sort it under some tags more and some less; all that can be undone stays so.
+
+    Raises UsageError for what is no tag, and what `add` raises.
+    """
+    checked = [voices.check_name(one) for one in add]
+
+    def change(found: Transcript) -> Transcript:
+        tags = dict.fromkeys((*found.tags, *checked))
+        return replace(found, tags=tuple(sorted(tags.keys() - set(remove))))
+
+    return keep(path, change)
+
+
+def keep(path: Path, change: Callable[[Transcript], Transcript]) -> Written:
+    """Change what is no correction: the steps stay as they are, and its files are those of its name.
+
+    Raises InputError, OutputError.
+    """
+    with store.opened(path) as there:
+        saved = redo.read(path)
+        transcript = document.in_milliseconds(change(store.transcript(path, saved.document)))
+        if saved.document.findings is not None and outputs.beside(path).is_file():
+            link = structs.replace(saved.document.findings, file=outputs.beside(path).name)
+            saved = replace(saved, document=structs.replace(saved.document, findings=link))
+        return _write(there, saved, transcript, _history(saved) or _History())
+
+
 def recount(path: Path, version: str, speakers: int | None) -> Written:
     """The transcript with so many speakers, None: as many as there seem to be; corrections are kept.
 
@@ -261,7 +290,7 @@ def _machine(saved: redo.Saved, history: _History | None) -> Transcript | None:
 
 def _amended(saved: redo.Saved, base: Document, made: redo.Corrections) -> Transcript:
     found = redo.amended(saved, base, made) if made else store.transcript(saved.path, base)
-    return document.in_milliseconds(replace(found, review=saved.document.review))
+    return document.in_milliseconds(redo.kept(saved, found))
 
 
 _drafts: OrderedDict[tuple[str, Bounds], drafts.Draft] = OrderedDict()
@@ -283,15 +312,7 @@ def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction], co
     _drafts.move_to_end(key)
     transcript = drafts.corrected(_drafts[key], given)
     timing = assemble.timing(Stopwatch(), time.perf_counter() - begun, None)
-    return document.in_milliseconds(
-        replace(
-            transcript,
-            timing=timing,
-            style=saved.document.style,
-            corrected=corrected,
-            review=saved.document.review,
-        )
-    )
+    return document.in_milliseconds(replace(redo.kept(saved, transcript), timing=timing, corrected=corrected))
 
 
 def _stepped(
@@ -311,4 +332,4 @@ def _write(
     def of_version(version: str) -> bytes:
         return msgspec.json.encode(replace(history, version=version))
 
-    return there.write(transcript, saved.link, history=of_version)
+    return there.write(transcript, saved.link or None, history=of_version)

@@ -192,8 +192,15 @@ def redo(
     given = together(replaced(saved, corrections=()) if forget else saved, more)
     found = assemble.redo(saved.findings, asked if anew else saved.asked, given, reporter)
     corrected = bool(more) or (saved.corrected and not forget)
-    review = Review() if forget else saved.document.review
-    return replaced(found, style=saved.document.style, corrected=corrected, review=review)
+    found = replaced(kept(saved, found), corrected=corrected)
+    return replaced(found, review=Review()) if forget else found
+
+
+def kept(saved: Saved, found: Transcript) -> Transcript:
+    """What was made again, with all that the JSON alone knows: neither findings nor corrections have it."""
+    there = saved.document
+    audio = replaced(found.audio, path=there.audio.path)  # the recording may have been moved
+    return replaced(found, audio=audio, style=there.style, review=there.review, tags=there.tags)
 
 
 def amended(

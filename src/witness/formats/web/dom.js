@@ -16,6 +16,11 @@
  *   "people-list": HTMLButtonElement, recording: HTMLDialogElement,
  *   "recording-name": HTMLInputElement, "recording-shared": HTMLInputElement,
  *   "recording-begin": HTMLButtonElement, "recording-end": HTMLButtonElement,
+ *   shelf: HTMLDialogElement, trashed: HTMLDialogElement, "shelf-form": HTMLFormElement, "new-name": HTMLInputElement,
+ *   "new-folder": HTMLInputElement, "new-tags": HTMLInputElement, throw: HTMLButtonElement, "empty-trash": HTMLButtonElement,
+ *   filters: HTMLFormElement, "by-name": HTMLInputElement, "by-folder": HTMLSelectElement, "by-state": HTMLSelectElement,
+ *   "by-tag": HTMLSelectElement, "by-speaker": HTMLSelectElement, since: HTMLInputElement, till: HTMLInputElement,
+ *   "all-again": HTMLButtonElement, sort: HTMLSelectElement,
  * }} Known
  */
 

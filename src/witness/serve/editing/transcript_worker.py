@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from msgspec import structs
+
 from witness import errors, files
 from witness.child import Buffer, Message, serve
 from witness.diarization import voices
@@ -18,7 +20,7 @@ from witness.formats import page
 from witness.formats.registry import Format
 from witness.options import Part, chosen
 from witness.serve.editing import export_options, exports, views
-from witness.transcript import edits, occurrences, people, redo, store
+from witness.transcript import edits, moving, occurrences, people, redo, store
 
 Reply = tuple[Message, list[Buffer]]
 
@@ -60,6 +62,26 @@ def _rewrite(path: Path, given: Message) -> Reply:
     return _told(
         edits.rewrite(path, given["version"], given["heard"], given["written"], set(given["places"]))
     )
+
+
+def _tag(path: Path, given: Message) -> Reply:
+    return _told(edits.tag(path, given["add"], given["remove"]))
+
+
+def _move(path: Path, given: Message) -> Reply:
+    return {"place": str(moving.move(path, Path(given["place"]), _recording_of(given)))}, []
+
+
+def _throw(path: Path, given: Message) -> Reply:
+    return structs.asdict(moving.throw(path, Path(given["root"]), _recording_of(given))), []
+
+
+def _restore(path: Path, given: Message) -> Reply:
+    return {"place": str(moving.restore(path, given["thrown"]))}, []
+
+
+def _recording_of(given: Message) -> Path | None:
+    return None if given["recording"] is None else Path(given["recording"])
 
 
 def _recount(path: Path, given: Message) -> Reply:
@@ -148,6 +170,10 @@ ACTIONS: dict[str, Callable[[Path, Message], Reply]] = {
     "name": _name,
     "occurrences": _occurrences,
     "rewrite": _rewrite,
+    "tag": _tag,
+    "move": _move,
+    "throw": _throw,
+    "restore": _restore,
     "recount": _recount,
     "original": _original,
     "export": _export,

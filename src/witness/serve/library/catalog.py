@@ -11,18 +11,11 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timezone
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
-
-from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from typing import TypeVar
 
 from witness import saving
 from witness.errors import OutputError, WitnessError
@@ -31,11 +24,8 @@ from witness.jobs.manifest import Manifest
 from witness.jobs.recordings import ENDINGS
 from witness.outputs import names
 from witness.reporter import SILENT, Reporter
-from witness.serve.library.folding import folded
 from witness.serve.library.index import DamagedError, Index, IndexEntry
-from witness.serve.library.query import Query, parse
 from witness.serve.library.reader import Reader
-from witness.text import printable
 
 T = TypeVar("T")
 
@@ -79,6 +69,7 @@ class ListedRecording:
     """Seconds: what was said before is corrected."""
     why: str | None = None
     """Why it failed."""
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,13 +84,6 @@ class _Batch:
 
 STATES = ("working", "waiting", "failed", "canceled", "new", "in progress", "checked")
 """Of recordings, in the order in which they want somebody's attention."""
-SORTS: Mapping[str, Callable[[ListedRecording], Any]] = {
-    "name": lambda one: (one.name.casefold(), one.folder.casefold()),
-    "date": lambda one: one.date or 0.0,
-    "seconds": lambda one: one.seconds or 0.0,
-    "speakers": lambda one: (len(one.speakers), [name.casefold() for name in one.speakers]),
-    "state": lambda one: STATES.index(one.state),
-}
 
 
 def id_of(path: Path) -> str:
@@ -162,6 +146,7 @@ class Library:
             ) from error
         self._places: dict[str, ListedFile] = {}
         self._undone: dict[str, ListedRecording] = {}
+        self._moved: dict[str, str] = {}
         self._manifests: dict[Path, tuple[ListedFile, _Batch]] = {}
         self._untranscribed: tuple[Path, ...] = ()
         self._reader = Reader()
@@ -171,10 +156,12 @@ class Library:
         self._looked = 0.0  # seconds that the latest look took
 
     def find(self, transcript: str) -> Path | None:
-        """The absolute path of the transcript with that id; None: there is none."""
+        """The absolute path of the transcript with that id, wherever it was moved; None: there is none."""
+        while transcript not in self._places and transcript in self._moved:
+            transcript = self._moved[transcript]
         place = self._places.get(transcript)
         if place is None:
-            self._look()  # it may have been written a moment ago
+            self.look()  # it may have been written a moment ago
             place = self._places.get(transcript)
         if place is None:
             return None
@@ -216,6 +203,32 @@ class Library:
                 rows[one.id] = replace(rows.get(one.id, one), state=one.state, why=one.why)
         return rows, sum(id_ in known or id_ not in places for id_ in rows)
 
+    def row(self, recording: str) -> ListedRecording | None:
+        """The recording with that id, wherever it was moved; None: there is none. Raises as `recordings`."""
+        self.find(recording)  # it may have been written a moment ago
+        rows = {one.id: one for one in self.recordings()[0]}
+        while recording not in rows and recording in self._moved:
+            recording = self._moved[recording]
+        return rows.get(recording)
+
+    def path_of(self, row: ListedRecording) -> tuple[Path, Path | None]:
+        """Where the JSON of a row is or would be, and its recording, if that alone is there."""
+        undone = [batch.undone.get(row.id) for _, batch in self._manifests.values()]
+        source = next((Path(found[1]) for found in undone if found is not None), None)
+        return self.folder / row.folder / f"{row.name}.json", source
+
+    def moved(self, path: Path, place: Path) -> str:
+        """Whoever asks for the transcript that was at `path` gets the one at `place`; returns its id."""
+        before, now = (id_of(one.relative_to(self.folder)) for one in (path, place))
+        self._moved.pop(now, None)
+        if before != now:
+            self._moved[before] = now
+            with suppress(OSError):
+                status = place.stat()
+                self.index.rename(before, now, status.st_size, status.st_mtime_ns)
+        self.look()
+        return now
+
     def untranscribed(self) -> tuple[Path, ...]:
         """Recordings, below the folder, that no batch knows and that have no transcript beside them."""
         return self._untranscribed
@@ -247,7 +260,7 @@ class Library:
 
         False: not all was read, because it is time to look again. Raises DamagedError, sqlite3.Error.
         """
-        self._look()
+        self.look()
         looked = time.monotonic()
         here = self._places
         known = {one.id: (one.size, one.mtime_ns) for one in self.index.entries()}
@@ -280,7 +293,7 @@ class Library:
                 told = line
             self._wake.wait(max(LOOK, 20 * self._looked))
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Find out which files there are."""
         with self._looking:
             begun = time.monotonic()
@@ -349,96 +362,9 @@ class Library:
             state=entry.state,
             until=entry.until,
             why=entry.why,
+            tags=entry.tags,
         )
 
 
 def _folder(path: Path) -> str:
     return "" if path.parent == Path() else path.parent.as_posix()
-
-
-# --- requests ---
-
-
-def routes() -> list[BaseRoute]:
-    """The table of contents, and the search."""
-    return [Route("/api/library", _listing), Route("/api/search", _search)]
-
-
-async def _listing(request: Request) -> Response:
-    """All recordings, sorted."""
-    desk = request.app.state.desk
-    sort, order = request.query_params.get("sort", "date"), request.query_params.get("order", "down")
-    if sort not in SORTS or order not in ("up", "down"):
-        raise HTTPException(400, f"sort is one of {', '.join(SORTS)}, and order is up or down")
-    offset, limit = _slice(request, 100)
-    states = desk.queue.states() if desk.queue is not None else {}
-    rows, indexed = await run_in_threadpool(_asked, lambda: desk.library.recordings(states))
-    rows.sort(key=SORTS["name"])
-    rows.sort(key=SORTS[sort], reverse=order == "down")
-    found = [_json(asdict(one)) for one in rows[offset : offset + limit]]
-    rest = len(desk.library.untranscribed())
-    return JSONResponse({"total": len(rows), "recordings": found, "indexed": indexed, "untranscribed": rest})
-
-
-async def _search(request: Request) -> Response:
-    """Where something was said, by recording, and which recordings are called so."""
-    library = request.app.state.desk.library
-    query, speaker = (request.query_params.get(name, "") for name in ("q", "speaker"))
-    within = request.query_params.get("within")
-    offset, limit = _slice(request, 20 if within is None else 50)
-
-    def search() -> dict[str, Any]:
-        found = library.index.search(query, speaker, offset=offset, limit=limit, within=within)
-        rows = {one.id: one for one in library.recordings()[0]}
-        groups = [
-            {**asdict(group), **_json(_heading(rows[group.id]))} for group in found.groups if group.id in rows
-        ]
-        named = [] if within or offset else _named(rows.values(), parse(query))
-        titles = {"named": [_json(_heading(one)) for one in named[:MOST_NAMED]], "named_total": len(named)}
-        return {**asdict(found), "groups": groups, **titles}
-
-    return JSONResponse(await run_in_threadpool(_asked, search))
-
-
-def _heading(row: ListedRecording) -> dict[str, Any]:
-    return {"id": row.id, "name": row.name, "folder": row.folder, "date": row.date}
-
-
-def _named(rows: Iterable[ListedRecording], query: Query) -> list[ListedRecording]:
-    """Those in whose names, or those of their folders, the words are, or words that begin so."""
-    query = query.each(lambda term: replace(term, goes_on=True))
-    return [row for row in rows if query.wanted and query.fits(folded(f"{row.folder}/{row.name}"))]
-
-
-def _asked(work: Callable[[], T]) -> T:
-    """The result of `work`, which asks the index. Raises HTTPException where the index cannot answer."""
-    try:
-        return work()
-    except DamagedError as error:
-        raise HTTPException(503, f"{error}; try again in a while", {"Retry-After": "5"}) from error
-    except sqlite3.OperationalError as error:
-        raise HTTPException(
-            503, f"the index cannot be used ({error}); try again", {"Retry-After": "5"}
-        ) from error
-
-
-def _slice(request: Request, usual: int) -> tuple[int, int]:
-    """`offset` and `limit`. Raises HTTPException."""
-    given = [
-        request.query_params.get(name, usual) for name, usual in (("offset", "0"), ("limit", str(usual)))
-    ]
-    if not all(one.isascii() and one.isdigit() and len(one) < 10 for one in given):
-        raise HTTPException(400, "offset and limit are whole numbers")
-    offset, limit = map(int, given)
-    return offset, min(limit, MOST_ROWS)
-
-
-def _json(row: dict[str, Any]) -> dict[str, Any]:
-    """With names of files that UTF-8 can write, and the date as JSON has it."""
-    told = {
-        name: printable(value) if name in ("name", "folder", "why") and value else value
-        for name, value in row.items()
-    }
-    if row.get("date") is not None:
-        told["date"] = datetime.fromtimestamp(row["date"], timezone.utc).isoformat(timespec="seconds")
-    return told

@@ -29,7 +29,7 @@ from witness.serve.library.passages import Passage
 from witness.serve.library.query import MOST_TERMS, parse
 from witness.serve.library.search import MOST, Found, rows_of
 
-VERSION = 3
+VERSION = 4
 """Of the tables and of what is in them; a database of another version is made again."""
 SAME = 1 << 13
 """Numbers of transcripts for each second of their date. With `MOST` and 2**33 seconds, until the year 2242,
@@ -43,7 +43,7 @@ _TABLES = f"""
 CREATE TABLE transcripts (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, size INTEGER, mtime_ns INTEGER, seconds REAL,
     speakers TEXT, date REAL, state TEXT, why TEXT,
-    until REAL);
+    until REAL, tags TEXT);
 CREATE TABLE passages (
     number INTEGER PRIMARY KEY, speaker TEXT, start REAL, finish REAL, words TEXT, begins BLOB);
 CREATE VIRTUAL TABLE found USING fts5(
@@ -70,6 +70,7 @@ class IndexEntry:
     why: str | None = None
     until: float = 0.0
     """Seconds: what was said before is corrected."""
+    tags: tuple[str, ...] = ()
 
 
 class DamagedError(WitnessError):
@@ -106,11 +107,14 @@ class Index:
             return entries
         with self._open() as db:
             rows = db.execute(
-                "SELECT id, size, mtime_ns, state, seconds, speakers, date, why, until FROM transcripts"
+                "SELECT id, size, mtime_ns, state, seconds, speakers, date, why, until, tags FROM transcripts"
             ).fetchall()
         entries = tuple(
-            IndexEntry(id_, size, mtime, state, seconds, tuple(json.loads(speakers)), date, why, until)
-            for id_, size, mtime, state, seconds, speakers, date, why, until in rows
+            IndexEntry(
+                *(id_, size, mtime, state, seconds, tuple(json.loads(speakers)), date, why, until),
+                tags=tuple(json.loads(tags)),
+            )
+            for id_, size, mtime, state, seconds, speakers, date, why, until, tags in rows
         )
         if all(time.time_ns() - changed > TICK for _, changed, _ in now):
             self._entries = now, entries
@@ -147,13 +151,24 @@ class Index:
                 _forget(db, row[0])
             number = _free_number(db, entry)
             db.execute(
-                "INSERT INTO transcripts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO transcripts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(number, entry.id, entry.size, entry.mtime_ns, entry.seconds),
                     *(json.dumps(entry.speakers), entry.date, entry.state, entry.why, entry.until),
+                    json.dumps(entry.tags),
                 ),
             )
             add(db, number, said)
+
+    def rename(self, before: str, now: str, size: int, mtime_ns: int) -> None:
+        """A file has another id, and what is said in it is the same."""
+        with self._open() as db, _transaction(db):
+            known = db.execute("SELECT 1 FROM transcripts WHERE id = ?", (now,)).fetchone()
+            if known is None:
+                db.execute(
+                    "UPDATE transcripts SET id = ?, size = ?, mtime_ns = ? WHERE id = ?",
+                    (now, size, mtime_ns, before),
+                )
 
     def drop(self, ids: Iterable[str]) -> None:
         """Remove files that are gone."""

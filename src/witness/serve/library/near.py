@@ -25,10 +25,11 @@ def distances(word: str, others: Sequence[str]) -> npt.NDArray[np.int16]:
     """
     lengths = np.array([len(one) for one in others], np.intp)
     longest = int(lengths.max(initial=0))
+    kind = np.int8 if longest + len(word) < 127 else np.int16  # the smaller, the faster
     letters = np.zeros((longest, len(others)), np.uint32)
     for place, one in enumerate(others):
         letters[: len(one), place] = [ord(letter) for letter in one]
-    earlier = before = np.repeat(np.arange(longest + 1, dtype=np.int16)[:, None], len(others), 1)
+    earlier = before = np.repeat(np.arange(longest + 1, dtype=kind)[:, None], len(others), 1)
     for row, letter in enumerate(word, start=1):
         now = np.empty_like(before)
         now[0] = row
@@ -41,4 +42,4 @@ def distances(word: str, others: Sequence[str]) -> npt.NDArray[np.int16]:
                 cost = np.where(swapped, np.minimum(cost, earlier[column - 2] + 1), cost)
             now[column] = cost
         earlier, before = before, now
-    return before[lengths, np.arange(len(others))]
+    return before[lengths, np.arange(len(others))].astype(np.int16)

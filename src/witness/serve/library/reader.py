@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from witness.audio import decode
 from witness.child import Child, DiedError, Message, RefusedError, serve
 from witness.errors import InputError, WitnessError
 from witness.schema import Transcript
@@ -23,6 +24,10 @@ from witness.transcript import store
 
 PRIORITY = 10
 """How much nicer than the server the process is to others."""
+
+
+NOT_ENGLISH = "not English, the only language that its model knows; transcribe it with another one"
+"""What the list says of a recording that has no words therefore."""
 
 
 class Reader:
@@ -84,25 +89,41 @@ def _read(path: Path, entry: IndexEntry) -> tuple[IndexEntry, Transcript | None]
         return replace(entry, state="other"), None
     except InputError as error:
         return replace(entry, state="failed", why=str(error)), None
-    recording = Path(transcript.audio.path)
-    date = entry.date
-    for one in (path.parent / recording.name, recording):
-        with suppress(OSError, ValueError):
-            date = one.stat().st_mtime
-            break
     read = replace(
         entry,
         state=transcript.state,
         until=transcript.review.until,
         seconds=transcript.audio.duration,
         speakers=tuple(names(transcript).values()),
-        date=date,
+        date=_date(Path(transcript.audio.path), path.parent) or entry.date,
+        tags=transcript.tags,
+        why=_foreign(transcript),
     )
     return read, transcript
 
 
+def _foreign(transcript: Transcript) -> str | None:
+    """What to say of a recording most of whose speech the model could not know; None: it could."""
+    said = sum(one.end - one.start for one in transcript.utterances)
+    missed = sum(one.end - one.start for one in transcript.utterances if one.not_english)
+    return NOT_ENGLISH if missed > said / 2 else None
+
+
+def _date(recording: Path, beside: Path) -> float | None:
+    """When the recording was made, according to itself; or else when the file was last changed."""
+    for one in (beside / recording.name, recording):
+        with suppress(OSError, ValueError):
+            changed = one.stat().st_mtime
+            with suppress(InputError):
+                return decode.recorded(str(one)) or changed
+            return changed
+    return None
+
+
 def _answer(request: Message, _: bytes) -> tuple[Message, list[bytes]]:
-    entry = IndexEntry(**{**request["entry"], "speakers": tuple(request["entry"]["speakers"])})
+    entry = IndexEntry(
+        **{**request["entry"], **{key: tuple(request["entry"][key]) for key in ("speakers", "tags")}}
+    )
     try:
         take(Index(Path(request["index"])), Path(request["path"]), entry)
     except DamagedError:

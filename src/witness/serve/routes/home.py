@@ -45,16 +45,26 @@ def front(request: Request) -> Response:
 
 
 def _about_model(options: Options) -> str:
-    """What recognizes the words here, for whoever has seen none yet."""
+    """What recognizes the words here, and in which languages."""
     if options.whisper == "none":
         return (
             "This desk was started without a recognizer (--whisper none): it tells who spoke, not the words."
         )
     if options.whisper == "auto":
-        return "The words come from the Whisper model that suits this machine."
+        return f"The words come from the Whisper model that suits this machine{_language(options)}."
     name = PurePosixPath(options.whisper).name
-    only = ", which knows English only" if name.endswith((".en", ".en.bin")) else ""
-    return f"The words come from the model {name}{only}."
+    only = name.endswith((".en", ".en.bin"))
+    known = ", which knows English only: other languages have no words" if only else _language(options)
+    return f"The words come from the model {name}{known}."
+
+
+def _language(options: Options) -> str:
+    """In which languages it listens."""
+    if options.language is None:
+        return ", in the language that it hears"
+    if options.language == "multi":
+        return ", in every language that it hears"
+    return f", which listens for {options.language.replace(',', ', ')}"
 
 
 def static(request: Request) -> Response:

@@ -17,7 +17,7 @@ from witness.diarization import voices
 from witness.errors import InputError, WitnessError
 from witness.serve.app_state import AppState
 from witness.serve.library.catalog import ListedRecording
-from witness.serve.routes.transcripts import body_of
+from witness.serve.requests import body_of
 from witness.text import printable
 
 

@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from witness.serve.app_state import AppState
+from witness.serve.requests import body_of
 from witness.serve.routes.recordings import answered
-from witness.serve.routes.transcripts import body_of
 from witness.serve.takes import OtherPlaceError, Take, Takes
 from witness.serve.uploads import clean
 

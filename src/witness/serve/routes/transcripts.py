@@ -22,6 +22,7 @@ from witness.formats.registry import PURPOSES, Format
 from witness.options import chosen
 from witness.serve import assets
 from witness.serve.app_state import AppState
+from witness.serve.requests import body_of, of
 from witness.serve.roles import Role
 from witness.serve.routes.recordings import AGAIN, ALIVE
 
@@ -155,12 +156,12 @@ async def corrections(request: Request) -> Response:
     given = await body_of(request)
     if request.method == "PUT":
         return await _changed(request, "save", edit=given)
-    return await _changed(request, "add", **_of(given, version=str, corrections=dict))
+    return await _changed(request, "add", **of(given, version=str, corrections=dict))
 
 
 async def original(request: Request) -> Response:
     """Back to the machine's version."""
-    return await _changed(request, "original", **_of(await body_of(request), version=str))
+    return await _changed(request, "original", **of(await body_of(request), version=str))
 
 
 async def speakers(request: Request) -> Response:
@@ -169,12 +170,12 @@ async def speakers(request: Request) -> Response:
     number = given.get("speakers")
     if number is not None and (type(number) is not int or not 1 <= number <= 10_000):
         raise HTTPException(400, "speakers is a number from 1 to 10000, or null")
-    return await _changed(request, "recount", **_of(given, version=str), speakers=number)
+    return await _changed(request, "recount", **of(given, version=str), speakers=number)
 
 
 async def name(request: Request) -> Response:
     """Name one speaker."""
-    return await _changed(request, "name", **_of(await body_of(request), version=str, speaker=str, name=str))
+    return await _changed(request, "name", **of(await body_of(request), version=str, speaker=str, name=str))
 
 
 async def rewrite(request: Request) -> Response:
@@ -184,7 +185,7 @@ async def rewrite(request: Request) -> Response:
         path = await _path(request)
         found, _ = await run_in_threadpool(_desk(request).finder.ask, "occurrences", path, **given)
         return JSONResponse(found)
-    wanted = _of(await body_of(request), version=str, heard=str, written=str, places=list)
+    wanted = of(await body_of(request), version=str, heard=str, written=str, places=list)
     if not all(isinstance(place, int) for place in wanted["places"]):
         raise HTTPException(400, "places are whole numbers")
     return await _changed(request, "rewrite", **wanted)
@@ -205,7 +206,7 @@ def download(content: bytes, name: str, kind: str) -> Response:
 
 async def preview(request: Request) -> Response:
     """How the file of a format begins, with options."""
-    given = _of(await body_of(request), format=str, options=dict)
+    given = of(await body_of(request), format=str, options=dict)
     form = chosen(Format, given["format"])
     return JSONResponse((await _ask(request, "preview", format=form, options=given["options"]))[0])
 
@@ -214,7 +215,7 @@ async def voice(request: Request) -> Response:
     """Keep the voice of a stretch, or of all that a speaker says."""
     desk, given = _desk(request), await body_of(request)
     whose: dict[str, type] = {"speaker": str} if "speaker" in given else {"start": float, "end": float}
-    wanted = _of(given, name=str, **whose)
+    wanted = of(given, name=str, **whose)
     return JSONResponse((await _ask(request, "enroll", known=str(desk.known), **wanted))[0])
 
 
@@ -251,23 +252,3 @@ async def _changed(request: Request, do: str, **more: Any) -> Response:
     answer = JSONResponse((await _ask(request, do, **more))[0])
     _desk(request).library.changed()
     return answer
-
-
-async def body_of(request: Request) -> dict[str, Any]:
-    """The JSON object of a request. Raises HTTPException."""
-    try:
-        given = await request.json()
-    except (ValueError, RecursionError):
-        given = None
-    if not isinstance(given, dict):
-        raise HTTPException(400, "the request is not a JSON object")
-    return given
-
-
-def _of(given: dict[str, Any], **kinds: type) -> dict[str, Any]:
-    """These values of a request. Raises HTTPException for one that is missing, or of another type."""
-    for key, kind in kinds.items():
-        value = given.get(key)
-        if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
-            raise HTTPException(400, f"{key} is missing in the request, or no {kind.__name__}")
-    return {key: given[key] for key in kinds}

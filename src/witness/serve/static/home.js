@@ -5,13 +5,14 @@ import "./dropping.js";
 import "./people.js";
 import { offer } from "./recording.js";
 import "./replacing.js";
+import "./shelving.js";
 import { $, press, toast, wordsOf } from "../../formats/web/dom.js";
 import { listen } from "./jobs.js";
 import { list } from "./library.js";
 import { search } from "./passages.js";
 import { openExport } from "./exporting.js";
 import { call } from "./call.js";
-/** @import { Recording } from "./library.js" */
+/** @import { Recording } from "./rows.js" */
 
 document.addEventListener("visibilitychange", () => {
   listen();

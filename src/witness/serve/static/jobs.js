@@ -1,8 +1,9 @@
 // @ts-check
 /* Recordings that are on their way or being transcribed: live, as the server tells it. */
 import { $, make, press, showIn, toast } from "../../formats/web/dom.js";
-import { jobButton, list } from "./library.js";
+import { list } from "./library.js";
 import { aboutJob, isOpen, latest, untilAll } from "./progress.js";
+import { jobButton } from "./rows.js";
 /** @import { Job } from "./progress.js" */
 
 /**
@@ -153,7 +154,7 @@ function rowOf(one) {
   const title = make("span", "name", one.name);
   title.dir = "auto";
   const what = make("span", "what");
-  const button = "id" in one ? jobButton("Cancel", one.id, "cancel") : sendingButton(one);
+  const button = "id" in one ? jobButton("Cancel", one.id, "cancel", list) : sendingButton(one);
   const bar = make("progress");
   bar.max = 1;
   bar.setAttribute("aria-label", one.name);

@@ -1,24 +1,20 @@
 // @ts-check
-/* All recordings of the folder. What people said, their names and those of files reach the document through
-   textContent only. */
-import { clock, span } from "../../formats/web/clock.js";
-import { $, hide, make, press, showIn, toast, wordsOf } from "../../formats/web/dom.js";
+/* All recordings of the folder, as many as there may be: only those near the window are asked for and shown, in blocks
+   of rows; the others are a row as high as they would be. */
+import { $, hide, make, showIn, toast, wordsOf } from "../../formats/web/dom.js";
 import { call } from "./call.js";
+import { chosen, showChoices } from "./filters.js";
+import { fillRow } from "./rows.js";
+/** @import { Recording } from "./rows.js" */
 
-/**
- * A recording, as serve/library/catalog.py tells of it.
- * @typedef {{
- *   id: string, name: string, folder: string, seconds: number | null, speakers: string[], date: string | null,
- *   state: string, until: number, why: string | null,
- * }} Recording
- */
-
-const ROWS = 100;
+const BLOCK = 50; // rows
+const MOST = 1000; // rows in one answer
+const HIGH = 42; // pixels of a row, until one was seen
+const NEAR = "800px";
 
 export const shown = {
-  recordings: /** @type {Recording[]} */ ([]), // the rows
+  recordings: /** @type {(Recording | undefined)[]} */ ([]), // by their places; those that are not near are not there
   total: 0,
-  wanted: ROWS, // how many of them are to be shown
   sort: "date",
   order: "down",
   asked: 0, // the number of the latest question
@@ -30,34 +26,43 @@ export function counted(n, noun) {
   return n === 1 ? `1 ${noun}` : `${n.toLocaleString("en")} ${noun}s`;
 }
 
-let again = 0;
+/** The blocks near the window, by their numbers. @type {Set<number>} */
+const near = new Set([0]);
+/** @type {HTMLTableSectionElement[]} */
+const blocks = [];
+/** How high each block was when it was seen last, in pixels. @type {number[]} */
+const heights = [];
 
+let again = 0, soon = 0;
+
+/** Ask for the rows near the window. */
 export async function list() {
-  const how = () => `sort=${shown.sort}&order=${shown.order}&wanted=${shown.wanted}`;
+  clearTimeout(soon);
+  const how = () => `sort=${shown.sort}&order=${shown.order}&${chosen()}`;
   shown.asked += 1;
   const before = how(), mine = shown.asked;
   const late = () => mine < shown.answered || how() !== before; // another order was chosen meanwhile, and asked for
-  const { sort, order, wanted } = shown;
+  if (!near.size) near.add(0);
+  const first = BLOCK * Math.min(...near), limit = Math.min(MOST, BLOCK * (Math.max(...near) + 1) - first);
   try {
-    /** @type {Recording[]} */
-    const found = [];
-    let said;
-    do { // the server gives no more than so many at a time
-      said = await call(`/api/library?sort=${sort}&order=${order}&offset=${found.length}&limit=${wanted - found.length}`);
-      if (late()) return;
-      found.push(...said.recordings);
-    } while (said.recordings.length && found.length < Math.min(wanted, said.total));
+    const said = await call(`/api/library?${before}&offset=${first}&limit=${limit}`);
+    if (late()) return;
     shown.answered = mine;
-    shown.recordings = found;
     shown.total = said.total;
-    $("facts").textContent = said.indexed < said.total
-      ? `${counted(said.total, "recording")} · reading them for the search: ${said.indexed.toLocaleString("en")} so far`
-      : said.total ? counted(said.total, "recording") : ""; // what has no transcript is counted below
+    shown.recordings = [];
+    said.recordings.forEach((/** @type {Recording} */ one, /** @type {number} */ n) => { shown.recordings[first + n] = one; });
+    if (said.choices) showChoices(said.choices);
+    const part = said.total < said.all ? `${said.total.toLocaleString("en")} of ` : "";
+    $("facts").textContent = said.indexed < said.all
+      ? `${counted(said.all, "recording")} · reading them for the search: ${said.indexed.toLocaleString("en")} so far`
+      : said.all ? `${part}${counted(said.all, "recording")}` : ""; // what has no transcript is counted below
     const rest = said.untranscribed;
     hide($("rest"), !rest);
     $("rest-text").textContent = `${counted(rest, "recording")} in this folder ${rest === 1 ? "has" : "have"} no transcript.`;
+    $("empty").hidden = said.all > 0 || rest > 0;
+    hide($("filters"), !said.all);
     clearTimeout(again);
-    if (said.indexed < said.total) again = setTimeout(list, 2000);
+    if (said.indexed < said.all) again = setTimeout(list, 2000);
   } catch (error) {
     if (!late()) $("facts").textContent = wordsOf(error);
     return;
@@ -65,80 +70,89 @@ export async function list() {
   showRows();
 }
 
-/** Row -> what it was filled with. @type {WeakMap<HTMLElement, string>} */
-const filled = new WeakMap();
+/** Begin at the top: another order, or other recordings. */
+export function listAnew() {
+  near.clear();
+  near.add(0);
+  heights.length = 0;
+  shown.recordings = [];
+  return list();
+}
+
+const observer = new IntersectionObserver((entries) => {
+  let missing = false;
+  for (const { target, isIntersecting } of entries) {
+    const n = blocks.indexOf(/** @type {HTMLTableSectionElement} */ (target));
+    if (n < 0) continue;
+    if (isIntersecting) near.add(n); else near.delete(n);
+    missing ||= isIntersecting && shown.recordings[BLOCK * n] === undefined;
+  }
+  if (missing) { clearTimeout(soon); soon = setTimeout(list, 30); }
+}, { rootMargin: `${NEAR} 0px` });
+
+/** @param {Recording | number} row or the height of many */
+const keyOf = (row) => (typeof row === "number" ? "space" : row.id);
+
+/** @param {Recording | number} row */
+function build(row) {
+  const element = make("tr");
+  if (typeof row === "number") {
+    element.setAttribute("aria-hidden", "true");
+    element.append(make("td"));
+  }
+  return element;
+}
 
 export function showRows() {
-  const { recordings, total } = shown;
-  showIn($("rows"), recordings, (one) => one.id, () => make("tr"), (row, one) => {
-    const said = JSON.stringify(one);
-    if (filled.get(row) === said) return;
-    filled.set(row, said);
-    cellsOf(one).forEach((cell, n) => {
-      const before = row.children[n];
-      if (!before) row.append(cell);
-      else if (!before.isEqualNode(cell)) before.replaceWith(cell); // the others may be pressed, or have the focus
+  const count = Math.ceil(shown.total / BLOCK);
+  for (const gone of blocks.splice(count)) { observer.unobserve(gone); near.delete(blocks.length); gone.remove(); }
+  for (let n = blocks.length; n < count; n += 1) {
+    const block = make("tbody");
+    blocks.push(block);
+    $("recordings").append(block);
+    observer.observe(block);
+  }
+  blocks.forEach((block, n) => {
+    const rows = shown.recordings.slice(BLOCK * n, BLOCK * (n + 1)).filter((one) => one !== undefined);
+    if (block.contains(document.activeElement) && !rows.length) return; // who is there may go on from there
+    if (block.dataset.full) heights[n] = block.getBoundingClientRect().height;
+    const many = Math.min(BLOCK, shown.total - BLOCK * n);
+    block.dataset.full = rows.length ? "yes" : "";
+    showIn(block, rows.length ? rows : [heights[n] ?? HIGH * many], keyOf, build, (row, one) => {
+      if (typeof one === "number") {
+        const cell = row.firstElementChild;
+        if (cell instanceof HTMLElement) cell.style.height = `${one}px`;
+      } else {
+        row.setAttribute("aria-rowindex", String(2 + shown.recordings.indexOf(one)));
+        fillRow(row, one, list);
+      }
     });
   });
-  hide($("more"), recordings.length >= total);
-  $("empty").hidden = total > 0 || !$("rest").hidden;
-  $("recordings").hidden = total === 0;
+  $("recordings").setAttribute("aria-rowcount", String(1 + shown.total));
+  $("recordings").hidden = shown.total === 0;
   for (const button of sorting) {
     const head = button.parentElement;
     if (button.dataset.sort === shown.sort) {
       head?.setAttribute("aria-sort", shown.order === "up" ? "ascending" : "descending");
     } else head?.removeAttribute("aria-sort");
   }
+  $("sort").value = shown.sort;
 }
 
-/** @param {Recording} one */
-function cellsOf(one) {
-  const name = make("td", "text name");
-  const undone = one.state === "failed" || one.state === "canceled";
-  const there = one.seconds !== null && !undone;
-  const title = make(there ? "a" : "span", "", one.name);
-  title.dir = "auto";
-  if (title instanceof HTMLAnchorElement) title.href = `/t/${one.id}/`;
-  name.append(title);
-  if (one.folder) {
-    const folder = make("span", "folder", one.folder);
-    folder.dir = "auto";
-    name.append(folder);
-  }
-  const people = make("td", "text speakers");
-  one.speakers.forEach((called, n) => people.append(n ? ", " : "", make("bdi", "", called)));
-  const state = make("td", "text state");
-  state.append(make("span", `tag ${one.state}`, one.state));
-  if (one.state === "in progress" && one.until) state.append(make("span", "why", `up to ${clock(1000 * one.until)}`));
-  if (one.why) state.append(make("span", "why", one.why));
-  if (undone) state.append(jobButton("Try again", one.id, "retry"));
-  return [name, make("td", "length", one.seconds === null ? "" : span(1000 * one.seconds)), people,
-    make("td", "date", one.date ? new Date(one.date).toLocaleDateString(undefined, { dateStyle: "medium" }) : ""), state];
-}
-
-/** @param {string} text @param {string} id @param {"retry" | "cancel"} action */
-export function jobButton(text, id, action) {
-  const button = make("button", "flat small", text);
-  button.type = "button";
-  press(button, async () => {
-    try { await call(`/api/jobs/${id}/${action}`, undefined, "POST"); } catch (error) { toast(wordsOf(error)); }
-    list();
-  });
-  return button;
+/** @param {string} given @param {boolean} [turn] whether a second time turns the order */
+function sortBy(given, turn = true) {
+  const turned = shown.order === "up" ? "down" : "up";
+  const usual = given === "date" || given === "seconds" ? "down" : "up";
+  shown.order = given === shown.sort && turn ? turned : usual;
+  shown.sort = given;
+  listAnew();
 }
 
 /** @type {NodeListOf<HTMLElement>} */
 const sorting = document.querySelectorAll("[data-sort]");
-for (const button of sorting) {
-  button.addEventListener("click", () => {
-    const given = button.dataset.sort ?? "";
-    const turned = shown.order === "up" ? "down" : "up";
-    shown.order = given === shown.sort ? turned : given === "date" || given === "seconds" ? "down" : "up";
-    shown.sort = given;
-    list();
-  });
-}
-$("more").addEventListener("click", () => { shown.wanted = shown.recordings.length + ROWS; list(); });
+for (const button of sorting) button.addEventListener("click", () => sortBy(button.dataset.sort ?? ""));
+$("sort").addEventListener("change", () => sortBy($("sort").value, false));
+$("filters").addEventListener("chosen", listAnew);
 $("transcribe").addEventListener("click", async () => {
   hide($("rest"));
   try { await call("/api/recordings/untranscribed", undefined, "POST"); } catch (error) { toast(wordsOf(error)); }

@@ -1,0 +1,28 @@
+"""What a request says, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+
+async def body_of(request: Request) -> dict[str, Any]:
+    """The JSON object of a request. Raises HTTPException."""
+    try:
+        given = await request.json()
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise HTTPException(400, "the request is not a JSON object")
+    return given
+
+
+def of(given: dict[str, Any], **kinds: type) -> dict[str, Any]:
+    """These values of a request. Raises HTTPException for one that is missing, or of another type."""
+    for key, kind in kinds.items():
+        value = given.get(key)
+        if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
+            raise HTTPException(400, f"{key} is missing in the request, or no {kind.__name__}")
+    return {key: given[key] for key in kinds}
