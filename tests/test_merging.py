@@ -181,6 +181,13 @@ def test_a_few_words_of_a_sentence_do_not_go_to_another_speaker():
     assert who(say("it is an hour before I have to be at", 0), evidence) == "AAAABBBBBB"
 
 
+def test_the_last_three_words_of_a_sentence_stay_in_it_where_the_answer_overlaps_them():
+    evidence = activity((0, 2.5, 0), (1.8, 4, 1))
+    evidence[round(1.8 / FRAME_STEP) : round(2.5 / FRAME_STEP), 0] = 0.75
+    words = [*say("have you switched it off and waited for a minute?", 0, 0.25), *say("Yes, twice.", 2.5)]
+    assert who(words, evidence) == "AAAAAAAAAABB"
+
+
 def test_a_word_where_two_voices_overlap_goes_to_the_one_that_goes_on():
     evidence = activity((0, 2.24, 0), (2.0, 5, 1))
     words = [*say("an hour before he comes", 0), Word(2.0, 2.2, " I"), *say("have to be at home.", 2.2)]
