@@ -33,9 +33,7 @@ def test_words_are_replaced_in_all_recordings_after_a_look(visit, desk, folder):
     assert page.locator("#hits h3 a").first.get_attribute("href").startswith("/t/")
     assert page.locator("#hits > li").first.locator(".hit-row").count() == 3
     page.locator("#hits > li button:has-text('Show all')").first.click()
-    page.wait_for_function(
-        "count => document.querySelectorAll('#hits > li:first-child .hit-row').length > 3", arg=count
-    )
+    wait_for(lambda: page.locator("#hits > li:first-child .hit-row").count() > 3)
     page.click("#replace")
     assert page.input_value("#heard") == word
     page.keyboard.insert_text("Zan<b>zibar")
@@ -80,7 +78,7 @@ def test_ten_thousand_recordings_are_listed_without_a_button(visit):
     page.locator('#rows a:text-is("talk 9999")').focus()
     for _ in range(70):  # into the block before
         page.keyboard.press("ArrowUp")
-    page.wait_for_function("document.activeElement.textContent === 'talk 9929'")
+    assert page.evaluate("document.activeElement.textContent") == "talk 9929"
     page.evaluate("scrollTo(0, 0)")
     page.wait_for_selector('#rows a:text-is("talk 0")')
     assert max(asked) <= 1000
@@ -105,9 +103,9 @@ def test_a_recording_is_renamed_sorted_thrown_away_and_had_again(visit, desk, fo
     wait_for(lambda: "<b>" in store.read(place).tags)
     page.wait_for_selector('#by-tag option[value="<b>"]', state="attached")
     page.select_option("#by-tag", "<b>")
-    page.wait_for_function("document.querySelectorAll('#rows tbody a').length === 1")
+    wait_for(lambda: page.locator("#rows tbody a").count() == 1)
     page.reload()
-    page.wait_for_function("document.querySelectorAll('#rows tbody a').length === 1")  # this tab remembers it
+    wait_for(lambda: page.locator("#rows tbody a").count() == 1)  # this tab remembers it
     page.click("#rows [data-change]")
     page.click("#throw")
     page.wait_for_selector("#shelf:not([open])", state="attached")
@@ -118,5 +116,5 @@ def test_a_recording_is_renamed_sorted_thrown_away_and_had_again(visit, desk, fo
     page.click("#trashed [data-close]")
     assert place.is_file()
     page.click("#all-again")
-    page.wait_for_function("document.querySelectorAll('#rows tbody a').length >= 1")
+    wait_for(lambda: page.locator("#rows tbody a").count() >= 1)
     place.unlink()
