@@ -19,9 +19,8 @@ import hashlib
 import sys
 import tempfile
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import harness
@@ -29,14 +28,13 @@ import numpy as np
 import onnx
 import sherpa_onnx
 import soundfile
-from pyannote.core import Annotation, Segment, Timeline
-from pyannote.metrics.diarization import DiarizationErrorRate
 
-from witness.diarization import clustering, embedding, reconstruction, segmentation
+from witness import Engine, Options, Runtime
+from witness.bench import scoring
 from witness.formats import rttm
 from witness.models import store
-from witness.schema import Map, Segmentation, Turn
-from witness.sessions import on_cores
+from witness.options import Device
+from witness.schema import Turn
 
 
 @dataclass(frozen=True)
@@ -99,32 +97,15 @@ def sherpa(segmentation_path: str, embedding_path: str, threads: int) -> Program
     return run
 
 
-def witness(chosen: store.DiarizationModels, threads: int, *, fast: bool) -> Program:
-    """The stages as the pipeline runs them."""
-    segmenter = segmentation.load(chosen.segmentation)
-    voice = embedding.load(chosen.embedding)
-    context = embedding.FAST_CONTEXT if fast else embedding.CONTEXT
+def witness(models: str, threads: int, *, fast: bool) -> Program:
+    """The program itself, with its models open."""
+    options = Options(models=models, whisper="none", fast=fast, offline=True)
+    engine = Engine(options, Runtime(device=Device.CPU, threads=threads))
+    engine.open()
 
     def run(samples: np.ndarray, speakers: int | None) -> list[Turn]:
-        bounds = clustering.SpeakerBounds(speakers or 1, speakers)
-        duration = len(samples) / 16000
-        step = segmentation.step_of(len(samples), fast=fast)
-        pieces: list[Segmentation] = []
-
-        def segmented(mapper: Map) -> Iterator[Segmentation]:
-            found = segmentation.stream(samples, segmenter, step=step, faint=chosen.rule.faint, mapper=mapper)
-            for piece in found:
-                pieces.append(piece)
-                yield piece
-
-        with on_cores(threads) as mapper:
-            vectors = embedding.embed(samples, segmented(mapper), voice, context=context, mapper=mapper)
-        windows = Segmentation.joined(pieces)
-        clusters = clustering.cluster(vectors, windows.active, chosen.rule, step=windows.step, bounds=bounds)
-        found = reconstruction.reconstruct(windows, clusters.labels)
-        reconstruction.fill_pauses([found.active], chosen.rule.pause)
-        names = [str(number) for number in range(found.active.shape[1])]
-        return reconstruction.turns(found.active.T, names, duration)
+        told = engine.share(replace(options, speakers=speakers))
+        return list(told.transcribe((samples, 16000)).turns)
 
     return run
 
@@ -165,13 +146,6 @@ def conversation(parts: list[Recording], minutes: float) -> Recording:
     return Recording(f"{minutes:g} minutes", np.concatenate(taken)[:length], turns)
 
 
-def annotation(turns: list[Turn]) -> Annotation:
-    result = Annotation()
-    for number, turn in enumerate(turns):
-        result[Segment(turn.start, turn.end), number] = turn.speaker
-    return result
-
-
 def main() -> None:
     parser = harness.options(__doc__)
     parser.add_argument("folder", type=Path)
@@ -181,7 +155,6 @@ def main() -> None:
     parser.add_argument("--conversation", type=float, metavar="MINUTES", help="join all recordings to one")
     parser.add_argument("--guess", action="store_true", help="let the programs detect the number of speakers")
     args = parser.parse_args()
-    warnings.filterwarnings("ignore", module="pyannote")
 
     chosen = store.diarization_models(args.models, offline=True)
     with tempfile.TemporaryDirectory() as scratch:
@@ -191,24 +164,25 @@ def main() -> None:
             args.threads,
         )
     programs = {
-        "witness": witness(chosen, args.threads, fast=False),
-        "witness --fast": witness(chosen, args.threads, fast=True),
+        "witness": witness(args.models, args.threads, fast=False),
+        "witness --fast": witness(args.models, args.threads, fast=True),
         "sherpa-onnx": theirs,
     }
-    errors = {name: DiarizationErrorRate() for name in programs}
+    errors = {name: np.zeros(4) for name in programs}
     seconds = {name: np.zeros(args.repeat) for name in programs}
     parts = recordings(args.folder)
     if args.conversation:
         parts = [conversation(parts, args.conversation)]
     for place, part in enumerate(parts):
         speakers = None if args.guess else len({turn.speaker for turn in part.turns})
-        whole = Timeline([Segment(0, len(part.samples) / 16000)])
+        whole = {part.name: [(0.0, len(part.samples) / 16000)]}
         for number, name in harness.in_turn(list(programs), args.repeat):
             begun = time.perf_counter()
             found = programs[name](part.samples, speakers)
             seconds[name][number] += time.perf_counter() - begun
             if number == 0:
-                errors[name](annotation(part.turns), annotation(found), uem=whole)
+                (score,) = scoring.score({part.name: (part.turns, found)}, whole)
+                errors[name] += score.seconds["strict"]
         sys.stderr.write(f"{part.name}: {place + 1} of {len(parts)}\n")
 
     audio = sum(len(part.samples) for part in parts) / 16000
@@ -226,11 +200,10 @@ def main() -> None:
             name: {
                 "seconds": [round(float(value), 2) for value in seconds[name]],
                 "times_real_time": round(audio / float(np.median(seconds[name])), 1),
-                "der": round(100 * abs(errors[name]), 2),
+                "der": round(float(100 * errors[name][:3].sum() / errors[name][3]), 2),
                 **{
-                    part.replace(" ", "_"): round(100 * value / errors[name].accumulated_["total"], 2)
-                    for part, value in errors[name].accumulated_.items()
-                    if part in ("false alarm", "missed detection", "confusion")
+                    part.replace(" ", "_"): round(float(100 * value / errors[name][3]), 2)
+                    for part, value in zip(scoring.PARTS, errors[name], strict=False)
                 },
             }
             for name in programs
