@@ -1124,7 +1124,7 @@ def test_clear_english_waits_for_nothing():
 
 
 def test_the_language_of_a_part_follows_clear_evidence():
-    english, french = told(en=0.95, fr=0.01), told(fr=0.97, en=0.01)
+    english, french = told(en=0.95, fr=0.01), told(fr=0.97, en=0.001)
     assert decide([english, french, english], "en")[0] == ["en", "fr", "en"]
     assert decide([french, french], "en")[0] == ["fr", "fr"]
     assert decide([], "en") == ([], 0)
@@ -1139,7 +1139,7 @@ def test_the_language_of_a_part_follows_clear_evidence():
     ],
 )
 def test_a_doubtful_part_keeps_the_language_of_the_track(doubtful):
-    english, french = told(en=0.95, fr=0.01), told(fr=0.97, en=0.01)
+    english, french = told(en=0.95, fr=0.01), told(fr=0.97, en=0.001)
     parts = [english, doubtful, english, french, french]
     assert decide(parts, "en")[0] == ["en", "en", "en", "fr", "fr"]
 
@@ -1151,9 +1151,15 @@ def test_a_piece_is_heard_at_once_where_no_other_language_is_likely():
     assert may_change([{"en": 0.99}], "fr")
 
 
+def test_a_part_that_is_in_no_language_keeps_that_of_the_track():
+    """As in a Dutch recording in which another part was 0.9 sure to be Urdu."""
+    dutch, urdu, neither = told(nl=0.95), (0.6, {"ur": 0.9}), (3.3, {"ur": 0.21, "ml": 0.14, "nl": 0.001})
+    assert decide([dutch, urdu, dutch, neither, dutch], "nl")[0] == ["nl"] * 5
+
+
 def test_what_follows_changes_no_part_that_is_settled():
-    english, french, doubtful = told(en=0.95, fr=0.01), told(fr=0.97, en=0.01), told(en=0.4, fr=0.5)
-    assert decide([french, told(en=0.85, fr=0.1)], "en") == (["fr", "en"], 1)
+    english, french, doubtful = told(en=0.95, fr=0.01), told(fr=0.97, en=0.001), told(en=0.4, fr=0.5)
+    assert decide([french, told(en=0.95, fr=0.04)], "en") == (["fr", "en"], 1)
     assert decide([english, doubtful, english], "en")[1] == 3
     for some in product([english, french, doubtful], repeat=3):
         parts = [english, french, *some]
@@ -1182,12 +1188,12 @@ def tracked(*pieces):
 
 
 def test_a_piece_in_two_languages_becomes_two():
-    english, french = told(en=0.95, fr=0.01), told(fr=0.97, en=0.01)
+    english, french = told(en=0.95, fr=0.01), told(fr=0.97, en=0.001)
     assert tracked([english, french], None) == [[], [(0, 10, "en"), (10, 20, "fr"), (20, 40, "en")], []]
 
 
 def test_a_piece_in_another_language_stays_whole():
-    french = told(fr=0.97, en=0.01)
+    french = told(fr=0.97, en=0.001)
     assert tracked([french, french], [french, french])[1:] == [[(0, 20, "fr")], [(20, 40, "fr")]]
 
 

@@ -17,6 +17,8 @@ from witness.recognition.language_tracking import decide
 ENGLISH, OTHER = "en", "other"
 CLEAR = 0.9
 """Probability from which a piece is taken to be English at once."""
+CHANGE = 2.0
+"""Nats that a change from English to another language costs, or back."""
 MIDDLE, STEEP = -0.8, 12.0
 """Of the logistic function that makes a mean log probability of tokens a probability of English."""
 LOOP = 0.05
@@ -39,7 +41,7 @@ def believed(heard: Iterable[Found], not_english: list[tuple[float, float]]) -> 
             held.append(one)
         else:
             yield one
-    languages, _ = decide([_told(one) for one in held], ENGLISH)
+    languages, _ = decide([_told(one) for one in held], ENGLISH, change=CHANGE)
     for language, run in groupby(zip(languages, held, strict=True), key=lambda item: item[0]):
         pieces = [one for _, one in run]
         if language == ENGLISH or sum(len(result.tokens) for _, result in pieces) < ENOUGH:

@@ -28,7 +28,7 @@ SUSPECTED = 0.5
 """Probability in some part from which another language than that of the track may be spoken there."""
 PART = 6 * FRAME_RATE
 """The most frames of a part."""
-CHANGE = 2.0
+CHANGE = 3.0
 """Nats that a change of language costs."""
 LEAST = 1e-4
 """What counts of a language that is less probable than that: no part alone outweighs all others."""
@@ -106,13 +106,17 @@ class Tracker:
 
 
 def decide(
-    parts: Sequence[tuple[float, Mapping[str, float]]], main: str, before: str | None = None
+    parts: Sequence[tuple[float, Mapping[str, float]]],
+    main: str,
+    before: str | None = None,
+    *,
+    change: float = CHANGE,
 ) -> tuple[list[str], int]:
     """The language of each part, of which are given its seconds and how probable each language is; and how
     many of them, from the first on, keep theirs whatever follows in these languages.
 
     `main` is the language of the track, which stays where no other is clear; `before` that of what is said
-    before, None if that is nothing.
+    before, None if that is nothing; `change` are the nats that a change of language costs.
     """
     found = {code for _, told in parts for code, one in told.items() if one >= CANDIDATE}
     codes = [main, *sorted({*found, before or main} - {main})]
@@ -122,14 +126,14 @@ def decide(
             for seconds, told in parts
         ]
     )
-    best = np.array([0.0 if before in (None, code) else -CHANGE for code in codes])
+    best = np.array([0.0 if before in (None, code) else -change for code in codes])
     ways: list[Int] = []
     for score in scores:
         leader = int(best.argmax())
-        ways.append(np.where(best >= best[leader] - CHANGE, np.arange(len(codes)), leader))
-        best = np.maximum(best, best[leader] - CHANGE) + score
+        ways.append(np.where(best >= best[leader] - change, np.arange(len(codes)), leader))
+        best = np.maximum(best, best[leader] - change) + score
     place, path = int(best.argmax()), []
-    ends, settled = set(np.flatnonzero(best >= best.max() - CHANGE).tolist()), 0
+    ends, settled = set(np.flatnonzero(best >= best.max() - change).tolist()), 0
     for number, way in reversed(list(enumerate(ways, start=1))):
         if len(ends) == 1:
             settled = max(settled, number)
