@@ -278,7 +278,9 @@ _LONGEST_FORM = 1 << 14
 def _ask_for_token(status: int) -> Response:
     """The page that asks a person for the token."""
     wrong = "<p role=alert>That is not the token of this desk.</p>" if status == 403 else ""
-    return HTMLResponse(_ASK.replace("WRONG", wrong), status, {"Content-Security-Policy": ASKING})
+    # With "no-referrer" browsers would send the form from the origin "null", which is another site's.
+    headers = {"Content-Security-Policy": ASKING, "Referrer-Policy": "same-origin"}
+    return HTMLResponse(_ASK.replace("WRONG", wrong), status, headers)
 
 
 _ASK = """<!doctype html>

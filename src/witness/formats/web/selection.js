@@ -6,6 +6,7 @@ import { seek, wordAt } from "./sound.js";
 import { page, words } from "./state.js";
 import { bringIntoView, paint, reveal, spans } from "./text.js";
 
+const touched = matchMedia("(hover: none)");
 let fixedEnd = 0; // the end of the selection that stays where it is, in reading order
 let movingEnd = 0; // the other end
 
@@ -70,8 +71,8 @@ export function showTools() {
   const { chosen, order } = page;
   const tools = $("tools");
   const ends = (chosen ?? []).map((at) => spans.get(order[at])).filter((element) => element !== undefined);
-  // A single word was clicked to hear it: do not cover its neighbors.
-  hide(tools, !chosen || !ends.length || chosen[0] === chosen[1]);
+  // A single word was clicked to hear it: do not cover its neighbors. Fingers have no other way to the tools.
+  hide(tools, !chosen || !ends.length || (chosen[0] === chosen[1] && !touched.matches));
   if (tools.hidden) return;
   const box = ends[0].getBoundingClientRect();
   const width = tools.offsetWidth, height = tools.offsetHeight;

@@ -210,7 +210,7 @@ export const shownBlock = (block) => shown.get(block);
 export function editable(said, can) {
   if (!can) {
     said.contentEditable = "inherit";
-    said.removeAttribute("role");
+    for (const name of ["role", "aria-multiline", "aria-label"]) said.removeAttribute(name);
     return;
   }
   try { said.contentEditable = "plaintext-only"; } catch { said.contentEditable = "true"; }

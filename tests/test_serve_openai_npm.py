@@ -1,0 +1,58 @@
+"""OpenAI's interface, asked by the client that OpenAI publishes for node: unmodified, all formats."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import ROOT
+from test_serve_openai import MODEL
+from test_serve_openai import greeting as greeting
+from test_serve_openai import pytestmark as pytestmark
+from test_serve_openai import server as server
+from test_serve_openai import settings as settings
+from witness.serve.openai import schema
+
+
+@pytest.fixture(scope="module")
+def found(server, greeting):
+    """What the client understood of each answer."""
+    node = shutil.which("node")
+    if node is None or not (ROOT / "node_modules" / "openai").is_dir():
+        pytest.skip("node or OpenAI's client for it is not here; npm ci")
+    command = [node, str(ROOT / "tests" / "web" / "openai_client.js"), server.url, str(greeting)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_each_format_says_the_same(found):
+    text = found["json"]["text"]
+    assert "at the service desk" in text
+    assert found["text"].strip() == text
+    assert found["srt"].startswith("1\n00:00:0")
+    assert found["vtt"].startswith("WEBVTT\n")
+    for form in ("verbose", "diarized", "logprobs"):
+        assert found[form]["text"] == text
+    assert " ".join(word["word"] for word in found["verbose"]["words"]) == text
+    assert [one["speaker"] for one in found["diarized"]["segments"]] == ["SPEAKER_00"]
+    assert found["logprobs"]["logprobs"]
+    assert found["translated"]["language"] == "english"
+    assert found["models"] == [MODEL, *schema.ALIASES]
+
+
+def test_a_stream_is_understood_event_by_event(found):
+    kinds = [event["type"] for event in found["events"]]
+    assert kinds[-1] == "transcript.text.done"
+    assert set(kinds[:-1]) == {"transcript.text.delta"}
+    said = "".join(event["delta"] for event in found["events"][:-1])
+    assert said == found["events"][-1]["text"] == found["json"]["text"]
+
+
+def test_a_refusal_is_the_client_s_own_error(found):
+    refused = found["refused"]
+    assert refused["bad"]
+    assert (refused["status"], refused["param"]) == (400, "response_format")

@@ -1,0 +1,63 @@
+"""The desk on a telephone, and enlarged to twice its size."""
+
+from test_page import browser as browser
+from test_serve_browser import desk as desk
+from test_serve_browser import folder as folder
+from test_serve_browser import saved, until
+from test_serve_browser import shelf as shelf
+from test_serve_browser import visit as visit
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+
+
+def is_wide(page) -> bool:
+    """Whether one has to scroll sideways."""
+    return page.evaluate("() => document.documentElement.scrollWidth > innerWidth + 1")
+
+
+def test_a_transcript_on_a_telephone(visit):
+    page = visit(**PHONE).open()
+    saved(page)
+    assert page.locator("#bar").bounding_box()["height"] <= 844 / 5
+    assert not is_wide(page)
+    page.locator(".w").nth(4).tap()
+    page.wait_for_selector("#tools:not([hidden])")
+    box = page.locator("#tools").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    page.tap('#tools [data-do="fix"]')
+    page.wait_for_selector(".said[contenteditable]")
+    page.keyboard.insert_text("Zanzibar")
+    page.tap("#write")
+    page.wait_for_selector('.w:has-text("Zanzibar")')
+    page.tap("aside li:first-child button:text-is('merge')")
+    page.tap("#choices button")
+    page.wait_for_selector("aside li:nth-child(2)", state="detached")
+    saved(page)
+
+
+def test_recordings_are_sorted_on_a_telephone(visit, desk, folder):
+    page = visit(**PHONE).page
+
+    def again() -> None:
+        desk.desk.library.changed()
+        page.reload()
+
+    until(page, again, f'#rows .folder:text-is("{folder.name}")')
+    page.tap('[data-sort="name"]')
+    page.wait_for_selector('th[aria-sort="ascending"] [data-sort="name"]')
+    assert not is_wide(page)
+
+
+def test_at_twice_the_size_nothing_is_lost(visit):
+    """A window of 1280 by 720 at 200 %."""
+    page = visit(viewport={"width": 640, "height": 360}).open()
+    saved(page)
+    assert not is_wide(page)
+    page.mouse.wheel(0, 600)
+    page.wait_for_timeout(300)
+    assert page.locator("#bar").bounding_box()["y"] < 0  # it leaves the room to the text
+    page.evaluate("scrollTo(0, 0)")
+    for button in ("#find", "#export", "#more", "#help"):
+        page.locator(button).scroll_into_view_if_needed()
+        assert page.locator(button).is_visible()
