@@ -3,7 +3,7 @@
 from test_page import browser as browser
 from test_serve_browser import desk as desk
 from test_serve_browser import folder as folder
-from test_serve_browser import saved, until
+from test_serve_browser import opened_to_tests, row, saved, until
 from test_serve_browser import shelf as shelf
 from test_serve_browser import visit as visit
 
@@ -61,3 +61,21 @@ def test_at_twice_the_size_nothing_is_lost(visit):
     for button in ("#find", "#export", "#more", "#help"):
         page.locator(button).scroll_into_view_if_needed()
         assert page.locator(button).is_visible()
+
+
+def test_a_failure_is_one_line_with_the_rest_to_open(visit):
+    page = visit().page
+    page.wait_for_selector("html[data-ready]", state="attached")
+    opened_to_tests(page)
+    page.evaluate("live.events.close()")
+    why = (
+        "talk 1.wav: is damaged (Invalid data found when processing input); fix: send it again, or convert it"
+    )
+    page.evaluate(
+        "(one) => { shown.recordings = [one]; shown.total = 1; showRows(); }", row(1, state="failed", why=why)
+    )
+    line = page.locator("#rows summary")
+    assert line.inner_text() == why.partition(";")[0]
+    assert not page.locator("#rows details p").is_visible()
+    line.click()
+    assert page.locator("#rows details p").inner_text() == why

@@ -58,6 +58,9 @@ export function around(event, selector) {
 /** The place of an element in a list of them, or -1. @param {Iterable<Element>} list @param {Element | null} element */
 export const placeIn = (list, element) => (element ? [...list].indexOf(element) : -1);
 
+/** A name within a sentence, which keeps its direction to itself: U+2068 and U+2069 are what <bdi> is. @param {string} name */
+export const isolated = (name) => `\u2068${name}\u2069`;
+
 let toasted = 0;
 
 /** @param {string} text */

@@ -1,7 +1,7 @@
 // @ts-check
 /* The dialog that gives transcripts away as files: formats by what they are for, options, a preview; of one recording
    or of several. What it was asked last it offers again. */
-import { make, press, toast, wordsOf } from "../../formats/web/dom.js";
+import { isolated, make, press, toast, wordsOf } from "../../formats/web/dom.js";
 import { keep, kept } from "../../formats/web/storage.js";
 import { call, CallError } from "./call.js";
 
@@ -232,7 +232,7 @@ async function fetchFile(address, body) {
   a.download = nameIn(answer.headers.get("Content-Disposition") ?? "");
   a.click();
   setTimeout(() => URL.revokeObjectURL(a.href), 60000);
-  toast(`Exported ${a.download}`);
+  toast(`Exported ${isolated(a.download)}`);
 }
 
 /** The name of a file in the header that brings it. @param {string} header */

@@ -1,6 +1,6 @@
 // @ts-check
 /* Recordings that are on their way or being transcribed: live, as the server tells it. */
-import { $, make, press, showIn, toast } from "../../formats/web/dom.js";
+import { $, isolated, make, press, showIn, toast } from "../../formats/web/dom.js";
 import { list } from "./library.js";
 import { aboutJob, isOpen, latest, untilAll } from "./progress.js";
 import { jobButton } from "./rows.js";
@@ -82,7 +82,7 @@ export function hear(job) {
   const before = jobs.get(job.id)?.state;
   jobs.set(job.id, job);
   if (job.state === before || (isOpen(job) && !before)) return;
-  if (job.state === "done" && before) toast(`${job.name} is transcribed.`);
+  if (job.state === "done" && before) toast(`${isolated(job.name)} is transcribed.`);
   clearTimeout(soon);
   soon = setTimeout(list, 100); // once for all that is told when the page opens
   clearTimeout(later);

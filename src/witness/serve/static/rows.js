@@ -29,6 +29,17 @@ export function fillRow(row, one, changed) {
   });
 }
 
+const SHORT = 80; // characters of a line that needs nothing to open
+
+/** Why something failed: one line, with the rest to open. @param {string} why */
+function reason(why) {
+  const short = why.split(/; |\n/)[0];
+  if (why.length <= SHORT) return make("span", "why", why);
+  const details = make("details", "why"), line = make("summary", "", short.length > SHORT ? `${short.slice(0, SHORT)}…` : short);
+  details.append(line, make("p", "", why));
+  return details;
+}
+
 /** @param {Recording} one @param {() => unknown} changed */
 function cellsOf(one, changed) {
   const name = make("td", "text name");
@@ -53,7 +64,7 @@ function cellsOf(one, changed) {
   const state = make("td", "text state");
   state.append(make("span", `tag ${one.state}`, one.state));
   if (one.state === "in progress" && one.until) state.append(make("span", "why", `up to ${clock(1000 * one.until)}`));
-  if (one.why) state.append(make("span", "why", one.why));
+  if (one.why) state.append(reason(one.why));
   if (undone) state.append(jobButton("Try again", one.id, "retry", changed));
   const more = make("td", "more");
   if (one.state !== "working" && one.state !== "waiting") {

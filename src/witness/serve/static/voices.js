@@ -4,7 +4,7 @@
 import { span } from "../../formats/web/clock.js";
 import { BAD_NAME, checkName } from "../../formats/web/corrections.js";
 import { ask } from "../../formats/web/dialogs.js";
-import { $, make, press, toast, wordsOf } from "../../formats/web/dom.js";
+import { $, isolated, make, press, toast, wordsOf } from "../../formats/web/dom.js";
 import { rename } from "../../formats/web/editing.js";
 import { showSpeakers } from "../../formats/web/speakers.js";
 import { data, edits, page, refused, words } from "../../formats/web/state.js";
@@ -51,7 +51,7 @@ export async function askRemember(who) {
   if (edits.unsaved) { toast("Your corrections are not saved yet; try again when they are."); return; }
   try {
     const { seconds } = await call("voice", { name: wanted, speaker: wanted });
-    toast(`${wanted} is remembered by ${span(1000 * seconds)} of speech.`);
+    toast(`${isolated(wanted)} is remembered by ${span(1000 * seconds)} of speech.`);
     await findPerson(wanted);
   } catch (error) {
     toast(wordsOf(error));

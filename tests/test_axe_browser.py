@@ -49,7 +49,7 @@ def test_the_first_page(visit, desk, folder, looks):
     until(page, again, f'#rows .folder:text-is("{folder.name}")')
     assert faults(page) == []
     page.fill("#query", store.read(folder / "toned.json").words[0].text)
-    page.wait_for_selector("#hits mark")
+    until(page, lambda: page.press("#query", "Enter"), "#hits mark")
     page.click("#hits .hit-row")
     page.wait_for_selector("#player:not([hidden])")
     assert faults(page) == []
