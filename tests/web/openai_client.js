@@ -18,8 +18,9 @@ found.diarized = await ask({ response_format: "diarized_json", model: "gpt-4o-tr
 found.logprobs = await ask({ response_format: "json", include: ["logprobs"] });
 found.events = [];
 for await (const event of await ask({ stream: true, model: "gpt-4o-mini-transcribe" })) found.events.push(event);
-found.translated = await ask({ response_format: "verbose_json" }, client.audio.translations);
-found.refused = await ask({ response_format: "docx" }).catch((error) => ({
+const told = (error) => ({
   bad: error instanceof OpenAI.BadRequestError, status: error.status, param: error.param, type: error.type, message: error.message,
-}));
+});
+found.translated = await ask({ response_format: "verbose_json" }, client.audio.translations).catch(told);
+found.refused = await ask({ response_format: "docx" }).catch(told);
 process.stdout.write(JSON.stringify(found));

@@ -62,6 +62,7 @@ export function openExport({ formats, recordings, ready }) {
   trouble.setAttribute("role", "status");
   shown.tabIndex = 0;
   shown.dir = "auto";
+  shown.setAttribute("role", "region");
   shown.setAttribute("aria-label", "Preview");
 
   function update() {
