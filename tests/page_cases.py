@@ -147,7 +147,7 @@ class Steps:
         words = [place for place in self.places if place[3] < 0 or place[3] in self.filled]
         kinds = (
             ["name", "merge"]
-            + ["move", "new", "text", "split", "join"] * bool(words)
+            + ["move", "new", "text", "split", "join", "start", "end"] * bool(words)
             + ["fill"] * self._has_gaps()
         )
         kind = rng.choice(kinds)
@@ -159,6 +159,10 @@ class Steps:
             gap = rng.randrange(len(self.data["silent"]["start"]))
             self.filled.add(gap)
             self.steps.append([{"kind": "fill", "gap": gap, "text": rng.choice(("Yes.", "one two", "…"))}])
+        elif kind in ("start", "end"):
+            word = rng.choice(words)
+            at = max(0, word[0] + rng.randrange(-3000, 3000))
+            self.steps.append([{"kind": kind, "pieces": self._pieces([word]), "at": at}])
         elif kind in ("move", "new", "text", "split", "join"):
             first = rng.randrange(len(words))
             many = 1 if kind in ("split", "join") else rng.randint(1, 8)
@@ -260,7 +264,8 @@ def data_of(transcript: Transcript) -> dict[str, Any]:
 
 def _of_words(one: dict[str, Any]) -> Correction:
     spans = tuple((start / 1000, end / 1000) for start, end in one["pieces"])
-    return Correction(one["kind"], (), None, spans, one.get("text"))
+    at = one["at"] / 1000 if "at" in one else None
+    return Correction(one["kind"], (), None, spans, one.get("text"), at=at)
 
 
 def _ms(seconds: float) -> int:
@@ -272,6 +277,7 @@ def _as_page(one: Correction) -> dict[str, Any]:
     return {"kind": one.kind, "speaker": spans["speaker"], "name": one.name} | {
         "other": spans["other"],
         "text": one.text,
+        **({} if one.at is None else {"at": one.at}),
     }
 
 

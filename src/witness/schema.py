@@ -384,9 +384,10 @@ class Findings:
 class Correction:
     """What a person knows better. It survives another clustering: a speaker is named by where they speak."""
 
-    kind: Literal["name", "merge", "move", "new", "text", "fill", "split", "join"]
+    kind: Literal["name", "merge", "move", "new", "text", "fill", "split", "join", "start", "end", "note"]
     """"new": the words are those of somebody who is not yet a speaker. "fill": speech without words. "split":
-    a paragraph begins with the word, "join": none does."""
+    a paragraph begins with the word, "join": none does. "start", "end": when the paragraph begins whose first
+    word it is, or ends whose last. "note": what a person thinks of the words."""
     speaker: Spans
     """Speech of the speaker who is named, who stays, or who gets the words; empty for the other kinds."""
     name: str | None = None
@@ -395,7 +396,12 @@ class Correction:
     """For "merge": speech of the speaker who is the same person. For "move", "new" and "text": the words. For
     "fill": the speech."""
     text: str | None = None
-    """For "text" and "fill": what was said; for "text" it may be empty: nothing."""
+    """For "text" and "fill": what was said; for "text" it may be empty: nothing. For "note": the note, which
+    may be empty; None takes the earlier one on the same words away."""
+    codes: tuple[str, ...] = ()
+    """For "note"."""
+    at: Time | None = None
+    """For "start" and "end"."""
 
 
 @dataclass(frozen=True)
@@ -497,7 +503,7 @@ class Transcript:
         _above("transcript.store").save(self, [(form, place)])
 
     @overload
-    def to(self, form: Literal["docx"]) -> bytes: ...  # type: ignore[overload-overlap] # the only one
+    def to(self, form: Literal["docx", "qdpx"]) -> bytes: ...  # type: ignore[overload-overlap] # the binary ones
 
     @overload
     def to(self, form: str) -> str: ...

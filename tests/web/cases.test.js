@@ -28,7 +28,7 @@ talks.forEach(({ data, cases }, talk) => {
 
 test("the table has corrections of all kinds, on both tracks, with and without words", () => {
   const kinds = new Set(talks.flatMap(({ cases }) => cases.flatMap(({ steps }) => steps.flat().map(({ kind }) => kind))));
-  assert.deepEqual([...kinds].sort(), ["fill", "join", "merge", "move", "name", "new", "split", "text"]);
+  assert.deepEqual([...kinds].sort(), ["end", "fill", "join", "merge", "move", "name", "new", "split", "start", "text"]);
   assert.deepEqual(new Set(talks.flatMap(({ data }) => data.words.track)), new Set([0, 1]));
   assert.deepEqual(new Set(talks.map(({ data }) => data.listened)), new Set([true, false]));
 });

@@ -8,9 +8,12 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from witness.formats.reading import Reading, for_xml
+from witness.formats import notes
+from witness.formats.notes import Note
+from witness.formats.reading import Line, Reading, for_xml
 from witness.languages import RIGHT_TO_LEFT
 from witness.text import clock
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from docx.document import Document
     from docx.styles.style import CharacterStyle, ParagraphStyle
     from docx.text.paragraph import Paragraph
+    from docx.text.run import Run
 
 DATE = (1980, 1, 1, 0, 0, 0)
 """Of the files in the archive: the earliest that it can express. The same transcript gives the same bytes."""
@@ -40,6 +44,8 @@ def write(reading: Reading) -> bytes:
     document.add_paragraph(for_xml(reading.summary), style="Subtitle")
     for about in reading.transcript.warnings:
         _add(document, about, warning)
+    found = notes.of(reading.transcript)
+    runs: list[list[Run]] = [[] for _ in found]
     for line in reading.lines:
         if line.pause:
             _add(document, line.pause, pause)
@@ -49,8 +55,46 @@ def write(reading: Reading) -> bytes:
             if timed:
                 head.add_run(f"[{clock(line.start)}]")._r.style = time.style_id
         if line.text is not None:
-            _in_language(_add(document, line.text, text), line.language, reading.transcript.language)
+            said = _noted(document, line, text, found, runs)
+            _in_language(said, line.language, reading.transcript.language)
+    for note, own in zip(found, runs, strict=True):
+        _comment(document, note, own)
     return _archive(document)
+
+
+def _noted(
+    document: Document, line: Line, style: ParagraphStyle, found: Sequence[Note], runs: list[list[Run]]
+) -> Paragraph:
+    """The text of a line, highlighted where there are notes; `runs` are the pieces that each is about."""
+    from docx.enum.text import WD_COLOR_INDEX
+
+    passages = notes.passages(line, found)
+    if not passages:
+        return _add(document, line.text or "", style)
+    text = line.text or ""
+    paragraph = _add(document, "", style)
+    edges = sorted({0, len(text), *(at for first, last, _ in passages for at in (first, last))})
+    for first, last in pairwise(edges):
+        run = paragraph.add_run(for_xml(text[first:last]))
+        about = [number for start, end, number in passages if start <= first and last <= end]
+        for number in about:
+            runs[number].append(run)
+        if about:
+            run.font.highlight_color = WD_COLOR_INDEX.YELLOW
+    return paragraph
+
+
+def _comment(document: Document, note: Note, runs: Sequence[Run]) -> None:
+    """A comment with the codes and the text, without a date; a mere highlight needs none."""
+    from docx.oxml.ns import qn
+
+    if not note.whole:
+        return
+    if not runs:  # its words were taken out
+        runs = [document.add_paragraph(for_xml(f"[{clock(note.start)}]")).runs[0]]
+    comment = document.add_comment([runs[0], runs[-1]], for_xml(note.whole))
+    element = comment._comment_elm
+    element.attrib.pop(qn("w:date"), None)
 
 
 def _add(document: Document, text: str, style: ParagraphStyle) -> Paragraph:

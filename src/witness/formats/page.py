@@ -30,6 +30,7 @@ from witness.schema import (
     PARAGRAPH_PAUSE,
     PHRASE_PAUSE,
     SENTENCE_ENDS,
+    Correction,
     Sound,
     Speaker,
     Transcript,
@@ -253,7 +254,9 @@ def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> dict[str, A
     )
     languages = {code: n for n, code in enumerate(_languages(transcript))}
     silent: list[Utterance] = [utterance for utterance in transcript.utterances if not utterance.words]
+    before = [_in_page(one) for one in transcript.corrections if one.kind in ("start", "end", "note")]
     return {
+        **({"before": before} if before else {}),
         "turns": {
             "start": [_ms(turn.start) for turn in transcript.turns],
             "end": [_ms(turn.end) for turn in transcript.turns],
@@ -290,6 +293,14 @@ def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> dict[str, A
             "mark": [NOT_ENGLISH if utterance.not_english else INAUDIBLE for utterance in silent],
         },
     }
+
+
+def _in_page(one: Correction) -> dict[str, Any]:
+    """What a person said earlier that no column shows, as formats/web/corrections.js has it."""
+    pieces = [[1000 * start, 1000 * end] for start, end in one.other]
+    if one.kind == "note":
+        return {"kind": one.kind, "pieces": pieces, "text": one.text, "codes": one.codes}
+    return {"kind": one.kind, "pieces": pieces, "at": _ms(one.at or 0.0)}
 
 
 def _languages(transcript: Transcript) -> list[str]:

@@ -1,21 +1,27 @@
 """Text for MAXQDA, NVivo and ATLAS.ti: the speaker on a line, `[HH:MM:SS]` and what was said on the next.
 
 All three take the times of such a text for links into the recording. aTrain gives them the same text:
-https://github.com/JuergenFleiss/atrain_core, outputs.py.
+https://github.com/JuergenFleiss/atrain_core, outputs.py. With notes and codes: `qdpx`.
 """
 
 from __future__ import annotations
 
-from witness.formats.reading import Reading
+from collections.abc import Iterator
+
+from witness.formats.reading import Line, Reading
 from witness.text import clock
 
 
 def write(reading: Reading) -> str:
     """A paragraph for each line, with an empty line after it; first, what of the recording was not used."""
-    return "".join(f"[{note}]\n\n" for note in reading.notes) + "".join(
-        (f"{line.pause}\n\n" if line.pause else "")
-        + f"{line.speaker}\n"
-        + f"[{clock(line.start)}] {line.text or ''}".rstrip()
-        + "\n\n"
-        for line in reading.lines
-    )
+    return "".join(text for text, _ in parts(reading))
+
+
+def parts(reading: Reading) -> Iterator[tuple[str, Line | None]]:
+    """The parts of the text, each with the line of the transcript whose text it ends with, but for spaces."""
+    for note in reading.notes:
+        yield f"[{note}]\n\n", None
+    for line in reading.lines:
+        pause = f"{line.pause}\n\n" if line.pause else ""
+        said = f"[{clock(line.start)}] {line.text or ''}".rstrip()
+        yield f"{pause}{line.speaker}\n{said}\n\n", line

@@ -93,6 +93,16 @@ class Format(Choice):
         ),
     )
     QDA = "qda", About("MAXQDA, NVivo, ATLAS.ti", ending="qda.txt", purpose=ANALYSIS, shows="pauses fillers")
+    QDPX = (
+        "qdpx",
+        About(
+            "REFI-QDA: notes and codes",
+            "application/zip",
+            binary=True,
+            purpose=ANALYSIS,
+            shows="pauses fillers",
+        ),
+    )
     EAF = "eaf", About("ELAN", "application/xml", purpose=ANALYSIS)
     TEXTGRID = "textgrid", About("Praat", ending="TextGrid", purpose=ANALYSIS)
     AUDACITY = (

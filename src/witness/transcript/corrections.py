@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from witness.places import Places
 from witness.schema import BREATH, Correction, Float64, Int, Spans, Turn, Utterance, Word
 
 ANCHORS = 10
@@ -208,6 +209,26 @@ def divide(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Wor
     ]
 
 
+def timed(utterances: Sequence[Utterance], corrections: Iterable[Correction]) -> list[Utterance]:
+    """The utterances, which begin and end where a person said; their words keep their times."""
+    given = [one for one in corrections if one.kind in ("start", "end")]
+    if not given:
+        return list(utterances)
+    found = list(utterances)
+    spoken = [number for number, one in enumerate(found) if one.words]
+    for kind, edge in (("start", 0), ("end", -1)):
+        spoken.sort(key=lambda number: (found[number].words[edge].start, found[number].track))
+        edges = [found[number].words[edge] for number in spoken]
+        for correction, places in _places(edges, given, kind):
+            if not len(places) or correction.at is None:
+                continue
+            number = spoken[int(places[0])]
+            one, at = found[number], round(correction.at, 3)
+            times = (min(at, one.end), one.end) if kind == "start" else (one.start, max(at, one.start))
+            found[number] = replace(one, start=times[0], end=times[1], corrected=True)
+    return found
+
+
 def touched(words: Sequence[Word], corrections: Sequence[Correction]) -> set[int]:
     """The places of the words in what a person wrote or gave to somebody."""
     found = (places for _, places in _places(words, corrections, "fill", "new", "move", "text"))
@@ -262,14 +283,7 @@ def _places(
     words: Sequence[Word], corrections: Iterable[Correction], *kinds: str
 ) -> Iterator[tuple[Correction, Int]]:
     """Each correction of some kinds, and the rising indexes of the words whose middle lies in its part."""
-    middles = np.array([(word.start + word.end) / 2 for word in words])
-    order = np.argsort(middles, kind="stable")
-    times = middles[order]
+    there = Places(words)
     for correction in corrections:
         if correction.kind in kinds:
-            starts, ends = np.array(correction.other).reshape(-1, 2).T
-            parts = zip(np.searchsorted(times, starts), np.searchsorted(times, ends, "right"), strict=True)
-            yield (
-                correction,
-                np.unique(np.concatenate([order[:0], *(order[first:last] for first, last in parts)])),
-            )
+            yield correction, there.of(correction.other)

@@ -87,7 +87,7 @@ def corrected(draft: Draft, given: Sequence[Correction] = (), reporter: Reporter
         head,
         speakers=speakers,
         turns=tuple(turns),
-        utterances=tuple(_in_order(said)),
+        utterances=tuple(_in_order(said, (*head.corrections, *given))),
         words=tuple(sorted((word for one in said for word in one.words), key=_when)),
         warnings=(*head.warnings, *lines),
         corrections=(*head.corrections, *given),
@@ -171,10 +171,11 @@ def _said(
     return _Said(spelled, unheard, tuple(_cross_check(spelled, unheard)))
 
 
-def _in_order(said: Sequence[_Said]) -> list[Utterance]:
+def _in_order(said: Sequence[_Said], given: Sequence[Correction]) -> list[Utterance]:
     """The utterances of all tracks."""
     unheard = (replace(one, track=track) for track, part in enumerate(said) for one in part.unheard)
-    return sorted([*merging.utterances(*(part.words for part in said)), *unheard], key=_when)
+    heard = corrections.timed(merging.utterances(*(part.words for part in said)), given)
+    return sorted([*heard, *unheard], key=_when)
 
 
 def _earlier_names(head: Transcript, given: Sequence[Correction]) -> Iterator[Correction]:

@@ -270,19 +270,25 @@ def _checked(correction: Correction) -> Correction:
         for start, end in spans:
             if start > end:
                 raise ValueError(f"{start} to {end} is not a time span")
-    if (kind == "name") != (name is not None) or (kind in ("text", "fill")) != (text is not None):
+    if (kind == "name") != (name is not None) or (
+        kind != "note" and (kind in ("text", "fill")) != (text is not None)
+    ):
         raise ValueError(f"the name or text of a {kind!r} correction")
+    if (kind in ("start", "end")) != (correction.at is not None) or (correction.codes and kind != "note"):
+        raise ValueError(f"the time or the codes of a {kind!r} correction")
+    codes = tuple(dict.fromkeys(map(voices.check_name, correction.codes)))
     if name is not None:
         name = voices.check_name(name)
     if text is not None:
         text = text.strip()
+        lines = text.replace("\n", "") if kind == "note" else text
         if (
             (kind == "fill" and not text)
             or len(text) > LONGEST_TEXT
-            or any(unicodedata.category(c) in UNPRINTABLE for c in text)
+            or any(unicodedata.category(c) in UNPRINTABLE for c in lines)
         ):
             raise ValueError(f"{text[:40]!r} is not one line of text")
-    return replaced(correction, name=name, text=text)
+    return replaced(correction, name=name, text=text, codes=codes)
 
 
 def _file(path: Path, link: Link) -> Path:

@@ -8,6 +8,8 @@
  *   | { kind: "move" | "new", who: number, pieces: Pieces }
  *   | { kind: "text", text: string, pieces: Pieces }
  *   | { kind: "split" | "join", pieces: Pieces }
+ *   | { kind: "start" | "end", pieces: Pieces, at: number }
+ *   | { kind: "note", pieces: Pieces, text: string | null, codes: string[] }
  *   | { kind: "fill", gap: number, text: string }} Correction
  * @typedef {Correction[]} Step what is taken and undone together
  */
@@ -61,6 +63,9 @@ export function areSteps({ data, gapWord }, list) {
       case "move": return isWhole(made.who, count) && places;
       case "new": count += 1; return made.who === count - 1 && places;
       case "split": case "join": return places;
+      case "start": case "end": return places && Number.isFinite(made.at) && made.at >= 0;
+      case "note": return places && made.codes.every((/** @type {any} */ code) => checkName(code) === code)
+        && (made.text === null || checkText(made.text.replaceAll("\n", "")) === null);
       case "text": return checkText(made.text) === null && places;
       case "fill": return isWhole(made.gap, gapWord.length) && made.text !== "" && checkText(made.text) === null;
       default: return false;
@@ -101,7 +106,9 @@ export function asDocument({ data, silent }, turns, steps) {
     other: made.kind === "merge" ? anchor(turns, made.gone)
       : made.kind === "fill" ? seconds([[silent.start[made.gap], silent.end[made.gap]]])
         : made.kind === "name" ? [] : seconds(made.pieces),
-    text: made.kind === "text" || made.kind === "fill" ? made.text : null,
+    text: made.kind === "text" || made.kind === "fill" || made.kind === "note" ? made.text : null,
+    ...(made.kind === "note" ? { codes: made.codes } : {}),
+    ...(made.kind === "start" || made.kind === "end" ? { at: made.at / 1000 } : {}),
   })).filter((one) => // who has lost all speech to a new speaker can no longer be found
     (one.speaker.length || !ofSpeaker.includes(one.kind)) && (one.other.length || one.kind !== "merge"));
   return { schema: data.schema, sha256: data.sha256, recording: data.title, corrections };

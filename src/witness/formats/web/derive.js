@@ -6,7 +6,8 @@ import { countAll } from "./corrections.js";
 import { group } from "./paragraphs.js";
 import { inReadingOrder } from "./reading.js";
 import { JOINED, SPLIT, UNSUPPORTED, wordsIn } from "./transcript.js";
-/** @import { Step } from "./corrections.js" */
+/** @import { Correction, Step } from "./corrections.js" */
+/** @import { Paragraph } from "./paragraphs.js" */
 /** @import { Pieces, Prepared, Turns } from "./transcript.js" */
 
 /** @typedef {ReturnType<typeof derive>} Derived */
@@ -101,9 +102,52 @@ export function derive(transcript, steps) {
   });
   for (const one of made) if (one.kind === "name") names[last(same, one.who)] = one.name;
   const speakers = shares(turns, same);
+  const all = [...(data.before ?? []), ...made];
   const paragraphs = group(transcript, { texts, owner, heard, filled, same, begins });
+  retime(paragraphs, all, said);
+  const notes = notesOf(all, said);
+  const noted = new Set(notes.flatMap((note) => note.words));
   const reading = inReadingOrder(paragraphs, texts.length);
-  return { turns, same, names, owner, texts, heard, touched, filled, speakers, paragraphs, ...reading };
+  return { turns, same, names, owner, texts, heard, touched, filled, speakers, paragraphs, notes, noted, ...reading };
+}
+
+/**
+ * Let paragraphs begin and end where somebody said, as corrections.timed does.
+ * @param {Paragraph[]} paragraphs
+ * @param {readonly Correction[]} made
+ * @param {(pieces: Pieces) => number[]} said
+ */
+function retime(paragraphs, made, said) {
+  if (!made.some(({ kind }) => kind === "start" || kind === "end")) return;
+  for (const kind of /** @type {const} */ (["start", "end"])) {
+    const edges = new Map(paragraphs.map((one) => [one.words.at(kind === "start" ? 0 : -1) ?? -1, one]));
+    for (const one of made) {
+      if (one.kind !== kind) continue;
+      const paragraph = edges.get(said(one.pieces).find((w) => edges.has(w)) ?? -2);
+      if (!paragraph) continue;
+      if (kind === "start") paragraph.start = Math.min(one.at, paragraph.end);
+      else paragraph.end = Math.max(one.at, paragraph.start);
+    }
+  }
+  paragraphs.sort((a, b) => a.start - b.start || a.end - b.end);
+}
+
+/**
+ * What somebody noted of words; of several notes on the same words the last one counts.
+ * @typedef {{ words: number[], pieces: Pieces, text: string, codes: string[] }} Note
+ * @param {readonly Correction[]} made
+ * @param {(pieces: Pieces) => number[]} said
+ */
+function notesOf(made, said) {
+  /** @type {Map<string, Note>} */
+  const latest = new Map();
+  for (const one of made) {
+    if (one.kind !== "note") continue;
+    const some = said(one.pieces), key = JSON.stringify(some.length ? some : one.pieces);
+    latest.delete(key);
+    if (one.text !== null) latest.set(key, { words: some, pieces: one.pieces, text: one.text, codes: one.codes });
+  }
+  return [...latest.values()].sort((a, b) => a.pieces[0][0] - b.pieces[0][0]);
 }
 
 /**

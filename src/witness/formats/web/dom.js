@@ -9,6 +9,7 @@
  *   rate: HTMLSelectElement, back: HTMLSelectElement, colors: HTMLSelectElement,
  *   timeline: HTMLCanvasElement, open: HTMLAnchorElement,
  *   choose: HTMLDialogElement, ask: HTMLDialogElement, keys: HTMLDialogElement, voices: HTMLDialogElement, "own-keys": HTMLDialogElement,
+ *   noting: HTMLDialogElement, "note-text": HTMLTextAreaElement, "note-codes": HTMLInputElement,
  *   undo: HTMLButtonElement, redo: HTMLButtonElement, save: HTMLButtonElement, next: HTMLButtonElement,
  *   previous: HTMLButtonElement, replace: HTMLButtonElement, "replace-all": HTMLButtonElement,
  *   wider: HTMLButtonElement, look: HTMLButtonElement, heard: HTMLInputElement, written: HTMLInputElement,

@@ -9,6 +9,7 @@ import { places, showDoubts } from "./marking.js";
 import { nextPlace } from "./doubts.js";
 import { askMerge, askMove, askName, erase, fix, give, save } from "./editing.js";
 import { nameOf } from "./names.js";
+import { askNote, highlight } from "./noting.js";
 import { closeSearch, goTo, openSearch } from "./search.js";
 import { choose, chooseTo, chosenEnd, chosenWords, meant, paragraphNow, unchoose } from "./selection.js";
 import { loopHere, skipPauses } from "./player.js";
@@ -88,7 +89,7 @@ function withSpeaker(action) {
 
 /** @type {Record<string, () => void>} */
 const actions = {
-  copy: quote, link, move: () => askMove(meant(), "Who said this?"), fix, voice: () => page.desk?.voice(chosenWords()),
+  copy: quote, link, move: () => askMove(meant(), "Who said this?"), fix, note: () => askNote(), voice: () => page.desk?.voice(chosenWords()),
 };
 /** Of these, whoever writes holds Alt: the player's keys, by the place that they have on a keyboard, and speakers.
     @type {Record<string, () => void>} */
@@ -102,6 +103,8 @@ const listening = {
   KeyD: () => stepDoubt("doubtful", 1),
   KeyS: () => stepDoubt("unsure", 1),
   KeyU: () => page.desk?.upTo(),
+  KeyA: () => askNote(),
+  KeyH: highlight,
 };
 for (let number = 1; number <= 9; number += 1) listening[`Digit${number}`] = () => give(number);
 
@@ -121,6 +124,8 @@ export const commands = [
   { name: "doubtful", label: "Next doubtful word", run: listening.KeyD },
   { name: "unsure", label: "Next unsure speaker", run: listening.KeyS },
   { name: "until", label: "Corrected up to here", run: listening.KeyU },
+  { name: "note", label: "Note and codes", run: listening.KeyA },
+  { name: "highlight", label: "Highlight", run: listening.KeyH },
   { name: "write", label: "Write, or end writing", run: () => { if (page.writing) setWriting(false); else fix(); } },
   ...[1, 2, 3, 4, 5, 6, 7, 8, 9].map((number) => (
     { name: `speaker${number}`, label: `Speaker ${number} said this`, run: () => give(number) })),
@@ -144,6 +149,8 @@ const keys = {
   s: listening.KeyS,
   S: () => stepDoubt("unsure", -1),
   u: listening.KeyU,
+  a: listening.KeyA,
+  h: listening.KeyH,
   n: () => goTo(1),
   N: () => goTo(-1),
   "/": openSearch,

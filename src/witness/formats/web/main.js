@@ -6,6 +6,7 @@ import "./mouse.js";
 import "./ownkeys.js";
 import { $, around, enable, toast } from "./dom.js";
 import { keepDraft, restoreDraft } from "./drafts.js";
+import { showNotes } from "./noting.js";
 import { searchAgain } from "./search.js";
 import { followHash, showTools } from "./selection.js";
 import { openSound } from "./sound.js";
@@ -50,6 +51,7 @@ function showAll() {
   render();
   drawTimeline();
   showDoubts();
+  showNotes();
   enable($("undo"), edits.steps.length > 0);
   enable($("save"), desk !== null || edits.steps.length > 0);
   $("save").classList.toggle("main", !desk && edits.unsaved && edits.steps.length > 0);

@@ -248,6 +248,7 @@ function classOf(w) {
   if (page.touched.has(w)) name += " fixed";
   else if (isUnsure(page, words, w)) name += " unsure";
   if (isDoubtful(page, words, w, page.doubts)) name += " doubt";
+  if (page.noted.has(w)) name += " noted";
   if (words.flags[w] & OVERLAP) name += " both";
   if (!page.heard[w]) name += " ghost";
   if (chosen && place[w] >= chosen[0] && place[w] <= chosen[1]) name += " chosen";

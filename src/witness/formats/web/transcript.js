@@ -3,6 +3,8 @@
    places in the lists of the data. */
 import { above } from "./arrays.js";
 
+/** @import { Correction } from "./corrections.js" */
+
 /**
  * @typedef {{ start: number[], end: number[], speaker: number[] }} Turns columns, in order
  * @typedef {Turns & { text: string[], sure: number[], flags: number[], track: number[], probability: number[],
@@ -15,7 +17,7 @@ import { above } from "./arrays.js";
  * @typedef {{
  *   title: string, schema: string, sha256: string, page: string, start: number, end: number,
  *   languages: [string, boolean][], listened: boolean, speakers: [string, string | null][], grouping: Grouping,
- *   turns: Turns, words: Words, silent: Silent, peaks: string | null, link: string | null,
+ *   turns: Turns, words: Words, silent: Silent, before?: Correction[], peaks: string | null, link: string | null,
  *   served?: Record<string, any>,
  * }} Data as formats/page.py writes it
  * @typedef {[number, number][]} Pieces of time, in ms

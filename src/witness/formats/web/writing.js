@@ -77,7 +77,7 @@ export function settle() {
   page.typing = false;
   const text = (now.said.textContent ?? "").replace(/[\s\p{C}]+/gu, (run) => (/\s/u.test(run) ? " " : "")).trim();
   const made = now.gap >= 0 ? filled(now, text) : corrected(now.list, text);
-  const trouble = made.map((one) => ("text" in one ? checkText(one.text) : null)).find(Boolean);
+  const trouble = made.map((one) => (one.kind === "text" || one.kind === "fill" ? checkText(one.text) : null)).find(Boolean);
   if (trouble) toast(trouble);
   else if (made.length) { take(...made); return true; }
   if (now.gap >= 0 || trouble) stepsChanged(); // show again what there was
