@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 
 from test_page import browser as browser
 from test_serve_browser import arrived, correct, held_back, rename, saved, until
@@ -10,6 +11,7 @@ from test_serve_browser import desk as desk
 from test_serve_browser import folder as folder
 from test_serve_browser import shelf as shelf
 from test_serve_browser import visit as visit
+from witness.formats import notes
 from witness.transcript import store
 
 
@@ -162,3 +164,56 @@ def test_a_pedal_plays_while_it_is_held(visit):
     page.keyboard.down("F9")  # the key repeats
     page.keyboard.up("F9")
     page.wait_for_selector("#play:not(.pause)")
+
+
+def test_whoever_clicks_elsewhere_while_something_is_typed_writes_there(visit):
+    page = visit().open()
+    page.click("#write")
+    page.locator(".said").nth(1).click()
+    page.keyboard.press("End")
+    page.keyboard.type(" first")
+    page.locator(".said").nth(3).click()
+    page.keyboard.press("End")
+    page.keyboard.type(" second")
+    saved(page)
+    said = [text for text in page.locator(".said").all_inner_texts() if text]
+    assert said[1].endswith(" first")
+    assert said[3].endswith(" second")
+
+
+def test_a_note_is_written_found_again_changed_and_undone(visit, folder):
+    page = visit().open()
+    page.locator(".w").nth(2).click()
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("a")
+    page.fill("#note-text", "Why?\nReally?")
+    page.fill("#note-codes", "Trust, <b>Money</b>")
+    page.click("#noting .main")
+    saved(page)
+    (found,) = notes.of(store.read(folder / "toned.json"))
+    assert (found.text, found.codes) == ("Why?\nReally?", ("Trust", "<b>Money</b>"))
+    assert len(found.quote.split()) == 3
+    page.reload()
+    page.wait_for_selector("#notes .code >> nth=1")
+    assert page.locator("#notes .code").all_inner_texts() == ["Trust", "<b>Money</b>"]
+    assert page.locator("#feed .noted").count() == 3
+    page.click("#notes .note")
+    assert page.locator("#feed .chosen").count() == 3
+    page.click("#notes button:has-text('Edit')")
+    page.fill("#note-codes", "")
+    page.click("#noting .main")
+    page.locator(".w").nth(8).click()
+    page.keyboard.press("h")
+    saved(page)
+    assert [one.codes for one in notes.of(store.read(folder / "toned.json"))] == [(), ()]
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    page.wait_for_selector("#notes .code >> nth=1")
+    saved(page)
+    assert notes.of(store.read(folder / "toned.json")) == [found]
+    with page.expect_download() as download:
+        page.click("#export")
+        page.click('.choice:has-text("qdpx")')
+    with zipfile.ZipFile(download.value.path()) as archive:
+        assert b"Trust" in archive.read("project.qde")

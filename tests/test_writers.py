@@ -165,7 +165,9 @@ def text_of(content: str | bytes) -> str:
     if isinstance(content, str):
         return content
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return archive.read("word/document.xml").decode()
+        names = archive.namelist()
+        name = next(one for one in names if one == "word/document.xml" or one.startswith("sources/"))
+        return archive.read(name).decode()
 
 
 def test_empty_transcript_in_every_format():

@@ -152,7 +152,7 @@ export function keepingCaret() {
     for (const w of shownNow) {
       const here = letters(page.texts[w]);
       if (left < here || (left === here && (!spaced || open || w === shownNow[shownNow.length - 1]))) {
-        putCaret(w, left, open);
+        putCaret(w, left, open, spaced);
         return;
       }
       left -= here;
@@ -161,13 +161,15 @@ export function keepingCaret() {
   };
 }
 
-/** Put the caret into a word, after so many letters. @param {number} w @param {number} count @param {boolean} open */
-function putCaret(w, count, open = false) {
+/** Put the caret into a word, after so many letters; after none it may be before the space or after it.
+    @param {number} w @param {number} count @param {boolean} open @param {boolean} spaced */
+function putCaret(w, count, open = false, spaced = false) {
   if (!spans.has(w)) bringIntoView(page.blockOf[w]);
   const span = spans.get(w), node = span?.firstChild;
   if (!span || !node) return;
   const text = node.textContent ?? "";
   let at = 0, seen = 0;
+  if (spaced && !count) at = text.length - text.trimStart().length;
   while (at < text.length && seen < count) { if (/\S/u.test(text[at])) seen += 1; at += 1; }
   span.closest("p")?.focus({ preventScroll: true });
   const range = document.createRange();
@@ -288,7 +290,18 @@ feed.addEventListener("input", (event) => {
 });
 feed.addEventListener("compositionstart", () => { composing = true; clearTimeout(timer); });
 feed.addEventListener("compositionend", () => { composing = false; timer = setTimeout(settle, PAUSE); });
-feed.addEventListener("focusout", (event) => { if (typed && event.target === typed.said) queueMicrotask(settle); });
+/* Whoever presses on another place has the caret there first: before that the elements may not be made anew. */
+let pressed = false;
+window.addEventListener("pointerdown", () => { pressed = true; }, true);
+for (const event of ["pointerup", "pointercancel"]) {
+  window.addEventListener(event, () => {
+    pressed = false;
+    if (typed && !typed.said.contains(document.activeElement)) setTimeout(settle);
+  }, true);
+}
+feed.addEventListener("focusout", (event) => {
+  if (typed && event.target === typed.said && !pressed) queueMicrotask(settle);
+});
 feed.addEventListener("beforeinput", (event) => {
   if (event.inputType === "historyUndo") undoTyped();
   else if (event.inputType === "historyRedo") redo();
