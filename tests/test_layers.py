@@ -28,7 +28,7 @@ LAYERS = (
     {"journal"},
     {"saving"},
     {"sessions", "outputs", "caching", "documents", "child", "pipes"},
-    {"files", "atomic"},
+    {"files", "atomic", "places"},
     {"schema"},
     {"formats.registry"},
     {"options", "reporter"},

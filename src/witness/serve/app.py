@@ -10,7 +10,17 @@ from starlette.middleware import Middleware
 
 from witness.serve import errors
 from witness.serve.app_state import AppState
-from witness.serve.routes import exports, home, library, openai_api, people, recordings, takes, transcripts
+from witness.serve.routes import (
+    exports,
+    home,
+    library,
+    notes,
+    openai_api,
+    people,
+    recordings,
+    takes,
+    transcripts,
+)
 from witness.serve.security import Access, Guard
 
 
@@ -23,6 +33,7 @@ def application(
         routes=[
             *home.routes(),
             *library.routes(),
+            *notes.routes(),
             *transcripts.routes(),
             *recordings.routes(),
             *exports.routes(),

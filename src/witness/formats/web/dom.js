@@ -7,7 +7,7 @@
  *   query: HTMLInputElement, by: HTMLInputElement, answer: HTMLInputElement, speaker: HTMLInputElement,
  *   doubts: HTMLInputElement, files: HTMLInputElement, folder: HTMLInputElement,
  *   rate: HTMLSelectElement, back: HTMLSelectElement, colors: HTMLSelectElement,
- *   timeline: HTMLCanvasElement, open: HTMLAnchorElement,
+ *   timeline: HTMLCanvasElement, open: HTMLAnchorElement, project: HTMLAnchorElement, code: HTMLSelectElement,
  *   choose: HTMLDialogElement, ask: HTMLDialogElement, keys: HTMLDialogElement, voices: HTMLDialogElement, "own-keys": HTMLDialogElement,
  *   noting: HTMLDialogElement, "note-text": HTMLTextAreaElement, "note-codes": HTMLInputElement,
  *   undo: HTMLButtonElement, redo: HTMLButtonElement, save: HTMLButtonElement, next: HTMLButtonElement,

@@ -112,6 +112,10 @@ def _preview(path: Path, given: Message) -> Reply:
     return {"text": exports.preview(path, chosen(Format, given["format"]), wanted)}, []
 
 
+def _project(_: Path, given: Message) -> Reply:
+    return {}, [views.project(given["name"], list(map(Path, given["paths"])))]
+
+
 def _outline(path: Path, _: Message) -> Reply:
     return {}, [views.peaks(path)]
 
@@ -179,6 +183,7 @@ ACTIONS: dict[str, Callable[[Path, Message], Reply]] = {
     "export": _export,
     "audible": _audible,
     "preview": _preview,
+    "project": _project,
     "outline": _outline,
     "recording": _recording,
     "enroll": _enroll,

@@ -10,7 +10,7 @@ from typing import Any
 from witness import atomic, caching
 from witness.audio import sound
 from witness.errors import InputError
-from witness.formats import page, reading
+from witness.formats import page, qdpx, reading
 from witness.formats.registry import Format
 from witness.options import PageAudio
 from witness.reporter import Reporter
@@ -22,6 +22,11 @@ PLAYED = {
     *("mka", "mkv", "mov", "mp4", "webm"),
 }
 """Endings of what browsers play as it is: https://developer.mozilla.org/docs/Web/Media/Guides/Formats"""
+
+
+def project(name: str, paths: Sequence[Path]) -> bytes:
+    """A REFI-QDA project of some transcripts. Raises InputError."""
+    return qdpx.project(name, [reading.read(store.read(path), smooth=True) for path in paths])
 
 
 def html(path: Path, rest: Mapping[str, Any], script: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from witness.jobs.manifest import Manifest
 from witness.jobs.recordings import ENDINGS
 from witness.outputs import names
 from witness.reporter import SILENT, Reporter
-from witness.serve.library.index import DamagedError, Index, IndexEntry
+from witness.serve.library.index import DamagedError, Index, IndexEntry, ListedNote
 from witness.serve.library.reader import Reader
 
 T = TypeVar("T")
@@ -67,6 +67,8 @@ class ListedRecording:
     """"new", "in progress", "checked", "failed", "canceled", "working", "waiting"."""
     until: float = 0.0
     """Seconds: what was said before is corrected."""
+    notes: tuple[ListedNote, ...] = ()
+    """Not in the answer: `routes.notes` gives them."""
     why: str | None = None
     """Why it failed."""
     tags: tuple[str, ...] = ()
@@ -361,6 +363,7 @@ class Library:
             date=entry.date,
             state=entry.state,
             until=entry.until,
+            notes=entry.notes,
             why=entry.why,
             tags=entry.tags,
         )

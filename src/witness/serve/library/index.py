@@ -29,7 +29,7 @@ from witness.serve.library.passages import Passage
 from witness.serve.library.query import MOST_TERMS, parse
 from witness.serve.library.search import MOST, Found, rows_of
 
-VERSION = 4
+VERSION = 5
 """Of the tables and of what is in them; a database of another version is made again."""
 SAME = 1 << 13
 """Numbers of transcripts for each second of their date. With `MOST` and 2**33 seconds, until the year 2242,
@@ -43,7 +43,7 @@ _TABLES = f"""
 CREATE TABLE transcripts (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, size INTEGER, mtime_ns INTEGER, seconds REAL,
     speakers TEXT, date REAL, state TEXT, why TEXT,
-    until REAL, tags TEXT);
+    until REAL, tags TEXT, notes TEXT);
 CREATE TABLE passages (
     number INTEGER PRIMARY KEY, speaker TEXT, start REAL, finish REAL, words TEXT, begins BLOB);
 CREATE VIRTUAL TABLE found USING fts5(
@@ -52,6 +52,17 @@ CREATE TABLE vocabulary (
     size INTEGER, word TEXT, said INTEGER, PRIMARY KEY (size, word)) WITHOUT ROWID;
 PRAGMA user_version = {VERSION};
 """
+
+
+@dataclass(frozen=True)
+class ListedNote:
+    """A note on a passage; its fields are the keys in JSON."""
+
+    start: float
+    quote: str
+    speaker: str
+    text: str
+    codes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -71,6 +82,7 @@ class IndexEntry:
     until: float = 0.0
     """Seconds: what was said before is corrected."""
     tags: tuple[str, ...] = ()
+    notes: tuple[ListedNote, ...] = ()
 
 
 class DamagedError(WitnessError):
@@ -107,14 +119,16 @@ class Index:
             return entries
         with self._open() as db:
             rows = db.execute(
-                "SELECT id, size, mtime_ns, state, seconds, speakers, date, why, until, tags FROM transcripts"
+                "SELECT id, size, mtime_ns, state, seconds, speakers, date, why, until, tags, notes "
+                "FROM transcripts"
             ).fetchall()
         entries = tuple(
             IndexEntry(
                 *(id_, size, mtime, state, seconds, tuple(json.loads(speakers)), date, why, until),
                 tags=tuple(json.loads(tags)),
+                notes=tuple(ListedNote(**{**one, "codes": tuple(one["codes"])}) for one in json.loads(notes)),
             )
-            for id_, size, mtime, state, seconds, speakers, date, why, until, tags in rows
+            for id_, size, mtime, state, seconds, speakers, date, why, until, tags, notes in rows
         )
         if all(time.time_ns() - changed > TICK for _, changed, _ in now):
             self._entries = now, entries
@@ -151,11 +165,12 @@ class Index:
                 _forget(db, row[0])
             number = _free_number(db, entry)
             db.execute(
-                "INSERT INTO transcripts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO transcripts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(number, entry.id, entry.size, entry.mtime_ns, entry.seconds),
                     *(json.dumps(entry.speakers), entry.date, entry.state, entry.why, entry.until),
                     json.dumps(entry.tags),
+                    json.dumps([vars(one) for one in entry.notes]),
                 ),
             )
             add(db, number, said)

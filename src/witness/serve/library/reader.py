@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,8 +18,9 @@ from pathlib import Path
 from witness.audio import decode
 from witness.child import Child, DiedError, Message, RefusedError, serve
 from witness.errors import InputError, WitnessError
+from witness.formats import notes
 from witness.schema import Transcript
-from witness.serve.library.index import DamagedError, Index, IndexEntry
+from witness.serve.library.index import DamagedError, Index, IndexEntry, ListedNote
 from witness.serve.library.passages import names, passages
 from witness.transcript import store
 
@@ -93,6 +95,7 @@ def _read(path: Path, entry: IndexEntry) -> tuple[IndexEntry, Transcript | None]
         entry,
         state=transcript.state,
         until=transcript.review.until,
+        notes=tuple(_notes(transcript)),
         seconds=transcript.audio.duration,
         speakers=tuple(names(transcript).values()),
         date=_date(Path(transcript.audio.path), path.parent) or entry.date,
@@ -120,9 +123,20 @@ def _date(recording: Path, beside: Path) -> float | None:
     return None
 
 
+def _notes(transcript: Transcript) -> Iterator[ListedNote]:
+    called = names(transcript)
+    for one in notes.of(transcript):
+        speaker = ", ".join(called.get(speaker, speaker) for speaker in one.speakers)
+        yield ListedNote(one.start, one.quote, speaker, one.text, one.codes)
+
+
 def _answer(request: Message, _: bytes) -> tuple[Message, list[bytes]]:
     entry = IndexEntry(
-        **{**request["entry"], **{key: tuple(request["entry"][key]) for key in ("speakers", "tags")}}
+        **{
+            **request["entry"],
+            **{key: tuple(request["entry"][key]) for key in ("speakers", "tags")},
+            "notes": (),
+        }
     )
     try:
         take(Index(Path(request["index"])), Path(request["path"]), entry)

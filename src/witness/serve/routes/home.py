@@ -78,10 +78,15 @@ def static(request: Request) -> Response:
 
 @cache
 def _page() -> Template:
+    return template("library.html.j2")
+
+
+def template(name: str) -> Template:
+    """One of the desk's own."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("witness.serve")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.get_template("library.html.j2")
+    return environment.get_template(name)

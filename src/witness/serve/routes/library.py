@@ -72,7 +72,7 @@ async def _listing(request: Request) -> Response:
         rows = wanted.of(everything)
         rows.sort(key=SORTS["name"])
         rows.sort(key=SORTS[sort], reverse=order == "down")
-        found = [_json(asdict(one)) for one in rows[offset : offset + limit]]
+        found = [_json(vars(one)) for one in rows[offset : offset + limit]]
         shown = {"total": len(rows), "all": len(everything), "recordings": found, "indexed": indexed}
         return {**shown, "choices": choices(everything) if not offset else None}
 
@@ -133,6 +133,7 @@ def _json(row: dict[str, Any]) -> dict[str, Any]:
     told = {
         name: printable(value) if name in ("name", "folder", "why") and value else value
         for name, value in row.items()
+        if name != "notes"
     }
     if row.get("date") is not None:
         told["date"] = datetime.fromtimestamp(row["date"], timezone.utc).isoformat(timespec="seconds")

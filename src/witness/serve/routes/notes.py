@@ -1,0 +1,83 @@
+"""The notes and codes of all transcripts of the folder: a list to search in, and a project of them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from witness.formats.registry import Format
+from witness.serve import assets
+from witness.serve.app_state import AppState
+from witness.serve.routes.home import STYLES, template
+from witness.text import printable
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+MOST = 1000
+"""Notes in one answer."""
+
+
+def routes() -> list[BaseRoute]:
+    """The page, the list and the project."""
+    return [Route("/notes", page), Route("/api/notes", listed), Route("/api/notes/project", project)]
+
+
+def page(request: Request) -> Response:
+    """The page."""
+    folder = request.app.state.desk.folder
+    text = _page().render(
+        folder=folder.name or str(folder),
+        styles=[assets.address(name) for name in STYLES],
+        script=assets.script("serve/static/notes.js"),
+    )
+    return Response(text, media_type="text/html")
+
+
+async def listed(request: Request) -> Response:
+    """The notes, by the names of the recordings and by time; `q` is in each, `code` one of its codes."""
+    found, codes = await run_in_threadpool(_found, request)
+    return JSONResponse({"total": len(found), "codes": codes, "notes": found[:MOST]})
+
+
+async def project(request: Request) -> Response:
+    """The transcripts that have notes, as one REFI-QDA project."""
+    desk: AppState = request.app.state.desk
+    found, _ = await run_in_threadpool(_found, request)
+    ids = dict.fromkeys(one["id"] for one in found)
+    paths = [path for one in ids if (path := await run_in_threadpool(desk.library.find, one)) is not None]
+    if not paths:
+        raise HTTPException(404, "there are no notes yet")
+    called = desk.folder.name or "notes"
+    given = {"paths": [str(path) for path in paths], "name": printable(called)}
+    _, content = await run_in_threadpool(desk.editor.ask, "project", paths[0], **given)
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(printable(called))}.qdpx"}
+    return Response(content, media_type=Format.QDPX.about.media_type, headers=headers)
+
+
+def _found(request: Request) -> tuple[list[dict[str, Any]], list[str]]:
+    """The notes that are asked for, and all codes."""
+    library = request.app.state.desk.library
+    wanted, code = (request.query_params.get(name, "").casefold().strip() for name in ("q", "code"))
+    found, codes = [], set[str]()
+    rows, _ = library.recordings()
+    for row in sorted(rows, key=lambda one: (one.folder.casefold(), one.name.casefold())):
+        for note in row.notes:
+            codes.update(note.codes)
+            whole = "\n".join((note.quote, note.text, note.speaker, *note.codes, row.name)).casefold()
+            if wanted in whole and (not code or code in (one.casefold() for one in note.codes)):
+                found.append({**asdict(note), "id": row.id, "name": printable(row.name)})
+    return found, sorted(codes, key=str.casefold)
+
+
+@cache
+def _page() -> Template:
+    return template("notes.html.j2")
