@@ -9,7 +9,7 @@ import numpy as np
 from witness.schema import Int, Spans, Word
 
 
-class Places:
+class WordPlaces:
     """Words that can be asked many times which of them lie in a place."""
 
     def __init__(self, words: Sequence[Word]) -> None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from witness.formats import notes
-from witness.formats.notes import Note
+from witness.formats.notes import NotedPassage
 from witness.formats.reading import Line, Reading, for_xml
 from witness.languages import RIGHT_TO_LEFT
 from witness.text import clock
@@ -63,7 +63,11 @@ def write(reading: Reading) -> bytes:
 
 
 def _noted(
-    document: Document, line: Line, style: ParagraphStyle, found: Sequence[Note], runs: list[list[Run]]
+    document: Document,
+    line: Line,
+    style: ParagraphStyle,
+    found: Sequence[NotedPassage],
+    runs: list[list[Run]],
 ) -> Paragraph:
     """The text of a line, highlighted where there are notes; `runs` are the pieces that each is about."""
     from docx.enum.text import WD_COLOR_INDEX
@@ -84,7 +88,7 @@ def _noted(
     return paragraph
 
 
-def _comment(document: Document, note: Note, runs: Sequence[Run]) -> None:
+def _comment(document: Document, note: NotedPassage, runs: Sequence[Run]) -> None:
     """A comment with the codes and the text, without a date; a mere highlight needs none."""
     from docx.oxml.ns import qn
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from witness.places import Places
+from witness.places import WordPlaces
 from witness.schema import Correction, Spans, Transcript, Word
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Note:
+class NotedPassage:
     """What a person has noted of a passage; without a text and codes it is a highlight."""
 
     place: Spans
@@ -34,12 +34,12 @@ class Note:
         return "\n".join(part for part in (", ".join(self.codes), self.text) if part)
 
 
-def of(transcript: Transcript) -> list[Note]:
+def of(transcript: Transcript) -> list[NotedPassage]:
     """The notes on a transcript in the order of time; of several on the same words the last one counts."""
     given = [one for one in transcript.corrections if one.kind == "note"]
     if not given:
         return []
-    places = Places(transcript.words)
+    places = WordPlaces(transcript.words)
     latest: dict[object, tuple[Correction, Sequence[Word]]] = {}
     for one in given:
         numbers = tuple(places.of(one.other).tolist())
@@ -51,20 +51,20 @@ def of(transcript: Transcript) -> list[Note]:
     return sorted(notes, key=lambda note: (note.start, note.end))
 
 
-def _note(given: Correction, words: Sequence[Word]) -> Note:
+def _note(given: Correction, words: Sequence[Word]) -> NotedPassage:
     start = words[0].start if words else given.other[0][0]
     end = max((word.end for word in words), default=given.other[-1][1])
     quote = "".join(word.text for word in words).strip()
     speakers = dict.fromkeys(word.speaker for word in words if word.speaker)
-    return Note(given.other, start, end, quote, tuple(speakers), given.text or "", given.codes)
+    return NotedPassage(given.other, start, end, quote, tuple(speakers), given.text or "", given.codes)
 
 
-def codes(notes: Iterable[Note]) -> list[str]:
+def codes(notes: Iterable[NotedPassage]) -> list[str]:
     """The codes of some notes, sorted."""
     return sorted({code for note in notes for code in note.codes})
 
 
-def passages(line: Line, notes: Sequence[Note]) -> list[tuple[int, int, int]]:
+def passages(line: Line, notes: Sequence[NotedPassage]) -> list[tuple[int, int, int]]:
     """(first character, last character + 1, number of the note) of what of `notes` is in the text of a line.
 
     Of a note whose words are not beside each other in it, from the first to the last.
@@ -77,7 +77,7 @@ def passages(line: Line, notes: Sequence[Note]) -> list[tuple[int, int, int]]:
         first = line.text.index(text, at)
         at = first + len(text)
         edges.append((first, at))
-    places = Places(line.words)
+    places = WordPlaces(line.words)
     found = []
     for number, note in enumerate(notes):
         inside = places.of(note.place)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from witness.formats import notes, qda
-from witness.formats.notes import Note
+from witness.formats.notes import NotedPassage
 from witness.formats.reading import Reading, for_xml
 
 SPACE = "urn:QDA-XML:project:1.0"
@@ -74,7 +74,7 @@ def project(name: str, readings: Sequence[Reading]) -> bytes:
 
 
 def _selection(
-    source: Element, note: Note, text: str, first: int, last: int, key: tuple[str, str]
+    source: Element, note: NotedPassage, text: str, first: int, last: int, key: tuple[str, str]
 ) -> Element:
     """A coded passage of a text."""
     place = (*key, str(first))
@@ -92,11 +92,11 @@ def _selection(
     return selection
 
 
-def _note(written: Element, guid: str, note: Note) -> None:
+def _note(written: Element, guid: str, note: NotedPassage) -> None:
     SubElement(SubElement(written, "Note", guid=guid), "PlainTextContent").text = for_xml(note.text)
 
 
-def _text(reading: Reading, own: Sequence[Note]) -> tuple[str, list[tuple[int, int, int]]]:
+def _text(reading: Reading, own: Sequence[NotedPassage]) -> tuple[str, list[tuple[int, int, int]]]:
     """The text, and which characters of it each note is about, as `notes.passages` tells of a line."""
     text, found = "", []
     for part, line in qda.parts(reading):

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from witness.places import Places
+from witness.places import WordPlaces
 from witness.schema import BREATH, Correction, Float64, Int, Spans, Turn, Utterance, Word
 
 ANCHORS = 10
@@ -283,7 +283,7 @@ def _places(
     words: Sequence[Word], corrections: Iterable[Correction], *kinds: str
 ) -> Iterator[tuple[Correction, Int]]:
     """Each correction of some kinds, and the rising indexes of the words whose middle lies in its part."""
-    there = Places(words)
+    there = WordPlaces(words)
     for correction in corrections:
         if correction.kind in kinds:
             yield correction, there.of(correction.other)
