@@ -525,9 +525,8 @@ class Transcript:
     @property
     def state(self) -> Literal["new", "in progress", "checked"]:
         """What a person has done to it."""
-        if self.review.checked:
-            return "checked"
-        return "in progress" if self.corrected or self.review.until else "new"
+        begun = self.corrected or self.review.until
+        return "checked" if self.review.checked else "in progress" if begun else "new"
 
     @property
     def about_recording(self) -> tuple[str, ...]:
