@@ -14,7 +14,7 @@ from witness import files
 from witness.errors import ConflictError, InputError, OutputError
 from witness.formats import page, writers
 from witness.formats.registry import Format
-from witness.schema import Review
+from witness.review import Review
 from witness.transcript import edits, redo, store
 
 

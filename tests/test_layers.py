@@ -31,7 +31,7 @@ LAYERS = (
     {"files", "atomic", "places"},
     {"schema"},
     {"formats.registry"},
-    {"options", "reporter"},
+    {"options", "reporter", "review"},
     {"languages"},
     {"errors", "text", "tracing", "resources", "_version"},
 )

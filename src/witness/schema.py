@@ -20,6 +20,7 @@ from msgspec import Meta
 
 from witness.errors import UsageError, WitnessError
 from witness.options import Bounds, Layout, Part
+from witness.review import Review
 from witness.text import printable
 
 if TYPE_CHECKING:
@@ -436,16 +437,6 @@ class Style:
 
 
 @dataclass(frozen=True)
-class Review:
-    """How far a person has got with correcting a transcript."""
-
-    checked: bool = False
-    """The person is done with it."""
-    until: Annotated[float, Meta(ge=0, le=LONGEST)] = 0.0
-    """Seconds: what was said before is corrected."""
-
-
-@dataclass(frozen=True)
 class Transcript:
     """The result: everything that the writers write."""
 
@@ -480,7 +471,7 @@ class Transcript:
     corrected: bool = False
     """A person gave some of them; a run itself gives the names of known voices."""
     style: Style = Style()
-    review: Review = Review()
+    review: Review = field(default_factory=Review)
     tags: tuple[str, ...] = ()
     """What a person has sorted it under."""
 

@@ -22,12 +22,12 @@ from msgspec import Meta, Struct, structs
 
 from witness import documents, schema
 from witness.options import MOST_SPEAKERS, Bounds
+from witness.review import Review
 from witness.schema import (
     LONGEST,
     Correction,
     Count,
     ModelFile,
-    Review,
     Source,
     Style,
     Time,

@@ -29,7 +29,8 @@ from witness.errors import InputError, UsageError
 from witness.formats import document, page
 from witness.formats.document import Document
 from witness.options import Bounds
-from witness.schema import Correction, Review, Transcript
+from witness.review import Review
+from witness.schema import Correction, Transcript
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, drafts, occurrences, redo, store
 from witness.transcript.store import Written

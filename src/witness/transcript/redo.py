@@ -23,7 +23,8 @@ from witness.formats import document, findings, page
 from witness.formats.document import Document, Link
 from witness.options import Bounds
 from witness.reporter import SILENT, Reporter
-from witness.schema import Correction, Findings, Review, Spans, Transcript, Turn
+from witness.review import Review
+from witness.schema import Correction, Findings, Spans, Transcript, Turn
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, corrections, drafts, replacements, store
 
