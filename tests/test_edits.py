@@ -11,8 +11,8 @@ import pytest
 
 from conftest import in_process
 from witness import files
-from witness.errors import ConflictError, InputError, OutputError
-from witness.formats import page, writers
+from witness.errors import ConflictError, InputError, OutputError, UsageError
+from witness.formats import notes, page, writers
 from witness.formats.registry import Format
 from witness.review import Review
 from witness.transcript import edits, redo, store
@@ -211,6 +211,24 @@ def test_a_name_given_from_elsewhere_is_a_step(path):
     assert sorted(map(str, names(path))) == ["Ann", "Bo"]
     shown = edits.show(path)
     assert [step[0]["name"] for step in shown.steps] == ["Bo", "Ann"]
+
+
+def test_notes_of_who_may_only_comment_are_steps_and_nothing_else_gets_in(path):
+    edits.save(path, edit(path, naming(path, 1, "Bo")))
+    before = store.read(path)
+    step, _ = spelling(path, 3, "")
+    note = {"kind": "note", "pieces": step["pieces"], "text": "Why?", "codes": ["trust"]}
+    edits.note(path, edits.show(path).version, [[note]])
+    after = store.read(path)
+    assert [(one.text, one.codes) for one in notes.of(after)] == [("Why?", ("trust",))]
+    assert after.words == before.words
+    shown = edits.show(path)
+    assert [one["kind"] for step in shown.steps for one in step] == ["name", "note"]
+    kept = path.read_bytes()
+    for wrong in (step, {**note, "codes": [""]}, {**note, "pieces": []}, {**note, "speaker": 1}):
+        with pytest.raises(UsageError, match="is no note"):
+            edits.note(path, shown.version, [[wrong]])
+    assert path.read_bytes() == kept
 
 
 def test_a_transcript_without_findings_is_corrected_undone_and_restored(path):

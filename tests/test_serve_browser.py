@@ -27,10 +27,12 @@ from witness.serve.app_state import AppState
 from witness.serve.library.catalog import Library, id_of
 from witness.serve.library.index import Index
 from witness.serve.queue import Queue
+from witness.serve.roles import Role, User
 from witness.serve.uploads import Uploads
 from witness.transcript import store
 
 TOKEN = "a-token-for-the-tests"  # noqa: S105 - guards nothing
+COMMENTER = User("eve", Role.COMMENT, "a-token-for-comments")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,10 @@ class Desk:
         listening = self._stack.enter_context(server.bind("127.0.0.1", 0))
         self.url = server.address("127.0.0.1", listening)
         config = uvicorn.Config(
-            application(self.desk), log_level="critical", lifespan="off", timeout_graceful_shutdown=1
+            application(self.desk, users=[COMMENTER]),
+            log_level="critical",
+            lifespan="off",
+            timeout_graceful_shutdown=1,
         )
         running = uvicorn.Server(config)
         thread = threading.Thread(target=running.run, args=([listening],), daemon=True)
@@ -96,12 +101,12 @@ def folder(desk, shelf, tmp_path):
 class Visitor:
     """A browser's window at the desk, and what it complained of."""
 
-    def __init__(self, chromium, desk, folder, **context) -> None:
+    def __init__(self, chromium, desk, folder, token=TOKEN, **context) -> None:
         self.context = chromium.new_context(**{"viewport": {"width": 1200, "height": 900}, **context})
         self.desk, self.folder = desk, folder
         self.complaints: list[str] = []
         self.page = self.tab()
-        self.context.request.post(f"{desk.url}unlock", form={"token": TOKEN})
+        self.context.request.post(f"{desk.url}unlock", form={"token": token})
         self.page.goto(desk.url)
 
     def tab(self):

@@ -6,7 +6,7 @@ import json
 import zipfile
 
 from test_page import browser as browser
-from test_serve_browser import arrived, correct, held_back, rename, saved, until
+from test_serve_browser import COMMENTER, arrived, correct, held_back, rename, saved, until
 from test_serve_browser import desk as desk
 from test_serve_browser import folder as folder
 from test_serve_browser import shelf as shelf
@@ -181,6 +181,29 @@ def test_whoever_clicks_elsewhere_while_something_is_typed_writes_there(visit):
     assert said[3].endswith(" second")
 
 
+def test_who_may_comment_adds_notes_and_nothing_else(visit, folder):
+    owner, eve = visit().open(), visit(token=COMMENTER.token).open()
+    assert "commented, and exported, not corrected" in eve.locator("#refusal").inner_text()
+    before = texts(folder)
+    eve.locator(".w").nth(2).click()
+    eve.keyboard.press("a")
+    eve.fill("#note-text", "Why?")
+    eve.click("#noting .main")
+    saved(eve)
+    assert [one.text for one in notes.of(store.read(folder / "toned.json"))] == ["Why?"]
+    owner.wait_for_selector("#notes .note")
+    eve.keyboard.press("Control+z")
+    eve.locator(".w").nth(2).click()
+    eve.keyboard.press("e")
+    eve.wait_for_selector('#toast:has-text("you may comment here")')
+    eve.reload()
+    eve.wait_for_selector("#notes .note")
+    owner.locator("#feed").click()
+    owner.keyboard.press("Control+z")
+    saved(owner)
+    assert (notes.of(store.read(folder / "toned.json")), texts(folder)) == ([], before)
+
+
 def test_a_note_is_written_found_again_changed_and_undone(visit, folder):
     page = visit().open()
     page.locator(".w").nth(2).click()
@@ -212,8 +235,10 @@ def test_a_note_is_written_found_again_changed_and_undone(visit, folder):
     page.wait_for_selector("#notes .code >> nth=1")
     saved(page)
     assert notes.of(store.read(folder / "toned.json")) == [found]
+    page.click("#export")
+    page.uncheck('.formats label:has-text("docx –") input')
+    page.check('.formats label:has-text("qdpx –") input')
     with page.expect_download() as download:
-        page.click("#export")
-        page.click('.choice:has-text("qdpx")')
+        page.click(".export .main")
     with zipfile.ZipFile(download.value.path()) as archive:
         assert b"Trust" in archive.read("project.qde")

@@ -56,7 +56,7 @@ def test_each_may_what_those_before_may():
         ("POST", "/api/export", Role.READ),
         ("POST", "/t/0/preview", Role.READ),
         ("POST", "/t/0/notes", Role.COMMENT),
-        ("PUT", "/t/0/notes/7", Role.COMMENT),
+        ("PUT", "/t/0/notes/7", Role.WRITE),
         ("PUT", "/t/0/corrections", Role.WRITE),
         ("POST", "/api/recordings", Role.WRITE),
         ("POST", "/v1/audio/transcriptions", Role.WRITE),

@@ -44,8 +44,8 @@ class User:
 
 ASKING = re.compile(r"/api/export|/t/[^/]+/preview")
 """What is sent to these changes nothing."""
-COMMENTING = re.compile(r"/t/[^/]+/notes(/.*)?")
-"""What is sent to these changes nothing but notes."""
+COMMENTING = re.compile(r"/t/[^/]+/notes")
+"""What is sent to these adds notes, and changes nothing else."""
 
 
 def may(role: Role, method: str, path: str) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, structs
@@ -95,6 +95,20 @@ class Edit:
     """How far the person has got; None: as far as before."""
 
 
+class _Note(msgspec.Struct, forbid_unknown_fields=True):
+    """A note in a step of a page; `pieces` are milliseconds."""
+
+    kind: Literal["note"]
+    pieces: Annotated[tuple[tuple[float, float], ...], Meta(min_length=1)]
+    text: str | None
+    codes: tuple[str, ...]
+
+    @property
+    def correction(self) -> Correction:
+        other = tuple((start / 1000, end / 1000) for start, end in self.pieces)
+        return Correction(self.kind, (), other=other, text=self.text, codes=self.codes)
+
+
 def read_edit(given: Any) -> Edit:
     """What a page sent. Raises UsageError."""
     try:
@@ -155,6 +169,18 @@ def name(path: Path, version: str, speaker: str, called: str) -> Written:
         if who is None:  # somebody whom a step has added
             return _write(there, saved, _more(saved, made))
         return _stepped(there, saved, history, made, ({"kind": "name", "who": who, "name": made[0].name},))
+
+
+def note(path: Path, version: str, given: Any) -> Written:
+    """Add the steps of a page, which are nothing but notes. Raises UsageError and what `add` raises."""
+    try:
+        steps = msgspec.convert(given, Annotated[tuple[tuple[_Note, ...], ...], Meta(max_length=MOST_STEPS)])
+        made = redo.all_checked(tuple(one.correction for step in steps for one in step))
+    except ValueError as error:
+        raise UsageError(f"what the page sent is no note ({error}); load the page again") from error
+    with _opened(path, version) as (there, saved, history):
+        told: Steps = tuple(tuple(map(structs.asdict, step)) for step in steps)
+        return _stepped(there, saved, history or _beginning(path, saved), made, *told)
 
 
 def rewrite(path: Path, version: str, heard: str, written: str, places: Collection[int]) -> Written:
@@ -317,10 +343,10 @@ def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction], co
 
 
 def _stepped(
-    there: store.Store, saved: redo.Saved, history: _History, made: redo.Corrections, step: Step
+    there: store.Store, saved: redo.Saved, history: _History, made: redo.Corrections, *more: Step
 ) -> Written:
-    """Write the transcript with `made` on top of it, as a step that its page can undo."""
-    steps = (*history.steps, step)
+    """Write the transcript with `made` on top of it, as steps that its page can undo."""
+    steps = (*history.steps, *more)
     kept = replace(history, made=(*history.made, *made), steps=steps, undone=())
     return _write(there, saved, _more(saved, made), kept)
 

@@ -28,7 +28,7 @@ const noteOn = (list) => {
 /** Highlight words, or take the highlight away. */
 export function highlight() {
   const list = here();
-  if (!list.length || refused()) return;
+  if (!list.length || refused(true)) return;
   const note = noteOn(list);
   if (note && (note.text || note.codes.length)) { askNote(); return; }
   take({ kind: "note", pieces: note?.pieces ?? piecesOf(transcript, list), text: note ? null : "", codes: [] });
@@ -42,7 +42,7 @@ function allCodes() {
 
 /** Write a note on words, with codes. @param {Note} [given] */
 export function askNote(given) {
-  if (refused()) return;
+  if (refused(true)) return;
   const list = given?.words ?? here();
   if (!list.length && !given) { toast("There are no words to note something of."); return; }
   const note = given ?? noteOn(list);

@@ -13,11 +13,11 @@ import { prepare } from "./transcript.js";
 /**
  * What saves the corrections in the transcript; a page that is a file has none.
  * @typedef {{
- *   soundless: string, readonly version: string, readonly refusal: string | null, open: (draft: Kept | null) => void,
+ *   soundless: string, readonly version: string, readonly refusal: string | null, readonly noting: boolean, open: (draft: Kept | null) => void,
  *   changed: () => void, save: () => void, voice: (words: number[]) => void, upTo: () => void,
  *   remember: (who: number) => Promise<void>,
  * }} Desk `soundless`: why there is no sound; `version`: of the transcript that this page has seen;
- *   `refusal`: why nothing can be saved; `upTo`: note that all before here is corrected
+ *   `refusal`: why nothing can be saved, `noting`: but notes; `upTo`: note that all before here is corrected
  */
 
 export const transcript = prepare(JSON.parse($("data").textContent));
@@ -71,28 +71,29 @@ export function positionChanged() {
 
 /* ---------- steps ---------- */
 
-/** Whether nothing can be corrected, because it could not be saved; the person is told why. */
-export function refused() {
-  const why = page.desk?.refusal;
+/** Whether this cannot be corrected, because it could not be saved; the person is told why.
+    @param {boolean} [noting] whether it is a note, which more people may save */
+export function refused(noting = false) {
+  const why = noting && page.desk?.noting ? null : page.desk?.refusal;
   if (why) toast(why);
   return Boolean(why);
 }
 
 /** @param {Correction[]} made */
 export function take(...made) {
-  if (refused()) return;
+  if (refused(made.every((one) => one.kind === "note"))) return;
   edits.take(made);
   stepsChanged(made.every((one) => one.kind === "name"));
 }
 
 export function undo() {
-  if (!edits.undo()) return;
+  if (refused() || !edits.undo()) return;
   stepsChanged();
   toast("Undone");
 }
 
 export function redo() {
-  if (!edits.redo()) return;
+  if (refused() || !edits.redo()) return;
   stepsChanged();
   toast("Redone");
 }

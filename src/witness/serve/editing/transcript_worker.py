@@ -47,6 +47,10 @@ def _name(path: Path, given: Message) -> Reply:
     return _told(edits.name(path, given["version"], given["speaker"], given["name"]))
 
 
+def _note(path: Path, given: Message) -> Reply:
+    return _told(edits.note(path, given["version"], given["steps"]))
+
+
 def _occurrences(path: Path, given: Message) -> Reply:
     content = store.content(path)
     transcript = store.transcript(path, store.decoded(path, content))
@@ -172,6 +176,7 @@ ACTIONS: dict[str, Callable[[Path, Message], Reply]] = {
     "save": _save,
     "add": _add,
     "name": _name,
+    "note": _note,
     "occurrences": _occurrences,
     "rewrite": _rewrite,
     "tag": _tag,

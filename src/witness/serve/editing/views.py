@@ -42,6 +42,7 @@ def html(path: Path, rest: Mapping[str, Any], script: Sequence[str]) -> str:
         "steps": shown.steps,
         "undone": shown.undone,
         "refusal": rest["barred"] or shown.refusal,
+        "noting": rest["noting"] and shown.refusal is None,
         "lack": shown.lack,
         "restorable": shown.restorable,
         "history": store.history_of(path).name,

@@ -49,6 +49,7 @@ def routes() -> list[BaseRoute]:
         Route("/t/{id}/version", version),
         Route("/t/{id}/events", events),
         Route("/t/{id}/corrections", corrections, methods=["GET", "PUT", "POST"]),
+        Route("/t/{id}/notes", add_notes, methods=["POST"]),
         Route("/t/{id}/original", original, methods=["POST"]),
         Route("/t/{id}/speakers", speakers, methods=["POST"]),
         Route("/t/{id}/name", name, methods=["POST"]),
@@ -66,6 +67,7 @@ async def show(request: Request) -> Response:
         "id": request.path_params["id"],
         "formats": formats(),
         "barred": barred(request),
+        "noting": request.state.user.role == Role.COMMENT,
     }
     _, content = await _ask(request, "html", rest=rest, script=assets.script("serve/static/transcript.js"))
     return Response(content, media_type="text/html", headers={"Content-Security-Policy": POLICY})
@@ -157,6 +159,11 @@ async def corrections(request: Request) -> Response:
     if request.method == "PUT":
         return await _changed(request, "save", edit=given)
     return await _changed(request, "add", **of(given, version=str, corrections=dict))
+
+
+async def add_notes(request: Request) -> Response:
+    """Steps of a page that are nothing but notes, on top of what is there."""
+    return await _changed(request, "note", **of(await body_of(request), version=str, steps=list))
 
 
 async def original(request: Request) -> Response:

@@ -22,10 +22,10 @@ const MOST_SENT = 3; // of those without an answer that are remembered
 const AGAIN = 4000; // ms until a server that did not answer is asked again
 
 /**
- * What serve/editing/views.py says of the transcript. `lack`: why its speakers cannot be counted or heard again.
+ * What serve/editing/views.py says of the transcript. `noting`: whether notes can be saved in spite of `refusal`; `lack`: why its speakers cannot be counted or heard again.
  * @type {{
  *   id: string, formats: FormatAbout[], version: string, review: Review, steps: unknown, undone: unknown[],
- *   refusal: string | null, lack: string | null, restorable: boolean, history: string, corrected: boolean, asked: number | null,
+ *   refusal: string | null, noting: boolean, lack: string | null, restorable: boolean, history: string, corrected: boolean, asked: number | null,
  * }}
  */
 export const served = /** @type {any} */ (data.served);
@@ -38,6 +38,9 @@ let sending = null;
 let timer = 0;
 /** Why saving has stopped until the person decides; `mine`: others have made another transcript meanwhile. */
 let stuck = /** @type {{ message: string, mine: boolean } | null} */ (null);
+
+/** Whether nothing that is done here can be saved. */
+const barred = () => served.refusal !== null && !served.noting;
 
 const overtakenWords = "somebody else changed this transcript";
 
@@ -52,9 +55,10 @@ export function show(text, kind = "", title = text) {
 export function showState() {
   const { unsaved } = edits;
   enable($("redo"), edits.undone.length > 0);
-  $("refusal").textContent = served.refusal ? `This transcript can be read and exported, not corrected: ${served.refusal}.` : "";
+  const ways = served.noting ? "read, commented, and exported" : "read and exported";
+  $("refusal").textContent = served.refusal ? `This transcript can be ${ways}, not corrected: ${served.refusal}.` : "";
   $("refusal").hidden = !served.refusal;
-  if (served.refusal) show(unsaved ? "Cannot be saved" : "Read only", unsaved ? "bad" : "busy", served.refusal);
+  if (barred()) show(unsaved ? "Cannot be saved" : "Read only", unsaved ? "bad" : "busy", served.refusal ?? "");
   else if (stuck) show(`Not saved: ${stuck.message}`, "bad");
   else if (sending || unsaved || page.typing) show("Saving…", "busy");
   else show("Saved");
@@ -66,7 +70,10 @@ export function takeUp(draft) {
   /** @type {Step[]} */
   let steps = [];
   if (areSteps(transcript, served.steps)) ({ steps } = served);
-  else served.refusal = `${served.history}, which holds your steps, is damaged; remove it and load this page again`;
+  else {
+    served.refusal = `${served.history}, which holds your steps, is damaged; remove it and load this page again`;
+    served.noting = false;
+  }
   const undone = [...served.undone];
   edits.adopt(steps, areSteps(transcript, [...steps, ...undone.slice().reverse()]) ? /** @type {any} */ (undone) : []);
   edits.review = edits.reviewed = served.review;
@@ -85,11 +92,11 @@ export function takeUp(draft) {
 export function changed() {
   showState();
   clearTimeout(timer);
-  if (edits.unsaved && !stuck && !served.refusal) timer = setTimeout(send, PAUSE);
+  if (edits.unsaved && !stuck && !barred()) timer = setTimeout(send, PAUSE);
 }
 
 export function save() {
-  if (served.refusal) { toast(served.refusal); return; }
+  if (served.refusal && barred()) { toast(served.refusal); return; }
   if (stuck?.mine) decide();
   else { stuck = null; send(); }
 }
@@ -105,12 +112,12 @@ async function until(may) {
 
 async function send() {
   clearTimeout(timer);
-  if (sending || stuck || served.refusal || !edits.unsaved) { showState(); return; }
+  if (sending || stuck || barred() || !edits.unsaved) { showState(); return; }
   const sent = edits.steps.slice();
   const { undone, review } = edits;
-  const body = { version: seen.version, steps: sent, undone, corrections: corrections(), review };
   edits.sent = [...edits.sent, sent].slice(-MOST_SENT);
-  sending = call("corrections", body, "PUT");
+  sending = served.noting ? call("notes", { version: seen.version, steps: sent.slice(edits.base.length) })
+    : call("corrections", { version: seen.version, steps: sent, undone, corrections: corrections(), review }, "PUT");
   showState();
   try {
     const said = await sending;
@@ -191,7 +198,9 @@ async function decide() {
   try {
     if (done === "add") {
       const theirs = await call("corrections");
-      await call("corrections", { version: theirs.version, corrections: corrections() });
+      const { version } = theirs;
+      if (served.noting) await call("notes", { version, steps: edits.steps.slice(edits.base.length) });
+      else await call("corrections", { version, corrections: corrections() });
     } else {
       download();
     }

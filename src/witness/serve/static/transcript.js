@@ -11,6 +11,7 @@ start({
   soundless: "the recording is not where it was, or this browser cannot play it",
   get version() { return seen.version; },
   get refusal() { return served.refusal; },
+  get noting() { return served.noting; },
   open: takeUp,
   changed,
   save,
