@@ -160,7 +160,7 @@ def test_blocks_run_while_later_windows_are_segmented():
 
     trunk = partial(noted, "block", features)
     voice = embedding.VoiceModel(trunk, vector, trunk)
-    heard(np.zeros(90 * RATE, np.float32), (partial(noted, "window", one_voice), voice))
+    heard(np.full(90 * RATE, 0.1, np.float32), (partial(noted, "window", one_voice), voice))
     first, last = order.index("block"), len(order) - 1 - order[::-1].index("window")
     assert order[:first].count("window") < order.count("window") / 2
     assert order[:last].count("block") >= 1
