@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -46,6 +46,7 @@ DATA = Path(__file__).parent / "data"
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared"
 CALL = DATA / "call.flac"
+DESK_TOKEN = "a-token-for-the-tests"  # noqa: S105 - guards nothing
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -204,6 +205,37 @@ def shelve(toned, folder, forms):
     targets = [(form, folder / f"toned.{form}") for form in forms]
     writers.save(found, targets, sound=sound.take(source, targets))
     return folder
+
+
+@contextmanager
+def desk_of_two(shelf, root, prepare=None):
+    """A desk over the call in two folders, which it looks at after `prepare`."""
+    from witness.serve.app_state import AppState
+    from witness.serve.library.catalog import Library
+    from witness.serve.library.index import Index
+
+    for name in ("one", "two"):
+        shutil.copytree(shelf, root / "calls" / name)
+    if prepare is not None:
+        prepare(root / "calls")
+    library = Library(root / "calls", Index(root / "index.sqlite"))
+    state = AppState(library.folder, DESK_TOKEN, library)
+    with library.watched():
+        yield state
+    state.editor.close()
+    state.finder.close()
+
+
+@contextmanager
+def asking(desk):
+    """A client of the desk."""
+    from starlette.testclient import TestClient
+
+    from witness.serve.app import application
+
+    headers = {"Authorization": f"Bearer {DESK_TOKEN}"}
+    with TestClient(application(desk), base_url="http://localhost:8420", headers=headers) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")

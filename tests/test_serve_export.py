@@ -1,42 +1,31 @@
 """What the desk gives away: a file with options, and several recordings as one archive."""
 
 import io
-import shutil
 import zipfile
 
 import pytest
-from starlette.testclient import TestClient
 
+from conftest import asking, desk_of_two
 from witness.formats.registry import PURPOSES, Format
-from witness.serve.app import application
-from witness.serve.app_state import AppState
-from witness.serve.library.catalog import Library, id_of
-from witness.serve.library.index import Index
+from witness.serve.library.catalog import id_of
 from witness.transcript import edits, store
-
-TOKEN = "a-token-for-the-tests"  # noqa: S105 - guards nothing
 
 
 @pytest.fixture(scope="module")
 def desk(shelf, tmp_path_factory):
-    """Two recordings in folders; in the first, somebody is called Ann."""
-    root = tmp_path_factory.mktemp("desk")
-    for name in ("one", "two"):
-        shutil.copytree(shelf, root / "calls" / name)
-    path = root / "calls" / "one" / "toned.json"
-    edits.name(path, edits.show(path).version, store.read(path).speakers[0].id, "Ann")
-    library = Library(root / "calls", Index(root / "index.sqlite"))
-    state = AppState(library.folder, TOKEN, library)
-    with library.watched():
-        yield state
-    state.editor.close()
-    state.finder.close()
+    """In the first folder, somebody is called Ann."""
+
+    def prepare(calls):
+        path = calls / "one" / "toned.json"
+        edits.name(path, edits.show(path).version, store.read(path).speakers[0].id, "Ann")
+
+    with desk_of_two(shelf, tmp_path_factory.mktemp("desk"), prepare) as desk:
+        yield desk
 
 
 @pytest.fixture
 def client(desk):
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    with TestClient(application(desk), base_url="http://localhost:8420", headers=headers) as client:
+    with asking(desk) as client:
         yield client
 
 

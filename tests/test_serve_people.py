@@ -1,42 +1,27 @@
 """Known people on the desk: remembered, listed, suggested, looked for and forgotten."""
 
 import json
-import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from starlette.testclient import TestClient
 
+from conftest import asking, desk_of_two
 from witness.diarization import voices
 from witness.errors import InputError
-from witness.serve.app import application
-from witness.serve.app_state import AppState
-from witness.serve.library.catalog import Library, id_of
-from witness.serve.library.index import Index
+from witness.serve.library.catalog import id_of
 from witness.transcript import edits, people, redo, store
-
-TOKEN = "a-token-for-the-tests"  # noqa: S105 - guards nothing
 
 
 @pytest.fixture(scope="module")
 def desk(shelf, tmp_path_factory):
-    root = tmp_path_factory.mktemp("desk")
-    (root / "calls").mkdir()
-    for name in ("one", "two"):
-        shutil.copytree(shelf, root / "calls" / name)
-    library = Library(root / "calls", Index(root / "index.sqlite"))
-    state = AppState(library.folder, TOKEN, library)
-    with library.watched():
-        yield state
-    state.editor.close()
-    state.finder.close()
+    with desk_of_two(shelf, tmp_path_factory.mktemp("desk")) as desk:
+        yield desk
 
 
 @pytest.fixture
 def client(desk):
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    with TestClient(application(desk), base_url="http://localhost:8420", headers=headers) as client:
+    with asking(desk) as client:
         yield client
 
 
