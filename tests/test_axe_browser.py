@@ -42,11 +42,9 @@ def test_the_first_page(visit, desk, folder, looks):
     page = visitor.page
     assert faults(page) == []  # of no recordings, or of those of other tests
 
-    def again() -> None:
-        desk.desk.library.changed()
-        page.reload()
-
-    until(page, again, f'#rows .folder:text-is("{folder.name}")')
+    desk.desk.library.update()
+    page.reload()
+    page.wait_for_selector(f'#rows .folder:text-is("{folder.name}")')
     assert faults(page) == []
     page.fill("#query", store.read(folder / "toned.json").words[0].text)
     until(page, lambda: page.press("#query", "Enter"), "#hits mark")

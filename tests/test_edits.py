@@ -226,7 +226,7 @@ def test_notes_of_who_may_only_comment_are_steps_and_nothing_else_gets_in(path):
     assert [one["kind"] for step in shown.steps for one in step] == ["name", "note"]
     kept = path.read_bytes()
     for wrong in (step, {**note, "codes": [""]}, {**note, "pieces": []}, {**note, "speaker": 1}):
-        with pytest.raises(UsageError, match="is no note"):
+        with pytest.raises(UsageError, match="is not a note"):
             edits.note(path, shown.version, [[wrong]])
     assert path.read_bytes() == kept
 

@@ -177,7 +177,7 @@ def note(path: Path, version: str, given: Any) -> Written:
         steps = msgspec.convert(given, Annotated[tuple[tuple[_Note, ...], ...], Meta(max_length=MOST_STEPS)])
         made = redo.all_checked(tuple(one.correction for step in steps for one in step))
     except ValueError as error:
-        raise UsageError(f"what the page sent is no note ({error}); load the page again") from error
+        raise UsageError(f"what the page sent is not a note ({error}); load the page again") from error
     with _opened(path, version) as (there, saved, history):
         told: Steps = tuple(tuple(map(structs.asdict, step)) for step in steps)
         return _stepped(there, saved, history or _beginning(path, saved), made, *told)
