@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -358,17 +359,23 @@ def test_files_that_are_no_corrections(case):
 # --- in a browser ---
 
 
-@pytest.fixture(scope="module")  # its driver has an event loop in this thread, in which no other can run
-def browser():
+@contextmanager
+def chromium(*more):
     if CHROMIUM is None:
         pytest.skip("no Chromium is here; Debian: apt-get install chromium-headless-shell")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not here")
     with playwright.sync_playwright() as driver:
         args = ["--no-sandbox"] if sys.platform == "linux" and os.geteuid() == 0 else []
-        args.append("--autoplay-policy=no-user-gesture-required")
+        args += ["--autoplay-policy=no-user-gesture-required", *more]
         started = driver.chromium.launch(executable_path=CHROMIUM, args=args)
         yield started
         started.close()
+
+
+@pytest.fixture(scope="module")  # its driver has an event loop in this thread, in which no other can run
+def browser():
+    with chromium() as started:
+        yield started
 
 
 class Reader:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 
 from test_page import browser as browser
@@ -11,8 +12,11 @@ from test_serve_browser import desk as desk
 from test_serve_browser import folder as folder
 from test_serve_browser import shelf as shelf
 from test_serve_browser import visit as visit
+from witness import files
 from witness.formats import notes
-from witness.transcript import store
+from witness.transcript import edits, store
+
+NOTED = {"kind": "note", "pieces": [[0, 9000]], "text": "", "codes": ["Elsewhere"]}
 
 
 def texts(folder) -> list[str]:
@@ -204,7 +208,11 @@ def test_who_may_comment_adds_notes_and_nothing_else(visit, folder):
     assert (notes.of(store.read(folder / "toned.json")), texts(folder)) == ([], before)
 
 
-def test_a_note_is_written_found_again_changed_and_undone(visit, folder):
+def test_a_note_is_written_found_again_changed_and_undone(visit, desk, folder):
+    other = folder / "other" / "toned.json"
+    shutil.copytree(folder, other.parent)
+    edits.note(other, files.sha256_at(other), [[NOTED]])
+    desk.desk.library.update()
     page = visit().open()
     page.locator(".w").nth(2).click()
     page.keyboard.press("Shift+ArrowRight")
@@ -219,6 +227,9 @@ def test_a_note_is_written_found_again_changed_and_undone(visit, folder):
     assert len(found.quote.split()) == 3
     page.reload()
     page.wait_for_selector("#notes .code >> nth=1")
+    page.keyboard.press("a")
+    page.wait_for_selector('#all-codes option[value="Elsewhere"]', state="attached")
+    page.keyboard.press("Escape")
     assert page.locator("#notes .code").all_inner_texts() == ["Trust", "<b>Money</b>"]
     assert page.locator("#feed .noted").count() == 3
     page.click("#notes .note")

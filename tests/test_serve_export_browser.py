@@ -41,6 +41,13 @@ def test_several_recordings_at_once(visit, desk, folder):
     page = visit().page
     desk.desk.library.changed()
     until(page, page.reload, f'#rows .folder:text-is("{folder.name}")')
+    page.select_option("#by-folder", f"{folder.name}/again")
+    page.wait_for_selector('#facts:has-text("1 of ")')
+    page.click("#export")
+    page.wait_for_selector(".export[open]")
+    assert page.locator('.export legend:text-is("Recordings")').count() == 0  # it is of the one that is listed
+    page.keyboard.press("Escape")
+    page.click("#all-again")
     page.click("#export")
     page.fill(".export [type=search]", folder.name)
     page.check('.export label:has-text("All that are shown") input')

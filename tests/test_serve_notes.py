@@ -46,6 +46,7 @@ def test_all_notes_are_listed_and_found(client):
         ("zoo", "Why <b>?"),
         ("zoo", ""),
     ]
+    assert client.get("/api/notes/codes").json() == {"codes": ["Money", "Trust"]}
     assert said["notes"][1]["quote"] == "".join(word.text for word in CALL.words[2:6]).strip()
     for query, count in (("code=trust", 2), ("q=why", 1), ("q=MONEY", 1), ("q=zoo", 2), ("q=nothing", 0)):
         assert client.get(f"/api/notes?{query}").json()["total"] == count, query

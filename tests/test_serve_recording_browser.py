@@ -1,13 +1,10 @@
 """Recording in a real browser, whose microphone is a double that beeps."""
 
-import os
-import sys
-
 import av
 import numpy as np
 import pytest
 
-from test_page import CHROMIUM
+from test_page import chromium
 from test_serve_browser import Visitor, until
 from test_serve_browser import desk as desk
 from test_serve_browser import folder as folder
@@ -20,16 +17,8 @@ from witness.serve import takes
 @pytest.fixture(scope="module")
 def beeping():
     """A browser that has a microphone."""
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is here; Debian: apt-get install chromium-headless-shell")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not here")
-    with playwright.sync_playwright() as driver:
-        args = ["--no-sandbox"] if sys.platform == "linux" and os.geteuid() == 0 else []
-        args += ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
-        args.append("--autoplay-policy=no-user-gesture-required")
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=args)
+    with chromium("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream") as started:
         yield started
-        started.close()
 
 
 def start(page, name: str) -> None:

@@ -6,7 +6,7 @@ import { checkName, checkText } from "./corrections.js";
 import { $, around, make, toast } from "./dom.js";
 import { choose, meant } from "./selection.js";
 import { seek } from "./sound.js";
-import { data, page, refused, take, transcript, words } from "./state.js";
+import { page, refused, take, transcript, words } from "./state.js";
 import { bringIntoView, focusing } from "./text.js";
 import { piecesOf } from "./transcript.js";
 import { settle, wordNow } from "./writing.js";
@@ -34,10 +34,14 @@ export function highlight() {
   take({ kind: "note", pieces: note?.pieces ?? piecesOf(transcript, list), text: note ? null : "", codes: [] });
 }
 
-/** All codes that are used in this transcript, and those of the others on the desk. */
-function allCodes() {
-  const others = /** @type {string[]} */ (data.served?.codes ?? []);
-  return [...new Set([...page.notes.flatMap(({ codes }) => codes), ...others])].sort((a, b) => a.localeCompare(b));
+/** Offer all codes that are used in this transcript, and these. @param {readonly string[]} [others] */
+function offerCodes(others = []) {
+  const all = [...new Set([...page.notes.flatMap(({ codes }) => codes), ...others])].sort((a, b) => a.localeCompare(b));
+  $("all-codes").replaceChildren(...all.map((code) => {
+    const option = make("option");
+    option.value = code;
+    return option;
+  }));
 }
 
 /** Write a note on words, with codes. @param {Note} [given] */
@@ -53,11 +57,8 @@ export function askNote(given) {
   $("note-codes").value = note?.codes.join(", ") ?? "";
   $("note-trouble").textContent = "";
   $("note-remove").hidden = !note;
-  $("all-codes").replaceChildren(...allCodes().map((code) => {
-    const option = make("option");
-    option.value = code;
-    return option;
-  }));
+  offerCodes();
+  page.desk?.codes().then(offerCodes, () => {}); // without them one can write, too
   $("noting-form").onsubmit = (event) => {
     event.preventDefault();
     const text = $("note-text").value.trim(), codes = $("note-codes").value.split(",").map((code) => code.trim()).filter(Boolean);

@@ -15,9 +15,10 @@ import { prepare } from "./transcript.js";
  * @typedef {{
  *   soundless: string, readonly version: string, readonly refusal: string | null, readonly noting: boolean, open: (draft: Kept | null) => void,
  *   changed: () => void, save: () => void, voice: (words: number[]) => void, upTo: () => void,
- *   remember: (who: number) => Promise<void>,
+ *   remember: (who: number) => Promise<void>, codes: () => Promise<string[]>,
  * }} Desk `soundless`: why there is no sound; `version`: of the transcript that this page has seen;
- *   `refusal`: why nothing can be saved, `noting`: but notes; `upTo`: note that all before here is corrected
+ *   `refusal`: why nothing can be saved, `noting`: but notes; `upTo`: note that all before here is corrected;
+ *   `codes`: of all its transcripts
  */
 
 export const transcript = prepare(JSON.parse($("data").textContent));

@@ -28,7 +28,7 @@ MOST = 1000
 
 def routes() -> list[BaseRoute]:
     """The page, the list and the project."""
-    return [Route("/notes", page), Route("/api/notes", listed), Route("/api/notes/project", project)]
+    return [Route("/notes", page), Route("/api/notes", listed), Route("/api/notes/codes", codes), Route("/api/notes/project", project)]
 
 
 def page(request: Request) -> Response:
@@ -46,6 +46,12 @@ async def listed(request: Request) -> Response:
     """The notes, by the names of the recordings and by time; `q` is in each, `code` one of its codes."""
     found, codes = await run_in_threadpool(_found, request)
     return JSONResponse({"total": len(found), "codes": codes, "notes": found[:MOST]})
+
+
+async def codes(request: Request) -> Response:
+    """All codes, for whoever is about to write one."""
+    _, known = await run_in_threadpool(_found, request)
+    return JSONResponse({"codes": known})
 
 
 async def project(request: Request) -> Response:

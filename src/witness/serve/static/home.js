@@ -8,6 +8,7 @@ import "./replacing.js";
 import "./shelving.js";
 import { $, press, toast, wordsOf } from "../../formats/web/dom.js";
 import { listen } from "./jobs.js";
+import { chosen } from "./filters.js";
 import { list } from "./library.js";
 import { search } from "./passages.js";
 import { openExport } from "./exporting.js";
@@ -28,12 +29,12 @@ press($("export"), async () => {
     /** @type {Recording[]} */
     const found = [];
     for (;;) { // it gives no more than so many at a time
-      const said = await call(`/api/library?sort=name&order=up&offset=${found.length}&limit=500`);
+      const said = await call(`/api/library?${chosen()}&sort=name&order=up&offset=${found.length}&limit=500`);
       found.push(...said.recordings);
       if (!said.recordings.length || found.length >= said.total) break;
     }
     const recordings = found.filter((one) => one.seconds !== null && !UNDONE.has(one.state));
-    if (recordings.length) openExport({ formats, recordings }); else toast("There is no transcript to export yet.");
+    if (recordings.length) openExport({ formats, recordings }); else toast(chosen() ? "There is no transcript to export among those that are listed." : "There is no transcript to export yet.");
   } catch (error) {
     toast(wordsOf(error));
   }

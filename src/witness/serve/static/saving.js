@@ -116,7 +116,7 @@ async function send() {
   const sent = edits.steps.slice();
   const { undone, review } = edits;
   edits.sent = [...edits.sent, sent].slice(-MOST_SENT);
-  sending = served.noting ? call("notes", { version: seen.version, steps: sent.slice(edits.base.length) })
+  sending = served.noting ? sendNotes(seen.version, sent)
     : call("corrections", { version: seen.version, steps: sent, undone, corrections: corrections(), review }, "PUT");
   showState();
   try {
@@ -141,6 +141,9 @@ async function send() {
   keepDraft(); // and save what was corrected meanwhile
   if (heard && heard !== seen.version) catchUp();
 }
+
+/** Add what is new in these steps of somebody who may add notes only. @param {string} version @param {Step[]} steps */
+const sendNotes = (version, steps) => call("notes", { version, steps: steps.slice(edits.base.length) });
 
 /** What was sent is in the transcript of this version. @param {string} now @param {Step[]} sent @param {Review} review */
 function arrived(now, sent, review) {
@@ -199,7 +202,7 @@ async function decide() {
     if (done === "add") {
       const theirs = await call("corrections");
       const { version } = theirs;
-      if (served.noting) await call("notes", { version, steps: edits.steps.slice(edits.base.length) });
+      if (served.noting) await sendNotes(version, edits.steps);
       else await call("corrections", { version, corrections: corrections() });
     } else {
       download();

@@ -3,6 +3,7 @@
 import "./asking.js";
 import { start } from "../../formats/web/main.js";
 import { setPeaks } from "../../formats/web/timeline.js";
+import { call } from "./call.js";
 import { showReview, upTo } from "./reviewing.js";
 import { changed, save, seen, served, takeUp } from "./saving.js";
 import { askRemember, askVoice, suggest } from "./voices.js";
@@ -18,6 +19,7 @@ start({
   voice: askVoice,
   upTo,
   remember: askRemember,
+  codes: async () => (await call("/api/notes/codes")).codes,
 });
 showReview();
 
