@@ -45,7 +45,7 @@ def test_several_recordings_at_once(visit, desk, folder):
     page.wait_for_selector('#facts:has-text("1 of ")')
     page.click("#export")
     page.wait_for_selector(".export[open]")
-    assert page.locator('.export legend:text-is("Recordings")').count() == 0  # it is of the one that is listed
+    assert page.locator('.export legend:text-is("Recordings")').count() == 0  # only one is listed
     page.keyboard.press("Escape")
     page.click("#all-again")
     page.click("#export")

@@ -27,8 +27,13 @@ MOST = 1000
 
 
 def routes() -> list[BaseRoute]:
-    """The page, the list and the project."""
-    return [Route("/notes", page), Route("/api/notes", listed), Route("/api/notes/codes", codes), Route("/api/notes/project", project)]
+    """The page, the list, the codes and the project."""
+    return [
+        Route("/notes", page),
+        Route("/api/notes", listed),
+        Route("/api/notes/codes", codes),
+        Route("/api/notes/project", project),
+    ]
 
 
 def page(request: Request) -> Response:
