@@ -59,6 +59,11 @@ def spelling(path, word: int, text: str):
     )
 
 
+def noting(path, word: int, text: str):
+    """A step alone."""
+    return {"kind": "note", "pieces": spelling(path, word, "")[0]["pieces"], "text": text, "codes": []}
+
+
 def names(path) -> list[str | None]:
     return [speaker["name"] for speaker in json.loads(path.read_text())["speakers"]]
 
@@ -185,9 +190,11 @@ def test_another_number_of_speakers_and_back_to_what_the_machine_found(path):
     edits.save(path, edit(path, spelling(path, 5, "Timbuktu")))
     assert names(path) == ["Ann"]
     assert "Zanzibar" in path.read_text()
+    edits.note(path, edits.show(path).version, [[noting(path, 4, "Why?")]])
     edits.original(path, edits.show(path).version)
     back = store.read(path)
-    assert (back.corrections, back.asked.speakers) == ((), None)
+    assert [one.text for one in notes.of(back)] == ["Why?"]  # which is no correction
+    assert ([one.kind for one in back.corrections], back.asked.speakers) == (["note"], None)
     assert [word.text for word in back.words] == [word.text for word in machine.words]
 
 
@@ -198,10 +205,12 @@ def test_what_was_given_up_for_the_machines_version_can_be_redone(path):
     assert saved.asked.speakers == 2
     first, second = naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar")
     edits.save(path, edit(path, first, second))
+    edits.note(path, edits.show(path).version, [[noting(path, 4, "Why?")]])
     edits.original(path, edits.show(path).version)
     shown = edits.show(path)
     assert [step[0]["kind"] for step in shown.undone] == ["text", "name"]  # the next to be redone comes last
-    assert shown.steps == ()
+    assert [step[0]["kind"] for step in shown.steps] == ["note"]
+    assert [one.text for one in notes.of(store.read(path))] == ["Why?"]
 
 
 def test_a_name_given_from_elsewhere_is_a_step(path):
@@ -217,7 +226,7 @@ def test_notes_of_who_may_only_comment_are_steps_and_nothing_else_gets_in(path):
     edits.save(path, edit(path, naming(path, 1, "Bo")))
     before = store.read(path)
     step, _ = spelling(path, 3, "")
-    note = {"kind": "note", "pieces": step["pieces"], "text": "Why?", "codes": ["trust"]}
+    note = {**noting(path, 3, "Why?"), "codes": ["trust"]}
     edits.note(path, edits.show(path).version, [[note]])
     after = store.read(path)
     assert [(one.text, one.codes) for one in notes.of(after)] == [("Why?", ("trust",))]

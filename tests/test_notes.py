@@ -150,6 +150,8 @@ def test_notes_and_times_of_paragraphs_survive_what_follows(shelved, findings):
     if findings:
         again = redo.redo(redo.read(path), replace(after.asked, speakers=1))
         assert len(notes.of(again)) == 1
+        machine = redo.redo(redo.read(path), forget=True)
+        assert [one.kind for one in machine.corrections] == ["note"]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from witness.text import printable
     metavar="FILE",
     help="Apply corrections that were saved from an HTML page; repeatable.",
 )
-@click.option("--forget", is_flag=True, help="Drop earlier corrections, and the number of speakers.")
+@click.option("--forget", is_flag=True, help="Drop corrections (not notes) and the number of speakers.")
 @options.formats("Also write this format; repeatable.")
 @click.option("-o", "--output", "to", metavar="PATH", help="Folder, file, or -. [default: beside TRANSCRIPT]")
 @options.HTML_AUDIO

@@ -243,18 +243,26 @@ def recount(path: Path, version: str, speakers: int | None) -> Written:
 
 
 def original(path: Path, version: str) -> Written:
-    """The transcript without any correction, as after `witness redo --forget`.
+    """The transcript without any correction but notes, as after `witness redo --forget`.
 
     Steps on a base without corrections can be redone. Raises ConflictError, InputError, OutputError.
     """
     with _opened(path, version) as (there, saved, history):
         machine = _machine(saved, history) if saved.lack else None
         transcript = replace(machine or _corrected(saved, Bounds(), (), False), review=Review())
+        notes = redo.notes(saved.corrections)
+        given = dict.fromkeys((*transcript.corrections, *notes))
+        noted = replace(transcript, corrections=tuple(given), corrected=bool(notes))
         if history is None or history.base or page.identity(transcript) != history.page:
-            return _write(there, saved, transcript)
-        undone = (*history.undone, *reversed(history.steps))
-        kept = _History(history.page, document=history.document, undone=undone)
-        return _write(there, saved, transcript, kept)
+            return _write(there, saved, noted)
+        steps = tuple(step for step in history.steps if _is_note(step))
+        undone = (*history.undone, *(step for step in reversed(history.steps) if not _is_note(step)))
+        kept = replace(history, corrected=False, made=notes, steps=steps, undone=undone)
+        return _write(there, saved, noted, kept)
+
+
+def _is_note(step: Step) -> bool:
+    return all(one["kind"] == "note" for one in step)
 
 
 # --- reading ---

@@ -184,17 +184,23 @@ def redo(
 ) -> Transcript:
     """The transcript with `more` corrections, and with another number of speakers if one is asked for.
 
-    `forget` drops what was asked for and corrected earlier. Raises UsageError if nothing can satisfy `asked`,
-    InputError if there are too many corrections, or if the findings are needed and not there.
+    `forget` drops what was asked for and corrected earlier, and keeps notes. Raises UsageError if nothing can
+    satisfy `asked`, InputError if there are too many corrections, or the findings are needed and not there.
     """
     anew = forget or any(value is not None for value in astuple(asked))
     if saved.found is None and not anew:
         return amended(saved, saved.document, more, reporter)
-    given = together(replaced(saved, corrections=()) if forget else saved, more)
+    kept_notes = notes(saved.corrections)
+    given = together(replaced(saved, corrections=kept_notes) if forget else saved, more)
     found = assemble.redo(saved.findings, asked if anew else saved.asked, given, reporter)
-    corrected = bool(more) or (saved.corrected and not forget)
+    corrected = bool(more) or (bool(kept_notes) if forget else saved.corrected)
     found = replaced(kept(saved, found), corrected=corrected)
     return replaced(found, review=Review()) if forget else found
+
+
+def notes(given: Sequence[Correction]) -> tuple[Correction, ...]:
+    """Those that change nothing of what is said."""
+    return tuple(one for one in given if one.kind == "note")
 
 
 def kept(saved: Saved, found: Transcript) -> Transcript:

@@ -46,7 +46,7 @@ def html(path: Path, rest: Mapping[str, Any], script: Sequence[str]) -> str:
         "lack": shown.lack,
         "restorable": shown.restorable,
         "history": store.history_of(path).name,
-        "corrected": bool(shown.base.corrections),
+        "corrected": any(one.kind != "note" for one in shown.base.corrections),
         "asked": shown.base.asked.speakers,
     }
     linked = Sound(b"", link="sound")

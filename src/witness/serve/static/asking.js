@@ -51,8 +51,8 @@ async function askMore() {
   if (done === "count") await askCount();
   else if (done === "original") {
     const about = earlier
-      ? "All corrections are dropped, those of earlier days too. This cannot be undone."
-      : "All corrections are undone. Redo brings them back.";
+      ? "All corrections are dropped, those of earlier days too. This cannot be undone. Notes stay."
+      : "All corrections are undone; Redo brings them back. Notes stay.";
     const sure = await pick("Back to the machine's version?", about, [{ value: true, label: "Drop all corrections" }]);
     if (sure) await change("original", {});
   }
