@@ -50,7 +50,9 @@ class Desk:
         options = Options(models="builtin", offline=True, whisper=str(whisper), speakers=2)
         runtime = plan.share(1, Device.CPU, 2)
         uploads = self._stack.enter_context(Uploads(library.folder))
-        queue = self._stack.enter_context(Queue(library.folder, lambda: plan.settle(options), runtime, 1))
+        queue = self._stack.enter_context(
+            Queue(library.folder, lambda wish: plan.settle(wish.of(options)), runtime, 1)
+        )
         self.desk = AppState(library.folder, TOKEN, library, options, runtime, queue=queue, uploads=uploads)
         self._stack.enter_context(library.watched())
         self._stack.callback(self.desk.editor.close)

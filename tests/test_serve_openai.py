@@ -75,12 +75,14 @@ def server(tmp_path_factory, settings):
     folder = tmp_path_factory.mktemp("desk")
     with ExitStack() as stack:
         uploads_ = stack.enter_context(Uploads(folder))
-        queue = stack.enter_context(Queue(folder, lambda: settings, Runtime(threads=1)))
+        queue = stack.enter_context(Queue(folder, lambda _: settings, Runtime(threads=1)))
         app = Starlette(
             routes=[*openai_api.routes(), *recordings.routes()], exception_handlers=errors.HANDLERS
         )
         editor = SimpleNamespace(ask=exported)
-        app.state.desk = SimpleNamespace(folder=folder, queue=queue, uploads=uploads_, editor=editor)
+        app.state.desk = SimpleNamespace(
+            folder=folder, queue=queue, uploads=uploads_, editor=editor, options=OPTIONS
+        )
         listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
         running = uvicorn.Server(config)
@@ -461,7 +463,11 @@ def test_what_is_kept_is_as_if_it_had_been_dropped(client, server, monkeypatch, 
     [
         (Outcome("x: was ended by signal SIGSEGV; export it again", 1), 500, "SIGSEGV"),
         (Outcome("no space", 1, full=True), 507, "no space"),
-        (Outcome("--whisper chooses another model", 2), 400, "another model"),
+        (
+            Outcome("/opt/my models/b.bin, see https://a.b/c/d: another model", 2),
+            400,
+            "b.bin, see https://a.b/c/d",
+        ),
         (None, 503, "the server is ending"),
         ("late", 504, "took longer than 0 h"),
     ],
@@ -479,6 +485,7 @@ def test_what_fails_has_its_status(client, server, monkeypatch, outcome, status,
     with pytest.raises(openai.APIStatusError) as caught:
         ask(client, ("a.wav", b"sound"))
     assert (caught.value.status_code, says in caught.value.body["message"]) == (status, True)
+    assert "/opt" not in caught.value.body["message"]
     assert stopped == ([future] if outcome == "late" else [])
 
 

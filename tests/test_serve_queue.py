@@ -18,24 +18,30 @@ import pytest
 from conftest import in_process
 from recordings import OPTIONS, children, gone, make
 from witness import Engine, atomic
-from witness.errors import CancelledError, ConflictError, InputError, ModelError, WitnessError
-from witness.jobs import plan
+from witness.errors import CancelledError, ConflictError, InputError, ModelError, UsageError, WitnessError
+from witness.jobs import plan, wishes
 from witness.jobs import status as standings
 from witness.jobs.estimate import Estimate
 from witness.jobs.folder import Folder, locked
 from witness.jobs.manifest import Manifest
+from witness.jobs.plan import BatchRequest
 from witness.jobs.recordings import Item, size_and_mtime
+from witness.jobs.wishes import RecordingWish
 from witness.jobs.worker import Outcome, Settings
 from witness.options import Options, Runtime
+from witness.serve import board
 from witness.serve import queue as queues
-from witness.serve.queue import BusyError, Queue, UnknownError, free_name
+from witness.serve.board import BusyError, UnknownError
+from witness.serve.intake import free_name
+from witness.serve.queue import Queue
+from witness.transcript import project_words
 
 PATIENCE = 60  # seconds for what takes one or two; the machine may be busy
 CHOICE = Options(models="builtin", offline=True, whisper="none")
 
 
-def settle():
-    return plan.settle(CHOICE)
+def settle(wish):
+    return plan.settle(wish.of(CHOICE))
 
 
 def desk(folder: Path, settle=settle) -> Queue:
@@ -54,7 +60,7 @@ def added(queue: Queue, path: Path, name: str):
 
 
 def state(queue: Queue, standing) -> str:
-    return next(one.state for one in queue.standings() if one.id == standing.id)
+    return next(one.state for one in queue.board.standings() if one.id == standing.id)
 
 
 def wait_for(condition, seconds: float = PATIENCE) -> None:
@@ -115,18 +121,22 @@ def given(folder: Path, content: bytes = b"sound") -> Path:
 def test_what_is_dropped_is_done_and_a_batch_finds_nothing_to_do(tmp_path):
     heard = []
     with desk(tmp_path) as queue:
-        listener = queue.listen(lambda: heard.extend(listener.take() or ()))
+        listener = queue.board.listen(lambda: heard.extend(listener.take() or ()))
         first = added(queue, sent(tmp_path), "call.flac")
         second = added(queue, sent(tmp_path), "call.flac")  # another recording of that name
         bad = added(queue, given(tmp_path), "no recording.wav")
-        wait_for(lambda: not queue.states())
+        wait_for(lambda: not queue.board.states())
         assert [state(queue, one) for one in (first, second, bad)] == ["done", "done", "failed"]
-        assert [one.name for one in queue.standings()] == ["call.flac", "call-2.flac", "no recording.wav"]
+        assert [one.name for one in queue.board.standings()] == [
+            "call.flac",
+            "call-2.flac",
+            "no recording.wav",
+        ]
         assert {one.stage for one in heard if one.state == "working"} >= {"decode", "segmentation", None}
         shares = [one.share for one in heard if one.id == first.id]
         assert shares == sorted(shares)
         assert shares[-1] == 1.0
-        (row,) = [one.row() for one in queue.standings() if one.id == first.id]
+        (row,) = [one.row() for one in queue.board.standings() if one.id == first.id]
         assert (row["transcript"], row["why"], row["seconds_left"]) == (first.id, None, None)
         with locked(tmp_path):  # nothing is left to do in it
             pass
@@ -145,7 +155,7 @@ def test_what_lies_in_the_folder_waits_and_a_restart_goes_on_with_it(tmp_path, h
     for name in ("a.wav", "a.mp3", "sub/b.wav"):
         (tmp_path / name).touch()
     paths = [Path("a.mp3"), Path("a.wav"), Path("gone.wav"), Path("sub/b.wav")]
-    with Queue(tmp_path, lambda: SETTINGS, Runtime()) as queue:
+    with Queue(tmp_path, lambda _: SETTINGS, Runtime()) as queue:
         waiting = queue.transcribe(paths)
         assert [one.name for one in waiting] == ["a.mp3", "a.wav", "b.wav"]
         wait_for(lambda: hands[-1].jobs)
@@ -155,8 +165,8 @@ def test_what_lies_in_the_folder_waits_and_a_restart_goes_on_with_it(tmp_path, h
         str(tmp_path / "a.wav"): "a.wav",
         str(tmp_path / "sub" / "b.wav"): "sub/b",
     }
-    with Queue(tmp_path, lambda: SETTINGS, Runtime()) as queue:
-        assert sorted(queue.states()) == sorted(one.id for one in waiting)
+    with Queue(tmp_path, lambda _: SETTINGS, Runtime()) as queue:
+        assert sorted(queue.board.states()) == sorted(one.id for one in waiting)
         monkeypatch.setattr(queues, "MOST_WAITING", 2)
         (tmp_path / "c.wav").touch()
         with pytest.raises(BusyError):
@@ -164,33 +174,33 @@ def test_what_lies_in_the_folder_waits_and_a_restart_goes_on_with_it(tmp_path, h
 
 
 def test_one_after_the_other(tmp_path, hands):
-    with desk(tmp_path, lambda: SETTINGS) as queue:
+    with desk(tmp_path, lambda _: SETTINGS) as queue:
         first, second = (added(queue, given(tmp_path), f"{name}.wav") for name in "ab")
         wait_for(lambda: hands[0].jobs)
-        assert queue.states() == {first.id: "working", second.id: "waiting"}
+        assert queue.board.states() == {first.id: "working", second.id: "waiting"}
         assert list(hands[0].jobs) == ["a.wav"]
         with pytest.raises(WitnessError, match="another batch"), locked(tmp_path):
             pass
         hands[0].jobs["a.wav"][2].progress("segmentation", 1.0, 2.0)
         for number in range(5):
             hands[0].jobs["a.wav"][2].said(number, [{"speaker": "Ann", "text": f"{number}."}])
-        working = next(one for one in queue.standings() if one.id == first.id)
+        working = next(one for one in queue.board.standings() if one.id == first.id)
         assert [one["text"] for one in working.row()["said"]] == ["2.", "3.", "4."]
         assert len(working.said) == 5
         assert (working.stage, 0 < working.share < 1) == ("segmentation", True)
         hands[0].finish("a.wav")
         wait_for(lambda: "b.wav" in hands[0].jobs)
-        assert queue.states() == {second.id: "working"}
+        assert queue.board.states() == {second.id: "working"}
 
 
 def test_a_cancel_and_a_retry(tmp_path, hands):
-    with desk(tmp_path, lambda: SETTINGS) as queue:
+    with desk(tmp_path, lambda _: SETTINGS) as queue:
         works, waits = (added(queue, given(tmp_path), f"{name}.wav") for name in "ab")
         wait_for(lambda: hands[0].jobs)
         queue.cancel(waits.id)
         queue.cancel(works.id)
-        wait_for(lambda: not queue.states())
-        assert [one.state for one in queue.standings()] == ["canceled", "canceled"]
+        wait_for(lambda: not queue.board.states())
+        assert [one.state for one in queue.board.standings()] == ["canceled", "canceled"]
         manifest = Manifest(tmp_path / "manifest.jsonl")
         assert [entry.state for entry in manifest.entries.values()] == ["canceled", "canceled"]
         folder = Folder(plan.BatchRequest((), tmp_path, ("json",)), SETTINGS, manifest)
@@ -204,13 +214,13 @@ def test_a_cancel_and_a_retry(tmp_path, hands):
         queue.retry(works.id)
         wait_for(lambda: state(queue, works) == "working")
         hands[0].finish("a.wav", error="a.wav: it broke", code=1)
-        wait_for(lambda: not queue.states())
-        assert (state(queue, works), queue.standings()[0].why) == ("failed", "a.wav: it broke")
+        wait_for(lambda: not queue.board.states())
+        assert (state(queue, works), queue.board.standings()[0].why) == ("failed", "a.wav: it broke")
         with pytest.raises(ConflictError, match="nothing to cancel"):
             queue.cancel(works.id)
     # The next server knows both, does neither by itself, and can try again.
-    with desk(tmp_path, lambda: SETTINGS) as queue:
-        assert [(one.state, one.why) for one in queue.standings()] == [
+    with desk(tmp_path, lambda _: SETTINGS) as queue:
+        assert [(one.state, one.why) for one in queue.board.standings()] == [
             ("failed", "a.wav: it broke"),
             ("canceled", None),
         ]
@@ -224,7 +234,7 @@ def test_a_cancel_and_a_retry(tmp_path, hands):
 
 
 def test_a_restart_takes_up_what_waited_and_what_was_half_done(tmp_path, hands):
-    with desk(tmp_path, lambda: SETTINGS) as queue:
+    with desk(tmp_path, lambda _: SETTINGS) as queue:
         standings = [added(queue, given(tmp_path), f"{name}.wav") for name in "abc"]
         wait_for(lambda: hands[0].jobs)
         hands[0].finish("a.wav")
@@ -234,36 +244,36 @@ def test_a_restart_takes_up_what_waited_and_what_was_half_done(tmp_path, hands):
     torn = json.dumps(asdict(replace(entry, output="d", source=str(tmp_path / "d.wav"))))
     with (tmp_path / "manifest.jsonl").open("a") as file:
         file.write(torn + "\n" + torn[:50])
-    with desk(tmp_path, lambda: SETTINGS) as queue:
+    with desk(tmp_path, lambda _: SETTINGS) as queue:
         wait_for(lambda: hands[1].jobs)
-        assert queue.states() == {standings[1].id: "working", standings[2].id: "waiting"}
+        assert queue.board.states() == {standings[1].id: "working", standings[2].id: "waiting"}
         hands[1].finish("b.wav")
         wait_for(lambda: "c.wav" in hands[1].jobs)
 
 
 def test_a_batch_in_the_folder_is_waited_for(tmp_path, hands, monkeypatch):
     monkeypatch.setattr(queues, "PATIENCE", 0.05)
-    with desk(tmp_path, lambda: SETTINGS) as queue:
+    with desk(tmp_path, lambda _: SETTINGS) as queue:
         added(queue, given(tmp_path), "a.wav")
         wait_for(lambda: hands[0].jobs)
     with locked(tmp_path):
-        with desk(tmp_path, lambda: SETTINGS) as queue:
-            wait_for(lambda: queue.standings()[0].why is not None)
-            assert queue.standings()[0].why.startswith("a batch is at work in ")
+        with desk(tmp_path, lambda _: SETTINGS) as queue:
+            wait_for(lambda: queue.board.standings()[0].why is not None)
+            assert queue.board.standings()[0].why.startswith("a batch is at work in ")
             with pytest.raises(ConflictError, match="a batch is at work"):
                 added(queue, given(tmp_path), "b.wav")
             assert not hands[1].jobs
-        queue = desk(tmp_path, lambda: SETTINGS)
+        queue = desk(tmp_path, lambda _: SETTINGS)
         queue.__enter__()
     wait_for(lambda: hands[2].jobs)
-    assert queue.standings()[0].why is None
+    assert queue.board.standings()[0].why is None
     queue.__exit__()
 
 
 def test_models_that_are_missing_are_why_it_failed(tmp_path, hands):
     answers = [ModelError("no model; run: witness models fetch"), SETTINGS]
 
-    def choose():
+    def choose(_):
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -272,77 +282,77 @@ def test_models_that_are_missing_are_why_it_failed(tmp_path, hands):
     with desk(tmp_path, choose) as queue:
         standing = added(queue, given(tmp_path), "a.wav")
         wait_for(lambda: state(queue, standing) == "failed")
-        assert queue.standings()[0].why == "no model; run: witness models fetch"
+        assert queue.board.standings()[0].why == "no model; run: witness models fetch"
         queue.retry(standing.id)
         wait_for(lambda: hands[0].jobs)
 
 
 def test_who_waits_for_the_models_and_leaves_takes_them_from_nobody(tmp_path, hands):
     chosen = threading.Event()
-    with desk(tmp_path, lambda: chosen.wait(PATIENCE) and SETTINGS) as queue:
-        assert not queue.settings().cancel()
+    with desk(tmp_path, lambda _: chosen.wait(PATIENCE) and SETTINGS) as queue:
+        assert not queue.settlements.of().cancel()
         added(queue, given(tmp_path), "a.wav")
         chosen.set()
         wait_for(lambda: hands[0].jobs)
 
 
 def test_a_full_disk_ends_what_waits_until_somebody_tries_again(tmp_path, hands):
-    with desk(tmp_path, lambda: SETTINGS) as queue:
+    with desk(tmp_path, lambda _: SETTINGS) as queue:
         standings = [added(queue, given(tmp_path), f"{name}.wav") for name in "ab"]
         wait_for(lambda: hands[0].jobs)
         hands[0].finish("a.wav", error="a.json: cannot be written (No space left on device)", full=True)
-        wait_for(lambda: not queue.states())
-        assert [one.state for one in queue.standings()] == ["failed", "failed"]
-        assert all("No space left" in one.why for one in queue.standings())
+        wait_for(lambda: not queue.board.states())
+        assert [one.state for one in queue.board.standings()] == ["failed", "failed"]
+        assert all("No space left" in one.why for one in queue.board.standings())
         queue.retry(standings[1].id)
         wait_for(lambda: "b.wav" in hands[0].jobs)
 
 
 def test_what_nobody_foresaw_is_why_it_failed_and_the_queue_goes_on(tmp_path, hands, monkeypatch):
-    with desk(tmp_path, lambda: SETTINGS) as queue:
+    with desk(tmp_path, lambda _: SETTINGS) as queue:
         with monkeypatch.context() as patch:
             patch.setattr(Folder, "in_the_way", lambda *_: 1 / 0)
             standing = added(queue, given(tmp_path), "a.wav")
             wait_for(lambda: state(queue, standing) == "failed")
-        assert queue.standings()[0].why.startswith("ZeroDivisionError: division by zero; this is a bug")
+        assert queue.board.standings()[0].why.startswith("ZeroDivisionError: division by zero; this is a bug")
         queue.retry(standing.id)
         wait_for(lambda: hands[0].jobs)
 
 
 def test_a_transcript_that_a_person_corrected_is_not_replaced(tmp_path, hands):
-    with desk(tmp_path, lambda: SETTINGS) as queue:
+    with desk(tmp_path, lambda _: SETTINGS) as queue:
         standing = added(queue, given(tmp_path), "a.wav")
         wait_for(lambda: hands[0].jobs)
         hands[0].finish("a.wav", error="it broke", code=1)
-        wait_for(lambda: not queue.states())
+        wait_for(lambda: not queue.board.states())
         audio = {"path": standing.name, "sha256": "0" * 64}
         document = {"schema": "witness/1", "audio": audio, "corrections": [1], "timing": {"decode": None}}
         (tmp_path / "a.json").write_text(json.dumps(document))
         queue.retry(standing.id)
-        wait_for(lambda: not queue.states())
-        assert "holds corrections" in queue.standings()[0].why
+        wait_for(lambda: not queue.board.states())
+        assert "holds corrections" in queue.board.standings()[0].why
 
 
 @pytest.mark.usefixtures("hands")
 def test_a_listener_that_does_not_listen_is_dropped(tmp_path, monkeypatch):
     monkeypatch.setattr(standings, "BEHIND", 3)
-    monkeypatch.setattr(queues, "MOST_LISTENERS", 2)
-    with desk(tmp_path, lambda: SETTINGS) as queue:
-        deaf, awake = queue.listen(lambda: None), queue.listen(lambda: None)
+    monkeypatch.setattr(board, "MOST_LISTENERS", 2)
+    with desk(tmp_path, lambda _: SETTINGS) as queue:
+        deaf, awake = queue.board.listen(lambda: None), queue.board.listen(lambda: None)
         with pytest.raises(BusyError, match="too many windows"):
-            queue.listen(lambda: None)
+            queue.board.listen(lambda: None)
         for name in "abcd":
             added(queue, given(tmp_path), f"{name}.wav")
             assert f"{name}.wav" in [one.name for one in awake.take()]
         assert deaf.take() is None
         assert awake.take() is not None
-        queue.forget(awake)
-        queue.listen(lambda: None)
+        queue.board.forget(awake)
+        queue.board.listen(lambda: None)
 
 
 def test_too_many_that_wait_are_refused(tmp_path, hands, monkeypatch):
     monkeypatch.setattr(queues, "MOST_WAITING", 1)
-    with desk(tmp_path, lambda: SETTINGS) as queue:
+    with desk(tmp_path, lambda _: SETTINGS) as queue:
         added(queue, given(tmp_path), "a.wav")
         wait_for(lambda: hands[0].jobs)
         added(queue, given(tmp_path), "b.wav")
@@ -393,13 +403,13 @@ def test_how_far_the_work_is(monkeypatch):
 
 
 def test_how_long_those_that_wait_will_take(tmp_path, hands):
-    with desk(tmp_path, lambda: SETTINGS) as queue:
+    with desk(tmp_path, lambda _: SETTINGS) as queue:
 
         def told() -> int | None:
             """What the one that is worked on says of the others."""
-            name = next(one.name for one in queue.standings() if one.state == "working")
+            name = next(one.name for one in queue.board.standings() if one.state == "working")
             hands[0].jobs[name][2].progress("decode", 1, 2)
-            return next(one for one in queue.standings() if one.name == name).row()["seconds_after"]
+            return next(one for one in queue.board.standings() if one.name == name).row()["seconds_after"]
 
         def done(name: str, **outcome) -> None:
             wait_for(lambda: name in hands[0].jobs)
@@ -428,13 +438,13 @@ SERVER = """
 import sys, time
 from pathlib import Path
 from witness.options import Options, Runtime
-from witness.jobs import plan
+from witness.jobs import plan, wishes
 from witness.serve.queue import Queue
-settle = lambda: plan.settle(Options(models="builtin", offline=True, whisper="none"))
+settle = lambda wish: plan.settle(wish.of(Options(models="builtin", offline=True, whisper="none")))
 with Queue(Path(sys.argv[1]), settle, Runtime(threads=1)) as queue:
     for path in sys.argv[2:]:
         queue.add([(Path(path), "call.flac")])
-    while queue.states():
+    while queue.board.states():
         time.sleep(0.05)
 """
 
@@ -459,7 +469,70 @@ def test_what_is_killed_is_done_by_the_next_server(tmp_path):
     dead = "-".join([*atomic.scratch_name().split("-")[:2], str(process.pid), "x"])
     (tmp_path / dead).touch()
     with desk(tmp_path) as queue:
-        wait_for(lambda: not queue.states())
+        wait_for(lambda: not queue.board.states())
     for name in ("call", "call-2"):
         assert json.loads((tmp_path / f"{name}.json").read_text())["schema"] == "witness/1"
     assert not list(tmp_path.glob(".witness-*-x"))
+
+
+def chosen(wish):
+    return replace(SETTINGS, options=wish.of(CHOICE))
+
+
+def test_what_was_wanted_for_one_recording_survives_the_server_and_satisfies_a_batch(tmp_path, hands):
+    wish = wishes.read({"language": "German", "speakers": 2, "vocabulary": [" Kubernetes ", "Kubernetes"]})
+    with desk(tmp_path, chosen) as queue:
+        added(queue, given(tmp_path), "plain.wav")
+        queue.add([(given(tmp_path), "german.wav")], wish)
+        wait_for(lambda: hands[-1].jobs)
+        assert hands[-1].jobs["plain.wav"][0].settings.options.language is None
+    project_words.settle(tmp_path, take=["Zanzibar"])
+    with desk(tmp_path, chosen) as queue:
+        wait_for(lambda: "plain.wav" in hands[-1].jobs)
+        hands[-1].finish("plain.wav")
+        wait_for(lambda: "german.wav" in hands[-1].jobs)
+        options = hands[-1].jobs["german.wav"][0].settings.options
+        assert (options.language, options.speakers) == ("de", 2)
+        assert options.vocabulary == ("Zanzibar", "Kubernetes")  # of the folder, and of its own
+        hands[-1].finish("german.wav")
+        wait_for(lambda: not queue.board.states())
+    order, manifest = BatchRequest((), tmp_path, ("json", "txt")), Manifest(tmp_path / "manifest.jsonl")
+    source = str(tmp_path / "german.wav")
+    item = Item(source, "german", *size_and_mtime(source))
+    assert Folder(order, SETTINGS, manifest).done_before(item).state == "done"
+
+
+def test_a_transcript_gives_way_to_another_one_only_where_that_is_asked_for(tmp_path, hands):
+    recording = tmp_path / "a.wav"
+    recording.write_bytes(b"sound")
+    (tmp_path / "a.json").write_text("{}")
+    with desk(tmp_path, chosen) as queue:
+        standing = queue.again(tmp_path / "a.json", recording, RecordingWish(language="de"))
+        wait_for(lambda: hands[-1].jobs)
+        assert hands[-1].jobs["a.wav"][0].again
+        with pytest.raises(ConflictError, match="already"):
+            queue.again(tmp_path / "a.json", recording, RecordingWish())
+        hands[-1].finish("a.wav", error="it is damaged", code=4)
+        wait_for(lambda: state(queue, standing) == "failed")
+        assert queue.retry(standing.id, RecordingWish(language="fr")).state == "waiting"
+        wait_for(lambda: not hands[-1].jobs["a.wav"][1].done())
+        job = hands[-1].jobs["a.wav"][0]
+        assert (job.again, job.settings.options.language) == (True, "fr")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"language": "klingon"},
+        {"whisper": "/etc/passwd"},
+        {"speakers": 0},
+        {"channels": "left"},
+        {"vocabulary": ["a\nb\0c"]},
+        {"vocabulary": "one"},
+        {"start": 5, "end": 2},
+    ],
+)
+def test_what_cannot_be_wanted_is_refused_in_a_line(wrong):
+    with pytest.raises(UsageError) as caught:
+        wishes.read(wrong)
+    assert "\n" not in str(caught.value)

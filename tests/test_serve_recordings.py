@@ -37,7 +37,7 @@ def desk(tmp_path, monkeypatch):
     monkeypatch.setattr(queues, "Pool", lambda _: hands)
     with ExitStack() as stack:
         uploads_ = stack.enter_context(Uploads(tmp_path))
-        queue = stack.enter_context(Queue(tmp_path, lambda: SETTINGS))
+        queue = stack.enter_context(Queue(tmp_path, lambda _: SETTINGS))
         app = Starlette(routes=recordings.routes(), exception_handlers=errors.HANDLERS)
         app.state.desk = SimpleNamespace(folder=tmp_path, queue=queue, uploads=uploads_)
         client = stack.enter_context(TestClient(app))
@@ -62,7 +62,7 @@ def test_recordings_are_kept_and_wait(desk):
     assert (desk.folder / "Tuesday-2.wav").read_bytes() == b"two"
     assert (desk.folder / "b.mp3").read_bytes() == b"\r\n--" * 999_999
     first = answer.json()["jobs"][0]
-    wait_for(lambda: desk.queue.states()[first["id"]] == "working")
+    wait_for(lambda: desk.queue.board.states()[first["id"]] == "working")
     second = answer.json()["jobs"][1]["id"]
     assert desk.client.post(f"/api/jobs/{second}/cancel").json()["state"] == "canceled"
     again = desk.client.post(f"/api/jobs/{second}/cancel")
@@ -144,7 +144,7 @@ def test_what_is_no_upload_leaves_nothing(desk, body, headers, status, says):
     assert answer.status_code == status, answer.text
     assert re.search(says, answer.json()["error"]["message"])
     assert left(desk) == []
-    assert desk.queue.standings() == []
+    assert desk.queue.board.standings() == []
 
 
 @given(
@@ -268,7 +268,7 @@ def test_a_folder_from_elsewhere_cannot_have_other_files_removed(tmp_path):
 @pytest.mark.parametrize("declared", [True, False])
 def test_what_is_larger_than_allowed_leaves_nothing(tmp_path, declared):
     """Through the guard, with its limits. A size that is said is refused before anything is read."""
-    with Uploads(tmp_path) as arriving, Queue(tmp_path, lambda: SETTINGS) as queue:
+    with Uploads(tmp_path) as arriving, Queue(tmp_path, lambda _: SETTINGS) as queue:
         limits = Quotas(upload=1 << 20)
         library = Library(tmp_path)
         desk = AppState(tmp_path, "t" * 16, library, limits=limits, queue=queue, uploads=arriving)
@@ -277,14 +277,14 @@ def test_what_is_larger_than_allowed_leaves_nothing(tmp_path, declared):
         body = [PART, *[b"\0" * 100_000] * 20, b"\r\n--x--\r\n"]
         answer = client.post("/api/recordings", content=b"".join(body) if declared else iter(body))
         assert (answer.status_code, "larger than 1 MiB" in answer.text) == (413, True)
-        assert queue.standings() == []
+        assert queue.board.standings() == []
     assert not list(tmp_path.rglob("*.wav"))
 
 
 def test_events_tell_all_of_now_then_changes_and_end_with_the_client(desk, monkeypatch):
     monkeypatch.setattr(recordings, "ALIVE", 0.05)
     send(desk, ("a.wav", b"x"), ("b.wav", b"y"))
-    wait_for(lambda: "working" in desk.queue.states().values())
+    wait_for(lambda: "working" in desk.queue.board.states().values())
     said, wanted = [], asyncio.Event()
 
     async def receive():
@@ -310,7 +310,7 @@ def test_events_tell_all_of_now_then_changes_and_end_with_the_client(desk, monke
     assert said[1].startswith("retry: 2000\n\nevent: job\n")
     changes = [json.loads(line[6:]) for body in said[2:] for line in body.splitlines() if line[:1] == "d"]
     assert ("a.wav", "done") in [(row["name"], row["state"]) for row in changes]
-    assert desk.queue._listeners == []
+    assert desk.queue.board._listeners == []
 
 
 def test_a_client_that_does_not_read_is_let_go(desk, monkeypatch):
@@ -325,4 +325,4 @@ def test_a_client_that_does_not_read_is_let_go(desk, monkeypatch):
 
     scope = {**SCOPE, "path": "/api/events"}
     asyncio.run(asyncio.wait_for(desk.app(scope, receive, tell), 20))
-    assert desk.queue._listeners == []
+    assert desk.queue.board._listeners == []

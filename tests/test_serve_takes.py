@@ -26,7 +26,7 @@ def desk(tmp_path, monkeypatch):
     folder = tmp_path / "desk"
     folder.mkdir()
     with ExitStack() as stack:
-        queue = stack.enter_context(Queue(folder, lambda: SETTINGS))
+        queue = stack.enter_context(Queue(folder, lambda _: SETTINGS))
         app = Starlette(routes=routes.routes(), exception_handlers=errors.HANDLERS)
         app.state.desk = SimpleNamespace(folder=folder, queue=queue, takes=Takes(folder, 1000))
         client = stack.enter_context(TestClient(app))
@@ -100,7 +100,7 @@ def test_what_appears_is_taken_once_it_is_whole(desk, tmp_path, short):
     def looked() -> list[str]:
         library.update()
         watching.look()
-        return [one.name for one in desk.queue.standings()]
+        return [one.name for one in desk.queue.board.standings()]
 
     path = desk.folder / "talk.flac"
     path.write_bytes(short.read_bytes()[:1000])

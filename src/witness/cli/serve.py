@@ -140,6 +140,8 @@ def serve_command(
     wanted = Options(**asked)
 
     from witness.jobs import plan
+    from witness.jobs.wishes import RecordingWish
+    from witness.jobs.worker import Settings
     from witness.serve import arrivals, roles, server
     from witness.serve.app import application
     from witness.serve.app_state import AppState
@@ -168,13 +170,17 @@ def serve_command(
     listening = server.bind(host, port)
     library = Library(folder)
     runtime = replace(plan.share(jobs, Device(device), threads), gpu=gpu)
+
+    def settle(wish: RecordingWish) -> Settings:
+        return plan.settle(wish.of(wanted), reporter=reporter)
+
     with (
         listening,
         options.progress(quiet) as reporter,
         closing(WorkerClient()) as editor,
         closing(WorkerClient()) as finder,
         Uploads(library.folder) as uploads,
-        Queue(library.folder, lambda: plan.settle(wanted, reporter=reporter), runtime, jobs) as queue,
+        Queue(library.folder, settle, runtime, jobs) as queue,
     ):
         desk = AppState(
             library.folder,

@@ -62,7 +62,7 @@ class Folder:
         """The item with everything that a worker must know."""
         targets = tuple(zip(self.order.formats, self._targets(item.output), strict=True))
         settings = replace(self._settings, runtime=runtime)
-        transcript = None if self.order.force else self.transcript(item)
+        transcript = None if self.order.force or item.again else self.transcript(item)
         if transcript is not None:
             targets = tuple((form, path) for form, path in targets if not path.exists())
         return Job(
@@ -74,6 +74,7 @@ class Folder:
             self.order.force,
             None if transcript is None else str(transcript),
             twin=None if transcript is not None or (twin := self.twin(item)) is None else str(twin),
+            again=item.again,
         )
 
     def claim(self, item: Item) -> None:
@@ -87,7 +88,10 @@ class Folder:
     def entry(self, item: Item, state: State, error: str | None = None) -> Entry:
         """Of an item without results."""
         place = item.output, item.source, item.size, item.mtime_ns
-        return Entry(*place, None, self._fingerprint, state, error, int(error is not None))
+        failed = int(error is not None)
+        return Entry(
+            *place, None, self._fingerprint, state, error, failed, wish=item.wish.told(), again=item.again
+        )
 
     def record(self, item: Item, outcome: Outcome) -> Entry:
         """Remember what became of an item. Raises OutputError, also for an outcome that the disk is full."""
@@ -107,12 +111,17 @@ class Folder:
             seconds=round(outcome.seconds, 3),
             speakers=outcome.speakers,
             doubts=outcome.doubts,
+            wish=item.wish.told(),
+            again=item.again and outcome.error is not None,
         )
         self.manifest.append(entry)
         return entry
 
     def in_the_way(self, item: Item) -> str | None:
         """Why the results of an item must not be written: something is there that would be lost."""
+        entry = self.manifest.entries.get(item.output)
+        if entry is not None and entry.state == "begun" and entry.wish and not item.wish.told():
+            return f"{item.source}: waits at the desk with settings of its own; run witness serve, or --force"
         if self.transcript(item) is not None:
             return None
         targets = self._targets(item.output)
@@ -160,7 +169,7 @@ class Folder:
             for entry in self.manifest.entries.values()
             if entry.size == item.size and entry.output != item.output and entry.state == "done"
         ]
-        if self.order.force or not any(entry.settings == self._fingerprint for entry in alike):
+        if self.order.force or item.again or not any(entry.settings == self._fingerprint for entry in alike):
             return None
         own = sha256(item.source)
         for entry in sorted(alike, key=lambda one: Path(one.source).exists()):  # what was moved comes first
@@ -188,7 +197,10 @@ class Folder:
     def _same(self, item: Item) -> Entry | None:
         """The entry of an item that was worked on with these settings, and has not changed since."""
         entry = self.manifest.entries.get(item.output)
-        if entry is None or entry.state not in ("done", "failed") or entry.settings != self._fingerprint:
+        if entry is None or entry.state not in ("done", "failed"):
+            return None
+        own = bool(entry.wish) and not item.wish.told()  # what a person wanted for this one counts
+        if entry.settings != self._fingerprint and not own:
             return None
         if (entry.source, entry.size, entry.mtime_ns) != (item.source, item.size, item.mtime_ns):
             if entry.sha256 is None or entry.sha256 != sha256(item.source):

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path, PurePath
 from typing import Any, Literal, get_args
 
 from witness import files
-from witness.errors import OutputError
+from witness.errors import OutputError, UsageError
+from witness.jobs import wishes
 
 _LONGEST = 244
 """Bytes of a file name, which has 255 with .findings.npz."""
@@ -55,6 +56,10 @@ class Entry:
     """How many were found."""
     doubts: tuple[str, ...] = ()
     """Warnings after which somebody should look at the recording."""
+    wish: Mapping[str, Any] = field(default_factory=dict)
+    """What a person wanted otherwise for it, as `wishes.RecordingWish.told`."""
+    again: bool = False
+    """Of one that has begun: it has a transcript already."""
 
 
 class Manifest:
@@ -168,6 +173,13 @@ def _is_hash(value: Any) -> bool:
     return isinstance(value, str) and len(value) == 64 and set(value) <= set("0123456789abcdef")
 
 
+def _is_wish(value: Any) -> bool:
+    try:
+        return isinstance(value, dict) and wishes.read(value) is not None
+    except UsageError:
+        return False
+
+
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "output": _is_below,
     "source": _is_text,
@@ -182,4 +194,6 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "seconds": _is_seconds,
     "speakers": lambda value: value is None or _is_count(value),
     "doubts": lambda value: isinstance(value, list) and all(map(_is_text, value)),
+    "wish": _is_wish,
+    "again": lambda value: isinstance(value, bool),
 }

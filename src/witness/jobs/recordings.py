@@ -13,6 +13,7 @@ from pathlib import Path
 from witness.errors import UsageError
 from witness.formats.registry import Format
 from witness.jobs.manifest import Manifest
+from witness.jobs.wishes import RecordingWish
 from witness.outputs import names
 
 _ENDINGS = """
@@ -36,6 +37,9 @@ class Item:
     """Its files below the batch's folder, without their endings."""
     size: int
     mtime_ns: int
+    wish: RecordingWish = RecordingWish()
+    again: bool = False
+    """Whether it has a transcript, whose place a new one takes with all that a person did to it."""
 
 
 def find(inputs: Sequence[str], out: Path) -> list[tuple[str, str]]:

@@ -32,6 +32,7 @@ from witness.errors import (
     broken_package,
     lacks_memory,
 )
+from witness.formats.registry import Format
 from witness.jobs.recordings import size_and_mtime
 from witness.journal import Journal
 from witness.options import Options, PageAudio, Runtime
@@ -88,6 +89,8 @@ class Job:
     """People to recognize in this recording: a name, and a recording in which they speak alone."""
     twin: str | None = None
     """The JSON of a recording with the same bytes, with these settings; None: there is none."""
+    again: bool = False
+    """The transcript that is there gives way to the new one, which keeps what a person did to it."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,7 @@ def perform(job: Job, progress: Progress = no_progress, said: Said | None = None
 
 def _perform(job: Job, said: Said | None) -> Outcome:
     from witness.audio import sound
-    from witness.transcript import store
+    from witness.transcript import earlier, store
 
     if job.transcript is not None:
         return _written(job, Path(job.transcript))
@@ -199,10 +202,16 @@ def _perform(job: Job, said: Said | None) -> Outcome:
         except BaseException:
             targets.give_up()
             raise
+        if job.again and transcript.failure is not None:  # the earlier one has words
+            raise transcript.failure
         marked = transcript.styled(settings.style)
-        left = store.save(
-            marked, targets.files, keep=settings.keep_findings, sound=peaks, fresh=True, force=job.force
-        )
+        if job.again and (there := _json_of(job)).is_file():
+            forms = [form for form, _ in targets.files]
+            left = earlier.replace_with(there, marked, also=forms, sound=peaks)
+        else:
+            left = store.save(
+                marked, targets.files, keep=settings.keep_findings, sound=peaks, fresh=True, force=job.force
+            )
         if transcript.failure is None:
             journal.forget()
     failure = transcript.failure
@@ -217,6 +226,10 @@ def _perform(job: Job, said: Said | None) -> Outcome:
         left=left,
         again=isinstance(failure, TranscriptionError),
     )
+
+
+def _json_of(job: Job) -> Path:
+    return Path(next(path for form, path in job.files if form == Format.JSON))
 
 
 def _written(job: Job, path: Path) -> Outcome:

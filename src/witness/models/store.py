@@ -299,6 +299,32 @@ def taken(*, gpu: str | None, available: Collection[str]) -> frozenset[str]:
     return frozenset((*files, model.name) if model else files)
 
 
+@dataclass(frozen=True)
+class WhisperChoice:
+    """A model that `--whisper` can name."""
+
+    name: str
+    english_only: bool
+    here: bool
+    """Nothing has to be fetched."""
+    megabytes: int
+
+
+def choices(options: Options) -> list[WhisperChoice]:
+    """The models of the table that some recognizer here can run, those on this disk first.
+
+    Those alone if the options forbid to open a socket. Nothing is fetched.
+    """
+    able = engines.installed() if options.recognizer == Recognizer.AUTO else (Recognizer(options.recognizer),)
+    formats = {engines.format_of(engine) for engine in able}
+    found = [
+        WhisperChoice(one.name, one.english_only, cache.locate(one) is not None, round(one.total / 1e6))
+        for one in catalogue.TABLE
+        if one.role == "whisper" and one.engine in formats
+    ]
+    return sorted((one for one in found if one.here or not options.offline), key=lambda one: not one.here)
+
+
 def speakers() -> str:
     """The set that `--models auto` would take from what is on this disk."""
     return next(

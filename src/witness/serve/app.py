@@ -11,6 +11,7 @@ from starlette.middleware import Middleware
 from witness.serve import errors
 from witness.serve.app_state import AppState
 from witness.serve.routes import (
+    again,
     exports,
     home,
     library,
@@ -35,6 +36,7 @@ def application(
             *library.routes(),
             *notes.routes(),
             *transcripts.routes(),
+            *again.routes(),
             *recordings.routes(),
             *exports.routes(),
             *people.routes(),

@@ -10,8 +10,9 @@ from pathlib import Path
 from witness.errors import WitnessError
 from witness.jobs.recordings import size_and_mtime
 from witness.reporter import Reporter
+from witness.serve.board import BusyError
 from witness.serve.library.catalog import Library
-from witness.serve.queue import BusyError, Queue
+from witness.serve.queue import Queue
 
 PACE = 5.0
 """Seconds between two looks; what has not changed from one to the next is whole."""

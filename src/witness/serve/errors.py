@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -10,6 +13,13 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from witness.errors import ConflictError, InputError, OutputError, UsageError, WitnessError
 
+if TYPE_CHECKING:
+    from witness.serve.app_state import AppState
+
+PATH = re.compile(r"(?<![\w./:@-])/(?!v1/)(?:[\w.@+-]+/)+([\w.@+-]+)")
+"""An absolute path, and its last part; no address of the web."""
+PUBLIC = "/v1/"
+"""What the addresses for programs elsewhere begin with."""
 TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -48,10 +58,20 @@ def error(
     return JSONResponse(content, status, headers)
 
 
+def public(message: str, desk: AppState) -> str:
+    """A message for a program elsewhere: files of this machine by their names, without where they are."""
+    chosen = [one for one in (desk.options.whisper, desk.options.models, desk.options.known) if one]
+    places = {str(desk.folder), str(Path.home()), *(str(Path(one).absolute().parent) for one in chosen)}
+    for place in sorted(places - {"/"}, key=len, reverse=True):
+        message = re.sub(rf"{re.escape(place)}[/\\](?:[^/\\\s:;,]+[/\\])*", "", message)
+    return PATH.sub(r"\1", message)
+
+
 def refused(request: Request, raised: Exception) -> Response:
     """The answer to an HTTPException, which handlers raise."""
     assert isinstance(raised, HTTPException)  # noqa: S101 - for mypy; Starlette calls it for no other
-    return error(raised.status_code, raised.detail, raised.headers, request.headers.get("accept", ""))
+    message = _told(request, raised.detail)
+    return error(raised.status_code, message, raised.headers, request.headers.get("accept", ""))
 
 
 def failed(request: Request, raised: Exception) -> Response:
@@ -72,7 +92,12 @@ def failed(request: Request, raised: Exception) -> Response:
     # What is there now, for whoever wants to put their change on top of it.
     if isinstance(raised, ConflictError) and raised.version:
         more = {"version": raised.version}
-    return error(status, str(raised), accept=request.headers.get("accept", ""), more=more)
+    message = _told(request, str(raised))
+    return error(status, message, accept=request.headers.get("accept", ""), more=more)
+
+
+def _told(request: Request, message: str) -> str:
+    return public(message, request.app.state.desk) if request.url.path.startswith(PUBLIC) else message
 
 
 HANDLERS = {HTTPException: refused, WitnessError: failed}

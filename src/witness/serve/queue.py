@@ -8,16 +8,14 @@ locked for a batch while something is to be done in it.
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,32 +23,29 @@ from witness import outputs, saving
 from witness.child import one_line
 from witness.errors import CancelledError, ConflictError, InputError, OutputError, WitnessError
 from witness.formats.registry import Format
+from witness.jobs import wishes
 from witness.jobs.estimate import Estimate, Pace, Rates
 from witness.jobs.folder import MANIFEST, Folder, locked, outcome_of
-from witness.jobs.manifest import Entry, Manifest
+from witness.jobs.manifest import Manifest
 from witness.jobs.plan import BatchRequest
 from witness.jobs.pool import Pool
 from witness.jobs.recordings import Item, assign, size_and_mtime
-from witness.jobs.status import MOST_ENDED, MOST_WAITING, JobStatus, Listener
+from witness.jobs.status import MOST_WAITING, JobStatus
+from witness.jobs.wishes import RecordingWish
 from witness.jobs.worker import Job, Outcome, Segment, Settings, Watcher
 from witness.options import Runtime
+from witness.serve import intake
+from witness.serve.board import Board, BusyError
 from witness.serve.library.catalog import id_of
+from witness.serve.settlements import Settle, Settlements, with_wish
+from witness.transcript import project_words
 
 T = TypeVar("T")
 
 FORMATS = ("json", "txt")
 """Those that `witness batch` writes if nobody says otherwise."""
-MOST_LISTENERS = 200
 PATIENCE = 5.0
 """Seconds between two looks whether another batch has left the folder."""
-
-
-class BusyError(WitnessError):
-    """There is no room for more now; later there will be."""
-
-
-class UnknownError(WitnessError):
-    """There is no recording with that id."""
 
 
 class Queue:
@@ -59,23 +54,23 @@ class Queue:
     def __init__(
         self,
         folder: Path,
-        settle: Callable[[], Settings],
+        settle: Settle,
         runtime: Runtime = Runtime(),
         workers: int = 1,
     ) -> None:
-        """`settle` chooses and checks the models, when they are needed first; it may take minutes.
+        """`settle` is asked when its models are needed first.
 
         `folder` is absolute. Models are open in `workers` processes, one recording in each at a time.
         """
+        self.board = Board()
+        self.settlements = Settlements(settle)
         self._order = BatchRequest((), folder, FORMATS)
-        self._settle = settle
         self._runtime = runtime
         self._pool = Pool([None] * workers)
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="queue", daemon=True)
-        self._settled: Future[Settings] | None = None
         # Of the thread alone:
-        self._awaited: Future[Settings] | None = None
+        self._awaited: dict[RecordingWish, Future[Settings]] = {}
         self._entered = ExitStack()
         self._manifest: Manifest | None = None  # None: the folder is not locked
         self._items: dict[str, Item] = {}  # by the id of the transcript, as these
@@ -87,8 +82,6 @@ class Queue:
         self._after: float | None = None
         # For all, under the lock:
         self._lock = threading.Lock()
-        self._standings: dict[str, JobStatus] = {}
-        self._listeners: list[Listener] = []
         self._closing = False
 
     def __enter__(self) -> Queue:
@@ -102,28 +95,37 @@ class Queue:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._closing = True
-            listeners, self._listeners = self._listeners, []
-        for listener in listeners:
-            listener.drop()
+        self.board.close()
         self._inbox.put(None)
         self._thread.join()
 
     # --- for any thread ---
 
-    def add(self, uploads: Sequence[tuple[Path, str]]) -> list[JobStatus]:
+    def add(
+        self, uploads: Sequence[tuple[Path, str]], wish: RecordingWish = RecordingWish()
+    ) -> list[JobStatus]:
         """Take files into the folder, to be worked on; if there is no room for all to wait, none is taken.
 
         Each has a name, which it gets if it is still free there. The files are on the same disk; they are
         moved. Raises BusyError, ConflictError, OutputError.
         """
-        return self._do(partial(self._add, uploads))
+        return self._do(partial(self._add, uploads, wish))
 
-    def transcribe(self, recordings: Sequence[Path]) -> list[JobStatus]:
+    def transcribe(
+        self, recordings: Sequence[Path], wish: RecordingWish = RecordingWish()
+    ) -> list[JobStatus]:
         """Have recordings below the folder worked on, as many as may wait, without those known already.
 
         Paths are below the folder. Raises BusyError, ConflictError, OutputError.
         """
-        return self._do(partial(self._transcribe, recordings))
+        return self._do(partial(self._transcribe, recordings, wish))
+
+    def again(self, path: Path, recording: Path, wish: RecordingWish) -> JobStatus:
+        """Have a recording worked on that has a transcript, which keeps what a person did to it.
+
+        `path` is that of its JSON. Raises BusyError, ConflictError, OutputError.
+        """
+        return self._do(partial(self._again, path, recording, wish))
 
     def cancel(self, recording: str) -> JobStatus:
         """End the work on a recording, or the wait for it.
@@ -132,58 +134,26 @@ class Queue:
         """
         return self._do(partial(self._cancel, recording))
 
-    def retry(self, recording: str) -> JobStatus:
-        """Have another try at what failed or was canceled. Raises as `cancel`, and InputError."""
-        return self._do(partial(self._retry, recording))
+    def retry(self, recording: str, wish: RecordingWish | None = None) -> JobStatus:
+        """Have another try at what failed or was canceled; None: with the wish that it had.
+
+        Raises as `cancel`, and InputError.
+        """
+        return self._do(partial(self._retry, recording, wish))
 
     def moved(self, path: Path, place: Path) -> None:
         """A transcript is elsewhere now, and its recording with it; paths of JSONs are below the folder.
 
         Raises ConflictError if a batch is at work in the folder, OutputError.
         """
-        self._do(partial(self._moved, path, place))
+        self._do(lambda: intake.moved(self._enter(), self._order.out, path, place))
 
     def gone(self, path: Path) -> None:
         """A transcript was thrown away: a recording that comes in its place is offered, not taken for done.
 
         Raises as `moved`.
         """
-        self._do(partial(self._gone, path))
-
-    def standings(self) -> list[JobStatus]:
-        """All that listeners are told of first."""
-        with self._lock:
-            return list(self._standings.values())
-
-    def states(self) -> Mapping[str, str]:
-        """ "waiting" or "working", by the ids of the transcripts that are to be."""
-        return {one.id: one.state for one in self.standings() if one.state in ("waiting", "working")}
-
-    def listen(self, wake: Callable[[], None]) -> Listener:
-        """Hear of all recordings now, and of each change; `wake` is called from another thread when there is
-        something to take. Raises BusyError."""
-        with self._lock:
-            if len(self._listeners) >= MOST_LISTENERS or self._closing:
-                raise BusyError("too many windows are open; close some")
-            listener = Listener(wake)
-            self._listeners.append(listener)
-            for standing in self._standings.values():
-                listener.tell(standing)
-        return listener
-
-    def forget(self, listener: Listener) -> None:
-        """A listener has left."""
-        with self._lock, suppress(ValueError):
-            self._listeners.remove(listener)
-
-    def settings(self) -> Future[Settings]:
-        """The models, chosen and checked. It raises what `settle` raises; the next call tries again."""
-        with self._lock:
-            if self._settled is None or (self._settled.done() and self._settled.exception() is not None):
-                self._settled = Future()
-                self._settled.set_running_or_notify_cancel()  # many wait for it, and one of them may leave
-                threading.Thread(target=self._settle_now, args=(self._settled,), daemon=True).start()
-            return self._settled
+        self._do(lambda: intake.gone(self._enter(), path))
 
     def submit(self, job: Job, watcher: Watcher | None = None) -> Future[Outcome]:
         """Have a job done that is none of the folder's, before those that wait here."""
@@ -192,12 +162,6 @@ class Queue:
     def stop(self, future: Future[Outcome]) -> None:
         """End a job that `submit` took."""
         self._pool.stop(future)
-
-    def _settle_now(self, settled: Future[Settings]) -> None:
-        try:
-            settled.set_result(self._settle())
-        except BaseException as error:
-            settled.set_exception(error)
 
     def _do(self, step: Callable[[], T]) -> T:
         """What `step` returns, done by the queue's thread."""
@@ -235,12 +199,19 @@ class Queue:
         try:
             while self._waiting and len(self._working) < self._pool.workers:
                 manifest = self._enter()
-                if (settings := self._known_settings()) is None:
+                wish = self._items[self._waiting[0]].wish
+                try:
+                    settings = self._known_settings(wish)
+                except WitnessError as error:
+                    self._fail_all(str(error), wish)
+                    continue
+                if settings is None:
                     return
-                self._begin(self._waiting[0], Folder(self._order, settings, manifest))
+                wish = self._with_vocabulary(self._waiting[0])
+                self._begin(self._waiting[0], Folder(self._order, with_wish(settings, wish), manifest))
                 self._waiting.popleft()
         except ConflictError as error:
-            self._change(self._waiting[0], why=str(error))
+            self.board.change(self._waiting[0], why=str(error))
         except WitnessError as error:
             self._fail_all(str(error))
         except Exception as error:  # it must not end the queue
@@ -275,18 +246,28 @@ class Queue:
         self._entered.close()
         self._manifest = None
 
-    def _known_settings(self) -> Settings | None:
+    def _known_settings(self, wish: RecordingWish) -> Settings | None:
         """None: not yet; there will be a step in the inbox. Raises WitnessError."""
-        if self._awaited is None:
-            self._awaited = self.settings()
-            self._awaited.add_done_callback(lambda _: self._inbox.put(_nothing))
-        if not self._awaited.done():
+        if wish.of_models not in self._awaited:
+            self._awaited[wish.of_models] = self.settlements.of(wish)
+            self._awaited[wish.of_models].add_done_callback(lambda _: self._inbox.put(_nothing))
+        awaited = self._awaited[wish.of_models]
+        if not awaited.done():
             return None
-        awaited = self._awaited
         if (error := awaited.exception()) is not None:
-            self._awaited = None
+            del self._awaited[wish.of_models]
             raise WitnessError(one_line(error)) from error
         return awaited.result()
+
+    def _with_vocabulary(self, recording: str) -> RecordingWish:
+        """The wish for a recording, with the vocabulary of its folder. Raises InputError."""
+        item = self._items[recording]
+        out = self._order.out
+        own = project_words.vocabulary((out / item.output).parent, out)
+        terms = tuple(dict.fromkeys((*own, *item.wish.vocabulary)))[: wishes.MOST_TERMS]
+        wish = replace(item.wish, vocabulary=terms)
+        self._items[recording] = replace(item, wish=wish)
+        return wish
 
     def _begin(self, recording: str, folder: Folder) -> None:
         """Give a recording to the pool, or find that it needs none. Raises OutputError."""
@@ -296,12 +277,12 @@ class Queue:
             item = self._items[recording] = replace(item, size=size, mtime_ns=mtime_ns)
         before = folder.done_before(item)
         if before is not None and before.state == "done":
-            self._change(recording, state="done", share=1.0, why=None)
-        elif (trouble := folder.in_the_way(item)) is not None:
-            self._change(recording, state="failed", why=trouble)
+            self.board.change(recording, state="done", share=1.0, why=None)
+        elif not item.again and (trouble := folder.in_the_way(item)) is not None:
+            self.board.change(recording, state="failed", why=trouble)
         else:
             course = Estimate(self._pace, self._speed.together([item]))
-            self._change(recording, state="working", why=None)
+            self.board.change(recording, state="working", why=None)
             watcher = Watcher(partial(self._hear, recording, course), partial(self._said, recording))
             finish = partial(self._finish, recording, folder, course)
             future = self._working[recording] = self._pool.submit(folder.job(item, self._runtime), watcher)
@@ -310,14 +291,14 @@ class Queue:
     def _hear(self, recording: str, course: Estimate, stage: str, done: float, total: float) -> None:
         """From a thread of the pool."""
         course.hear(stage, done, total)
-        self._change(
+        self.board.change(
             recording, stage=stage, share=course.share, seconds_left=course.left, seconds_after=self._after
         )
 
     def _said(self, recording: str, first: int, segments: Sequence[Segment]) -> None:
         """From a thread of the pool."""
-        before = self._standing(recording).said[:first]
-        self._change(recording, said=(*before, *segments))
+        before = self.board.standing(recording).said[:first]
+        self.board.change(recording, said=(*before, *segments))
 
     def _finish(self, recording: str, folder: Folder, course: Estimate) -> None:
         """Record what became of a recording."""
@@ -326,51 +307,40 @@ class Queue:
         try:
             if future.cancelled() or isinstance(future.exception(), CancelledError):
                 folder.manifest.append(folder.entry(item, "canceled"))
-                self._change(recording, state="canceled", **rest)
+                self.board.change(recording, state="canceled", **rest)
                 return
             outcome = outcome_of(item, future)
             entry = folder.record(item, outcome)
         except OutputError as error:  # nor is there room for the others
-            self._change(recording, state="failed", why=str(error), **rest)
+            self.board.change(recording, state="failed", why=str(error), **rest)
             self._fail_all(str(error))
             return
         if entry.state == "done":
             self._pace = course.pace()
             self._speed.learn(item, outcome)
             rest["share"] = 1.0
-        self._change(recording, state=entry.state, why=entry.error, **rest)
+        self.board.change(recording, state=entry.state, why=entry.error, **rest)
 
-    def _fail_all(self, why: str) -> None:
-        """Give up what waits, until somebody tries again, or for the next server."""
-        while self._waiting:
-            self._change(self._waiting.popleft(), state="failed", why=why)
+    def _fail_all(self, why: str, wish: RecordingWish | None = None) -> None:
+        """Give up what waits (with a wish for the same models), until somebody tries again, or for the next
+        server."""
+        models = None if wish is None else wish.of_models
+        for recording in list(self._waiting):
+            if models is None or self._items[recording].wish.of_models == models:
+                self._waiting.remove(recording)
+                self.board.change(recording, state="failed", why=why)
 
-    def _add(self, uploads: Sequence[tuple[Path, str]]) -> list[JobStatus]:
+    def _add(self, uploads: Sequence[tuple[Path, str]], wish: RecordingWish) -> list[JobStatus]:
         if len(self._waiting) + len(uploads) > MOST_WAITING:
             raise BusyError(f"{MOST_WAITING} recordings may wait; send more when some are done")
         manifest = self._enter()
-        return [self._wait_for(self._take(manifest, *upload)) for upload in uploads]
+        return [
+            self._wait_for(intake.take(self._order.out, manifest, scratch, name, wish))
+            for scratch, name in uploads
+        ]
 
-    def _take(self, manifest: Manifest, scratch: Path, name: str) -> Item:
-        """Move a file into the folder. Raises OutputError."""
-        try:
-            path = self._order.out / free_name(name, os.listdir(self._order.out))  # noqa: PTH208 - names alone
-            ((source, output),) = assign([(str(path), path.name)], manifest)
-            item = Item(source, output, *size_and_mtime(str(scratch)))
-            # Before it is there: what is there and is no batch's own was not uploaded.
-            manifest.append(_begun(item))
-            _move(scratch, path)
-        except OSError as error:
-            raise OutputError(
-                f"{name}: cannot be kept ({error.strerror}); fix: free disk space or fix the folder's "
-                "permissions"
-            ) from error
-        return item
-
-    def _transcribe(self, recordings: Sequence[Path]) -> list[JobStatus]:
-        room = MOST_WAITING - len(self._waiting)
-        if not room:
-            raise BusyError(f"{MOST_WAITING} recordings may wait; come back when some are done")
+    def _transcribe(self, recordings: Sequence[Path], wish: RecordingWish) -> list[JobStatus]:
+        room = self._room()
         manifest = self._enter()
         here = [(str(self._order.out / path), str(path)) for path in recordings]
         waiting = []
@@ -378,90 +348,80 @@ class Queue:
             :room
         ]:
             with suppress(OSError):  # it is gone
-                item = Item(source, output, *size_and_mtime(source))
-                manifest.append(_begun(item))
+                item = Item(source, output, *size_and_mtime(source), wish)
+                manifest.append(intake.begun(item))
                 waiting.append(self._wait_for(item))
         return waiting
 
-    def _cancel(self, recording: str) -> JobStatus:
-        state = self._standing(recording).state
-        if state == "working":
-            self._pool.stop(self._working[recording])
-        elif state == "waiting":
-            self._enter().append(replace(_begun(self._items[recording]), state="canceled"))
-            self._waiting.remove(recording)
-            self._change(recording, state="canceled", why=None)
-        else:
-            raise ConflictError(f"{self._standing(recording).name}: is {state}; there is nothing to cancel")
-        return self._standing(recording)
-
-    def _retry(self, recording: str) -> JobStatus:
+    def _again(self, path: Path, recording: Path, wish: RecordingWish) -> JobStatus:
+        self._room()
         manifest = self._enter()
-        if recording not in self._standings:
+        output = path.relative_to(self._order.out).as_posix().removesuffix(".json")
+        if self.board.states().get(id_of(Path(f"{output}.json"))) is not None:
+            raise ConflictError(f"{path.name}: is being transcribed already; cancel that first")
+        try:
+            item = Item(str(recording), output, *size_and_mtime(str(recording)), wish, again=True)
+        except OSError as error:
+            raise InputError(f"{recording.name}: cannot be read ({error.strerror})") from error
+        manifest.append(intake.begun(item))
+        return self._wait_for(item)
+
+    def _room(self) -> int:
+        """How many more recordings may wait. Raises BusyError if none."""
+        room = MOST_WAITING - len(self._waiting)
+        if not room:
+            raise BusyError(f"{MOST_WAITING} recordings may wait; come back when some are done")
+        return room
+
+    def _cancel(self, recording: str) -> JobStatus:
+        known = self.board.standing(recording)
+        if known.state == "working":
+            self._pool.stop(self._working[recording])
+        elif known.state == "waiting":
+            self._enter().append(replace(intake.begun(self._items[recording]), state="canceled"))
+            self._waiting.remove(recording)
+            self.board.change(recording, state="canceled", why=None)
+        else:
+            raise ConflictError(f"{known.name}: is {known.state}; there is nothing to cancel")
+        return self.board.standing(recording)
+
+    def _retry(self, recording: str, wish: RecordingWish | None) -> JobStatus:
+        manifest = self._enter()
+        if not self.board.knows(recording):
             self._remember(manifest, recording)
-        if (known := self._standing(recording)).state not in ("failed", "canceled"):
+        if (known := self.board.standing(recording)).state not in ("failed", "canceled"):
             raise ConflictError(f"{known.name}: is {known.state}; there is nothing to try again")
         item = self._items[recording]
         if not Path(item.source).is_file():
             raise InputError(f"{known.name}: the recording is missing; send it again")
-        manifest.append(_begun(item))
+        if wish is not None:
+            item = replace(item, wish=wish)
+        manifest.append(intake.begun(item))
         return self._wait_for(item)
-
-    def _moved(self, path: Path, place: Path) -> None:
-        manifest = self._enter()
-        before, now = (one.as_posix().removesuffix(".json") for one in (path, place))
-        entry = manifest.entries.get(before)
-        if entry is not None:
-            source = (self._order.out / now).with_name(f"{Path(now).name}{Path(entry.source).suffix}")
-            manifest.append(
-                replace(entry, output=now, source=str(source if source.exists() else entry.source))
-            )
-
-    def _gone(self, path: Path) -> None:
-        manifest = self._enter()
-        entry = manifest.entries.get(path.as_posix().removesuffix(".json"))
-        if entry is not None:
-            manifest.append(replace(entry, state="canceled", error=None))
-
-    def _standing(self, recording: str) -> JobStatus:
-        with self._lock:
-            if recording not in self._standings:
-                raise UnknownError("there is no recording with this id; reload the page")
-            return self._standings[recording]
 
     def _wait_for(self, item: Item) -> JobStatus:
         standing = JobStatus(_id(item), Path(item.source).name, "waiting", output=item.output)
         self._items[standing.id] = item
         self._waiting.append(standing.id)
-        self._tell(standing)
+        self.board.tell(standing)
         return standing
 
     def _remember(self, manifest: Manifest, wanted: str | None = None) -> None:
         """What waits, failed or was canceled of the recordings below the folder, or the one wanted."""
         for entry in manifest.entries.values():
-            item = Item(entry.source, entry.output, entry.size, entry.mtime_ns)
+            wish = wishes.read(entry.wish)
+            item = Item(entry.source, entry.output, entry.size, entry.mtime_ns, wish, again=entry.again)
             path = Path(entry.source)
-            mine = self._order.out in path.parents if wanted is None else _id(item) == wanted
+            here = self._order.out in path.parents or entry.again
+            mine = here if wanted is None else _id(item) == wanted
             if not mine or entry.state == "done" or not path.is_file():
                 continue
             if entry.state == "begun":
                 self._wait_for(item)
             else:
                 self._items[_id(item)] = item
-                self._tell(JobStatus(_id(item), path.name, entry.state, why=entry.error, output=item.output))
-
-    def _change(self, recording: str, **fields: Any) -> None:
-        self._tell(replace(self._standing(recording), **fields))
-
-    def _tell(self, standing: JobStatus) -> None:
-        with self._lock:
-            if self._standings.get(standing.id) == standing:
-                return
-            self._standings[standing.id] = standing
-            self._listeners = [one for one in self._listeners if one.tell(standing)]
-            ended = [one.id for one in self._standings.values() if one.state not in ("waiting", "working")]
-            for old in ended[: max(0, len(ended) - MOST_ENDED)]:
-                del self._standings[old]
+                known = JobStatus(_id(item), path.name, entry.state, why=entry.error, output=item.output)
+                self.board.tell(known)
 
 
 def _nothing() -> None:
@@ -470,31 +430,3 @@ def _nothing() -> None:
 
 def _id(item: Item) -> str:
     return id_of(Path(outputs.name_of(item.output, Format.JSON)))
-
-
-def _begun(item: Item) -> Entry:
-    """It waits; with what settings it will be worked on is not known yet."""
-    return Entry(item.output, item.source, item.size, item.mtime_ns, None, "", "begun")
-
-
-def free_name(name: str, taken: Iterable[str]) -> str:
-    """The name, with a number if a file of that name lies there, or results of a recording of that name."""
-    stem, ending = os.path.splitext(name)  # noqa: PTH122
-    there = [one.casefold() for one in taken]
-    for number in count(1):
-        free = stem if number == 1 else f"{stem}-{number}"
-        if not any(one.startswith(f"{free.casefold()}.") for one in there):
-            return free + ending
-    raise AssertionError
-
-
-def _move(scratch: Path, path: Path) -> None:
-    """Rename a file to a name that must be free. Raises OSError."""
-    try:
-        os.link(scratch, path)
-    except FileExistsError:
-        raise
-    except OSError:  # a disk without hard links
-        scratch.rename(path)
-    else:
-        scratch.unlink()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,14 +25,14 @@ from msgspec import Meta, structs
 
 from witness import documents, files, outputs
 from witness.diarization import voices
-from witness.errors import InputError, UsageError
+from witness.errors import InputError, OutputError, UsageError
 from witness.formats import document, page
 from witness.formats.document import Document
 from witness.options import Bounds
 from witness.review import Review
 from witness.schema import Correction, Transcript
 from witness.tracing import Stopwatch
-from witness.transcript import assemble, drafts, occurrences, redo, store
+from witness.transcript import assemble, drafts, occurrences, project_words, redo, store
 from witness.transcript.store import Written
 
 SCHEMA = "witness-history/1"
@@ -364,7 +364,11 @@ def _write(
 ) -> Written:
     """Write the JSON, the formats beside it and the history, all or nothing. Raises OutputError."""
 
-    def of_version(version: str) -> bytes:
-        return msgspec.json.encode(replace(history, version=version))
+    def of_version(version: str) -> dict[str, bytes]:
+        return {store.history_of(saved.path).name: msgspec.json.encode(replace(history, version=version))}
 
-    return there.write(transcript, saved.link or None, history=of_version)
+    written = there.write(transcript, saved.link or None, hidden=of_version)
+    if saved.found is not None:
+        with suppress(InputError, OutputError):  # it only helps later recordings
+            project_words.remember(saved.path, project_words.pairs(saved.found, transcript.corrections))
+    return written

@@ -48,6 +48,7 @@ def belongings(path: Path, recording: Path | None = None) -> list[Path]:
         recording = _recording(path)
     mine = [store.sibling(path, form) for form in Format]
     mine += [outputs.beside(path), store.history_of(path)]
+    mine += [store.earlier_of(path), store.earlier_of(path, findings=True)]
     if recording is not None and _is_of(recording.name, name):
         mine.append(recording)
     return [one for one in dict.fromkeys(mine) if one.is_symlink() or one.is_file()]

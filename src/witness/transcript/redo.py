@@ -122,6 +122,12 @@ def read(path: Path) -> Saved:
     return Saved(path, files.sha256(content), found, there, lack, asked, given, names, corrected)
 
 
+def findings_of(saved: Saved) -> Path:
+    """Where its findings lie, which are there."""
+    assert saved.document.findings is not None  # noqa: S101 - for mypy
+    return _file(saved.path, saved.document.findings)
+
+
 def naming(saved: Saved, given: str) -> Correction:
     """The correction for `SPEAKER_00=Anna`; the left side is an id or a name. Raises UsageError."""
     speaker, sign, name = given.partition("=")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -124,6 +124,11 @@ def history_of(path: Path) -> Path:
     return path.with_name(f".{name(path)}.history")
 
 
+def earlier_of(path: Path, *, findings: bool = False) -> Path:
+    """Where the transcript is kept that this one has taken the place of, or its findings."""
+    return path.with_name(f".{name(path)}.earlier{'.npz' if findings else ''}")
+
+
 # --- writing ---
 
 
@@ -182,13 +187,13 @@ class Store:
         also: Collection[str] = (),
         sound: Sound | None = None,
         voices: bytes | None = None,
-        history: Callable[[str], bytes] | None = None,
+        hidden: Callable[[str], Mapping[str, bytes]] = lambda _: {},
     ) -> Written:
         """Write the JSON, every format that lies beside it, and those in `also`, in one act.
 
         `transcript` is one `in_milliseconds`. `link` names the findings, which are `voices` if they are
-        new, and `history` gives what to keep of the desk's steps for the new version. `sound` is for those in
-        `also` that hold it; another page keeps its own. Raises OutputError; then nothing has changed.
+        new, and `hidden` gives private files to keep with the new version, by their names. `sound` is for
+        those in `also` that hold it; another page keeps its own. Raises OutputError; then nothing changed.
         """
         content = document.encode(document.of(transcript, link))
         there = [form for form in Format if form in also or sibling(self.path, form).is_file()]
@@ -198,11 +203,13 @@ class Store:
         if voices is not None:
             private.append(outputs.beside(self.path).name)
             contents[private[-1]] = voices
-        if history is not None:
-            private.append(history_of(self.path).name)
-            contents[private[-1]] = history(files.sha256(content))
-        left += self._replace(contents, private)
+        more = hidden(files.sha256(content))
+        left += self._replace({**contents, **more}, [*private, *more])
         return Written(files.sha256(content), tuple(left))
+
+    def keep(self, hidden: Mapping[str, bytes]) -> None:
+        """Write private files beside it, by their names. Raises OutputError."""
+        self._replace(dict(hidden), list(hidden))
 
     def add(self, transcript: Transcript, forms: Collection[str], sound: Sound | None = None) -> Written:
         """Write these formats beside the JSON, which says the same. Raises OutputError."""

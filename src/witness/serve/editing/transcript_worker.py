@@ -14,13 +14,14 @@ from pathlib import Path
 from msgspec import structs
 
 from witness import errors, files
+from witness.audio import sound
 from witness.child import Buffer, Message, serve
 from witness.diarization import voices
 from witness.formats import page
 from witness.formats.registry import Format
 from witness.options import Part, chosen
 from witness.serve.editing import export_options, exports, views
-from witness.transcript import edits, moving, occurrences, people, redo, store
+from witness.transcript import earlier, edits, moving, occurrences, people, project_words, redo, store
 
 Reply = tuple[Message, list[Buffer]]
 
@@ -128,6 +129,39 @@ def _recording(path: Path, _: Message) -> Reply:
     return {"recording": str(views.recording(path))}, []
 
 
+def _source(path: Path, _: Message) -> Reply:
+    """Where the recording itself is, and which part of it was transcribed."""
+    audio = store.read(path).audio
+    place, _note = sound.located(audio, path.parent)
+    part = {} if audio.part is None else {"start": audio.part.start, "end": audio.part.end}
+    return {"recording": str(place), "part": part}, []
+
+
+def _differences(path: Path, _: Message) -> Reply:
+    found = earlier.read(path)
+    if found is None:
+        return {"there": False}, []
+    told = {"there": True, "kept": found.kept, "seen": found.seen}
+    return {**told, "differences": [asdict(one) for one in found.differences]}, []
+
+
+def _looked_through(path: Path, given: Message) -> Reply:
+    return _told(earlier.look_through(path, given["version"]))
+
+
+def _swap(path: Path, given: Message) -> Reply:
+    return _told(earlier.swap(path, given["version"]))
+
+
+def _words(folder: Path, given: Message) -> Reply:
+    """The vocabulary of a folder, and what is offered for it; "take" and "drop" change it."""
+    if "take" in given:
+        project_words.settle(folder, take=given["take"], drop=given["drop"])
+    all_terms = project_words.vocabulary(folder, Path(given["root"]))
+    offers = [structs.asdict(one) for one in project_words.offers(folder)]
+    return {"own": project_words.read(folder).vocabulary, "vocabulary": all_terms, "offers": offers}, []
+
+
 def _enroll(path: Path, given: Message) -> Reply:
     saved = redo.read(path)
     if "speaker" in given:
@@ -185,6 +219,11 @@ ACTIONS: dict[str, Callable[[Path, Message], Reply]] = {
     "restore": _restore,
     "recount": _recount,
     "original": _original,
+    "source": _source,
+    "differences": _differences,
+    "looked_through": _looked_through,
+    "swap": _swap,
+    "words": _words,
     "export": _export,
     "audible": _audible,
     "preview": _preview,

@@ -344,7 +344,7 @@ class Library:
             return _Batch()
         found = {}
         for entry in manifest.entries.values():
-            if entry.state in ("failed", "canceled"):
+            if entry.state in ("failed", "canceled") and not entry.again:
                 path = place.path.parent / f"{entry.output}.json"
                 row = ListedRecording(id_of(path), Path(entry.output).name, _folder(path))
                 date = entry.mtime_ns / 1e9 or None

@@ -72,12 +72,12 @@ async def keeping(queue: Queue, folder: Path, recording: Upload, receive: Receiv
             if news is None:
                 work.end(None)
 
-        listener = queue.listen(wake)
+        listener = queue.board.listen(wake)
     try:
         yield work
     finally:
         work.gone.cancel()
-        queue.forget(listener)
+        queue.board.forget(listener)
 
 
 def export(editor: WorkerClient, transcript: Path, written: Sequence[tuple[Format, Path]]) -> None:

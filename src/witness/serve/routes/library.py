@@ -65,7 +65,7 @@ async def _listing(request: Request) -> Response:
         raise HTTPException(400, f"sort is one of {', '.join(SORTS)}, and order is up or down")
     wanted = Selection(**{name: given[name] for name in Selection.__dataclass_fields__ if name in given})
     offset, limit = _slice(request, 100)
-    states = desk.queue.states() if desk.queue is not None else {}
+    states = desk.queue.board.states() if desk.queue is not None else {}
 
     def list_() -> dict[str, Any]:
         everything, indexed = desk.library.recordings(states)
@@ -236,7 +236,7 @@ def _row(request: Request) -> ListedRecording:
     row = _asked(lambda: desk.library.row(request.path_params["id"]))
     if row is None:
         raise HTTPException(404, GONE)
-    if desk.queue is not None and row.id in desk.queue.states():
+    if desk.queue is not None and row.id in desk.queue.board.states():
         raise ConflictError(f"{row.name}: is being transcribed; cancel that first")
     return row
 

@@ -27,7 +27,7 @@ from witness.jobs.worker import Job, Settings
 from witness.options import PageAudio
 from witness.outputs import name_of
 from witness.serve import errors
-from witness.serve.editing.worker_client import WorkerClient
+from witness.serve.app_state import AppState
 from witness.serve.openai import answers, jobs, schema
 from witness.serve.openai.jobs import Work
 from witness.serve.openai.schema import TranscriptionRequest
@@ -56,14 +56,14 @@ def routes() -> list[BaseRoute]:
 
 async def list_models(request: Request) -> Response:
     """The names that a request may give as its model."""
-    settings = await asyncio.wrap_future(request.app.state.desk.queue.settings())
+    settings = await asyncio.wrap_future(request.app.state.desk.queue.settlements.of())
     models = [_model(name) for name in schema.models(settings)]
     return JSONResponse({"object": "list", "data": models})
 
 
 async def show_model(request: Request) -> Response:
     """One of them."""
-    settings = await asyncio.wrap_future(request.app.state.desk.queue.settings())
+    settings = await asyncio.wrap_future(request.app.state.desk.queue.settlements.of())
     if not schema.is_model(name := request.path_params["name"], settings):
         why = "is not here; GET /v1/models lists those that are"
         raise errors.FieldError("model", why, "model_not_found")
@@ -97,7 +97,7 @@ class _Transcriptions:
         try:
             async with desk.uploads.received(request) as form:
                 recording = _only(form)
-                settings = await asyncio.wrap_future(desk.queue.settings())
+                settings = await asyncio.wrap_future(desk.queue.settlements.of())
                 wish = schema.wish(form.fields, settings, translate=self._translate)
                 written = [(kind, Path(name_of(form.folder / "result", kind))) for kind in wish.formats]
                 if wish.keep:
@@ -108,7 +108,7 @@ class _Transcriptions:
                     working = jobs.working(desk.queue, job, recording, receive)
                 with suppress(ClientDisconnect):  # nobody reads an answer
                     async with working as work:
-                        answer = _Answer(work, wish, written, desk.editor, settings)
+                        answer = _Answer(work, wish, written, desk, settings)
                         await answer(scope, receive, _patient(send))
         finally:
             self._places.taken -= 1
@@ -157,7 +157,7 @@ class _Answer:
     work: Work
     wish: TranscriptionRequest
     written: Written
-    editor: WorkerClient
+    desk: AppState
     settings: Settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -181,7 +181,7 @@ class _Answer:
     async def _paths(self) -> list[Path]:
         """What the answer is made of."""
         if self.work.result is not None:
-            await run_in_threadpool(jobs.export, self.editor, self.work.result, self.written)
+            await run_in_threadpool(jobs.export, self.desk.editor, self.work.result, self.written)
         return [path for _, path in self.written]
 
     async def _stream(self, send: Send) -> None:
@@ -205,9 +205,9 @@ class _Answer:
             for event in await run_in_threadpool(lambda: list(answers.rest(self.wish, paths, told))):
                 await say(f"data: {json.dumps(event)}\n\n")
         except HTTPException as error:
-            await say(_failed(error.status_code, error.detail))
+            await say(_failed(error.status_code, errors.public(error.detail, self.desk)))
         except WitnessError as error:
-            await say(_failed(500, str(error)))
+            await say(_failed(500, errors.public(str(error), self.desk)))
         await say("data: [DONE]\n\n", more=False)
 
 

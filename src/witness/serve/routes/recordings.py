@@ -15,7 +15,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from witness.serve.queue import BusyError, Queue, UnknownError
+from witness.errors import UsageError
+from witness.jobs import wishes
+from witness.jobs.wishes import RecordingWish
+from witness.serve.board import BusyError, UnknownError
+from witness.serve.queue import Queue
 
 ALIVE = 15.0
 """Seconds after which a comment says that the stream of events is still there."""
@@ -44,18 +48,31 @@ async def send_recordings(request: Request) -> Response:
             raise HTTPException(400, "no recording in the request; send it in a field with a file name")
         with answered():
             uploads = [(upload.path, upload.name) for upload in form.uploads]
-            standings = await run_in_threadpool(desk.queue.add, uploads)
+            given = [text for name, text in form.fields if name == "settings"]
+            standings = await run_in_threadpool(desk.queue.add, uploads, wish_in(*given[:1]))
     rows = [standing.row() for standing in standings]
     return JSONResponse({"jobs": rows}, 201)
 
 
-def transcribe_the_rest(request: Request) -> Response:
+async def transcribe_the_rest(request: Request) -> Response:
     """Have all recordings that lie below the folder without a transcript worked on."""
     desk = request.app.state.desk
+    wish = wish_in((await request.body()).decode("utf-8", "replace"))
     with answered():
-        rows = [standing.row() for standing in desk.queue.transcribe(desk.library.untranscribed())]
+        standings = await run_in_threadpool(desk.queue.transcribe, desk.library.untranscribed(), wish)
     desk.library.changed()
-    return JSONResponse({"jobs": rows}, 201)
+    return JSONResponse({"jobs": [standing.row() for standing in standings]}, 201)
+
+
+def wish_in(text: str = "") -> RecordingWish:
+    """What a request wants otherwise, a JSON object; nothing: all as at the desk. Raises UsageError."""
+    try:
+        given = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise UsageError("the settings are not a JSON object")
+    return wishes.read(given)
 
 
 def cancel(request: Request) -> Response:
@@ -64,10 +81,13 @@ def cancel(request: Request) -> Response:
         return JSONResponse(request.app.state.desk.queue.cancel(request.path_params["id"]).row())
 
 
-def retry(request: Request) -> Response:
-    """Have another try."""
+async def retry(request: Request) -> Response:
+    """Have another try, with other settings if some are given."""
+    text = (await request.body()).decode("utf-8", "replace")
+    wish = wish_in(text) if text.strip() else None
     with answered():
-        return JSONResponse(request.app.state.desk.queue.retry(request.path_params["id"]).row())
+        queue, id_ = request.app.state.desk.queue, request.path_params["id"]
+        return JSONResponse((await run_in_threadpool(queue.retry, id_, wish)).row())
 
 
 async def events(request: Request) -> Response:
@@ -103,7 +123,7 @@ class _Events(Response):
                 loop.call_soon_threadsafe(self._woken.set)
 
         self._queue = queue
-        self._listener = queue.listen(wake)
+        self._listener = queue.board.listen(wake)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Tell until the client leaves, does not read, or the queue ends."""
@@ -121,7 +141,7 @@ class _Events(Response):
         except asyncio.TimeoutError:
             pass  # nobody reads
         finally:
-            self._queue.forget(self._listener)
+            self._queue.board.forget(self._listener)
             gone.cancel()
 
     def _take(self) -> list[dict[str, object]] | None:

@@ -1,0 +1,108 @@
+"""A recording transcribed again with other settings, what became different, and the words of its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from witness import languages
+from witness.errors import UsageError
+from witness.jobs import wishes
+from witness.models import store
+from witness.serve.app_state import AppState
+from witness.serve.requests import body_of, of
+from witness.serve.routes.recordings import answered
+from witness.serve.routes.transcripts import GONE
+
+
+def routes() -> list[BaseRoute]:
+    """What can be chosen, what is done with it, and what came of it."""
+    return [
+        Route("/api/choices", choices),
+        Route("/api/vocabulary", vocabulary, methods=["GET", "POST"]),
+        Route("/t/{id}/again", again, methods=["POST"]),
+        Route("/t/{id}/differences", differences, methods=["GET", "POST"]),
+        Route("/t/{id}/earlier", earlier, methods=["POST"]),
+        Route("/t/{id}/vocabulary", vocabulary, methods=["GET", "POST"]),
+    ]
+
+
+def choices(request: Request) -> Response:
+    """The models and languages that a recording can be transcribed with."""
+    desk = _desk(request)
+    found = [] if desk.options.whisper == "none" else store.choices(desk.options)
+    models = [
+        {"name": one.name, "english": one.english_only, "here": one.here, "megabytes": one.megabytes}
+        for one in found
+    ]
+    return JSONResponse({"models": models, "languages": languages.NAMES, "language": desk.options.language})
+
+
+async def again(request: Request) -> Response:
+    """Have the recording of a transcript transcribed again, with the settings in the request."""
+    desk, path = _desk(request), await _path(request)
+    given = {**await body_of(request)}
+    if desk.queue is None:
+        raise HTTPException(503, "nothing can be transcribed here")
+    source, _ = await run_in_threadpool(desk.editor.ask, "source", path)
+    wish = wishes.read({**given, **source["part"]})
+    with answered():
+        status = await run_in_threadpool(desk.queue.again, path, Path(source["recording"]).absolute(), wish)
+    return JSONResponse(status.row(), 201)
+
+
+async def differences(request: Request) -> Response:
+    """GET: where the transcript is not what the earlier one was. POST: they have been looked through."""
+    desk, path = _desk(request), await _path(request)
+    if request.method == "GET":
+        return JSONResponse((await run_in_threadpool(desk.editor.ask, "differences", path))[0])
+    given = of(await body_of(request), version=str)
+    return JSONResponse((await run_in_threadpool(desk.editor.ask, "looked_through", path, **given))[0])
+
+
+async def earlier(request: Request) -> Response:
+    """Exchange the transcript with the earlier one."""
+    desk, path = _desk(request), await _path(request)
+    given = of(await body_of(request), version=str)
+    said, _ = await run_in_threadpool(desk.editor.ask, "swap", path, **given)
+    desk.library.changed()
+    return JSONResponse(said)
+
+
+async def vocabulary(request: Request) -> Response:
+    """GET: that of the folder, or of a transcript's, and what is offered. POST: take terms, or drop them."""
+    desk = _desk(request)
+    folder = (await _path(request)).parent if "id" in request.path_params else desk.folder
+    more: dict[str, Any] = {}
+    if request.method == "POST":
+        given = await body_of(request)
+        more = {key: list(wishes.terms(_texts(given, key))) for key in ("take", "drop")}
+    asked = run_in_threadpool(desk.editor.ask, "words", folder, root=str(desk.folder), **more)
+    return JSONResponse((await asked)[0])
+
+
+def _texts(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """A list of texts, which may be missing. Raises UsageError."""
+    found = given.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise UsageError(f"{key} is not a list of texts")
+    return tuple(found)
+
+
+def _desk(request: Request) -> AppState:
+    desk: AppState = request.app.state.desk
+    return desk
+
+
+async def _path(request: Request) -> Path:
+    path = await run_in_threadpool(_desk(request).library.find, request.path_params["id"])
+    if path is None:
+        raise HTTPException(404, GONE)
+    return path

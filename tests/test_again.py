@@ -1,0 +1,142 @@
+"""A recording transcribed again: what a person did to the first transcript is in the new one, or is shown."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from test_edits import edit, names, naming, noting, spelling
+from witness.errors import ConflictError
+from witness.formats import notes
+from witness.review import Review
+from witness.schema import Transcript
+from witness.transcript import assemble, earlier, edits, project_words, redo, store
+
+
+def texts(transcript: Transcript) -> list[str]:
+    return [word.text.strip() for word in transcript.words]
+
+
+def heard(path, changed: dict[int, str | None], late: float = 0.03) -> Transcript:
+    """What the models would find if they heard other words: number -> word, None: nothing."""
+    found = redo.read(path).findings
+    (track,) = found.tracks
+    words = tuple(
+        replace(
+            word, start=word.start + late, end=word.end + late, text=f" {changed.get(n) or word.text.strip()}"
+        )
+        for n, word in enumerate(track.recognition.words)
+        if changed.get(n, "") is not None
+    )
+    track = replace(track, recognition=replace(track.recognition, words=words))
+    return assemble.redo(replace(found, tracks=(track,)))
+
+
+@pytest.fixture
+def corrected(shelved):
+    """A transcript that a person has worked on."""
+    path = shelved
+    edits.recount(path, edits.show(path).version, None)
+    edits.save(
+        path, edit(path, naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar"), spelling(path, 6, "Rome"))
+    )
+    edits.note(path, edits.show(path).version, [[noting(path, 4, "Why?")]])
+    shown = edits.show(path)
+    edits.save(
+        path,
+        replace(edits.Edit(shown.version, shown.steps, shown.undone, _made(path)), review=Review(True, 60.0)),
+    )
+    return path
+
+
+def _made(path):
+    saved = redo.read(path)
+    corrections = json.loads(path.read_text())["corrections"]
+    return {
+        "schema": "witness-corrections/1",
+        "sha256": saved.document.audio.sha256,
+        "corrections": corrections,
+    }
+
+
+def test_what_a_person_did_is_kept_and_what_differs_is_told(corrected):
+    path = corrected
+    before = store.read(path)
+    assert earlier.replace_with(path, heard(path, {6: "Bremen", 9: "nonsense"})) == ()
+    after = store.read(path)
+    assert names(path)[0] == "Ann"
+    assert texts(after)[3] == "Zanzibar"  # the same word was heard
+    assert texts(after)[6] == "Rome"  # another one was, and a person has written this
+    assert [one.text for one in notes.of(after)] == ["Why?"]
+    assert notes.of(after)[0].quote == notes.of(before)[0].quote
+    found = earlier.read(path)
+    told = {(one.kind, one.before.strip("."), one.now.strip("."), one.yours) for one in found.differences}
+    assert told == {
+        ("kept", "Rome", "Bremen", True),
+        ("words", texts(before)[9].strip("."), "nonsense", False),
+    }
+    assert found.kept == 4
+    assert after.review.until < before.review.until  # the words after that were not looked at
+    assert not after.review.checked
+    assert after.state == "in progress"
+
+
+def test_the_earlier_transcript_comes_back_whole_and_goes_again(corrected):
+    path = corrected
+    before, steps = path.read_bytes(), edits.show(path).steps
+    earlier.replace_with(path, heard(path, {6: "Bremen"}))
+    new = path.read_bytes()
+    assert steps
+    assert not edits.show(path).steps  # they were those of the earlier page
+    with pytest.raises(ConflictError):
+        earlier.swap(path, "0" * 64)
+    earlier.swap(path, edits.show(path).version)
+    assert path.read_bytes() == before
+    assert edits.show(path).steps == steps
+    edits.recount(path, edits.show(path).version, 1)  # the findings are back, too
+    earlier.swap(path, edits.show(path).version)
+    assert path.read_bytes() == new
+
+
+def test_words_that_are_gone_are_told_and_their_corrections_stay(corrected):
+    path = corrected
+    whole = heard(path, {})
+    earlier.replace_with(path, heard(path, {3: None, 4: None}))
+    after = store.read(path)
+    assert "Zanzibar" not in texts(after)
+    assert "Zanzibar" in [one.text for one in after.corrections]
+    assert [one.text for one in notes.of(after)] == ["Why?"]
+    told = [
+        (one.kind, one.yours)
+        for one in earlier.read(path).differences
+        if "Zanzibar" in one.before or one.before == "Why?"
+    ]
+    assert sorted(told) == [("place", True), ("words", True)]
+    earlier.replace_with(path, whole)
+    assert texts(store.read(path))[3] == "Zanzibar"  # it has a place again
+
+
+def test_a_correction_made_three_times_is_offered_and_what_is_taken_is_used(corrected):
+    path = corrected
+    folder, wrong = path.parent, redo.read(path).findings.tracks[0].recognition.words[3].text
+    assert project_words.read(folder).corrected["toned"][-1][1] == "Zanzibar"
+    pair = project_words.read(folder).corrected["toned"][-1]
+    assert pair[0] == wrong.strip(" .,?!").casefold()
+    for name in ("second", "third"):
+        assert project_words.offers(folder) == []
+        (folder / f"{name}.json").write_text("{}")
+        project_words.remember(folder / f"{name}.json", [pair])
+    (offer,) = project_words.offers(folder)
+    assert (offer.written, offer.times) == ("Zanzibar", 3)
+    edits.original(path, edits.show(path).version)  # it was taken back in one of them
+    assert project_words.offers(folder) == []
+    (folder / "below").mkdir()
+    project_words.settle(folder, take=["Zanzibar"])
+    assert project_words.vocabulary(folder / "below", folder) == ("Zanzibar",)
+    project_words.remember(path, [pair])
+    assert project_words.offers(folder) == []
+    project_words.settle(folder, drop=["Zanzibar"])
+    assert project_words.vocabulary(folder, folder) == ()
+    assert project_words.offers(folder) == []  # nor is it offered again
