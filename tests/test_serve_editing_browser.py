@@ -149,6 +149,24 @@ def test_doubtful_words_and_unsure_speakers_are_counted_and_reached_by_keys(visi
     assert (said[5], said[9]) == ("surely", "certainly")
 
 
+def test_a_word_is_corrected_everywhere_by_one_key(visit, folder):
+    page = visit().open()
+    before = texts(folder)
+    common = max(set(before), key=before.count)
+    places = [place for place, text in enumerate(before) if text == common]
+    assert len(places) > 1
+    page.locator(".w").nth(places[0]).dblclick()
+    page.keyboard.type("Nguyen")
+    page.keyboard.press("Alt+KeyE")
+    page.wait_for_selector(f'#toast:has-text("Corrected in {len(places) - 1} other")')
+    saved(page)
+    wanted = ["Nguyen" if text == common else text for text in before]
+    assert texts(folder) == wanted
+    page.keyboard.press("Control+z")
+    saved(page)
+    assert [text for text in texts(folder) if text == "Nguyen"] == ["Nguyen"]
+
+
 def test_a_pedal_plays_while_it_is_held(visit):
     page = visit().open()
     page.keyboard.press("?")

@@ -7,6 +7,7 @@ import { link, quotation, quote, shortened } from "./copying.js";
 import { $, around, composes, make, toast } from "./dom.js";
 import { places, showDoubts } from "./marking.js";
 import { nextPlace } from "./doubts.js";
+import { correctElsewhere } from "./elsewhere.js";
 import { askMerge, askMove, askName, erase, fix, give, save } from "./editing.js";
 import { nameOf } from "./names.js";
 import { askNote, highlight } from "./noting.js";
@@ -102,6 +103,7 @@ const listening = {
   KeyP: skipPauses,
   KeyD: () => stepDoubt("doubtful", 1),
   KeyS: () => stepDoubt("unsure", 1),
+  KeyE: () => { settle(); correctElsewhere(); },
   KeyU: () => page.desk?.upTo(),
   KeyA: () => askNote(),
   KeyH: highlight,
@@ -123,6 +125,7 @@ export const commands = [
   { name: "skip", label: "Skip pauses", run: skipPauses },
   { name: "doubtful", label: "Next doubtful word", run: listening.KeyD },
   { name: "unsure", label: "Next unsure speaker", run: listening.KeyS },
+  { name: "elsewhere", label: "The same correction everywhere", run: listening.KeyE },
   { name: "until", label: "Corrected up to here", run: listening.KeyU },
   { name: "note", label: "Note and codes", run: listening.KeyA },
   { name: "highlight", label: "Highlight", run: listening.KeyH },

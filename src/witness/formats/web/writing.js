@@ -3,6 +3,7 @@
 import { clock } from "./clock.js";
 import { checkText } from "./corrections.js";
 import { $, around, composes, toast } from "./dom.js";
+import { offerElsewhere } from "./elsewhere.js";
 import { retyped } from "./retyped.js";
 import { resume, seek } from "./sound.js";
 import { page, redo, refused, stepsChanged, take, transcript, undo, words } from "./state.js";
@@ -79,7 +80,12 @@ export function settle() {
   const made = now.gap >= 0 ? filled(now, text) : corrected(now.list, text);
   const trouble = made.map((one) => (one.kind === "text" || one.kind === "fill" ? checkText(one.text) : null)).find(Boolean);
   if (trouble) toast(trouble);
-  else if (made.length) { take(...made); return true; }
+  else if (made.length) {
+    const had = now.list.map((w) => page.texts[w]);
+    take(...made);
+    offerElsewhere(now.list, had);
+    return true;
+  }
   if (now.gap >= 0 || trouble) stepsChanged(); // show again what there was
   else page.desk?.changed();
   return false;
