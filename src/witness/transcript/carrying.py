@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from typing import Literal
 
 from witness.errors import UsageError
@@ -21,8 +20,8 @@ from witness.schema import Correction, Spans, Transcript, Word
 from witness.transcript import assemble, drafts, redo, store
 from witness.transcript.replacements import INSTANT, PUNCTUATION
 
-PIECE = 300
-"""Words that are compared at a time: recordings are long, and the work grows with the square of it."""
+PIECE = 60
+"""Most words that are compared at a time: the work grows with the square of it."""
 SLACK = 0.15
 """Seconds by which two recognizers may differ about when the same word is said."""
 REACH = 2.0
@@ -278,11 +277,41 @@ def _aligned(
                 key=lambda n: old[n].word.start - old[n - 1].word.end,
             )
             end = bisect(middles, (old[last - 1].word.end + old[last].word.start) / 2, begin)
-        before = [said.token for said in old[first:last]]
-        now = [said.token for said in new[begin:end]]
-        for tag, a, b, c, d in SequenceMatcher(None, before, now, autojunk=False).get_opcodes():
-            yield tag == "equal", first + a, first + b, begin + c, begin + d
+        same = [(first + a, begin + b) for a, b in _common(old[first:last], new[begin:end])]
+        for a, b in [*same, (last, end)]:
+            if (first, begin) != (a, b):
+                yield False, first, a, begin, b
+            if a < last:
+                yield True, a, a + 1, b, b + 1
+            first, begin = a + 1, b + 1
         first, begin = last, end
+
+
+def _common(old: Sequence[_DraftWord], new: Sequence[_DraftWord]) -> list[tuple[int, int]]:
+    """The longest sequence of words that are in both at about the same time, by their numbers.
+
+    A comparison of texts alone would take a phrase for the same that is said again seconds later.
+    """
+    width = len(new) + 1
+    best = [[0.0] * width for _ in range(len(old) + 1)]
+    for a in range(len(old) - 1, -1, -1):
+        token, middle = old[a].token, old[a].middle
+        for b in range(len(new) - 1, -1, -1):
+            most = max(best[a + 1][b], best[a][b + 1])
+            apart = abs(new[b].middle - middle)
+            if apart < REACH and new[b].token == token:
+                most = max(most, best[a + 1][b + 1] + 1 - apart / (10 * REACH))
+            best[a][b] = most
+    found, a, b = [], 0, 0
+    while a < len(old) and b < len(new):
+        if best[a][b] == best[a + 1][b]:
+            a += 1
+        elif best[a][b] == best[a][b + 1]:
+            b += 1
+        else:
+            found.append((a, b))
+            a, b = a + 1, b + 1
+    return found
 
 
 def _said(tracks: Sequence[Sequence[Word] | None]) -> list[_DraftWord]:

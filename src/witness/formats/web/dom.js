@@ -21,7 +21,7 @@
  *   "new-folder": HTMLInputElement, "new-tags": HTMLInputElement, throw: HTMLButtonElement, "empty-trash": HTMLButtonElement,
  *   filters: HTMLFormElement, "by-name": HTMLInputElement, "by-folder": HTMLSelectElement, "by-state": HTMLSelectElement,
  *   "by-tag": HTMLSelectElement, "by-speaker": HTMLSelectElement, since: HTMLInputElement, till: HTMLInputElement,
- *   "all-again": HTMLButtonElement, sort: HTMLSelectElement,
+ *   "all-again": HTMLButtonElement, with: HTMLButtonElement, sort: HTMLSelectElement,
  * }} Known
  */
 

@@ -14,8 +14,8 @@ from witness.formats import page, qdpx, reading
 from witness.formats.registry import Format
 from witness.options import PageAudio
 from witness.reporter import Reporter
-from witness.schema import Sound
-from witness.transcript import edits, store
+from witness.schema import Sound, Transcript
+from witness.transcript import earlier, edits, store
 
 PLAYED = {
     *("aac", "flac", "m4a", "m4b", "mp3", "oga", "ogg", "opus", "wav"),
@@ -45,12 +45,22 @@ def html(path: Path, rest: Mapping[str, Any], script: Sequence[str]) -> str:
         "noting": rest["noting"] and shown.refusal is None,
         "lack": shown.lack,
         "restorable": shown.restorable,
+        "replaced": earlier.read(path) is not None,
+        "foreign": _foreign(shown.base),
         "history": store.history_of(path).name,
         "corrected": any(one.kind != "note" for one in shown.base.corrections),
         "asked": shown.base.asked.speakers,
     }
     linked = Sound(b"", link="sound")
     return page.transcript_page(shown.base, reading.title(shown.base), linked, served, script)
+
+
+def _foreign(transcript: Transcript) -> str | None:
+    """What is to be said of speech that the model, which knows English only, could not be given."""
+    model = transcript.models["whisper"]
+    if model is None or not any(one.not_english for one in transcript.utterances):
+        return None
+    return f"{model.name} knows English only, and this is another language: choose a model that knows it"
 
 
 def peaks(path: Path) -> bytes:

@@ -4,6 +4,7 @@
 import { ask, pick } from "../../formats/web/dialogs.js";
 import { $, toast, wordsOf } from "../../formats/web/dom.js";
 import { data, edits, redo } from "../../formats/web/state.js";
+import { askAgain, showDifferences } from "./again.js";
 import { call } from "./call.js";
 import { openExport } from "./exporting.js";
 import { leave, seen, served, settled, show, showState } from "./saving.js";
@@ -43,12 +44,15 @@ async function askCount() {
 async function askMore() {
   const earlier = served.corrected || (served.asked !== null && !served.lack);
   const choices = served.lack ? [] : [{ value: "count", label: "Another number of speakers…" }];
+  choices.push({ value: "again", label: "Transcribe again with…" });
+  if (served.replaced) choices.push({ value: "differences", label: "What the last transcription changed…" });
   if (served.restorable && (edits.steps.length || earlier)) {
     choices.push({ value: "original", label: "Back to the machine's version…" });
   }
-  if (!choices.length) { toast(served.lack ?? ""); return; }
   const done = await pick("This transcript", served.lack ?? "", choices);
   if (done === "count") await askCount();
+  else if (done === "again") await askAgain();
+  else if (done === "differences") await showDifferences();
   else if (done === "original") {
     const about = earlier
       ? "All corrections are dropped, those of earlier days too. This cannot be undone. Notes stay."

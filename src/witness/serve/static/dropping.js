@@ -1,8 +1,9 @@
 // @ts-check
 /* Recordings and folders that are dropped on the page or chosen. */
-import { $, toast } from "../../formats/web/dom.js";
+import { $, press, toast, wordsOf } from "../../formats/web/dom.js";
 import { below, isHidden, recordingsIn } from "./folders.js";
 import { add } from "./jobs.js";
+import { aboutSettings, forNew, openSettings } from "./settings.js";
 
 const ENDINGS = new Set((document.body.dataset.endings ?? "").split(" "));
 
@@ -15,6 +16,17 @@ function addFolders(files) {
 
 $("add").addEventListener("click", () => $("files").click());
 $("add-folder").addEventListener("click", () => $("folder").click());
+press($("with"), () => openSettings({
+  title: "New recordings are transcribed with…",
+  about: "What you choose holds for recordings that are added in this tab, until it is closed.",
+  go: "Use these",
+  before: forNew.settings,
+  done(settings) {
+    forNew.settings = settings;
+    const about = aboutSettings(settings);
+    $("with").textContent = about ? `With ${about}…` : "With…";
+  },
+}).catch((error) => toast(wordsOf(error))));
 $("files").addEventListener("change", () => { add($("files").files ?? []); $("files").value = ""; });
 $("folder").addEventListener("change", () => {
   addFolders([...$("folder").files ?? []].filter((file) => !isHidden(file.webkitRelativePath)));

@@ -9,7 +9,7 @@ import { call, CallError } from "./call.js";
 /** @typedef {{ id: string, name: string, folder?: string }} Exported */
 /**
  * What is to be exported. `recordings`: several can be chosen from; `ready` is waited for before anything is exported.
- * @typedef {{ formats: readonly FormatAbout[], recordings: readonly Exported[], ready?: () => Promise<unknown> }} RecordingWish
+ * @typedef {{ formats: readonly FormatAbout[], recordings: readonly Exported[], ready?: () => Promise<unknown> }} Wish
  */
 /**
  * What somebody chose.
@@ -45,7 +45,7 @@ function lastTime() {
   try { return JSON.parse(kept(KEPT) ?? "{}"); } catch { return {}; }
 }
 
-/** @param {RecordingWish} wish */
+/** @param {Wish} wish */
 export function openExport({ formats, recordings, ready }) {
   const chosen = { ...USUAL, ...lastTime() };
   chosen.formats = chosen.formats.filter((word) => formats.some((form) => form.word === word));

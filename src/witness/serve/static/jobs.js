@@ -4,6 +4,7 @@ import { $, isolated, make, press, showIn, toast } from "../../formats/web/dom.j
 import { list } from "./library.js";
 import { aboutJob, isOpen, latest, untilAll } from "./progress.js";
 import { jobButton } from "./rows.js";
+import { forNew } from "./settings.js";
 /** @import { Job } from "./progress.js" */
 
 /**
@@ -18,7 +19,6 @@ const sending = [];
 /** Those that are not sent yet. @type {Sending[]} */
 const waiting = [];
 let busy = false;
-
 /* ---------- sending ---------- */
 
 /** @param {Iterable<File>} files */
@@ -40,6 +40,7 @@ function sendNext() {
   const request = new XMLHttpRequest(); // which tells how much was sent, as fetch does not
   const form = new FormData();
   form.append("file", one.file, one.name);
+  form.append("settings", JSON.stringify(forNew.settings));
   one.request = request;
   request.open("POST", "/api/recordings");
   request.upload.onprogress = (event) => { one.share = event.loaded / event.total; showJobs(); };
@@ -82,6 +83,7 @@ export function hear(job) {
   const before = jobs.get(job.id)?.state;
   jobs.set(job.id, job);
   if (job.state === before || (isOpen(job) && !before)) return;
+  if (job.state === "failed" && before) toast(`${isolated(job.name)}: ${job.why ?? "it failed"}`);
   if (job.state === "done" && before) toast(`${isolated(job.name)} is transcribed.`);
   clearTimeout(soon);
   soon = setTimeout(list, 100); // once for all that is told when the page opens

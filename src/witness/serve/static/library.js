@@ -5,6 +5,7 @@ import { $, hide, make, showIn, toast, wordsOf } from "../../formats/web/dom.js"
 import { call } from "./call.js";
 import { chosen, showChoices } from "./filters.js";
 import { fillRow } from "./rows.js";
+import { forNew } from "./settings.js";
 /** @import { Recording } from "./rows.js" */
 
 const BLOCK = 50; // rows
@@ -155,6 +156,6 @@ $("sort").addEventListener("change", () => sortBy($("sort").value, false));
 $("filters").addEventListener("chosen", listAnew);
 $("transcribe").addEventListener("click", async () => {
   hide($("rest"));
-  try { await call("/api/recordings/untranscribed", undefined, "POST"); } catch (error) { toast(wordsOf(error)); }
+  try { await call("/api/recordings/untranscribed", forNew.settings); } catch (error) { toast(wordsOf(error)); }
   setTimeout(list, 1500); // the folder is looked at again meanwhile
 });

@@ -25,7 +25,7 @@ const AGAIN = 4000; // ms until a server that did not answer is asked again
  * What serve/editing/views.py says of the transcript. `noting`: whether notes can be saved in spite of `refusal`; `lack`: why its speakers cannot be counted or heard again.
  * @type {{
  *   id: string, formats: FormatAbout[], version: string, review: Review, steps: unknown, undone: unknown[],
- *   refusal: string | null, noting: boolean, lack: string | null, restorable: boolean, history: string, corrected: boolean, asked: number | null,
+ *   refusal: string | null, noting: boolean, lack: string | null, restorable: boolean, replaced: boolean, foreign: string | null, history: string, corrected: boolean, asked: number | null,
  * }}
  */
 export const served = /** @type {any} */ (data.served);
@@ -149,7 +149,13 @@ const sendNotes = (version, steps) => call("notes", { version, steps: steps.slic
 function arrived(now, sent, review) {
   seen.version = now;
   edits.arrived(sent, review);
+  tellSaved();
 }
+
+let tellSaved = () => {};
+
+/** Have something done whenever corrections were saved. @param {() => void} does */
+export function onSaved(does) { tellSaved = does; }
 
 /** Somebody else has saved: join their steps and mine, or let the person decide. @param {Step[]} sent */
 async function overtaken(sent) {

@@ -1,11 +1,12 @@
 // @ts-check
 /* The page of a transcript on the desk. */
 import "./asking.js";
+import { announce, offerWords } from "./again.js";
 import { start } from "../../formats/web/main.js";
 import { setPeaks } from "../../formats/web/timeline.js";
 import { call } from "./call.js";
 import { showReview, upTo } from "./reviewing.js";
-import { changed, save, seen, served, takeUp } from "./saving.js";
+import { changed, onSaved, save, seen, served, takeUp } from "./saving.js";
 import { askRemember, askVoice, suggest } from "./voices.js";
 
 start({
@@ -29,3 +30,5 @@ fetch("outline").then(async (answer) => {
 }).catch(() => {});
 
 suggest();
+announce();
+onSaved(offerWords);
