@@ -73,3 +73,13 @@ def test_the_outline_is_kept(shelved, monkeypatch):
     assert views.peaks(shelved) == outline
     monkeypatch.setattr(sound, "take", None)
     assert views.peaks(shelved) == outline
+
+
+def test_a_page_says_that_the_model_does_not_know_the_language_and_what_to_do(shelved):
+    rest = {"id": "x", "formats": [], "barred": None, "noting": False}
+    about = "knows English only, and this is another language: choose a model that knows it"
+    assert about not in views.html(shelved, rest, ["x.js"])
+    found = json.loads(shelved.read_text())
+    found["utterances"][0]["not_english"] = True
+    shelved.write_text(json.dumps(found))
+    assert about in views.html(shelved, rest, ["x.js"])

@@ -94,8 +94,9 @@ def _verbose(
 ) -> dict[str, Any]:
     """As OpenAI's, and with the speakers.
 
-    `temperature` and `no_speech_prob` are 0 because the search is without chance, and where the diarizer
-    hears no speech there is no segment. `avg_logprob` is of words, of which each has its `probability`.
+    `temperature` is 0 because the search is without chance, and `no_speech_prob` because it is not known: a
+    number is wanted, and recognizers tell it of windows, which are no segments. `avg_logprob` is of words, of
+    which each has its `probability`.
     """
     spoken = "en" if wish.options.translate else words["language"]
     found: dict[str, Any] = {
