@@ -114,6 +114,7 @@ def test_words_that_are_gone_are_told_and_their_corrections_stay(corrected):
         if "Zanzibar" in one.before or one.before == "Why?"
     ]
     assert sorted(told) == [("place", True), ("words", True)]
+    assert earlier.read(path).kept == 2  # the name, and the other correction
     earlier.replace_with(path, whole)
     assert texts(store.read(path))[3] == "Zanzibar"  # it has a place again
 

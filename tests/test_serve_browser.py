@@ -285,8 +285,8 @@ def test_without_findings_only_the_speakers_are_as_they_were(visit, folder):
     (folder / "toned.findings.npz").unlink()
     page = visit().open()
     page.click("#more")
-    page.wait_for_selector('#toast:has-text("copy it into")')
-    assert page.locator("dialog[open]").count() == 0
+    page.wait_for_selector('dialog[open]:has-text("copy it into"):has-text("Transcribe again")')
+    page.keyboard.press("Escape")
     correct_and_save(page, folder)
     page.reload()
     page.wait_for_selector("html[data-ready]", state="attached")

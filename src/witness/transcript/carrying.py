@@ -103,11 +103,11 @@ def carry(before: redo.Saved, fresh: Transcript) -> Carried:
     lost = 0
     for one in before.corrections:
         placed, difference = _placed(one, places)
+        lost += one.other != () and one.kind != "merge" and not places.of(one.other).now
         given[placed] = None
         if difference is not None:
             differences = [other for other in differences if not difference.replaces(other)]
             differences.append(difference)
-            lost += difference.kind == "place"
     found = document.in_milliseconds(drafts.corrected(new, tuple(given)))
     differences += _names(before, found)
     differences += _words(shown, found)

@@ -44,11 +44,12 @@ async function askCount() {
 async function askMore() {
   const earlier = served.corrected || (served.asked !== null && !served.lack);
   const choices = served.lack ? [] : [{ value: "count", label: "Another number of speakers…" }];
-  choices.push({ value: "again", label: "Transcribe again with…" });
+  if (!served.refusal) choices.push({ value: "again", label: "Transcribe again with…" });
   if (served.replaced) choices.push({ value: "differences", label: "What the last transcription changed…" });
   if (served.restorable && (edits.steps.length || earlier)) {
     choices.push({ value: "original", label: "Back to the machine's version…" });
   }
+  if (!choices.length) { toast(served.refusal ?? served.lack ?? ""); return; }
   const done = await pick("This transcript", served.lack ?? "", choices);
   if (done === "count") await askCount();
   else if (done === "again") await askAgain();
