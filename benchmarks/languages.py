@@ -2,15 +2,17 @@
 
     pip install '.[bench]'
     python benchmarks/languages.py COMMON_VOICE OUT --languages fr en --half check [--seconds 100] [--count 3]
+                                   [--seed 0]
     python benchmarks/words.py real OUT --cache RUN --whisper base
 
 COMMON_VOICE holds a folder for each language, with validated.tsv and clips/, as Common Voice is published.
 Half of its people, those of "tune", may be used to choose constants; the others may not.
 
-Each of COUNT mixtures has turns of 3 to 20 s, drawn with a fixed seed, until SECONDS are full: clips of one
-language, without what is silent around them, 0.2 to 0.6 s apart. Up to 1 s after a turn, the next one begins,
-two times in three in the other language. No clip is used twice. OUT gets NAME.flac beside NAME.stm; NAME is
-"fr-en-0" for a mixture, and "fr-0" for its clips of one language alone.
+Each of COUNT mixtures has turns of 3 to 20 s, drawn from SEED, until SECONDS are full: clips of one language,
+without what is silent around them, 0.2 to 0.6 s apart. Up to 1 s after a turn, the next one begins, two times
+in three in the other language. No clip is used twice, so there are fewer mixtures once a language has no clip
+left. OUT gets NAME.flac beside NAME.stm; NAME is "fr-en-0" for a mixture, and "fr-0" for its clips of one
+language alone. Each line of an STM has the language in its label, as <fr>.
 """
 
 from __future__ import annotations
@@ -37,18 +39,18 @@ FAINT = 30
 SWITCH = 2 / 3
 """How probable it is that the next turn is in the other language."""
 HALVES = ("tune", "check")
-Clip = tuple[str, str, Float32, float]
-"""Person, text, samples, seconds until the next."""
+Clip = tuple[str, str, str, Float32, float]
+"""Language, person, text, samples, seconds until the next."""
 
 
-def clips(folder: Path, half: str) -> Iterator[tuple[str, str, Float32]]:
-    """Person, text and samples of each clip of a language, in the order of the table."""
+def clips(folder: Path, half: str) -> Iterator[tuple[str, str, str, Float32]]:
+    """Language, person, text and samples of each clip of a language, in the order of the table."""
     people: dict[str, int] = {}
     with (folder / "validated.tsv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
             if people.setdefault(row["client_id"], len(people)) % 2 == HALVES.index(half):
                 (samples,) = decode.load(str(folder / "clips" / row["path"]), channels="mix").samples
-                yield row["client_id"][:12], row["sentence"], spoken(samples[: len(samples)])
+                yield folder.name, row["client_id"][:12], row["sentence"], spoken(samples[: len(samples)])
 
 
 def spoken(samples: Float32) -> Float32:
@@ -61,9 +63,10 @@ def spoken(samples: Float32) -> Float32:
 def write(out: Path, name: str, said: list[Clip]) -> None:
     """A recording and its text."""
     rows, parts, place = [], [], 0
-    for person, text, samples, pause in said:
+    for language, person, text, samples, pause in said:
         start, place = place, place + len(samples)
-        rows.append(f"{name} 1 {person} {start / SAMPLE_RATE:.3f} {place / SAMPLE_RATE:.3f} {text}\n")
+        times = f"{start / SAMPLE_RATE:.3f} {place / SAMPLE_RATE:.3f}"
+        rows.append(f"{name} 1 {person} {times} <{language}> {text}\n")
         gap = np.zeros(round(pause * SAMPLE_RATE), np.float32)
         parts += [samples, gap]
         place += len(gap)
@@ -71,14 +74,18 @@ def write(out: Path, name: str, said: list[Clip]) -> None:
     (out / f"{name}.stm").write_text("".join(rows), "utf-8")
 
 
-def turn(coming: Iterator[tuple[str, str, Float32]], rng: np.random.Generator) -> list[Clip]:
-    """What is said in one language before the next turn begins."""
+def turn(coming: Iterator[tuple[str, str, str, Float32]], rng: np.random.Generator) -> list[Clip]:
+    """What is said in one language before the next turn begins; nothing when no clip is left."""
     found: list[Clip] = []
     least = rng.uniform(*TURN)
-    while sum(len(samples) / SAMPLE_RATE + pause for _, _, samples, pause in found) < least:
-        found.append((*next(coming), rng.uniform(*WITHIN)))
+    while sum(len(samples) / SAMPLE_RATE + pause for *_, samples, pause in found) < least:
+        if (clip := next(coming, None)) is None:
+            break
+        found.append((*clip, rng.uniform(*WITHIN)))
+    if not found:
+        return []
     *before, last = found
-    return [*before, (*last[:3], rng.uniform(*BETWEEN))]
+    return [*before, (*last[:4], rng.uniform(*BETWEEN))]
 
 
 def main() -> None:
@@ -89,23 +96,26 @@ def main() -> None:
     parser.add_argument("--half", choices=HALVES, required=True)
     parser.add_argument("--seconds", type=float, default=100.0)
     parser.add_argument("--count", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(options.seed)
     both = [clips(options.folder / language, options.half) for language in options.languages]
     for number in range(options.count):
         mixed: list[Clip] = []
         alone: list[list[Clip]] = [[], []]
         side = int(rng.integers(2))
-        while sum(len(samples) for _, _, samples, _ in mixed) < options.seconds * SAMPLE_RATE:
-            said = turn(both[side], rng)
+        while sum(len(samples) for *_, samples, _ in mixed) < options.seconds * SAMPLE_RATE:
+            if not (said := turn(both[side], rng)):
+                break
             mixed += said
             alone[side] += said
             side ^= int(rng.random() < SWITCH)
+        if not all(alone):
+            break
         write(options.out, f"{'-'.join(options.languages)}-{number}", mixed)
         for language, own in zip(options.languages, alone, strict=True):
-            if own:
-                write(options.out, f"{language}-{number}", own)
+            write(options.out, f"{language}-{number}", own)
 
 
 if __name__ == "__main__":
