@@ -84,7 +84,8 @@ class WordScore:
 
     uri: str
     counts: Mapping[Measure, Counts]
-    """Without those that need speakers if either side names none. `CONFUSED` has its errors in
+    """Without those that need speakers if either side names none, and without cpWER and tcpWER if one has
+    more than MOST_SPEAKERS. `CONFUSED` has its errors in
     `substitutions`, and `words` are those that were recognized."""
     starts: tuple[float, ...]
     """Seconds by which recognized words begin too late, where the reference tells when they begin: the first
@@ -173,8 +174,7 @@ def normalize(text: str, language: str | None = None) -> tuple[str, ...]:
 def score(pairs: Mapping[str, tuple[Said, Said]], *, reporter: Reporter = SILENT) -> list[WordScore]:
     """Every recording: what was said, and what a transcript has of it.
 
-    Raises WitnessError if kaldialign, meeteval or num2words is not installed, InputError if a recording has
-    more than 20 speakers.
+    Raises WitnessError if kaldialign, meeteval or num2words is not installed.
     """
     scores = []
     for done, (uri, (reference, hypothesis)) in enumerate(pairs.items(), start=1):
@@ -273,14 +273,11 @@ def _score(uri: str, reference: Said, hypothesis: Said) -> WordScore:
     people = None
     if all(line.speaker is not None for said in (reference, hypothesis) for line in said.lines):
         people = (_speakers(reference), _speakers(hypothesis))
-        if max(people) > MOST_SPEAKERS:
-            raise InputError(
-                f"{uri}: {max(people)} speakers, but cpWER takes {MOST_SPEAKERS} at most; use fewer"
-            )
-        counts |= _by_speaker(uri, reference, hypothesis)
-        one, other = counts[CPWER], counts[WER]
-        costs = (one[0] - other[0], one[1] - other[1], one[2] - other[2])
-        counts[COST] = Counts(*costs, len(truth))
+        if max(people) <= MOST_SPEAKERS:
+            counts |= _by_speaker(uri, reference, hypothesis)
+            one, other = counts[CPWER], counts[WER]
+            costs = (one[0] - other[0], one[1] - other[1], one[2] - other[2])
+            counts[COST] = Counts(*costs, len(truth))
         said_by = [(str(a.speaker), str(b.speaker)) for a, b in same]
         names = owners(said_by)
         wrong = sum(names.get(there) != here for there, here in said_by)

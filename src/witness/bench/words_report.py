@@ -159,6 +159,10 @@ def _beside(scores: Sequence[WordScore]) -> list[str]:
     if any(score.speakers for score in scores):
         right = sum(bool(score.speakers and score.speakers[0] == score.speakers[1]) for score in scores)
         lines.append(f"number of speakers: right in {right} of {len(scores)} recordings")
+    if crowded := [score.uri for score in scores if score.speakers and CPWER not in score.counts]:
+        lines.append(
+            f"no cpWER, which takes {words.MOST_SPEAKERS} speakers at most, because of {', '.join(crowded)}"
+        )
     there, here = (sum(score.digits[side] for score in scores) for side in (0, 1))
     lines.append(f"words with digits: {there} in the reference, {here} in the hypothesis")
     return [*lines, f"normalization: {words.NORMALIZATION}"]
