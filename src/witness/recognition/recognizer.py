@@ -126,7 +126,7 @@ class TrackRecognizer:
         self._name = model.name
         self._threads = threads
         self._reporter = reporter
-        self._tracks: queue.SimpleQueue[tuple[Sequence[Sound], bool] | None] = queue.SimpleQueue()
+        self._tracks: queue.SimpleQueue[Sequence[Sound] | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[Recognition | Exception] = queue.SimpleQueue()
         self._seconds = 0.0
         """Of all tracks that were sent."""
@@ -144,7 +144,6 @@ class TrackRecognizer:
         self._warnings: list[str] = []
         """For the next recognition."""
         self._leaving = False
-        self._held = False
         self._turn = threading.Event()
         self._turn.set()
         self._engine = Remote(model, threads=threads, gpu=gpu)
@@ -163,11 +162,11 @@ class TrackRecognizer:
         """As `send`, for the tracks of one recording.
 
         They are recognized in the order of time, so that the text begins with what was said first, unless it
-        is being found out where somebody speaks and `hold` does not wait for that: then track by track.
+        is still being found out where somebody speaks when their turn comes: then track by track.
         """
         self._seconds += sum(len(samples) for samples, _ in tracks) / SAMPLE_RATE
         self._owed += len(tracks)
-        self._tracks.put((tracks, all(speech is None or speech.finished for _, speech in tracks)))
+        self._tracks.put(tracks)
 
     def listen(self, listener: Listener) -> None:
         """Have words told as they become final, from another thread; before the first track is sent."""
@@ -178,7 +177,6 @@ class TrackRecognizer:
 
         Two that share the cores take longer than one after the other; a model is loaded all the same.
         """
-        self._held = True
         self._turn.clear()
 
     def go_on(self) -> None:
@@ -231,11 +229,10 @@ class TrackRecognizer:
             self._engine.load()
             self._check_wish()
             self._prompt = self._context()
-            while (sent := self._tracks.get()) is not None:
-                tracks, known = sent
+            while (tracks := self._tracks.get()) is not None:
                 self._wait()
-                together = known or (self._held and self._engine.abilities.device == "cpu")
-                for some in [tracks] if together else [[track] for track in tracks]:
+                known = all(speech is None or speech.finished for _, speech in tracks)
+                for some in [tracks] if known else [[track] for track in tracks]:
                     for heard in self._recognize_some(some):
                         self._results.put(heard)
         except Exception as error:  # raised again by result()
