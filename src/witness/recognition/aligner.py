@@ -51,9 +51,9 @@ class Aligner:
         special = tokens[self.ids[START] + 1 : self.ids["<|translate|>"]]
         self.languages = [token.strip("<|>") for token in special] if self.multilingual else ["en"]
 
-    def encode(self, samples: Float32) -> Float32:
-        """(n,) samples of at most 30 s -> (1, 1500, width): what the decoder attends to."""
-        spectrum = mel.log_mel(samples, self._bands)[None]
+    def encode(self, samples: Float32, frames: int = mel.FRAMES) -> Float32:
+        """(n,) samples, in so many frames of 10 ms -> (1, frames / 2, width): what the decoder attends to."""
+        spectrum = mel.log_mel(samples, self._bands, frames)[None]
         return np.array(self.model.encode(view(spectrum), to_cpu=True))
 
     def start(self, language: str | None, translate: bool = False) -> list[int]:

@@ -20,7 +20,7 @@ from witness.recognition.aligner import NO_TIMES, Aligner, view
 from witness.recognition.engine_worker import PROMPT, ChunkResult, DecodeOptions, Load
 from witness.recognition.language_tracking import HEARD, among, may_change
 from witness.recognition.vad import FRAME
-from witness.schema import Float32
+from witness.schema import SAMPLE_RATE, Float32
 
 BATCH = 4
 """Pieces that are decoded together: every step reads all weights once instead of once for each.
@@ -30,6 +30,9 @@ WORKERS = 16
 took with 4 (docs/decisions/2026-11-23-cores.md)."""
 BEAMS = 5
 """Of a careful search; Whisper's own default."""
+BRIEF, BRIEF_FRAMES = 4 * SAMPLE_RATE, 1000
+"""What is heard again with care and has so many samples or fewer is encoded in 10 s instead of 30:
+docs/decisions/2026-11-24-brief-windows.md."""
 KEPT = 16
 """Encoded pieces, of 3 MB each with `base`, that are not encoded again when they are heard."""
 POSITIONS = mel.FRAMES // 2
@@ -88,6 +91,8 @@ class CTranslate2Engine:
 
     def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece, (n,) samples of at most 30 s."""
+        if order.careful and not order.twice:
+            return self._hear_again(pieces, order)
         encoded = [self._encode(piece) for piece in pieces]
         if order.twice and not order.careful:
             for piece, one in zip(pieces, encoded, strict=True):
@@ -95,6 +100,17 @@ class CTranslate2Engine:
         if order.among is not None and order.language:
             return self._hear_clear(encoded, pieces, order)
         return self._hear(encoded, pieces, order)
+
+    def _hear_again(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
+        """What is said in pieces that did not convince, or where nothing was heard. Those are often brief."""
+        heard: dict[int, ChunkResult] = {}
+        for brief in (True, False):
+            places = [place for place, piece in enumerate(pieces) if (len(piece) <= BRIEF) == brief]
+            some = [pieces[place] for place in places]
+            frames = BRIEF_FRAMES if brief else mel.FRAMES
+            found = self._hear([self._whisper.encode(piece, frames) for piece in some], some, order)
+            heard |= zip(places, found, strict=True)
+        return [heard[place] for place in range(len(pieces))]
 
     def _hear_clear(
         self, encoded: Sequence[Float32], pieces: Sequence[Float32], order: DecodeOptions

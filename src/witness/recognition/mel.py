@@ -18,15 +18,15 @@ RANGE = 8.0
 """Factors of ten below the loudest bin at which everything is silence."""
 
 
-def log_mel(samples: Float32, bands: int) -> Float32:
-    """(n,) at 16 kHz, at most 30 s -> (bands, 3000), silence after the end. `bands` is 80 or 128."""
-    padded = np.zeros(FRAMES * HOP + FFT, np.float32)
-    heard = samples[: FRAMES * HOP]
+def log_mel(samples: Float32, bands: int, frames: int = FRAMES) -> Float32:
+    """(n,) at 16 kHz -> (bands, frames), cut or silent after the end. `bands` is 80 or 128."""
+    padded = np.zeros(frames * HOP + FFT, np.float32)
+    heard = samples[: frames * HOP]
     padded[FFT // 2 : FFT // 2 + len(heard)] = heard
     padded[: FFT // 2] = padded[FFT : FFT // 2 : -1]  # reflected, as torch.stft does
-    frames = sliding_window_view(padded, FFT)[: FRAMES * HOP : HOP] * _window()
+    windows = sliding_window_view(padded, FFT)[: frames * HOP : HOP] * _window()
     # Not scipy.fft, whose import takes longer than the spectra of several minutes.
-    power = np.abs(np.fft.rfft(frames, axis=1)) ** 2
+    power = np.abs(np.fft.rfft(windows, axis=1)) ** 2
     spectrum = np.log10(np.maximum(power @ filters(bands).T, 1e-10))
     levels: Float32 = (np.maximum(spectrum, spectrum.max() - RANGE) + 4.0) / 4.0
     return np.ascontiguousarray(levels.T, np.float32)
