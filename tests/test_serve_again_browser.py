@@ -22,7 +22,8 @@ def test_a_recording_is_transcribed_again_with_other_settings_and_keeps_what_was
     page.fill('label:has-text("Number of speakers") input', "3")
     page.fill('label:has-text("Names and terms") textarea', "Kubernetes\n\nZanzibar")
     page.click('button:text-is("Transcribe again")')
-    page.wait_for_selector('.notice:has-text("corrections and notes are kept")', timeout=60_000)
+    done = '.notice:has-text("corrections and notes are kept")'
+    page.wait_for_selector(done, timeout=60_000)
     after = store.read(folder / "toned.json")
     assert (before.asked.speakers, after.asked.speakers) == (2, 3)
     assert after.speakers[0].name == "Ann"
@@ -31,7 +32,7 @@ def test_a_recording_is_transcribed_again_with_other_settings_and_keeps_what_was
     assert manifest.entries[f"{folder.name}/toned"].wish["vocabulary"] == ["Kubernetes", "Zanzibar"]
     page.click('.notice button:text-is("Look…")')
     page.click('button:text-is("Back to the earlier transcript")')
-    page.wait_for_selector(".notice", state="detached")
+    page.wait_for_selector(done, state="detached")
     assert store.read(folder / "toned.json").asked.speakers == 2
     assert edits.show(folder / "toned.json").steps
 
