@@ -99,6 +99,27 @@ def test_what_is_undone_at_once_after_a_reload_stays_undone(visit, folder):
     visitor.forgive("Failed to load resource")
 
 
+def test_a_word_that_is_chosen_stays_chosen_while_what_was_typed_before_becomes_a_step(visit, folder):
+    """A quick double click chooses it before the elements are made anew."""
+    page = visit().open()
+    page.click("#write")
+    page.locator(".w").nth(3).dblclick()
+    page.keyboard.insert_text("Zanzibar")
+    page.locator(".w").nth(2).evaluate(
+        """word => {
+          const range = document.createRange(), node = word.firstChild, text = node.textContent;
+          range.setStart(node, text.length - text.trimStart().length);
+          range.setEnd(node, text.length);
+          getSelection().removeAllRanges();
+          getSelection().addRange(range);
+        }"""
+    )
+    saved(page)
+    page.keyboard.insert_text("Timbuktu")
+    saved(page)
+    assert texts(folder)[2:4] == ["Timbuktu", "Zanzibar"]
+
+
 def test_how_far_one_has_got_is_seen_in_the_list_and_in_another_window(visit, folder):
     visitor = visit()
     page, other = visitor.open(), visitor.open(visitor.tab())

@@ -131,25 +131,30 @@ function wordsIn(said) {
   return block ? block.paragraph.words.slice(block.from, block.to) : [];
 }
 
-/** What is before the caret in a field. @param {HTMLElement} said */
-function before(said) {
+/** What is before the end of the selection, or of its start, in a field. @param {HTMLElement} said @param {boolean} start */
+function before(said, start = false) {
   const selection = getSelection();
-  if (!selection?.focusNode || !said.contains(selection.focusNode)) return null;
+  if (!selection?.rangeCount) return null;
+  const chosen = selection.getRangeAt(0);
+  if (!said.contains(chosen.startContainer) || !said.contains(chosen.endContainer)) return null;
   const range = document.createRange();
   range.selectNodeContents(said);
-  range.setEnd(selection.focusNode, selection.focusOffset);
+  if (start) range.setEnd(chosen.startContainer, chosen.startOffset);
+  else range.setEnd(chosen.endContainer, chosen.endOffset);
   return range.toString();
 }
 
 /** @param {string} text */
 const letters = (text) => text.replace(/\s+/gu, "").length;
 
-/** What puts the caret where it is now once the paragraphs are made anew: after as many letters of the same words. */
+/** What puts the caret where it is now once the paragraphs are made anew, after as many letters of the same words, and
+    chooses what is chosen: a double click takes a word while what was typed before it becomes a step. */
 export function keepingCaret() {
   const said = fieldNow();
   const text = said && before(said);
   if (!said || text === null) return () => {};
   const list = wordsIn(said), count = letters(text), spaced = /\s$/u.test(text);
+  const first = letters(before(said, true) ?? text);
   const after = (said.textContent ?? "").slice(text.length);
   const open = spaced && !/^\S/u.test(after); // a word is about to be typed between two spaces
   return () => {
@@ -159,6 +164,7 @@ export function keepingCaret() {
       const here = letters(page.texts[w]);
       if (left < here || (left === here && (!spaced || open || w === shownNow[shownNow.length - 1]))) {
         putCaret(w, left, open, spaced);
+        if (first < count) chooseFrom(shownNow, first);
         return;
       }
       left -= here;
@@ -167,16 +173,37 @@ export function keepingCaret() {
   };
 }
 
+/** Choose what is between so many letters of some words and the caret. @param {readonly number[]} list @param {number} count */
+function chooseFrom(list, count) {
+  const selection = getSelection();
+  let left = count;
+  for (const w of list) {
+    const here = letters(page.texts[w]), node = spans.get(w)?.firstChild;
+    if (left < here) {
+      if (node && selection?.focusNode) {
+        selection.setBaseAndExtent(node, placeAfter(node.textContent ?? "", left, true), selection.focusNode, selection.focusOffset);
+      }
+      return;
+    }
+    left -= here;
+  }
+}
+
+/** Where in a text so many letters have been; `spaced`: behind the space that it may begin with.
+    @param {string} text @param {number} count @param {boolean} spaced */
+function placeAfter(text, count, spaced) {
+  let at = spaced && !count ? text.length - text.trimStart().length : 0;
+  for (let seen = 0; at < text.length && seen < count; at += 1) if (/\S/u.test(text[at])) seen += 1;
+  return at;
+}
+
 /** Put the caret into a word, after so many letters; after none it may be before the space or after it.
     @param {number} w @param {number} count @param {boolean} open @param {boolean} spaced */
 function putCaret(w, count, open = false, spaced = false) {
   if (!spans.has(w)) bringIntoView(page.blockOf[w]);
   const span = spans.get(w), node = span?.firstChild;
   if (!span || !node) return;
-  const text = node.textContent ?? "";
-  let at = 0, seen = 0;
-  if (spaced && !count) at = text.length - text.trimStart().length;
-  while (at < text.length && seen < count) { if (/\S/u.test(text[at])) seen += 1; at += 1; }
+  const at = placeAfter(node.textContent ?? "", count, spaced);
   span.closest("p")?.focus({ preventScroll: true });
   const range = document.createRange();
   if (open) {
