@@ -325,12 +325,23 @@ def _prepare(db: sqlite3.Connection) -> None:
         return
     if version:
         raise sqlite3.DatabaseError("of another version")
-    db.execute("PRAGMA journal_mode = WAL")
+    _write_ahead(db)
     with _transaction(db):
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if not version:
             for statement in _TABLES.split(";")[:-1]:
                 db.execute(statement)
+
+
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """Let others read while one writes. SQLite's own patience does not count where two ask for it at once."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        with suppress(sqlite3.OperationalError):
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        time.sleep(0.01)
+    db.execute("PRAGMA journal_mode = WAL")
 
 
 @contextmanager
