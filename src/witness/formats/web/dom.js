@@ -159,3 +159,10 @@ export function press(button, act) {
     try { await act(); } finally { button.ariaDisabled = null; }
   });
 }
+
+/** Choose a part of the text, or put the caret there. @param {Range} range */
+export function select(range) {
+  const selection = getSelection();
+  selection?.removeAllRanges();
+  selection?.addRange(range);
+}

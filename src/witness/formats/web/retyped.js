@@ -91,3 +91,14 @@ function unlike(one, other) {
   while (end < short - begin && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
   return 1 - 0.9 * ((begin + end) / Math.max(a.length, b.length));
 }
+
+/** How many letters a text has. @param {string} text */
+export const letters = (text) => text.replace(/\s+/gu, "").length;
+
+/** Where in a text so many letters have been; `spaced`: behind the space that it may begin with.
+    @param {string} text @param {number} count @param {boolean} spaced */
+export function placeAfter(text, count, spaced) {
+  let at = spaced && !count ? text.length - text.trimStart().length : 0;
+  for (let seen = 0; at < text.length && seen < count; at += 1) if (/\S/u.test(text[at])) seen += 1;
+  return at;
+}

@@ -2,9 +2,9 @@
 /* Writing in the transcript: a paragraph is a field, and what is typed there becomes steps a moment later. */
 import { clock } from "./clock.js";
 import { checkText } from "./corrections.js";
-import { $, around, composes, toast } from "./dom.js";
+import { $, around, composes, select, toast } from "./dom.js";
 import { offerElsewhere } from "./elsewhere.js";
-import { retyped } from "./retyped.js";
+import { letters, placeAfter, retyped } from "./retyped.js";
 import { resume, seek } from "./sound.js";
 import { page, redo, refused, stepsChanged, take, transcript, undo, words } from "./state.js";
 import { keep, kept } from "./storage.js";
@@ -109,13 +109,6 @@ function corrected(list, text) {
 
 /* ---------- the place in the text ---------- */
 
-/** @param {Range} range */
-function select(range) {
-  const selection = getSelection();
-  selection?.removeAllRanges();
-  selection?.addRange(range);
-}
-
 /** The field with the focus. */
 export function fieldNow() {
   const field = document.activeElement;
@@ -143,9 +136,6 @@ function before(said, start = false) {
   else range.setEnd(chosen.endContainer, chosen.endOffset);
   return range.toString();
 }
-
-/** @param {string} text */
-const letters = (text) => text.replace(/\s+/gu, "").length;
 
 /** What puts the caret where it is now once the paragraphs are made anew, after as many letters of the same words, and
     chooses what is chosen: a double click takes a word while what was typed before it becomes a step. */
@@ -187,14 +177,6 @@ function chooseFrom(list, count) {
     }
     left -= here;
   }
-}
-
-/** Where in a text so many letters have been; `spaced`: behind the space that it may begin with.
-    @param {string} text @param {number} count @param {boolean} spaced */
-function placeAfter(text, count, spaced) {
-  let at = spaced && !count ? text.length - text.trimStart().length : 0;
-  for (let seen = 0; at < text.length && seen < count; at += 1) if (/\S/u.test(text[at])) seen += 1;
-  return at;
 }
 
 /** Put the caret into a word, after so many letters; after none it may be before the space or after it.
