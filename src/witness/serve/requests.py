@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+
+if TYPE_CHECKING:
+    from witness.serve.app_state import AppState
+
+GONE = "there is no such transcript anymore; go back to the recordings"
+
+
+def desk_of(request: Request) -> AppState:
+    """What the handlers share."""
+    desk: AppState = request.app.state.desk
+    return desk
+
+
+async def path_of(request: Request) -> Path:
+    """The JSON of the transcript that a request is about. Raises HTTPException."""
+    path = await run_in_threadpool(desk_of(request).library.find, request.path_params["id"])
+    if path is None:
+        raise HTTPException(404, GONE)
+    return path
 
 
 async def body_of(request: Request) -> dict[str, Any]:

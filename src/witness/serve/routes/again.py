@@ -16,10 +16,8 @@ from witness import languages
 from witness.errors import UsageError
 from witness.jobs import wishes
 from witness.models import store
-from witness.serve.app_state import AppState
-from witness.serve.requests import body_of, of
+from witness.serve.requests import body_of, desk_of, of, path_of
 from witness.serve.routes.recordings import answered
-from witness.serve.routes.transcripts import GONE
 
 
 def routes() -> list[BaseRoute]:
@@ -36,7 +34,7 @@ def routes() -> list[BaseRoute]:
 
 def choices(request: Request) -> Response:
     """The models and languages that a recording can be transcribed with."""
-    desk = _desk(request)
+    desk = desk_of(request)
     found = [] if desk.options.whisper == "none" else store.choices(desk.options)
     models = [
         {"name": one.name, "english": one.english_only, "here": one.here, "megabytes": one.megabytes}
@@ -47,7 +45,7 @@ def choices(request: Request) -> Response:
 
 async def again(request: Request) -> Response:
     """Have the recording of a transcript transcribed again, with the settings in the request."""
-    desk, path = _desk(request), await _path(request)
+    desk, path = desk_of(request), await path_of(request)
     given = {**await body_of(request)}
     if desk.queue is None:
         raise HTTPException(503, "nothing can be transcribed here")
@@ -60,7 +58,7 @@ async def again(request: Request) -> Response:
 
 async def differences(request: Request) -> Response:
     """GET: where the transcript is not what the earlier one was. POST: they have been looked through."""
-    desk, path = _desk(request), await _path(request)
+    desk, path = desk_of(request), await path_of(request)
     if request.method == "GET":
         return JSONResponse((await run_in_threadpool(desk.editor.ask, "differences", path))[0])
     given = of(await body_of(request), version=str)
@@ -69,7 +67,7 @@ async def differences(request: Request) -> Response:
 
 async def earlier(request: Request) -> Response:
     """Exchange the transcript with the earlier one."""
-    desk, path = _desk(request), await _path(request)
+    desk, path = desk_of(request), await path_of(request)
     given = of(await body_of(request), version=str)
     said, _ = await run_in_threadpool(desk.editor.ask, "swap", path, **given)
     desk.library.changed()
@@ -78,8 +76,8 @@ async def earlier(request: Request) -> Response:
 
 async def vocabulary(request: Request) -> Response:
     """GET: that of the folder, or of a transcript's, and what is offered. POST: take terms, or drop them."""
-    desk = _desk(request)
-    folder = (await _path(request)).parent if "id" in request.path_params else desk.folder
+    desk = desk_of(request)
+    folder = (await path_of(request)).parent if "id" in request.path_params else desk.folder
     more: dict[str, Any] = {}
     if request.method == "POST":
         given = await body_of(request)
@@ -94,15 +92,3 @@ def _texts(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise UsageError(f"{key} is not a list of texts")
     return tuple(found)
-
-
-def _desk(request: Request) -> AppState:
-    desk: AppState = request.app.state.desk
-    return desk
-
-
-async def _path(request: Request) -> Path:
-    path = await run_in_threadpool(_desk(request).library.find, request.path_params["id"])
-    if path is None:
-        raise HTTPException(404, GONE)
-    return path

@@ -19,8 +19,8 @@ from witness.formats.registry import Format
 from witness.options import chosen
 from witness.serve.app_state import AppState
 from witness.serve.editing import export_options
-from witness.serve.requests import body_of
-from witness.serve.routes.transcripts import GONE, download, formats
+from witness.serve.requests import GONE, body_of
+from witness.serve.routes.transcripts import download, formats
 
 MOST = 10_000
 """Recordings in one archive."""

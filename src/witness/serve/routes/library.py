@@ -19,12 +19,11 @@ from starlette.routing import BaseRoute, Route
 
 from witness.errors import ConflictError, UsageError
 from witness.jobs.recordings import INNER
-from witness.serve.app_state import AppState
 from witness.serve.library.catalog import ListedRecording
 from witness.serve.library.index import DamagedError
 from witness.serve.library.query import parse
 from witness.serve.library.selection import SORTS, Selection, choices, is_called
-from witness.serve.requests import body_of, of
+from witness.serve.requests import body_of, desk_of, of
 from witness.serve.uploads import clean_stem
 from witness.text import printable
 from witness.transcript import moving
@@ -148,7 +147,7 @@ async def move(request: Request) -> Response:
     given = of(await body_of(request), name=str, folder=str)
 
     def moved() -> dict[str, Any]:
-        desk, row = _desk(request), _row(request)
+        desk, row = desk_of(request), _row(request)
         target = _place(desk.folder, given["name"], given["folder"])
         path, source = desk.library.path_of(row)
         if target != path:
@@ -170,7 +169,7 @@ async def tag(request: Request) -> Response:
         raise HTTPException(400, f"add and remove are lists of texts, at most {MOST_TAGS}")
 
     def tagged() -> dict[str, Any]:
-        desk = _desk(request)
+        desk = desk_of(request)
         reply, _ = desk.editor.ask("tag", desk.library.path_of(_row(request))[0], **given)
         desk.library.changed()
         return reply
@@ -180,7 +179,7 @@ async def tag(request: Request) -> Response:
 
 def throw(request: Request) -> Response:
     """Put it into the trash, with all that belongs to it."""
-    desk = _desk(request)
+    desk = desk_of(request)
     path, source = desk.library.path_of(_row(request))
     reply, _ = desk.editor.ask("throw", path, root=str(desk.folder), recording=_text(source))
     if desk.queue is not None:
@@ -192,14 +191,14 @@ def throw(request: Request) -> Response:
 
 def trash(request: Request) -> Response:
     """All that was thrown away, the latest first."""
-    found = moving.in_trash(_desk(request).folder)
+    found = moving.in_trash(desk_of(request).folder)
     rows = [{"id": one.id, "name": one.name, "folder": one.folder, "date": one.at} for one in found]
     return JSONResponse({"trash": list(map(_json, rows))})
 
 
 def restore(request: Request) -> Response:
     """Put it back where it was."""
-    desk = _desk(request)
+    desk = desk_of(request)
     reply, _ = desk.editor.ask("restore", desk.folder, thrown=request.path_params["id"])
     desk.library.look()
     return JSONResponse(_json(_named(desk.folder, Path(reply["place"]))))
@@ -208,7 +207,7 @@ def restore(request: Request) -> Response:
 async def empty(request: Request) -> Response:
     """Delete for good what somebody has seen in the trash."""
     given = of(await body_of(request), ids=list)
-    count = await run_in_threadpool(moving.empty, _desk(request).folder, given["ids"])
+    count = await run_in_threadpool(moving.empty, desk_of(request).folder, given["ids"])
     return JSONResponse({"deleted": count})
 
 
@@ -232,18 +231,13 @@ def _named(root: Path, place: Path) -> dict[str, str]:
 
 def _row(request: Request) -> ListedRecording:
     """The recording that a request is about, unless it is being worked on. Raises HTTPException."""
-    desk = _desk(request)
+    desk = desk_of(request)
     row = _asked(lambda: desk.library.row(request.path_params["id"]))
     if row is None:
         raise HTTPException(404, GONE)
     if desk.queue is not None and row.id in desk.queue.board.states():
         raise ConflictError(f"{row.name}: is being transcribed; cancel that first")
     return row
-
-
-def _desk(request: Request) -> AppState:
-    desk: AppState = request.app.state.desk
-    return desk
 
 
 def _text(path: Path | None) -> str | None:

@@ -21,14 +21,12 @@ from witness import files
 from witness.formats.registry import PURPOSES, Format
 from witness.options import chosen
 from witness.serve import assets
-from witness.serve.app_state import AppState
-from witness.serve.requests import body_of, of
+from witness.serve.requests import GONE, body_of, desk_of, of, path_of
 from witness.serve.roles import Role
 from witness.serve.routes.recordings import AGAIN, ALIVE
 
 FIRST = (Format.DOCX, Format.TXT, Format.SRT, Format.QDA, Format.CSV)
 """What people export most; the others of the same purpose follow."""
-GONE = "there is no such transcript anymore; go back to the recordings"
 POLICY = "connect-src 'self'; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 """Beside the policy in the page itself, which names the hash of its style."""
 
@@ -92,8 +90,8 @@ def formats() -> list[dict[str, str]]:
 
 async def sound(request: Request) -> Response:
     """The recording, or the part of it that is asked for."""
-    path = await _path(request)
-    recording = await run_in_threadpool(_desk(request).finder.recording, path)
+    path = await path_of(request)
+    recording = await run_in_threadpool(desk_of(request).finder.recording, path)
     kind = mimetypes.guess_type(recording.name)[0] or ""
     playable = kind.startswith(("audio/", "video/"))
     return FileResponse(
@@ -105,21 +103,21 @@ async def sound(request: Request) -> Response:
 
 async def outline(request: Request) -> Response:
     """The peaks of the recording, a byte each."""
-    _, content = await run_in_threadpool(_desk(request).finder.ask, "outline", await _path(request))
+    _, content = await run_in_threadpool(desk_of(request).finder.ask, "outline", await path_of(request))
     return Response(content, media_type="application/octet-stream")
 
 
 async def version(request: Request) -> Response:
     """Which transcript is there now; `corrections` says it, too, and takes longer."""
     try:
-        return JSONResponse({"version": await run_in_threadpool(files.sha256_at, await _path(request))})
+        return JSONResponse({"version": await run_in_threadpool(files.sha256_at, await path_of(request))})
     except OSError as error:
         raise HTTPException(404, GONE) from error
 
 
 async def events(request: Request) -> Response:
     """The version that is there now, and each that follows, whoever writes it: server-sent events."""
-    path = await _path(request)
+    path = await path_of(request)
     if len(_watching) >= MOST_WATCHING:
         raise HTTPException(429, "too many windows are open; close some", {"Retry-After": "30"})
     return StreamingResponse(
@@ -189,8 +187,8 @@ async def rewrite(request: Request) -> Response:
     """GET: where words are said that may be written otherwise. POST: write some of them so."""
     if request.method == "GET":
         given = {key: request.query_params.get(key, "") for key in ("heard", "written")}
-        path = await _path(request)
-        found, _ = await run_in_threadpool(_desk(request).finder.ask, "occurrences", path, **given)
+        path = await path_of(request)
+        found, _ = await run_in_threadpool(desk_of(request).finder.ask, "occurrences", path, **given)
         return JSONResponse(found)
     wanted = of(await body_of(request), version=str, heard=str, written=str, places=list)
     if not all(isinstance(place, int) for place in wanted["places"]):
@@ -220,7 +218,7 @@ async def preview(request: Request) -> Response:
 
 async def voice(request: Request) -> Response:
     """Keep the voice of a stretch, or of all that a speaker says."""
-    desk, given = _desk(request), await body_of(request)
+    desk, given = desk_of(request), await body_of(request)
     whose: dict[str, type] = {"speaker": str} if "speaker" in given else {"start": float, "end": float}
     wanted = of(given, name=str, **whose)
     return JSONResponse((await _ask(request, "enroll", known=str(desk.known), **wanted))[0])
@@ -228,7 +226,7 @@ async def voice(request: Request) -> Response:
 
 async def suggestions(request: Request) -> Response:
     """Whom the speakers sound like, of those who are known."""
-    desk, path = _desk(request), await _path(request)
+    desk, path = desk_of(request), await path_of(request)
     if not any(desk.known.glob("*.json")):
         return JSONResponse({"speakers": {}})
     asked = run_in_threadpool(desk.finder.ask, "suggest", path, known=str(desk.known))
@@ -238,24 +236,12 @@ async def suggestions(request: Request) -> Response:
 # --- what the handlers share ---
 
 
-def _desk(request: Request) -> AppState:
-    desk: AppState = request.app.state.desk
-    return desk
-
-
-async def _path(request: Request) -> Path:
-    path = await run_in_threadpool(_desk(request).library.find, request.path_params["id"])
-    if path is None:
-        raise HTTPException(404, GONE)
-    return path
-
-
 async def _ask(request: Request, do: str, **more: Any) -> tuple[dict[str, Any], bytes]:
-    return await run_in_threadpool(_desk(request).editor.ask, do, await _path(request), **more)
+    return await run_in_threadpool(desk_of(request).editor.ask, do, await path_of(request), **more)
 
 
 async def _changed(request: Request, do: str, **more: Any) -> Response:
     """Change the transcript, and answer with its new version."""
     answer = JSONResponse((await _ask(request, do, **more))[0])
-    _desk(request).library.changed()
+    desk_of(request).library.changed()
     return answer
