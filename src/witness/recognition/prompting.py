@@ -39,3 +39,25 @@ def fit(
         range(1, len(terms) + 1), room, key=lambda number: count(context(terms[:number], prompt))
     )
     return context(terms[:fitting], prompt), terms[fitting:]
+
+
+def fit_or_warn(
+    vocabulary: Sequence[str], prompt: str, count: Callable[[str], int], room: int
+) -> tuple[str, list[str]]:
+    """As `fit`, of what a person wrote, with warnings about what the recognizer does not hear of."""
+    terms, prompt = [term for term in map(plain, vocabulary) if term], plain(prompt)
+    if not terms and not prompt:
+        return "", []
+    text, left_out = fit(terms, prompt, count, room)
+    warnings = []
+    if count(prompt) > room:
+        warnings.append(
+            f"the prompt is longer than the {room} tokens that the recognizer takes, so it heard only the "
+            "end; shorten it"
+        )
+    if left_out:
+        warnings.append(
+            f"the vocabulary is longer than the recognizer takes: the last {len(left_out)} of {len(terms)} "
+            f"terms were left out, from {left_out[0]!r} on; put the important ones first"
+        )
+    return text, warnings

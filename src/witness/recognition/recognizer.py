@@ -20,21 +20,19 @@ from itertools import chain, islice
 from math import inf
 from types import TracebackType
 
-import numpy as np
-
 from witness.errors import TranscriptionError, UsageError
 from witness.journal import Journal
-from witness.languages import MULTI, name, parse
+from witness.languages import MULTI, parse
 from witness.options import Options
-from witness.recognition import english
+from witness.recognition import english, track_languages
 from witness.recognition.chunking import WINDOW, Loudness, Piece, pieces
 from witness.recognition.engine_client import Remote
 from witness.recognition.engine_worker import PROMPT, DecodeOptions
 from witness.recognition.fallback import Found, Note, convincing, second_look, to_lines
-from witness.recognition.language_tracking import PART, Decided, Tracker, among
-from witness.recognition.prompting import fit, plain
+from witness.recognition.prompting import fit_or_warn
 from witness.recognition.resuming import ResumingEngine
 from witness.recognition.tokens import NEAR
+from witness.recognition.track_languages import TrackLanguages
 from witness.recognition.track_work import TrackWork, ends_inside, groups, in_order, language_near
 from witness.recognition.vad import Speech
 from witness.reporter import SILENT, Reporter
@@ -228,7 +226,10 @@ class TrackRecognizer:
         try:
             self._engine.load()
             self._check_wish()
-            self._prompt = self._context()
+            self._prompt, warnings = fit_or_warn(
+                self._wish.vocabulary, self._wish.prompt, self._engine.count, PROMPT
+            )
+            self._warnings += warnings
             while (tracks := self._tracks.get()) is not None:
                 self._wait()
                 known = all(speech is None or speech.finished for _, speech in tracks)
@@ -243,7 +244,7 @@ class TrackRecognizer:
         """Raise UsageError if the model cannot do what is asked for."""
         able, wish = self._engine.abilities, self._wish
         problem = None
-        unknown = set(self._asked) - set(able.languages) if able.languages else set()
+        unknown = set(track_languages.asked(wish.language)) - set(able.languages) if able.languages else set()
         if unknown:
             only = "it knows only English" if list(able.languages) == ["en"] else "it knows others"
             problem = f"does not know the language {min(unknown)!r} ({only})"
@@ -255,25 +256,6 @@ class TrackRecognizer:
             problem = "takes neither a prompt nor a vocabulary"
         if problem:
             raise UsageError(f"{self._engine.path} {problem}; --whisper chooses another model")
-
-    def _context(self) -> str:
-        """What the engine is told was said before: of the vocabulary, as much as it takes."""
-        terms = [term for term in map(plain, self._wish.vocabulary) if term]
-        prompt = plain(self._wish.prompt)
-        if not terms and not prompt:
-            return ""
-        text, left_out = fit(terms, prompt, self._engine.count, PROMPT)
-        if self._engine.count(prompt) > PROMPT:
-            self._warnings.append(
-                f"the prompt is longer than the {PROMPT} tokens that the recognizer takes, so it heard only "
-                "the end; shorten it"
-            )
-        if left_out:
-            self._warnings.append(
-                f"the vocabulary is longer than the recognizer takes: the last {len(left_out)} of "
-                f"{len(terms)} terms were left out, from {left_out[0]!r} on; put the important ones first"
-            )
-        return text
 
     def _recognize_some(self, tracks: Sequence[Sound]) -> list[Recognition]:
         """The words of some tracks, always of the one that is known least far. Raises TranscriptionError."""
@@ -301,11 +283,12 @@ class TrackRecognizer:
         longest = WINDOW_OF_ONE if self._wish.language == MULTI else WINDOW
         coming = pieces(track.loudness, speech, self._check, longest=longest)
         first: list[Piece] = []
-        language = self._known_language()
+        languages = TrackLanguages(track, self._wish.language, self._resuming, self._when)
+        language = track_languages.known(self._wish.language, self._engine.abilities.languages)
         changes = language is None and self._engine.abilities.compares_languages
         if language is None:
             first = list(islice(coming, TELLING))
-            language = self._language(track, first)
+            language = languages.main(first)
         # On a GPU it runs beside the diarizer, and needs few cores itself.
         cores = (
             self._threads if self._engine.abilities.device == "cpu" else self._threads - self._threads // 4
@@ -316,11 +299,11 @@ class TrackRecognizer:
             self._wish.translate,
             self._prompt,
             twice=self._wish.careful,
-            among=self._asked if changes and language else None,
+            among=languages.asked if changes and language else None,
         )
-        first_heard = self._hear_first(track, chain(first, coming), order)
+        first_heard = self._hear_first(track, chain(first, coming), order, languages)
         not_english: list[tuple[float, float]] = []
-        if list(self._engine.abilities.languages) == ["en"] and not self._asked:
+        if list(self._engine.abilities.languages) == ["en"] and not languages.asked:
             first_heard = english.believed(first_heard, not_english)
         words = yield from self._words(track, first_heard, order, not_english)
         self._warnings += english.to_line(not_english, self._name, self._minutes)
@@ -330,51 +313,12 @@ class TrackRecognizer:
             language = counted.most_common(1)[0][0]
         elif language == MULTI or not_english:
             language = None
-        self._warnings += self._said_of_languages(words)
+        self._warnings += track_languages.to_line(words, self._minutes)
         warnings = (*self._engine.warnings, *self._warnings)
         self._engine.warnings, self._warnings = [], []
         return Recognition(
             tuple(words), language, self._engine.abilities.device, warnings, tuple(not_english)
         )
-
-    def _known_language(self) -> str | None:
-        """The language, or MULTI, if there is nothing to find out."""
-        if len(self._engine.abilities.languages) == 1:
-            return self._engine.abilities.languages[0]
-        if self._wish.language == MULTI:
-            return MULTI
-        return self._asked[0] if len(self._asked) == 1 else None
-
-    @property
-    def _asked(self) -> tuple[str, ...]:
-        """The languages that may be spoken; empty: all."""
-        asked = self._wish.language
-        return () if asked in (None, MULTI) else tuple(str(asked).split(","))
-
-    def _language(self, track: TrackWork, first: Sequence[Piece]) -> str | None:
-        """That of a track where no other is clear; None: the engine cannot tell, or nothing is there."""
-        if (piece := track.loudness.most_speech(first)) is None:
-            return None
-        told = self._told(track, piece, [piece])
-        told_of = told[0] if told else {}
-        return max(told_of, key=lambda code: told_of[code], default=next(iter(self._asked), None))
-
-    def _told(self, track: TrackWork, piece: Piece, parts: Sequence[Piece]) -> list[dict[str, float]]:
-        """How probable each language that may be spoken is in each part of a piece."""
-        ends = np.cumsum([len(part) for part in parts]).tolist()
-        told = self._resuming.languages(track.part(piece), ends, self._when(piece))
-        return [among(one, self._asked) for one in told]
-
-    def _said_of_languages(self, words: Sequence[Word]) -> Iterator[str]:
-        """A line about a track in several languages: from when on each is spoken."""
-        first: dict[str, float] = {}
-        for word in words:
-            if word.language:
-                first.setdefault(word.language, word.start)
-        if len(first) > 1:
-            (code, _), *others = first.items()
-            later = ", ".join(f"{name(other)} from {self._minutes(start)}" for other, start in others)
-            yield f"languages: {name(code)}, {later}"
 
     def _words(
         self,
@@ -425,31 +369,20 @@ class TrackRecognizer:
         self._warnings += to_lines(notes, self._minutes)
         return in_order(words, found)
 
-    def _hear_first(self, track: TrackWork, some: Iterable[Piece], order: DecodeOptions) -> Iterator[Found]:
-        """What was heard in each piece, in order, with progress.
+    def _hear_first(
+        self, track: TrackWork, some: Iterable[Piece], order: DecodeOptions, languages: TrackLanguages
+    ) -> Iterator[Found]:
+        """What was heard in each piece, in order, with progress, each in its language."""
 
-        Where another language may be spoken than that of the track, what was heard waits until it is clear
-        what is spoken there.
-        """
-        duration = len(track.samples) / SAMPLE_RATE
-        tracker = Tracker(order.language or "")
+        def heard() -> Iterator[Found]:
+            for found in self._hear(track, some, order, soon=True):
+                self._progress(track, min(found[0].end, len(track.samples) / SAMPLE_RATE))
+                yield found
 
-        def decided(items: Sequence[Decided]) -> Iterator[Found]:
-            missing = (piece for piece, heard in items if heard is None)
-            new = self._hear(track, missing, replace(order, among=None))
-            for piece, heard in items:
-                yield next(new) if heard is None else (piece, heard)
-
-        for piece, heard in self._hear(track, some, order, soon=True):
-            self._progress(track, min(piece.end, duration))
-            if heard.unclear:
-                parts = piece.parts(track.loudness, track.speech, PART)
-                yield from decided(tracker.add((piece, heard), parts, self._told(track, piece, parts)))
-            elif tracker.waits:
-                yield from decided(tracker.add((piece, heard)))
-            else:
-                yield piece, heard
-        yield from decided(tracker.rest())
+        known_now = replace(order, among=None)
+        return languages.decided(
+            heard(), order.language or "", lambda missing: self._hear(track, missing, known_now)
+        )
 
     def _minutes(self, seconds: float) -> str:
         """When in the recording something is: 0:07, 61:05."""
