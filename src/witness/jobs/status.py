@@ -41,6 +41,8 @@ class JobStatus:
     """The segments that are final so far, as `worker.Segment`."""
     output: str = ""
     """Its results below the folder, without their endings."""
+    source: str = ""
+    """The path of the recording."""
 
     def row(self) -> dict[str, Any]:
         """As JSON."""

@@ -30,7 +30,7 @@ from witness.jobs.manifest import Manifest
 from witness.jobs.plan import BatchRequest
 from witness.jobs.pool import Pool
 from witness.jobs.recordings import Item, assign, size_and_mtime
-from witness.jobs.status import MOST_WAITING, JobStatus
+from witness.jobs.status import MOST_WAITING, JobStatus, State
 from witness.jobs.wishes import RecordingWish
 from witness.jobs.worker import Job, Outcome, Segment, Settings, Watcher
 from witness.options import Runtime
@@ -400,7 +400,7 @@ class Queue:
         return self._wait_for(item)
 
     def _wait_for(self, item: Item) -> JobStatus:
-        standing = JobStatus(_id(item), Path(item.source).name, "waiting", output=item.output)
+        standing = _standing(item, "waiting")
         self._items[standing.id] = item
         self._waiting.append(standing.id)
         self.board.tell(standing)
@@ -420,12 +420,16 @@ class Queue:
                 self._wait_for(item)
             else:
                 self._items[_id(item)] = item
-                known = JobStatus(_id(item), path.name, entry.state, why=entry.error, output=item.output)
-                self.board.tell(known)
+                self.board.tell(_standing(item, entry.state, entry.error))
 
 
 def _nothing() -> None:
     """A step that only has the queue look at what it can do."""
+
+
+def _standing(item: Item, state: State, why: str | None = None) -> JobStatus:
+    name = Path(item.source).name
+    return JobStatus(_id(item), name, state, why=why, output=item.output, source=item.source)
 
 
 def _id(item: Item) -> str:

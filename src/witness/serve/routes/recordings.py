@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -17,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from witness.errors import UsageError
 from witness.jobs import wishes
+from witness.jobs.status import JobStatus
 from witness.jobs.wishes import RecordingWish
 from witness.serve.board import BusyError, UnknownError
 from witness.serve.queue import Queue
@@ -93,7 +95,17 @@ async def retry(request: Request) -> Response:
 async def events(request: Request) -> Response:
     """All recordings of the queue now, and each change: server-sent events."""
     with answered():
-        return _Events(request.app.state.desk.queue)
+        return EventStream(request.app.state.desk.queue, about_job)
+
+
+def about_job(standing: JobStatus) -> str:
+    """The event that says how it stands with a recording."""
+    return event("job", standing.row())
+
+
+def event(kind: str, told: object) -> str:
+    """A server-sent event."""
+    return f"event: {kind}\ndata: {json.dumps(told)}\n\n"
 
 
 @contextmanager
@@ -107,13 +119,16 @@ def answered() -> Iterator[None]:
         raise HTTPException(429, str(error), {"Retry-After": "30"}) from error
 
 
-class _Events(Response):
-    """https://html.spec.whatwg.org/multipage/server-sent-events.html"""
+class EventStream(Response):
+    """What somebody wants to know of the queue, as it comes.
+
+    https://html.spec.whatwg.org/multipage/server-sent-events.html
+    """
 
     media_type = "text/event-stream"
 
-    def __init__(self, queue: Queue) -> None:
-        """Raises BusyError if too many listen."""
+    def __init__(self, queue: Queue, tell: Callable[[JobStatus], str]) -> None:
+        """`tell` makes the events of each standing, or "". Raises BusyError if too many listen."""
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         loop, self._woken = asyncio.get_running_loop(), asyncio.Event()
@@ -122,7 +137,7 @@ class _Events(Response):
             with suppress(RuntimeError):  # the server has ended
                 loop.call_soon_threadsafe(self._woken.set)
 
-        self._queue = queue
+        self._queue, self._tell = queue, tell
         self._listener = queue.board.listen(wake)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
@@ -130,11 +145,13 @@ class _Events(Response):
         gone = asyncio.ensure_future(left(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            text = f"retry: {AGAIN}\n\n"
+            text, spoken = f"retry: {AGAIN}\n\n", -ALIVE
             while not gone.done() and (news := self._take()) is not None:
-                text += "".join(f"event: job\ndata: {json.dumps(row)}\n\n" for row in news)
-                body = {"type": "http.response.body", "body": (text or ": still here\n\n").encode()}
-                await asyncio.wait_for(send({**body, "more_body": True}), DEAF)
+                text += "".join(map(self._tell, news))
+                if text or time.monotonic() - spoken >= ALIVE:
+                    spoken = time.monotonic()
+                    body = {"type": "http.response.body", "body": (text or ": still here\n\n").encode()}
+                    await asyncio.wait_for(send({**body, "more_body": True}), DEAF)
                 text = ""
                 await self._wait(gone)
             await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), DEAF)
@@ -144,10 +161,9 @@ class _Events(Response):
             self._queue.board.forget(self._listener)
             gone.cancel()
 
-    def _take(self) -> list[dict[str, object]] | None:
+    def _take(self) -> list[JobStatus] | None:
         self._woken.clear()
-        news = self._listener.take()
-        return None if news is None else [standing.row() for standing in news]
+        return self._listener.take()
 
     async def _wait(self, gone: asyncio.Future[None]) -> None:
         """Until there is news, the client has left, or it is time for a sign of life."""

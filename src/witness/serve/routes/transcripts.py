@@ -23,6 +23,7 @@ from witness.options import chosen
 from witness.serve import assets
 from witness.serve.requests import GONE, body_of, desk_of, of, path_of
 from witness.serve.roles import Role
+from witness.serve.routes import live
 from witness.serve.routes.recordings import AGAIN, ALIVE
 
 FIRST = (Format.DOCX, Format.TXT, Format.SRT, Format.QDA, Format.CSV)
@@ -60,7 +61,9 @@ def routes() -> list[BaseRoute]:
 
 
 async def show(request: Request) -> Response:
-    """The page."""
+    """The page; until there is a transcript, that of the work on it."""
+    if await run_in_threadpool(desk_of(request).library.find, request.path_params["id"]) is None:
+        return live.page(request)
     rest = {
         "id": request.path_params["id"],
         "formats": formats(),
@@ -90,8 +93,12 @@ def formats() -> list[dict[str, str]]:
 
 async def sound(request: Request) -> Response:
     """The recording, or the part of it that is asked for."""
-    path = await path_of(request)
-    recording = await run_in_threadpool(desk_of(request).finder.recording, path)
+    desk = desk_of(request)
+    path = await run_in_threadpool(desk.library.find, request.path_params["id"])
+    if path is None:
+        recording = await run_in_threadpool(live.sound, request)
+    else:
+        recording = await run_in_threadpool(desk.finder.recording, path)
     kind = mimetypes.guess_type(recording.name)[0] or ""
     playable = kind.startswith(("audio/", "video/"))
     return FileResponse(

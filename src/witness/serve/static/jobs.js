@@ -153,8 +153,12 @@ function aboutSending(one) {
 /** The row of what is being transcribed or sent, without what may change. @param {Job | Sending} one */
 function rowOf(one) {
   const row = make("li");
-  const title = make("span", "name", one.name);
+  const title = make("id" in one ? "a" : "span", "name", one.name);
   title.dir = "auto";
+  if (title instanceof HTMLAnchorElement && "id" in one) {
+    title.href = `/t/${one.id}/`;
+    title.title = "Read and hear it while it is transcribed";
+  }
   const what = make("span", "what");
   const button = "id" in one ? jobButton("Cancel", one.id, "cancel", list) : sendingButton(one);
   const bar = make("progress");

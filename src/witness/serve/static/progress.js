@@ -31,10 +31,13 @@ export function untilAll(jobs) {
   return `, all done in about ${minutes < 60 ? "" : `${Math.floor(minutes / 60)} h `}${minutes % 60} min`;
 }
 
+/** What a speaker is called; those without a name as in the transcript. @param {string} speaker */
+const called = (speaker) => speaker.replace(/^SPEAKER_(\d+)$/, (_, n) => `Speaker ${Number(n) + 1}`);
+
 /** What was said last, as far as it is recognized. @param {Job} job */
 export function latest(job) {
   const last = job.said?.at(-1);
-  return last ? `${last.speaker}: ${last.text}` : "";
+  return last ? `${called(last.speaker)}: ${last.text}` : "";
 }
 
 /** @param {Job} job */

@@ -3,8 +3,10 @@
 import "./asking.js";
 import { announce, offerWords } from "./again.js";
 import { start } from "../../formats/web/main.js";
+import { play } from "../../formats/web/sound.js";
 import { setPeaks } from "../../formats/web/timeline.js";
 import { call } from "./call.js";
+import { wentOn } from "./listening.js";
 import { showReview, upTo } from "./reviewing.js";
 import { changed, onSaved, save, seen, served, takeUp } from "./saving.js";
 import { askRemember, askVoice, suggest } from "./voices.js";
@@ -23,6 +25,7 @@ start({
   codes: async () => (await call("/api/notes/codes")).codes,
 });
 showReview();
+if (wentOn(served.id)) play();
 
 // The outline of the sound, which may take a moment the first time.
 fetch("outline").then(async (answer) => {
