@@ -120,6 +120,36 @@ def test_a_word_that_is_chosen_stays_chosen_while_what_was_typed_before_becomes_
     assert texts(folder)[2:4] == ["Timbuktu", "Zanzibar"]
 
 
+def test_words_outside_of_what_is_typed_over_keep_times_and_speakers(visit, folder):
+    page = visit().open()
+    before = store.read(folder / "toned.json").words
+    page.click("#write")
+    fields = page.locator(".said[contenteditable]")
+    first, last = (int(fields.nth(n).locator(".w").nth(1).get_attribute("data-w")) for n in (0, 2))
+    assert before[first].speaker != before[last].speaker or last - first > 3
+    page.locator(f'[data-w="{first}"]').click()
+    page.keyboard.press("Control+ArrowLeft")
+    while page.evaluate("getSelection().focusNode.parentElement.closest('[data-w]')?.dataset.w") != str(last):
+        page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Shift+ArrowLeft")
+    page.keyboard.type("Q ")  # like none of them: it is said where the first one was
+    saved(page)
+    after = store.read(folder / "toned.json").words
+
+    def placed(words) -> list[tuple[str, float, float, str | None]]:
+        return [(word.text, word.start, word.end, word.speaker) for word in words]
+
+    assert placed(after[:first]) == placed(before[:first])
+    kept = placed(before[last:])
+    assert placed(after[-len(kept) :]) == kept
+    assert len(after) == first + 1 + len(kept)
+    assert after[first].text.strip() == "Q"
+    assert (after[first].start, after[first].speaker) == (before[first].start, before[first].speaker)
+    page.keyboard.press("Control+z")
+    saved(page)
+    assert texts(folder) == [word.text.strip() for word in before]
+
+
 def test_how_far_one_has_got_is_seen_in_the_list_and_in_another_window(visit, folder):
     visitor = visit()
     page, other = visitor.open(), visitor.open(visitor.tab())

@@ -1,5 +1,7 @@
 // @ts-check
 /* What people correct: what they are asked, and what is made of the answers. */
+import { wordsAcross } from "./across.js";
+import { wordNow } from "./caret.js";
 import { clock } from "./clock.js";
 import { shortened } from "./copying.js";
 import { asDocument, BAD_NAME, checkName, countAll } from "./corrections.js";
@@ -11,7 +13,7 @@ import { chosenWords, meant, paragraphNow, unchoose } from "./selection.js";
 import { data, edits, page, refused, stepsChanged, take, transcript } from "./state.js";
 import { reveal } from "./text.js";
 import { piecesOf } from "./transcript.js";
-import { settle, whenOwnerless, wordNow, writeAt, writeIn } from "./writing.js";
+import { settle, whenOwnerless, writeAt, writeIn } from "./writing.js";
 /** @import { Correction } from "./corrections.js" */
 /** @import { Paragraph } from "./paragraphs.js" */
 
@@ -187,8 +189,8 @@ export function give(number) {
   const one = page.speakers[number - 1];
   if (!one || refused()) return;
   settle();
-  const w = wordNow();
-  const list = w >= 0 ? page.paragraphs[page.paragraphOf[w]].words : meant();
+  const w = wordNow(), some = wordsAcross();
+  const list = some.length ? some : w >= 0 ? page.paragraphs[page.paragraphOf[w]].words : meant();
   if (!list.length || list.every((each) => page.owner[each] === one.who)) return;
   take({ kind: "move", who: one.who, pieces: piecesOf(transcript, list) });
   toast(`${nameOf(one.who)} said this.`);

@@ -2,6 +2,7 @@
 /* Keyboard shortcuts, and the buttons that do the same. */
 import { above } from "./arrays.js";
 import { commandOf, writes } from "./bindings.js";
+import { fieldNow, wordNow } from "./caret.js";
 import { clock } from "./clock.js";
 import { link, quotation, quote, shortened } from "./copying.js";
 import { $, around, composes, make, toast } from "./dom.js";
@@ -18,7 +19,7 @@ import { audio, faster, resume, seek, toggle, wordAt } from "./sound.js";
 import { page, redo, words } from "./state.js";
 import { bringIntoView, spans } from "./text.js";
 import { zoom } from "./timeline.js";
-import { fieldNow, keyWhileWriting, settle, setWriting, undoTyped, wordNow, writeAt } from "./writing.js";
+import { keyWhileWriting, settle, setWriting, undoTyped, writeAt } from "./writing.js";
 
 /** Where it is said to a screen reader what a key has led to. */
 const announce = make("p", "hidden");

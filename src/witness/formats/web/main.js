@@ -1,5 +1,7 @@
 // @ts-check
 /* The page as a whole: what is drawn anew when something changes, and the start. */
+import { collapse } from "./across.js";
+import { keepingCaret } from "./caret.js";
 import "./colors.js";
 import { showDoubts } from "./marking.js";
 import "./mouse.js";
@@ -14,7 +16,7 @@ import { showSpeakers } from "./speakers.js";
 import { deriveNow, edits, on, page } from "./state.js";
 import { clear, focusing, isPrinting, layOut, printAll, printed, relabel, render, soon, staying } from "./text.js";
 import { drawTimeline } from "./timeline.js";
-import { keepingCaret, settle } from "./writing.js";
+import { settle } from "./writing.js";
 /** @import { Desk } from "./state.js" */
 
 on("steps", (onlyNames) => {
@@ -31,6 +33,7 @@ function showNames() {
 
 /** Rebuild the page after a step; what was at the top of the window stays there. */
 function refresh() {
+  collapse(); // what was selected has other elements now
   const stay = staying(), caret = keepingCaret(), focus = focusing();
   keepDraft();
   deriveNow();
@@ -72,6 +75,7 @@ window.addEventListener("resize", () => {
   if (window.innerWidth === lastWidth) { soon(); return; }
   lastWidth = window.innerWidth;
   settle();
+  collapse();
   const stay = staying(), caret = keepingCaret(), focus = focusing();
   clear();
   layOut();

@@ -1,5 +1,7 @@
 // @ts-check
 /* Notes, highlights and codes on words: how they are made, and the list of those of this transcript. */
+import { wordsAcross } from "./across.js";
+import { wordNow } from "./caret.js";
 import { clock } from "./clock.js";
 import { quotation, shortened } from "./copying.js";
 import { checkName, checkText } from "./corrections.js";
@@ -9,13 +11,14 @@ import { seek } from "./sound.js";
 import { page, refused, take, transcript, words } from "./state.js";
 import { bringIntoView, focusing } from "./text.js";
 import { piecesOf } from "./transcript.js";
-import { settle, wordNow } from "./writing.js";
+import { settle } from "./writing.js";
 /** @import { Note } from "./derive.js" */
 
 /** The words that a note would be about: those that are selected, or of the paragraph that is written in or heard. */
 function here() {
   settle();
-  const w = wordNow();
+  const w = wordNow(), some = wordsAcross();
+  if (some.length) return some;
   return w >= 0 && !page.chosen ? page.paragraphs[page.paragraphOf[w]].words.slice() : meant();
 }
 

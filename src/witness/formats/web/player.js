@@ -5,7 +5,7 @@ import { chosenWords, paragraphNow } from "./selection.js";
 import { player, seek, setSpeed } from "./sound.js";
 import { page, words } from "./state.js";
 import { keep, kept } from "./storage.js";
-import { wordNow } from "./writing.js";
+import { wordNow } from "./caret.js";
 
 const BACK = "witness-back";
 

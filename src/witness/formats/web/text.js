@@ -23,6 +23,10 @@ let heights = new Float64Array(); // of each block
 let known = new Uint8Array(); // whether that was measured
 let tops = new Float64Array(1); // where the block begins
 let printing = false;
+/** Blocks that stay in the document wherever one scrolls: the first and the last. @type {[number, number] | null} */
+let pinned = null;
+/** Keep blocks in the document, or no longer. @param {typeof pinned} blocks */
+export function pin(blocks) { pinned = blocks; }
 let perLine = 70, lineHeight = 28, rest = 0; // letters; pixels of a line, and of a block beside its lines
 
 function measureType() {
@@ -78,8 +82,8 @@ export function render() {
   if (printing || !blocks.length) return;
   for (let round = 0; round < 4; round += 1) {
     const y = window.scrollY - listTop();
-    const first = Math.max(0, above(tops, y - BEYOND, blocks.length) - 1);
-    const end = Math.min(blocks.length, above(tops, y + window.innerHeight + BEYOND, blocks.length));
+    const first = Math.max(0, Math.min(pinned?.[0] ?? Infinity, above(tops, y - BEYOND, blocks.length) - 1));
+    const end = Math.min(blocks.length, Math.max((pinned?.[1] ?? -1) + 1, above(tops, y + window.innerHeight + BEYOND, blocks.length)));
     const anchored = Math.min(blocks.length - 1, Math.max(0, above(tops, y, blocks.length) - 1));
     for (const [n, element] of shown) {
       if (n < first || n >= end) {
@@ -138,6 +142,7 @@ function article(n) {
   element.dataset.paragraph = String(number);
   element.dataset.block = String(n);
   const head = make("header");
+  head.contentEditable = "false"; // nor where a selection goes across it
   if (!from) {
     const button = make("button", "who");
     button.type = "button";

@@ -1,23 +1,27 @@
 // @ts-check
 /* Writing in the transcript: a paragraph is a field, and what is typed there becomes steps a moment later. */
+import { beforeGoingAcross, isAcross, leave, takeOut, textAcross } from "./across.js";
+import { atEnd, before, blockOf, fieldNow, hold, inOuterLine, putCaret, wordsIn } from "./caret.js";
 import { clock } from "./clock.js";
 import { checkText } from "./corrections.js";
 import { $, around, composes, select, toast } from "./dom.js";
 import { offerElsewhere } from "./elsewhere.js";
-import { letters, placeAfter, retyped } from "./retyped.js";
+import { beginning, over, overtyped, respelled, rewriting } from "./overtyped.js";
+import { letters } from "./retyped.js";
 import { resume, seek } from "./sound.js";
 import { page, redo, refused, stepsChanged, take, transcript, undo, words } from "./state.js";
 import { keep, kept } from "./storage.js";
 import { bringIntoView, editable, feed, reveal, shownBlock, spans } from "./text.js";
 import { piecesOf } from "./transcript.js";
 /** @import { Correction } from "./corrections.js" */
+/** @import { Over } from "./overtyped.js" */
 
 const PAUSE = 1000; // ms after the last key until what was typed is a step
 const MODE = "witness-writing";
 
 /**
- * What is being typed: the element, and the words or the stretch that it shows.
- * @type {{ said: HTMLElement, list: number[], gap: number, who: number } | null}
+ * What is being typed: the element, and the words or the stretch that it shows; `how`: what of other paragraphs went for it.
+ * @type {{ said: HTMLElement, list: number[], gap: number, who: number, how?: Over } | null}
  */
 let typed = null;
 let timer = 0, composing = false;
@@ -26,6 +30,7 @@ let timer = 0, composing = false;
 export function setWriting(now) {
   if (now && refused()) return;
   settle();
+  leave();
   page.writing = now;
   keep(MODE, now ? "yes" : null);
   document.documentElement.classList.toggle("writing", now);
@@ -77,16 +82,17 @@ export function settle() {
   typed = null;
   page.typing = false;
   const text = (now.said.textContent ?? "").replace(/[\s\p{C}]+/gu, (run) => (/\s/u.test(run) ? " " : "")).trim();
-  const made = now.gap >= 0 ? filled(now, text) : corrected(now.list, text);
+  const made = now.gap >= 0 ? filled(now, text) : now.how ? overtyped(transcript, page, now.how, text)
+    : rewriting(transcript, page.texts, respelled(page.texts, now.list, text));
   const trouble = made.map((one) => (one.kind === "text" || one.kind === "fill" ? checkText(one.text) : null)).find(Boolean);
   if (trouble) toast(trouble);
   else if (made.length) {
     const had = now.list.map((w) => page.texts[w]);
     take(...made);
-    offerElsewhere(now.list, had);
+    if (!now.how) offerElsewhere(now.list, had);
     return true;
   }
-  if (now.gap >= 0 || trouble) stepsChanged(); // show again what there was
+  if (now.gap >= 0 || trouble || now.how) stepsChanged(); // show again what there was
   else page.desk?.changed();
   return false;
 }
@@ -99,122 +105,7 @@ function filled({ gap, who }, text) {
   return [];
 }
 
-/** @param {readonly number[]} list @param {string} text @returns {Correction[]} */
-function corrected(list, text) {
-  const had = list.map((w) => page.texts[w]);
-  const now = retyped(had, text);
-  return list.flatMap((w, n) => (now[n] === had[n].trim() ? []
-    : [{ kind: "text", text: now[n], pieces: piecesOf(transcript, [w]) }]));
-}
-
-/* ---------- the place in the text ---------- */
-
-/** The field with the focus. */
-export function fieldNow() {
-  const field = document.activeElement;
-  return field instanceof HTMLElement && field.isContentEditable && feed.contains(field) ? field : null;
-}
-
-/** @param {HTMLElement} said */
-const blockOf = (said) => Number(said.closest("article")?.dataset.block);
-
-/** The words that a field shows. @param {HTMLElement} said */
-function wordsIn(said) {
-  const block = page.blocks[blockOf(said)];
-  return block ? block.paragraph.words.slice(block.from, block.to) : [];
-}
-
-/** What is before the end of the selection, or of its start, in a field. @param {HTMLElement} said @param {boolean} start */
-function before(said, start = false) {
-  const selection = getSelection();
-  if (!selection?.rangeCount) return null;
-  const chosen = selection.getRangeAt(0);
-  if (!said.contains(chosen.startContainer) || !said.contains(chosen.endContainer)) return null;
-  const range = document.createRange();
-  range.selectNodeContents(said);
-  if (start) range.setEnd(chosen.startContainer, chosen.startOffset);
-  else range.setEnd(chosen.endContainer, chosen.endOffset);
-  return range.toString();
-}
-
-/** What puts the caret where it is now once the paragraphs are made anew, after as many letters of the same words, and
-    chooses what is chosen: a double click takes a word while what was typed before it becomes a step. */
-export function keepingCaret() {
-  const said = fieldNow();
-  const text = said && before(said);
-  if (!said || text === null) return () => {};
-  const list = wordsIn(said), count = letters(text), spaced = /\s$/u.test(text);
-  const first = letters(before(said, true) ?? text);
-  const after = (said.textContent ?? "").slice(text.length);
-  const open = spaced && !/^\S/u.test(after); // a word is about to be typed between two spaces
-  return () => {
-    const shownNow = list.filter((w) => page.place[w] >= 0).sort((a, b) => page.place[a] - page.place[b]);
-    let left = count;
-    for (const w of shownNow) {
-      const here = letters(page.texts[w]);
-      if (left < here || (left === here && (!spaced || open || w === shownNow[shownNow.length - 1]))) {
-        putCaret(w, left, open, spaced);
-        if (first < count) chooseFrom(shownNow, first);
-        return;
-      }
-      left -= here;
-    }
-    if (shownNow.length) putCaret(shownNow[shownNow.length - 1], Infinity, open);
-  };
-}
-
-/** Choose what is between so many letters of some words and the caret. @param {readonly number[]} list @param {number} count */
-function chooseFrom(list, count) {
-  const selection = getSelection();
-  let left = count;
-  for (const w of list) {
-    const here = letters(page.texts[w]), node = spans.get(w)?.firstChild;
-    if (left < here) {
-      if (node && selection?.focusNode) {
-        selection.setBaseAndExtent(node, placeAfter(node.textContent ?? "", left, true), selection.focusNode, selection.focusOffset);
-      }
-      return;
-    }
-    left -= here;
-  }
-}
-
-/** Put the caret into a word, after so many letters; after none it may be before the space or after it.
-    @param {number} w @param {number} count @param {boolean} open @param {boolean} spaced */
-function putCaret(w, count, open = false, spaced = false) {
-  if (!spans.has(w)) bringIntoView(page.blockOf[w]);
-  const span = spans.get(w), node = span?.firstChild;
-  if (!span || !node) return;
-  const at = placeAfter(node.textContent ?? "", count, spaced);
-  span.closest("p")?.focus({ preventScroll: true });
-  const range = document.createRange();
-  if (open) {
-    const space = document.createTextNode(" ");
-    span.after(space);
-    range.setStart(space, 1);
-  } else {
-    range.setStart(node, at);
-  }
-  range.collapse(true);
-  select(range);
-}
-
-/** Whether the caret is at the first or the last place of a field. @param {HTMLElement} said @param {boolean} last */
-function atEnd(said, last) {
-  if (!getSelection()?.isCollapsed) return false;
-  const text = before(said) ?? "";
-  return last ? letters(text) === letters(said.textContent ?? "") : letters(text) === 0;
-}
-
-/** Whether the caret is in the first or the last line of a field. @param {HTMLElement} said @param {boolean} last */
-function inOuterLine(said, last) {
-  const selection = getSelection();
-  if (!selection?.rangeCount) return false;
-  const box = said.getBoundingClientRect();
-  const caret = selection.getRangeAt(0).getClientRects()[0] ?? box;
-  const line = parseFloat(getComputedStyle(said).lineHeight) || 28;
-  return last ? caret.bottom > box.bottom - line : caret.top < box.top + line;
-}
+/* ---------- from one paragraph to another ---------- */
 
 /** Go to the next field with words, or with -1 to the one before. @param {HTMLElement} said @param {number} by @param {boolean} toEnd */
 function leaveTo(said, by, toEnd) {
@@ -272,18 +163,46 @@ function join(number) {
   return true;
 }
 
-/** The word with the caret, or -1. */
-export function wordNow() {
-  const field = fieldNow();
-  const text = field && before(field);
-  if (!field || text === null) return -1;
-  let left = letters(text);
-  const list = wordsIn(field);
-  for (const w of list) {
-    left -= letters(page.texts[w]);
-    if (left <= 0) return w;
+/* ---------- over several paragraphs ---------- */
+
+beforeGoingAcross(settle);
+
+/** Type a text in the place of what is selected across paragraphs. @param {string} text @param {boolean} [apart] begin a paragraph there */
+function overwrite(text, apart = false) {
+  const done = takeOut((fields, lead, tail) => over(transcript, page, fields, lead, tail, apart));
+  if (!done) return;
+  const { said, how } = done;
+  if (how.none && !text) {
+    if (!apart) join(page.blockOf[how.fields[1][0]]);
+    return;
   }
-  return list[list.length - 1] ?? -1;
+  const { lead, tail } = how;
+  const joint = text || !lead || !tail || how.inside || /\s$/u.test(lead) || /^\s/u.test(tail) ? "" : " ";
+  typed = { said, list: how.list, gap: -1, who: -1, how };
+  hold(said, how.list);
+  insert(text || joint);
+}
+
+/** Begin a paragraph in the place of what is selected across paragraphs. */
+function splitAcross() {
+  overwrite("", true);
+  const how = typed?.how, said = typed?.said;
+  if (!how || !said) return;
+  settle();
+  const w = beginning(how, (one) => (page.place[one] >= 0 ? page.texts[one] : ""));
+  if (w !== undefined) putCaret(w, 0);
+}
+
+/** What is given to be put into the text. @param {InputEvent} event */
+const given = (event) => (event.data ?? event.dataTransfer?.getData("text/plain") ?? "").replace(/\s+/gu, " ");
+
+for (const kind of /** @type {const} */ (["copy", "cut"])) {
+  feed.addEventListener(kind, (event) => {
+    if (!isAcross()) return;
+    event.clipboardData?.setData("text/plain", textAcross());
+    event.preventDefault();
+    if (kind === "cut") overwrite("");
+  });
 }
 
 /* ---------- what is typed ---------- */
@@ -303,7 +222,11 @@ feed.addEventListener("input", (event) => {
   clearTimeout(timer);
   if (!composing && typed.gap < 0) timer = setTimeout(settle, PAUSE);
 });
-feed.addEventListener("compositionstart", () => { composing = true; clearTimeout(timer); });
+feed.addEventListener("compositionstart", () => {
+  if (isAcross()) overwrite("");
+  composing = true;
+  clearTimeout(timer);
+});
 feed.addEventListener("compositionend", () => { composing = false; timer = setTimeout(settle, PAUSE); });
 /* Whoever presses on another place has the caret there first: before that the elements may not be made anew. */
 let pressed = false;
@@ -320,6 +243,10 @@ feed.addEventListener("focusout", (event) => {
 feed.addEventListener("beforeinput", (event) => {
   if (event.inputType === "historyUndo") undoTyped();
   else if (event.inputType === "historyRedo") redo();
+  else if (isAcross()) {
+    if (["insertParagraph", "insertLineBreak"].includes(event.inputType)) splitAcross();
+    else if (/^(insert|delete)/.test(event.inputType)) overwrite(given(event));
+  }
   else if (event.inputType === "insertText") { if (event.data === null || !insert(event.data)) return; }
   else if (!["formatBold", "formatItalic"].includes(event.inputType)) return;
   event.preventDefault();
@@ -369,7 +296,7 @@ export function keyWhileWriting(event, said) {
   const { key, shiftKey } = event;
   if (key === "Escape" || key === "Tab") { resume(); return true; }
   if (key === "F2") { setWriting(false); return true; }
-  if (key === "Enter") { split(said); return true; }
+  if (key === "Enter") { if (isAcross()) splitAcross(); else split(said); return true; }
   if (shiftKey) return false;
   if (key === "Backspace" && atEnd(said, false)) return join(blockOf(said));
   if (key === "Delete" && atEnd(said, true)) return join(blockOf(said) + 1);

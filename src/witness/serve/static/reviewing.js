@@ -7,7 +7,7 @@ import { chosenEnd, showMoment } from "../../formats/web/selection.js";
 import { seek } from "../../formats/web/sound.js";
 import { edits, on, page, refused, words } from "../../formats/web/state.js";
 import { drawTimeline } from "../../formats/web/timeline.js";
-import { wordNow } from "../../formats/web/writing.js";
+import { wordNow } from "../../formats/web/caret.js";
 /** @import { Review } from "../../formats/web/edits.js" */
 
 export function showReview() {

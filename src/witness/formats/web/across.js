@@ -1,0 +1,212 @@
+// @ts-check
+/* A selection across several paragraphs of whoever writes. Each paragraph is a field, and a selection stays in its field;
+   while it is to go on in the next one, all of them are one field together, of which nothing but this may be typed over. */
+import { blockOf, fieldOf, wordsIn } from "./caret.js";
+import { around, select } from "./dom.js";
+import { page } from "./state.js";
+import { feed, pin } from "./text.js";
+/** @import { Over } from "./overtyped.js" */
+
+let across = false, dragging = false;
+/** Where the mouse was pressed. @type {HTMLElement | null} */
+let pressed = null;
+
+export const isAcross = () => across;
+
+/** @type {() => void} what is called before: elements may be made anew then only */
+let first = () => {};
+/** @param {typeof first} act */
+export function beforeGoingAcross(act) { first = act; }
+
+/** Let the selection go on in other fields. */
+function enter() {
+  if (across) return;
+  first();
+  const selection = getSelection();
+  if (!selection?.anchorNode || !selection.focusNode) return;
+  const { anchorNode, anchorOffset, focusNode, focusOffset } = selection;
+  across = true;
+  feed.contentEditable = "true";
+  feed.focus({ preventScroll: true });
+  selection.setBaseAndExtent(anchorNode, anchorOffset, focusNode, focusOffset);
+}
+
+/** No longer; the fields are fields again. */
+export function leave() {
+  if (!across) return;
+  across = false;
+  pin(null);
+  feed.contentEditable = "inherit";
+}
+
+/** Leave with the caret at one end of what was selected. @param {boolean} [last] */
+export function collapse(last = true) {
+  if (!across) return;
+  const now = chosen();
+  leave();
+  if (!now) return;
+  const range = now.range.cloneRange(), field = now.fields[last ? now.fields.length - 1 : 0];
+  if (!field.contains(last ? range.endContainer : range.startContainer)) range.selectNodeContents(field);
+  range.collapse(!last);
+  field.focus({ preventScroll: true });
+  select(range);
+}
+
+/** The fields with something selected, and what of the first and the last is not; null: there is none. */
+function chosen() {
+  const selection = getSelection();
+  if (!selection?.rangeCount) return null;
+  const range = selection.getRangeAt(0);
+  const fields = [...feed.querySelectorAll(".said[contenteditable]")].filter((said) => said instanceof HTMLElement
+    && range.intersectsNode(said) && wordsIn(said).length > 0).map((said) => /** @type {HTMLElement} */ (said));
+  if (!fields.length) return null;
+  const before = document.createRange(), after = document.createRange();
+  before.selectNodeContents(fields[0]);
+  after.selectNodeContents(fields[fields.length - 1]);
+  if (fields[0].contains(range.startContainer)) before.setEnd(range.startContainer, range.startOffset);
+  else before.collapse(true);
+  if (fields[fields.length - 1].contains(range.endContainer)) after.setStart(range.endContainer, range.endOffset);
+  else after.collapse(false);
+  return { range, fields, before: before.toString(), after: after.toString() };
+}
+
+/** The words of all fields with something selected, if there are several. */
+export const wordsAcross = () => (across ? chosen()?.fields.flatMap(wordsIn) ?? [] : []);
+
+/** What is selected, a paragraph for each field. */
+export function textAcross() {
+  const now = chosen();
+  if (!now) return "";
+  return now.fields.map((said) => within(now.range, said).toString().trim()).filter(Boolean).join("\n\n");
+}
+
+/** The part of a range that is in a field. @param {Range} range @param {HTMLElement} said */
+function within(range, said) {
+  const part = range.cloneRange();
+  if (!said.contains(part.startContainer)) part.setStart(said, 0);
+  if (!said.contains(part.endContainer)) part.setEnd(said, said.childNodes.length);
+  return part;
+}
+
+/**
+ * Take out what is selected and leave: the caret is where it was. Returns the field with the caret, and what was done.
+ * @param {(fields: number[][], before: string, after: string) => Over} over
+ */
+export function takeOut(over) {
+  const now = chosen();
+  leave();
+  if (!now) return null;
+  const { range, fields } = now;
+  const how = over(fields.map(wordsIn), now.before, now.after);
+  const said = fields[how.into], last = fields[how.to];
+  const here = within(range, said);
+  here.deleteContents();
+  here.collapse(true);
+  if (how.rest) within(range, last).deleteContents();
+  fields.slice(how.into + 1, how.rest ? how.to : how.to + 1).forEach((field) => field.closest("article")?.setAttribute("hidden", ""));
+  if (last !== said && how.tail) said.append(how.tail);
+  said.focus({ preventScroll: true });
+  select(here);
+  return { said, how };
+}
+
+/* ---------- the mouse ---------- */
+
+feed.addEventListener("pointerdown", (event) => {
+  pressed = null;
+  if (!page.writing || event.button || event.pointerType === "touch") return;
+  const said = around(event, ".said[contenteditable]");
+  if (!said) return;
+  dragging = true;
+  pressed = said;
+});
+/* With Shift, it goes on to where the mouse is; by itself, the browser would begin another one there. */
+feed.addEventListener("mousedown", (event) => {
+  const said = around(event, ".said[contenteditable]"), from = fieldOf(getSelection()?.anchorNode);
+  if (!page.writing || event.button || !event.shiftKey || !said || !from || from === said) return;
+  enter();
+  const at = document.caretPositionFromPoint(event.clientX, event.clientY);
+  if (at) getSelection()?.extend(at.offsetNode, at.offset);
+  event.preventDefault();
+});
+document.addEventListener("pointermove", (event) => {
+  if (!pressed || across || !(event.buttons & 1)) return;
+  const box = pressed.getBoundingClientRect();
+  if ((event.clientY < box.top || event.clientY > box.bottom) && fieldOf(getSelection()?.anchorNode) === pressed) enter();
+});
+for (const event of ["pointerup", "pointercancel"]) {
+  window.addEventListener(event, () => {
+    dragging = false;
+    pressed = null;
+    setTimeout(follow);
+  });
+}
+feed.addEventListener("dragstart", (event) => { if (across) event.preventDefault(); });
+
+/* ---------- the keyboard ---------- */
+
+/** Whether the end of the selection that moves is in the first or the last line of a field. @param {HTMLElement} said @param {boolean} last */
+function inOuterLine(said, last) {
+  const selection = getSelection();
+  if (!selection?.focusNode) return false;
+  const range = document.createRange(), box = said.getBoundingClientRect();
+  range.setStart(selection.focusNode, selection.focusOffset);
+  const caret = range.getClientRects()[0];
+  const line = parseFloat(getComputedStyle(said).lineHeight) || 28;
+  return !caret || (last ? caret.bottom > box.bottom - line : caret.top < box.top + line);
+}
+
+feed.addEventListener("keydown", (event) => {
+  if (!page.writing || event.altKey) return;
+  const { key, shiftKey } = event;
+  const said = fieldOf(getSelection()?.focusNode);
+  if (shiftKey && said && !across) {
+    const up = ["ArrowUp", "PageUp"].includes(key), down = ["ArrowDown", "PageDown"].includes(key);
+    const onward = (key === "ArrowRight") === (getComputedStyle(said).direction !== "rtl");
+    if (["ArrowLeft", "ArrowRight"].includes(key) ? atEdge(said, onward) : (up || down) && inOuterLine(said, down)) enter();
+  }
+  if (!across || shiftKey) return;
+  if (["ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown"].includes(key)) collapse(key === "ArrowRight" || key === "ArrowDown");
+  else if (event.code === "KeyA" && (event.ctrlKey || event.metaKey)) whole();
+  else return;
+  event.preventDefault();
+});
+
+/** Whether the end of the selection that moves is at the first or the last place of a field. @param {HTMLElement} said @param {boolean} last */
+function atEdge(said, last) {
+  const selection = getSelection();
+  if (!selection?.focusNode) return false;
+  const range = document.createRange();
+  range.selectNodeContents(said);
+  if (last) range.setStart(selection.focusNode, selection.focusOffset);
+  else range.setEnd(selection.focusNode, selection.focusOffset);
+  return !range.toString().trim();
+}
+
+/** Select the fields as a whole of which something is selected. */
+function whole() {
+  const now = chosen();
+  if (!now) return;
+  const last = now.fields[now.fields.length - 1];
+  getSelection()?.setBaseAndExtent(now.fields[0], 0, last, last.childNodes.length);
+}
+
+/* ---------- how far it goes ---------- */
+
+/** Keep what is selected in the document; within one field, that is a field again. */
+function follow() {
+  if (!across) return;
+  const selection = getSelection();
+  const from = fieldOf(selection?.anchorNode), to = fieldOf(selection?.focusNode);
+  if (from && to && from !== to) {
+    const ends = [blockOf(from), blockOf(to)];
+    pin([Math.min(...ends), Math.max(...ends)]);
+  } else if (from && from === to && selection && !dragging) {
+    const { anchorNode, anchorOffset, focusNode, focusOffset } = selection;
+    leave();
+    from.focus({ preventScroll: true });
+    if (anchorNode && focusNode) selection.setBaseAndExtent(anchorNode, anchorOffset, focusNode, focusOffset);
+  }
+}
+document.addEventListener("selectionchange", follow);
+feed.addEventListener("focusout", (event) => { if (across && event.target === feed) leave(); });

@@ -1,0 +1,157 @@
+// @ts-check
+/* The place in the text of whoever writes: the field, the caret in it, and the word there. */
+import { select } from "./dom.js";
+import { letters, placeAfter } from "./retyped.js";
+import { page } from "./state.js";
+import { bringIntoView, feed, spans } from "./text.js";
+
+/** The field with the focus; of a selection across several, the one in which it ends. */
+export function fieldNow() {
+  const field = document.activeElement;
+  if (!(field instanceof HTMLElement) || !field.isContentEditable || !feed.contains(field)) return null;
+  return field === feed ? fieldOf(getSelection()?.focusNode) ?? fieldOf(getSelection()?.anchorNode) : field;
+}
+
+/** The field around a place in the document. @param {Node | null | undefined} node @returns {HTMLElement | null} */
+export function fieldOf(node) {
+  const element = node instanceof Element ? node : node?.parentElement;
+  return element?.closest(".said[contenteditable]") ?? null;
+}
+
+/** @param {HTMLElement} said */
+export const blockOf = (said) => Number(said.closest("article")?.dataset.block);
+
+/** Words of other fields, whose text a field has until it becomes a step. @type {WeakMap<HTMLElement, number[]>} */
+const taken = new WeakMap();
+/** Let a field have the text of these words. @param {HTMLElement} said @param {number[]} list */
+export const hold = (said, list) => taken.set(said, list);
+
+/** The words that a field shows. @param {HTMLElement} said */
+export function wordsIn(said) {
+  const held = taken.get(said);
+  if (held) return held;
+  const block = page.blocks[blockOf(said)];
+  return block ? block.paragraph.words.slice(block.from, block.to) : [];
+}
+
+/** What is before the end of the selection, or of its start, in a field. @param {HTMLElement} said @param {boolean} start */
+export function before(said, start = false) {
+  const selection = getSelection();
+  if (!selection?.rangeCount) return null;
+  const chosen = selection.getRangeAt(0);
+  if (!said.contains(chosen.startContainer) || !said.contains(chosen.endContainer)) return null;
+  const range = document.createRange();
+  range.selectNodeContents(said);
+  if (start) range.setEnd(chosen.startContainer, chosen.startOffset);
+  else range.setEnd(chosen.endContainer, chosen.endOffset);
+  return range.toString();
+}
+
+/** What is in a field before the end that moves of a selection across several. @param {HTMLElement} said */
+function beforeFocus(said) {
+  const selection = getSelection();
+  if (!selection?.focusNode || !said.contains(selection.focusNode)) return null;
+  const range = document.createRange();
+  range.selectNodeContents(said);
+  range.setEnd(selection.focusNode, selection.focusOffset);
+  return range.toString();
+}
+
+/** What puts the caret where it is now once the paragraphs are made anew, after as many letters of the same words, and
+    chooses what is chosen: a double click takes a word while what was typed before it becomes a step. */
+export function keepingCaret() {
+  const said = fieldNow();
+  const text = said && before(said);
+  if (!said || text === null) return () => {};
+  const list = wordsIn(said), count = letters(text), at = page.place[list[0]], spaced = /\s$/u.test(text);
+  const first = letters(before(said, true) ?? text);
+  const after = (said.textContent ?? "").slice(text.length);
+  const open = spaced && !/^\S/u.test(after); // a word is about to be typed between two spaces
+  return () => {
+    const shownNow = list.filter((w) => page.place[w] >= 0).sort((a, b) => page.place[a] - page.place[b]);
+    const end = shownNow[shownNow.length - 1];
+    let left = count;
+    for (const w of shownNow) {
+      const here = letters(page.texts[w]), between = open && (after !== "" || endsField(w));
+      if (left < here || (left === here && (!spaced || between || w === end))) {
+        putCaret(w, left, between, spaced);
+        if (first < count) chooseFrom(shownNow, first);
+        return;
+      }
+      left -= here;
+    }
+    // Where all of them went, the caret is behind the word before.
+    const w = end ?? page.order[Math.min(Math.max(0, at - 1), page.order.length - 1)];
+    if (w !== undefined) putCaret(w, Infinity, open && shownNow.length > 0);
+  };
+}
+
+/** Whether a word is the last one of its field. @param {number} w */
+const endsField = (w) => page.blockOf[page.order[page.place[w] + 1]] !== page.blockOf[w];
+
+/** Choose what is between so many letters of some words and the caret. @param {readonly number[]} list @param {number} count */
+function chooseFrom(list, count) {
+  const selection = getSelection();
+  let left = count;
+  for (const w of list) {
+    const here = letters(page.texts[w]), node = spans.get(w)?.firstChild;
+    if (left < here) {
+      if (node && selection?.focusNode) {
+        selection.setBaseAndExtent(node, placeAfter(node.textContent ?? "", left, true), selection.focusNode, selection.focusOffset);
+      }
+      return;
+    }
+    left -= here;
+  }
+}
+
+/** Put the caret into a word, after so many letters; after none it may be before the space or after it.
+    @param {number} w @param {number} count @param {boolean} open @param {boolean} spaced */
+export function putCaret(w, count, open = false, spaced = false) {
+  if (!spans.has(w)) bringIntoView(page.blockOf[w]);
+  const span = spans.get(w), node = span?.firstChild;
+  if (!span || !node) return;
+  const at = placeAfter(node.textContent ?? "", count, spaced);
+  span.closest("p")?.focus({ preventScroll: true });
+  const range = document.createRange();
+  if (open) {
+    const space = document.createTextNode(" ");
+    span.after(space);
+    range.setStart(space, 1);
+  } else {
+    range.setStart(node, at);
+  }
+  range.collapse(true);
+  select(range);
+}
+
+/** Whether the caret is at the first or the last place of a field. @param {HTMLElement} said @param {boolean} last */
+export function atEnd(said, last) {
+  if (!getSelection()?.isCollapsed) return false;
+  const text = before(said) ?? "";
+  return last ? letters(text) === letters(said.textContent ?? "") : letters(text) === 0;
+}
+
+/** Whether the caret is in the first or the last line of a field. @param {HTMLElement} said @param {boolean} last */
+export function inOuterLine(said, last) {
+  const selection = getSelection();
+  if (!selection?.rangeCount) return false;
+  const box = said.getBoundingClientRect();
+  const caret = selection.getRangeAt(0).getClientRects()[0] ?? box;
+  const line = parseFloat(getComputedStyle(said).lineHeight) || 28;
+  return last ? caret.bottom > box.bottom - line : caret.top < box.top + line;
+}
+
+/** The word with the caret, or -1. */
+export function wordNow() {
+  const field = fieldNow();
+  const text = field && (before(field) ?? beforeFocus(field));
+  if (!field || text === null) return -1;
+  let left = letters(text);
+  const list = wordsIn(field);
+  for (const w of list) {
+    left -= letters(page.texts[w]);
+    if (left <= 0) return w;
+  }
+  return list[list.length - 1] ?? -1;
+}

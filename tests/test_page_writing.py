@@ -1,0 +1,228 @@
+"""Writing over several paragraphs, in a real browser."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import talks
+from test_page import browser as browser
+from test_page import case as case
+from test_page import encoded_once as encoded_once
+from test_page import heard as heard
+from test_page import read as read
+from test_page import redo
+
+HERE = """() => [document.activeElement.id || document.activeElement.className, getSelection().toString()]"""
+
+
+@pytest.fixture
+def writer(read):
+    """The call, to be written in."""
+    reader = read(talks.call(), permissions=["clipboard-read", "clipboard-write"])
+    reader.page.click("#write")
+    return reader
+
+
+def word(page, paragraph: int, place: int):
+    return page.locator("article.p").nth(paragraph).locator(".w").nth(place)
+
+
+def drag(page, first, last, shift: bool = False) -> None:
+    """Select from before one word to before another."""
+    boxes = [one.bounding_box() for one in (first, last)]
+    (x, y), (to_x, to_y) = [(box["x"] + 1, box["y"] + box["height"] / 2) for box in boxes]
+    page.mouse.click(x, y)
+    if shift:
+        page.keyboard.down("Shift")
+        page.mouse.click(to_x, to_y)
+        page.keyboard.up("Shift")
+        return
+    page.wait_for_timeout(600)  # or it is a double click
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(to_x, to_y, steps=8)
+    page.mouse.up()
+
+
+def settled(reader) -> None:
+    """A moment after the last key it is a step."""
+    reader.until("document.querySelector('article[hidden]') === null")
+    reader.page.wait_for_timeout(1200)
+
+
+@pytest.mark.parametrize("way", ["forward", "backward", "shift"])
+def test_what_is_typed_over_several_paragraphs_is_one_step(writer, way):
+    page, before = writer.page, writer.said()
+    ends = [word(page, 0, 2), word(page, 3, 1)]
+    drag(page, *(ends[::-1] if way == "backward" else ends), shift=way == "shift")
+    assert page.evaluate(HERE)[0] == "feed"
+    page.keyboard.type("it is me")
+    assert page.locator(".said:focus").inner_text() == "Good morning, it is me"
+    settled(writer)
+    after = writer.said()
+    rest = before[3][1].removeprefix("and ")
+    assert after == [(before[0][0], "Good morning, it is me"), (before[3][0], rest), *before[4:]]
+    page.keyboard.type(", Laura")  # the caret is still there
+    settled(writer)
+    assert writer.said()[0][1] == "Good morning, it is me, Laura"
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    assert writer.said() == before
+    page.keyboard.press("Control+Shift+z")
+    assert writer.said() == after
+
+
+def test_the_keyboard_alone_selects_cuts_and_pastes_over_paragraphs(writer):
+    page, before = writer.page, writer.said()
+    word(page, 0, 1).click()
+    page.keyboard.press("Home")
+    while page.evaluate(HERE)[0] != "feed":
+        page.keyboard.press("Shift+ArrowRight")
+    for _ in range(5):
+        page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Control+c")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == f"{before[0][1]}\n\nHello"
+    page.keyboard.press("Control+x")
+    settled(writer)
+    assert writer.said()[0] == (before[1][0], before[1][1].removeprefix("Hello"))
+    page.keyboard.press("Control+z")
+    assert writer.said() == before
+    word(page, 2, 0).click()
+    page.keyboard.press("End")
+    page.keyboard.press("Shift+ArrowDown")
+    page.keyboard.press("Shift+ArrowUp")  # and back: nothing is selected
+    page.keyboard.press("Shift+ArrowUp")
+    page.keyboard.press("Control+v")
+    settled(writer)
+    assert copied.replace("\n\n", " ") in writer.said()[1][1]
+    page.keyboard.press("Control+z")
+    assert writer.said() == before
+
+
+def test_delete_joins_what_one_person_says_and_enter_parts_it_also_after_redo(read, case):
+    reader = read(case / "toned.html")
+    page, before = reader.page, reader.said()
+    page.click("#write")
+    long = next(n for n, (_, text) in enumerate(before) if len(text.split()) > 6)
+    who, text = before[long]
+    words = text.split()
+    word(page, long, 3).click()
+    page.keyboard.press("Enter")
+    drag(page, word(page, long, 2), word(page, long + 1, 1))
+    page.keyboard.press("Delete")
+    settled(reader)
+    assert reader.said()[long] == (who, " ".join([*words[:2], *words[5:]]))
+    page.keyboard.press("Control+z")
+    drag(page, word(page, long, 2), word(page, long + 1, 1))
+    page.keyboard.press("Enter")
+    shown = reader.said()
+    assert [text for _, text in shown[long : long + 2]] == [" ".join(words[:2]), " ".join(words[5:])]
+    page.keyboard.type("So ")  # at the beginning of the new one
+    settled(reader)
+    shown = reader.said()
+    assert shown[long + 1] == (who, " ".join(["So", *words[5:]]))
+    file = case / "c.json"
+    reader.save(file)
+    kinds = [entry["kind"] for entry in json.loads(file.read_text())["corrections"]]
+    assert kinds == ["split", "text", "split", "text"]
+    redo(case / "toned.json", "--corrections", file, "-f", "html", "-q")
+    assert read(case / "toned.html").said() == shown
+
+
+def test_no_key_is_dead_while_paragraphs_are_selected(writer):
+    page, before = writer.page, writer.said()
+    field = "getSelection().anchorNode.parentElement.closest('article').dataset.paragraph"
+
+    def select() -> None:
+        drag(page, word(page, 1, 1), word(page, 3, 1))
+        assert page.evaluate(HERE)[0] == "feed"
+
+    for key, paragraph, at in (
+        ("ArrowLeft", "1", 7),
+        ("ArrowUp", "1", 7),
+        ("ArrowRight", "3", 4),
+        ("ArrowDown", "3", 4),
+        ("Home", "3", 0),
+        ("End", "3", len(before[3][1])),
+    ):
+        select()
+        page.keyboard.press(key)
+        writer.until("document.activeElement.matches('.said')")
+        assert page.evaluate(field) == paragraph, key
+        caret = """() => {
+            const range = document.createRange(), { focusNode, focusOffset } = getSelection();
+            range.selectNodeContents(document.activeElement);
+            range.setEnd(focusNode, focusOffset);
+            return range.toString().length;
+        }"""
+        assert page.evaluate(caret) == at, key
+    select()
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#play.pause")
+    page.keyboard.press("Tab")
+    page.wait_for_selector("#play:not(.pause)")
+    page.keyboard.press("Control+a")  # all of these paragraphs
+    assert page.evaluate("getSelection().toString()").startswith(before[1][1].split()[0])
+    page.keyboard.press("Alt+Digit1")
+    assert writer.said()[0] == ("Speaker 1", " ".join(text for _, text in before[:5]))
+    page.keyboard.press("Control+z")
+    select()
+    page.keyboard.press("F2")
+    assert page.locator("html.writing").count() == 0
+    assert page.locator("#feed[contenteditable]").count() == 0
+    assert writer.said() == before
+
+
+def test_what_is_between_two_paragraphs_alone_and_everything(writer):
+    page, before = writer.page, writer.said()
+    word(page, 3, 0).click()
+    page.keyboard.press("Home")
+    page.keyboard.press("Shift+ArrowLeft")
+    page.keyboard.press("Backspace")  # as without Shift: the words go to whoever speaks above
+    assert writer.said()[2] == (before[2][0], f"{before[2][1]} {before[3][1]}")
+    page.keyboard.press("Control+z")
+    word(page, 0, 0).click()
+    page.keyboard.press("Home")
+    for _ in range(40):
+        page.keyboard.press("Shift+ArrowDown")
+    page.keyboard.press("Shift+End")
+    page.keyboard.press("Delete")
+    settled(writer)
+    assert [text for _, text in writer.said() if text] == []
+    page.keyboard.press("Control+z")
+    assert writer.said() == before
+
+
+def test_a_composed_letter_takes_the_place_of_several_paragraphs(writer):
+    page = writer.page
+    drag(page, word(page, 0, 2), word(page, 1, 2))
+    session = page.context.new_cdp_session(page)
+    session.send("Input.imeSetComposition", {"selectionStart": 1, "selectionEnd": 1, "text": "に"})
+    session.send("Input.imeSetComposition", {"selectionStart": 2, "selectionEnd": 2, "text": "日本"})
+    session.send("Input.insertText", {"text": "日本"})
+    settled(writer)
+    said = [text for _, text in writer.said()[:2]]
+    assert said == ["Good morning, 日本", "internet has been down since last night,"]
+
+
+def test_a_selection_over_far_more_than_the_window_shows(read):
+    reader = read(talks.long(9000, 1.0))
+    page, before = reader.page, reader.said()
+    page.click("#write")
+    word(page, 0, 1).click()
+    page.keyboard.press("Home")
+    for _ in range(25):
+        page.keyboard.press("Shift+PageDown")
+    chosen = page.evaluate("getSelection().toString()").count("\n\n\n")
+    assert chosen > 60
+    page.keyboard.type("gone")
+    settled(reader)
+    after = reader.said()
+    assert len(after) < len(before) - 10
+    assert after[0][1].startswith("gone")
+    assert after[-5:] == before[-5:]
+    page.keyboard.press("Control+z")
+    assert reader.said() == before
