@@ -8,7 +8,7 @@ from test_serve_browser import desk as desk
 from test_serve_browser import folder as folder
 from test_serve_browser import shelf as shelf
 from test_serve_browser import visit as visit
-from witness.jobs.manifest import Manifest
+from witness.jobs.manifest import Entry, Manifest
 from witness.transcript import edits, project_words, store
 
 
@@ -35,6 +35,29 @@ def test_a_recording_is_transcribed_again_with_other_settings_and_keeps_what_was
     page.wait_for_selector(done, state="detached")
     assert store.read(folder / "toned.json").asked.speakers == 2
     assert edits.show(folder / "toned.json").steps
+
+
+def test_what_could_not_be_transcribed_again_is_told_until_somebody_answers(visit, desk, folder):
+    """Also to whoever comes later, on the page of the transcript and in the list."""
+    path = folder / "toned.json"
+    place = path.relative_to(desk.desk.folder).with_suffix("").as_posix()
+    entry = Entry(place, str(folder / "toned.wav"), 1, 1, None, "", "failed", "it is damaged", 4, again=True)
+    Manifest(desk.desk.folder / "manifest.jsonl").append(entry)
+    desk.desk.library.update()
+    visitor = visit()
+    page = visitor.page
+    row = f'#rows tr:has(.folder:text-is("{folder.name}"))'
+    page.wait_for_selector(f'{row} .why:has-text("Could not be transcribed again: it is damaged")')
+    visitor.open()
+    notice = '.notice:has-text("could not be transcribed again, and is as it was: it is damaged")'
+    page.click(f'{notice} button:text-is("Dismiss")')
+    page.wait_for_selector(notice, state="detached")
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert page.locator(notice).count() == 0
+    page.goto(desk.url)
+    page.wait_for_selector(f'{row} .tag:text-is("new")')
+    assert page.locator(f"{row} .why").count() == 0
 
 
 def test_a_word_that_was_corrected_often_is_offered_and_taken(visit, folder):

@@ -375,6 +375,7 @@ def test_the_table_of_contents_is_sorted_and_cut(library, client):
         "state": "new",
         "until": 0.0,
         "why": None,
+        "not_again": None,
         "tags": [],
     }
     down = client.get("/api/library?sort=name&order=down").json()["recordings"]
@@ -496,6 +497,23 @@ def test_an_empty_desk_says_what_listens(whisper, says):
     from witness.serve.routes import home
 
     assert says in home._about_model(Options(whisper=whisper))
+
+
+@pytest.mark.parametrize(
+    ("offline", "says"),
+    [(True, "tiny.en, which knows English only"), (False, "on this disk is tiny.en, which")],
+)
+def test_a_desk_says_that_it_has_a_model_for_english_only(monkeypatch, offline, says):
+    from witness.models import store
+    from witness.options import Options
+    from witness.serve.routes import home
+
+    others = [store.WhisperChoice("base", english_only=False, here=False, megabytes=140)]
+    here = [store.WhisperChoice("tiny.en", english_only=True, here=True, megabytes=40), *others]
+    monkeypatch.setattr(store, "choices", lambda _: here)
+    assert says in home._about_model(Options(offline=offline))
+    here[0] = store.WhisperChoice("tiny", english_only=False, here=True, megabytes=40)
+    assert "English" not in home._about_model(Options(offline=offline))
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ from witness.serve import board
 from witness.serve import queue as queues
 from witness.serve.board import BusyError, UnknownError
 from witness.serve.intake import free_name
+from witness.serve.library.catalog import Library
+from witness.serve.library.index import Index
 from witness.serve.queue import Queue
 from witness.transcript import project_words
 
@@ -506,6 +508,7 @@ def test_a_transcript_gives_way_to_another_one_only_where_that_is_asked_for(tmp_
     recording = tmp_path / "a.wav"
     recording.write_bytes(b"sound")
     (tmp_path / "a.json").write_text("{}")
+    library = Library(tmp_path, Index(tmp_path / ".index.sqlite"))
     with desk(tmp_path, chosen) as queue:
         standing = queue.again(tmp_path / "a.json", recording, RecordingWish(language="de"))
         wait_for(lambda: hands[-1].jobs)
@@ -514,10 +517,22 @@ def test_a_transcript_gives_way_to_another_one_only_where_that_is_asked_for(tmp_
             queue.again(tmp_path / "a.json", recording, RecordingWish())
         hands[-1].finish("a.wav", error="it is damaged", code=4)
         wait_for(lambda: state(queue, standing) == "failed")
+        library.look()
+        assert library.not_again(standing.id) == "it is damaged"
         assert queue.retry(standing.id, RecordingWish(language="fr")).state == "waiting"
         wait_for(lambda: not hands[-1].jobs["a.wav"][1].done())
         job = hands[-1].jobs["a.wav"][0]
         assert (job.again, job.settings.options.language) == (True, "fr")
+        hands[-1].finish("a.wav", error="it is damaged", code=4)
+        wait_for(lambda: state(queue, standing) == "failed")
+    # It is told until somebody has answered, also by the next server.
+    recording.unlink()
+    with desk(tmp_path, chosen) as queue:
+        library.look()
+        assert library.not_again(standing.id) == "it is damaged"
+        queue.dismiss(standing.id)
+        library.look()
+        assert library.not_again(standing.id) is None
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from test_serve_recordings import SETTINGS, Hands
+from witness.jobs.manifest import Manifest
 from witness.reporter import SILENT
 from witness.serve import arrivals, errors, takes
 from witness.serve import queue as queues
@@ -53,7 +54,12 @@ def test_pieces_become_a_recording_that_waits(desk):
     desk.app.state.desk.takes = Takes(desk.folder, 1000)
     told = desk.client.get("/api/takes").json()["takes"]
     assert [(one["id"], one["name"], one["size"]) for one in told] == [(take, "Talk one.webm", 11)]
-    (job,) = desk.client.post(f"/api/takes/{take}/finish").json()["jobs"]
+    answer = desk.client.post(f"/api/takes/{take}/finish", json={"language": "de", "speakers": 2})
+    (job,) = answer.json()["jobs"]
+    assert Manifest(desk.folder / "manifest.jsonl").entries["Talk one"].wish == {
+        "language": "de",
+        "speakers": 2,
+    }
     assert job["state"] in ("waiting", "working")
     assert (desk.folder / "Talk one.webm").read_bytes() == b"firstsecond"
     assert desk.client.get("/api/takes").json() == {"takes": []}

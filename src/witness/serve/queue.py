@@ -141,6 +141,10 @@ class Queue:
         """
         return self._do(partial(self._retry, recording, wish))
 
+    def dismiss(self, recording: str) -> None:
+        """Take note that somebody knows that it could not be transcribed again. Raises as `cancel`."""
+        self._do(partial(self._dismiss, recording))
+
     def moved(self, path: Path, place: Path) -> None:
         """A transcript is elsewhere now, and its recording with it; paths of JSONs are below the folder.
 
@@ -399,6 +403,14 @@ class Queue:
         manifest.append(intake.begun(item))
         return self._wait_for(item)
 
+    def _dismiss(self, recording: str) -> None:
+        manifest = self._enter()
+        for entry in list(manifest.entries.values()):
+            if entry.again and entry.state == "failed" and _id_of(entry.output) == recording:
+                manifest.append(replace(entry, state="canceled", error=None))
+                if self.board.knows(recording):
+                    self.board.change(recording, state="canceled", why=None)
+
     def _wait_for(self, item: Item) -> JobStatus:
         standing = _standing(item, "waiting")
         self._items[standing.id] = item
@@ -433,4 +445,8 @@ def _standing(item: Item, state: State, why: str | None = None) -> JobStatus:
 
 
 def _id(item: Item) -> str:
-    return id_of(Path(outputs.name_of(item.output, Format.JSON)))
+    return _id_of(item.output)
+
+
+def _id_of(output: str) -> str:
+    return id_of(Path(outputs.name_of(output, Format.JSON)))

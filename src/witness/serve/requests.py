@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,3 +48,11 @@ def of(given: dict[str, Any], **kinds: type) -> dict[str, Any]:
         if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
             raise HTTPException(400, f"{key} is missing in the request, or no {kind.__name__}")
     return {key: given[key] for key in kinds}
+
+
+def texts_of(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """A list of texts in a request; empty if it is missing. Raises HTTPException."""
+    found = given.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise HTTPException(400, f"{key} is not a list of texts")
+    return tuple(found)

@@ -33,6 +33,13 @@ class Settlements:
                 threading.Thread(target=self._now, args=(wish, known), daemon=True).start()
             return known
 
+    def known(self, wish: RecordingWish = RecordingWish()) -> Settings | None:
+        """What was settled on for a wish, if it was."""
+        with self._lock:
+            found = self._known.get(wish.of_models)
+        done = found is not None and found.done() and found.exception() is None
+        return found.result() if found is not None and done else None
+
     def _now(self, wish: RecordingWish, settled: Future[Settings]) -> None:
         try:
             settled.set_result(self._settle(wish))

@@ -72,6 +72,8 @@ class ListedRecording:
     why: str | None = None
     """Why it failed."""
     tags: tuple[str, ...] = ()
+    not_again: str | None = None
+    """Why it could not be transcribed again, which nobody has answered yet; the transcript is as it was."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class _Batch:
 
     undone: Mapping[str, tuple[ListedRecording, str]] = field(default_factory=dict)
     """What failed or was canceled, with the recording's path, by the ids that the transcripts would have."""
+    not_again: Mapping[str, str] = field(default_factory=dict)
+    """Why some could not be transcribed again, by the ids of their transcripts."""
     sources: frozenset[str] = frozenset()
     """The absolute paths of all its recordings."""
 
@@ -148,6 +152,7 @@ class Library:
             ) from error
         self._places: dict[str, ListedFile] = {}
         self._undone: dict[str, ListedRecording] = {}
+        self._not_again: dict[str, str] = {}
         self._moved: dict[str, str] = {}
         self._manifests: dict[Path, tuple[ListedFile, _Batch]] = {}
         self._untranscribed: tuple[Path, ...] = ()
@@ -182,9 +187,12 @@ class Library:
             known, read = self._joined(*source)
             self._known = source, known, read
         rows = dict(known)
+        for id_, why in self._not_again.items():
+            if id_ in rows:
+                rows[id_] = replace(rows[id_], not_again=why)
         for id_, state in (states or {}).items():
             if id_ in rows:
-                rows[id_] = replace(rows[id_], state=state, why=None)
+                rows[id_] = replace(rows[id_], state=state, why=None, not_again=None)
         return list(rows.values()), read
 
     def _joined(
@@ -212,6 +220,10 @@ class Library:
         while recording not in rows and recording in self._moved:
             recording = self._moved[recording]
         return rows.get(recording)
+
+    def not_again(self, recording: str) -> str | None:
+        """Why it could not be transcribed again, until somebody has answered that."""
+        return self._not_again.get(recording)
 
     def path_of(self, row: ListedRecording) -> tuple[Path, Path | None]:
         """Where the JSON of a row is or would be, and its recording, if that alone is there."""
@@ -335,6 +347,9 @@ class Library:
             }
             if undone != self._undone:
                 self._undone = undone
+            self._not_again = {
+                id_: why for _, batch in manifests.values() for id_, why in batch.not_again.items()
+            }
 
     def _batch(self, place: ListedFile) -> _Batch:
         """What a manifest says."""
@@ -342,15 +357,17 @@ class Library:
             manifest = Manifest(self.folder / place.path)
         except OutputError:
             return _Batch()
-        found = {}
+        found, not_again = {}, {}
         for entry in manifest.entries.values():
-            if entry.state in ("failed", "canceled") and not entry.again:
-                path = place.path.parent / f"{entry.output}.json"
+            path = place.path.parent / f"{entry.output}.json"
+            if entry.again and entry.state == "failed":
+                not_again[id_of(path)] = entry.error or ""
+            elif entry.state in ("failed", "canceled") and not entry.again:
                 row = ListedRecording(id_of(path), Path(entry.output).name, _folder(path))
                 date = entry.mtime_ns / 1e9 or None
                 row = replace(row, seconds=entry.duration, date=date, state=entry.state, why=entry.error)
                 found[row.id] = row, entry.source
-        return _Batch(found, frozenset(manifest.sources))
+        return _Batch(found, not_again, frozenset(manifest.sources))
 
     def _row(self, place: ListedFile, entry: IndexEntry | None) -> ListedRecording:
         row = ListedRecording(place.id, place.path.name.removesuffix(".json"), _folder(place.path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from witness import languages
-from witness.errors import UsageError
 from witness.jobs import wishes
 from witness.models import store
-from witness.serve.requests import body_of, desk_of, of, path_of
+from witness.serve.requests import body_of, desk_of, of, path_of, texts_of
 from witness.serve.routes.recordings import answered
 
 
@@ -81,14 +79,6 @@ async def vocabulary(request: Request) -> Response:
     more: dict[str, Any] = {}
     if request.method == "POST":
         given = await body_of(request)
-        more = {key: list(wishes.terms(_texts(given, key))) for key in ("take", "drop")}
+        more = {key: list(wishes.terms(texts_of(given, key))) for key in ("take", "drop")}
     asked = run_in_threadpool(desk.editor.ask, "words", folder, root=str(desk.folder), **more)
     return JSONResponse((await asked)[0])
-
-
-def _texts(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """A list of texts, which may be missing. Raises UsageError."""
-    found = given.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise UsageError(f"{key} is not a list of texts")
-    return tuple(found)

@@ -19,7 +19,7 @@ from witness.formats.registry import Format
 from witness.options import chosen
 from witness.serve.app_state import AppState
 from witness.serve.editing import export_options
-from witness.serve.requests import GONE, body_of
+from witness.serve.requests import GONE, body_of, texts_of
 from witness.serve.routes.transcripts import download, formats
 
 MOST = 10_000
@@ -45,7 +45,7 @@ async def export(request: Request) -> Response:
     """The files of `ids` in `formats`, with `options`; `sound`: and the recordings as MP3."""
     desk: AppState = request.app.state.desk
     given = await body_of(request)
-    ids, words = (_texts(given, key) for key in ("ids", "formats"))
+    ids, words = (texts_of(given, key) for key in ("ids", "formats"))
     options = given.get("options", {})
     export_options.read(options)
     kinds = [chosen(Format, word) for word in words]
@@ -153,10 +153,3 @@ class _Sink:
         taken = bytes(self._written)
         self._written.clear()
         return taken
-
-
-def _texts(given: dict[str, Any], key: str) -> list[str]:
-    value = given.get(key)
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise HTTPException(400, f"{key} is missing in the request, or not a list of texts")
-    return value

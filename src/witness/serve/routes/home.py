@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from witness.jobs.recordings import ENDINGS
+from witness.models import store
 from witness.options import Options
 from witness.serve import assets
 
@@ -32,12 +34,16 @@ def routes() -> list[BaseRoute]:
 
 def front(request: Request) -> Response:
     """The page."""
-    folder = request.app.state.desk.folder
+    desk = request.app.state.desk
+    folder = desk.folder
+    settled = desk.queue.settlements.known() if desk.queue is not None else None
+    if settled is None or settled.options.whisper == "none":  # why there are no words is in every transcript
+        settled = desk
     text = _page().render(
         role=request.state.user.role,
         folder=folder.name or str(folder),
         endings=" ".join(sorted(ENDINGS)),
-        model=_about_model(request.app.state.desk.options),
+        model=_about_model(settled.options),
         styles=[assets.address(name) for name in STYLES],
         script=assets.script("serve/static/home.js"),
     )
@@ -45,13 +51,22 @@ def front(request: Request) -> Response:
 
 
 def _about_model(options: Options) -> str:
-    """What recognizes the words here, and in which languages."""
+    """What recognizes the words here, and in which languages; `options` are settled if that was done."""
     if options.whisper == "none":
         return (
             "This desk was started without a recognizer (--whisper none): it tells who spoke, not the words."
         )
     if options.whisper == "auto":
-        return f"The words come from the Whisper model that suits this machine{_language(options)}."
+        line = f"The words come from the Whisper model that suits this machine{_language(options)}."
+        here = [one for one in store.choices(options) if one.here]
+        if not here or not all(one.english_only for one in here):
+            return line
+        if not options.offline:
+            return (
+                f"{line} The only one on this disk is {here[0].name}, which knows English only; another one "
+                "is fetched with the first recording, if a model hub can be reached."
+            )
+        options = replace(options, whisper=here[0].name)
     name = PurePosixPath(options.whisper).name
     only = name.endswith((".en", ".en.bin"))
     known = ", which knows English only: other languages have no words" if only else _language(options)

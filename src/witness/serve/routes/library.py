@@ -130,7 +130,7 @@ def _slice(request: Request, usual: int) -> tuple[int, int]:
 def _json(row: dict[str, Any]) -> dict[str, Any]:
     """With names of files that UTF-8 can write, and the date as JSON has it."""
     told = {
-        name: printable(value) if name in ("name", "folder", "why") and value else value
+        name: printable(value) if name in ("name", "folder", "why", "not_again") and value else value
         for name, value in row.items()
         if name != "notes"
     }

@@ -39,6 +39,7 @@ def routes() -> list[BaseRoute]:
         Route("/api/events", events),
         Route("/api/jobs/{id}/cancel", cancel, methods=["POST"]),
         Route("/api/jobs/{id}/retry", retry, methods=["POST"]),
+        Route("/api/jobs/{id}/dismiss", dismiss, methods=["POST"]),
     ]
 
 
@@ -90,6 +91,15 @@ async def retry(request: Request) -> Response:
     with answered():
         queue, id_ = request.app.state.desk.queue, request.path_params["id"]
         return JSONResponse((await run_in_threadpool(queue.retry, id_, wish)).row())
+
+
+def dismiss(request: Request) -> Response:
+    """Tell no more that a recording could not be transcribed again."""
+    desk = request.app.state.desk
+    with answered():
+        desk.queue.dismiss(request.path_params["id"])
+    desk.library.look()
+    return JSONResponse({})
 
 
 async def events(request: Request) -> Response:

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from witness.serve.app_state import AppState
 from witness.serve.requests import body_of
-from witness.serve.routes.recordings import answered
+from witness.serve.routes.recordings import answered, wish_in
 from witness.serve.takes import OtherPlaceError, Take, Takes
 from witness.serve.uploads import clean
 
@@ -55,13 +55,14 @@ async def add(request: Request) -> Response:
 
 
 async def finish(request: Request) -> Response:
-    """Take it into the folder as a recording, to be transcribed."""
+    """Take it into the folder as a recording, to be transcribed with the settings in the request, if any."""
     desk: AppState = request.app.state.desk
     takes, id_ = _takes(request), request.path_params["id"]
     assert desk.queue is not None  # noqa: S101 - as _takes has made sure of
+    wish = wish_in((await request.body()).decode("utf-8", "replace"))
     sound = await run_in_threadpool(takes.sound, id_)
     with answered():
-        standings = await run_in_threadpool(desk.queue.add, [sound])
+        standings = await run_in_threadpool(desk.queue.add, [sound], wish)
     await run_in_threadpool(takes.discard, id_)  # only its name is left
     return JSONResponse({"jobs": [standing.row() for standing in standings]}, 201)
 

@@ -62,10 +62,13 @@ def routes() -> list[BaseRoute]:
 
 async def show(request: Request) -> Response:
     """The page; until there is a transcript, that of the work on it."""
-    if await run_in_threadpool(desk_of(request).library.find, request.path_params["id"]) is None:
+    desk, id_ = desk_of(request), request.path_params["id"]
+    if await run_in_threadpool(desk.library.find, id_) is None:
         return live.page(request)
     rest = {
-        "id": request.path_params["id"],
+        "id": id_,
+        "working": desk.queue is not None and id_ in desk.queue.board.states(),
+        "notAgain": desk.library.not_again(id_),
         "formats": formats(),
         "barred": barred(request),
         "noting": request.state.user.role == Role.COMMENT,

@@ -56,8 +56,22 @@ function watch() {
     if (job.state === "waiting" || job.state === "working") { begun = true; return; }
     if (!begun) return; // an earlier one
     stop();
-    if (job.state !== "done") toast(job.why ?? `It was ${job.state}; this transcript is as it was.`);
+    if (job.state === "failed") tellFailure(job.why ?? "it is not known why");
+    if (job.state === "canceled") toast("It was canceled; this transcript is as it was.");
   });
+}
+
+/** Say why there is no new transcript, until somebody has answered that. @param {string} why */
+function tellFailure(why) {
+  const answer = async (/** @type {string} */ what) => {
+    try {
+      await call(`/api/jobs/${served.id}/${what}`, undefined, "POST");
+      line.remove();
+      if (what === "retry") watch();
+    } catch (error) { toast(wordsOf(error)); }
+  };
+  const buttons = served.refusal ? [] : [small("Try again", () => answer("retry")), small("Dismiss", () => answer("dismiss"))];
+  const line = notice(`It could not be transcribed again, and is as it was: ${why}. `, ...buttons);
 }
 
 /** @param {string} text */
@@ -130,6 +144,7 @@ export async function showDifferences() {
 
 /** What there is to say when the page opens. */
 export async function announce() {
+  if (served.working) watch(); else if (served.notAgain) tellFailure(served.notAgain);
   if (served.foreign) notice(`${served.foreign}. `, small("Transcribe again…", askAgain));
   if (!served.replaced) return;
   const said = await call("differences").catch(() => ({ seen: true }));

@@ -5,6 +5,7 @@ import { clock } from "../../formats/web/clock.js";
 import { $, make, press, showIn, toast, wordsOf } from "../../formats/web/dom.js";
 import { call, CallError } from "./call.js";
 import { hear, showJobs } from "./jobs.js";
+import { forNew } from "./settings.js";
 
 /** @typedef {{ id: string, name: string, size: number, changed: string, idle: boolean }} Take */
 
@@ -129,7 +130,7 @@ async function finish() {
   state("Saving what is left…");
   await recorder.stop();
   try {
-    const said = await call(`/api/takes/${recorder.take.id}/finish`, undefined, "POST");
+    const said = await call(`/api/takes/${recorder.take.id}/finish`, forNew.settings);
     for (const job of said.jobs) hear(job);
     showJobs();
     $("recording").close();
@@ -179,9 +180,9 @@ function itemOf(take) {
   use.type = gone.type = "button";
   use.setAttribute("aria-label", `Transcribe ${take.name}`);
   gone.setAttribute("aria-label", `Discard ${take.name}`);
-  const act = (/** @type {HTMLButtonElement} */ button, /** @type {string} */ what) => press(button, async () => {
+  press(use, async () => {
     try {
-      const said = await call(`/api/takes/${take.id}/${what}`, undefined, "POST");
+      const said = await call(`/api/takes/${take.id}/finish`, forNew.settings);
       for (const job of said.jobs ?? []) hear(job);
       showJobs();
     } catch (error) {
@@ -189,7 +190,6 @@ function itemOf(take) {
     }
     await offer();
   });
-  act(use, "finish");
   press(gone, () => {
     if (gone.dataset.sure === undefined) { gone.dataset.sure = ""; gone.textContent = "Discard it? Press again"; return; }
     return call(`/api/takes/${take.id}/discard`, undefined, "POST").catch((error) => toast(wordsOf(error))).then(offer);

@@ -9,7 +9,7 @@ import { call } from "./call.js";
  * A recording, as serve/routes/library.py tells of it.
  * @typedef {{
  *   id: string, name: string, folder: string, seconds: number | null, speakers: string[], date: string | null,
- *   state: string, until: number, why: string | null, tags?: string[],
+ *   state: string, until: number, why: string | null, not_again?: string | null, tags?: string[],
  * }} Recording
  */
 
@@ -65,6 +65,10 @@ function cellsOf(one, changed) {
   state.append(make("span", `tag ${one.state}`, one.state));
   if (one.state === "in progress" && one.until) state.append(make("span", "why", `up to ${clock(1000 * one.until)}`));
   if (one.why) state.append(reason(one.why));
+  if (one.not_again) {
+    state.append(reason(`Could not be transcribed again: ${one.not_again}`), jobButton("Try again", one.id, "retry", changed),
+      jobButton("Dismiss", one.id, "dismiss", changed));
+  }
   if (undone) state.append(jobButton("Try again", one.id, "retry", changed));
   const more = make("td", "more");
   if (one.state !== "working" && one.state !== "waiting") {
@@ -79,7 +83,7 @@ function cellsOf(one, changed) {
     make("td", "date", one.date ? new Date(one.date).toLocaleDateString(undefined, { dateStyle: "medium" }) : ""), state, more];
 }
 
-/** @param {string} text @param {string} id @param {"retry" | "cancel"} action @param {() => unknown} changed */
+/** @param {string} text @param {string} id @param {"retry" | "cancel" | "dismiss"} action @param {() => unknown} changed */
 export function jobButton(text, id, action, changed) {
   const button = make("button", "flat small", text);
   button.type = "button";

@@ -22,9 +22,9 @@ const MOST_SENT = 3; // of those without an answer that are remembered
 const AGAIN = 4000; // ms until a server that did not answer is asked again
 
 /**
- * What serve/editing/views.py says of the transcript. `noting`: whether notes can be saved in spite of `refusal`; `lack`: why its speakers cannot be counted or heard again.
+ * What serve/editing/views.py says of the transcript. `noting`: whether notes can be saved in spite of `refusal`; `working`: whether it is being transcribed again, `notAgain`: why that failed, `lack`: why its speakers cannot be counted or heard again.
  * @type {{
- *   id: string, formats: FormatAbout[], version: string, review: Review, steps: unknown, undone: unknown[],
+ *   id: string, working: boolean, notAgain: string | null, formats: FormatAbout[], version: string, review: Review, steps: unknown, undone: unknown[],
  *   refusal: string | null, noting: boolean, lack: string | null, restorable: boolean, replaced: boolean, foreign: string | null, history: string, corrected: boolean, asked: number | null,
  * }}
  */
