@@ -6,6 +6,9 @@ import json
 import shutil
 import zipfile
 
+import pytest
+
+from test_axe_browser import faults
 from test_page import browser as browser
 from test_serve_browser import COMMENTER, arrived, correct, held_back, rename, saved, until
 from test_serve_browser import desk as desk
@@ -322,3 +325,91 @@ def test_a_note_is_written_found_again_changed_and_undone(visit, desk, folder):
         page.click(".export .main")
     with zipfile.ZipFile(download.value.path()) as archive:
         assert b"Trust" in archive.read("project.qde")
+
+
+def test_start_and_end_of_a_paragraph_are_moved_by_keys(visit, folder):
+    page = visit().open()
+    before = [(one.start, one.end) for one in store.read(folder / "toned.json").utterances]
+
+    def spans() -> list[tuple[float, float]]:
+        saved(page)
+        return [(one.start, one.end) for one in store.read(folder / "toned.json").utterances]
+
+    assert page.locator(".edge:visible").count() == 0
+    page.locator(".w").first.click()
+    page.keyboard.press("t")
+    page.wait_for_selector(".edge.start:focus")
+    assert faults(page) == []
+    label = page.get_attribute(".edge.start", "aria-label")
+    assert label == "Start of what Speaker 1 says"
+    for key in ("Shift+ArrowLeft", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    start = before[0][0]
+    wanted = round(max(0.0, start - 1) + 0.2, 3)
+    assert float(page.get_attribute(".edge.start", "aria-valuenow")) == pytest.approx(wanted, abs=0.006)
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".edge.end:focus")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Escape")
+    assert page.locator(".edge:visible").count() == 0
+    found = spans()
+    assert found[0] == (pytest.approx(wanted), pytest.approx(before[0][1] - 0.1))
+    assert found[1:] == before[1:]
+    words = store.read(folder / "toned.json").words
+    assert words[0].start == start  # words keep their times
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.locator(".w").first.click()
+    page.keyboard.press("t")
+    assert float(page.get_attribute(".edge.start", "aria-valuenow")) == pytest.approx(wanted, abs=0.006)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Control+z")  # what was not a step yet, too
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    assert spans() == before
+    page.wait_for_selector(".edge.start:focus")  # it stays where one works
+    page.keyboard.press("End")  # not beyond what the same person, or the next one, says
+    most = float(page.get_attribute(".edge.start", "aria-valuemax"))
+    page.keyboard.press("Shift+ArrowRight")
+    assert float(page.get_attribute(".edge.start", "aria-valuenow")) == most
+    assert most < min(before[0][1], before[1][0])
+
+
+def test_start_and_end_of_a_paragraph_are_dragged(visit, folder):
+    page = visit().open()
+    before = [(one.start, one.end) for one in store.read(folder / "toned.json").utterances]
+    page.locator("button.who").nth(1).click()
+    page.click('dialog button:has-text("start and end on the timeline")')
+    page.wait_for_selector(".edge.start:focus")
+    box = page.locator(".edge.end").bounding_box()
+    x, y = box["x"] + 10, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 30, y, steps=4)
+    shown = page.inner_text("#hint")
+    page.mouse.up()
+    saved(page)
+    found = [(one.start, one.end) for one in store.read(folder / "toned.json").utterances]
+    assert found[0] == before[0]
+    assert found[1][0] == before[1][0]
+    assert before[1][0] < found[1][1] < before[1][1]
+    assert shown.startswith(f"00:00:{found[1][1]:05.2f}")
+    page.mouse.move(x - 30, y)
+    page.mouse.down()
+    page.mouse.move(x - 3000, y, steps=4)
+    page.mouse.up()
+    saved(page)
+    (start, end) = next((one.start, one.end) for one in store.read(folder / "toned.json").utterances[1:])
+    assert end == pytest.approx(start + 0.1)
+    page.click("#undo")
+    page.click("#undo")
+    saved(page)
+    assert [(one.start, one.end) for one in store.read(folder / "toned.json").utterances] == before
+
+
+def test_who_may_only_read_moves_nothing(visit):
+    page = visit(token=COMMENTER.token).open()
+    page.locator(".w").first.click()
+    page.keyboard.press("t")
+    page.wait_for_selector('#toast:has-text("you may comment here")')
+    assert page.locator(".edge:visible").count() == 0

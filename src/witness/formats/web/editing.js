@@ -7,6 +7,7 @@ import { shortened } from "./copying.js";
 import { asDocument, BAD_NAME, checkName, countAll } from "./corrections.js";
 import { ask, pick } from "./dialogs.js";
 import { $, make, toast } from "./dom.js";
+import { showEdges } from "./edges.js";
 import { keepDraft } from "./drafts.js";
 import { nameOf, speakerOf } from "./names.js";
 import { chosenWords, meant, paragraphNow, unchoose } from "./selection.js";
@@ -135,7 +136,7 @@ export async function speakerMenu(number) {
   if (refused()) return;
   const paragraph = page.paragraphs[number];
   const { who } = paragraph;
-  /** @type {{ value: number | "fill" | "name" | "merge", label: string, who?: number }[]} */
+  /** @type {{ value: number | "fill" | "name" | "merge" | "edges", label: string, who?: number }[]} */
   const choices = [];
   if (!paragraph.words.length && paragraph.gap >= 0) choices.push({ value: "fill", label: "Write what was said…" });
   if (who >= 0) {
@@ -149,12 +150,14 @@ export async function speakerMenu(number) {
       }
     }
     choices.push({ ...NEW_SPEAKER, label: "A new speaker said this paragraph…" });
+    choices.push({ value: "edges", label: "Move its start and end on the timeline" });
   }
   if (!choices.length) { toast("No single speaker talks for most of this time."); return; }
   const done = await pick(`${speakerOf(paragraph)}, ${clock(paragraph.start)}`, "", choices);
   if (done === "fill") fillIn(paragraph);
   else if (done === "name") await askName(who);
   else if (done === "merge") await askMerge(who);
+  else if (done === "edges") showEdges(number);
   else if (done !== null) await move(paragraph.words, done);
 }
 

@@ -9,6 +9,7 @@ import { $, around, composes, make, toast } from "./dom.js";
 import { places, showDoubts } from "./marking.js";
 import { nextPlace } from "./doubts.js";
 import { correctElsewhere } from "./elsewhere.js";
+import { showEdges } from "./edges.js";
 import { askMerge, askMove, askName, erase, fix, give, save } from "./editing.js";
 import { nameOf } from "./names.js";
 import { askNote, highlight } from "./noting.js";
@@ -108,6 +109,7 @@ const listening = {
   KeyU: () => page.desk?.upTo(),
   KeyA: () => askNote(),
   KeyH: highlight,
+  KeyT: () => showEdges(),
 };
 for (let number = 1; number <= 9; number += 1) listening[`Digit${number}`] = () => give(number);
 
@@ -130,6 +132,7 @@ export const commands = [
   { name: "until", label: "Corrected up to here", run: listening.KeyU },
   { name: "note", label: "Note and codes", run: listening.KeyA },
   { name: "highlight", label: "Highlight", run: listening.KeyH },
+  { name: "edges", label: "Start and end of the paragraph", run: listening.KeyT },
   { name: "write", label: "Write, or end writing", run: () => { if (page.writing) setWriting(false); else fix(); } },
   ...[1, 2, 3, 4, 5, 6, 7, 8, 9].map((number) => (
     { name: `speaker${number}`, label: `Speaker ${number} said this`, run: () => give(number) })),
@@ -155,6 +158,7 @@ const keys = {
   u: listening.KeyU,
   a: listening.KeyA,
   h: listening.KeyH,
+  t: listening.KeyT,
   n: () => goTo(1),
   N: () => goTo(-1),
   "/": openSearch,

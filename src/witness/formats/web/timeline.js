@@ -59,6 +59,19 @@ function timeAcross({ width, label, right }, x) {
   return view[0] + ((x - label) / (width - label - right)) * (view[1] - view[0]);
 }
 
+/** Where a time is on the canvas, in pixels from its left; null: not in the part that is shown. @param {number} ms */
+export function xOf(ms) {
+  return geometry && ms >= view[0] && ms <= view[1] ? across(geometry, ms) : null;
+}
+
+/** The time at a place of the canvas. @param {number} x */
+export const timeAt = (x) => (geometry ? timeAcross(geometry, x) : data.start);
+
+/** @type {() => void} what lies on the timeline, and moves with it */
+let drawn = () => {};
+/** @param {typeof drawn} act */
+export function whenDrawn(act) { drawn = act; }
+
 /** @param {string} color @param {string} paper */
 function stripes(color, paper) {
   const tile = document.createElement("canvas");
@@ -100,6 +113,7 @@ export function drawTimeline() {
   $("whole").textContent = ` / ${clock(data.end)}`;
   enable($("wider"), view[1] - view[0] < duration);
   drawPlayhead();
+  drawn();
 }
 
 /** @typedef {(name: string) => string} Color of the style sheet, by its name */
@@ -225,6 +239,14 @@ export function zoom(factor, center = page.position) {
   const size = Math.min(duration, Math.max(least, (view[1] - view[0]) * factor));
   const share = Math.min(1, Math.max(0, (center - view[0]) / (view[1] - view[0])));
   show(center - share * size, size);
+}
+
+/** Show a stretch, with as much before and after it, if it cannot be seen well. @param {number} from @param {number} to */
+export function showStretch(from, to) {
+  const size = view[1] - view[0], length = to - from;
+  if (from >= view[0] && to <= view[1] && length > size / 20) return;
+  const wanted = Math.min(duration, Math.max(10000, 3 * length));
+  show((from + to - wanted) / 2, wanted);
 }
 
 on("position", () => {
