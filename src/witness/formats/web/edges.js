@@ -111,6 +111,7 @@ function handle(kind) {
   element.hidden = true;
   element.setAttribute("role", "slider");
   element.setAttribute("aria-orientation", "horizontal");
+  element.setAttribute("aria-label", `${kind === "start" ? "Start" : "End"} of the paragraph`);
   element.addEventListener("pointerdown", (event) => {
     if (event.button) return;
     keepMoved();
