@@ -38,6 +38,13 @@ serve(answer)
 """
 """Runs the code of a request, once it has made the file that the request calls "mark"."""
 
+TELLS_LAYERS = """
+import os
+from witness.child import serve
+
+serve(lambda request, payload: ({"layers": os.environ.get("VK_LOADER_LAYERS_DISABLE")}, []))
+"""
+
 
 @pytest.fixture
 def start(tmp_path, monkeypatch):
@@ -344,3 +351,17 @@ def test_processes_are_started_and_buried_in_one_place(text):
     sources = Path(child.__file__).parent.rglob("*.py")
     assert [path.name for path in sources if text in path.read_text()] == ["child.py"]
     assert text in Path(child.__file__).read_text()
+
+
+@pytest.mark.parametrize(
+    ("system", "own", "layers"),
+    [("win32", None, "~implicit~"), ("win32", "none", "none"), ("linux", None, None)],
+)
+def test_overlays_of_games_are_kept_out_under_windows(start, monkeypatch, system, own, layers):
+    monkeypatch.delenv("VK_LOADER_LAYERS_DISABLE", raising=False)
+    if own is not None:
+        monkeypatch.setenv("VK_LOADER_LAYERS_DISABLE", own)
+    with monkeypatch.context() as there:
+        there.setattr(child.sys, "platform", system)
+        one = start(TELLS_LAYERS)
+    assert one.ask({})[0]["layers"] == layers

@@ -459,6 +459,17 @@ def test_the_webgpu_plugin(monkeypatch, answer, ok, says):
     assert says in check.finding
 
 
+@pytest.mark.parametrize(
+    ("system", "use"), [("linux", "--device auto takes it"), ("win32", "--device webgpu")]
+)
+def test_the_device_that_takes_webgpu_is_named(monkeypatch, system, use):
+    monkeypatch.setattr(
+        provider, "plugin_library", lambda name: Path(f"/{name}.so") if "webgpu" in name else None
+    )
+    ask = answers(webgpu={"devices": 1, "refused": None})
+    assert use in one(checks.examine(machine(GPUS / "rx5700", system=system, ask=ask)), "webgpu").finding
+
+
 def test_a_webgpu_plugin_without_a_driver_is_found_out(monkeypatch, tmp_path):
     """It offers a device all the same."""
     plugin = pytest.importorskip("onnxruntime_ep_webgpu", reason="it comes with .[webgpu]")
@@ -544,6 +555,7 @@ def test_windows_hip_path_is_not_trusted(windows):
 def test_windows_without_anything(windows):
     report = windows()
     assert one(report, "driver").ok is None
+    assert "[webgpu]', then --device webgpu" in one(report, "migraphx").fix
     assert checks.healthy(report)
 
 

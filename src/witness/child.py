@@ -92,6 +92,15 @@ class DiedError(ChildError):
         return f" ({self.log[-1][-200:]})" if self.log else ""
 
 
+def _defaults() -> dict[str, str]:
+    """What the environment of a child has unless it says otherwise."""
+    if sys.platform != "win32":
+        return SINGLE_THREADED
+    # Overlays and recorders of games hang themselves into every program that uses Vulkan, and some crash it:
+    # cjpais/Handy#2049, 2026-09-08.
+    return {**SINGLE_THREADED, "VK_LOADER_LAYERS_DISABLE": "~implicit~"}
+
+
 def no_waiting(seconds: float) -> None:
     """For a caller who has nothing to do while a child works."""
 
@@ -130,7 +139,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 cwd=HOME,
-                env={**SINGLE_THREADED, **(os.environ if environment is None else environment)},
+                env={**_defaults(), **(os.environ if environment is None else environment)},
                 pass_fds=inherited,
             )
         except BaseException:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from witness.amd import webgpu
 from witness.doctor.machine import Check, Machine
 
 
@@ -15,8 +16,7 @@ def windows(machine: Machine) -> Iterator[Check]:
     if machine.system != "win32":
         return
     cpu = "the voice model runs on the CPU: onnxruntime's MIGraphX provider is for Linux"
-    windows_ml = "Windows ML has one for RDNA 3 and newer and gives it up; Witness does not use it"
-    yield Check("migraphx", None, cpu, windows_ml)
+    yield Check("migraphx", None, cpu, f"{webgpu.INSTALL}, then --device webgpu: never tried under Windows")
     system = Path(machine.environment.get("SystemRoot", r"C:\Windows")) / "System32"
     programs = Path(machine.environment.get("ProgramFiles", r"C:\Program Files"))
     driver = sorted({_major(path) for path in system.glob("amdhip64*.dll")})
