@@ -47,6 +47,15 @@ def test_it_is_preferred_where_it_is_installed(card, plugin_double):
     assert not found.plugin
 
 
+@pytest.mark.parametrize("plugin", [False, True])
+def test_memory_is_to_grow_as_it_is_asked_for_where_the_provider_knows_the_word(tmp_path, plugin):
+    """An option that a provider does not know is an error of onnxruntime."""
+    found = Provider(tmp_path / "provider.so", plugin=plugin)
+    wish = provider.provider_options(found, str(tmp_path), gpu=0, fp16=False, exhaustive=False)
+    asked = wish["options"].get("migraphx_arena_extend_strategy")
+    assert asked == (None if plugin else "kSameAsRequested")
+
+
 def test_it_compiles_once_and_gives_what_the_cpu_gives(target, log):
     graph = migraphx.warm(target)
     assert graph.measured.cosine >= 0.9999

@@ -51,7 +51,7 @@ LISTED: dict[str, tuple[int, int] | None] = {
 
 The value is the ROCm whose page is the first to name it; None: that of 10.0, or MIGraphX's changes before it.
 """
-LISTED_ON = date(2026, 11, 23)
+LISTED_ON = date(2026, 11, 24)
 """When these pages were read."""
 INTEGRATED = {
     *("gfx902", "gfx909", "gfx90c", "gfx1013", "gfx1033", "gfx1035", "gfx1036", "gfx1103"),

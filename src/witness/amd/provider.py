@@ -88,7 +88,8 @@ def provider_options(provider: Provider, folder: str, *, gpu: int, fp16: bool, e
         return Wish(name=MIGRAPHX, plugin=str(provider.library), options=options)
     options = {f"migraphx_{name}": value for name, value in common.items()}
     options |= {"device_id": str(gpu), "migraphx_model_cache_dir": folder}
-    # Otherwise its arena grows by powers of two. The plug-in has no arena, and does not know the word.
+    # Otherwise its arena for inputs and outputs grows by powers of two. PyPI's wheels drop the word, and take
+    # 9 MiB (docs/amd-gpu.md). The plug-in has no arena, and does not know it.
     options["migraphx_arena_extend_strategy"] = "kSameAsRequested"
     return Wish(name=MIGRAPHX, plugin=None, options=options)
 

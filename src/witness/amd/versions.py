@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-COMPARED = date(2026, 11, 23)
+COMPARED = date(2026, 11, 24)
 HIP = 7
 """The major version of the HIP library that every wheel on PyPI needs: libamdhip64.so.7."""
 STACK_GLIBC = (2, 41)
