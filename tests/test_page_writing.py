@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -226,3 +227,70 @@ def test_a_selection_over_far_more_than_the_window_shows(read):
     assert after[-5:] == before[-5:]
     page.keyboard.press("Control+z")
     assert reader.said() == before
+
+
+def test_doubtful_words_are_heard_by_themselves_one_key_each(read):
+    found = talks.call()
+    words = found.words
+    told = [
+        replace(one, words=tuple(replace(word, probability=0.95) for word in one.words))
+        for one in found.utterances
+    ]
+    doubtful = [words.index(found.utterances[n].words[1]) for n in (0, 4)]
+    for n in (0, 4):
+        first, second, *rest = told[n].words
+        told[n] = replace(told[n], words=(first, replace(second, probability=0.3), *rest))
+    reader = read(replace(found, utterances=tuple(told)))
+    page = reader.page
+    page.click("#write")
+    word(page, 0, 0).click()
+    page.evaluate("""() => {
+        globalThis.heard = [];
+        const note = () => heard.push(document.getElementById("play").className.includes("pause"));
+        new MutationObserver(note).observe(document.getElementById("play"), { attributes: true });
+    }""")
+    for n in doubtful:
+        page.evaluate("heard.length = 0")
+        page.keyboard.press("F8")
+        assert page.evaluate(HERE) == ["said", words[n].text.strip()]
+        reader.until("heard.includes(true) && !heard.at(-1)")  # it is played, and stops by itself
+        assert words[n].end < reader.seconds() + 1 < words[n].end + 2.5  # the clock has whole seconds
+    page.keyboard.press("F8")
+    page.keyboard.type("surely")
+    page.keyboard.press("F8")  # one is left
+    assert page.inner_text("#doubtful") == "1 of 1 doubtful"
+    page.keyboard.press("Shift+F8")
+    assert page.inner_text("#doubtful") == "1 of 1 doubtful"
+
+
+def test_one_key_stops_at_the_word_just_heard(read):
+    reader = read(talks.call())
+    page = reader.page
+    words = [one.text.strip() for one in talks.call().words]
+    place = """() => {
+        const node = getSelection().anchorNode;
+        return Number((node instanceof Element ? node : node.parentElement).closest("[data-w]").dataset.w);
+    }"""
+    word(page, 4, 0).click()  # and it plays
+    page.wait_for_selector("#play.pause")
+    page.wait_for_timeout(700)
+    page.keyboard.press("F9")  # begins to write, too
+    page.wait_for_selector("#play:not(.pause)")
+    first = page.evaluate(place)
+    heard = page.evaluate("document.querySelector('.w.playing')?.dataset.w")
+    assert page.evaluate(HERE) == ["said", words[first]]
+    if heard is not None:
+        assert 0 <= int(heard) - first <= 4
+    page.keyboard.press("F9")
+    assert page.evaluate(place) == first - 1
+    page.keyboard.press("Shift+F9")
+    page.keyboard.press("Shift+F9")
+    assert page.evaluate(place) == first + 1
+    page.keyboard.type("Zanzibar")
+    page.keyboard.press("Tab")  # and on
+    page.wait_for_selector("#play.pause")
+    page.keyboard.press("Tab")
+    settled(reader)
+    page.keyboard.press("F9")
+    page.keyboard.press("F2")
+    assert "Zanzibar" in " ".join(text for _, text in reader.said())

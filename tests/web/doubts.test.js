@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { derive } from "../../src/witness/formats/web/derive.js";
-import { doubtfulPlaces, isDoubtful, nextPlace, unsurePlaces } from "../../src/witness/formats/web/doubts.js";
+import { doubtfulPlaces, isDoubtful, justHeard, nextPlace, unsurePlaces } from "../../src/witness/formats/web/doubts.js";
 import { languageOf, piecesOf, prepare } from "../../src/witness/formats/web/transcript.js";
 import { talk } from "./talk.js";
 
@@ -53,4 +53,16 @@ test("a paragraph is in the language of most of its words", () => {
   assert.equal(languageOf(transcript, [0, 1, 2, 3, 4]), 1);
   assert.equal(languageOf(transcript, [1, 4]), 1);
   assert.equal(languageOf(transcript, [2, 3]), -1);
+});
+
+test("whoever stops the sound means a doubtful word that was just heard, or the last one before they could react", () => {
+  const { page, words } = heard({ 1: 10 });
+  const stopped = (/** @type {number} */ ms, playing = true) => justHeard(page, words, ms, playing, 1);
+  assert.equal(stopped(words.start[3] + 300), 1, "it is 800 ms ago");
+  assert.equal(stopped(words.start[1] + 2000), 4, "it is too long ago");
+  assert.equal(stopped(words.start[8] + 399), 7, "nobody is that fast");
+  assert.equal(stopped(words.start[8] + 399, false), 8, "the sound stands still already");
+  assert.equal(stopped(0), 0);
+  const silent = heard({});
+  assert.equal(justHeard({ ...silent.page, order: [] }, silent.words, 5000, true, 1), -1);
 });

@@ -66,3 +66,25 @@ export function nextPlace(places, after, by) {
   const before = next > 0 && places[next - 1] === after ? next - 2 : next - 1;
   return places.at(by > 0 ? next % places.length : before) ?? -1;
 }
+
+const REACTION = 500, RECENT = 2000; // ms from hearing a word until a key is down, and what counts as just heard
+
+/**
+ * The word that somebody means who stops the sound because of one: a doubtful one, if one was just heard, otherwise the
+ * last one before they could react. -1: there are no words.
+ * @param {Pick<Derived, "texts" | "order">} page
+ * @param {Prepared["words"]} words
+ * @param {number} ms where the sound is
+ * @param {boolean} playing whether it ran until now
+ * @param {number} level of doubt
+ */
+export function justHeard(page, words, ms, playing, level) {
+  const { order } = page, until = playing ? ms - REACTION : ms;
+  let doubtful = -1, latest = -1;
+  for (const w of order) {
+    const start = words.start[w];
+    if (start <= ms && start > ms - RECENT && isDoubtful(page, words, w, level)) doubtful = w;
+    if (start <= until && (latest < 0 || start >= words.start[latest])) latest = w;
+  }
+  return doubtful >= 0 ? doubtful : latest >= 0 ? latest : order[0] ?? -1;
+}

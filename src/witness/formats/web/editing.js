@@ -7,11 +7,13 @@ import { shortened } from "./copying.js";
 import { asDocument, BAD_NAME, checkName, countAll } from "./corrections.js";
 import { ask, pick } from "./dialogs.js";
 import { $, make, toast } from "./dom.js";
+import { justHeard } from "./doubts.js";
 import { showEdges } from "./edges.js";
 import { keepDraft } from "./drafts.js";
 import { nameOf, speakerOf } from "./names.js";
 import { chosenWords, meant, paragraphNow, unchoose } from "./selection.js";
-import { data, edits, page, refused, stepsChanged, take, transcript } from "./state.js";
+import { audio } from "./sound.js";
+import { data, edits, page, refused, stepsChanged, take, transcript, words } from "./state.js";
 import { reveal } from "./text.js";
 import { piecesOf } from "./transcript.js";
 import { settle, whenOwnerless, writeAt, writeIn } from "./writing.js";
@@ -185,6 +187,22 @@ export function fix() {
   if (at < 0) { toast("There are no words to correct."); return; }
   unchoose();
   writeAt(at);
+}
+
+/** The word to which the last press has led. */
+let stoppedAt = -1;
+
+/** Stop, and write at the word that was just heard; pressed again, at the one before it, or with 1 after it. @param {number} [by] */
+export function fixHeard(by = -1) {
+  if (refused()) return;
+  settle();
+  const { order, place } = page, w = wordNow(), again = audio.paused && w >= 0 && w === stoppedAt;
+  stoppedAt = again ? order[Math.min(order.length - 1, Math.max(0, place[w] + by))]
+    : justHeard(page, words, page.position, !audio.paused, page.doubts || 1);
+  audio.pause();
+  if (stoppedAt < 0) { toast("There are no words to correct."); return; }
+  unchoose();
+  writeAt(stoppedAt);
 }
 
 /** Give what is selected, written in or heard to a speaker, by the number in the list. @param {number} number */

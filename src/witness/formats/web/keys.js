@@ -10,13 +10,13 @@ import { places, showDoubts } from "./marking.js";
 import { nextPlace } from "./doubts.js";
 import { correctElsewhere } from "./elsewhere.js";
 import { showEdges } from "./edges.js";
-import { askMerge, askMove, askName, erase, fix, give, save } from "./editing.js";
+import { askMerge, askMove, askName, erase, fix, fixHeard, give, save } from "./editing.js";
 import { nameOf } from "./names.js";
 import { askNote, highlight } from "./noting.js";
 import { closeSearch, goTo, openSearch } from "./search.js";
 import { choose, chooseTo, chosenEnd, chosenWords, meant, paragraphNow, unchoose } from "./selection.js";
 import { loopHere, skipPauses } from "./player.js";
-import { audio, faster, resume, seek, toggle, wordAt } from "./sound.js";
+import { audio, faster, playStretch, resume, seek, toggle, wordAt } from "./sound.js";
 import { page, redo, words } from "./state.js";
 import { bringIntoView, spans } from "./text.js";
 import { zoom } from "./timeline.js";
@@ -77,12 +77,14 @@ function stepDoubt(what, by) {
   const w = page.order[at];
   bringIntoView(page.blockOf[w]);
   choose(at);
-  seek(words.start[w]);
+  if (page.hasSound) playStretch(words.start[w] - AROUND, words.end[w] + AROUND / 2); else seek(words.start[w]);
   if (caret >= 0) writeAt(w);
   showDoubts();
   announce.textContent = `${page.texts[w].trim()}, ${what === "doubtful"
     ? `${words.probability[w]} % certain` : `${nameOf(page.owner[w])}, ${words.sure[w]} % certain`}, ${$(`${what}-count`).textContent}`;
 }
+
+const AROUND = 1000; // ms that are heard before a doubtful word, and half of it after it
 
 /** @param {(who: number) => void} action */
 function withSpeaker(action) {
@@ -127,6 +129,7 @@ export const commands = [
   { name: "loop", label: "Loop", run: loopHere },
   { name: "skip", label: "Skip pauses", run: skipPauses },
   { name: "doubtful", label: "Next doubtful word", run: listening.KeyD },
+  { name: "heard", label: "Stop at the word just heard; again: the one before", run: fixHeard, repeats: true },
   { name: "unsure", label: "Next unsure speaker", run: listening.KeyS },
   { name: "elsewhere", label: "The same correction everywhere", run: listening.KeyE },
   { name: "until", label: "Corrected up to here", run: listening.KeyU },
@@ -137,6 +140,9 @@ export const commands = [
   ...[1, 2, 3, 4, 5, 6, 7, 8, 9].map((number) => (
     { name: `speaker${number}`, label: `Speaker ${number} said this`, run: () => give(number) })),
 ];
+
+/** Of these, nothing is to be held while one writes; with Shift the other way. @type {Record<string, (by: number) => void>} */
+const always = { F8: (by) => stepDoubt("doubtful", by), F9: (by) => fixHeard(-by) };
 
 /** @type {Record<string, () => void>} */
 const keys = {
@@ -215,6 +221,11 @@ document.addEventListener("keydown", (event) => {
     else if (key === "s") { settle(); save(); }
     else if (key === "f" && document.activeElement !== $("query")) openSearch();
     else return;
+    event.preventDefault();
+    return;
+  }
+  if (always[key]) {
+    always[key](event.shiftKey ? -1 : 1);
     event.preventDefault();
     return;
   }

@@ -70,8 +70,15 @@ export function play() {
   if (page.hasSound) audio.play().catch(() => {});
 }
 
+/** Hear a stretch, once. @param {number} from @param {number} to */
+export function playStretch(from, to) {
+  seek(from, true);
+  player.until = to;
+}
+
 export function toggle() {
   if (!page.hasSound) return;
+  player.until = Infinity;
   page.following = true;
   if (audio.paused) play(); else audio.pause();
 }
@@ -86,8 +93,9 @@ export function resume() {
   toggle();
 }
 
-/** How somebody listens: `back` are ms, `loop` a stretch that is heard again and again. */
-export const player = { back: 2000, skips: false, loop: /** @type {[number, number] | null} */ (null) };
+/** How somebody listens: `back` are ms, `loop` a stretch that is heard again and again, `until`
+    where it ends by itself. */
+export const player = { back: 2000, skips: false, loop: /** @type {[number, number] | null} */ (null), until: Infinity };
 const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3];
 const PAUSE = 1000, LEAD = 200; // ms of silence that are skipped, but for the last of them
 
@@ -120,6 +128,7 @@ export function afterPause(ms, { start, end } = data.turns) {
 export function seek(ms, playing = false) {
   page.position = Math.min(Math.max(data.start, ms), data.end);
   page.following = true;
+  player.until = Infinity;
   if (page.hasSound) {
     audio.currentTime = (page.position - origin) / 1000;
     if (playing) play();
@@ -154,7 +163,8 @@ function tick() {
   if (!audio.paused && !audio.seeking) {
     const { loop, skips } = player;
     const on = skips ? afterPause(page.position) : null;
-    if (loop && (page.position >= loop[1] || page.position < loop[0] - PAUSE)) seek(loop[0]);
+    if (page.position >= player.until) audio.pause();
+    else if (loop && (page.position >= loop[1] || page.position < loop[0] - PAUSE)) seek(loop[0]);
     else if (on !== null) seek(on);
   }
   if (page.position > data.end + 250 && !audio.paused) audio.pause(); // the recording goes on after the part

@@ -1,0 +1,65 @@
+"""How often the right word is among those of a transcript that are spelled most like a wrong one.
+
+    pip install '.[bench]'
+    python benchmarks/alternatives.py TRANSCRIPTS REFERENCES
+
+TRANSCRIPTS holds NAME.json, REFERENCES NAME.stm. Counted are the words that stand for one other word of the
+text; offered are all other words of the same transcript, or of all of them, the most similar first.
+"""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from pathlib import Path
+
+import harness
+import real_words
+
+from witness.bench.lines import Row, Said
+from witness.bench.words import align
+from witness.bench.words import tokens as words_of
+from witness.transcript import store
+
+MARKED = 0.5
+MANY = (1, 3, 9)
+
+
+def offered(heard: str, words: set[str]) -> list[str]:
+    def unlike(word: str) -> tuple[float, str]:
+        return -SequenceMatcher(None, heard, word).ratio(), word
+
+    return sorted(words - {heard}, key=unlike)[: max(MANY)]
+
+
+def main() -> None:
+    parser = harness.options(__doc__)
+    parser.add_argument("transcripts", type=Path)
+    parser.add_argument("references", type=Path)
+    parser.add_argument("--language", default="en")
+    given = parser.parse_args()
+    known: list[set[str]] = []
+    wrong: list[tuple[int, str, str, bool]] = []  # transcript, heard, right, marked
+    for path in sorted(given.transcripts.glob("*.json")):
+        reference = given.references / f"{path.stem}.stm"
+        if not reference.is_file():
+            continue
+        found = store.read(path).words
+        rows = tuple(Row(word.start, word.end, str(n), word.text) for n, word in enumerate(found))
+        told, ours = (words_of(text, given.language) for text in (real_words.only(reference), Said(rows)))
+        known.append({word.text for word in ours})
+        for true, one in align(told, ours):
+            if true and one and true.text != one.text:
+                sure = found[int(str(one.speaker))].probability or 0.0
+                wrong.append((len(known) - 1, one.text, true.text, sure < MARKED))
+    result: dict[str, object] = {"wrong": len(wrong), "marked": sum(marked for *_, marked in wrong)}
+    everything = set().union(*known)
+    for name, pools in (("own", known), ("all", [everything] * len(known))):
+        lists = [(offered(heard, pools[n]), right, marked) for n, heard, right, marked in wrong]
+        for many in MANY:
+            hits = [marked for words, right, marked in lists if right in words[:many]]
+            result[f"{name}, among {many}"] = {"of all": len(hits), "of the marked": sum(hits)}
+    harness.show(result, given.json)
+
+
+if __name__ == "__main__":
+    main()
