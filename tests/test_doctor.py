@@ -484,10 +484,24 @@ def test_a_webgpu_plugin_without_a_driver_is_found_out(monkeypatch, tmp_path):
     assert "/onnxruntime_src/" not in answer["refused"]
 
 
-@pytest.mark.parametrize(("name", "hinted"), [("rx5700", True), ("rx9070", False), ("no_amd", False)])
-def test_webgpu_is_a_hint_for_cards_that_migraphx_does_not_take(monkeypatch, name, hinted):
+@pytest.mark.parametrize(
+    ("name", "rocm", "hinted"),
+    [
+        ("rx5700", True, True),
+        ("rx5700", False, True),
+        ("rx9070", False, True),
+        ("rx9070", True, False),
+        ("no_amd", False, False),
+    ],
+)
+def test_webgpu_is_a_hint_where_migraphx_does_not_run(copy, monkeypatch, name, rocm, hinted):
     monkeypatch.setattr(provider, "plugin_library", lambda _: None)
-    report = found(checks.examine(machine(GPUS / name)), "webgpu")
+    root = copy(name)
+    if rocm:
+        library = root / "opt/rocm/lib/libamdhip64.so.7"
+        library.parent.mkdir(parents=True, exist_ok=True)
+        library.touch()
+    report = found(checks.examine(machine(root)), "webgpu")
     assert [check.fix for check in report] == [
         f"{webgpu.INSTALL} (without ROCm; Python 3.11 or newer)"
     ] * hinted

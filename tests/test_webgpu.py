@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from conftest import a_card
 from witness.amd import cards, migraphx, provider, webgpu
 from witness.amd.speed import Speed
 from witness.amd.subject import Subject
@@ -223,6 +224,22 @@ def test_migraphx_leaves_such_a_card_to_it(double, subject, notes):
         assert model is None
     assert "gfx1030 is not on AMD's list" in notes[0]
     assert [card.supported for card in cards.cards()] == ["unlisted"]
+
+
+def test_it_is_asked_where_a_listed_card_has_no_rocm(double, subject, notes):
+    """As MIGraphX says; the voices are not on the CPU then."""
+    double.setattr(cards, "cards", lambda: (a_card(),))
+    slower(double, 1, 1000)
+    reporter = Reporter(note=notes.append, warn=notes.append)
+    for accelerate in (migraphx.accelerate, webgpu.accelerate):
+        with accelerate(subject, Runtime("auto"), calls=30, reporter=reporter) as model:
+            pass
+    assert model is not None
+    missing, through = notes
+    assert missing.startswith(
+        "voices not through MIGraphX: there is no compiled graph for Radeon RX 9070 yet"
+    )
+    assert through.startswith("voices on the GPU through WebGPU")
 
 
 def test_the_real_plugin_on_a_driver_of_this_machine(subject, notes, tmp_path, monkeypatch):

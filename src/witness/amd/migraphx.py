@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from witness.amd import cards, graphs, provider
+from witness.amd import cards, graphs, provider, webgpu
 from witness.amd.accelerated import Accelerated, Way
 from witness.amd.graphs import Graph, Key, Measured, Tuning
 from witness.amd.process import GpuProcess, killed_on_error, twice
@@ -232,7 +232,9 @@ def accelerate(
     except DeviceError as error:
         if strict:
             raise
-        reporter.note(f"voices on the CPU: {error}")
+        # WebGPU is asked next, and speaks for itself.
+        alone = webgpu.choice(subject, runtime, precision) is None
+        reporter.note(f"voices {'on the CPU' if alone else 'not through MIGraphX'}: {error}")
     else:
         chosen = _start(target, graph, reason, strict=strict, reporter=reporter)
     with chosen or nullcontext():

@@ -50,15 +50,22 @@ def accelerate(
     Without a `subject` it always runs on the CPU, because its input has no one shape. `calls` is how many
     there will be at most. With device "webgpu", raises DeviceError.
     """
-    strict = runtime.device == Device.WEBGPU
-    library = provider.plugin_library(WEBGPU_PLUGIN) if strict or runtime.device == Device.AUTO else None
     chosen: Accelerated | None = None
-    if strict:
+    if runtime.device == Device.WEBGPU:
+        library = provider.plugin_library(WEBGPU_PLUGIN)
         chosen = _strictly(subject, runtime, library, precision, reporter)
-    elif library is not None and subject is not None and precision == Precision.FP32 and _cards():
+    elif subject is not None and (library := choice(subject, runtime, precision)) is not None:
         chosen = _if_it_pays(subject, runtime, library, calls, reporter)
     with chosen or nullcontext():
         yield chosen
+
+
+def choice(subject: Subject | None, runtime: Runtime, precision: Precision) -> Path | None:
+    """The plug-in's library where "auto" may choose it; None: it has no say."""
+    if runtime.device != Device.AUTO or subject is None or precision != Precision.FP32:
+        return None
+    library = provider.plugin_library(WEBGPU_PLUGIN)
+    return library if library is not None and _cards() else None
 
 
 def _strictly(

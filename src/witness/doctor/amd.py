@@ -245,8 +245,9 @@ def webgpu_plugin(machine: Machine) -> Iterator[Check]:
     """onnxruntime's WebGPU plug-in, for cards that MIGraphX does not take; of any maker, on any system."""
     library = provider.plugin_library(provider.WEBGPU_PLUGIN)
     if library is None:
-        if any(card.supported == "unlisted" for card in machine.cards):
-            finding = "not installed; the voice model runs on the CPU where MIGraphX does not take the card"
+        without = not machine.libraries("libamdhip64.so*")
+        if any(card.supported == "unlisted" or without for card in machine.cards):
+            finding = "not installed; it runs the voice model where MIGraphX does not, if that is faster"
             yield Check("webgpu", None, finding, f"{webgpu.INSTALL} (without ROCm; Python 3.11 or newer)")
         return
     number = package_version("onnxruntime-ep-webgpu")
