@@ -1,31 +1,34 @@
-"""How a page of many words opens and scrolls: 120,000 words over 12 hours, in Debian's Chromium.
+"""How a page of many words opens and scrolls: 120,000 words over 12 hours, in Chromium.
 
-    python benchmarks/page.py [--words 120000] [--hours 12] [--runs 5]
+    python benchmarks/page.py [--words 120000] [--hours 12] [--runs 5] [--desk]
 
 Prints JSON: the size of the file, the time from the navigation until there is text, the times of frames while
 the page is scrolled (by 120 pixels per frame, and by jumps of 40,000), and the times of a correction and a
-search. The browser has no window, and the processor does the drawing.
+search. `--desk`: the page is one of a desk in this process, which has opened another one before, and a
+correction has its time until it is saved, too. The browser has no window, and the processor does the drawing.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import harness
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 import talks
+import test_page
+from test_serve_browser import TOKEN, Desk
 from witness.formats import writers
 from witness.formats.registry import Format
-from witness.schema import Sound
+from witness.schema import Sound, Transcript
 
 FRAMES = """async ([step, count]) => {
     const times = [];
@@ -38,6 +41,7 @@ FRAMES = """async ([step, count]) => {
     }
     return times;
 }"""
+VIEWPORT = {"width": 1200, "height": 900}
 READY = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
 
@@ -46,25 +50,24 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=120_000)
     parser.add_argument("--hours", type=float, default=12.0)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--desk", action="store_true")
     asked = parser.parse_args()
-    chromium = shutil.which("chromium") or sys.exit("Chromium was not found; fix: apt-get install chromium")
     found = talks.long(asked.words, asked.hours)
     begun = time.perf_counter()
     text = writers.written(
         found, Format.HTML, Sound(bytes(n * 7 % 256 for n in range(40_000)), link="./long.flac")
     )
     writing = time.perf_counter() - begun
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
-        path = Path(folder) / "long.html"
-        path.write_text(text, "utf-8")
-        args = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = driver.chromium.launch(executable_path=chromium, args=args)
-        runs = [
-            measure(browser.new_page(viewport={"width": 1200, "height": 900}), path)
-            for _ in range(asked.runs)
-        ]
-        version = browser.version
-        browser.close()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        chromium = stack.enter_context(test_page.chromium())
+        if asked.desk:
+            windows = at_desk(stack, chromium, folder, found, asked.runs)
+        else:
+            (folder / "long.html").write_text(text, "utf-8")
+            windows = as_file(chromium, folder / "long.html", asked.runs)
+        runs = [measure(page, address) for page, address in windows]
+        version = chromium.version
     result = {
         "words": asked.words,
         "hours": asked.hours,
@@ -77,10 +80,37 @@ def main() -> None:
     harness.show(result, asked.json)
 
 
-def measure(page: Page, path: Path) -> dict[str, float]:
+def as_file(chromium: Browser, path: Path, runs: int) -> Iterator[tuple[Page, str]]:
+    """Windows, and the page that each is to open."""
+    for _ in range(runs):
+        yield chromium.new_page(viewport=VIEWPORT), path.as_uri()
+
+
+def at_desk(
+    stack: ExitStack, chromium: Browser, folder: Path, found: Transcript, runs: int
+) -> Iterator[tuple[Page, str]]:
+    """As `as_file`, of a desk; each window has a transcript of its own."""
+    shelf = folder / "shelf"
+    shelf.mkdir()
+    for number in range(runs + 1):
+        writers.save(found, [("json", shelf / f"long {number}.json")], keep=False)
+    served = Desk(shelf, folder / "none.bin")
+    stack.callback(served.close)
+    for number in range(runs + 1):
+        window = chromium.new_context(viewport=VIEWPORT)
+        window.request.post(f"{served.url}unlock", form={"token": TOKEN})
+        page, address = window.new_page(), served.address(shelf / f"long {number}.json")
+        if number:
+            yield page, address
+        else:
+            page.goto(address)  # its process starts
+            page.close(run_before_unload=False)
+
+
+def measure(page: Page, address: str) -> dict[str, float]:
     """Times in milliseconds, by name."""
     begun = time.perf_counter()
-    page.goto(path.as_uri())
+    page.goto(address)
     page.wait_for_selector("article.p .w")
     opened = time.perf_counter() - begun
     found = {"opened_ms": 1000 * opened, "first_paint_ms": page.evaluate(READY) or 0.0}
@@ -94,11 +124,15 @@ def measure(page: Page, path: Path) -> dict[str, float]:
     page.evaluate("scrollTo(0, 0)")
     page.wait_for_timeout(200)
     page.locator(".w").first.dblclick()
-    page.fill("#answer", "corrected")
+    page.wait_for_selector(".said:focus")
+    page.keyboard.insert_text("corrected")
     begun = time.perf_counter()
-    page.keyboard.press("Enter")
-    page.wait_for_selector(".w.fixed")
+    page.keyboard.press("F2")
+    page.wait_for_selector("#feed .w.fixed")
     found["correction_ms"] = 1000 * (time.perf_counter() - begun)
+    if page.locator("#more").count():
+        page.wait_for_selector('#save:text-is("Saved")', timeout=120_000)
+        found["saved_ms"] = 1000 * (time.perf_counter() - begun)
     begun = time.perf_counter()
     page.keyboard.press("/")
     page.fill("#query", "corrected")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from conftest import ROOT
@@ -11,10 +13,19 @@ from test_serve_browser import desk as desk
 from test_serve_browser import folder as folder
 from test_serve_browser import shelf as shelf
 from test_serve_browser import visit as visit
-from witness.transcript import store
+from test_serve_editing_browser import NOTED
+from test_serve_live_browser import at_work as at_work
+from witness import files
+from witness.jobs.manifest import Entry, Manifest
+from witness.transcript import edits, store
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 PHONE = {"width": 390, "height": 844}
+LOOKS = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "phone": {"viewport": PHONE},
+}
 
 
 def faults(page) -> list[str]:
@@ -30,6 +41,19 @@ def faults(page) -> list[str]:
     ]
 
 
+def everywhere(page) -> list[str]:
+    """What axe finds in light, in dark, and on a phone."""
+    page.emulate_media(reduced_motion="reduce")  # no color on its way to another
+    size, found = page.viewport_size, faults(page)
+    page.emulate_media(color_scheme="dark")
+    found += [f"dark: {one}" for one in faults(page)]
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(PHONE)
+    found += [f"phone: {one}" for one in faults(page)]
+    page.set_viewport_size(size)
+    return found
+
+
 def opened(page, button: str, dialog: str) -> None:
     page.click(button)
     page.wait_for_selector(dialog)
@@ -37,8 +61,7 @@ def opened(page, button: str, dialog: str) -> None:
 
 @pytest.mark.parametrize("looks", ["light", "dark", "phone"])
 def test_the_first_page(visit, desk, folder, looks):
-    more = {"viewport": PHONE} if looks == "phone" else {"color_scheme": looks}
-    visitor = visit(**more)
+    visitor = visit(**LOOKS[looks])
     page = visitor.page
     assert faults(page) == []  # of no recordings, or of those of other tests
 
@@ -66,8 +89,7 @@ def test_the_first_page(visit, desk, folder, looks):
 
 @pytest.mark.parametrize("looks", ["light", "dark", "phone"])
 def test_the_page_of_a_transcript(visit, looks):
-    more = {"viewport": PHONE} if looks == "phone" else {"color_scheme": looks}
-    page = visit(**more).open()
+    page = visit(**LOOKS[looks]).open()
     assert faults(page) == []
     rename(page, "Speaker 1", "Ann")
     correct(page, page.locator(".w").nth(3), "Zanzibar")
@@ -87,6 +109,101 @@ def test_the_page_of_a_transcript(visit, looks):
         assert faults(page) == [], dialog
         page.keyboard.press("Escape")
         page.wait_for_selector(dialog, state="hidden")
+
+
+def test_a_recording_that_is_being_transcribed(visit, at_work):
+    page = visit().page
+    at_work.tell(share=0.4, said=at_work.segments[:6])
+    page.wait_for_selector('#job-list a:has-text("live")')
+    assert everywhere(page) == []  # its row
+    page.goto(at_work.url)
+    page.wait_for_selector("article >> nth=5")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_selector("article.now")
+    assert everywhere(page) == []
+    at_work.tell(state="failed", why="live.flac: not enough memory", said=())
+    page.wait_for_selector("#standing.trouble")
+    assert everywhere(page) == []
+
+
+def test_dialogs_with_something_in_them(visit, desk, folder):
+    """Of the first page: replace, a recording's own, the trash, people; and the list of notes."""
+    path = folder / "toned.json"
+    word = store.read(path).words[0].text.strip()
+    edits.note(path, files.sha256_at(path), [[{**NOTED, "text": "Why?"}]])
+    place = path.relative_to(desk.desk.folder).with_suffix("").as_posix()
+    entry = Entry(place, str(folder / "toned.wav"), 1, 1, None, "", "failed", "it is damaged", 4, again=True)
+    Manifest(desk.desk.folder / "manifest.jsonl").append(entry)
+    shutil.copytree(folder, folder / "thrown")
+    page = visit().page
+    speaker = store.read(path).speakers[0].id
+    kept = page.context.request.post(
+        f"{desk.address(path)}voice",
+        data={"name": "Ann", "speaker": speaker},
+        headers={"Origin": desk.url[:-1]},
+    )
+    assert kept.ok, kept.text()
+    desk.desk.library.update()
+    page.reload()
+    row = f'#rows tr:has(.folder:text-is("{folder.name}"))'
+    page.wait_for_selector(f"{row} .why")  # it could not be transcribed again
+    assert everywhere(page) == []
+
+    page.click(f"{row} [data-change]")
+    page.wait_for_selector("#shelf[open]")
+    assert everywhere(page) == [], "a recording's name, folder and tags"
+    page.keyboard.press("Escape")
+
+    page.click(f'#rows tr:has(.folder:text-is("{folder.name}/thrown")) [data-change]')
+    page.click("#throw")
+    page.wait_for_selector("#shelf", state="hidden")
+    opened(page, "#trash", "#thrown li")
+    assert everywhere(page) == [], "the trash"
+    page.click("#trashed [data-close]")
+
+    opened(page, "#people-list", "#people .person")
+    assert everywhere(page) == [], "people"
+    page.keyboard.press("Escape")
+
+    page.fill("#query", word)
+    until(page, lambda: page.press("#query", "Enter"), "#hits mark")
+    opened(page, "#replace", "#replacing[open]")
+    page.fill("#written", "otherwise")
+    page.click("#look")
+    page.wait_for_selector("#replacing-list input")
+    assert everywhere(page) == [], "replace"
+    page.keyboard.press("Escape")
+    page.fill("#query", "")
+
+    opened(page, "#with", "dialog[open] textarea")
+    assert everywhere(page) == [], "the settings of new recordings"
+
+    page.goto(f"{desk.url}notes")
+    page.wait_for_selector("#notes li")
+    assert everywhere(page) == [], "the list of notes"
+
+
+def test_dialogs_of_a_transcript(visit):
+    page = visit().open()
+    page.locator(".w").nth(1).click()
+    page.keyboard.press("a")
+    page.wait_for_selector("#noting[open]")
+    assert everywhere(page) == [], "a note"
+    page.fill("#note-text", "Why?")
+    page.click("#noting .main")
+    page.wait_for_selector("#notes .note")
+    assert everywhere(page) == [], "the notes beside the text"
+    page.keyboard.press("Escape")
+    page.click("#more")
+    page.click('#choices button:has-text("Transcribe again with")')
+    page.wait_for_selector('dialog[open]:has-text("Number of speakers")')
+    assert everywhere(page) == [], "another transcription"
+    page.fill('label:has-text("Number of speakers") input', "0")
+    page.keyboard.press("Escape")
+    page.locator(".w").nth(1).click()
+    page.keyboard.press("m")
+    page.wait_for_selector("#choose[open]")
+    assert everywhere(page) == [], "another speaker"
 
 
 def test_the_page_that_asks_for_the_token(browser, desk):

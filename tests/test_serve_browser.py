@@ -44,7 +44,7 @@ def shelf(toned, tmp_path_factory):
 class Desk:
     """A running desk over a folder, with its queue; `whisper` is for recordings that are dropped."""
 
-    def __init__(self, folder: Path, whisper: Path) -> None:
+    def __init__(self, folder: Path, whisper: Path, port: int = 0) -> None:
         self._stack = ExitStack()
         library = Library(folder, Index(folder.parent / "index.sqlite"))
         options = Options(models="builtin", offline=True, whisper=str(whisper), speakers=2)
@@ -57,8 +57,9 @@ class Desk:
         self._stack.enter_context(library.watched())
         self._stack.callback(self.desk.editor.close)
         self._stack.callback(self.desk.finder.close)
-        listening = self._stack.enter_context(server.bind("127.0.0.1", 0))
+        listening = self._stack.enter_context(server.bind("127.0.0.1", port))
         self.url = server.address("127.0.0.1", listening)
+        self.port = listening.getsockname()[1]
         config = uvicorn.Config(
             application(self.desk, users=[COMMENTER]),
             log_level="critical",

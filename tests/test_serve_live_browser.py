@@ -100,6 +100,7 @@ def test_the_sound_is_heard_meanwhile_and_goes_on_in_the_transcript(visit, at_wo
     page = visit().page
     at_work.tell(said=at_work.segments[:4])
     page.goto(at_work.url)
+    page.wait_for_selector("article >> nth=3")
     page.wait_for_selector("#seek:not([disabled])")
     assert page.inner_text("#whole").strip() == "/ 00:01:00"
     page.keyboard.press("ArrowDown")

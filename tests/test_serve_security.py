@@ -192,6 +192,16 @@ def test_a_person_may_give_the_token_on_a_page(client):
         client.post("/unlock", data={"token": TOKEN}, headers={"Origin": "http://evil.example"}), 403
     )
     assert client.post("/unlock", data={"token": f" {TOKEN} "}).headers["location"] == "/"
+    # It leads back to the page that was asked for, and nowhere else.
+    client.cookies.clear()
+    path = f"/t/{'0a' * 8}/"
+    page = client.get(path, headers={"Accept": "text/html"})
+    assert f'name="place" value="{path}"' in page.text
+    wrong = client.post("/unlock", data={"token": "x", "place": path})
+    assert f'name="place" value="{path}"' in wrong.text
+    for place, leads in [(path, path), ("/notes", "/notes"), ("//evil.example/", "/"), ('/"><b>', "/")]:
+        answer = client.post("/unlock", data={"token": TOKEN, "place": place})
+        assert answer.headers["location"] == leads
     assert client.get("/api/library").status_code == 200
 
 

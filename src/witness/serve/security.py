@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import re
 import secrets
 import sys
 import traceback
@@ -64,6 +65,8 @@ _PREFLIGHT = {
 }
 UNLOCK = "/unlock"
 """Where the page for the token sends it."""
+PAGES = re.compile(r"/(notes|t/[0-9a-f]{16}/)?")
+"""The paths of pages for people."""
 LOCKED = "this needs the token: send it as `Authorization: Bearer TOKEN`"
 ASKING = (
     "default-src 'none'; style-src 'unsafe-inline'; "
@@ -170,7 +173,7 @@ class Guard:
             if cookie and scope["path"] == UNLOCK and scope["method"] == "POST":
                 return None  # the body has the token
             if "text/html" in headers.get("accept", ""):
-                return _ask_for_token(401)
+                return _ask_for_token(401, scope["path"])
             return errors.error(401, LOCKED, {"WWW-Authenticate": "Bearer"})
         if not roles.may(user.role, scope["method"], scope["path"]):
             return errors.error(403, f"you may {user.role} here, and this is more; ask the owner of the desk")
@@ -232,9 +235,10 @@ class Guard:
             more = message.get("more_body", False)
         fields = dict(parse_qsl(content.decode("latin-1")))
         user = None if more else self._whose(fields.get("token", "").strip())
+        place = fields.get("place", "")
         if user is None:
-            return _ask_for_token(403)
-        return self._welcome(user, "/", f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}")
+            return _ask_for_token(403, place)
+        return self._welcome(user, _page(place), f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}")
 
     def _whose(self, token: str) -> User | None:
         """Whom a token belongs to."""
@@ -275,12 +279,17 @@ _LONGEST_FORM = 1 << 14
 """Bytes of a form with a token."""
 
 
-def _ask_for_token(status: int) -> Response:
-    """The page that asks a person for the token."""
+def _page(place: str) -> str:
+    """The path of a page, or else of the first one: no form leads anywhere else."""
+    return place if PAGES.fullmatch(place) else "/"
+
+
+def _ask_for_token(status: int, place: str) -> Response:
+    """The page that asks a person for the token, and leads to what was asked for."""
     wrong = "<p role=alert>That is not the token of this desk.</p>" if status == 403 else ""
     # With "no-referrer" browsers would send the form from the origin "null", which is another site's.
     headers = {"Content-Security-Policy": ASKING, "Referrer-Policy": "same-origin"}
-    return HTMLResponse(_ASK.replace("WRONG", wrong), status, headers)
+    return HTMLResponse(_ASK.replace("WRONG", wrong).replace("PLACE", _page(place)), status, headers)
 
 
 _ASK = """<!doctype html>
@@ -297,7 +306,7 @@ input { width: 24rem }
 <main>
 <h1>Open the desk</h1>
 WRONG
-<form method="post" action="/unlock">
+<form method="post" action="/unlock"><input type="hidden" name="place" value="PLACE">
 <p><label for="token">Token of <code>witness serve</code></label></p>
 <p><input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
 <button>Open</button></p>

@@ -160,6 +160,15 @@ export function press(button, act) {
   });
 }
 
+/**
+ * Write on a button what it does, and for whoever does not see where it is, to what.
+ * @param {HTMLButtonElement} button @param {string} text @param {string} what
+ */
+export function write(button, text, what) {
+  button.textContent = text;
+  button.setAttribute("aria-label", `${text}: ${what}`);
+}
+
 /** Choose a part of the text, or put the caret there. @param {Range} range */
 export function select(range) {
   const selection = getSelection();

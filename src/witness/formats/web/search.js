@@ -3,6 +3,8 @@
 import { above } from "./arrays.js";
 import { $, composes, enable, toast } from "./dom.js";
 import { haystackOf, matchesOf, patternOf, replacing } from "./matches.js";
+import { choose } from "./selection.js";
+import { audio, seek } from "./sound.js";
 import { page, take, transcript, words } from "./state.js";
 import { bringIntoView, main, paint, reveal } from "./text.js";
 import { drawTimeline } from "./timeline.js";
@@ -88,13 +90,18 @@ export function openSearch() {
   $("query").select();
 }
 
+/** End the search; what it showed last is selected, so that one can go on there. */
 export function closeSearch() {
+  const hit = page.hits[page.hitNow];
   $("query").value = "";
   search();
   $("search").hidden = true;
   $("find").setAttribute("aria-expanded", "false");
   drawTimeline();
   main.focus({ preventScroll: true });
+  if (!hit) return;
+  choose(hit[0], hit[1]);
+  if (audio.paused) seek(words.start[page.order[hit[0]]]);
 }
 
 /* ---------- replacing ---------- */

@@ -30,5 +30,6 @@ export async function call(address, body, method = body === undefined ? "GET" : 
   }
   const said = await answer.json().catch(() => ({}));
   if (answer.ok) return said;
+  if (answer.status === 401) throw new CallError("the desk was started again; load this page again and enter its token", 401);
   throw new CallError(said.error?.message ?? `the server answered ${answer.status}`, answer.status);
 }

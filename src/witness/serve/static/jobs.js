@@ -1,6 +1,6 @@
 // @ts-check
 /* Recordings that are on their way or being transcribed: live, as the server tells it. */
-import { $, isolated, make, press, showIn, toast } from "../../formats/web/dom.js";
+import { $, isolated, make, press, showIn, toast, write } from "../../formats/web/dom.js";
 import { list } from "./library.js";
 import { aboutJob, isOpen, latest, untilAll } from "./progress.js";
 import { jobButton } from "./rows.js";
@@ -116,7 +116,7 @@ export function listen() {
 
 /**
  * What may change in a row.
- * @typedef {{ what: HTMLElement, button: HTMLElement, bar: HTMLProgressElement, said: HTMLElement, why: HTMLElement }} Parts
+ * @typedef {{ what: HTMLElement, button: HTMLButtonElement, bar: HTMLProgressElement, said: HTMLElement, why: HTMLElement }} Parts
  * @type {WeakMap<HTMLElement, Parts>}
  */
 const partsOf = new WeakMap();
@@ -131,8 +131,7 @@ export function showJobs() {
     if (!parts) return;
     const now = "id" in one ? { ...aboutJob(one), button: "Cancel" } : aboutSending(one);
     parts.what.textContent = now.what;
-    parts.button.textContent = now.button;
-    parts.button.setAttribute("aria-label", `${now.button}: ${one.name}`);
+    write(parts.button, now.button, one.name);
     parts.bar.hidden = now.share === null;
     parts.bar.value = now.share ?? 0;
     const said = "id" in one ? latest(one) : "";

@@ -155,7 +155,7 @@ function listen() {
   });
   source.addEventListener("error", () => {
     const ended = source.readyState === EventSource.CLOSED; // a server that was started again asks who this is
-    $("facts").textContent = ended ? "this desk was started again; reload the page" : "the server does not answer";
+    $("facts").textContent = ended ? "the desk was started again; load this page again and enter its token" : "the server does not answer";
   });
 }
 

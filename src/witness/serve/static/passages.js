@@ -186,6 +186,7 @@ $("close").addEventListener("click", () => {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || composes(event)) return;
+  if (document.querySelector("dialog[open]")) return; // the keys are its own
   const typing = around(event, "input, select");
   if (event.key === "/" && !typing) $("query").focus();
   else if (event.key === "Escape" && ($("query").value || $("speaker").value)) { $("query").value = $("speaker").value = ""; search(); $("query").focus(); }

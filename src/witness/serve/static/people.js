@@ -1,7 +1,7 @@
 // @ts-check
 /* The people whose voices are known: who appears where, a search for them, and forgetting them. */
 import { span } from "../../formats/web/clock.js";
-import { $, make, press, toast, wordsOf } from "../../formats/web/dom.js";
+import { $, make, press, toast, wordsOf, write } from "../../formats/web/dom.js";
 import { call } from "./call.js";
 import { placeOf, searchPerson } from "./finding.js";
 import { counted } from "./library.js";
@@ -47,10 +47,10 @@ function itemOf(person) {
   const state = make("p", "quiet");
   state.setAttribute("role", "status");
   const found = make("ul", "places");
-  const look = make("button", "flat", "Look for them"), gone = make("button", "flat forget", "Forget this voice");
+  const look = make("button", "flat"), gone = make("button", "flat forget");
   look.type = gone.type = "button";
-  look.setAttribute("aria-label", `Look for ${person.name}`);
-  gone.setAttribute("aria-label", `Forget the voice of ${person.name}`);
+  write(look, "Look for them", person.name);
+  write(gone, "Forget this voice", person.name);
   press(look, async () => {
     stop.abort();
     stop = new AbortController();
@@ -64,7 +64,7 @@ function itemOf(person) {
   press(gone, async () => {
     if (gone.dataset.sure === undefined) {
       gone.dataset.sure = "";
-      gone.textContent = "Forget it? Press again";
+      write(gone, "Forget it? Press again", person.name);
       return;
     }
     try {

@@ -2,7 +2,7 @@
 /* Recording in the browser: the microphone, and what a shared tab or screen plays as a second channel. Pieces are sent
    while it records, so that a closed tab costs its last seconds at most; what was left behind is offered again. */
 import { clock } from "../../formats/web/clock.js";
-import { $, make, press, showIn, toast, wordsOf } from "../../formats/web/dom.js";
+import { $, make, press, showIn, toast, wordsOf, write } from "../../formats/web/dom.js";
 import { call, CallError } from "./call.js";
 import { hear, showJobs } from "./jobs.js";
 import { forNew } from "./settings.js";
@@ -176,10 +176,10 @@ function itemOf(take) {
   const name = make("span", "name", take.name);
   name.dir = "auto";
   const about = make("span", "what", `until ${new Date(take.changed).toLocaleString()}`);
-  const use = make("button", "flat small", "Transcribe"), gone = make("button", "flat small", "Discard");
+  const use = make("button", "flat small"), gone = make("button", "flat small");
   use.type = gone.type = "button";
-  use.setAttribute("aria-label", `Transcribe ${take.name}`);
-  gone.setAttribute("aria-label", `Discard ${take.name}`);
+  write(use, "Transcribe", take.name);
+  write(gone, "Discard", take.name);
   press(use, async () => {
     try {
       const said = await call(`/api/takes/${take.id}/finish`, forNew.settings);
@@ -191,7 +191,7 @@ function itemOf(take) {
     await offer();
   });
   press(gone, () => {
-    if (gone.dataset.sure === undefined) { gone.dataset.sure = ""; gone.textContent = "Discard it? Press again"; return; }
+    if (gone.dataset.sure === undefined) { gone.dataset.sure = ""; write(gone, "Discard it? Press again", take.name); return; }
     return call(`/api/takes/${take.id}/discard`, undefined, "POST").catch((error) => toast(wordsOf(error))).then(offer);
   });
   item.append(name, about, use, gone);
