@@ -177,6 +177,19 @@ def test_no_key_is_dead_while_paragraphs_are_selected(writer):
     assert writer.said() == before
 
 
+@pytest.mark.parametrize(
+    "keys", ["Backspace", "Control+Backspace", "Delete", "Control+Delete", "Shift+Backspace"]
+)
+def test_every_key_that_deletes_joins_two_paragraphs(writer, keys):
+    page, before = writer.page, writer.said()
+    word(page, 3 if "Back" in keys else 2, 0).click()
+    page.keyboard.press("Home" if "Back" in keys else "End")
+    page.keyboard.press(keys)
+    assert writer.said()[2] == (before[2][0], f"{before[2][1]} {before[3][1]}")
+    page.keyboard.press("Control+z")
+    assert writer.said() == before
+
+
 def test_what_is_between_two_paragraphs_alone_and_everything(writer):
     page, before = writer.page, writer.said()
     word(page, 3, 0).click()

@@ -135,6 +135,7 @@ def test_words_outside_of_what_is_typed_over_keep_times_and_speakers(visit, fold
     while page.evaluate("getSelection().focusNode.parentElement.closest('[data-w]')?.dataset.w") != str(last):
         page.keyboard.press("Shift+ArrowRight")
     page.keyboard.press("Shift+ArrowLeft")
+    assert faults(page) == []
     page.keyboard.type("Q ")  # like none of them: it is said where the first one was
     saved(page)
     after = store.read(folder / "toned.json").words

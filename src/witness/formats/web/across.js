@@ -125,7 +125,7 @@ feed.addEventListener("mousedown", (event) => {
   const said = around(event, ".said[contenteditable]"), from = fieldOf(getSelection()?.anchorNode);
   if (!page.writing || event.button || !event.shiftKey || !said || !from || from === said) return;
   enter();
-  const at = document.caretPositionFromPoint(event.clientX, event.clientY);
+  const at = document.caretPositionFromPoint?.(event.clientX, event.clientY);
   if (at) getSelection()?.extend(at.offsetNode, at.offset);
   event.preventDefault();
 });

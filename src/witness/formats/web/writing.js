@@ -244,13 +244,23 @@ feed.addEventListener("beforeinput", (event) => {
   if (event.inputType === "historyUndo") undoTyped();
   else if (event.inputType === "historyRedo") redo();
   else if (isAcross()) {
-    if (["insertParagraph", "insertLineBreak"].includes(event.inputType)) splitAcross();
+    if (BREAKS.includes(event.inputType)) splitAcross();
     else if (/^(insert|delete)/.test(event.inputType)) overwrite(given(event));
-  }
-  else if (event.inputType === "insertText") { if (event.data === null || !insert(event.data)) return; }
-  else if (!["formatBold", "formatItalic"].includes(event.inputType)) return;
+  } else if (event.inputType === "insertText") { if (event.data === null || !insert(event.data)) return; }
+  else if (!["formatBold", "formatItalic"].includes(event.inputType) && !partsOrJoins(event.inputType)) return;
   event.preventDefault();
 });
+const BREAKS = ["insertParagraph", "insertLineBreak"];
+
+/** What divides a paragraph, or takes out what is between two, whichever key or keyboard on a screen it comes from. Returns
+    whether it was that. @param {string} type */
+function partsOrJoins(type) {
+  const said = fieldNow();
+  if (!said) return false;
+  if (BREAKS.includes(type)) { split(said); return true; }
+  if (/^delete\w*Backward$/.test(type) && atEnd(said, false)) return join(blockOf(said));
+  return /^delete\w*Forward$/.test(type) && atEnd(said, true) && join(blockOf(said) + 1);
+}
 document.addEventListener("visibilitychange", settle);
 window.addEventListener("pagehide", settle);
 
@@ -296,10 +306,7 @@ export function keyWhileWriting(event, said) {
   const { key, shiftKey } = event;
   if (key === "Escape" || key === "Tab") { resume(); return true; }
   if (key === "F2") { setWriting(false); return true; }
-  if (key === "Enter") { if (isAcross()) splitAcross(); else split(said); return true; }
   if (shiftKey) return false;
-  if (key === "Backspace" && atEnd(said, false)) return join(blockOf(said));
-  if (key === "Delete" && atEnd(said, true)) return join(blockOf(said) + 1);
   const right = getComputedStyle(said).direction === "rtl" ? "ArrowLeft" : "ArrowRight";
   const left = right === "ArrowLeft" ? "ArrowRight" : "ArrowLeft";
   if (key === "ArrowUp" && inOuterLine(said, false)) leaveTo(said, -1, true);
