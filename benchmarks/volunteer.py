@@ -152,6 +152,7 @@ def probes(wished: list[str]) -> list[tuple[str, list[str]]]:
     folder = catalogue.BUILTIN_FOLDER
     found = [
         ("builtin segmentation", [str(folder / "segmentation.onnx"), "--shape", "waveform=1x1x160000"]),
+        ("builtin embedding", [str(folder / "embedding.onnx"), "--shape", "feats=1x998x80"]),
     ]
     for wish in wished:
         name, file, *shapes = wish.split("=")

@@ -13,7 +13,7 @@ from witness.amd import graphs, migraphx, probe, provider, rocm
 from witness.amd.graphs import Tuning
 from witness.amd.provider import Provider
 from witness.amd.subject import Subject
-from witness.errors import DeviceError
+from witness.errors import DeviceError, UsageError
 from witness.options import Precision, Runtime
 from witness.sessions import Model
 
@@ -118,6 +118,22 @@ def test_its_variables_are_not_passed_on(target, card, tmp_path):
     card.setenv("ORT_MIGRAPHX_CACHE_DIR", str(tmp_path))
     migraphx.warm(target)
     assert not list(tmp_path.glob("*.mxr"))
+
+
+@pytest.mark.usefixtures("card")
+def test_dimensions_without_a_name_are_pinned_too(trunk, tmp_path):
+    """As in exports of Silero VAD."""
+    import onnx
+
+    model = onnx.load_from_string(trunk)
+    for dimension in model.graph.input[0].type.tensor_type.shape.dim[:2]:
+        dimension.Clear()
+    onnx.save(model, tmp_path / "nameless.onnx")
+    found = probe.probe(tmp_path / "nameless.onnx", {"q": SHAPE}, None, 60)
+    assert found.inputs == {"q": SHAPE}
+    assert (found.left, found.cosine) == ({}, pytest.approx(1))
+    with pytest.raises(UsageError, match=r"give --shape q=1x1x80 or other sizes"):
+        probe.probe(tmp_path / "nameless.onnx", {}, None, 60)
 
 
 def test_a_probe_says_what_it_takes(card, tmp_path):
