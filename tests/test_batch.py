@@ -25,7 +25,7 @@ from witness.cli.live import BatchCourse
 from witness.errors import InputError, UsageError, WitnessError
 from witness.jobs import folder, plan, recordings
 from witness.jobs.manifest import Entry, Manifest
-from witness.jobs.worker import Job, Outcome, Settings, job_from_json, job_to_json
+from witness.jobs.worker import Job, Outcome, Settings, Watcher, job_from_json, job_to_json
 from witness.options import Channels, Device, Options, PageAudio, Runtime
 from witness.reporter import Reporter
 from witness.schema import ModelFile
@@ -485,7 +485,7 @@ def test_an_outcome_without_room_ends_the_batch(tmp_path):
     with folder.locked(tmp_path / "out"):
         work = batch.Batch(plan.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), settings)
 
-        def submit(job: Job) -> Future[Outcome]:
+        def submit(job: Job, _: Watcher) -> Future[Outcome]:
             future: Future[Outcome] = Future()
             future.set_result(Outcome(f"{job.source}: no space", 1, full=True))
             return future
@@ -510,7 +510,7 @@ def test_what_a_killed_worker_left_goes_with_the_batch(tmp_path):
         settings = Settings(Options(models="builtin", offline=True), Runtime(), {})
         work = batch.Batch(plan.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), settings)
 
-        def submit(_: Job) -> Future[Outcome]:
+        def submit(_: Job, __: Watcher) -> Future[Outcome]:
             for path in left:
                 path.parent.mkdir(exist_ok=True)
                 path.touch()
@@ -536,19 +536,6 @@ def test_progress_is_readable_in_a_log(monkeypatch):
         "35 of 200 recordings, 0.35 h of audio, 1 failed, about 2:03:45 left",
         "70 of 200 recordings, 0.70 h of audio, 1 failed, about 2:03:45 left",
     ]
-
-
-def test_time_left_follows_the_bytes(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(batch.time, "monotonic", lambda: now[0])
-    items = [recordings.Item(f"/in/{size}", str(size), size, 0) for size in (100, 300, 600)]
-    clock = batch._Clock(items)
-    assert clock.left() is None
-    now[0] += 20
-    clock.done(items[0], 7.0)
-    assert clock.left() == pytest.approx(180)
-    clock.more([recordings.Item("/in/x", "x", 1000, 0)])
-    assert clock.left() == pytest.approx(380)
 
 
 def test_files_of_other_formats_from_an_earlier_run_are_told_of(tmp_path):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
 from types import SimpleNamespace
 
 import pytest
 
 from witness.cli import options
 from witness.cli.live import BatchCourse, RunCourse
-from witness.jobs import estimate, pace
-from witness.options import Runtime
+from witness.jobs import pace
+from witness.jobs.forecast import Forecast
+from witness.jobs.recordings import Item
+from witness.jobs.worker import Job, Outcome, Settings
+from witness.options import Options, Runtime
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +22,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
 
 
-def engine(tmp_path, size):
+def engine(tmp_path, size, cores=1):
     """With a recognizer of so many bytes; None: without."""
     model = None
     if size is not None:
@@ -27,58 +31,166 @@ def engine(tmp_path, size):
             file.truncate(size)
         model = SimpleNamespace(path=str(path), sha256=str(size))
     files = {"embedding": SimpleNamespace(sha256="e" * 64), "whisper": model}
+    options, chosen = SimpleNamespace(fast=False, careful=False), SimpleNamespace(name="builtin")
+    runtime = Runtime(threads=cores)
     return SimpleNamespace(
-        whisper=(model, None), files=files, runtime=Runtime(), options=SimpleNamespace(fast=False)
+        whisper=(model, None), files=files, runtime=runtime, options=options, chosen=chosen
     )
 
 
-def test_a_larger_model_is_expected_to_take_longer(tmp_path):
-    assert "transcription" not in pace.expected(engine(tmp_path, None))
-    base, small = (pace.expected(engine(tmp_path, size)) for size in (145_000_000, 484_000_000))
-    assert base["transcription"] == estimate.USUAL["transcription"]
-    assert small["transcription"] == pytest.approx(3.3 * base["transcription"], rel=0.02)
+def kind(*given, **more):
+    return pace.Kind.of(engine(*given, **more))
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def worked(estimate, clock, seconds, sound=100.0, tracks=1):
+    """Tell an estimate of stages that take so many seconds: after each step, the share of the time that is
+    gone, and the whole time it implies, as a ratio to the true one."""
+    whole, told = sum(seconds.values()), []
+    windows = (1 + (sound - 10) / (1 if sound < 300 else 2)) * tracks
+    totals = {"decode": sound, "segmentation": windows, "embedding": 40 * tracks, "clustering": 1.0}
+    for stage, length in seconds.items():
+        steps = 1 if stage in ("start", "clustering") else 20
+        for step in range(stage != "decode", steps + 1):
+            clock.now += length / steps if step else 0
+            if stage == "start":
+                continue
+            total = totals.get(stage, sound * tracks)
+            estimate.hear(stage, total * step / steps, total)
+            if (left := estimate.left) is not None:
+                told.append((clock.now / whole, (clock.now + left) / whole))
+        if stage == "start":
+            estimate.hear("segmentation", 0, windows)
+    return told
+
+
+SECONDS = {"decode": 0.5, "start": 1.0, "segmentation": 5.0, "embedding": 5.0, "clustering": 0.2}
+WORDS = {**SECONDS, "transcription": 20.0}
+
+
+def test_a_larger_model_and_fewer_cores_are_expected_to_take_longer(tmp_path):
+    assert "transcription" not in kind(tmp_path, None).prior
+    base, small = (kind(tmp_path, size).prior for size in (145_000_000, 484_000_000))
+    assert small["transcription"] > 2 * base["transcription"]
+    assert small["segmentation"] == base["segmentation"]
+    halved = kind(tmp_path, 145_000_000, cores=2).prior
+    assert halved["transcription"] == base["transcription"] / 2
+    assert halved["decode"] == base["decode"]
 
 
 def test_the_next_run_of_this_kind_is_judged_by_the_last(tmp_path):
-    run, other = engine(tmp_path, 145_000_000), engine(tmp_path, 75_000_000)
-    pace.learn(run, {"decode": 1.0, "segmentation": 2.0, "transcription": 3.0})
-    pace.learn(run, {"decode": 1.0, "segmentation": 2.0, "transcription": 30.0})
-    assert pace.expected(run)["transcription"] == 30
-    assert pace.expected(other)["transcription"] != 30
+    """At a tenth of it, also of one that is longer, and of one that has two tracks."""
+    run = kind(tmp_path, 145_000_000)
+    clock = Clock()
+    first = pace.estimate(run, clock=clock)
+    worked(first, clock, WORDS)
+    pace.learn(run, first)
+    for longer, tracks in ((1, 1), (2.5, 1), (1, 2)):
+        seconds = {
+            stage: one * (longer if stage == "decode" else 1 if stage == "start" else longer * tracks)
+            for stage, one in WORDS.items()
+        }
+        clock.now = 0.0
+        told = worked(pace.estimate(run, clock=clock), clock, seconds, 100.0 * longer, tracks)
+        assert all(0.8 < ratio < 1.25 for share, ratio in told if share >= 0.1), (longer, tracks)
+        assert any(share <= 0.1 for share, _ in told)
+
+
+@pytest.mark.parametrize("slower", [0.5, 1.0, 3.0])
+def test_the_first_run_is_judged_by_what_it_shows(tmp_path, slower):
+    """On a machine that is slower or faster than the one where the usual pace was measured."""
+    run = kind(tmp_path, 145_000_000)
+    units = {"start": 1, "decode": 600, "segmentation": 296, "embedding": 600, "clustering": 600}
+    units["transcription"] = 600
+    seconds = {stage: run.prior[stage] * units[stage] * slower for stage in WORDS}
+    clock = Clock()
+    told = worked(pace.estimate(run, clock=clock), clock, seconds, 600.0)
+    assert all(0.75 < ratio < 1.25 for share, ratio in told if share >= 0.1)
+    shares = [share for share, _ in told]
+    assert shares[0] < 0.1
+
+
+def test_what_was_learned_is_forgotten_after_many_others(tmp_path):
+    run, clock = kind(tmp_path, 145_000_000), Clock()
+    done = pace.estimate(run, clock=clock)
+    worked(done, clock, {stage: 100 * one for stage, one in WORDS.items()})
+    pace.learn(run, done)
+    clock.now = 0.0
+    again = pace.estimate(run, clock=clock)
+    again.hear("decode", 1, 100)
+    assert again.left > 2000
     for size in range(1000, 1000 + pace.MOST):
-        pace.learn(engine(tmp_path, size), {"decode": 1.0})
-    assert pace.expected(run) == estimate.USUAL  # forgotten
+        pace.learn(kind(tmp_path, size), done)
+    again = pace.estimate(run, clock=clock)
+    again.hear("decode", 1, 100)
+    assert again.left < 100
 
 
-def test_what_was_kept_is_not_believed_if_it_is_damaged(tmp_path):
-    run = engine(tmp_path, 145_000_000)
-    pace.learn(run, {"decode": 1.0})
-    (tmp_path / "cache" / "paces.json").write_text('{"x": 1}')
-    assert pace.expected(run) == estimate.USUAL
+def test_a_much_shorter_recording_says_less(tmp_path):
+    run, clock = kind(tmp_path, 145_000_000), Clock()
+    done = pace.estimate(run, clock=clock)
+    worked(done, clock, WORDS)
+    pace.learn(run, done)
+    brief = pace.estimate(run, clock=clock)
+    worked(brief, clock, {stage: 10 * one for stage, one in WORDS.items()}, 20.0)
+    pace.learn(run, brief)
+    again = pace.estimate(run, clock=clock)
+    again.hear("decode", 1, 100)
+    assert again.left < 40
 
 
-def test_after_a_tenth_of_the_work_the_end_is_known(tmp_path, monkeypatch):
-    """Stages of the lengths of the last run, at steady speed."""
-    run, now = engine(tmp_path, 145_000_000), [0.0]
-    monkeypatch.setattr("witness.jobs.estimate.time.monotonic", lambda: now[0])
-    lengths = {"decode": 2.0, "segmentation": 20.0, "embedding": 15.0, "transcription": 200.0}
-    pace.learn(run, lengths)
-    course, whole = RunCourse(), sum(lengths.values())
+@pytest.mark.parametrize("kept", ['{"x": 1}', "{}", None])
+def test_what_was_kept_is_not_believed_if_it_is_damaged(tmp_path, kept):
+    run, clock = kind(tmp_path, 145_000_000), Clock()
+    path = tmp_path / "cache" / "paces.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({pace._name(run): {"decode": 1e9}}) if kept is None else kept)
+    estimate = pace.estimate(run, clock=clock)
+    estimate.hear("decode", 1, 100)
+    assert estimate.left < 100
+
+
+def test_a_run_has_one_course(tmp_path):
+    course = RunCourse()
     assert course.hear("decode", 0, 1) is None  # no models yet
-    course.engine = run
+    course.engine = engine(tmp_path, 145_000_000)
     assert course.hear("download", 0, 1) is None
-    shares = []
-    for stage, length in lengths.items():
-        for step in range(11):
-            left = course.hear(stage, step, 10)
-            shares.append(left.share)
-            if now[0] > whole / 10:
-                assert left.seconds == pytest.approx(whole - now[0], rel=0.05, abs=0.5)
-            now[0] += length / 10 if step < 10 else 0
+    shares = [course.hear(*told).share for told in (("decode", 0, 60), ("decode", 60, 60))]
+    for stage in ("segmentation", "embedding", "clustering", "transcription"):
+        shares += [course.hear(stage, done, 2).share for done in range(3)]
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1)
     course.learn()
-    assert pace.expected(run)["transcription"] == pytest.approx(200, rel=0.01)
+    assert pace._name(pace.Kind.of(course.engine)) in pace._kept()
+
+
+def test_a_batch_knows_its_end_once_the_first_recordings_are_begun():
+    """Two at a time, six of the same length."""
+    clock = Clock()
+    items = [Item(f"/{number}.wav", str(number), 1000, 0) for number in range(6)]
+    forecast = Forecast(clock)
+    settings = Settings(Options(models="builtin", whisper="none"), Runtime(threads=1), {})
+    jobs = [forecast.watcher(item, Job(item.source, (), settings)) for item in items]
+    assert forecast.left(items) is None
+    for job in jobs[:2]:
+        job.progress("decode", 1, 100)
+    first = forecast.left(items)
+    alone = pace.estimate(pace.Kind.of_job(settings, settings.runtime), clock=clock)
+    alone.hear("decode", 1, 100)
+    assert first == pytest.approx(3 * alone.left, rel=0.01)
+    for item in items[:2]:
+        forecast.done(item, Outcome(seconds=60.0, duration=100.0, resumed=True))
+    assert forecast.left(items[2:]) == pytest.approx(120)
+    forecast.done(items[2], Outcome("failed"))
+    assert forecast.left(items[3:]) == pytest.approx(120)
+    assert forecast.left([Item("/a.mp3", "a", 500, 0)]) == pytest.approx(30)  # nobody knows better
+    assert forecast.left([]) == 0
 
 
 def test_the_bar_of_a_batch_has_the_estimate_of_its_lines():

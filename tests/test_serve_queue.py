@@ -379,29 +379,41 @@ def test_names_that_are_free():
     assert free_name("a.mp3", ["ab.wav"]) == "a.mp3"
 
 
-def test_how_far_the_work_is(monkeypatch):
+def test_how_far_the_work_is():
     now = [0.0]
-    monkeypatch.setattr("witness.jobs.estimate.time.monotonic", lambda: now[0])
-    course = Estimate({"decode": 1.0, "transcription": 3.0})
+    course = Estimate({"decode": 0.1, "transcription": 0.1}, trust=1e-9, clock=lambda: now[0])
     assert (course.share, course.left) == (0.0, None)
     now[0] = 100.0  # the worker had something else to do
     course.hear("decode", 0, 10)
-    now[0] = 101.0
+    assert course.left == pytest.approx(5.0)  # as expected: 10 s, and 30 s more for the words
+    now[0] = 102.0
     course.hear("decode", 10, 10)
-    assert (course.share, course.left) == (0.25, None)
+    assert course.left is None  # it could be a stream
+    assert course.share == pytest.approx(0.2)
     now[0] = 104.0
     course.hear("transcription", 0, 2)
-    assert (course.share, course.left) == (0.25, 12.0)
+    assert course.left == pytest.approx(4.0)  # decoding says nothing of other stages
+    now[0] = 110.0
     course.hear("transcription", 1, 2)
-    assert course.share == 0.625
-    assert course.pace() == {"decode": 1.0, "transcription": 3.0}
-    course = Estimate({"decode": 1.0}, 20.0)  # by its size
-    course.hear("decode", 0, 10)
+    assert course.share == pytest.approx(0.6)
+    assert course.left == pytest.approx(2.0)  # nor does what was begun together
+    now[0] = 116.0
+    course.hear("transcription", 1.5, 2)
+    assert course.left == pytest.approx(6.0)
+    now[0] = 120.0
+    course.hear("transcription", 2, 2)
+    assert course.left == pytest.approx(0.0)
+    assert course.pace() == pytest.approx({"start": 2.0, "decode": 0.2, "transcription": 0.4})
+
+
+def test_before_its_length_is_known_a_recording_is_judged_by_its_size():
+    now = [0.0]
+    course = Estimate({"decode": 0.1}, whole=20.0, clock=lambda: now[0])
+    course.hear("decode", 10, 10)
     now[0] += 1.5
     assert course.left == 18.5
-    now[0] += 0.5
-    course.hear("decode", 1, 4)
-    assert course.left == 6.0
+    course.hear("decode", 5, 20)
+    assert course.left < 18.5
 
 
 def test_how_long_those_that_wait_will_take(tmp_path, hands):

@@ -441,11 +441,15 @@ class _Run:
         """What the diarizer's models find in each track."""
         with on_cores(self.runtime.cores) as mapper, self._networks(audio) as networks:
             return tuple(
-                self._track(samples, speech, networks, mapper)
-                for samples, speech in zip(audio.samples, self.speech, strict=True)
+                self._track(number, samples, speech, networks, mapper)
+                for number, (samples, speech) in enumerate(zip(audio.samples, self.speech, strict=True))
             )
 
-    def _track(self, samples: Samples, speech: Speech, networks: Networks, mapper: Map) -> Track:
+    def _track(self, number: int, samples: Samples, speech: Speech, networks: Networks, mapper: Map) -> Track:
+        def progress(stage: str, done: float, total: float) -> None:
+            """Of all tracks, which are of the same length."""
+            self.reporter.progress(stage, number * total + done, len(self.speech) * total)
+
         try:
             return stream(
                 samples,
@@ -453,7 +457,7 @@ class _Run:
                 mapper=mapper,
                 watch=self.watch,
                 listener=speech.add,
-                reporter=self.reporter,
+                reporter=replace(self.reporter, progress=progress),
             )
         finally:
             speech.finish()

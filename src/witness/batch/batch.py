@@ -10,7 +10,7 @@ import json
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -21,10 +21,11 @@ from witness import atomic, outputs, saving
 from witness.errors import UsageError
 from witness.formats.registry import Format
 from witness.jobs.folder import MANIFEST, Folder, outcome_of, sha256
+from witness.jobs.forecast import Forecast
 from witness.jobs.manifest import Entry, Manifest
 from witness.jobs.plan import BatchRequest
 from witness.jobs.recordings import Item, assign, find, size_and_mtime
-from witness.jobs.worker import Job, Outcome, Settings
+from witness.jobs.worker import Job, Outcome, Settings, Watcher
 from witness.options import Runtime
 from witness.reporter import SILENT, Reporter
 from witness.text import printable
@@ -39,7 +40,7 @@ LOOK = 2.0
 State = Literal["done", "skipped", "failed", "left"]
 """Of a recording in a run; "skipped" was done before, "left" was not reached."""
 
-Submit = Callable[[Job], Future[Outcome]]
+Submit = Callable[[Job, Watcher], Future[Outcome]]
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ class Batch:
         """By source."""
         self._formatted: set[str] = set()  # sources of which only formats were missing
         self._states: Counter[State] = Counter()  # of the results, which may be too many to count each time
+        self._audio = 0.0
+        """Seconds of audio that were worked on in this run."""
         self._seen: dict[str, tuple[int, int]] = {}  # sources that are in hand or finished, as they were
         self._growing: dict[str, tuple[int, int, float]] = {}
         self._notices = _some(self.folder.manifest.dropped)
@@ -123,7 +126,8 @@ class Batch:
         """
         self._tell_notices(reporter)
         finished: queue.SimpleQueue[tuple[Item, Future[Outcome]]] = queue.SimpleQueue()
-        clock = _Clock(self.todo)
+        forecast = Forecast()
+        open_ = dict.fromkeys(self.todo)
         owed, looked = 0, time.monotonic()
         later: list[Item] = []
         tried: set[Item] = set()
@@ -137,7 +141,8 @@ class Batch:
                         continue
                     self.folder.claim(item)
                     self._folders.add(self.folder.of(item))
-                    future = submit(self.folder.job(item, runtime))
+                    job = self.folder.job(item, runtime)
+                    future = submit(job, forecast.watcher(item, job))
                     future.add_done_callback(lambda done, item=item: finished.put((item, done)))  # type: ignore[misc]
                     owed += 1
                 self.todo = []
@@ -145,18 +150,20 @@ class Batch:
                     item, future = finished.get(timeout=0.5)  # or Ctrl-C would not get through on Windows
                     owed -= 1
                     outcome = outcome_of(item, future)
+                    forecast.done(item, outcome)
                     if outcome.later and item not in tried:
                         tried.add(item)
                         later.append(item)
                         reporter.note(f"once more after the others: {outcome.error}")
                     else:
-                        self._record(item, outcome, clock, reporter)
+                        self._record(item, outcome, reporter)
+                        open_.pop(item, None)
                         self.todo += twins.ended(item)
-                tell(self._progress(clock))
+                tell(self._progress(forecast.left(open_)))
                 if self.order.watch and time.monotonic() - looked > LOOK:
                     self.todo, looked = self._scan(), time.monotonic()
                     self._tell_notices(reporter)
-                    clock.more(self.todo)
+                    open_ |= dict.fromkeys(self.todo)
         finally:
             saving.tidy(self._folders)  # a worker may have been killed
             self.write_report()
@@ -225,10 +232,10 @@ class Batch:
             reporter.note(line)
         self._notices = []
 
-    def _record(self, item: Item, outcome: Outcome, clock: _Clock, reporter: Reporter) -> None:
+    def _record(self, item: Item, outcome: Outcome, reporter: Reporter) -> None:
         entry = self.folder.record(item, outcome)
         self._set_result(entry, "done" if outcome.error is None else "failed")
-        clock.done(item, outcome.duration or 0.0)
+        self._audio += outcome.duration or 0.0
         if outcome.formatted:
             self._formatted.add(item.source)
         if outcome.twin is not None:
@@ -287,10 +294,10 @@ class Batch:
             return False
         return time.monotonic() - since >= SETTLED
 
-    def _progress(self, clock: _Clock) -> BatchProgress:
+    def _progress(self, left: float | None) -> BatchProgress:
         total = len(self.results)
         finished = total - self._states["left"]
-        return BatchProgress(finished, total, self._states["failed"], clock.audio, clock.left())
+        return BatchProgress(finished, total, self._states["failed"], self._audio, left)
 
 
 class _Twins:
@@ -319,30 +326,6 @@ class _Twins:
         if item in (alike := self._at_work.get(item.size, [])):
             alike.remove(item)
         return self._waiting.pop(item, [])
-
-
-class _Clock:
-    """How long a batch may still take, by the bytes that are done, and never by the time of day."""
-
-    def __init__(self, items: Iterable[Item]) -> None:
-        self.audio = 0.0
-        self._begun = time.monotonic()
-        self._bytes = 0
-        self._total = 0
-        self.more(items)
-
-    def more(self, items: Iterable[Item]) -> None:
-        self._total += sum(item.size for item in items)
-
-    def done(self, item: Item, audio: float) -> None:
-        self._bytes += item.size
-        self.audio += audio
-
-    def left(self) -> float | None:
-        """Seconds; None before anything is done."""
-        if not self._bytes:
-            return None
-        return (time.monotonic() - self._begun) / self._bytes * max(0, self._total - self._bytes)
 
 
 def _about(source: str, doubt: str) -> str:

@@ -18,7 +18,7 @@ from witness._version import install
 from witness.errors import WitnessError
 from witness.jobs.plan import share
 from witness.jobs.pool import Pool
-from witness.jobs.worker import Job, Outcome, job_from_json, job_to_json
+from witness.jobs.worker import Job, Outcome, Watcher, job_from_json, job_to_json
 from witness.options import Device
 from witness.reporter import SILENT, Reporter
 
@@ -30,8 +30,11 @@ _pools: list[Pool] = []
 
 
 @contextmanager
-def connect(address: str, reporter: Reporter = SILENT) -> Iterator[Callable[[Job], Future[Outcome]]]:
-    """A function that submits a job to the cluster whose scheduler is at `address`. Raises WitnessError."""
+def connect(address: str, reporter: Reporter = SILENT) -> Iterator[Callable[[Job, Watcher], Future[Outcome]]]:
+    """A function that submits a job to the cluster whose scheduler is at `address`; nobody can watch it.
+
+    Raises WitnessError.
+    """
     try:
         from distributed import Client
     except ImportError as error:
@@ -47,7 +50,7 @@ def connect(address: str, reporter: Reporter = SILENT) -> Iterator[Callable[[Job
         workers = len(client.scheduler_info(n_workers=-1)["workers"])
         reporter.note(f"{workers} Dask workers" if workers else "no Dask workers yet; waiting for one")
         executor = client.get_executor(pure=False)  # type: ignore[no-untyped-call]
-        yield lambda job: executor.submit(work, job_to_json(job))
+        yield lambda job, _: executor.submit(work, job_to_json(job))
 
 
 def work(line: str) -> Outcome:

@@ -13,6 +13,7 @@ from witness.formats.registry import Format
 
 if TYPE_CHECKING:
     from witness.jobs.estimate import Estimate
+    from witness.jobs.pace import Kind
     from witness.pipeline import Engine
     from witness.schema import Transcript
 
@@ -69,16 +70,18 @@ class RunCourse:
     def __init__(self) -> None:
         self.engine: Engine | None = None
         """Set before the run begins."""
+        self._kind: Kind | None = None
         self._estimate: Estimate | None = None
 
     def hear(self, stage: str, done: float, total: float) -> Left | None:
         """As `options.Course`; the models are chosen once a stage of the recording has begun."""
         from witness.jobs import estimate, pace
 
-        if self.engine is None or stage not in estimate.USUAL:
+        if self.engine is None or stage not in estimate.STAGES:
             return None
         if self._estimate is None:
-            self._estimate = estimate.Estimate(pace.expected(self.engine))
+            self._kind = pace.Kind.of(self.engine)
+            self._estimate = pace.estimate(self._kind)
         self._estimate.hear(stage, done, total)
         return Left(self._estimate.share, self._estimate.left)
 
@@ -86,8 +89,8 @@ class RunCourse:
         """The run was whole."""
         from witness.jobs import pace
 
-        if self.engine is not None and self._estimate is not None:
-            pace.learn(self.engine, self._estimate.pace())
+        if self._kind is not None and self._estimate is not None:
+            pace.learn(self._kind, self._estimate)
 
 
 class BatchCourse:

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -433,8 +434,10 @@ def time_left() -> ProgressColumn:
             course: Left | None = task.fields.get("course")
             if course is None:
                 return super().render(task)
-            seconds = course.seconds
-            told = "-:--:--" if seconds is None else str(timedelta(seconds=round(seconds)))
+            told = "-:--:--"
+            if course.seconds is not None:  # when it was said
+                left = course.seconds - (time.monotonic() - task.fields["said"])
+                told = str(timedelta(seconds=round(max(0.0, left))))
             return Text(told, style="progress.remaining")
 
     return TimeLeft()
@@ -499,7 +502,8 @@ def progress(quiet: bool, verbose: bool = False, course: Course | None = None) -
                 announced = True
                 if not terminal.is_terminal:  # where no bar shows what takes so long
                     note(f"fetching {total / 1e6:,.0f} MB of models")
-            bars.update(tasks[bar], description=stage, completed=done, total=total, course=left)
+            said = time.monotonic()
+            bars.update(tasks[bar], description=stage, completed=done, total=total, course=left, said=said)
 
         @contextmanager
         def aside() -> Iterator[None]:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 
 from witness.jobs.recordings import Item
 from witness.jobs.worker import Outcome
 
+STAGES = ("start", "decode", "segmentation", "embedding", "clustering", "transcription")
+"""What the work on a recording consists of; "start" is what is done before a stage has anything to show."""
 Pace = Mapping[str, float]
-"""Seconds of work in each stage."""
-
-USUAL: Pace = {"decode": 0.1, "segmentation": 0.5, "embedding": 0.5, "transcription": 5.0}
-"""Before any recording is done: in proportion, what Whisper base takes on a CPU. Each recording that is done
-says better."""
-SOON = 2.0
-"""Seconds of work before which it says nothing about the end."""
-LITTLE = 0.02
-"""Share of the work before which it says nothing about the end."""
+"""Seconds that each of `STAGES` takes: "start" once, "segmentation" for a window, the others for a second of
+sound, in each track once it is decoded."""
+TELLING = ("segmentation", "embedding", "transcription")
+"""Stages that tell how fast this machine is; how long decoding takes depends on the format."""
+PIECE = 30.0
+"""Seconds of sound that the words of a track take longer than in the middle of a longer one: its first piece
+is heard by itself, its last one is not full, and the language is found."""
 LATEST = 20
 """Recordings of one kind by which others are judged."""
 ALIKE = 2.0
@@ -29,41 +29,115 @@ ALIKE = 2.0
 class Estimate:
     """What the stages of one recording have told."""
 
-    def __init__(self, pace: Pace = USUAL, whole: float | None = None) -> None:
-        """`pace` is that of the recording before; `whole`: seconds, as `Rates` expects, None if it cannot."""
-        self._expected = pace or USUAL
+    def __init__(
+        self,
+        pace: Pace,
+        step: Callable[[float], float] = lambda _: 1.0,
+        *,
+        trust: float = 1.0,
+        whole: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`pace` is what is expected: as much as so many seconds of work are, `trust`, it counts against what
+        is measured now. `step`: seconds between two windows in a recording of so many seconds. `whole`:
+        seconds, as `Rates` expects, None if it cannot.
+        """
+        self._pace = pace
+        self._step = step
+        self._trust = trust
         self._whole = whole
+        self._clock = clock
         self._begun: float | None = None  # a worker may be busy with something else before
         self._last = 0.0
         self._done: dict[str, float] = {}
+        self._total: dict[str, float] = {}
         self._spent: dict[str, float] = {}
+        self._first: dict[str, tuple[float, float]] = {}
+        """Of each stage, the seconds that were spent when it first had done something, and how much."""
 
     def hear(self, stage: str, done: float, total: float) -> None:
         """As `reporter.Progress`."""
-        now = time.monotonic()
+        now = self._clock()
         if self._begun is None:
             self._begun = self._last = now
-        self._spent[stage] = self._spent.get(stage, 0.0) + now - self._last
+        spent_on = stage if done else "start"
+        self._spent[spent_on] = self._spent.get(spent_on, 0.0) + now - self._last
         self._last = now
         self._done[stage] = min(1.0, done / total) if total > 0 else 1.0
+        self._total[stage] = total
+        if stage != "decode":
+            self._done["start"] = 1.0
+        if done and self._done[stage] <= self._first.get(stage, (0.0, 1.0))[1]:  # again, after a worker died
+            self._first[stage] = self._spent[stage], self._done[stage]
+
+    @property
+    def sound(self) -> float | None:
+        """Seconds of the recording; None: not known yet."""
+        if len(self._done) == 1 and self._done.get("decode", 1.0) >= 1.0:
+            return None  # it may be a stream that has not ended
+        return self._total.get("decode")
 
     @property
     def share(self) -> float:
         """Of the work that is done, by the times of the stages."""
-        done = sum(seconds * self._done.get(stage, 0.0) for stage, seconds in self._expected.items())
-        return done / sum(self._expected.values())
+        expected = self._expected()
+        done = sum(seconds * self._done.get(stage, 0.0) for stage, seconds in expected.items())
+        return done / max(1e-9, sum(expected.values()))
 
     @property
     def left(self) -> float | None:
         """Seconds; None: not known yet."""
-        gone = 0.0 if self._begun is None else time.monotonic() - self._begun
-        if gone < SOON or self.share < LITTLE:
+        if self.sound is None:
+            gone = 0.0 if self._begun is None else self._clock() - self._begun
             return None if self._whole is None else max(0.0, self._whole - gone)
-        return gone / self.share * (1 - self.share)
+        expected = self._expected()
+        spent, worth = dict.fromkeys(expected, 0.0), dict.fromkeys(expected, 0.0)
+        for stage, (seconds, done) in self._first.items():
+            # What several cores have begun together is done together: the beginning says too little.
+            if stage in expected:
+                spent[stage] = self._spent[stage] - seconds
+                worth[stage] = expected[stage] * (self._done[stage] - done)
+        telling = [stage for stage in TELLING if stage in expected]
+        slower = (self._trust + sum(spent[stage] for stage in telling)) / (
+            self._trust + sum(worth[stage] for stage in telling)
+        )
+        return sum(
+            (self._trust * slower + spent[stage])
+            / (self._trust + worth[stage])
+            * seconds
+            * (1 - self._done.get(stage, 0.0))
+            for stage, seconds in expected.items()
+        )
+
+    @property
+    def seconds(self) -> float | None:
+        """Of the whole work; None: not known yet."""
+        gone = 0.0 if self._begun is None else self._last - self._begun
+        return None if self.left is None else gone + self.left
 
     def pace(self) -> Pace:
-        """What the stages took, for the recording after this one."""
-        return {stage: max(seconds, 1e-3) for stage, seconds in self._spent.items()}
+        """What the stages took, for the recordings after this one."""
+        units = self._units()
+        return {
+            stage: max(1e-6, self._spent.get(stage, 0.0) / max(1e-6, units[stage]))
+            for stage in STAGES
+            if stage in self._spent or stage in self._pace
+        }
+
+    def _expected(self) -> dict[str, float]:
+        """Seconds of work in each stage, as was expected."""
+        units = self._units()
+        return {stage: seconds * units[stage] for stage, seconds in self._pace.items() if stage in units}
+
+    def _units(self) -> dict[str, float]:
+        """How much there is to do in each stage."""
+        sound = self._total.get("decode", 0.0)
+        expected = max(1.0, 1 + (sound - 10) / self._step(sound))
+        windows = self._total.get("segmentation", expected)
+        tracks = max(1, round(windows / expected))
+        units = {"start": 1.0, "decode": sound, "segmentation": windows}
+        units |= {"embedding": sound * tracks, "clustering": sound * tracks}
+        return {**units, "transcription": (sound + PIECE) * tracks if sound else 0.0}
 
 
 class Rates:

@@ -1,54 +1,140 @@
-"""How long each stage takes on this machine, as measured in earlier runs; kept in the cache."""
+"""How long each stage takes on this machine: as measured in earlier runs, which the cache keeps, or else as
+on the machine where `PRIOR` was measured."""
 
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from witness import atomic, caching, documents, files
-from witness.jobs.estimate import USUAL, Pace
+from witness.jobs.estimate import Estimate, Pace
 
 if TYPE_CHECKING:
+    from witness.jobs.worker import Settings
+    from witness.options import Options, Runtime
     from witness.pipeline import Engine
 
 MOST = 50
 """Kinds of runs that are remembered, the latest ones."""
 SHORT = 0.25
-"""Share of another recording's time below which what a recording took says less: models were loaded, too."""
-BASE = 145e6
-"""Bytes of Whisper base, of which `USUAL` tells."""
+"""Share of another recording's length below which what a recording took says less."""
+FIRST, LATER = 1.0, 2.0
+"""Seconds of work that weigh as much as what is expected: the first time on a machine, and later."""
+PRIOR: Mapping[str, Pace] = {
+    "campplus": {
+        "start": 0.9, "decode": 0.004, "segmentation": 0.033, "embedding": 0.024, "clustering": 0.004
+    },
+    "builtin": {
+        "start": 0.9, "decode": 0.004, "segmentation": 0.058, "embedding": 0.032, "clustering": 0.004
+    },
+}  # fmt: skip
+"""Of sets of models, in processor seconds (units: `Pace`), by `benchmarks/estimates.py` on one core of an AMD
+EPYC; for any other set, that of the last."""
+WORDS, BASE, LARGER = 0.08, 150e6, 1.14
+"""Processor seconds of `base` for a second of sound; the bytes of its model; and the power of the bytes by
+which a larger one takes longer."""
+CAREFUL = 1.7
+"""Times as long with `--careful`: docs/decisions/2026-11-24-beam.md."""
+ALONE = ("start", "decode", "clustering")
+"""Stages that keep one core busy; the others take what there is."""
 
 
-def expected(engine: Engine) -> Pace:
-    """What the stages of a recording will take, in proportion: as in the last run of this kind, or as usual.
+@dataclass(frozen=True)
+class Kind:
+    """What makes a difference to how long a recording takes."""
 
-    Raises what choosing the models does.
-    """
-    kept = _kept().get(_kind(engine))
-    if kept is not None and sum(kept.values()) > 0:
-        return kept
-    whisper = engine.whisper[0]
-    if whisper is None:
-        return {stage: one for stage, one in USUAL.items() if stage != "transcription"}
-    # A larger model takes longer by about as much.
-    return {**USUAL, "transcription": USUAL["transcription"] * _size(Path(whisper.path)) / BASE}
+    models: tuple[str | None, ...]
+    """Their sha256."""
+    pair: str
+    """The name of the diarizer's set of models."""
+    weights: int
+    """Bytes of the recognizer's model; 0: there is none."""
+    device: str
+    cores: int
+    fast: bool
+    careful: bool
+    warm: bool
+    """Models stay open from one recording to the next."""
+
+    @classmethod
+    def of(cls, engine: Engine) -> Kind:
+        """That of a run. Raises what choosing the models does."""
+        models = {role: model.sha256 if model else None for role, model in engine.files.items()}
+        whisper = engine.whisper[0]
+        size = weights(Path(whisper.path)) if whisper else 0
+        return cls._of(models, engine.chosen.name, size, engine.options, engine.runtime, warm=False)
+
+    @classmethod
+    def of_job(cls, settings: Settings, runtime: Runtime) -> Kind:
+        """That of the recordings of a batch or of the desk."""
+        options = settings.options
+        return cls._of(settings.models, options.models, settings.weights, options, runtime, warm=True)
+
+    @classmethod
+    def _of(
+        cls,
+        models: Mapping[str, str | None],
+        pair: str,
+        size: int,
+        options: Options,
+        runtime: Runtime,
+        *,
+        warm: bool,
+    ) -> Kind:
+        short = tuple(sha256 and sha256[:16] for role, sha256 in models.items() if role != "known")
+        device, cores = str(runtime.device), runtime.cores
+        return cls(short, pair, size, device, cores, options.fast, options.careful, warm)
+
+    def step(self, sound: float) -> float:
+        """Seconds between two windows."""
+        from witness.diarization import segmentation
+        from witness.schema import SAMPLE_RATE
+
+        stretches = self.pair == "campplus"
+        return segmentation.step_of(round(sound * SAMPLE_RATE), fast=self.fast, stretches=stretches)
+
+    @property
+    def prior(self) -> Pace:
+        """Before any recording of this kind was done here."""
+        *_, other = PRIOR.values()
+        pace = dict(PRIOR.get(self.pair, other))
+        if self.weights:
+            longer = CAREFUL if self.careful else 1.0
+            pace["transcription"] = WORDS * longer * (self.weights / BASE) ** LARGER
+        return {stage: one / (1 if stage in ALONE else self.cores) for stage, one in pace.items()}
 
 
-def learn(engine: Engine, pace: Pace) -> None:
+def estimate(kind: Kind, whole: float | None = None, clock: Callable[[], float] = time.monotonic) -> Estimate:
+    """Of a recording of this kind: by the last one, or else as everywhere."""
+    kept = _kept().get(_name(kind))
+    known = kept is not None and "start" in kept
+    pace, trust = (kept, LATER) if known and kept is not None else (kind.prior, FIRST)
+    return Estimate(pace, kind.step, trust=trust, whole=whole, clock=clock)
+
+
+def learn(kind: Kind, done: Estimate) -> None:
     """Remember what the stages of a whole recording took, unless a much longer one says better."""
-    kept = _kept()
-    kind = _kind(engine)
-    before = kept.pop(kind, {})
-    if sum(pace.values()) < SHORT * sum(before.values()):
+    kept, name = _kept(), _name(kind)
+    before = kept.pop(name, {})
+    sound = done.sound or 0.0
+    if sound < SHORT * before.get("sound", 0.0):
         return
-    kept[kind] = dict(pace)
+    kept[name] = {**done.pace(), "sound": sound}
     latest = dict(list(kept.items())[-MOST:])
     with suppress(OSError):
         path = caching.cache_folder() / "paces.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic.replace(json.dumps(latest).encode(), path)
+
+
+def weights(path: Path) -> int:
+    """Bytes of a model: of its file, or of those in its folder."""
+    return sum(file.stat().st_size for file in (path.iterdir() if path.is_dir() else (path,)))
 
 
 def _kept() -> dict[str, dict[str, float]]:
@@ -59,13 +145,5 @@ def _kept() -> dict[str, dict[str, float]]:
     return {}
 
 
-def _size(path: Path) -> int:
-    """Bytes of a model."""
-    parts = [path] if path.is_file() else path.iterdir()
-    return max((part.stat().st_size for part in parts if part.is_file()), default=0)
-
-
-def _kind(engine: Engine) -> str:
-    """What makes a difference: the models, what runs them, and on how many cores."""
-    models = [model and model.sha256[:16] for model in engine.files.values()]
-    return json.dumps([models, str(engine.runtime.device), engine.runtime.cores, engine.options.fast])
+def _name(kind: Kind) -> str:
+    return json.dumps([kind.models, kind.device, kind.cores, kind.fast, kind.careful, kind.warm])

@@ -12,6 +12,7 @@ from typing import Any
 
 from witness import resources
 from witness.diarization import voices
+from witness.jobs import pace
 from witness.jobs.worker import Settings
 from witness.models import own
 from witness.options import Device, Options, PageAudio, Runtime
@@ -76,7 +77,7 @@ def settle(
         keep_findings,
         html_audio,
         style,
-        _size(Path(whisper.path)) if whisper is not None else 0,
+        pace.weights(Path(whisper.path)) if whisper is not None else 0,
     )
 
 
@@ -87,11 +88,6 @@ def fingerprint(settings: Settings) -> str:
         del options[name]
     options["whisper"] = None
     return hashlib.sha256(json.dumps([options, settings.models], sort_keys=True).encode()).hexdigest()
-
-
-def _size(path: Path) -> int:
-    """Bytes of a file, or of the files in a folder."""
-    return sum(file.stat().st_size for file in (path.iterdir() if path.is_dir() else (path,)))
 
 
 def worker_count(jobs: int | None, recordings: int, memory: int | None, weights: int = 0) -> int:

@@ -15,7 +15,7 @@ from types import TracebackType
 
 from witness.child import Child, ChildError, DiedError, Limits, Message, TooLargeError, TooSlowError
 from witness.errors import CancelledError
-from witness.jobs.worker import Job, Outcome, Watcher, job_to_json, outcome_from_json
+from witness.jobs.worker import Job, Outcome, Watcher, job_to_json, nothing_said, outcome_from_json
 
 TRIES = 2
 """Attempts at a recording whose worker dies: the fault may have been the worker's."""
@@ -143,6 +143,7 @@ class _Slot(threading.Thread):
                 return Outcome(f"{job.source}: interrupted; run the same command again to continue", 1)
             child = self._child = self._child or Child("witness.jobs.worker")
         request = {"job": job_to_json(job), "watched": watcher is not None}
+        request["heard"] = watcher is not None and watcher.said is not nothing_said
         try:
             reply, _ = child.ask(request, limits=Limits(job.limit, job.limit_memory), hear=hear)
             return outcome_from_json(reply["outcome"])

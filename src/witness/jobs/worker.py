@@ -2,11 +2,11 @@
 
 A damaged recording can end a process without warning, and one that hangs can only be killed; so a batch
 works in child processes (`pool`), whose models stay open from one recording to the next. Their request and
-reply, as `witness.child` carries them, with news of a job that somebody watches:
+reply, as `witness.child` carries them, with news of a job that somebody watches or hears:
 
-    {"job": line, "watched": false}  ->  {"outcome": line}
-    {"job": line, "watched": true}  ->  {"news": {"stage": "decode", "done": 1.0, "total": 4.0}}, ...
-                                        {"news": {"said": [segment, ...], "first": 0}}, ...
+    {"job": line, "watched": false, "heard": false}  ->  {"outcome": line}
+    {..., "watched": true}  ->  {"news": {"stage": "decode", "done": 1.0, "total": 4.0}}, ...
+    {..., "heard": true}  ->  {"news": {"said": [segment, ...], "first": 0}}, ...
 """
 
 from __future__ import annotations
@@ -116,6 +116,8 @@ class Outcome:
     """A line about each file of an earlier run that is as it was."""
     twin: str | None = None
     """As `Job.twin`, if the transcript is that one's."""
+    resumed: bool = False
+    """Whether a part of the work had been done before."""
     formatted: bool = False
     """Only formats of a transcript that was there were written."""
     again: bool = field(default=False)
@@ -224,6 +226,7 @@ def _perform(job: Job, said: Said | None) -> Outcome:
         warnings=transcript.warnings,
         doubts=transcript.doubts,
         left=left,
+        resumed=journal.resumed,
         again=isinstance(failure, TranscriptionError),
     )
 
@@ -389,7 +392,8 @@ def _answer(request: Message, _: bytes, tell: Tell) -> tuple[Message, Sequence[B
         tell({"said": segments, "first": first})
 
     job = job_from_json(request["job"])
-    outcome = perform(job, _paced(tell), said) if request["watched"] else perform(job)
+    progress = _paced(tell) if request["watched"] else no_progress
+    outcome = perform(job, progress, said if request["heard"] else None)
     return {"outcome": json.dumps(asdict(outcome))}, ()
 
 

@@ -23,8 +23,8 @@ from witness import outputs, saving
 from witness.child import one_line
 from witness.errors import CancelledError, ConflictError, InputError, OutputError, WitnessError
 from witness.formats.registry import Format
-from witness.jobs import wishes
-from witness.jobs.estimate import Estimate, Pace, Rates
+from witness.jobs import pace, wishes
+from witness.jobs.estimate import Estimate, Rates
 from witness.jobs.folder import MANIFEST, Folder, locked, outcome_of
 from witness.jobs.manifest import Manifest
 from witness.jobs.plan import BatchRequest
@@ -76,7 +76,6 @@ class Queue:
         self._items: dict[str, Item] = {}  # by the id of the transcript, as these
         self._waiting: deque[str] = deque()
         self._working: dict[str, Future[Outcome]] = {}
-        self._pace: Pace = {}
         self._speed = Rates()
         # Written by it, and read by those of the pool:
         self._after: float | None = None
@@ -285,11 +284,13 @@ class Queue:
         elif not item.again and (trouble := folder.in_the_way(item)) is not None:
             self.board.change(recording, state="failed", why=trouble)
         else:
-            course = Estimate(self._pace, self._speed.together([item]))
+            job = folder.job(item, self._runtime)
+            kind = pace.Kind.of_job(job.settings, job.settings.runtime)
+            course = pace.estimate(kind, self._speed.together([item]))
             self.board.change(recording, state="working", why=None)
             watcher = Watcher(partial(self._hear, recording, course), partial(self._said, recording))
-            finish = partial(self._finish, recording, folder, course)
-            future = self._working[recording] = self._pool.submit(folder.job(item, self._runtime), watcher)
+            finish = partial(self._finish, recording, folder, kind, course)
+            future = self._working[recording] = self._pool.submit(job, watcher)
             future.add_done_callback(lambda _: self._inbox.put(finish))
 
     def _hear(self, recording: str, course: Estimate, stage: str, done: float, total: float) -> None:
@@ -304,7 +305,7 @@ class Queue:
         before = self.board.standing(recording).said[:first]
         self.board.change(recording, said=(*before, *segments))
 
-    def _finish(self, recording: str, folder: Folder, course: Estimate) -> None:
+    def _finish(self, recording: str, folder: Folder, kind: pace.Kind, course: Estimate) -> None:
         """Record what became of a recording."""
         future, item = self._working.pop(recording), self._items[recording]
         rest: dict[str, Any] = {"stage": None, "seconds_left": None, "seconds_after": None, "said": ()}
@@ -320,7 +321,8 @@ class Queue:
             self._fail_all(str(error))
             return
         if entry.state == "done":
-            self._pace = course.pace()
+            if not (outcome.resumed or outcome.twin):
+                pace.learn(kind, course)
             self._speed.learn(item, outcome)
             rest["share"] = 1.0
         self.board.change(recording, state=entry.state, why=entry.error, **rest)
