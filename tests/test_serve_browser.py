@@ -947,6 +947,8 @@ def test_a_row_keeps_what_has_the_focus_or_is_pressed(visit):
     assert page.evaluate("clicked") == 1
     assert page.evaluate("document.activeElement.textContent") == "talk 1"
     assert "Ann" in page.inner_text("#rows")
+    page.evaluate("(one) => rows(one)", row(1, speakers=list("abcdefghij")))
+    assert page.inner_text("#rows .speakers") == "a, b, c, d, e, f, g, h and 2 more"
     # What is gone leaves the focus to what comes after it, but not to its button.
     page.evaluate("([one, two]) => rows(one, two)", [row(1, state="failed"), row(2, state="failed")])
     page.route("**/api/jobs/*/retry", lambda route: route.fulfill(json={}))

@@ -527,7 +527,7 @@ def test_a_transcript_gives_way_to_another_one_only_where_that_is_asked_for(tmp_
         assert hands[-1].jobs["a.wav"][0].again
         with pytest.raises(ConflictError, match="already"):
             queue.again(tmp_path / "a.json", recording, RecordingWish())
-        hands[-1].finish("a.wav", error="it is damaged", code=4)
+        hands[-1].finish("a.wav", error=f"{recording}: it is damaged", code=4)
         wait_for(lambda: state(queue, standing) == "failed")
         library.look()
         assert library.not_again(standing.id) == "it is damaged"
@@ -535,7 +535,7 @@ def test_a_transcript_gives_way_to_another_one_only_where_that_is_asked_for(tmp_
         wait_for(lambda: not hands[-1].jobs["a.wav"][1].done())
         job = hands[-1].jobs["a.wav"][0]
         assert (job.again, job.settings.options.language) == (True, "fr")
-        hands[-1].finish("a.wav", error="it is damaged", code=4)
+        hands[-1].finish("a.wav", error=f"{recording}: it is damaged", code=4)
         wait_for(lambda: state(queue, standing) == "failed")
     # It is told until somebody has answered, also by the next server.
     recording.unlink()

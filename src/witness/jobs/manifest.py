@@ -61,6 +61,11 @@ class Entry:
     again: bool = False
     """Of one that has begun: it has a transcript already."""
 
+    @property
+    def why(self) -> str | None:
+        """The error, for whoever sees beside it which recording it is about."""
+        return None if self.error is None else self.error.removeprefix(f"{self.source}: ")
+
 
 class Manifest:
     """The latest entry of each output, and the file behind it."""

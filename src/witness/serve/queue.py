@@ -325,7 +325,7 @@ class Queue:
                 pace.learn(kind, course)
             self._speed.learn(item, outcome)
             rest["share"] = 1.0
-        self.board.change(recording, state=entry.state, why=entry.error, **rest)
+        self.board.change(recording, state=entry.state, why=entry.why, **rest)
 
     def _fail_all(self, why: str, wish: RecordingWish | None = None) -> None:
         """Give up what waits (with a wish for the same models), until somebody tries again, or for the next
@@ -434,7 +434,7 @@ class Queue:
                 self._wait_for(item)
             else:
                 self._items[_id(item)] = item
-                self.board.tell(_standing(item, entry.state, entry.error))
+                self.board.tell(_standing(item, entry.state, entry.why))
 
 
 def _nothing() -> None:

@@ -361,11 +361,11 @@ class Library:
         for entry in manifest.entries.values():
             path = place.path.parent / f"{entry.output}.json"
             if entry.again and entry.state == "failed":
-                not_again[id_of(path)] = entry.error or ""
+                not_again[id_of(path)] = entry.why or ""
             elif entry.state in ("failed", "canceled") and not entry.again:
                 row = ListedRecording(id_of(path), Path(entry.output).name, _folder(path))
                 date = entry.mtime_ns / 1e9 or None
-                row = replace(row, seconds=entry.duration, date=date, state=entry.state, why=entry.error)
+                row = replace(row, seconds=entry.duration, date=date, state=entry.state, why=entry.why)
                 found[row.id] = row, entry.source
         return _Batch(found, not_again, frozenset(manifest.sources))
 

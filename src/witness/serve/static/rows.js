@@ -29,6 +29,7 @@ export function fillRow(row, one, changed) {
   });
 }
 
+const MOST_NAMED = 8; // speakers
 const SHORT = 80; // characters of a line that needs nothing to open
 
 /** Why something failed: one line, with the rest to open. @param {string} why */
@@ -60,7 +61,8 @@ function cellsOf(one, changed) {
     name.append(tags);
   }
   const people = make("td", "text speakers");
-  one.speakers.forEach((called, n) => people.append(n ? ", " : "", make("bdi", "", called)));
+  one.speakers.slice(0, MOST_NAMED).forEach((called, n) => people.append(n ? ", " : "", make("bdi", "", called)));
+  if (one.speakers.length > MOST_NAMED) people.append(` and ${one.speakers.length - MOST_NAMED} more`);
   const state = make("td", "text state");
   state.append(make("span", `tag ${one.state}`, one.state));
   if (one.state === "in progress" && one.until) state.append(make("span", "why", `up to ${clock(1000 * one.until)}`));
