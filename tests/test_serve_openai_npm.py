@@ -48,7 +48,10 @@ def test_a_stream_is_understood_event_by_event(found):
     assert kinds[-1] == "transcript.text.done"
     assert set(kinds[:-1]) == {"transcript.text.delta"}
     said = "".join(event["delta"] for event in found["events"][:-1])
-    assert said == found["events"][-1]["text"] == found["json"]["text"]
+    done = found["events"][-1]
+    assert said == done["text"] == found["json"]["text"]
+    assert done["usage"]["type"] == "tokens"
+    assert done["logprobs"] == found["logprobs"]["logprobs"]
 
 
 def test_a_refusal_is_the_client_s_own_error(found):

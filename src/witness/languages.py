@@ -24,7 +24,12 @@ RIGHT_TO_LEFT = frozenset({"ar", "fa", "he", "ps", "sd", "ur", "yi"})
 """Languages whose text begins at the right."""
 MULTI = "multi"
 """In the place of a code: a recording in several languages, which are found out every ten seconds."""
-_CODES = {name: code for code, name in NAMES.items()}
+_OTHERS = """
+burmese=my valencian=ca flemish=nl haitian=ht letzeburgesch=lb pushto=ps panjabi=pa moldavian=ro moldovan=ro
+sinhalese=si castilian=es mandarin=zh cmn=zh filipino=tl fil=tl nb=no iw=he jv=jw
+"""
+"""Other names of some (openai/whisper, tokenizer.py), and codes of ISO 639 that Whisper writes otherwise."""
+_CODES = {name: code for code, name in NAMES.items()} | dict(pair.split("=") for pair in _OTHERS.split())
 
 
 def parse(text: str) -> str:

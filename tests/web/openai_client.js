@@ -17,7 +17,7 @@ found.verbose = await ask({ response_format: "verbose_json", timestamp_granulari
 found.diarized = await ask({ response_format: "diarized_json", model: "gpt-4o-transcribe-diarize", chunking_strategy: "auto" });
 found.logprobs = await ask({ response_format: "json", include: ["logprobs"] });
 found.events = [];
-for await (const event of await ask({ stream: true, model: "gpt-4o-mini-transcribe" })) found.events.push(event);
+for await (const event of await ask({ stream: true, model: "gpt-4o-mini-transcribe", include: ["logprobs"] })) found.events.push(event);
 const told = (error) => ({
   bad: error instanceof OpenAI.BadRequestError, status: error.status, param: error.param, type: error.type, message: error.message,
 });

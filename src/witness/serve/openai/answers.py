@@ -27,6 +27,8 @@ LEAST_PROBABILITY = 0.0005
 """What one that was rounded to 0 may have been."""
 FRAMES = 100
 """Of Whisper in a second; `seek` counts them."""
+POSITIONS = 50
+"""In a second, of what Whisper's encoder makes of a recording: the tokens that come in."""
 UNKNOWN = "unknown"
 """In the place of a language: nobody speaks, and a string is wanted."""
 
@@ -47,6 +49,11 @@ def tokens(options: Options) -> Tokens:
     return lambda text: known.encode(f" {text.strip()}", add_special_tokens=False).ids
 
 
+def counts(wish: TranscriptionRequest) -> bool:
+    """Whether the answer needs the numbers of tokens."""
+    return wish.stream or (wish.response == "verbose_json" and "segment" in wish.granularities)
+
+
 def answer(wish: TranscriptionRequest, written: Sequence[Path], tokens: Tokens) -> str:
     """The body of the answer; `written` are the files of the wish's formats. Raises OSError."""
     texts = [read(path).decode() for path in written]
@@ -61,7 +68,7 @@ def answer(wish: TranscriptionRequest, written: Sequence[Path], tokens: Tokens) 
     elif wish.response == "verbose_json":
         found = _verbose(wish, document, words[0], tokens)
     elif wish.logprobs:
-        found["logprobs"] = [_logprob(word) for word in words[0]["word_segments"] if "score" in word]
+        found["logprobs"] = _logprobs(words[0])
     usage = {"usage": {"type": "duration", "seconds": document["duration"]}}
     return json.dumps({**found, **usage}, ensure_ascii=False)
 
@@ -81,12 +88,17 @@ def said(
             yield segment
 
 
-def rest(wish: TranscriptionRequest, written: Sequence[Path], told: int) -> Iterator[Mapping[str, Any]]:
+def rest(
+    wish: TranscriptionRequest, written: Sequence[Path], told: int, tokens: Tokens
+) -> Iterator[Mapping[str, Any]]:
     """The events once everything is known; `written` as of `answer`. Raises OSError."""
-    document = json.loads(read(written[0]))
+    document, *words = (json.loads(read(path)) for path in written)
     yield from said(wish, document["segments"], told)
-    # Its usage would have to be of tokens.
-    yield {"type": "transcript.text.done", "text": document["text"]}
+    # The answer without a stream has seconds; typed clients want tokens here.
+    came, went = round(POSITIONS * document["duration"]), len(tokens(document["text"]))
+    usage = {"type": "tokens", "input_tokens": came, "output_tokens": went, "total_tokens": came + went}
+    done = {"type": "transcript.text.done", "text": document["text"], "usage": usage}
+    yield {**done, "logprobs": _logprobs(words[0])} if words else done
 
 
 def _verbose(
@@ -128,6 +140,10 @@ def _verbose(
             {named.get(key, key): value for key, value in word.items()} for word in words["word_segments"]
         ]
     return found
+
+
+def _logprobs(words: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [_logprob(word) for word in words["word_segments"] if "score" in word]
 
 
 def _logprob(word: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 https://platform.openai.com/docs/api-reference/audio/createTranscription; in the package openai, the modules
 types.audio.transcription_create_params and translation_create_params. What OpenAI's servers take without an
-effect is taken so here: `temperature`, `chunking_strategy`, fields that do not exist.
+effect is taken so here: `temperature`, `chunking_strategy`, `timestamp_granularities` of an answer without
+times, fields that do not exist.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from witness import languages
 from witness.errors import UsageError
 from witness.formats.registry import Format
 from witness.jobs.worker import Settings
-from witness.models import catalogue
 from witness.options import MOST_SPEAKERS, Options
 from witness.serve.errors import FieldError
 
@@ -32,13 +32,13 @@ ALIASES = (
     "gpt-4o-transcribe-diarize",
 )
 """What programs that were written for OpenAI's own server send; here, the model of this one."""
-OF_WHISPER = re.compile(r"(?:[\w.-]+/)?(?:faster-)?(?:distil-)?(?:whisper-)?([\w.-]+)", re.ASCII)
-"""A name of a size of Whisper, as other servers take it: `base`, `openai/whisper-large-v3`."""
-SIZES = {one.name.removeprefix(catalogue.PREFIX) for one in catalogue.TABLE if one.role == "whisper"} | {
-    *("large", "large-v1", "large-v2", "turbo", "large-v3-turbo")
-}
-DATED = re.compile(r"-\d{4}-\d\d-\d\d$")
-"""The end of a name of OpenAI's that stands for one version."""
+OF_WHISPER = re.compile(
+    r"(?:.*[/-])?(?:whisper|transcribe)(?:-.*)?"
+    r"|(?:[\w.-]+/)?(?:distil-|ggml-)?(?:tiny|base|small|medium|large|turbo)(?:[.-].*)?",
+    re.ASCII,
+)
+"""A model that recognizes speech, as OpenAI, Groq and other servers call theirs (`gpt-4o-transcribe`,
+`distil-whisper-large-v3-en`, `Systran/faster-whisper-small`), or a size of Whisper: `base`, `large-v3`."""
 RESPONSES = {
     "json": (Format.OPENAI,),
     "text": (Format.OPENAI,),
@@ -83,11 +83,9 @@ def models(settings: Settings) -> tuple[str, ...]:
 
 def is_model(name: str, settings: Settings) -> bool:
     """Whether a request may give this as its model: any of Whisper's and OpenAI's stand for the one here."""
-    match = OF_WHISPER.fullmatch(name)
     return (
-        name in ("", "auto", settings.options.whisper)
-        or DATED.sub("", name) in models(settings)
-        or (match is not None and match[1] in SIZES)
+        name in ("", "auto", settings.options.whisper, *models(settings))
+        or OF_WHISPER.fullmatch(name) is not None
     )
 
 
@@ -113,8 +111,6 @@ def wish(
     response = _choice(asked, "response_format", tuple(RESPONSES), "json")
     stream = _choice(asked, "stream", ("true", "false"), "false") == "true"
     granularities = frozenset(asked.get("timestamp_granularities", ()))
-    if granularities and response != "verbose_json":
-        raise FieldError("timestamp_granularities", "needs response_format verbose_json")
     if not granularities <= {"word", "segment"}:
         raise FieldError("timestamp_granularities", "is not word or segment")
     if stream and response not in ("json", "text", "diarized_json"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,6 +41,8 @@ AT_ONCE = 100
 """Requests that may be sent, wait and be worked on at the same time."""
 PACE = 1.0
 """Seconds between two comments of a stream."""
+PATIENCE = 10
+"""Times `PACE` that a stream waits to begin, unless the work is begun."""
 
 
 def routes() -> list[BaseRoute]:
@@ -174,9 +176,13 @@ class _Answer:
         await Response(body, media_type=kind, headers=headers)(scope, receive, send)
 
     def _body(self, paths: Sequence[Path]) -> str:
-        told = self.wish.response == "verbose_json" and "segment" in self.wish.granularities
-        tokens = answers.tokens(self.settings.options) if told else lambda _: ()
-        return answers.answer(self.wish, paths, tokens)
+        return answers.answer(self.wish, paths, self._tokens())
+
+    def _rest(self, paths: Sequence[Path], told: int) -> list[Mapping[str, Any]]:
+        return list(answers.rest(self.wish, paths, told, self._tokens()))
+
+    def _tokens(self) -> answers.Tokens:
+        return answers.tokens(self.settings.options) if answers.counts(self.wish) else lambda _: ()
 
     async def _paths(self) -> list[Path]:
         """What the answer is made of."""
@@ -186,6 +192,7 @@ class _Answer:
 
     async def _stream(self, send: Send) -> None:
         """Each segment once it is final, and comments meanwhile. What fails is the last event."""
+        ended = await self._begun()
         headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
 
@@ -195,20 +202,32 @@ class _Answer:
         try:
             await say(": begun\n\n")
             told = 0
-            while not await self.work.ended(PACE):
+            while not (ended or await self.work.ended(PACE)):
                 segments = self.work.said[:]
                 for event in answers.said(self.wish, segments, told):
                     await say(f"data: {json.dumps(event)}\n\n")
                 told = len(segments)
                 await say(f": {self.work.news}\n\n")
             paths = await self._paths()
-            for event in await run_in_threadpool(lambda: list(answers.rest(self.wish, paths, told))):
+            for event in await run_in_threadpool(self._rest, paths, told):
                 await say(f"data: {json.dumps(event)}\n\n")
         except HTTPException as error:
             await say(_failed(error.status_code, errors.public(error.detail, self.desk)))
         except WitnessError as error:
             await say(_failed(500, errors.public(str(error), self.desk)))
         await say("data: [DONE]\n\n", more=False)
+
+    async def _begun(self) -> bool:
+        """Wait until the recording is read, and tell whether the work has ended.
+
+        So a request whose recording cannot be read is refused with a status, as one without a stream.
+        """
+        for _ in range(PATIENCE):
+            if await self.work.ended(PACE):
+                return True
+            if self.work.news:
+                break
+        return False
 
 
 def _failed(status: int, message: str) -> str:
