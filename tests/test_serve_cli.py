@@ -21,8 +21,8 @@ from conftest import in_process
 POSIX = pytest.mark.skipif(os.name != "posix", reason="signals and programs of a POSIX system")
 
 
-def ask(address: str, token: str) -> int:
-    request = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"})  # noqa: S310
+def ask(address: str, **headers: str) -> int:
+    request = urllib.request.Request(address, headers=headers)  # noqa: S310
     with urllib.request.urlopen(request) as answer:  # noqa: S310 - our own
         return answer.status
 
@@ -47,15 +47,40 @@ def test_the_address_is_the_result_and_ctrl_c_the_end(tmp_path):
         assert address.startswith("http://127.0.0.1:")
         shown, _, ticket = opened.read_text().strip().partition("?ticket=")
         assert (shown, ticket == printed) == (address, False)
-        token = server.stderr.readline().rpartition(" ")[2].strip()
-        assert token not in (ticket, printed)
-        assert ask(f"{address}api/library", token) == 200
+        with pytest.raises(urllib.error.HTTPError) as moved:
+            urllib.request.build_opener(Silent()).open(f"{address}?ticket={printed}")
+        cookie = moved.value.headers["Set-Cookie"].partition(";")[0]
+        moved.value.close()
+        assert ask(f"{address}api/library", Cookie=cookie) == 200
         server.send_signal(signal.SIGINT)
         rest, said = server.communicate(timeout=60)
     finally:
         server.kill()
     assert (server.returncode, rest) == (0, "")
-    assert said == f"note: serving {folder}; Ctrl-C ends it\n"
+    # Not the token: a journal keeps what is told.
+    hint = "note: the token is shown on a terminal only; for programs, give WITNESS_TOKEN\n"
+    assert said == f"{hint}note: serving {folder}; Ctrl-C ends it\n"
+
+
+@POSIX
+def test_a_terminal_is_told_the_token(tmp_path):
+    mine, its = os.openpty()
+    command = [sys.executable, "-m", "witness", "serve", str(tmp_path), "--port", "0", "--offline"]
+    pipe = subprocess.PIPE
+    server = subprocess.Popen([*command, "--no-browser"], stdout=pipe, stderr=its, text=True)
+    os.close(its)
+    try:
+        address, _, ticket = server.stdout.readline().strip().partition("?ticket=")
+        said = b""
+        while b"Ctrl-C" not in said:
+            said += os.read(mine, 4096)
+        (token,) = re.findall(r"for programs:\s+([\w-]{43})\s", said.decode())
+        assert token != ticket
+        assert ask(f"{address}api/library", Authorization=f"Bearer {token}") == 200
+    finally:
+        server.kill()
+        server.communicate()
+        os.close(mine)
 
 
 @pytest.mark.parametrize(

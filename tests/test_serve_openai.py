@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 import io
 import json
 import socket
@@ -271,8 +272,14 @@ def test_a_recording_is_known_by_what_it_begins_with(client, greeting, name):
     assert "service desk" in ask(client, (name, greeting.read_bytes())).text
 
 
-def test_a_name_may_come_encoded(server, monkeypatch):
-    """As RFC 5987 has it, which .NET's HttpClient sends."""
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [  # as RFC 5987 has it, which .NET's HttpClient sends, and without one, as n8n does where data has none
+        ("; filename=\"=?utf-8?B?eA==?=\"; filename*=utf-8''Gespr%C3%A4ch.wav", "Gespräch.wav"),
+        ("\r\nContent-Type: audio/wav", "file.wav"),
+    ],
+)
+def test_a_name_may_come_encoded_or_not_at_all(server, monkeypatch, head, name):
     names = []
 
     def submit(job, _):
@@ -283,17 +290,14 @@ def test_a_name_may_come_encoded(server, monkeypatch):
 
     monkeypatch.setattr(server.queue, "submit", submit)
     body = b""
-    for head, value in (
-        ("name=model", "whisper-1"),
-        ("name=file; filename=\"=?utf-8?B?eA==?=\"; filename*=utf-8''Gespr%C3%A4ch.wav", "sound"),
-    ):
-        body += f"--x\r\nContent-Disposition: form-data; {head}\r\n\r\n{value}\r\n".encode()
+    for more, value in (("name=model", "whisper-1"), (f"name=file{head}", "RIFF....WAVEfmt \x80")):
+        body += f"--x\r\nContent-Disposition: form-data; {more}\r\n\r\n{value}\r\n".encode("latin-1")
     answer = TestClient(server.app).post(
         "/v1/audio/transcriptions",
         content=body + b"--x--\r\n",
         headers={"Content-Type": "multipart/form-data; boundary=x"},
     )
-    assert answer.json()["error"]["message"].startswith("Gespräch.wav")
+    assert answer.json()["error"]["message"].startswith(name)
     assert names == [".wav"]
 
 
@@ -324,6 +328,20 @@ def test_names_of_models_that_programs_send_are_taken(settings, model):
 )
 def test_names_and_regions_of_languages_are_taken(settings, language, code):
     assert schema.wish([("model", ""), ("language", language)], settings).options.language == code
+
+
+def test_auto_is_any_language_also_where_the_desk_has_one(settings):
+    german = dataclasses.replace(settings, options=dataclasses.replace(settings.options, language="de"))
+    assert schema.wish([("model", ""), ("language", "")], german).options.language == "de"
+    assert schema.wish([("model", ""), ("language", "Auto")], german).options.language is None
+
+
+@pytest.mark.parametrize(
+    ("text", "streams"),
+    [*(("true", True), ("True", True), ("1", True)), *(("", False), ("0", False), ("False", False))],
+)
+def test_a_flag_is_written_in_several_ways(settings, text, streams):
+    assert schema.wish([("model", ""), ("stream", text)], settings).stream is streams
 
 
 def test_what_has_no_effect_here_is_taken(settings):

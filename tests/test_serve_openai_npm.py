@@ -1,4 +1,4 @@
-"""OpenAI's interface, asked by the client that OpenAI publishes for node: unmodified, all formats."""
+"""OpenAI's interface, asked by unmodified clients for node: OpenAI's own, and that of the AI SDK."""
 
 from __future__ import annotations
 
@@ -17,16 +17,31 @@ from test_serve_openai import settings as settings
 from witness.serve.openai import schema
 
 
-@pytest.fixture(scope="module")
-def found(server, greeting):
-    """What the client understood of each answer."""
+def understood(package, script, server, recording):
+    """What a client understood of each answer."""
     node = shutil.which("node")
-    if node is None or not (ROOT / "node_modules" / "openai").is_dir():
-        pytest.skip("node or OpenAI's client for it is not here; npm ci")
-    command = [node, str(ROOT / "tests" / "web" / "openai_client.js"), server.url, str(greeting)]
+    if node is None or not (ROOT / "node_modules" / package).is_dir():
+        pytest.skip(f"node or {package} for it is not here; npm ci")
+    command = [node, str(ROOT / "tests" / "web" / script), server.url, str(recording)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def found(server, greeting):
+    return understood("openai", "openai_client.js", server, greeting)
+
+
+def test_the_ai_sdk_takes_every_answer_that_it_asks_for(server, greeting):
+    found = understood("@ai-sdk/openai", "ai_sdk_client.js", server, greeting)
+    segments, words, plain = (found[name] for name in ("segments", "words", "json"))
+    assert "service desk" in plain["text"]
+    assert [one["text"] for one in segments["segments"]] == [segments["text"]]
+    assert (segments["language"], segments["durationInSeconds"]) == ("en", 4.2)
+    assert " ".join(one["text"] for one in words["segments"]) == words["text"]
+    error = found["refused"]["data"]["error"]
+    assert (found["refused"]["status"], error["code"], error["param"]) == (404, "model_not_found", "model")
 
 
 def test_each_format_says_the_same(found):

@@ -203,8 +203,10 @@ def serve_command(
                 _invite(others, scanned, reporter)
             if not no_browser and not server.browse(f"{url}?ticket={shown}"):
                 reporter.note("no browser could be opened here; open the address yourself")
-            if token is None:
+            if token is None and sys.stderr.isatty():
                 reporter.note(f"the token, for other browsers and for programs: {desk.token}")
+            elif token is None:  # a journal keeps what it is told
+                reporter.note("the token is shown on a terminal only; for programs, give WITNESS_TOKEN")
             reporter.note(f"serving {library.folder}; Ctrl-C ends it")
 
         try:

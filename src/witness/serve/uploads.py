@@ -61,6 +61,8 @@ NOT_IN_NAMES = re.compile(r'[<>:"/\\|?*\ufffd]+')
 """What some disk does not take, and what stands for commands."""
 _ENCODED = re.compile(rb"(?i);\s*filename\*\s*=\s*utf-8'[^']*'([^;\s]*)")
 """A name as RFC 5987 has it, which goes before a plain one."""
+SOUND = (b"audio/", b"video/", b"application/octet-stream")
+"""What a recording without a name says that it is."""
 RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
 """Names of devices on Windows."""
 
@@ -286,6 +288,8 @@ class _Parts:
             self._name = unquote(encoded[1].decode("latin-1"), errors="replace")
         elif b"filename" in options:
             self._name = options[b"filename"].decode("utf-8", "replace")
+        elif self._headers.get(b"content-type", b"").lower().startswith(SOUND):  # RFC 7578: it needs no name
+            self._name = self._field_name
         else:
             return
         if len(self._form.uploads) >= MOST_FILES:

@@ -32,6 +32,8 @@ ALIASES = (
     "gpt-4o-transcribe-diarize",
 )
 """What programs that were written for OpenAI's own server send; here, the model of this one."""
+AUTO = "auto"
+"""The model that is here, or the language that is spoken."""
 OF_WHISPER = re.compile(
     r"(?:.*[/-])?(?:whisper|transcribe)(?:-.*)?"
     r"|(?:[\w.-]+/)?(?:distil-|ggml-)?(?:tiny|base|small|medium|large|turbo)(?:[.-].*)?",
@@ -84,7 +86,7 @@ def models(settings: Settings) -> tuple[str, ...]:
 def is_model(name: str, settings: Settings) -> bool:
     """Whether a request may give this as its model: any of Whisper's and OpenAI's stand for the one here."""
     return (
-        name in ("", "auto", settings.options.whisper, *models(settings))
+        name in ("", AUTO, settings.options.whisper, *models(settings))
         or OF_WHISPER.fullmatch(name) is not None
     )
 
@@ -109,14 +111,14 @@ def wish(
             raise FieldError("speakers", f"is not a number from 1 to {MOST_SPEAKERS}")
         options = replace(options, speakers=int(speakers), min_speakers=None, max_speakers=None)
     response = _choice(asked, "response_format", tuple(RESPONSES), "json")
-    stream = _choice(asked, "stream", ("true", "false"), "false") == "true"
+    stream = _is_set(asked, "stream")
     granularities = frozenset(asked.get("timestamp_granularities", ()))
     if not granularities <= {"word", "segment"}:
         raise FieldError("timestamp_granularities", "is not word or segment")
     if stream and response not in ("json", "text", "diarized_json"):
         raise FieldError("stream", f"there is no {response} of a stream; ask for json or diarized_json")
     known = _known(asked)
-    keep = _choice(asked, "keep", ("true", "false"), "false") == "true"
+    keep = _is_set(asked, "keep")
     if keep and (options != settings.options or known):
         own = "language, prompt, keywords, known speakers and speakers"
         raise FieldError("keep", f"what is kept has the options of the server; leave out {own}")
@@ -146,9 +148,11 @@ def _refuse(asked: Mapping[str, Sequence[str]], settings: Settings) -> None:
         raise FieldError("temperature", "is not a number from 0 to 1")
 
 
-def _languages(given: Sequence[str]) -> str:
-    """Codes or names, also with a region: `en-US`, `german`. Raises FieldError."""
+def _languages(given: Sequence[str]) -> str | None:
+    """Codes or names, also with a region: `en-US`, `german`; `auto`: any. Raises FieldError."""
     words = [word for text in given for word in text.split(",")]
+    if [word.strip().casefold() for word in words] == [AUTO]:
+        return None
     plain = [word if word.casefold() in languages.NAMES else re.split("[-_]", word)[0] for word in words]
     try:
         return languages.parse(",".join(plain))
@@ -189,6 +193,10 @@ def _one(asked: Mapping[str, Sequence[str]], name: str, usual: str) -> str:
     if len(values) > 1:
         raise FieldError(name, "is there more than once")
     return values[0]
+
+
+def _is_set(asked: Mapping[str, Sequence[str]], name: str) -> bool:
+    return _choice(asked, name, ("true", "false", "1", "0"), "false") in ("true", "1")
 
 
 def _choice(asked: Mapping[str, Sequence[str]], name: str, choices: Sequence[str], usual: str) -> str:
