@@ -429,7 +429,7 @@ def test_a_request_becomes_options(settings):
         ("model", "whisper-1"),
         ("language", "en"),
         ("prompt", "p"),
-        ("keywords[]", " Lorah "),
+        ("keywords[0]", " Lorah "),
         ("speakers", "3"),
     ]
     found = schema.wish([*fields, ("stream", "True")], settings)

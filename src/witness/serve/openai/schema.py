@@ -41,6 +41,8 @@ OF_WHISPER = re.compile(
 )
 """A model that recognizes speech, as OpenAI, Groq and other servers call theirs (`gpt-4o-transcribe`,
 `distil-whisper-large-v3-en`, `Systran/faster-whisper-small`), or a size of Whisper: `base`, `large-v3`."""
+LISTED = re.compile(r"\[\d*\]$")
+"""The end of the name of a field that may be there several times."""
 RESPONSES = {
     "json": (Format.OPENAI,),
     "text": (Format.OPENAI,),
@@ -97,7 +99,7 @@ def wish(
     """The request of a form's fields. Raises UsageError, FieldError for what cannot be honored."""
     asked: dict[str, list[str]] = {}
     for name, value in fields:
-        asked.setdefault(name.removesuffix("[]"), []).append(value)
+        asked.setdefault(LISTED.sub("", name), []).append(value)
     _refuse(asked, settings)
     options = replace(settings.options, translate=True) if translate else settings.options
     if spoken := [*filter(None, (_one(asked, "language", ""), *asked.get("languages", ())))]:
