@@ -158,7 +158,7 @@ install_rocm() {
                     ;;
             esac
             ;;
-        *" fedora "* | *" rhel "*) printf 'sudo dnf install migraphx (Fedora 44 or newer; on 43 the packages that "build.sh source" names)' ;;
+        *" fedora "* | *" rhel "*) printf 'sudo dnf install migraphx (Fedora 44 or newer, or EPEL 10; on 43 the packages that "build.sh source" names)' ;;
         *) package migraphx migraphx migraphx ;;
     esac
 }

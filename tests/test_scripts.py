@@ -279,46 +279,40 @@ OF_AMD = {
     "10.2": [f"opt/rocm/core-10.1/lib/{HIP}.7.16.26385", f"opt/rocm/core-10.2/lib/{HIP}.7.17.27000"],
 }
 TEN = "sudo apt install amdrocm10-migraphx"
-LATER = "add AMD's package source of MIGraphX"
+LATER = "add AMD's package source of MIGraphX (docs/amd-gpu.md), then sudo apt update &&"
+OF_UBUNTU = {
+    "none": f"add AMD's two package sources (docs/amd-gpu.md), then {TEN}",
+    "7.1": "sudo apt update && sudo apt install migraphx",
+    "7.2": "sudo apt update && sudo apt install migraphx",
+    "7.14": "download amdrocm-migraphx_2.16.0-3.py312_amd64.deb from AMD",
+    "10.0": f"{LATER} sudo apt install amdrocm-migraphx",
+    "10.1": f"{LATER} {TEN}",
+    "10.2": f"{LATER} {TEN}",
+}
 
 
 @pytest.mark.parametrize(
     ("release", "ways"),
     [
-        (
-            'ID=ubuntu\nVERSION_ID="24.04"\n',
-            {
-                "none": f"add AMD's two package sources (docs/amd-gpu.md), then {TEN}",
-                "7.1": "sudo apt update && sudo apt install migraphx",
-                "7.2": "sudo apt update && sudo apt install migraphx",
-                "7.14": "download amdrocm-migraphx_2.16.0-3.py312_amd64.deb from AMD",
-                "10.0": "sudo apt update && sudo apt install amdrocm-migraphx",
-                "10.1": f"{LATER} (docs/amd-gpu.md), then sudo apt update && {TEN}",
-                "10.2": f"{LATER} (docs/amd-gpu.md), then sudo apt update && {TEN}",
-            },
-        ),
-        (
-            "ID=debian\nVERSION_ID=13\n",
-            {"none": f"two package sources (docs/amd-gpu.md), then {TEN}", "7.2": "apt install migraphx"},
-        ),
-        (
-            "ID=linuxmint\nID_LIKE='ubuntu debian'\n",
-            {"none": TEN, "7.1": "apt install migraphx", "10.1": TEN},
-        ),
+        ('ID=ubuntu\nVERSION_ID="24.04"\n', OF_UBUNTU),
+        ("ID=debian\nVERSION_ID=13\n", OF_UBUNTU),
+        ("ID=linuxmint\nID_LIKE='ubuntu debian'\n", OF_UBUNTU),
         (
             "ID=ubuntu\nVERSION_ID=26.10\n",
-            {"none": "sudo apt install libmigraphx-c3 (from universe)", "10.1": TEN},
+            {**OF_UBUNTU, "none": "sudo apt install libmigraphx-c3 (from universe)"},
         ),
+        ("ID=fedora\nVERSION_ID=44\n", dict.fromkeys(OF_AMD, "sudo dnf install migraphx")),
         (
-            "ID=fedora\nVERSION_ID=44\n",
-            {"none": "sudo dnf install migraphx", "7.2": "sudo dnf install migraphx"},
+            "ID=rocky\nVERSION_ID=10.1\nID_LIKE='rhel centos fedora'\n",
+            dict.fromkeys(OF_AMD, "sudo dnf install migraphx (Fedora 44 or newer, or EPEL 10"),
         ),
-        ("ID=arch\n", {"none": "sudo pacman -S migraphx"}),
+        ("ID=arch\n", dict.fromkeys(OF_AMD, "sudo pacman -S migraphx")),
     ],
-    ids=["ubuntu 24.04", "debian 13", "mint", "ubuntu 26.10", "fedora 44", "arch"],
+    ids=["ubuntu 24.04", "debian 13", "mint", "ubuntu 26.10", "fedora 44", "rocky 10", "arch"],
 )
 def test_the_way_to_migraphx_for_each_distribution_and_rocm(tmp_path, release, ways):
     """From recorded trees; the doctor and build.sh say the same."""
+    assert ways.keys() == OF_AMD.keys()
     for rocm, way in ways.items():
         box = Box(tmp_path / rocm, OF_AMD[rocm], release)
         machine = Machine(root=box.home / "root", environment={}, system="linux")

@@ -25,7 +25,7 @@ WITHOUT_ROCM = "add AMD's two package sources (docs/amd-gpu.md), then sudo apt i
 UBUNTU_HAS_IT = (26, 10)
 """From this Ubuntu on, its own packages have MIGraphX with its GPU part; Debian's have the CPU part only."""
 OTHERS = {
-    "fedora": "sudo dnf install migraphx (Fedora 44 or newer; before that: ./build.sh)",
+    "fedora": "sudo dnf install migraphx (Fedora 44 or newer, or EPEL 10; before that: ./build.sh)",
     "arch": "sudo pacman -S migraphx",
 }
 """ID of a distribution -> how to install ROCm with MIGraphX there."""
