@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from conftest import ROOT
+from axe import faults
 from test_page import browser as browser
 from test_serve_browser import TOKEN, correct, rename, saved, until
 from test_serve_browser import desk as desk
@@ -19,26 +19,12 @@ from witness import files
 from witness.jobs.manifest import Entry, Manifest
 from witness.transcript import edits, store
 
-AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 PHONE = {"width": 390, "height": 844}
 LOOKS = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},
     "phone": {"viewport": PHONE},
 }
-
-
-def faults(page) -> list[str]:
-    """What axe finds on a page as it is now, each with the elements that it concerns."""
-    if not AXE.is_file():
-        pytest.skip("axe is not here; npm ci")
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
-    return [
-        f"{one['id']}: {one['help']}: {node['html'][:150]} {node['failureSummary'][:200]}"
-        for one in found["violations"]
-        for node in one["nodes"]
-    ]
 
 
 def everywhere(page) -> list[str]:

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from test_axe_browser import faults
+from axe import faults
 from test_page import browser as browser
 from test_serve_browser import COMMENTER, arrived, correct, held_back, rename, saved, until
 from test_serve_browser import desk as desk
@@ -350,6 +350,10 @@ def test_start_and_end_of_a_paragraph_are_moved_by_keys(visit, folder):
     assert float(page.get_attribute(".edge.start", "aria-valuenow")) == pytest.approx(wanted, abs=0.006)
     page.keyboard.press("Tab")
     page.wait_for_selector(".edge.end:focus")
+    assert float(page.get_attribute("#timeline", "aria-valuenow")) == pytest.approx(before[0][1], abs=0.51)
+    page.keyboard.press("Space")  # hear what comes after it
+    page.wait_for_selector("#play.pause")
+    page.keyboard.press("Space")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Escape")
     assert page.locator(".edge:visible").count() == 0

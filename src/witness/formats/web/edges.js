@@ -140,6 +140,10 @@ function handle(kind) {
     event.preventDefault();
     event.stopPropagation();
   });
+  element.addEventListener("focus", () => { // the space bar plays from here
+    const paragraph = page.paragraphs[here()];
+    if (paragraph && grip === null) seek(paragraph[kind]);
+  });
   element.addEventListener("focusout", (event) => {
     keepMoved();
     const other = event.relatedTarget;
