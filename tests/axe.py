@@ -1,4 +1,4 @@
-"""What axe finds on a page."""
+"""axe, which finds what keeps people with other eyes, ears or hands out, on a page as it is now."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ import pytest
 from conftest import ROOT
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+PHONE = {"width": 390, "height": 844}
+LOOKS = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "phone": {"viewport": PHONE},
+}
 
 
 def faults(page) -> list[str]:
@@ -20,3 +26,16 @@ def faults(page) -> list[str]:
         for one in found["violations"]
         for node in one["nodes"]
     ]
+
+
+def everywhere(page) -> list[str]:
+    """What axe finds in light, in dark, and on a phone."""
+    page.emulate_media(reduced_motion="reduce")  # no color on its way to another
+    size, found = page.viewport_size, faults(page)
+    page.emulate_media(color_scheme="dark")
+    found += [f"dark: {one}" for one in faults(page)]
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(PHONE)
+    found += [f"phone: {one}" for one in faults(page)]
+    page.set_viewport_size(size)
+    return found

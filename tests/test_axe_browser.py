@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from axe import faults
+from axe import LOOKS, everywhere, faults
 from test_page import browser as browser
 from test_serve_browser import TOKEN, correct, rename, saved, until
 from test_serve_browser import desk as desk
@@ -18,26 +18,6 @@ from test_serve_live_browser import at_work as at_work
 from witness import files
 from witness.jobs.manifest import Entry, Manifest
 from witness.transcript import edits, store
-
-PHONE = {"width": 390, "height": 844}
-LOOKS = {
-    "light": {"color_scheme": "light"},
-    "dark": {"color_scheme": "dark"},
-    "phone": {"viewport": PHONE},
-}
-
-
-def everywhere(page) -> list[str]:
-    """What axe finds in light, in dark, and on a phone."""
-    page.emulate_media(reduced_motion="reduce")  # no color on its way to another
-    size, found = page.viewport_size, faults(page)
-    page.emulate_media(color_scheme="dark")
-    found += [f"dark: {one}" for one in faults(page)]
-    page.emulate_media(color_scheme="light")
-    page.set_viewport_size(PHONE)
-    found += [f"phone: {one}" for one in faults(page)]
-    page.set_viewport_size(size)
-    return found
 
 
 def opened(page, button: str, dialog: str) -> None:

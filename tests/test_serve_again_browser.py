@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from axe import everywhere
 from test_page import browser as browser
 from test_serve_browser import correct_and_save
 from test_serve_browser import desk as desk
@@ -35,6 +36,11 @@ def test_a_recording_is_transcribed_again_with_other_settings_and_keeps_what_was
     page.wait_for_selector(done, state="detached")
     assert store.read(folder / "toned.json").asked.speakers == 2
     assert edits.show(folder / "toned.json").steps
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.click("#more")
+    page.click('#choices button:has-text("What the last transcription changed")')
+    page.wait_for_selector('dialog[open]:has-text("Back to the earlier transcript")')
+    assert everywhere(page) == []
 
 
 def test_what_could_not_be_transcribed_again_is_told_until_somebody_answers(visit, desk, folder):
