@@ -221,9 +221,9 @@ serve(answer)
     [
         (60, 1, 2),  # no other worker is idle meanwhile
         (60, 2, 1),
-        (130, 2, 2),
-        (250, 2, 4),
-        (250, 4, 2),
+        (130, 2, 3),
+        (250, 2, 3),  # two rounds of two groups
+        (250, 4, 3),
         (250, 16, 1),  # four together would be work for two workers
         (610, 4, 4),
     ],

@@ -21,8 +21,9 @@ SHORTEST = WINDOW // 4
 """Frames. A piece whose text cannot be finished is not cut shorter than this."""
 QUIET = 10
 """Frames. A cut is in the middle of the 0.2 s with the least energy."""
-BREAK = FRAME_RATE // 2
-"""Frames. A pause that long is as good a place to cut as a longer one."""
+BREAK = 15
+"""Frames, 0.3 s. A pause that long is as good a place to cut as a longer one:
+docs/decisions/2026-11-24-time-of-recognition.md."""
 PAUSE = 10
 """Frames. The shortest pause in which the language may change."""
 BRIEF = FRAME_RATE // 2

@@ -169,6 +169,13 @@ class Remote:
         return f"{self.name} stopped with {error} {when} with {self.path}{last}; {self._fix()}"
 
 
+KEEP_BLOCKS = ":".join(
+    f"glibc.malloc.{name}"
+    for name in ("hugetlb=1", "arena_max=1", "mmap_max=0", "trim_threshold=2147483647", "top_pad=67108864")
+)
+"""What glibc 2.35 and later do with memory that is given back: keep it, in large pages."""
+
+
 def _start(name: Name, *, gpu: bool) -> Child:
     """A child that waits for its model, with GPUs or without."""
     environment = {
@@ -176,9 +183,9 @@ def _start(name: Name, *, gpu: bool) -> Child:
         # docs/decisions/2026-11-22-constants.md, "The recognizer's threads".
         "OMP_WAIT_POLICY": "passive",
         "GGML_NO_BACKTRACE": "1",  # no debugger after a failed assertion
-        # CTranslate2 takes and returns large blocks all the time; in large pages that costs a third of the
-        # system's time. docs/decisions/2026-11-22-recognizers.md, "Large pages".
-        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+        # CTranslate2 takes and returns large blocks all the time, each of which the system would fill with
+        # zeros again. docs/decisions/2026-11-24-time-of-recognition.md, "Blocks that are kept".
+        "GLIBC_TUNABLES": KEEP_BLOCKS,
         **os.environ,
     }
     if not gpu:  # a driver that crashes does so when it is asked for its devices

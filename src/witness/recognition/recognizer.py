@@ -14,7 +14,7 @@ import queue
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from math import inf
@@ -33,7 +33,7 @@ from witness.recognition.prompting import fit_or_warn
 from witness.recognition.resuming import ResumingEngine
 from witness.recognition.tokens import NEAR
 from witness.recognition.track_languages import TrackLanguages
-from witness.recognition.track_work import TrackWork, ends_inside, groups, in_order, language_near
+from witness.recognition.track_work import TrackWork, ends_inside, evenly, groups, in_order, language_near
 from witness.recognition.vad import Speech
 from witness.reporter import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, ModelFile, Recognition, Samples, Word
@@ -301,7 +301,10 @@ class TrackRecognizer:
             twice=self._wish.careful,
             among=languages.asked if changes and language else None,
         )
-        first_heard = self._hear_first(track, chain(first, coming), order, languages)
+        every: Iterable[Piece] = chain(first, coming)
+        if speech is None or speech.finished:
+            every = list(every)  # so that they can be shared out evenly
+        first_heard = self._hear_first(track, every, order, languages)
         not_english: list[tuple[float, float]] = []
         if list(self._engine.abilities.languages) == ["en"] and not languages.asked:
             first_heard = english.believed(first_heard, not_english)
@@ -406,8 +409,8 @@ class TrackRecognizer:
         """
         left = iter(some)
         able = self._engine.abilities
-        # Pieces together are worth it once every worker has some: then they save work, before that time.
-        size = max(1, min(able.batch, len(track) // (WINDOW * able.workers)))
+        count = len(some) if isinstance(some, Sized) else len(track) // WINDOW
+        size = evenly(count - soon, able.workers, able.batch)
         waiting: deque[tuple[int, list[Piece]]] = deque()
 
         def received() -> Iterator[Found]:

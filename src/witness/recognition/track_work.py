@@ -80,6 +80,15 @@ def groups(some: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
             yield group
 
 
+def evenly(pieces: int, workers: int, most: int) -> int:
+    """How many of some pieces to a group of at most `most`, so that all workers end at about the same time.
+
+    Pieces together save work, but only once every worker has some do they save time.
+    """
+    rounds = -(-pieces // (workers * most))
+    return max(1, min(most, -(-pieces // max(1, rounds * workers))))
+
+
 def language_near(words: Sequence[Word], piece: Piece) -> str | None:
     """The language of the word that is nearest to a piece."""
     near = min(words, key=lambda word: max(word.start - piece.end, piece.start - word.end), default=None)
