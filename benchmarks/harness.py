@@ -17,6 +17,9 @@ from typing import Any, TypeVar
 
 from witness.bench import machine
 
+# Installed programs come compiled; ours, run from its source, is compiled once and not with every start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 T = TypeVar("T")
 
 CALL = Path(__file__).parents[1] / "tests" / "data" / "call.flac"
