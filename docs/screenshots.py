@@ -1,12 +1,11 @@
 """Make docs/page-light.png, the page of tests/data/call.flac, and docs/serve-light.png, the desk.
 
-In Chromium: apt-get install chromium fonts-noto-core
+In Chromium: apt-get install chromium-headless-shell fonts-noto-core
 python docs/screenshots.py
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
@@ -15,10 +14,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 import talks
 from conftest import CALL
+from test_page import chromium
 from test_serve_browser import TOKEN, Desk
 from witness.audio import sound
 from witness.formats import writers
@@ -29,12 +29,9 @@ READY = "html[data-ready]"
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
-        args = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=args)
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         review_page(browser, Path(folder))
         desk(browser, Path(folder))
-        browser.close()
 
 
 def review_page(browser: Browser, folder: Path) -> None:
@@ -70,10 +67,10 @@ def desk(browser: Browser, folder: Path) -> None:
         path = recordings / f"{name}.json"
         writers.save(found, [("json", path)], keep=False)
         shutil.copy(CALL, path.with_name(CALL.name))
-    served = Desk(recordings, folder / "none.bin")
+    served = Desk(recordings, Path("base"))
     try:
         served.desk.library.update()
-        window = browser.new_context(viewport={"width": 1000, "height": 420}, color_scheme="light")
+        window = browser.new_context(viewport={"width": 1000, "height": 520}, color_scheme="light")
         page = window.new_page()
         window.request.post(f"{served.url}unlock", form={"token": TOKEN})
         page.goto(served.url)
