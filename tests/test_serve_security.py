@@ -427,6 +427,15 @@ def test_of_too_many_idle_connections_of_a_peer_the_oldest_goes(port, monkeypatc
             assert ask(connection).startswith(b"HTTP/1.1 200 ")
 
 
+def test_many_idle_connections_at_once_push_out_one_each(port, monkeypatch):
+    """The loop accepts a hundred before it hears that the first of them is closed."""
+    monkeypatch.setattr(server, "MOST_IDLE", 3)
+    with ExitStack() as stack:
+        waiting = [stack.enter_context(connected(port)) for _ in range(100)]
+        for connection in waiting[:-3]:
+            assert rest_of(connection) == b""
+
+
 @pytest.mark.parametrize(
     "wanted", [b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00", b"G\x00T / HTTP/1.1\r\n\r\n"]
 )

@@ -265,7 +265,9 @@ class PatientProtocol(H11Protocol):
         waiting = _idle.setdefault(self._peer, {})
         waiting[self] = None
         if len(waiting) > MOST_IDLE:
-            next(iter(waiting)).transport.close()
+            oldest = next(iter(waiting))
+            del waiting[oldest]  # its end is told later, maybe after others have come
+            oldest.transport.close()
 
     def _leave(self) -> None:
         waiting = _idle.get(self._peer, {})
