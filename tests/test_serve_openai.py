@@ -21,6 +21,7 @@ pytest.importorskip("ctranslate2", reason="the extra `words` is not installed")
 pytest.importorskip("uvicorn", reason="the extra `serve` is not installed")
 pytest.importorskip("openai", reason="it is not installed")
 
+import numpy as np
 import openai
 import soundfile
 import uvicorn
@@ -261,9 +262,14 @@ def test_known_speakers_have_their_names(client, tmp_path_factory):
     assert [one.speaker for one in found.segments] == [
         "agent" if one.speaker == first.speaker else one.speaker for one in whole.segments
     ]
-    for names, says in ((["agent", "caller"], "there must be one for each"), (["agent"], "data URL")):
+    nothing = "data:audio/wav;base64," + base64.b64encode(b"nothing").decode()
+    for names, sample, says in (
+        (["agent", "caller"], "sample", "there must be one for each"),
+        (["agent"], "sample", "data URL"),
+        (["agent"], nothing, "the sample of agent: is not in a format"),
+    ):
         with pytest.raises(openai.BadRequestError) as caught:
-            ask(client, call, known_speaker_names=names, known_speaker_references=["sample"])
+            ask(client, call, known_speaker_names=names, known_speaker_references=[sample])
         assert says in caught.value.body["message"]
 
 
@@ -370,6 +376,13 @@ def test_ten_at_once_wait(client, server, monkeypatch):
     with ThreadPoolExecutor(10) as pool:
         found = list(pool.map(lambda _: ask(client, ("a.wav", b"sound")).text, range(10)))
     assert found == ["So it is. Yes."] * 10
+
+
+def test_of_silence_nothing_came_out(client):
+    silence = io.BytesIO()
+    soundfile.write(silence, np.zeros(16000), 16000, format="WAV")
+    (done,) = ask(client, ("a.wav", silence.getvalue()), stream=True)
+    assert (done.text, done.usage.input_tokens, done.usage.output_tokens) == ("", 50, 0)
 
 
 def test_a_stream_ends_with_the_whole_text(client, greeting):

@@ -37,6 +37,7 @@ from witness.jobs.recordings import size_and_mtime
 from witness.journal import Journal
 from witness.options import Options, PageAudio, Runtime
 from witness.reporter import Progress, no_progress
+from witness.text import one_line
 
 if TYPE_CHECKING:
     from witness.pipeline import Engine
@@ -309,7 +310,11 @@ def _introduced(job: Job) -> Settings:
         for voice in voices.read_all(Path(settings.options.known)):
             voices.write(voice, folder)
     for name, path in job.samples:
-        voices.write(people.introduce(engine.transcribe(path), name), folder)
+        try:
+            sample = engine.transcribe(path)
+        except InputError as error:  # whoever sent it knows no such file
+            raise InputError(str(error).replace(path, f"the sample of {one_line(name)}")) from error
+        voices.write(people.introduce(sample, name), folder)
     known = {**settings.models, "known": voices.fingerprint(folder)}
     return replace(settings, options=replace(settings.options, known=str(folder)), models=known)
 

@@ -46,7 +46,7 @@ def tokens(options: Options) -> Tokens:
     from tokenizers import Tokenizer
 
     known = Tokenizer.from_file(str(path))
-    return lambda text: known.encode(f" {text.strip()}", add_special_tokens=False).ids
+    return lambda text: known.encode(f" {text.strip()}", add_special_tokens=False).ids if text else ()
 
 
 def counts(wish: TranscriptionRequest) -> bool:
