@@ -151,6 +151,15 @@ WRITTEN = {
 }
 
 
+def pretend(job, _):
+    """In the place of `Queue.submit`: the work is done at once."""
+    for form, path in job.files:
+        Path(path).write_text(json.dumps(WRITTEN[form]) if form in WRITTEN else f"the {form} file")
+    future = Future()
+    future.set_result(Outcome())
+    return future
+
+
 @pytest.mark.parametrize(
     ("response", "expected"),
     [
@@ -163,16 +172,18 @@ WRITTEN = {
     ],
 )
 def test_every_response_format(client, server, monkeypatch, response, expected):
-    def submit(job, _):
-        for form, path in job.files:
-            Path(path).write_text(json.dumps(WRITTEN[form]) if form in WRITTEN else f"the {form} file")
-        future = Future()
-        future.set_result(Outcome())
-        return future
-
-    monkeypatch.setattr(server.queue, "submit", submit)
+    monkeypatch.setattr(server.queue, "submit", pretend)
     assert expected(ask(client, ("a.wav", b"sound"), response_format=response))
     wait_for(lambda: left(server) == [])  # after the answer
+
+
+def test_a_model_may_have_any_name(client, server, monkeypatch):
+    name = "großes 模型"
+    monkeypatch.setattr(server.queue, "submit", pretend)
+    monkeypatch.setattr(schema, "models", lambda _: (name,))
+    found = client.audio.transcriptions.with_raw_response.create(file=("a.wav", b"sound"), model=name)
+    assert found.parse().text == "So it is. Yes."
+    assert found.headers["openai-model"] == "gro%C3%9Fes%20%E6%A8%A1%E5%9E%8B"
 
 
 PUBLISHED = {
@@ -214,6 +225,7 @@ def test_events_are_what_openai_publishes(client, greeting):
     with client.audio.transcriptions.with_streaming_response.create(
         file=greeting, model="gpt-4o-transcribe-diarize", response_format="diarized_json", stream=True
     ) as answer:
+        assert answer.headers["openai-model"] == MODEL
         lines = [line.removeprefix("data: ") for line in answer.iter_lines() if line.startswith("data: ")]
     kinds = [TranscriptionTextDeltaEvent, TranscriptionTextSegmentEvent, TranscriptionTextDoneEvent]
     *_, done = (kind.model_validate_json(line, strict=True) for kind, line in zip(kinds, lines, strict=False))

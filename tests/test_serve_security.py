@@ -131,6 +131,7 @@ def test_a_web_app_that_was_named_may_use_what_programs_use(desk):
             "https://app.example",
         )
         assert_refused(client.post("/v1/audio/transcriptions", headers=page), 401)
+        assert client.get("/health", headers=page).headers["access-control-allow-origin"] == page["Origin"]
         for path, origin in (
             ("/api/library", "https://app.example"),
             ("/v1/models", "https://app.example.evil"),

@@ -184,8 +184,8 @@ class Guard:
 
     def _guest(self, scope: Scope) -> dict[str, str]:
         """The headers that let a page of another origin read the answer; empty: none may."""
-        origin = Headers(scope=scope).get("origin", "")
-        if origin.lower() not in self._origins or not scope["path"].startswith(PROGRAMS):
+        origin, path = Headers(scope=scope).get("origin", ""), scope["path"]
+        if origin.lower() not in self._origins or not (path.startswith(PROGRAMS) or path == HEALTH):
             return {}
         return {
             "Access-Control-Allow-Origin": origin,

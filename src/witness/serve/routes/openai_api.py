@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -171,9 +172,13 @@ class _Answer:
             pass
         body = await run_in_threadpool(self._body, await self._paths())
         kind = answers.TYPES.get(self.wish.response, "application/json")
-        # Whatever name was given for the model, this one listened.
-        headers = {"OpenAI-Model": schema.models(self.settings)[0]}
+        headers = {"OpenAI-Model": self._model}
         await Response(body, media_type=kind, headers=headers)(scope, receive, send)
+
+    @property
+    def _model(self) -> str:
+        """That listens, whatever name was given for it, as a header takes it."""
+        return quote(schema.models(self.settings)[0])
 
     def _body(self, paths: Sequence[Path]) -> str:
         return answers.answer(self.wish, paths, self._tokens())
@@ -194,6 +199,7 @@ class _Answer:
         """Each segment once it is final, and comments meanwhile. What fails is the last event."""
         ended = await self._begun()
         headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+        headers.append((b"openai-model", self._model.encode()))
         await send({"type": "http.response.start", "status": 200, "headers": headers})
 
         async def say(text: str, more: bool = True) -> None:
