@@ -200,7 +200,7 @@ class Utterance:
     def language(self) -> str | None:
         """Of most of its words; of two as frequent the first."""
         told = [word.language for word in self.words if word.language]
-        return max(told, key=told.count, default=None)
+        return max(dict.fromkeys(told), key=told.count, default=None)
 
     @property
     def text(self) -> str | None:

@@ -366,8 +366,7 @@ def _utterances(document: Document) -> Iterator[schema.Utterance]:
             if len(own) < len(one.words) or not own <= free:
                 raise ValueError("its words are not there, or are another's")
             free -= own
-            spaced = _spaced(one.text, [document.words[place] for place in one.words])
-            words = tuple(replace(word, language=one.language) for word in spaced)
+            words = tuple(_spaced(one, [document.words[place] for place in one.words]))
         except ValueError as error:
             raise ValueError(f"{error} - at `$.utterances[{number}]`") from None
         yield schema.Utterance(
@@ -377,12 +376,12 @@ def _utterances(document: Document) -> Iterator[schema.Utterance]:
         raise ValueError(f"it is in no utterance - at `$.words[{min(free)}]`")
 
 
-def _spaced(text: str | None, words: Sequence[WordEntry]) -> Iterator[schema.Word]:
+def _spaced(utterance: UtteranceEntry, words: Sequence[WordEntry]) -> Iterator[schema.Word]:
     """The words as the text of their utterance spells them; the first has the space that its script uses.
 
     Raises ValueError.
     """
-    place = 0
+    text, place = utterance.text, 0
     for word in words:
         rest = (text or "")[place:]
         spaces = rest[: len(rest) - len(rest.lstrip())]
@@ -391,7 +390,8 @@ def _spaced(text: str | None, words: Sequence[WordEntry]) -> Iterator[schema.Wor
         place += len(spaces) + len(word.text)
         if word is words[0] and word.text and not unspaced(word.text[0]):
             spaces = " "
-        yield schema.Word(**{**structs.asdict(word), "text": spaces + word.text})
+        told = structs.asdict(word) | {"text": spaces + word.text, "language": utterance.language}
+        yield schema.Word(**told)
     else:
         if place == len(text or "") and (text is None) == (not words):
             return

@@ -248,11 +248,13 @@ def _speakers(transcript: Transcript) -> list[Speaker]:
 def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> dict[str, Any]:
     """Turns, words and utterances without words, by column, in milliseconds: shorter than objects."""
     place: Mapping[str | None, int] = {speaker.id: n for n, speaker in enumerate(speakers)}
-    words = sorted(
-        ((word, utterance) for utterance in transcript.utterances for word in utterance.words),
-        key=lambda item: (item[0].start, item[1].track),  # of two at once, as merging takes them
-    )
     languages = {code: n for n, code in enumerate(_languages(transcript))}
+    told = [languages.get(_language(transcript, one) or "", -1) for one in transcript.utterances]
+    each = zip(transcript.utterances, told, strict=True)
+    words = sorted(
+        ((word, one.track, language) for one, language in each for word in one.words),
+        key=lambda item: (item[0].start, item[1]),  # of two at once, as merging takes them
+    )
     silent: list[Utterance] = [utterance for utterance in transcript.utterances if not utterance.words]
     before = [_in_page(one) for one in transcript.corrections if one.kind in ("start", "end", "note")]
     return {
@@ -263,27 +265,26 @@ def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> dict[str, A
             "speaker": [place[turn.speaker] for turn in transcript.turns],
         },
         "words": {
-            "text": [word.text for word, _ in words],
-            "start": [_ms(word.start) for word, _ in words],
-            "end": [_ms(word.end) for word, _ in words],
-            "speaker": [place.get(word.speaker, -1) for word, _ in words],
+            "text": [word.text for word, _, _ in words],
+            "start": [_ms(word.start) for word, _, _ in words],
+            "end": [_ms(word.end) for word, _, _ in words],
+            "speaker": [place.get(word.speaker, -1) for word, _, _ in words],
             "sure": [
                 -1 if word.speaker_confidence is None else round(100 * word.speaker_confidence)
-                for word, _ in words
+                for word, _, _ in words
             ],
             "flags": [
                 OVERLAP * word.overlap
                 + UNSUPPORTED * (not word.supported)
                 + SPLIT * (word.begins is True)
                 + JOINED * (word.begins is False)
-                for word, _ in words
+                for word, _, _ in words
             ],
-            "track": [utterance.track for _, utterance in words],
+            "track": [track for _, track, _ in words],
             "probability": [
-                -1 if word.probability is None else round(100 * word.probability) for word, _ in words
+                -1 if word.probability is None else round(100 * word.probability) for word, _, _ in words
             ],
-            # Of the utterance, as the document has it.
-            "language": [languages.get(_language(transcript, one) or "", -1) for _, one in words],
+            "language": [language for _, _, language in words],  # of the utterance, as the document has it
         },
         "silent": {
             "start": [_ms(utterance.start) for utterance in silent],
