@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import soundfile
 
 from conftest import CALL
 from test_page import browser as browser
@@ -94,8 +95,10 @@ def words_of(path) -> list[str]:
     return [word.text.strip() for word in store.read(path).words]
 
 
-def test_an_hour_at_the_desk_by_keyboard_alone(browser, server):
-    url, path = server.start(), server.folder / f"{CALL.stem}.json"
+def test_an_hour_at_the_desk_by_keyboard_alone(browser, server, tmp_path):
+    url, path = server.start(), server.folder / "talk.json"
+    samples, rate = soundfile.read(CALL, frames=40 * 8000)  # enough words for this
+    soundfile.write(tmp_path / "talk.wav", samples, rate)
     context = browser.new_context(viewport={"width": 1280, "height": 860}, accept_downloads=True)
     context.request.post(f"{url}unlock", form={"token": TOKEN})
     page = context.new_page()
@@ -103,7 +106,7 @@ def test_an_hour_at_the_desk_by_keyboard_alone(browser, server):
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     somebody = Typist(page)
-    page.on("filechooser", lambda chooser: chooser.set_files(CALL))
+    page.on("filechooser", lambda chooser: chooser.set_files(tmp_path / "talk.wav"))
 
     # Give a recording, and watch its text come until it can be corrected.
     page.goto(url)
@@ -218,6 +221,6 @@ def test_an_hour_at_the_desk_by_keyboard_alone(browser, server):
     somebody.press("Escape")
     somebody.to(".back", "Shift+Tab")
     somebody.press("Enter")
-    page.wait_for_selector(f'#rows tr:has-text("{CALL.stem}") .tag:text-is("checked")')
+    page.wait_for_selector('#rows tr:has-text("talk") .tag:text-is("checked")')
     assert not errors
     context.close()
