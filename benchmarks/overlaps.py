@@ -7,7 +7,13 @@ import numpy as np
 RATE, SIZE, HOP = 16000, 512, 256
 STEP = HOP / RATE
 WINDOW = np.sqrt(np.hanning(SIZE + 1)[:-1]).astype(np.float32)
-SOLO, AROUND, LONGEST, JOIN, TOGETHER = 2.0, 0.5, 10.0, 1.0, float(__import__('os').environ.get('TOGETHER', 9))
+SOLO, AROUND, LONGEST, JOIN, TOGETHER = (
+    2.0,
+    0.5,
+    10.0,
+    1.0,
+    float(__import__("os").environ.get("TOGETHER", 9)),
+)
 
 
 def spectrum(x):
@@ -153,7 +159,10 @@ def tracks(samples, active, net, margin=0.2, keep=0.0):
         before = sum(map(len, parts))
         spans = [around(a, b, len(active)) for a, b, *_ in group]
         bodies = [samples[f * HOP : e * HOP] for f, e in spans]
-        heard = net(np.concatenate([*parts, *bodies]), np.concatenate([*acts, *(active[f:e][:, (p, q)] for f, e in spans)]))[:, before:]
+        heard = net(
+            np.concatenate([*parts, *bodies]),
+            np.concatenate([*acts, *(active[f:e][:, (p, q)] for f, e in spans)]),
+        )[:, before:]
         for (a, b, *_), (first, _last), body in zip(group, spans, bodies):
             y, heard = heard[:, : len(body)], heard[:, len(body) :]
             # inside the overlap what was separated, with a quarter of a second of both sides where the other is not sure to be silent

@@ -1,4 +1,7 @@
-"""The separator as ONNX, its matrices as float16: python export_separator.py net.pt separator.onnx."""
+"""The separator as ONNX, its matrices as float16: python export_separator.py snapshots/separator-3.npz separator.onnx.
+
+The first argument may be the net.pt of a training, too.
+"""
 
 import sys
 
@@ -9,9 +12,9 @@ from onnx import helper, numpy_helper
 from separator import Separator
 
 net = Separator()
-if sys.argv[1] != "-":
-    state = torch.load(sys.argv[1], weights_only=True, map_location="cpu")
-    net.load_state_dict({k: v.float() for k, v in state.items()})
+path = sys.argv[1]
+state = np.load(path) if path.endswith(".npz") else torch.load(path, weights_only=True, map_location="cpu")
+net.load_state_dict({k: torch.as_tensor(state[k]).float() for k in state})
 net.eval()
 torch.onnx.export(
     net,
@@ -27,7 +30,9 @@ model = onnx.load(sys.argv[2])
 casts = []
 for tensor in model.graph.initializer:
     if tensor.data_type == onnx.TensorProto.FLOAT and np.prod(tensor.dims) > 1000:
-        half = numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), tensor.name + "_half")
+        half = numpy_helper.from_array(
+            numpy_helper.to_array(tensor).astype(np.float16), tensor.name + "_half"
+        )
         casts.append(helper.make_node("Cast", [half.name], [tensor.name], to=onnx.TensorProto.FLOAT))
         tensor.CopyFrom(half)
 for node in reversed(casts):
