@@ -7,13 +7,7 @@ import numpy as np
 RATE, SIZE, HOP = 16000, 512, 256
 STEP = HOP / RATE
 WINDOW = np.sqrt(np.hanning(SIZE + 1)[:-1]).astype(np.float32)
-SOLO, AROUND, LONGEST, JOIN, TOGETHER = (
-    2.0,
-    0.5,
-    10.0,
-    1.0,
-    float(__import__("os").environ.get("TOGETHER", 9)),
-)
+SOLO, AROUND, LONGEST, JOIN, TOGETHER = 3.0, 0.5, 10.0, 1.0, 14.0
 
 
 def spectrum(x):
