@@ -1,4 +1,7 @@
-"""Choices, on voices that were kept back from training: guessed runs of English Common Voice, number divisible by 25."""
+"""Choices, on voices that were kept back from training: guessed runs of English Common Voice, number divisible by 25.
+
+python second_voice_choices.py separator.onnx 14, in a checkout beside shared/.
+"""
 
 import sys, json
 import numpy as np, soundfile
@@ -70,7 +73,7 @@ net = ov.Separator(sys.argv[1])
 
 
 def make(net=net, **kw):
-    old = {k: getattr(ov, k) for k in kw if k != "keep"}
+    old = {k: getattr(ov, k) for k in kw if k not in ("keep", "net")}
     for k in old:
         setattr(ov, k, kw[k])
     h = getattr(net, "heard", 0)
@@ -80,39 +83,44 @@ def make(net=net, **kw):
     return out
 
 
-variants = {
-    "base": dict(),
-    "alone": dict(TOGETHER=0.1),
-    "around1": dict(AROUND=1.0),
-    "solo3": dict(SOLO=3.0),
-    "twice": dict(net=Both(net)),
-    "together14": dict(TOGETHER=14.0),
-}
 made = {}
-for name, kw in variants.items():
-    h0 = net.heard
+V = {
+    "s2t9": dict(SOLO=2.0, TOGETHER=9.0),
+    "alone": dict(SOLO=2.0, TOGETHER=0.1),
+    "around1": dict(SOLO=2.0, TOGETHER=9.0, AROUND=1.0),
+    "twice": dict(SOLO=2.0, TOGETHER=9.0, net=Both(net)),
+    "keep.05": dict(SOLO=2.0, TOGETHER=9.0, keep=0.05),
+    "s3t14": dict(SOLO=3.0, TOGETHER=14.0),
+    "s4t14": dict(SOLO=4.0, TOGETHER=14.0),
+    "s5t14": dict(SOLO=5.0, TOGETHER=14.0),
+    "s4t9": dict(SOLO=4.0, TOGETHER=9.0),
+    "s6t9": dict(SOLO=6.0, TOGETHER=9.0),
+}
+for name, kw in V.items():
+    h0, t0 = net.heard, net.took
     made[name] = make(**kw)
-    print(name, f"SNR {snr(made[name]):.2f} heard {net.heard - h0:.0f}", flush=True)
-for name, k in (("keep.05", 0.05), ("keep.1", 0.1), ("keep.2", 0.2)):
-    made[name] = make(keep=k)
-    print(name, f"SNR {snr(made[name]):.2f}", flush=True)
-show(
-    "mix",
-    np.stack(
-        [
-            score(c, label(r, c["active"]))
-            for c, r in zip(
-                convs,
-                recognize(
-                    model, [(c["tracks"].sum(0), speech(c["active"], c["tracks"].shape[1])) for c in convs]
-                ),
-            )
-        ]
-    ),
-)
+    print(name, f"SNR {snr(made[name]):.2f} heard {net.heard - h0:.0f} took {net.took - t0:.1f}", flush=True)
+
+
+def sided(m, careful=False):
+    some = [(t[k], speech(c["active"][:, k : k + 1], t.shape[1])) for c, t in zip(convs, m) for k in (0, 1)]
+    with R.TrackRecognizer(model, R.TranscribeOptions(language="en", careful=careful), threads=1) as r:
+        for x, s in some:
+            r.send(np.ascontiguousarray(x, np.float32), s)
+        out = [r.result() for _ in some]
+    return [
+        [(str(k), (w.start + w.end) / 2, w.text) for k in (0, 1) for w in out[2 * i + k].words]
+        for i in range(len(convs))
+    ]
+
+
+for name in ("s2t9", "s4t14"):
+    show(name, np.stack([score(c, h) for c, h in zip(convs, sided(made[name]))]))
+show("s4t14 careful", np.stack([score(c, h) for c, h in zip(convs, sided(made["s4t14"], True))]))
+for k in (0.05, 0.1):
+    m = make(SOLO=4.0, TOGETHER=14.0, keep=k)
+    show(f"s4t14 keep {k}", np.stack([score(c, h) for c, h in zip(convs, sided(m))]))
 show(
     "oracle",
     np.stack([score(c, h) for c, h in zip(convs, sides(model, convs, [c["tracks"] for c in convs]))]),
 )
-for name in ("base", "twice", "keep.1", "around1", "keep.05", "keep.2", "alone"):
-    show(name, np.stack([score(c, h) for c, h in zip(convs, sides(model, convs, made[name]))]))
