@@ -20,6 +20,7 @@ from witness.transcript import merging
 
 EVAL = Path("shared/data/eval")
 RATE = 16000
+CAREFUL = False
 
 
 def sentences():
@@ -132,7 +133,7 @@ def speech(active, n):
 
 def recognize(model, some, threads=1):
     """[(samples, Speech or None)] -> recognitions"""
-    with R.TrackRecognizer(model, R.TranscribeOptions(language="en"), threads=threads) as r:
+    with R.TrackRecognizer(model, R.TranscribeOptions(language="en", careful=CAREFUL), threads=threads) as r:
         for x, s in some:
             r.send(np.ascontiguousarray(x, np.float32), s)
         return [r.result() for _ in some]
@@ -209,8 +210,10 @@ if __name__ == "__main__":
     p.add_argument("--net")
     p.add_argument("--set", default="cv")
     p.add_argument("--ways", default="mix,oracle,masked")
+    p.add_argument("--careful", action="store_true")
     p.add_argument("--keep", type=float, default=0.0)
     o = p.parse_args()
+    CAREFUL = o.careful
     model = store.recognizer_model(Options(whisper="base"), gpu=None, available=engines.installed())
     convs = conversations(sentences() if o.set == "cv" else libri(model))
     print(len(convs), "conversations", sum(c["tracks"].shape[1] for c in convs) / RATE, "s", flush=True)
