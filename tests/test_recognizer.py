@@ -24,7 +24,7 @@ from witness.child import Child
 from witness.errors import CancelledError, TranscriptionError, UsageError
 from witness.languages import LANGUAGES
 from witness.models.ggml import FIELDS, MAGIC, GgmlHeader
-from witness.recognition import engine_client, english, gpus, tokens, whisper_cpp
+from witness.recognition import engine_client, gpus, tokens, whisper_cpp
 from witness.recognition.chunking import BRIEF, WINDOW, Loudness, Piece, gaps, pieces
 from witness.recognition.engine_worker import ChunkResult, EngineToken
 from witness.recognition.fallback import Note, convincing, to_lines
@@ -1089,38 +1089,6 @@ def heard_as(*, tokens: int, logprob: float, text: str = " yes", ended: bool = T
     said = [EngineToken(text, 0, 1), *[EngineToken("", 1, 1)] * (tokens - 1)]
     frames = np.arange(at * 20 * FRAME_RATE, (at + 1) * 20 * FRAME_RATE)
     return Piece(frames), ChunkResult(said, "en", ended, logprob)
-
-
-def in_english(*pieces):
-    """Of some pieces, those that are English, and where others are."""
-    not_english = []
-    return list(english.believed(pieces, not_english)), not_english
-
-
-def test_improbable_words_of_an_english_model_are_another_language():
-    sure, unsure = {"tokens": 60, "logprob": -0.3}, {"tokens": 30, "logprob": -1.5}
-    pieces = [heard_as(at=n, **one) for n, one in enumerate((sure, unsure, unsure, sure))]
-    assert in_english(*pieces) == ([pieces[0], pieces[3]], [(20.0, 60.0)])
-
-
-def test_a_loop_is_no_english_and_a_single_word_no_evidence():
-    loop = heard_as(tokens=100, logprob=-0.2, text=" I see the idea of the idea" * 20)
-    assert in_english(loop) == ([], [(0.0, 20.0)])
-    word = heard_as(tokens=3, logprob=-2.9)
-    assert in_english(word) == ([word], [])
-
-
-def test_a_doubtful_piece_among_english_ones_is_english():
-    pieces = [heard_as(at=n, tokens=60, logprob=one) for n, one in enumerate((-0.3, -0.85, -0.3))]
-    assert in_english(*pieces) == (pieces, [])
-
-
-def test_clear_english_waits_for_nothing():
-    def pieces():
-        yield heard_as(tokens=60, logprob=-0.3)
-        raise AssertionError("the second was asked for")
-
-    assert next(english.believed(pieces(), []))
 
 
 def test_the_language_of_a_part_follows_clear_evidence():

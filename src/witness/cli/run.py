@@ -123,6 +123,8 @@ def run(
                 transcript = engine.transcribe(
                     recording, heard=None if live is None else live.hear, journal=journal
                 )
+                if transcript.turns and not transcript.utterances:  # a beep, or a cough
+                    reporter.note("no words were found in this recording")
                 _tell_of_a_tie(transcript, None if no_findings else targets.json, reporter)
                 if verbose:
                     for count in transcript.counts:

@@ -305,10 +305,12 @@ class TrackRecognizer:
         if speech is None or speech.finished:
             every = list(every)  # so that they can be shared out evenly
         first_heard = self._hear_first(track, every, order, languages)
-        not_english: list[tuple[float, float]] = []
+        judge = None
         if list(self._engine.abilities.languages) == ["en"] and not languages.asked:
-            first_heard = english.believed(first_heard, not_english)
-        words = yield from self._words(track, first_heard, order, not_english)
+            judge = english.Judge()
+            first_heard = judge.believed(first_heard)
+        words = yield from self._words(track, first_heard, order, judge)
+        not_english = judge.not_english if judge else ()
         self._warnings += english.to_line(not_english, self._name, self._minutes)
         self._progress(track, duration)
         counted = Counter(word.language for word in words)
@@ -319,19 +321,18 @@ class TrackRecognizer:
         self._warnings += track_languages.to_line(words, self._minutes)
         warnings = (*self._engine.warnings, *self._warnings)
         self._engine.warnings, self._warnings = [], []
-        return Recognition(
-            tuple(words), language, self._engine.abilities.device, warnings, tuple(not_english)
-        )
+        return Recognition(tuple(words), language, self._engine.abilities.device, warnings, not_english)
 
     def _words(
         self,
         track: TrackWork,
         first: Iterable[Found],
         order: DecodeOptions,
-        but: Sequence[tuple[float, float]],
+        judge: english.Judge | None,
     ) -> Generator[float, None, list[Word]]:
         """The words of a track, of whose pieces are given what was heard first, with warnings about what is
-        doubtful. No second look is taken at `but`. The listener is told of words as they become final.
+        doubtful. No second look is taken where `judge` says that it is not English. The listener is told of
+        words as they become final.
 
         Says after each piece until when all were heard."""
         careful = replace(order, careful=True, twice=False, prompt="", among=None)
@@ -344,18 +345,20 @@ class TrackRecognizer:
         def look(until: float) -> None:
             """Take the second look where no word that is still to come can be."""
             nonlocal looked
-            left = list(track.gaps(words, looked, but))
+            not_english = judge.not_english if judge else ()
+            left = list(track.gaps(words, looked, not_english))
             ready = left
             if until < inf:
                 after = words[-1].start if words else 0.0
                 ready = [gap for gap in left if gap.end <= min(until - SETTLED, after)]
             if ready:
-                found.extend(self._look_again(track, ready, words, order))
+                found.extend(self._look_again(track, ready, words, order, judge))
+                not_english = judge.not_english if judge else ()
                 looked = ready[-1].end
             horizon = min([until, *(gap.start for gap in left[len(ready) :])]) - NEAR
             so_far = tuple(word for word in in_order(words, found) if word.start < horizon)
             device = self._engine.abilities.device
-            self._listener(track.number, Recognition(so_far, None, device, not_english=tuple(but)), horizon)
+            self._listener(track.number, Recognition(so_far, None, device, not_english=not_english), horizon)
 
         for heard, said in convincing(first, lambda some: self._hear(track, some, careful), track.loudness):
             notes += said
@@ -432,13 +435,23 @@ class TrackRecognizer:
             yield from received()
 
     def _look_again(
-        self, track: TrackWork, some: Sequence[Piece], words: Sequence[Word], order: DecodeOptions
+        self,
+        track: TrackWork,
+        some: Sequence[Piece],
+        words: Sequence[Word],
+        order: DecodeOptions,
+        judge: english.Judge | None,
     ) -> list[Word]:
         """The words that a second look finds in some gaps between `words`."""
         careful = replace(order, careful=True, twice=False, among=None)
+
+        def again(some: Iterable[Piece]) -> Iterable[Found]:
+            heard = self._hear(track, some, careful)
+            return heard if judge is None else judge.undoubted(heard)
+
         return second_look(
             [replace(gap, language=language_near(words, gap)) for gap in some],
-            lambda some: self._hear(track, some, careful),
+            again,
             lambda found: track.words([found]),
             words,
         )
