@@ -187,7 +187,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
 
         def __exit__(self, *_: object) -> None: ...
 
-    transcript = SimpleNamespace(counts=("2",), failure=None, audio="audio", asked=Bounds(2))
+    transcript = SimpleNamespace(counts=("2",), failure=None, audio="audio", asked=Bounds(2), turns=())
     transcript.styled = lambda style: f"in style {style}"
     monkeypatch.setattr(options, "progress", progress)
     monkeypatch.setattr(outputs, "plan", note("plan", outputs.Targets((("txt", None),))))

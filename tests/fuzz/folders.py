@@ -158,7 +158,7 @@ class Here:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def submit(self, job: Any) -> Future[Any]:
+    def submit(self, job: Any, _: object = None) -> Future[Any]:
         """As `Pool.submit`."""
         from witness.jobs.worker import job_from_json, job_to_json, perform
 

@@ -101,20 +101,16 @@ class Judge:
         piece, heard = found
         times = iter(piece_tokens(heard.tokens, piece))
         kept: list[EngineToken] = []
-        end, last = (
-            piece.start,
-            0,
-        )  # of the English word before, in the track, and of the word before, in the piece
+        end = piece.start  # of the English word before, in the track
+        last = 0  # the end of the word before, in the piece
         for own, run in groupby(zip(english, words, strict=True), key=lambda one: one[0]):
             tokens = [token for _, word in run for token in word.tokens]
             placed = [next(times) for _ in tokens]
             if own:
                 if self._english is False:
                     self._spans[-1] = self._spans[-1][0], max(self._spans[-1][0], placed[0].start)
-                kept += [
-                    tokens[0]._replace(start=last) if tokens[0].start is None else tokens[0],
-                    *tokens[1:],
-                ]
+                first = tokens[0]._replace(start=last) if tokens[0].start is None else tokens[0]
+                kept += [first, *tokens[1:]]
                 end = placed[-1].end
             elif self._english is not False:
                 self._spans.append((end, end))
