@@ -120,7 +120,7 @@ class Judge:
             self._spans[-1] = self._spans[-1][0], piece.end
         if len(kept) == len(heard.tokens):
             return [found]
-        told = [math.log(max(token.probability, 1e-9)) for token in kept if token.probability is not None]
+        told = [one for one in map(_logprob, kept) if one is not None]
         logprob = fmean(told) if told else None
         return [(piece, replace(heard, tokens=kept, ended=True, logprob=logprob))] if kept else []
 
@@ -184,10 +184,12 @@ def _words(found: Found) -> list[_Word]:
 
 
 def _told(token: EngineToken) -> float:
-    if token.probability is None:
-        return 0.0
-    logprob = math.log(max(token.probability, 1e-9))
-    return next(nats for least, nats in EVIDENCE if logprob >= least)
+    logprob = _logprob(token)
+    return 0.0 if logprob is None else next(nats for least, nats in EVIDENCE if logprob >= least)
+
+
+def _logprob(token: EngineToken) -> float | None:
+    return None if token.probability is None else math.log(max(token.probability, 1e-9))
 
 
 def _repeated(words: Sequence[str]) -> list[bool]:
