@@ -6,11 +6,13 @@
 
 faster-whisper brings an onnxruntime of its own, which would overwrite that of Witness, so it lives in another
 environment. The model is a CTranslate2 folder; both get it, unless --whisper names another file for Witness.
-faster-whisper runs as its users run it where time matters: int8, beam 1, word_timestamps=True, and otherwise
-as it comes (in the same language, if --language is given). Each round runs both, in separate processes, in
-another order every time; the time is that of the process from start to end, with loading. The ratio is that
-of the medians; "low" and "high" are the lowest and highest ratio of a round. With a FILE.stm beside FILE the
-words of both are scored. Options that this script does not know are given to `witness run`.
+faster-whisper runs in int8 and in two ways: as its users run it where time matters (beam 1, with the times of
+words, as Witness has them), and as it comes (beam 5, no times of words); in the same language, if --language
+is given. Each round runs all three, in separate processes, in another order every time; the time is that of
+the process from start to end, with loading. A ratio is that of the medians; "low" and "high" are the lowest
+and highest ratio of a round. With a FILE.stm beside FILE the words of all are scored. `taskset -c 0-7` gives
+all of them eight cores; then also --threads 8. Options that this script does not know are given to
+`witness run`.
 """
 
 from __future__ import annotations
@@ -30,15 +32,22 @@ from witness.bench import lines, words, words_report
 PEER = """
 import json, sys
 from faster_whisper import WhisperModel
-model, recording, threads, language = sys.argv[1:]
+model, recording, threads, language, options = sys.argv[1:]
 model = WhisperModel(model, device="cpu", compute_type="int8", cpu_threads=int(threads))
-segments, _ = model.transcribe(recording, beam_size=1, word_timestamps=True, language=language or None)
-words = [word for segment in segments for word in segment.words]
+segments, _ = model.transcribe(recording, language=language or None, **json.loads(options))
+said = [
+    (part.start, part.end, text)
+    for segment in segments
+    for part, text in [(word, word.word) for word in segment.words or ()] or [(segment, segment.text)]
+]
 keys = ("session_id", "speaker", "start_time", "end_time", "words")
-print(json.dumps([
-    dict(zip(keys, ("peer", None, word.start, word.end, word.word), strict=True)) for word in words
-]))
+print(json.dumps([dict(zip(keys, ("peer", None, *row), strict=True)) for row in said]))
 """
+WITNESS = "witness"
+PEERS = {
+    "faster-whisper": {"beam_size": 1, "word_timestamps": True},
+    "faster-whisper as it comes": {},
+}
 VERSIONS = """
 import json
 from importlib.metadata import version
@@ -71,19 +80,19 @@ def main() -> None:
     ours += ["--language", args.language] if args.language else []
     asked = [args.peer_python, "-c", VERSIONS]
     peer_versions = subprocess.run(asked, check=True, capture_output=True).stdout
-    costs: dict[str, list[dict[str, float]]] = {"witness": [], "faster-whisper": []}
+    costs: dict[str, list[dict[str, float]]] = {name: [] for name in (WITNESS, *PEERS)}
     with TemporaryDirectory() as scratch:
-        theirs, mine = Path(scratch, "peer.json"), Path(scratch, f"{args.recording.stem}.json")
+        mine = Path(scratch, f"{args.recording.stem}.json")
         for _, name in harness.in_turn(list(costs), args.repeat):
-            if name == "witness":
+            if name == WITNESS:
                 costs[name].append(harness.transcribe(args.recording, Path(scratch), ours))
             else:
-                costs[name].append(harness.measured(peer, theirs))
+                theirs = Path(scratch, f"{name}.json")
+                costs[name].append(harness.measured([*peer, json.dumps(PEERS[name])], theirs))
         document = json.loads(mine.read_bytes())
-        found = {
-            "witness": lines.transcript(document),
-            "faster-whisper": next(iter(lines.read(theirs).values())),
-        }
+        found = {WITNESS: lines.transcript(document)}
+        for name in PEERS:
+            found[name] = next(iter(lines.read(Path(scratch, f"{name}.json")).values()))
     audio = document["audio"]["duration"]
     reference = args.recording.with_suffix(".stm")
     result: dict[str, Any] = {
@@ -100,16 +109,19 @@ def main() -> None:
                 "processor": [cost["processor"] for cost in rows],
                 "peak_memory_mb": max(cost["peak_memory_mb"] for cost in rows),
                 "times_real_time": round(audio / median(cost["wall"] for cost in rows), 2),
-                "words": len(found[name].lines),
+                "words": sum(len(row.text.split()) for row in found[name].lines),
                 **({"scores": score(reference, found[name])} if reference.exists() else {}),
             }
             for name, rows in costs.items()
         },
         "witness_times_as_fast": {
-            key: harness.ratio(
-                [cost[key] for cost in costs["faster-whisper"]], [cost[key] for cost in costs["witness"]]
-            )
-            for key in ("wall", "processor")
+            name: {
+                key: harness.ratio(
+                    [cost[key] for cost in costs[name]], [cost[key] for cost in costs[WITNESS]]
+                )
+                for key in ("wall", "processor")
+            }
+            for name in PEERS
         },
         "peer_versions": json.loads(peer_versions),
     }
