@@ -21,11 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from witness import files, pipes
-from witness.audio import decode, ffmpeg, mixing
+from witness.audio import decode, ffmpeg, frames
 from witness.errors import InputError
 from witness.options import Channels
 from witness.reporter import Reporter
 from witness.schema import SAMPLE_RATE
+from witness.text import clock
 
 DATA = Path(__file__).parent / "data"
 AWKWARD = Path(__file__).parents[2] / "shared" / "data" / "eval" / "awkward"
@@ -241,7 +242,7 @@ def test_block_size_changes_nothing(tmp_path: Path, rate: int, monkeypatch: pyte
     soundfile.write(path, np.repeat(noisy(3.0, rate), 2, axis=1), rate)
     whole = tracks(decode.load(str(path), channels="mix"))
     for block in (1, 777, 1 << 30):
-        monkeypatch.setattr(mixing, "BLOCK", block)
+        monkeypatch.setattr(frames, "BLOCK", block)
         assert tracks(decode.load(str(path), channels="mix")).tobytes() == whole.tobytes()
         split = tracks(decode.load(str(path), channels="split"))
         np.testing.assert_array_equal(split[0], split[1])
@@ -266,6 +267,34 @@ def test_progress_rises_to_the_end(tmp_path: Path) -> None:
     assert {stage for stage, _, _ in seen} == {"decode"}
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
     assert seen[-1][1:] == pytest.approx((60.0, 60.0))
+
+
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_samples_are_those_of_libsndfile_to_the_last_bit(tmp_path: Path, subtype: str, channels: int) -> None:
+    path = tmp_path / "exact.wav"
+    soundfile.write(path, tones(1.0, SAMPLE_RATE, channels) / LEVEL, SAMPLE_RATE, subtype=subtype)
+    expected, _ = soundfile.read(path, dtype="float32", always_2d=True)
+    np.testing.assert_array_equal(tracks(decode.load(str(path), channels="split")), expected.T)
+
+
+def test_only_the_frame_that_no_encoder_was_given_is_silenced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though many are looked at together."""
+    monkeypatch.setattr(ffmpeg, "_NOT_SOUND", 0.9)
+    sound = noisy(2.0, SAMPLE_RATE)
+    sound[20_000] = 0.95
+    path = write(tmp_path / "loud.mka", sound, SAMPLE_RATE, "flac")
+    loaded = decode.load(path)
+    silent = np.flatnonzero(tracks(loaded)[0] == 0)
+    quiet = np.flatnonzero(np.convolve(tracks(loaded)[0] == 0, np.ones(20), "valid") == 20)
+    first, last = quiet[0], quiet[-1] + 19
+    assert first <= 20_000 <= last
+    assert last - first + 1 == np.count_nonzero((silent >= first) & (silent <= last))
+    assert last - first < 5_000  # one frame of FLAC
+    (warning,) = loaded.warnings
+    assert f"is damaged in 1 place, first at {clock(first / SAMPLE_RATE, 1)}" in warning
 
 
 # --- samples in memory --------------------------------------------------------------------------------------
@@ -658,15 +687,15 @@ def test_no_samples(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("rate", [8000, 16000, 44100])
 def test_a_few_samples(tmp_path: Path, rate: int) -> None:
     path = tmp_path / "click.wav"
-    for frames in (1, 2, 3, 10, 100):
-        soundfile.write(path, np.full((frames, 2), 0.1), rate)
+    for count in (1, 2, 3, 10, 100):
+        soundfile.write(path, np.full((count, 2), 0.1), rate)
         loaded = attempt(path, "split")
         if isinstance(loaded, str):  # less than a sample is left at 16 kHz
             assert "0 samples" in loaded
-            assert frames < 3
+            assert count < 3
             continue
         assert tracks(loaded).shape[0] == 2
-        assert tracks(loaded).shape[1] == pytest.approx(frames * SAMPLE_RATE / rate, abs=1)
+        assert tracks(loaded).shape[1] == pytest.approx(count * SAMPLE_RATE / rate, abs=1)
 
 
 def test_m4a_without_its_index(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import soundfile
 
 from conftest import CALL, SHARED, strict_der
 from witness import Options, diarize
-from witness.audio import decode, stereo
+from witness.audio import decode, ffmpeg, stereo
+from witness.errors import InputError
 from witness.formats import rttm
 from witness.models import catalogue
 from witness.options import Bounds, Layout
@@ -159,11 +160,36 @@ def test_auto_takes_a_call_apart_and_says_so(call, sides):
     assert len(assemble.redo(found.findings, Bounds(max_speakers=2)).speakers) == 2
 
 
-def test_auto_is_mix_where_there_is_no_call(tmp_path, sides):
+def test_a_call_is_decoded_once_and_has_the_sides_that_split_gives(call, monkeypatch):
+    """But for rounding: the sides are kept as their mean and half their difference until the end is known."""
+    silenced = []
+    monkeypatch.setattr(stereo, "silence_bleed", lambda sides: silenced.append(len(sides)))
+    decoded = []
+    frames = ffmpeg.Media.frames
+    monkeypatch.setattr(ffmpeg.Media, "frames", lambda *given: decoded.append(1) or frames(*given))
+    auto, split = (decode.load(str(call), channels=how) for how in ("auto", "split"))
+    assert (len(decoded), silenced) == (2, [2])
+    for ours, theirs in zip(auto.samples, split.samples, strict=True):
+        np.testing.assert_allclose(ours[:], theirs[:], rtol=0, atol=2e-7)
+
+
+def test_a_call_that_goes_on_in_one_channel_is_refused(call, tmp_path):
+    samples, _ = soundfile.read(call, dtype="float32")
+    for name, sound in (("two", samples), ("one", samples[: 5 * RATE, 0])):
+        soundfile.write(tmp_path / f"{name}.mp3", sound, RATE)
+    joined = tmp_path / "joined.mp3"
+    joined.write_bytes((tmp_path / "two.mp3").read_bytes() + (tmp_path / "one.mp3").read_bytes())
+    assert decode.load(str(joined)).channels == "mix"
+    with pytest.raises(InputError, match=r"changes from 2 to 1 channels at 00:00:30.*--channels mix"):
+        decode.load(str(joined), channels="auto")
+
+
+@pytest.mark.parametrize("rate", [RATE, 44_100])
+def test_auto_is_mix_where_there_is_no_call(tmp_path, sides, rate):
     mono = sides[0].sum(axis=0)
-    soundfile.write(tmp_path / "two.wav", np.stack([mono, 0.5 * mono]).T, RATE)
-    soundfile.write(tmp_path / "three.wav", np.stack([*sides[0], mono]).T, RATE)
-    soundfile.write(tmp_path / "one.wav", mono, RATE)
+    soundfile.write(tmp_path / "two.wav", np.stack([mono, 0.5 * mono]).T, rate)
+    soundfile.write(tmp_path / "three.wav", np.stack([*sides[0], mono]).T, rate)
+    soundfile.write(tmp_path / "one.wav", mono, rate)
     for name in ("one.wav", "two.wav", "three.wav"):
         auto, mixed = (decode.load(str(tmp_path / name), channels=how) for how in ("auto", "mix"))
         assert auto.channels == "mix"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import soxr
 
-from witness.audio import ffmpeg, mixing, source, spool, stereo
+from witness.audio import ffmpeg, frames, mixing, source, spool
 from witness.audio.mixing import Mixer
 from witness.errors import InputError
 from witness.files import sha256, sha256_of
 from witness.options import Channels, Part
 from witness.reporter import SILENT, Reporter
-from witness.schema import SAMPLE_RATE, SIDES, Float32, Source, called
+from witness.schema import SAMPLE_RATE, Float32, Source, called
 from witness.text import clock, printable
 
 SAMPLES = "<samples>"
@@ -50,7 +50,7 @@ class Audio:
     warnings: tuple[str, ...]
     """One line each, naming the file: what is missing or damaged, what was corrected."""
     channels: Literal["mix", "split", "call"] = "mix"
-    """What the tracks are; "call": the two sides of one, each without the other's voice."""
+    """As `mixing.Mixed.layout`."""
 
 
 def load(
@@ -99,7 +99,7 @@ def blocks(path: str, part: Part = Part()) -> Iterator[Float32]:
     """
     name = printable(path)
     with source.opened(path, name) as file, ffmpeg.opened(file, name) as media:
-        for block in _resampled(Mixer(name, "mix").tracks(media.frames(part)), name):
+        for block in _resampled(Mixer(name, Channels.MIX).tracks(media.frames(part)), name):
             yield block[:, 0]
 
 
@@ -151,9 +151,8 @@ class _OpenFile:
             if not samples or not len(samples[0]):
                 reason = "none of its sound can be decoded" if media.failed else "holds no sound (0 samples)"
                 raise InputError(f"{self.name}: {reason}; fix: copy or export it again")
-            warnings = (*mixer.level(samples), *media.warnings())
             origin = Source(self.path, duration, mixer.channels, sha256_of(self.file), self.part)
-            return _audio(samples, origin, warnings, mixer)
+            return _audio(mixer.finished(samples), origin, media.warnings())
 
 
 @dataclass(frozen=True)
@@ -171,22 +170,21 @@ class _Samples:
         array = self.array[slice(*ffmpeg.frames_of(self.part, 0.0, self.rate, len(self.array)))]
         done, total = 0.0, len(array) / self.rate
 
-        def frames() -> Iterator[tuple[int, Float32]]:
+        def blocks() -> Iterator[tuple[int, Float32]]:
             nonlocal done
-            for start in range(0, len(array), mixing.BLOCK):
-                block = array[start : start + mixing.BLOCK]
+            for start in range(0, len(array), frames.BLOCK):
+                block = array[start : start + frames.BLOCK]
                 done = (start + len(block)) / self.rate
                 yield self.rate, _full_scale(block)
 
         samples = _spooled(
-            _resampled(mixer.tracks(frames()), self.name),
+            _resampled(mixer.tracks(blocks()), self.name),
             lambda: reporter.progress("decode", done, total),
         )
         if not samples or not len(samples[0]):
             raise InputError(f"{self.name}: less than one sample at 16 kHz; fix: give more of the recording")
-        warnings = tuple(mixer.level(samples))
         origin = Source(self.name, duration, mixer.channels, sha256(self.array.tobytes()), self.part)
-        return _audio(samples, origin, warnings, mixer)
+        return _audio(mixer.finished(samples), origin)
 
     def check(self) -> None:
         """Raise InputError if this cannot be a recording."""
@@ -206,30 +204,18 @@ Opened = _OpenFile | _Samples
 
 def decoded(recording: Opened, channels: Channels, reporter: Reporter) -> Audio:
     """As `load`."""
-    if channels != Channels.AUTO:
-        mode: Literal["mix", "split"] = "split" if channels == Channels.SPLIT else "mix"
-        return recording.decode(Mixer(recording.name, mode, start=recording.part.start), reporter)
-    levels = stereo.Levels()
-    mixer = Mixer(recording.name, "mix", levels, start=recording.part.start)
-    mixed = recording.decode(mixer, reporter)
-    if mixer.channels != 2 or not stereo.is_call(levels.powers):
-        return mixed
-    del mixed  # it may be gigabytes on the disk
-    call = recording.decode(Mixer(recording.name, "split", start=recording.part.start), reporter)
-    stereo.silence_bleed(call.samples)
-    return replace(call, channels="call", warnings=(f"{recording.name}: {SIDES}", *call.warnings))
+    return recording.decode(Mixer(recording.name, channels, start=recording.part.start), reporter)
 
 
-def _audio(samples: tuple[spool.Spool, ...], asked: Source, warnings: tuple[str, ...], mixer: Mixer) -> Audio:
+def _audio(mixed: mixing.Mixed, asked: Source, warnings: Iterable[str] = ()) -> Audio:
     """`asked`: the recording, and the part that was asked for, which may be longer than what there is."""
-    held = len(samples[0]) / SAMPLE_RATE
+    held = len(mixed.tracks[0]) / SAMPLE_RATE
     start = asked.heard.start
     if asked.part == Part():
-        return Audio(samples, replace(asked, duration=held, part=None), warnings, mixer.mode)
-    duration = max(asked.duration, start + held)
-    return Audio(
-        samples, replace(asked, duration=duration, part=Part(start, start + held)), warnings, mixer.mode
-    )
+        found = replace(asked, duration=held, part=None)
+    else:
+        found = replace(asked, duration=max(asked.duration, start + held), part=Part(start, start + held))
+    return Audio(mixed.tracks, found, (*mixed.warnings, *warnings), mixed.layout)
 
 
 def _check_start(part: Part, duration: float, name: str) -> None:

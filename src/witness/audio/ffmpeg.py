@@ -18,7 +18,8 @@ import av
 import av.container
 import numpy as np
 
-from witness.audio import headers
+from witness.audio import frames, headers
+from witness.audio.frames import Series, Unpacker
 from witness.errors import InputError
 from witness.options import Part
 from witness.schema import SAMPLE_RATE, Float32
@@ -38,9 +39,6 @@ _FREE = 3600.0
 
 _LEAST = 16
 """Bytes for each second beyond those. Silence in FLAC at 8 kHz takes 23 or more, speech at least 85."""
-
-_SILENCE = 1 << 16
-"""Samples of silence made at a time."""
 
 _SLACK = 0.1
 """Seconds that a header may promise in excess; that of a whole MP3, M4A or WebM file does so by 0.01."""
@@ -81,7 +79,7 @@ class Media:
     """False: the end of the part was reached before that of the recording."""
     failed: bool = False
     """The latest packet could not be decoded."""
-    damaged: list[float] = field(default_factory=list)
+    damaged: set[float] = field(default_factory=set)
     """Where packets could not be decoded and later ones could."""
     gaps: list[float] = field(default_factory=list)
     """Where silence was put."""
@@ -145,15 +143,16 @@ class Media:
         """Where each block begins, its rate and its frames: all blocks that touch `part`, and maybe more."""
         # These give floats as they were written, of any range.
         exact = self.stream.codec_context.name.startswith(("pcm_", "wavpack"))
-        converters: dict[tuple[str, str, int], av.AudioResampler] = {}
+        unpack, series = Unpacker(), Series()
         self._origin = self.container.start_time and self.container.start_time / av.time_base
         self._packets = self._from(part.start)
         said, most = self.seconds, _FREE + self.size / _LEAST
         while self.seconds < part.end:
             try:
                 if (packet := next(self._packets, None)) is None:  # also after an error of the demuxer
+                    yield from self._joined(series, exact)
                     return
-                frames = packet.decode()
+                decoded = packet.decode()
             except _UNDECODABLE:
                 self.failed = True
                 continue
@@ -162,41 +161,59 @@ class Media:
                     f"{self.name}: claims more than {clock(most)} of sound, which its size cannot hold; "
                     "fix: export it again as WAV or FLAC"
                 )
-            for frame in frames:
+            for frame in decoded:
                 rate, gap = frame.sample_rate, self._gap(frame.time)
-                if self.seconds + gap + frame.samples / rate <= part.start:
+                lasts = frame.samples / rate
+                if self.seconds + gap + lasts <= part.start:
                     self.failed = False
                     self._filled += gap
-                    self.seconds += gap + frame.samples / rate
+                    self.seconds += gap + lasts
                     if self.seconds - said > 60:
                         said = self.seconds
                         waiting()
                     continue
                 try:
-                    block = _floats(frame, converters)
+                    piece = unpack(frame)
                 except _UNDECODABLE:
                     self.failed = True
                     continue
-                if not (exact or np.abs(block).max(initial=0.0) < _NOT_SOUND):  # NaN is not less either
-                    block[:] = 0
-                    self.failed = True
+                if gap or not series.takes(piece):
+                    yield from self._joined(series, exact)
+                    series = Series()
                 if self.failed:
                     self.failed = False
-                    self.damaged.append(self.seconds)
+                    self.damaged.add(self.seconds)
                 if gap:
-                    self.gaps.append(self.seconds)
-                    self.silence += gap
-                    self._filled += gap
-                    # In samples of the result, so that no rounding adds up over many gaps.
-                    first, end = (round(t * SAMPLE_RATE) for t in (self.seconds, self.seconds + gap))
-                    self.seconds = end / SAMPLE_RATE
-                    for start in range(first, end, _SILENCE):
-                        shape = (min(_SILENCE, end - start), block.shape[1])
-                        yield start / SAMPLE_RATE, SAMPLE_RATE, np.zeros(shape, np.float32)
-                begin = self.seconds
-                self.seconds += len(block) / rate
-                yield begin, rate, block
+                    yield from self._silence(gap, piece.channels)
+                series.add(piece, self.seconds)
+                self.seconds += lasts
+        yield from self._joined(series, exact)
         self.whole = False
+
+    def _silence(self, gap: float, channels: int) -> Iterator[tuple[float, int, Float32]]:
+        self.gaps.append(self.seconds)
+        self.silence += gap
+        self._filled += gap
+        # In samples of the result, so that no rounding adds up over many gaps.
+        first, end = (round(t * SAMPLE_RATE) for t in (self.seconds, self.seconds + gap))
+        self.seconds = end / SAMPLE_RATE
+        for start in range(first, end, frames.BLOCK):
+            shape = (min(frames.BLOCK, end - start), channels)
+            yield start / SAMPLE_RATE, SAMPLE_RATE, np.zeros(shape, np.float32)
+
+    def _joined(self, series: Series, exact: bool) -> Iterator[tuple[float, int, Float32]]:
+        """The samples of a series as a block, without what no encoder was given."""
+        if not series.pieces:
+            return
+        block = series.floats()
+        if not (exact or np.abs(block).max(initial=0.0) < _NOT_SOUND):  # NaN is not less either
+            first = 0
+            for piece, begin in zip(series.pieces, series.begins, strict=True):
+                part = block[first : (first := first + piece.count)]
+                if not np.abs(part).max(initial=0.0) < _NOT_SOUND:
+                    part[:] = 0
+                    self.damaged.add(begin)
+        yield series.begins[0], series.rate, block
 
     def _from(self, start: float) -> Iterator[av.Packet[av.AudioStream]]:
         """The packets; where a jump gives the same samples, only those from shortly before `start` on."""
@@ -229,8 +246,7 @@ class Media:
             return 0.0
         self._origin = time if self._origin is None else self._origin
         gap = time - self._origin - self.seconds
-        end = self.stated or math.inf
-        if _JUMP < gap < _GAPS - self._filled and self.seconds + gap < end:
+        if _JUMP < gap < _GAPS - self._filled and self.seconds + gap < (self.stated or math.inf):
             return gap
         if abs(gap) > _JUMP:  # a clock that was set, or the next part of a chained Ogg
             self._origin += gap
@@ -272,7 +288,7 @@ class Media:
             yield f"{name}: ends early (at {held}, within a packet); the sound up to there was used"
         if self.damaged:
             places = f"{len(self.damaged)} place{'s' if len(self.damaged) > 1 else ''}"
-            yield f"{name}: is damaged in {places}, first at {clock(self.damaged[0], 1)}; the rest was used"
+            yield f"{name}: is damaged in {places}, first at {clock(min(self.damaged), 1)}; the rest was used"
         if self.gaps:
             missing = f"{self.silence:.1f} s of sound, first at {clock(self.gaps[0], 1)}"
             yield f"{name}: lacks {missing}; silence was put there, so that times agree with a player's"
@@ -328,15 +344,3 @@ def _container(file: BinaryIO, name: str) -> av.container.InputContainer:
             else "is not in a format of recordings that FFmpeg reads, or is damaged at its beginning"
         )
         raise InputError(f"{name}: {reason}; fix: copy it again, or export it as WAV or FLAC") from error
-
-
-def _floats(frame: av.AudioFrame, converters: dict[tuple[str, str, int], av.AudioResampler]) -> Float32:
-    """(frames, channels), full scale 1; floats keep whatever range they have."""
-    # Through a filter, since PyAV 18 reads past the end of a planar frame of 8 channels and crashes. A filter
-    # takes frames of one kind only, and the kind may change within a file.
-    kind = (frame.format.name, frame.layout.name, frame.sample_rate)
-    if kind not in converters:
-        converters[kind] = av.AudioResampler("flt")
-    pieces = [piece.to_ndarray() for piece in converters[kind].resample(frame)]
-    floats: Float32 = np.concatenate(pieces, axis=1, dtype=np.float32)
-    return floats.reshape(-1, frame.layout.nb_channels)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from witness.audio import spool, stereo
 from witness.errors import InputError
-from witness.schema import Float32
+from witness.options import Channels
+from witness.schema import SIDES, Float32
 from witness.text import clock
-
-BLOCK = 1 << 16
-"""Least number of frames mixed and resampled together: little work for Python, 0.25 MB per channel."""
 
 _INTEGERS_ABOVE = 32.0
 """Peak, 30 dB over full scale, that no gain explains; 16-bit integers this small would hold no speech."""
@@ -32,10 +30,7 @@ class Mixer:
 
     name: str
     """What messages call the recording."""
-    mode: Literal["mix", "split"]
-    """One track, the mean of all channels; or a track per channel."""
-    levels: stereo.Levels | None = None
-    """Gets the levels of two channels that may be the sides of a call."""
+    asked: Channels
     start: float = 0.0
     """Seconds of the recording before its first frame, for messages."""
     channels: int = 0
@@ -43,14 +38,18 @@ class Mixer:
     peak: float = 0.0
     channel_power: float = 0.0
     mixed_power: float = 0.0
+    levels: stereo.Levels = field(default_factory=stereo.Levels)
+    """Of two channels that may be the sides of a call."""
+    _change: str = ""
+    """The message that refuses a change of the number of channels."""
 
     def tracks(self, frames: Iterator[tuple[int, Float32]]) -> Iterator[tuple[int, Float32]]:
-        """(rate, (frames, channels)) -> (rate, (frames, tracks)).
+        """(rate, (frames, channels)) -> (rate, (frames, tracks)): what `finished` makes the result of.
 
         Raises InputError if samples are not numbers or far too large, or if the number of tracks changes.
         """
         seconds = self.start
-        for rate, block in _gathered(frames):
+        for rate, block in frames:
             n_frames, n_channels = block.shape
             peak = float(np.abs(block).max())
             if not peak <= _LARGEST:  # also for NaN
@@ -61,15 +60,30 @@ class Mixer:
                 )
             self.peak = max(self.peak, peak)
             self.channels = self.channels or n_channels
-            if self.mode == "split" and n_channels != self.channels:
-                raise InputError(
+            if n_channels != self.channels and not self._change:
+                self._change = (
                     f"{self.name}: changes from {self.channels} to {n_channels} channels at "
                     f"{clock(seconds, 1)}; fix: use --channels mix"
                 )
-            if self.levels is not None and n_channels == 2:
-                self.levels.add(rate, block)
-            yield rate, self._mixed(block) if self.mode == "mix" and n_channels > 1 else block
+            yield rate, self._tracks(rate, block)
             seconds += n_frames / rate
+
+    def _tracks(self, rate: int, block: Float32) -> Float32:
+        """(frames, channels) -> (frames, tracks)."""
+        if self.asked == Channels.SPLIT:
+            if self._change:
+                raise InputError(self._change)
+            return block
+        n_channels = block.shape[1]
+        mixed = self._mixed(block) if n_channels > 1 else block
+        if self.asked == Channels.MIX or self.channels != 2:
+            return mixed
+        # Whether this is a call is known at its end. Until then the mix has beside it what gives the sides
+        # back, so that nothing is decoded twice, and the mix is that of any other recording to the last bit.
+        if n_channels == 2:
+            self.levels.add(rate, block)
+            return np.concatenate([mixed, stereo.half_difference(block)], axis=1)
+        return np.concatenate([mixed, np.zeros_like(mixed)], axis=1)
 
     def _mixed(self, block: Float32) -> Float32:
         """(frames, channels) -> (frames, 1): their mean."""
@@ -83,8 +97,24 @@ class Mixer:
         self.mixed_power += float(np.vdot(mixed, mixed))
         return mixed
 
-    def level(self, tracks: Sequence[spool.Spool]) -> Iterator[str]:
-        """Bring integers stored as floats to full scale 1, in place. Yields a warning for what is wrong."""
+    def finished(self, tracks: Sequence[spool.Spool]) -> Mixed:
+        """What becomes of all that `tracks` gave, resampled; in place. Raises InputError."""
+        warnings = [*self._scaled(tracks)]
+        if self.asked == Channels.SPLIT:
+            return Mixed(tuple(tracks), "split", tuple(warnings))
+        if len(tracks) == 2 and stereo.is_call(self.levels.powers):
+            if self._change:
+                raise InputError(self._change)
+            stereo.take_apart(*tracks)
+            return Mixed(tuple(tracks), "call", (f"{self.name}: {SIDES}", *warnings))
+        if self.mixed_power < _CANCELED * self.channel_power:
+            warnings.append(
+                f"{self.name}: the channels cancel each other when mixed; fix: use --channels split"
+            )
+        return Mixed(tuple(tracks[:1]), "mix", tuple(warnings))
+
+    def _scaled(self, tracks: Sequence[spool.Spool]) -> Iterator[str]:
+        """Bring integers stored as floats to full scale 1, in place. Yields a warning if there are any."""
         if self.peak > _INTEGERS_ABOVE:
             # Up to twice full scale, for overs.
             bits = next(bits for bits in (16, 24, 32) if self.peak <= 2.0**bits)
@@ -95,20 +125,14 @@ class Mixer:
                 f"{self.name}: samples reach {self.peak:.0f} where full scale is 1; they were taken for "
                 f"{bits}-bit integers stored as floats and scaled down"
             )
-        if self.mixed_power < _CANCELED * self.channel_power:
-            yield f"{self.name}: the channels cancel each other when mixed; fix: use --channels split"
 
 
-def _gathered(frames: Iterator[tuple[int, Float32]]) -> Iterator[tuple[int, Float32]]:
-    """The same in blocks of at least BLOCK frames, as long as neither the rate nor the channels change."""
-    held: list[Float32] = []
-    held_rate = 0
-    for rate, block in frames:
-        full = sum(map(len, held)) >= BLOCK
-        if held and (full or rate != held_rate or block.shape[1] != held[0].shape[1]):
-            yield held_rate, np.concatenate(held)
-            held = []
-        held.append(block)
-        held_rate = rate
-    if held:
-        yield held_rate, np.concatenate(held)
+@dataclass(frozen=True)
+class Mixed:
+    """The tracks of a recording."""
+
+    tracks: tuple[spool.Spool, ...]
+    layout: Literal["mix", "split", "call"]
+    """What the tracks are; "call": the two sides of one, each without the other's voice."""
+    warnings: tuple[str, ...]
+    """One line each: what was corrected, and what is wrong with the channels."""

@@ -32,8 +32,10 @@ PATIENCE = 1.0
 arrived = threading.Event()
 """Set once a signal has arrived. Nobody may wait for it: the handler sets it, maybe in the middle of that."""
 
-_DECODING = tuple(str(Path(atomic.__file__).parent / "audio" / name) for name in ("ffmpeg.py", "sound.py"))
-"""The modules that call PyAV; both report progress all the time."""
+_DECODING = tuple(
+    str(Path(atomic.__file__).parent / "audio" / name) for name in ("ffmpeg.py", "frames.py", "sound.py")
+)
+"""The modules that call PyAV; they report progress all the time."""
 
 _received: list[int] = []
 _told = threading.Lock()  # held once it is said that the command was interrupted
