@@ -15,7 +15,7 @@ from witness.errors import ConflictError, InputError, OutputError, UsageError
 from witness.formats import notes, page, writers
 from witness.formats.registry import Format
 from witness.review import Review
-from witness.transcript import edits, redo, store
+from witness.transcript import assemble, edits, redo, store
 
 
 @pytest.fixture
@@ -119,6 +119,49 @@ def test_steps_are_there_after_a_reload_and_can_be_undone(path):
     assert names(path)[0] == "Ann"
     edits.save(path, edit(path))
     assert json.loads(path.read_text())["corrections"] == []
+
+
+def test_a_corrected_transcript_is_shown_without_clustering_it_again(path, monkeypatch):
+    first = naming(path, 0, "Ann")
+    edits.save(path, edit(path, first))
+    before = edits.show(path)
+    edits._drafts.clear()
+
+    def refuse(*_):
+        raise AssertionError("the speakers are told apart again")
+
+    with monkeypatch.context() as without:
+        without.setattr(assemble, "draft", refuse)
+        shown = edits.show(path)
+    assert (shown.base, shown.steps) == (before.base, ((first[0],),))
+    monkeypatch.setattr(edits, "__version__", "another")
+    with monkeypatch.context() as without:
+        without.setattr(assemble, "draft", refuse)
+        with pytest.raises(AssertionError, match="told apart again"):
+            edits.show(path)
+    assert page.identity(edits.show(path).base) == page.identity(before.base)
+
+
+def test_a_base_that_the_findings_do_not_make_anymore_is_not_shown(path, monkeypatch):
+    """As of a program whose speakers are others: what the JSON says follows from those."""
+    first = naming(path, 0, "Ann")
+    edits.save(path, edit(path, first))
+    made = assemble.draft
+
+    def other(*given):
+        draft = made(*given)
+        words = [[replace(word, text=" other") for word in own or ()] for own in draft.words]
+        return replace(draft, words=tuple(words))
+
+    edits._drafts.clear()
+    monkeypatch.setattr(assemble, "draft", other)
+    monkeypatch.setattr(edits, "__version__", "another")
+    edits.save(path, replace(edit(path, first), version=files.sha256(path.read_bytes())))
+    shown = edits.show(path)
+    assert shown.steps == ()
+    assert shown.base.words == store.read(path).words
+    assert shown.base.words[0].text == " other"
+    edits._drafts.clear()
 
 
 @pytest.mark.parametrize("findings", [True, False])

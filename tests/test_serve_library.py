@@ -584,7 +584,8 @@ def test_words_that_are_spelled_nearly_so_are_found(library):
     [("budget", "bugdet", 1), ("abcd", "abd", 1), ("abcd", "dcba", 3), ("same", "same", 0)],
 )
 def test_the_distance_of_two_words(one, other, far):
-    assert near.distances(one, ["", other]).tolist() == [len(one), far]
+    assert near.distances(one, ["", other], 9).tolist() == [len(one), far]
+    assert near.distances(one, ["", other], 2).tolist() == [3, min(far, 3)]
 
 
 def test_a_name_alone_lists_what_they_said(library):

@@ -208,6 +208,7 @@ def serve_command(
             elif token is None:  # a journal keeps what it is told
                 reporter.note("the token is shown on a terminal only; for programs, give WITNESS_TOKEN")
             reporter.note(f"serving {library.folder}; Ctrl-C ends it")
+            editor.start()
 
         try:
             with ExitStack() as watching:

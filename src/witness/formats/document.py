@@ -267,14 +267,17 @@ def of(transcript: Transcript, link: Mapping[str, str] | None = None) -> Documen
 def in_milliseconds(transcript: Transcript) -> Transcript:
     """The same transcript with all numbers that people see rounded as the document has them."""
     part = transcript.audio.part
+    words = {id(word): word for one in transcript.utterances for word in one.words}
+    words |= {id(word): word for word in transcript.words}  # mostly the same
+    rounded = {key: _rounded(word) for key, word in words.items()}
     return replace(
         transcript,
         audio=replace(_rounded(transcript.audio), part=None if part is None else _rounded(part)),
         speakers=tuple(map(_rounded, transcript.speakers)),
         turns=tuple(map(_rounded, transcript.turns)),
-        words=tuple(map(_rounded, transcript.words)),
+        words=tuple(rounded[id(word)] for word in transcript.words),
         utterances=tuple(
-            replace(_rounded(utterance), words=tuple(map(_rounded, utterance.words)))
+            replace(_rounded(utterance), words=tuple(rounded[id(word)] for word in utterance.words))
             for utterance in transcript.utterances
         ),
     )
@@ -290,11 +293,12 @@ def _like(kind: type[S], noun: Any, **others: Any) -> S:
 def _rounded(item: D) -> D:
     """A dataclass with its numbers rounded to three digits after the point."""
     numbers = {
-        name: _ms(float(value))
+        name: short
         for name, value in vars(item).items()
         if isinstance(value, float | np.floating)
+        and ((short := _ms(float(value))) != value or type(value) is not float)
     }
-    return replace(item, **numbers)
+    return replace(item, **numbers) if numbers else item
 
 
 def _ms(value: float) -> float:
@@ -381,19 +385,17 @@ def _spaced(utterance: UtteranceEntry, words: Sequence[WordEntry]) -> Iterator[s
 
     Raises ValueError.
     """
-    text, place = utterance.text, 0
-    for word in words:
-        rest = (text or "")[place:]
-        spaces = rest[: len(rest) - len(rest.lstrip())]
-        if not rest.startswith(word.text, len(spaces)):
+    text, place, language = utterance.text or "", 0, utterance.language
+    for number, word in enumerate(words):
+        begin = text.find(word.text, place)
+        if begin < 0 or (spaces := text[place:begin]).strip():
             break
-        place += len(spaces) + len(word.text)
-        if word is words[0] and word.text and not unspaced(word.text[0]):
+        place = begin + len(word.text)
+        if number == 0 and word.text and not unspaced(word.text[0]):
             spaces = " "
-        told = structs.asdict(word) | {"text": spaces + word.text, "language": utterance.language}
-        yield schema.Word(**told)
+        yield schema.Word(**structs.asdict(word) | {"text": spaces + word.text, "language": language})
     else:
-        if place == len(text or "") and (text is None) == (not words):
+        if place == len(text) and (utterance.text is None) == (not words):
             return
     raise ValueError("its words do not spell its text")
 

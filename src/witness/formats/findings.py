@@ -172,10 +172,16 @@ def decode(content: bytes, name: str) -> Findings:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             return _decode(archive, name)
     except documents.DAMAGED as error:
-        why = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"{name}: is damaged, or not a file of findings ({why}); transcribe the recording again"
-        ) from error
+        raise _damaged(name, error) from error
+
+
+def check_version(content: bytes, name: str) -> None:
+    """Raise InputError as `decode` does, as far as the version tells: without its time, an hour's 0.06 s."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            _header(archive, name)
+    except documents.DAMAGED as error:
+        raise _damaged(name, error) from error
 
 
 def work(source: Source, channels: str, models: Mapping[str, ModelFile | None], options: Options) -> str:
@@ -196,12 +202,24 @@ def kept(content: bytes | None) -> Findings | None:
     return None
 
 
-def _decode(archive: zipfile.ZipFile, name: str) -> Findings:
-    """Raises InputError, or one of `documents.DAMAGED`."""
-    text = _array(archive, "header", np.uint8, None, LARGEST_HEADER).tobytes()
+def _damaged(name: str, error: Exception) -> InputError:
+    why = " ".join(str(error).split())[:200]
+    return InputError(
+        f"{name}: is damaged, or not a file of findings ({why}); transcribe the recording again"
+    )
+
+
+def _header(archive: zipfile.ZipFile, name: str) -> bytes:
+    """The header, of this version. Raises InputError, or one of `documents.DAMAGED`."""
+    text: bytes = _array(archive, "header", np.uint8, None, LARGEST_HEADER).tobytes()
     if documents.decode(text, _Version).version != VERSION:
         raise InputError(f"{name}: was written by another version of Witness; transcribe the recording again")
-    header = documents.decode(text, _Header)
+    return text
+
+
+def _decode(archive: zipfile.ZipFile, name: str) -> Findings:
+    """Raises InputError, or one of `documents.DAMAGED`."""
+    header = documents.decode(_header(archive, name), _Header)
     part, tracks = header.audio.part, header.tracks
     if part is not None and not 0 <= part.start < part.end:
         raise ValueError("the part is empty - at `$.audio.part`")

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+import numpy as np
+
 from witness import files
 from witness.formats import modules
 from witness.formats.reading import INAUDIBLE, NOT_ENGLISH
@@ -212,7 +215,11 @@ def render(
 
 def harmless(data: Any) -> str:
     """JSON in which nothing can end the script block around it."""
-    text = in_json(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+    try:
+        text = msgspec.json.encode(data).decode()
+    except UnicodeEncodeError:  # halves of characters, which `in_json` replaces
+        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = in_json(text)
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
@@ -260,14 +267,14 @@ def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> dict[str, A
     return {
         **({"before": before} if before else {}),
         "turns": {
-            "start": [_ms(turn.start) for turn in transcript.turns],
-            "end": [_ms(turn.end) for turn in transcript.turns],
+            "start": _all_ms(turn.start for turn in transcript.turns),
+            "end": _all_ms(turn.end for turn in transcript.turns),
             "speaker": [place[turn.speaker] for turn in transcript.turns],
         },
         "words": {
             "text": [word.text for word, _, _ in words],
-            "start": [_ms(word.start) for word, _, _ in words],
-            "end": [_ms(word.end) for word, _, _ in words],
+            "start": _all_ms(word.start for word, _, _ in words),
+            "end": _all_ms(word.end for word, _, _ in words),
             "speaker": [place.get(word.speaker, -1) for word, _, _ in words],
             "sure": [
                 -1 if word.speaker_confidence is None else round(100 * word.speaker_confidence)
@@ -287,8 +294,8 @@ def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> dict[str, A
             "language": [language for _, _, language in words],  # of the utterance, as the document has it
         },
         "silent": {
-            "start": [_ms(utterance.start) for utterance in silent],
-            "end": [_ms(utterance.end) for utterance in silent],
+            "start": _all_ms(utterance.start for utterance in silent),
+            "end": _all_ms(utterance.end for utterance in silent),
             "speaker": [place.get(utterance.speaker, -1) for utterance in silent],
             "track": [utterance.track for utterance in silent],
             "mark": [NOT_ENGLISH if utterance.not_english else INAUDIBLE for utterance in silent],
@@ -335,6 +342,12 @@ def _length(duration: float) -> str:
 
 def _models(transcript: Transcript) -> str:
     return ", ".join(f"{role} {model.name}" for role, model in transcript.models.items() if model)
+
+
+def _all_ms(seconds: Iterable[float]) -> list[int]:
+    """As `_ms`, of an hour's words in a tenth of the time."""
+    found: list[int] = np.rint(1000 * np.fromiter(seconds, float)).astype(np.int64).tolist()
+    return found
 
 
 def _ms(seconds: float) -> int:

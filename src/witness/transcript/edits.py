@@ -3,8 +3,8 @@
 The page shows a base and the steps that people took on it, as a page in a file does. The base is what the
 transcript was when the first of them was taken; the steps, and those that were undone, are kept in a hidden
 file beside the JSON, so that they can be undone after a reload. What they come to is in the JSON, as after
-`witness redo --corrections`, and in every format that lies beside it. Where the findings are not there,
-the base is kept in the history, too.
+`witness redo --corrections`, and in every format that lies beside it. The base is kept in the history, too:
+to make it of the findings takes seconds, and they need not be there.
 
 A version is the sha256 of the JSON: whoever saves says which version they have seen, and is refused if it is
 no longer there, no matter who changed it.
@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Meta, structs
 
 from witness import documents, files, outputs
+from witness._version import __version__
 from witness.diarization import voices
 from witness.errors import InputError, OutputError, UsageError
 from witness.formats import document, page
@@ -55,7 +56,9 @@ class _History:
     corrected: bool = False
     """Whether a person gave some of those of the base."""
     document: Document | None = None
-    """The base, if there were no findings to make it of."""
+    """The base; None: the findings make another one now than was shown, or an earlier version wrote this."""
+    program: str = ""
+    """The version that makes this base of the findings."""
     made: redo.Corrections = ()
     """What the steps come to, as the page told it."""
     steps: Steps = ()
@@ -119,31 +122,25 @@ def read_edit(given: Any) -> Edit:
 
 def show(path: Path) -> Shown:
     """What the page of the JSON at `path` shows. Raises InputError if it cannot be read."""
-    content = store.content(path)
-    version = files.sha256(content)
-    current = store.transcript(path, store.decoded(path, content))
     try:
-        saved = redo.read(path)
+        saved = redo.read(path, whole=False)
     except InputError as error:
-        return Shown(current, version, current.review, refusal=str(error))
-    if saved.version != version:  # somebody saves this very moment
-        return show(path)
+        content = store.content(path)
+        found = store.transcript(path, store.decoded(path, content))
+        return Shown(found, files.sha256(content), found.review, refusal=str(error))
+    version, review = saved.version, saved.document.review
     history = _history(saved)
     restorable = not saved.lack or _machine(saved, history) is not None
-    if history is not None:
-        base = _base(saved, history)
-        if page.identity(base) == history.page:
-            return Shown(
-                base, version, current.review, history.steps, history.undone, None, saved.lack, restorable
-            )
-    return Shown(current, version, current.review, lack=saved.lack, restorable=restorable)
+    if history is not None and (base := _shown_base(saved, history)) is not None:
+        return Shown(base, version, review, history.steps, history.undone, None, saved.lack, restorable)
+    current = store.transcript(path, saved.document)
+    return Shown(current, version, review, lack=saved.lack, restorable=restorable)
 
 
 def save(path: Path, edit: Edit) -> Written:
     """Save all steps of a page in the transcript. Raises ConflictError, InputError, OutputError."""
     with _opened(path, edit.version) as (there, saved, history):
-        if history is None:
-            history = _beginning(path, saved)
+        history = _vouched(saved, history or _beginning(path, saved))
         made = redo.from_page(saved, msgspec.json.encode(edit.corrections), "what the page sent")
         history = replace(history, made=made, steps=edit.steps, undone=edit.undone)
         transcript = _base(saved, history, made)
@@ -249,7 +246,11 @@ def original(path: Path, version: str) -> Written:
     """
     with _opened(path, version) as (there, saved, history):
         machine = _machine(saved, history) if saved.lack else None
-        transcript = replace(machine or _corrected(saved, Bounds(), (), False), review=Review())
+        if machine is not None:
+            transcript = store.transcript(path, machine)
+        else:
+            transcript = _corrected(saved, Bounds(), (), False)
+        transcript = replace(transcript, review=Review())
         notes = redo.notes(saved.corrections)
         given = dict.fromkeys((*transcript.corrections, *notes))
         noted = replace(transcript, corrections=tuple(given), corrected=bool(notes))
@@ -277,14 +278,22 @@ def _opened(path: Path, version: str) -> Iterator[tuple[store.Store, redo.Saved,
     with store.opened(path) as there:
         there.expect(version)
         saved = redo.read(path)
-        yield there, saved, _history(saved)
+        yield there, saved, _whole_history(saved)
 
 
 def _beginning(path: Path, saved: redo.Saved) -> _History:
     """A history in which nothing has happened yet."""
     shown = store.transcript(path, saved.document)
-    document = saved.document if saved.lack else None
-    return _History(page.identity(shown), saved.corrections, saved.corrected, document)
+    return _History(page.identity(shown), saved.corrections, saved.corrected, saved.document)
+
+
+def _vouched(saved: redo.Saved, history: _History) -> _History:
+    """With the base only if this version makes it of the findings: else the page would show another."""
+    if saved.lack or history.program == __version__:
+        return history
+    base = _base(saved, history)
+    same = page.identity(base) == history.page
+    return replace(history, document=document.of(base) if same else None, program=__version__)
 
 
 def _history(saved: redo.Saved) -> _History | None:
@@ -292,13 +301,34 @@ def _history(saved: redo.Saved) -> _History | None:
     try:
         found = documents.decode(files.read(store.history_of(saved.path)), _History)
         redo.all_checked((*found.base, *found.made))
-        if saved.lack and found.document is not None:
-            store.transcript(saved.path, found.document)
-    except (OSError, ValueError, InputError):
+    except (OSError, ValueError):
         return None
     of_this = found.schema == SCHEMA and found.version == saved.version
     based = found.document is not None or not saved.lack
     return found if of_this and based and (found.steps or found.undone) else None
+
+
+def _whole_history(saved: redo.Saved) -> _History | None:
+    """As `_history`; None if its base is needed and damaged, too."""
+    history = _history(saved)
+    if saved.lack and history is not None and history.document is not None:
+        try:
+            store.transcript(saved.path, history.document)
+        except InputError:
+            return None
+    return history
+
+
+def _shown_base(saved: redo.Saved, history: _History) -> Transcript | None:
+    """The base that the steps were taken on; None: it cannot be had anymore."""
+    try:
+        if history.document is not None and (saved.lack or history.program == __version__):
+            base = redo.kept(saved, store.transcript(saved.path, history.document))
+        else:
+            base = _base(redo.read(saved.path), history)
+    except InputError:
+        return None
+    return base if page.identity(base) == history.page else None
 
 
 def _base(saved: redo.Saved, history: _History, made: redo.Corrections = ()) -> Transcript:
@@ -316,11 +346,11 @@ def _more(saved: redo.Saved, made: redo.Corrections) -> Transcript:
     return _corrected(saved, saved.asked, redo.together(saved, made), True)
 
 
-def _machine(saved: redo.Saved, history: _History | None) -> Transcript | None:
-    """The transcript as the machine made it, if it can be had without the findings."""
+def _machine(saved: redo.Saved, history: _History | None) -> Document | None:
+    """The document as the machine made it, if it can be had without the findings."""
     if history is not None and history.document is not None and not history.corrected:
-        return store.transcript(saved.path, history.document)
-    return None if saved.corrected else store.transcript(saved.path, saved.document)
+        return history.document
+    return None if saved.corrected else saved.document
 
 
 def _amended(saved: redo.Saved, base: Document, made: redo.Corrections) -> Transcript:
@@ -355,6 +385,7 @@ def _stepped(
 ) -> Written:
     """Write the transcript with `made` on top of it, as steps that its page can undo."""
     steps = (*history.steps, *more)
+    history = _vouched(saved, history)
     kept = replace(history, made=(*history.made, *made), steps=steps, undone=())
     return _write(there, saved, _more(saved, made), kept)
 

@@ -96,8 +96,11 @@ class _Corrected:
     corrections: Corrections
 
 
-def read(path: Path) -> Saved:
-    """The JSON at `path` and its findings, if they are there. Raises InputError if either cannot be used."""
+def read(path: Path, *, whole: bool = True) -> Saved:
+    """The JSON at `path` and its findings, if they are there. Raises InputError if either cannot be used.
+
+    Unless `whole`, `found` is None, and the findings are only known to be those that belong to it.
+    """
     content = store.content(path)
     found = store.decoded(path, content)
     asked = Bounds(**structs.asdict(found.asked))
@@ -117,7 +120,7 @@ def read(path: Path) -> Saved:
         fix = f"copy it into the folder of {path.name}, or transcribe again"
         lack = f"{file} is missing, and this needs it; {fix}"
     else:
-        there = _findings(path, file, found.findings.sha256)
+        there = _findings(path, file, found.findings.sha256, whole=whole)
     corrected = bool(given) if found.corrected is None else found.corrected
     return Saved(path, files.sha256(content), found, there, lack, asked, given, names, corrected)
 
@@ -311,10 +314,13 @@ def _file(path: Path, link: Link) -> Path:
     return file if file.exists() else outputs.beside(path)
 
 
-def _findings(path: Path, file: Path, sha256: str) -> Findings:
+def _findings(path: Path, file: Path, sha256: str, *, whole: bool) -> Findings | None:
     content = _bytes(file, f"{path.name} needs it in the same folder: copy it there, or transcribe again")
     if files.sha256(content) != sha256:
         raise InputError(f"{file} does not belong to {path} (its sha256 differs); transcribe again")
+    if not whole:
+        findings.check_version(content, str(file))
+        return None
     found = findings.decode(content, str(file))
     try:
         for track in found.tracks:

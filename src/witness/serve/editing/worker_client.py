@@ -34,6 +34,11 @@ class WorkerClient:
         self._child: Child | None = None
         self._recordings: dict[Path, tuple[Path, list[int]]] = {}
 
+    def start(self) -> None:
+        """Start the process before it is needed: that takes half a second."""
+        with self._lock:
+            self._started()
+
     def recording(self, path: Path) -> Path:
         """Where the recording of a transcript is; it is the one that was transcribed. Raises InputError."""
         known, looks = self._recordings.get(path, (None, []))
@@ -45,10 +50,9 @@ class WorkerClient:
     def ask(self, do: str, path: Path, **more: Any) -> tuple[Message, bytes]:
         """What `transcript_worker.ACTIONS[do]` answers, and its bytes. Raises WitnessError as it does."""
         with self._lock:
-            if self._child is None:
-                self._child = Child("witness.serve.editing.transcript_worker")
+            child = self._started()
             try:
-                reply, content = self._child.ask({"do": do, "path": str(path), **more}, limits=LIMITS)
+                reply, content = child.ask({"do": do, "path": str(path), **more}, limits=LIMITS)
             except RefusedError as error:
                 raise errors.WitnessError(f"{path.name}: {error}; this is a bug, please report it") from error
             except ChildError as error:
@@ -62,6 +66,11 @@ class WorkerClient:
                 raise errors.ConflictError(reply["refused"], reply["version"])
             raise getattr(errors, reply["kind"])(reply["refused"])
         return reply, content
+
+    def _started(self) -> Child:
+        if self._child is None:
+            self._child = Child("witness.serve.editing.transcript_worker")
+        return self._child
 
     def close(self) -> None:
         """End the process."""

@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from witness.serve.library import near
 from witness.serve.library.passages import Passage, quotation
 from witness.serve.library.query import Query, Term
@@ -147,12 +149,9 @@ def _near(db: sqlite3.Connection, word: str) -> list[str]:
     ).fetchall()
     if not limit or not rows:
         return []
-    far = near.distances(word, [one for one, _ in rows]).tolist()
-    found = sorted(
-        (distance, -said, one)
-        for distance, (one, said) in zip(far, rows, strict=True)
-        if 0 < distance <= limit
-    )
+    far = near.distances(word, [one for one, _ in rows], limit)
+    close = [(int(far[place]), *rows[place]) for place in np.flatnonzero((far > 0) & (far <= limit))]
+    found = sorted((distance, -said, one) for distance, one, said in close)
     return [one for *_, one in found[:NEAR]]
 
 
