@@ -308,6 +308,16 @@ def port(desk) -> Iterator[int]:
         yield listening.getsockname()[1]
 
 
+def test_no_part_of_an_answer_waits_for_the_receipt_of_the_one_before():
+    """Nagle's algorithm costs 40 ms for each answer on a connection that is used again."""
+    with (
+        server.bind("127.0.0.1", 0) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 @contextmanager
 def connected(port: int) -> Iterator[socket.socket]:
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
