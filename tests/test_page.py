@@ -21,6 +21,7 @@ import soundfile
 from click.testing import CliRunner
 
 import talks
+from axe import faults
 from conftest import CALL
 from recordings import here, make
 from witness import files
@@ -382,7 +383,7 @@ class Reader:
     """A page in the browser, and what it complained of."""
 
     def __init__(self, browser, path: Path, hash_: str = "", **context) -> None:
-        self.context = browser.new_context(viewport={"width": 1200, "height": 900}, **context)
+        self.context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **context})
         self.page = self.context.new_page()
         self.page.set_default_timeout(10_000)
         self.complaints: list[str] = []
@@ -1393,6 +1394,50 @@ def test_a_name_is_taken_whole(read, tmp_path):
     download.value.save_as(tmp_path / "c.json")
     names = [entry["name"] for entry in json.loads((tmp_path / "c.json").read_text())["corrections"]]
     assert names == ["tanaka", "x" * 100]
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "share"), [(1280, 720, 0.34), (390, 844, 0.21), (640, 360, 0.45)], ids=str
+)
+def test_the_lanes_of_many_speakers_are_scrolled(read, width, height, share):
+    """On a screen, on a telephone, and on a screen at twice the size, where the bar scrolls away."""
+    found = talks.silent(33)
+    page = read(found, how="none", viewport={"width": width, "height": height}).page
+    assert page.locator("#bar").bounding_box()["height"] <= share * height
+    lanes = page.get_by_role("group", name="33 speakers")
+    before = page.evaluate("document.getElementById('timeline').toDataURL()")
+    page.keyboard.press("Home")
+    for _ in range(40):
+        if page.evaluate("document.activeElement.id") == "lanes":
+            break
+        page.keyboard.press("Tab")
+    else:
+        raise AssertionError("the keyboard does not get to the lanes")
+    page.keyboard.press("End")
+    for _ in range(100):  # it glides; the page's policy allows no wait_for_function
+        if page.evaluate("lanes.scrollTop + lanes.clientHeight > lanes.scrollHeight - 1"):
+            break
+        page.wait_for_timeout(50)
+    else:
+        raise AssertionError("the last lane is not reached")
+    page.evaluate("() => new Promise(requestAnimationFrame)")
+    assert page.evaluate("document.getElementById('timeline').toDataURL()") != before
+    assert reader_time(page) == "00:00:00"  # they are no keys of the player
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowRight")
+    assert reader_time(page) == "00:00:05"  # the timeline itself has them as before
+    assert lanes.count() == 1
+    assert not faults(page)
+
+
+def test_the_lanes_of_a_few_speakers_are_not(read):
+    page = read(talks.call(), how="none").page
+    assert page.get_attribute("#lanes", "tabindex") is None
+    assert page.evaluate("lanes.scrollHeight === lanes.clientHeight")
+
+
+def reader_time(page) -> str:
+    return page.inner_text("#now")
 
 
 def test_other_buttons_of_the_mouse_and_fingers_do_not_seek(read):

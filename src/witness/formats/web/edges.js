@@ -27,7 +27,7 @@ let grip = null;
 let timer = 0;
 
 const handles = { start: handle("start"), end: handle("end") };
-$("timeline").after(handles.start, handles.end);
+$("lanes").after(handles.start, handles.end);
 
 /** The paragraph whose handles are shown, or -1. */
 const here = () => (held >= 0 ? page.paragraphOf[held] : -1);

@@ -10,8 +10,10 @@ import { data, edits, on, page, words } from "./state.js";
 import { barHeight } from "./text.js";
 
 const AXIS = 16;
+const LEGIBLE = 11; // pixels of a lane of which each has a name
 const duration = data.end - data.start; // of the part of the recording that was transcribed
-const canvas = $("timeline"), pen = pencil(canvas);
+/* The canvas stays where it is while its box is scrolled; what is below it only makes the box as long as all lanes. */
+const box = $("lanes"), canvas = $("timeline"), pen = pencil(canvas);
 const backdrop = document.createElement("canvas"), ink = pencil(backdrop); // everything but the playhead
 let peaks = data.peaks ? Uint8Array.from(atob(data.peaks), (sign) => sign.charCodeAt(0)) : null;
 let view = [data.start, data.start + (duration || 1)];
@@ -33,20 +35,30 @@ export function setPeaks(given) {
 }
 
 function timelineLayout() {
-  const width = canvas.clientWidth;
-  const narrow = width < 600;
+  const narrow = box.clientWidth < 600;
   const rows = page.speakers.length;
   const wave = peaks ? (narrow ? 26 : 36) : 0;
-  const lane = Math.max(narrow ? 6 : 7, Math.min(16, Math.floor((narrow ? 84 : 132) / Math.max(1, rows))));
+  const room = Math.min(narrow ? 84 : 132, Math.max(4 * LEGIBLE, Math.round(0.15 * window.innerHeight)));
+  const fitting = Math.min(16, Math.floor(room / Math.max(1, rows)));
+  const scrolls = fitting < (narrow ? 6 : 7); // the lanes, below the outline and above the times
+  const lane = scrolls ? LEGIBLE : fitting;
   const label = narrow ? 26 : 104;
-  const height = wave + (wave ? 6 : 0) + lane * rows + AXIS + 2;
+  const above = wave + (wave ? 6 : 0);
+  const shown = scrolls ? LEGIBLE * (Math.floor(room / LEGIBLE) - 0.5) : lane * rows; // half a lane says that there are more
+  const height = above + shown + AXIS + 2;
+  box.style.height = `${height}px`;
+  $("below").style.height = `${lane * rows - shown}px`;
+  if (scrolls) {
+    for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", `${rows} speakers`]]) box.setAttribute(name, value);
+  } else for (const name of ["tabindex", "role", "aria-label"]) box.removeAttribute(name);
+  const width = canvas.clientWidth;
   const scale = window.devicePixelRatio || 1;
   for (const each of [canvas, backdrop]) {
     each.width = Math.round(width * scale);
     each.height = Math.round(height * scale);
   }
   canvas.style.height = `${height}px`;
-  return { width, height, wave, lane, label, scale, narrow, right: 8, lanes: wave + (wave ? 6 : 0) };
+  return { width, height, wave, lane, label, scale, narrow, right: 8, above, lanes: above - box.scrollTop };
 }
 
 /** @param {Geometry} geometry @param {number} ms */
@@ -87,8 +99,7 @@ function stripes(color, paper) {
 export function drawTimeline() {
   geometry = canvas.clientWidth ? timelineLayout() : null; // nothing to draw on while printing
   if (!geometry) return;
-  const { width, height, lane, label, scale, lanes, right } = geometry;
-  const { speakers } = page;
+  const { width, height, label, scale, right } = geometry;
   const style = getComputedStyle(document.documentElement);
   const color = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
   ink.setTransform(scale, 0, 0, scale, 0, 0);
@@ -98,22 +109,35 @@ export function drawTimeline() {
   ink.rect(label, 0, width - label - right, height);
   ink.clip();
   drawOutline(geometry, color("--wave"));
+  ink.save();
+  clipLanes(geometry);
   drawTurns(geometry, color);
+  ink.restore();
   ink.fillStyle = color("--focus");
   ink.fillRect(across(geometry, data.start), 0, across(geometry, 1000 * edits.review.until) - across(geometry, data.start), 2);
   ink.fillStyle = color("--mark");
   for (const [first] of page.hits) {
     const x = across(geometry, words.start[page.order[first]]);
-    if (x >= label) ink.fillRect(x - 1, 0, 2, lanes + lane * speakers.length);
+    if (x >= label) ink.fillRect(x - 1, 0, 2, height - AXIS - 2);
   }
   ink.restore();
+  ink.save();
+  clipLanes(geometry);
   drawNames(geometry, color);
+  ink.restore();
   drawAxis(geometry, color);
   document.documentElement.style.setProperty("--bar", `${barHeight()}px`);
   $("whole").textContent = ` / ${clock(data.end)}`;
   enable($("wider"), view[1] - view[0] < duration);
   drawPlayhead();
   drawn();
+}
+
+/** Draw nothing but lanes. @param {Geometry} geometry */
+function clipLanes({ width, height, above }) {
+  ink.beginPath();
+  ink.rect(0, above, width, height - AXIS - 2 - above);
+  ink.clip();
 }
 
 /** @typedef {(name: string) => string} Color of the style sheet, by its name */
@@ -299,6 +323,10 @@ canvas.addEventListener("wheel", (event) => {
     show(view[0] + ((event.deltaX || event.deltaY) / geometry.width) * size, size);
   }
 }, { passive: false });
+box.addEventListener("scroll", drawTimeline);
+box.addEventListener("keydown", (event) => { // the keys of scrolling
+  if (event.target === box && /^(Arrow(Up|Down)|Page|Home|End)/.test(event.key)) event.stopPropagation();
+});
 /** @type {Record<string, number>} */
 const JUMPS = { ArrowLeft: -5, ArrowRight: 5, ArrowDown: -5, ArrowUp: 5, PageDown: -60, PageUp: 60 };
 canvas.addEventListener("keydown", (event) => {
