@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +16,10 @@ from test_serve_browser import folder as folder
 from test_serve_browser import shelf as shelf
 from test_serve_browser import visit as visit
 from witness.formats.reading import read
+from witness.jobs.manifest import Entry, Manifest
 from witness.jobs.status import JobStatus
 from witness.serve.library.catalog import id_of
+from witness.serve.requests import GONE
 from witness.transcript import store
 
 
@@ -115,7 +118,8 @@ def test_the_sound_is_heard_meanwhile_and_goes_on_in_the_transcript(visit, at_wo
     page.wait_for_selector("#write")
     page.wait_for_selector("#play.pause")
     opened_to_tests(page)
-    assert page.evaluate("globalThis.page.position") >= 1000 * at_work.segments[1]["start"] - 1
+    # The address of a moment has tenths of a second.
+    assert page.evaluate("globalThis.page.position") >= 1000 * at_work.segments[1]["start"] - 100
 
 
 def test_what_failed_or_was_canceled_says_so_and_is_not_taken_for_saved(visit, at_work):
@@ -136,6 +140,29 @@ def test_what_failed_or_was_canceled_says_so_and_is_not_taken_for_saved(visit, a
     at_work.tell(state="waiting")
     page.wait_for_selector('#standing:has-text("waits for its turn")')
     assert page.inner_text("#act") == "Cancel"
+
+
+def test_a_failure_that_the_queue_has_forgotten_is_told_on_its_page(visit, desk, folder):
+    """It tells listeners of the last ones only; the manifest knows all."""
+    source = folder / f"forgotten{CALL.suffix}"
+    shutil.copy(CALL, source)
+    output = (folder / "forgotten").relative_to(desk.desk.folder).as_posix()
+    status = source.stat()
+    entry = Entry(output, str(source), status.st_size, status.st_mtime_ns, None, "", "failed", "no memory")
+    Manifest(desk.desk.folder / "manifest.jsonl").append(entry)
+    desk.desk.library.look()
+    id_ = id_of(Path(f"{output}.json"))
+    assert not desk.desk.queue.board.knows(id_)
+    page = visit().page
+    page.goto(f"{desk.url}t/{id_}/")
+    page.wait_for_selector('#standing.trouble:has-text("no memory"):has-text("There is no transcript")')
+    with page.expect_response(f"**/api/jobs/{id_}/retry") as answer:
+        page.click("#act")
+    assert answer.value.json()["state"] == "waiting"
+    page.wait_for_selector("#standing:not(.trouble)")
+    page.request.post(f"{desk.url}api/jobs/{id_}/cancel")
+    gone = page.request.get(f"{desk.url}t/{'0' * 16}/", headers={"Accept": "text/html"})
+    assert (gone.status, gone.text()) == (404, f"{GONE}\n")
 
 
 def test_whoever_may_only_read_reads_it_and_ends_nothing(visit, at_work):

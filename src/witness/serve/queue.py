@@ -393,12 +393,12 @@ class Queue:
 
     def _retry(self, recording: str, wish: RecordingWish | None) -> JobStatus:
         manifest = self._enter()
-        if not self.board.knows(recording):
+        if recording not in self._items or not self.board.knows(recording):
             self._remember(manifest, recording)
         if (known := self.board.standing(recording)).state not in ("failed", "canceled"):
             raise ConflictError(f"{known.name}: is {known.state}; there is nothing to try again")
-        item = self._items[recording]
-        if not Path(item.source).is_file():
+        item = self._items.get(recording)
+        if item is None or not Path(item.source).is_file():
             raise InputError(f"{known.name}: the recording is missing; send it again")
         if wish is not None:
             item = replace(item, wish=wish)

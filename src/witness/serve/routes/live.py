@@ -7,12 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from witness.jobs.status import JobStatus
+from witness.jobs.status import JobStatus, State
 from witness.serve import assets
 from witness.serve.requests import GONE, desk_of
 from witness.serve.routes.home import STYLES, template
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
     from witness.jobs.worker import Segment
+    from witness.serve.app_state import AppState
     from witness.serve.queue import Queue
 
 
@@ -47,17 +49,32 @@ def page(request: Request) -> Response:
 
 async def live(request: Request) -> Response:
     """How it stands with the recording, and what was said in it as far as that is final."""
-    queue, standing = waited_for(request)
+    queue, standing = await run_in_threadpool(waited_for, request)
     with answered():
         return EventStream(queue, _NewText(standing.id))
 
 
 def waited_for(request: Request) -> tuple[Queue, JobStatus]:
     """The queue, and what it knows of the recording that a request is about. Raises HTTPException."""
-    queue, recording = desk_of(request).queue, request.path_params["id"]
-    if queue is None or not queue.board.knows(recording):
+    desk, recording = desk_of(request), request.path_params["id"]
+    if desk.queue is None:
         raise HTTPException(404, GONE)
-    return queue, queue.board.standing(recording)
+    if not desk.queue.board.knows(recording):
+        desk.queue.board.tell(_undone(desk, recording))
+    return desk.queue, desk.queue.board.standing(recording)
+
+
+def _undone(desk: AppState, recording: str) -> JobStatus:
+    """How it ended with a recording of which the board has forgotten that. Raises HTTPException."""
+    row = desk.library.row(recording)
+    if row is None or row.state not in ("failed", "canceled"):
+        raise HTTPException(404, GONE)
+    place, source = desk.library.path_of(row)
+    if source is None:  # a file that is no transcript
+        raise HTTPException(422, row.why or GONE)
+    output = place.relative_to(desk.folder).as_posix().removesuffix(".json")
+    state: State = "failed" if row.state == "failed" else "canceled"
+    return JobStatus(row.id, source.name, state, why=row.why, output=output, source=str(source))
 
 
 def sound(request: Request) -> Path:

@@ -64,7 +64,7 @@ async def show(request: Request) -> Response:
     """The page; until there is a transcript, that of the work on it."""
     desk, id_ = desk_of(request), request.path_params["id"]
     if await run_in_threadpool(desk.library.find, id_) is None:
-        return live.page(request)
+        return await run_in_threadpool(live.page, request)
     rest = {
         "id": id_,
         "working": desk.queue is not None and id_ in desk.queue.board.states(),
