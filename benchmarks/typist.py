@@ -20,6 +20,10 @@ performance time with interactive systems, Communications of the ACM 23(7), 1980
 0.2, a click 0.1, pointing 1.1, a hand from mouse to keys or back 0.4, making up one's mind 1.35. Listening
 takes as long either way and is left out. The floor is what is left of writing in the text if nothing but
 making up one's mind and typing took any time. No person was timed.
+
+Every figure is given twice: with the mind, and for the hands alone, which is all but making up one's mind.
+Deciding what was said costs the same in any editor, and the hands are all that an editor can spare. Their
+floor is typing each correction once.
 """
 
 from __future__ import annotations
@@ -101,10 +105,23 @@ def case(names: int, times: int, singles: int, seed: int) -> Case:
     return Case(talks.transcript(words, talk.turns, path="hour.wav", duration=3600.0), right, marked)
 
 
-def in_the_box(right: dict[int, str]) -> float:
-    """Seconds with the old box."""
-    one = PAUSE_AND_PLAY + HAND + POINT + 2 * CLICK + HAND + MIND + KEY
-    return sum(one + KEY * len(text) for text in right.values())
+@dataclass(frozen=True)
+class Spent:
+    """Seconds that a way of correcting takes."""
+
+    hands: float
+    """Keys, clicks, pointing, and moves of the hand."""
+    mind: float
+
+    @property
+    def both(self) -> float:
+        return self.hands + self.mind
+
+
+def in_the_box(right: dict[int, str]) -> Spent:
+    """With the old box."""
+    one = PAUSE_AND_PLAY + HAND + POINT + 2 * CLICK + HAND + KEY
+    return Spent(sum(one + KEY * len(text) for text in right.values()), MIND * len(right))
 
 
 class Typist:
@@ -118,8 +135,8 @@ class Typist:
         self.keys = self.minds = 0
 
     @property
-    def seconds(self) -> float:
-        return KEY * self.keys + MIND * self.minds
+    def spent(self) -> Spent:
+        return Spent(KEY * self.keys, MIND * self.minds)
 
     def press(self, keys: str) -> None:
         self.page.keyboard.press(keys)
@@ -188,7 +205,7 @@ def measure(driver: object, given: Case, seed: int) -> dict[str, float]:
     args = ["--no-sandbox"] if os.geteuid() == 0 else []
     browser = driver.chromium.launch(executable_path=chromium, args=args)  # type: ignore[attr-defined]
     count, old = len(given.right), in_the_box(given.right)
-    seconds: dict[str, float] = {"old box": old}
+    spent = {"old box": old}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "hour.html"
         path.write_text(writers.written(given.talk, Format.HTML, Sound(b"", link="hour.wav")), "utf-8")
@@ -205,16 +222,21 @@ def measure(driver: object, given: Case, seed: int) -> dict[str, float]:
             typist.listen()
             check(page, given)
             page.close()
-            seconds[way] = typist.seconds
+            spent[way] = typist.spent
     browser.close()
     heard = {place: given.talk.words[place].text for place in given.right}
     typed = {heard[place]: text for place, text in given.right.items()}
-    seconds["floor"] = sum(MIND + KEY * len(text) for text in typed.values())
-    rates = {f"{way}, per minute": round(60 * count / spent, 1) for way, spent in seconds.items()}
+    spent["floor"] = Spent(KEY * sum(map(len, typed.values())), MIND * len(typed))
+    rates = {f"{way}, per minute": round(60 * count / own.both, 1) for way, own in spent.items()}
     return {
         "words": count,
         **rates,
-        **{f"{way}, times the box": round(old / spent, 2) for way, spent in seconds.items()},
+        **{f"{way}, times the box": round(old.both / own.both, 2) for way, own in spent.items()},
+        **{
+            f"{way}, hands alone, times the box": round(old.hands / own.hands, 2)
+            for way, own in spent.items()
+        },
+        **{f"{way}, hands, seconds a word": round(own.hands / count, 2) for way, own in spent.items()},
     }
 
 
