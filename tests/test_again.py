@@ -119,6 +119,39 @@ def test_words_that_are_gone_are_told_and_their_corrections_stay(corrected):
     assert texts(store.read(path))[3] == "Zanzibar"  # it has a place again
 
 
+def test_what_a_person_did_outlives_a_second_transcription_that_has_no_place_for_it(corrected):
+    path = corrected
+    before, steps = store.read(path), edits.show(path).steps
+    other = path.with_name("toned.earlier.json")
+    earlier.replace_with(path, heard(path, {3: None, 4: None}))
+    told = earlier.replace_with(path, heard(path, {}))
+    assert len(told) == 1
+    assert told[0].startswith(f"{other} is ")
+    assert texts(store.read(other)) == texts(before)
+    assert store.read(other).corrections == before.corrections
+    assert edits.show(other).steps == steps
+    edits.recount(other, edits.show(other).version, 1)  # its findings are there, too
+    assert "Zanzibar" in texts(store.read(other))
+
+
+def test_what_is_in_the_one_that_followed_is_not_kept_twice(corrected):
+    path = corrected
+    for changed in ({6: "Bremen"}, {}, {9: "nonsense"}):  # a person has written the sixth word
+        assert earlier.replace_with(path, heard(path, changed)) == ()
+    assert not list(path.parent.glob("toned.earlier*"))
+    assert texts(store.read(path))[6] == "Rome"
+
+
+def test_what_was_done_to_a_transcript_that_was_exchanged_is_not_lost_with_it(corrected):
+    path = corrected
+    earlier.replace_with(path, heard(path, {}))
+    edits.save(path, edit(path, spelling(path, 12, "Oslo")))
+    earlier.swap(path, edits.show(path).version)
+    assert "Oslo" not in path.read_text()
+    earlier.replace_with(path, heard(path, {}))
+    assert "Oslo" in texts(store.read(path.with_name("toned.earlier.json")))
+
+
 def test_a_correction_made_three_times_is_offered_and_what_is_taken_is_used(corrected):
     path = corrected
     folder, wrong = path.parent, redo.read(path).findings.tracks[0].recognition.words[3].text

@@ -62,6 +62,8 @@ class Carried:
     kept: int
     """Corrections and notes that found their place."""
     differences: tuple[Deviation, ...]
+    whole: bool
+    """All that a person did is to be seen in it."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,8 @@ def carry(before: redo.Saved, fresh: Transcript) -> Carried:
         review=_review(shown.review, differences),
         findings=fresh.findings,
     )
-    return Carried(carried, len(before.corrections) - lost, tuple(differences))
+    whole = not lost and not any(one.yours and one.kind != "kept" for one in differences)
+    return Carried(carried, len(before.corrections) - lost, tuple(differences), whole)
 
 
 def _placed(one: Correction, places: _Places) -> tuple[Correction, Deviation | None]:

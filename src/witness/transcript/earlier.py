@@ -3,11 +3,14 @@
 `.NAME.earlier` holds the earlier JSON, the steps that were taken on it, and where the two differ;
 `.NAME.earlier.npz` its findings. Both are written in one act with the new transcript, and `swap` exchanges
 the two as often as a person likes.
+
+There is one of them. Before another one takes its place, it becomes a transcript of its own,
+`NAME.earlier.json`, if a person did something to it that is not in the one that followed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +43,8 @@ class EarlierTranscript(Struct, frozen=True):
     differences: tuple[Deviation, ...] = ()
     seen: bool = False
     """A person has looked through them."""
+    whole: bool = False
+    """All that a person did to it is in the one that took its place."""
     schema: str = SCHEMA
 
 
@@ -61,10 +66,26 @@ def replace_with(
         carried = carrying.carry(before, fresh)
         voices = findings.encode(fresh.findings)
         link = {"file": outputs.beside(path).name, "sha256": files.sha256(voices)}
-        hidden = _kept(before, carried.kept, carried.differences)
+        told = _set_free(path)
+        hidden = _kept(before, carried.kept, carried.differences, whole=carried.whole)
         found = carried.transcript
         written = there.write(found, link, also=also, sound=sound, voices=voices, hidden=lambda _: hidden)
-    return written.left
+    return (*told, *written.left)
+
+
+def _set_free(path: Path) -> tuple[str, ...]:
+    """Make a transcript of its own of the one before `path`, if what a person did would be lost with it.
+
+    Returns a line that says so. Raises InputError, OutputError.
+    """
+    found = read(path)
+    head = None if found is None else document.summary(bytes(found.document))
+    if found is None or found.whole or head is None or not head.holds_corrections:
+        return ()
+    place = store.free(path, "earlier")
+    with store.opened(place) as there:
+        _restore(there, path, found, redo.read(path).document.audio.path)
+    return (f"{place} is the transcript before the last two: not all of its corrections are in those",)
 
 
 def read(path: Path) -> EarlierTranscript | None:
@@ -87,24 +108,37 @@ def swap(path: Path, version: str) -> store.Written:
         if found is None:
             raise InputError(f"{path.name}: there is no earlier transcript anymore")
         now = redo.read(path)
-        back = store.decoded(path, bytes(found.document))
-        voices = link = None
-        if back.findings is not None and found.findings:
-            with suppress(OSError):
-                voices = files.read(store.earlier_of(path, findings=True))
-                link = {**structs.asdict(back.findings), "file": outputs.beside(path).name}
-        # The recording may have been moved meanwhile.
-        audio = replace(back.audio, path=now.document.audio.path)
-        transcript = document.in_milliseconds(replace(store.transcript(path, back), audio=audio))
         exchanged = tuple(_exchanged(one) for one in found.differences if one.kind == "words")
         kept = _kept(now, 0, exchanged, seen=True)
-        steps: dict[str, Any] = msgspec.json.decode(found.history) or {}
+        return _restore(there, path, found, now.document.audio.path, kept)
 
-        def hidden(version: str) -> dict[str, bytes]:
-            name = store.history_of(path).name
-            return {**kept, name: msgspec.json.encode({**steps, "version": version})}
 
-        return there.write(transcript, link, voices=voices, hidden=hidden)
+def _restore(
+    there: store.Store,
+    path: Path,
+    found: EarlierTranscript,
+    recording: str,
+    kept: Mapping[str, bytes] = {},
+) -> store.Written:
+    """Write the transcript that was before `path`, with findings and steps, and hidden files with it.
+
+    The recording may have been moved meanwhile. Raises InputError, OutputError.
+    """
+    back = store.decoded(path, bytes(found.document))
+    voices = link = None
+    if back.findings is not None and found.findings:
+        with suppress(OSError):
+            voices = files.read(store.earlier_of(path, findings=True))
+            link = {**structs.asdict(back.findings), "file": outputs.beside(there.path).name}
+    audio = replace(back.audio, path=recording)
+    transcript = document.in_milliseconds(replace(store.transcript(path, back), audio=audio))
+    steps: dict[str, Any] = msgspec.json.decode(found.history) or {}
+
+    def hidden(version: str) -> dict[str, bytes]:
+        name = store.history_of(there.path).name
+        return {**kept, name: msgspec.json.encode({**steps, "version": version})}
+
+    return there.write(transcript, link, voices=voices, hidden=hidden)
 
 
 def look_through(path: Path, version: str) -> store.Written:
@@ -119,7 +153,12 @@ def look_through(path: Path, version: str) -> store.Written:
 
 
 def _kept(
-    before: redo.Saved, kept: int, differences: tuple[Deviation, ...], *, seen: bool = False
+    before: redo.Saved,
+    kept: int,
+    differences: tuple[Deviation, ...],
+    *,
+    seen: bool = False,
+    whole: bool = False,
 ) -> dict[str, bytes]:
     """The hidden files of the transcript that is there now."""
     path = before.path
@@ -131,12 +170,16 @@ def _kept(
     with suppress(OSError, ValueError):
         history = files.read(store.history_of(path))
         msgspec.json.decode(history)
-    content = msgspec.json.encode(
-        EarlierTranscript(
-            msgspec.Raw(files.read(path)), msgspec.Raw(history), voices is not None, kept, differences, seen
-        )
+    earlier = EarlierTranscript(
+        msgspec.Raw(files.read(path)),
+        msgspec.Raw(history),
+        findings=voices is not None,
+        kept=kept,
+        differences=differences,
+        seen=seen,
+        whole=whole,
     )
-    hidden = {store.earlier_of(path).name: content}
+    hidden = {store.earlier_of(path).name: msgspec.json.encode(earlier)}
     if voices is not None:
         hidden[store.earlier_of(path, findings=True).name] = voices
     return hidden

@@ -321,7 +321,7 @@ def save(
                 link = there.findings_of(transcript.audio.sha256)
             left += there.write(transcript, link, also=beside, sound=sound, voices=voices).left
     if taken:
-        other = _free(main)
+        other = free(main, "again")
         forms = dict.fromkeys((Format.JSON, *map(Format, beside)))
         save(transcript, [*((form, sibling(other, form)) for form in forms), *rest], keep=keep, sound=sound)
         raise ConflictError(
@@ -350,12 +350,12 @@ def _json_beside(transcript: Transcript, targets: Sequence[tuple[str, Path | Non
     return None
 
 
-def _free(path: Path) -> Path:
-    """`call.again.json` beside `call.json`, or a number more."""
+def free(path: Path, why: str) -> Path:
+    """`call.WHY.json` beside `call.json`, or a number more."""
     numbers = itertools.count(2)
-    place = path.with_name(f"{name(path)}.again.json")
+    place = path.with_name(f"{name(path)}.{why}.json")
     while os.path.lexists(place):
-        place = path.with_name(f"{name(path)}.again-{next(numbers)}.json")
+        place = path.with_name(f"{name(path)}.{why}-{next(numbers)}.json")
     return place
 
 
