@@ -734,6 +734,19 @@ def test_a_recording_is_renamed_moved_tagged_thrown_away_and_had_again(library, 
     assert managed.post("/api/trash/../restore").status_code == 404
 
 
+def test_what_is_moved_before_it_was_read_again_is_read_in_its_new_place(library, managed):
+    """Tags and a new name come in two requests, and the process that reads is slower than that."""
+    save(library.folder / "call.json")
+    library.update()
+    id_ = id_of(Path("call.json"))
+    assert managed.post(f"/api/recordings/{id_}/tags", json={"add": ["late"], "remove": []}).json()
+    managed.post(f"/api/recordings/{id_}/move", json={"name": "moved", "folder": ""})
+    library._wake.clear()
+    library.update()
+    (row,) = library.recordings()[0]
+    assert (row.name, row.tags) == ("moved", ("late",))
+
+
 def test_two_windows_that_rename_the_same_recording(library, managed):
     save(library.folder / "call.json")
     library.update()

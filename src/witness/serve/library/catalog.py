@@ -231,15 +231,29 @@ class Library:
         source = next((Path(found[1]) for found in undone if found is not None), None)
         return self.folder / row.folder / f"{row.name}.json", source
 
-    def moved(self, path: Path, place: Path) -> str:
-        """Whoever asks for the transcript that was at `path` gets the one at `place`; returns its id."""
+    def is_read(self, path: Path) -> bool:
+        """Whether the index knows the transcript at `path` as it is now."""
+        try:
+            status = path.stat()
+        except OSError:
+            return False
+        return self.index.is_known(id_of(path.relative_to(self.folder)), status.st_size, status.st_mtime_ns)
+
+    def moved(self, path: Path, place: Path, *, was_read: bool) -> str:
+        """Whoever asks for the transcript that was at `path` gets the one at `place`; returns its id.
+
+        Unless it `was_read` just before, what the index has of it is older, or that it could not be read.
+        """
         before, now = (id_of(one.relative_to(self.folder)) for one in (path, place))
         self._moved.pop(now, None)
         if before != now:
             self._moved[before] = now
             with suppress(OSError):
                 status = place.stat()
-                self.index.rename(before, now, status.st_size, status.st_mtime_ns)
+                if was_read:
+                    self.index.rename(before, now, status.st_size, status.st_mtime_ns)
+                else:
+                    self.changed()
         self.look()
         return now
 

@@ -150,13 +150,15 @@ async def move(request: Request) -> Response:
         desk, row = desk_of(request), _row(request)
         target = _place(desk.folder, given["name"], given["folder"])
         path, source = desk.library.path_of(row)
+        was_read = desk.library.is_read(path)
         if target != path:
             reply, _ = desk.editor.ask("move", path, place=str(target), recording=_text(source))
             target = Path(reply["place"])
             if desk.queue is not None:
                 with suppress(ConflictError):  # a batch is at work, which finds it by its contents
                     desk.queue.moved(path.relative_to(desk.folder), target.relative_to(desk.folder))
-        return _json({"id": desk.library.moved(path, target), **_named(desk.folder, target)})
+        id_ = desk.library.moved(path, target, was_read=was_read)
+        return _json({"id": id_, **_named(desk.folder, target)})
 
     return JSONResponse(await run_in_threadpool(moved))
 
