@@ -46,6 +46,7 @@ from witness.schema import (
     Segmentation,
     Word,
 )
+from witness.transcript import corrections, replacements
 
 L, H = ggml.LOW, ggml.HIGH
 
@@ -743,6 +744,14 @@ def test_a_word_is_not_said_with_a_sentence_that_was_not_recognized():
 def test_the_pause_after_a_word_is_not_its_time():
     first, second = tokens.to_words([[Token(b" Well", 0, 1), Token(b",", 1, 4), Token(b" no", 4, 5)]])
     assert (first.end, second.start) == (1, 4)
+
+
+@pytest.mark.parametrize(("said", "duration"), [(0.04, 9.0), (9.0, 9.0), (0.0, 0.05)])
+def test_words_that_were_given_one_moment_can_be_corrected_one_by_one(said, duration):
+    texts = [" I'm", " going", " to", " have", " to", " say"]
+    words = tokens.place([Word(said, said, text) for text in texts], duration)
+    made = replacements.corrections([words], [("have to say", "said")])
+    assert [word.text for word in corrections.spell(words, made)] == [*texts[:3], " said"]
 
 
 def test_words_are_as_probable_as_their_tokens():

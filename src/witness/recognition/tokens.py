@@ -29,6 +29,8 @@ NEAR = 1.0
 """Seconds from speech within which a word is said there, though its time lies in the pause."""
 SNAPPED = 0.2
 """The most seconds that such a word is given."""
+LEAST = 0.01
+"""Seconds that a word takes at least: corrections find words by their middles, which no two must share."""
 
 
 @dataclass(frozen=True)
@@ -163,14 +165,15 @@ def place(
     recognized: it was said next to the other words of its sentence.
     """
     placed = []
-    for word in words:
+    least = min(LEAST, (duration - before) / max(1, len(words)))
+    for left, word in zip(range(len(words) - 1, -1, -1), words, strict=True):
         letters = sum(DIGIT if letter.isdigit() else letter.isalnum() for letter in word.text)
         longest = WORD_SECONDS + LETTER_SECONDS * letters
         ends = word.text.rstrip(CLOSING).endswith(tuple(SENTENCE_ENDS))
         start, end = _spoken(word.start, word.end, spoken, longest, ends=ends)
-        end = min(max(end, before), duration)
+        end = min(max(end, before + least), duration - left * least)
         start = max(start, before, end - longest)
-        placed.append(replace(word, start=min(start, end), end=end))
+        placed.append(replace(word, start=max(before, min(start, end - least)), end=end))
         before = end
     return placed
 
