@@ -27,7 +27,7 @@ from witness.schema import ModelFile
 
 MODULE = "witness.recognition.onnx_engine"
 LOAD = {"do": "load", "gpu": False, "threads": 2, "aligner": None}
-HEAR = {"do": "hear", **asdict(DecodeOptions(1, None))}
+HEAR = {"do": "hear", "number": 0, **asdict(DecodeOptions(1, None))}
 needs_onnx_asr = pytest.mark.skipif(
     importlib.util.find_spec("onnx_asr") is None, reason="onnx-asr is not here: pip install onnx-asr"
 )
@@ -68,7 +68,7 @@ def loaded(patient) -> Callable[[Path], tuple[dict, Ask]]:
         def ask(samples: np.ndarray, **other: object) -> dict:
             data = np.ascontiguousarray(samples, np.float32).data
             patient.ask({**HEAR, "lengths": [len(samples)], **other}, data)
-            (heard,) = patient.ask({"do": "next"})[0]["heard"]
+            (heard,) = patient.ask({"do": "heard", "number": 0})[0]["heard"]
             return heard
 
         return reply, ask
@@ -323,7 +323,7 @@ def test_a_crash_is_the_death_of_the_child_alone(start, tmp_path):
     child.ask({**LOAD, "model": str(onnxasr.write(tmp_path))})
     os.kill(child.pid, signal.SIGSEGV)
     with pytest.raises(DiedError, match="SIGSEGV"):
-        child.ask({"do": "next"})
+        child.ask({"do": "heard", "number": 0})
 
 
 @needs_onnx_asr

@@ -202,16 +202,18 @@ def child_of(folder, code):
 
 COUNTING_CHILD = """
 from witness.child import serve
-workers, waiting = {}, []
+workers, waiting = {}, {{}}
 def answer(request, _):
     if request["do"] == "load":
         return {{"device": "cpu", "languages": ["en"], "workers": workers, "batch": 4}}, ()
     if request["do"] == "hear":
-        waiting.append(len(request["lengths"]))
+        waiting[request["number"]] = count = len(request["lengths"])
         with open({!r}, "a") as log:
-            log.write(f"{{waiting[-1]}}\\n")
+            log.write(f"{{count}}\\n")
         return {{}}, ()
-    return {{"heard": [{{"tokens": [], "language": "en"}}] * waiting.pop(0)}}, ()
+    if request["do"] == "done":
+        return {{"done": True}}, ()
+    return {{"heard": [{{"tokens": [], "language": "en"}}] * waiting.pop(request["number"])}}, ()
 serve(answer)
 """
 """Hears nothing, and writes down how many pieces it was given together."""

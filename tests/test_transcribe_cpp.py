@@ -32,7 +32,7 @@ LOW_SCRIPT = ggml.LOW_SCRIPT[:20]
 """transcribe.cpp never says some tokens: in the place of Whisper's symbols. None of these is said below."""
 SOUND = ggml.tones(HIGH, HIGH, LOW, LOW, None)
 WORDS = [" eins", " zwei", " three", " four"]
-HEAR = {"do": "hear", **asdict(DecodeOptions(1, None))}
+HEAR = {"do": "hear", "number": 0, **asdict(DecodeOptions(1, None))}
 needs_it = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, engines.MODULES[Recognizer.TRANSCRIBE_CPP])),
     reason="the extra `vulkan` is not installed",
@@ -78,7 +78,7 @@ def load(child: Child, file: ModelFile, **other: object) -> dict:
 
 def hear(child: Child, samples: np.ndarray, **other: object) -> dict:
     child.ask({**HEAR, "lengths": [len(samples)], **other}, np.ascontiguousarray(samples, np.float32).data)
-    (heard,) = child.ask({"do": "next"})[0]["heard"]
+    (heard,) = child.ask({"do": "heard", "number": 0})[0]["heard"]
     return heard
 
 

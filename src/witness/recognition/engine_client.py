@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -58,8 +57,9 @@ class Remote:
         self._aligner = model.aligner
         able = self.name == Name.TRANSCRIBE_CPP or (self.name == Name.WHISPER_CPP and gpus.has_gpu_backend())
         self._gpu = gpu and able
-        self._sent: deque[Asked] = deque()
-        """The requests to hear something that are not answered yet."""
+        self._number = 0
+        self._sent: dict[int, Asked] = {}
+        """The requests to hear something that are not answered yet, in order."""
         self._starting = threading.Lock()
         self._killed = False
         self._child = _start(self.name, gpu=self._gpu)
@@ -85,17 +85,29 @@ class Remote:
         found: list[dict[str, float]] = reply["languages"]
         return found
 
-    def send(self, parts: Sequence[Float32], order: DecodeOptions, when: str) -> None:
-        """Have some pieces heard, at most `abilities.batch`, and return at once; `receive` tells."""
-        request = {"do": "hear", "lengths": [len(part) for part in parts], **asdict(order)}
-        self._sent.append((request, when, parts))
-        self._with_fallback(lambda: self._ask(*self._sent[-1]), sent=len(self._sent) - 1)
+    def send(self, parts: Sequence[Float32], order: DecodeOptions, when: str) -> int:
+        """Have some pieces heard, at most `abilities.batch`, and return at once; the number that `done` and
+        `receive` take."""
+        number, self._number = self._number, self._number + 1
+        lengths = [len(part) for part in parts]
+        request = {"do": "hear", "number": number, "lengths": lengths, **asdict(order)}
+        self._sent[number] = request, when, parts
+        self._with_fallback(lambda: self._ask(*self._sent[number]), sent=len(self._sent) - 1)
+        return number
 
-    def receive(self) -> list[ChunkResult]:
-        """What was heard in the pieces that were sent first of those not received yet."""
-        when = self._sent[0][1]
-        reply = self._with_fallback(lambda: self._ask({"do": "next"}, when), sent=len(self._sent))
-        self._sent.popleft()
+    def done(self, number: int) -> bool:
+        """Whether `receive` would not wait."""
+        request = {"do": "done", "number": number}
+        when = self._sent[number][1]
+        done: bool = self._with_fallback(lambda: self._ask(request, when), sent=len(self._sent))["done"]
+        return done
+
+    def receive(self, number: int) -> list[ChunkResult]:
+        """What was heard in the pieces that `send` gave this number; once."""
+        request = {"do": "heard", "number": number}
+        when = self._sent[number][1]
+        reply = self._with_fallback(lambda: self._ask(request, when), sent=len(self._sent))
+        del self._sent[number]
         return [
             ChunkResult(**{**one, "tokens": [EngineToken(*token) for token in one["tokens"]]})
             for one in reply["heard"]
@@ -135,7 +147,7 @@ class Remote:
             self.warnings.append(AboutMachine(f"{self.name} failed on the GPU, so the CPU went on: {error}"))
         if work != self._load:
             self._load()
-        for one in islice(self._sent, sent):
+        for one in islice(self._sent.values(), sent):
             self._ask(*one)
         return work()
 

@@ -5,8 +5,9 @@
     {"do": "load", ...}                              -> the fields of `Abilities`; the request has `Load`'s
     {"do": "count", "text": text}                    -> {"tokens": n}, of a prompt
     {"do": "languages", "ends": [n]} + samples       -> {"languages": [{code: probability}]}
-    {"do": "hear", "lengths": [n], ...} + samples    -> {}; with the fields of `DecodeOptions`
-    {"do": "next"}                                   -> {"heard": [...]}, what came of the oldest "hear"
+    {"do": "hear", "number": n, "lengths": [n], ...} + samples -> {}; with the fields of `DecodeOptions`
+    {"do": "done", "number": n}                      -> {"done": whether that "hear" is}
+    {"do": "heard", "number": n}                     -> {"heard": [...]}, what came of it, once
 
 Samples are float32, mono at 16 kHz; `lengths` says how many belong to each piece, of 1 to 30 s. An entry of
 "heard" has those of `ChunkResult`. So several "hear" may be under way at the same time, one in each of the
@@ -16,7 +17,6 @@ languages are wanted, one after the other; a dict may have only the language tha
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
@@ -169,7 +169,7 @@ class Server:
         self._open = open_
         self._engine: WorkerEngine | None = None
         self._pool: ThreadPoolExecutor | None = None
-        self._jobs: deque[Future[Sequence[ChunkResult]]] = deque()
+        self._jobs: dict[int, Future[Sequence[ChunkResult]]] = {}
 
     def answer(self, request: Message, payload: bytes) -> tuple[Message, Sequence[Buffer]]:
         """As the module's docstring says. Raises RuntimeError."""
@@ -180,8 +180,10 @@ class Server:
             return {field.name: getattr(engine, field.name) for field in fields(Abilities)}, ()
         if self._engine is None or self._pool is None:
             raise RuntimeError("no model was loaded")
-        if request["do"] == "next":
-            return {"heard": [asdict(heard) for heard in self._jobs.popleft().result()]}, ()
+        if request["do"] == "done":
+            return {"done": self._jobs[request["number"]].done()}, ()
+        if request["do"] == "heard":
+            return {"heard": [asdict(heard) for heard in self._jobs.pop(request["number"]).result()]}, ()
         if request["do"] == "count":
             return {"tokens": self._engine.count(request["text"])}, ()
         samples = np.frombuffer(payload, np.float32)
@@ -190,7 +192,7 @@ class Server:
         parts = np.split(samples, np.cumsum(request["lengths"])[:-1])
         order = DecodeOptions(**{field.name: request[field.name] for field in fields(DecodeOptions)})
         hear = hear_twice if order.twice else type(self._engine).hear
-        self._jobs.append(self._pool.submit(hear, self._engine, parts, order))
+        self._jobs[request["number"]] = self._pool.submit(hear, self._engine, parts, order)
         return {}, ()
 
 

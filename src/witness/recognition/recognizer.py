@@ -13,7 +13,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -29,11 +29,12 @@ from witness.recognition.chunking import WINDOW, Loudness, Piece, pieces
 from witness.recognition.engine_client import Remote
 from witness.recognition.engine_worker import PROMPT, DecodeOptions
 from witness.recognition.fallback import Found, Note, convincing, second_look, to_lines
+from witness.recognition.hearing import Hearing
 from witness.recognition.prompting import fit_or_warn
 from witness.recognition.resuming import ResumingEngine
 from witness.recognition.tokens import NEAR
 from witness.recognition.track_languages import TrackLanguages
-from witness.recognition.track_work import TrackWork, ends_inside, evenly, groups, in_order, language_near
+from witness.recognition.track_work import TrackWork, ends_inside, in_order, language_near
 from witness.recognition.vad import Speech
 from witness.reporter import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, ModelFile, Recognition, Samples, Word
@@ -304,12 +305,13 @@ class TrackRecognizer:
         every: Iterable[Piece] = chain(first, coming)
         if speech is None or speech.finished:
             every = list(every)  # so that they can be shared out evenly
-        first_heard = self._hear_first(track, every, order, languages)
+        hearing = self._hear(track, every, order, soon=True)
+        first_heard = self._in_their_languages(track, hearing, order, languages)
         judge = None
         if list(self._engine.abilities.languages) == ["en"] and not languages.asked:
             judge = english.Judge()
             first_heard = judge.believed(first_heard)
-        words = yield from self._words(track, first_heard, order, judge)
+        words = yield from self._words(track, first_heard, hearing.ready, order, judge)
         not_english = judge.not_english if judge else ()
         self._warnings += english.to_line(not_english, self._name, self._minutes)
         self._progress(track, duration)
@@ -327,12 +329,14 @@ class TrackRecognizer:
         self,
         track: TrackWork,
         first: Iterable[Found],
+        ready: Callable[[], bool],
         order: DecodeOptions,
         judge: english.Judge | None,
     ) -> Generator[float, None, list[Word]]:
         """The words of a track, of whose pieces are given what was heard first, with warnings about what is
-        doubtful. No second look is taken where `judge` says that it is not English. The listener is told of
-        words as they become final.
+        doubtful. No second look is taken where `judge` says that it is not English, nor while the next piece
+        is `ready`: one look for several pieces has work for all cores. The listener is told of words as they
+        become final.
 
         Says after each piece until when all were heard."""
         careful = replace(order, careful=True, twice=False, prompt="", among=None)
@@ -347,15 +351,15 @@ class TrackRecognizer:
             nonlocal looked
             not_english = judge.not_english if judge else ()
             left = list(track.gaps(words, looked, not_english))
-            ready = left
+            certain = left
             if until < inf:
                 after = words[-1].start if words else 0.0
-                ready = [gap for gap in left if gap.end <= min(until - SETTLED, after)]
-            if ready:
-                found.extend(self._look_again(track, ready, words, order, judge))
+                certain = [gap for gap in left if gap.end <= min(until - SETTLED, after)]
+            if certain:
+                found.extend(self._look_again(track, certain, words, order, judge))
                 not_english = judge.not_english if judge else ()
-                looked = ready[-1].end
-            horizon = min([until, *(gap.start for gap in left[len(ready) :])]) - NEAR
+                looked = certain[-1].end
+            horizon = min([until, *(gap.start for gap in left[len(certain) :])]) - NEAR
             so_far = tuple(word for word in in_order(words, found) if word.start < horizon)
             device = self._engine.abilities.device
             self._listener(track.number, Recognition(so_far, None, device, not_english=not_english), horizon)
@@ -367,7 +371,7 @@ class TrackRecognizer:
                 continue
             words += track.words(open_, words)
             open_.clear()
-            if track.speech is None or track.speech.finished:
+            if (track.speech is None or track.speech.finished) and not ready():
                 look(heard[-1][0].end)
             yield heard[-1][0].end
         words += track.words(open_, words)
@@ -375,13 +379,13 @@ class TrackRecognizer:
         self._warnings += to_lines(notes, self._minutes)
         return in_order(words, found)
 
-    def _hear_first(
-        self, track: TrackWork, some: Iterable[Piece], order: DecodeOptions, languages: TrackLanguages
+    def _in_their_languages(
+        self, track: TrackWork, first: Iterable[Found], order: DecodeOptions, languages: TrackLanguages
     ) -> Iterator[Found]:
         """What was heard in each piece, in order, with progress, each in its language."""
 
         def heard() -> Iterator[Found]:
-            for found in self._hear(track, some, order, soon=True):
+            for found in first:
                 self._progress(track, min(found[0].end, len(track.samples) / SAMPLE_RATE))
                 yield found
 
@@ -405,34 +409,15 @@ class TrackRecognizer:
 
     def _hear(
         self, track: TrackWork, some: Iterable[Piece], order: DecodeOptions, *, soon: bool = False
-    ) -> Iterator[Found]:
-        """What was heard in each piece, in order; as many at a time as the engine has workers.
+    ) -> Hearing:
+        """What was heard in each piece, in order."""
 
-        `soon`: the first by itself, so that its words are there soon.
-        """
-        left = iter(some)
-        able = self._engine.abilities
-        count = len(some) if isinstance(some, Sized) else len(track) // WINDOW
-        size = evenly(count - soon, able.workers, able.batch)
-        waiting: deque[tuple[int, list[Piece]]] = deque()
-
-        def received() -> Iterator[Found]:
-            number, group = waiting.popleft()
-            return zip(group, self._resuming.receive(number), strict=True)
-
-        # One more than there are workers for a track, so that none of them waits for the next; but not beside
-        # a first piece that keeps all cores busy.
-        most = max(1, able.workers // self._together)
-        allowed = 0 if soon and able.workers <= able.each else most
-        for group in chain(groups(islice(left, 1 if soon else 0), 1), groups(left, size)):
+        def send(group: Sequence[Piece]) -> int:
             told = replace(order, language=group[0].language or order.language)
-            number = self._resuming.send([track.part(piece) for piece in group], told, self._when(group[0]))
-            waiting.append((number, group))
-            if len(waiting) > allowed:
-                yield from received()
-            allowed = most
-        while waiting:
-            yield from received()
+            return self._resuming.send([track.part(piece) for piece in group], told, self._when(group[0]))
+
+        count = len(some) if isinstance(some, Sized) else len(track) // WINDOW
+        return Hearing(self._resuming, send, some, count=count, beside=self._together, soon=soon)
 
     def _look_again(
         self,

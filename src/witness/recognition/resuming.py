@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -15,7 +14,7 @@ from witness import documents
 from witness.journal import Journal
 from witness.options import Recognizer
 from witness.recognition.engine_client import Remote
-from witness.recognition.engine_worker import ChunkResult, DecodeOptions
+from witness.recognition.engine_worker import Abilities, ChunkResult, DecodeOptions
 from witness.schema import Float32, ModelFile
 
 T = TypeVar("T")
@@ -29,7 +28,7 @@ _PACKAGES = {
 
 
 class ResumingEngine:
-    """`languages`, `send` and `receive` of `Remote`, asked only for what the journal does not have."""
+    """Part of a `Remote`, which is asked only for what the journal does not have."""
 
     def __init__(self, engine: Remote, model: ModelFile, journal: Journal) -> None:
         """`model` is that of the engine."""
@@ -37,9 +36,14 @@ class ResumingEngine:
         self._journal = journal
         self._model = [model.sha256, engine.name, _version(engine.name), model.aligner]
         self._number = 0
-        self._received: dict[int, list[ChunkResult]] = {}
-        self._sent: deque[tuple[int, list[tuple[str, ChunkResult | None]]]] = deque()
-        """What was sent and not received: the name of each piece in the journal, and what is there."""
+        self._sent: dict[int, tuple[int | None, list[tuple[str, ChunkResult | None]]]] = {}
+        """What was sent and not received: the engine's number, None if it was not asked, the name of each
+        piece in the journal, and what is there."""
+
+    @property
+    def abilities(self) -> Abilities:
+        """As `Remote.abilities`."""
+        return self._engine.abilities
 
     def languages(self, samples: Float32, ends: Sequence[int], when: str) -> list[dict[str, float]]:
         """As `Remote.languages`."""
@@ -51,27 +55,25 @@ class ResumingEngine:
         return told
 
     def send(self, parts: Sequence[Float32], order: DecodeOptions, when: str) -> int:
-        """As `Remote.send`; the number that `receive` takes."""
+        """As `Remote.send`."""
         how = json.dumps(asdict(replace(order, threads=0)))  # they change no word
         names = [self._name(how, part) for part in parts]
         group = [(name, _read(self._journal.get(name), ChunkResult)) for name in names]
         missing = [part for part, (_, heard) in zip(parts, group, strict=True) if heard is None]
-        if missing:
-            self._engine.send(missing, order, when)
-        self._sent.append((self._number, group))
-        self._number += 1
-        return self._number - 1
+        asked = self._engine.send(missing, order, when) if missing else None
+        number, self._number = self._number, self._number + 1
+        self._sent[number] = asked, group
+        return number
+
+    def done(self, number: int) -> bool:
+        """As `Remote.done`."""
+        asked, _ = self._sent[number]
+        return asked is None or self._engine.done(asked)
 
     def receive(self, number: int) -> list[ChunkResult]:
-        """What was heard in the pieces that `send` gave this number; once."""
-        while number not in self._received:
-            sent, group = self._sent.popleft()
-            self._received[sent] = self._next(group)
-        return self._received.pop(number)
-
-    def _next(self, group: Sequence[tuple[str, ChunkResult | None]]) -> list[ChunkResult]:
-        """What was heard in a group, the oldest that was not received."""
-        heard = iter(self._engine.receive() if any(before is None for _, before in group) else ())
+        """As `Remote.receive`."""
+        asked, group = self._sent.pop(number)
+        heard = iter(() if asked is None else self._engine.receive(asked))
         found = []
         for name, before in group:
             if before is None:
