@@ -54,13 +54,17 @@ def test_while_somebody_works_on_a_piece_every_worker_has_one(workers, beside, h
     assert before[-1] == 0
 
 
-def test_a_first_piece_that_keeps_all_cores_busy_is_alone():
-    engine = Engine(Abilities("cpu", (), workers=2, batch=4, each=2))
+def test_a_first_piece_is_alone_with_two_workers_and_beside_others_with_more():
+    engine = Engine(Abilities("cpu", (), workers=2, batch=4))
     _, heard = hearing(engine, 9, soon=True)
     next(heard)
     assert (engine.sent, engine.in_hand) == ([1], {})
     next(heard)
     assert engine.sent == [1, 4, 4]
+    engine = Engine(Abilities("cpu", (), workers=4, batch=4))
+    _, heard = hearing(engine, 9, soon=True)
+    next(heard)
+    assert engine.sent == [1, 2, 2, 2, 2]
 
 
 def test_pieces_of_a_group_are_ready_together():

@@ -103,7 +103,6 @@ def test_each_tone_is_its_word_at_its_time(loaded, tmp_path, kind):
         "translates": False,
         "compares_languages": False,
         "searches": False,
-        "each": 1,
     }
     reply = ask(ggml.tones(None, LOW, None, HIGH, HIGH, None, LOW, None))
     assert reply["ended"] is True

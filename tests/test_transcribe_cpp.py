@@ -97,7 +97,6 @@ def test_words_and_their_times(child, model):
         "translates": False,
         "compares_languages": False,
         "searches": False,
-        "each": 1,
     }
     heard = hear(child, SOUND)
     assert [text for text, *_ in heard["tokens"]] == WORDS

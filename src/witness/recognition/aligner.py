@@ -30,7 +30,6 @@ class Aligner:
         self._folder = Path(folder)
         self._bands = header.bands
         self.workers = workers
-        self.each = min(threads, EACH)
         # int8: half the time of float32 where the processor has instructions for it, and as good
         # (docs/decisions/2026-11-22-words.md); CTranslate2 takes what the processor can do where it has none.
         self.model = ctranslate2.models.Whisper(
@@ -38,7 +37,7 @@ class Aligner:
             device="cpu",
             compute_type="int8",
             inter_threads=workers,
-            intra_threads=self.each,
+            intra_threads=min(threads, EACH),
         )
         self.multilingual: bool = self.model.is_multilingual
         tokens = ct2.vocabulary(self._folder)

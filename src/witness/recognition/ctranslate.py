@@ -79,7 +79,6 @@ class CTranslate2Engine:
         self.translates = self.compares_languages = self._whisper.multilingual
         self.languages: Sequence[str] = self._whisper.languages
         self.searches = True
-        self.each = self._whisper.each
         self._told: dict[bytes, Float32] = {}
         self._telling = Lock()
 

@@ -110,8 +110,6 @@ class Abilities:
     """Whether it tells how probable each language is in parts of a piece, and heeds `DecodeOptions.among`."""
     searches: bool = False
     """Whether a careful search may find another text."""
-    each: int = 1
-    """Cores that one call of `hear` keeps busy if there is no other."""
 
 
 class WorkerEngine(Protocol):
@@ -125,7 +123,6 @@ class WorkerEngine(Protocol):
     translates: bool
     compares_languages: bool
     searches: bool
-    each: int
 
     def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]: ...
 

@@ -11,6 +11,10 @@ from witness.recognition.fallback import Found
 from witness.recognition.resuming import ResumingEngine
 from witness.recognition.track_work import evenly, groups
 
+ALONE = 2
+"""With so many workers or fewer the first piece is heard before all others: its words come sooner, and all of
+them no later. More would wait too long (docs/decisions/2026-11-24-time-of-recognition.md, "More cores")."""
+
 Send = Callable[[Sequence[Piece]], int]
 """Asks the engine for pieces of one language, and gives the number by which it is received."""
 
@@ -38,8 +42,7 @@ class Hearing:
         self._coming = chain(groups(islice(left, 1 if soon else 0), 1), groups(left, size))
         self._waiting: deque[tuple[int, list[Piece]]] = deque()
         self._most = max(1, able.workers // beside)
-        self._alone = soon and able.workers <= able.each
-        """The first piece keeps all cores busy."""
+        self._alone = soon and able.workers <= ALONE
         self._heard: deque[Found] = deque()
 
     def __iter__(self) -> Iterator[Found]:

@@ -66,7 +66,7 @@ class OnnxAsrEngine:
         self.languages: Sequence[str] = sorted(set(spoken))
         self.device = "cpu"
         self.workers = min(load.threads, WORKERS)
-        self.batch = self.each = 1
+        self.batch = 1
         self.prompts = self.compares_languages = self.searches = False
 
     def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]:  # noqa: ARG002

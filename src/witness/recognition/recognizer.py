@@ -334,9 +334,9 @@ class TrackRecognizer:
         judge: english.Judge | None,
     ) -> Generator[float, None, list[Word]]:
         """The words of a track, of whose pieces are given what was heard first, with warnings about what is
-        doubtful. No second look is taken where `judge` says that it is not English, nor while the next piece
-        is `ready`: one look for several pieces has work for all cores. The listener is told of words as they
-        become final.
+        doubtful. No second look is taken where `judge` says that it is not English. While the next piece is
+        `ready`, it waits for more to look at, so that all cores have work. The listener is told of words as
+        they become final.
 
         Says after each piece until when all were heard."""
         careful = replace(order, careful=True, twice=False, prompt="", among=None)
@@ -344,17 +344,20 @@ class TrackRecognizer:
         open_: list[Found] = []  # pieces that are not words yet
         found: list[Word] = []  # by the second look
         notes: list[Note] = []
-        looked = 0.0
+        looked, told = 0.0, False
 
         def look(until: float) -> None:
             """Take the second look where no word that is still to come can be."""
-            nonlocal looked
+            nonlocal looked, told
             not_english = judge.not_english if judge else ()
             left = list(track.gaps(words, looked, not_english))
             certain = left
             if until < inf:
                 after = words[-1].start if words else 0.0
                 certain = [gap for gap in left if gap.end <= min(until - SETTLED, after)]
+                if told and len(certain) < self._engine.abilities.workers and ready():
+                    return
+            told = True
             if certain:
                 found.extend(self._look_again(track, certain, words, order, judge))
                 not_english = judge.not_english if judge else ()
@@ -371,7 +374,7 @@ class TrackRecognizer:
                 continue
             words += track.words(open_, words)
             open_.clear()
-            if (track.speech is None or track.speech.finished) and not ready():
+            if track.speech is None or track.speech.finished:
                 look(heard[-1][0].end)
             yield heard[-1][0].end
         words += track.words(open_, words)
