@@ -85,21 +85,34 @@ def test_a_larger_model_and_fewer_cores_are_expected_to_take_longer(tmp_path):
 
 
 def test_the_next_run_of_this_kind_is_judged_by_the_last(tmp_path):
-    """At a tenth of it, also of one that is longer, and of one that has two tracks."""
+    """At a tenth of it, also of one that is longer, and of two tracks with as much speech as one."""
     run = kind(tmp_path, 145_000_000)
     clock = Clock()
     first = pace.estimate(run, clock=clock)
     worked(first, clock, WORDS)
     pace.learn(run, first)
     for longer, tracks in ((1, 1), (2.5, 1), (1, 2)):
-        seconds = {
-            stage: one * (longer if stage == "decode" else 1 if stage == "start" else longer * tracks)
-            for stage, one in WORDS.items()
-        }
+        seconds = {stage: one * (1 if stage == "start" else longer) for stage, one in WORDS.items()}
+        seconds["segmentation"] *= tracks
         clock.now = 0.0
         told = worked(pace.estimate(run, clock=clock), clock, seconds, 100.0 * longer, tracks)
         assert all(0.8 < ratio < 1.25 for share, ratio in told if share >= 0.1), (longer, tracks)
         assert any(share <= 0.1 for share, _ in told)
+
+
+def test_a_group_of_pieces_that_is_not_done_yet_says_nothing_of_the_words(tmp_path):
+    """The first piece of 30 s comes after 2 s, and then four together after 8: not 8 s a piece."""
+    run, clock = kind(tmp_path, 145_000_000, 2), Clock()
+    estimate = pace.estimate(run, clock=clock)
+    done = {"decode": 0.5, "segmentation": 5.0, "embedding": 5.0, "clustering": 0.2}
+    worked(estimate, clock, done, 600.0)
+    estimate.hear("transcription", 0, 600)
+    clock.now += 2
+    estimate.hear("transcription", 30, 600)
+    before = estimate.left
+    clock.now += 8
+    estimate.hear("transcription", 60, 600)
+    assert estimate.left < before
 
 
 @pytest.mark.parametrize("slower", [0.5, 1.0, 3.0])

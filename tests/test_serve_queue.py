@@ -385,25 +385,28 @@ def test_how_far_the_work_is():
     assert (course.share, course.left) == (0.0, None)
     now[0] = 100.0  # the worker had something else to do
     course.hear("decode", 0, 10)
-    assert course.left == pytest.approx(5.0)  # as expected: 10 s, and 30 s more for the words
+    assert course.left == pytest.approx(6.0)  # as expected: 10 s, and 40 s more for the words
     now[0] = 102.0
     course.hear("decode", 10, 10)
     assert course.left is None  # it could be a stream
-    assert course.share == pytest.approx(0.2)
+    assert course.share == pytest.approx(1 / 6)
     now[0] = 104.0
     course.hear("transcription", 0, 2)
-    assert course.left == pytest.approx(4.0)  # decoding says nothing of other stages
+    assert course.left == pytest.approx(5.0)  # decoding says nothing of other stages
     now[0] = 110.0
     course.hear("transcription", 1, 2)
-    assert course.share == pytest.approx(0.6)
-    assert course.left == pytest.approx(2.0)  # nor does what was begun together
+    assert course.share == pytest.approx(3.5 / 6)
+    assert course.left == pytest.approx(2.5)  # nor does the first piece, which is heard by itself
     now[0] = 116.0
     course.hear("transcription", 1.5, 2)
-    assert course.left == pytest.approx(6.0)
+    assert course.left == pytest.approx(1.25)  # nor what was begun together after it
+    now[0] = 118.0
+    course.hear("transcription", 1.75, 2)
+    assert course.left == pytest.approx(2.0)
     now[0] = 120.0
     course.hear("transcription", 2, 2)
     assert course.left == pytest.approx(0.0)
-    assert course.pace() == pytest.approx({"start": 2.0, "decode": 0.2, "transcription": 0.4})
+    assert course.pace() == pytest.approx({"start": 2.0, "decode": 0.2, "transcription": 0.32})
 
 
 def test_before_its_length_is_known_a_recording_is_judged_by_its_size():

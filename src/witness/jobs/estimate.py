@@ -14,10 +14,12 @@ STAGES = ("start", "decode", "segmentation", "embedding", "clustering", "transcr
 """What the work on a recording consists of; "start" is what is done before a stage has anything to show."""
 Pace = Mapping[str, float]
 """Seconds that each of `STAGES` takes: "start" once, "segmentation" for a window, the others for a second of
-sound, in each track once it is decoded."""
+sound, however many tracks there are: people take turns, so together they hold as much speech as one."""
 TELLING = ("segmentation", "embedding", "transcription")
 """Stages that tell how fast this machine is; how long decoding takes depends on the format."""
-PIECE = 30.0
+ALONE_FIRST = ("transcription",)
+"""Stages that begin with one piece by itself: only what follows is begun by several cores together."""
+PIECE = 40.0
 """Seconds of sound that the words of a track take longer than in the middle of a longer one: its first piece
 is heard by itself, its last one is not full, and the language is found."""
 LATEST = 20
@@ -53,7 +55,9 @@ class Estimate:
         self._total: dict[str, float] = {}
         self._spent: dict[str, float] = {}
         self._first: dict[str, tuple[float, float]] = {}
-        """Of each stage, the seconds that were spent when it first had done something, and how much."""
+        """Of each stage, the seconds that were spent when several cores had begun, and how much was done."""
+        self._shown: dict[str, int] = {}
+        """How often each stage had done something."""
 
     def hear(self, stage: str, done: float, total: float) -> None:
         """As `reporter.Progress`."""
@@ -67,7 +71,11 @@ class Estimate:
         self._total[stage] = total
         if stage != "decode":
             self._done["start"] = 1.0
-        if done and self._done[stage] <= self._first.get(stage, (0.0, 1.0))[1]:  # again, after a worker died
+        if not done:
+            return
+        again = self._done[stage] < self._first.get(stage, (0.0, 0.0))[1]  # after a worker died
+        self._shown[stage] = 1 if again else self._shown.get(stage, 0) + 1
+        if self._shown[stage] <= 1 + (stage in ALONE_FIRST):
             self._first[stage] = self._spent[stage], self._done[stage]
 
     @property
@@ -136,8 +144,8 @@ class Estimate:
         windows = self._total.get("segmentation", expected)
         tracks = max(1, round(windows / expected))
         units = {"start": 1.0, "decode": sound, "segmentation": windows}
-        units |= {"embedding": sound * tracks, "clustering": sound * tracks}
-        return {**units, "transcription": (sound + PIECE) * tracks if sound else 0.0}
+        units |= {"embedding": sound, "clustering": sound}
+        return {**units, "transcription": sound + PIECE * tracks if sound else 0.0}
 
 
 class Rates:

@@ -27,21 +27,22 @@ FIRST, LATER = 1.0, 2.0
 """Seconds of work that weigh as much as what is expected: the first time on a machine, and later."""
 PRIOR: Mapping[str, Pace] = {
     "campplus": {
-        "start": 0.9, "decode": 0.004, "segmentation": 0.033, "embedding": 0.024, "clustering": 0.004
+        "start": 0.6, "decode": 0.0013, "segmentation": 0.033, "embedding": 0.026, "clustering": 0.0015
     },
     "builtin": {
-        "start": 0.9, "decode": 0.004, "segmentation": 0.058, "embedding": 0.032, "clustering": 0.004
+        "start": 0.1, "decode": 0.0013, "segmentation": 0.058, "embedding": 0.032, "clustering": 0.0017
     },
 }  # fmt: skip
-"""Of sets of models, in processor seconds (units: `Pace`), by `benchmarks/estimates.py` on one core of an AMD
-EPYC; for any other set, that of the last."""
-WORDS, BASE, LARGER = 0.08, 150e6, 1.14
-"""Processor seconds of `base` for a second of sound; the bytes of its model; and the power of the bytes by
+"""Of sets of models (units: `Pace`), by `benchmarks/estimates.py` on two cores of an AMD EPYC: seconds of the
+stages `ALONE`, and seconds times cores of the others; for any other set, that of the last. Built in, voices
+are heard between the windows: the time of both is divided as if they were not."""
+WORDS, BASE, LARGER = 0.087, 150e6, 1.14
+"""Seconds times cores of `base` for a second of sound; the bytes of its model; and the power of the bytes by
 which a larger one takes longer."""
 CAREFUL = 1.7
 """Times as long with `--careful`: docs/decisions/2026-11-24-beam.md."""
 ALONE = ("start", "decode", "clustering")
-"""Stages that keep one core busy; the others take what there is."""
+"""Stages that more cores make no shorter; the others take what there is."""
 
 
 @dataclass(frozen=True)
