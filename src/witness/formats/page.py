@@ -55,6 +55,15 @@ OVERLAP, UNSUPPORTED, SPLIT, JOINED = 1, 2, 4, 8
 """Flags of a word."""
 
 
+PAGE = "page.html.j2"
+"""The template of a transcript."""
+
+
+def prepare() -> None:
+    """Compile the template of a transcript before somebody waits for the first page."""
+    _environment().get_template(PAGE)
+
+
 def transcript_page(
     transcript: Transcript,
     title: str,
@@ -95,7 +104,7 @@ def transcript_page(
         **({} if served is None else {"served": served}),
     }
     return render(
-        "page.html.j2",
+        PAGE,
         styles=("look.css", "page.css", *(() if served is None else ("served.css", "desk.css"))),
         code=modules.script(modules.FILE) if served is None else "",
         policy={} if served is None else SERVED_POLICY,

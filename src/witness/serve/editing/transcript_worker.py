@@ -247,5 +247,6 @@ def _answer(request: Message, _: bytes) -> Reply:
 
 
 if __name__ == "__main__":
+    page.prepare()
     gc.freeze()  # what was imported stays; to look through it took a fifth of an hour's page
     serve(_answer)
