@@ -155,16 +155,16 @@ def test_a_run_that_was_interrupted_is_gone_on_with(model, monkeypatch):
     cancel = threading.Event()
     receive = Remote.receive
 
-    def once(self):
+    def once(self, number):
         cancel.set()
-        return receive(self)
+        return receive(self, number)
 
     monkeypatch.setattr(Remote, "receive", once)
     with Journal() as journal, pytest.raises(CancelledError):
         transcribed(model, journal, cancel=cancel)
     monkeypatch.setattr(pipeline, "stream", None)  # the diarizer would fail
     heard = []
-    monkeypatch.setattr(Remote, "receive", lambda self: heard.append(1) or receive(self))
+    monkeypatch.setattr(Remote, "receive", lambda self, number: heard.append(1) or receive(self, number))
     notes = []
     with Journal() as journal:
         again = transcribed(model, journal, notes=notes)
