@@ -97,21 +97,22 @@ class Remote:
 
     def done(self, number: int) -> bool:
         """Whether `receive` would not wait."""
-        request = {"do": "done", "number": number}
-        when = self._sent[number][1]
-        done: bool = self._with_fallback(lambda: self._ask(request, when), sent=len(self._sent))["done"]
+        done: bool = self._told("done", number)["done"]
         return done
 
     def receive(self, number: int) -> list[ChunkResult]:
         """What was heard in the pieces that `send` gave this number; once."""
-        request = {"do": "heard", "number": number}
-        when = self._sent[number][1]
-        reply = self._with_fallback(lambda: self._ask(request, when), sent=len(self._sent))
+        heard = self._told("heard", number)["heard"]
         del self._sent[number]
         return [
             ChunkResult(**{**one, "tokens": [EngineToken(*token) for token in one["tokens"]]})
-            for one in reply["heard"]
+            for one in heard
         ]
+
+    def _told(self, do: str, number: int) -> dict[str, Any]:
+        """What the child says of what `send` gave this number."""
+        request, when = {"do": do, "number": number}, self._sent[number][1]
+        return self._with_fallback(lambda: self._ask(request, when), sent=len(self._sent))
 
     def kill(self) -> None:
         """End the child, which holds nothing worth saving and may be deep inside the engine."""

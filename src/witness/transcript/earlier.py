@@ -66,25 +66,25 @@ def replace_with(
         carried = carrying.carry(before, fresh)
         voices = findings.encode(fresh.findings)
         link = {"file": outputs.beside(path).name, "sha256": files.sha256(voices)}
-        told = _set_free(path)
+        told = _set_free(before)
         hidden = _kept(before, carried.kept, carried.differences, whole=carried.whole)
         found = carried.transcript
         written = there.write(found, link, also=also, sound=sound, voices=voices, hidden=lambda _: hidden)
     return (*told, *written.left)
 
 
-def _set_free(path: Path) -> tuple[str, ...]:
-    """Make a transcript of its own of the one before `path`, if what a person did would be lost with it.
+def _set_free(now: redo.Saved) -> tuple[str, ...]:
+    """Make a transcript of its own of the one before `now`, if what a person did would be lost with it.
 
     Returns a line that says so. Raises InputError, OutputError.
     """
-    found = read(path)
+    found = read(now.path)
     head = None if found is None else document.summary(bytes(found.document))
     if found is None or found.whole or head is None or not head.holds_corrections:
         return ()
-    place = store.free(path, "earlier")
+    place = store.free(now.path, "earlier")
     with store.opened(place) as there:
-        _restore(there, path, found, redo.read(path).document.audio.path)
+        _restore(there, now, found)
     return (f"{place} is the transcript before the last two: not all of its corrections are in those",)
 
 
@@ -110,28 +110,24 @@ def swap(path: Path, version: str) -> store.Written:
         now = redo.read(path)
         exchanged = tuple(_exchanged(one) for one in found.differences if one.kind == "words")
         kept = _kept(now, 0, exchanged, seen=True)
-        return _restore(there, path, found, now.document.audio.path, kept)
+        return _restore(there, now, found, kept)
 
 
 def _restore(
-    there: store.Store,
-    path: Path,
-    found: EarlierTranscript,
-    recording: str,
-    kept: Mapping[str, bytes] = {},
+    there: store.Store, now: redo.Saved, found: EarlierTranscript, kept: Mapping[str, bytes] = {}
 ) -> store.Written:
-    """Write the transcript that was before `path`, with findings and steps, and hidden files with it.
+    """Write `found`, the transcript before `now`, with findings and steps, and hidden files with it.
 
     The recording may have been moved meanwhile. Raises InputError, OutputError.
     """
-    back = store.decoded(path, bytes(found.document))
+    back = store.decoded(now.path, bytes(found.document))
     voices = link = None
     if back.findings is not None and found.findings:
         with suppress(OSError):
-            voices = files.read(store.earlier_of(path, findings=True))
+            voices = files.read(store.earlier_of(now.path, findings=True))
             link = {**structs.asdict(back.findings), "file": outputs.beside(there.path).name}
-    audio = replace(back.audio, path=recording)
-    transcript = document.in_milliseconds(replace(store.transcript(path, back), audio=audio))
+    audio = replace(back.audio, path=now.document.audio.path)
+    transcript = document.in_milliseconds(replace(store.transcript(now.path, back), audio=audio))
     steps: dict[str, Any] = msgspec.json.decode(found.history) or {}
 
     def hidden(version: str) -> dict[str, bytes]:
