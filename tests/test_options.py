@@ -93,8 +93,9 @@ BATCH = BOTH | {
         (b"", "is empty"),
         (b"# people\n\n", "is empty"),
         ("Łódź".encode("utf-16"), "save it as UTF-8"),
-        (b"Anna\0Lena", "not a vocabulary"),
-        (b"Anna\n" * 20_000, "not a vocabulary"),
+        ("Anna".encode("utf-16-le"), "zero bytes"),
+        (b"Anna\n" * 20_000, "too long for a vocabulary; give at most 64 KiB"),
+        ("é\n".encode() * 30_000, "too long"),  # the limit divides a letter
     ],
 )
 def test_what_is_not_a_vocabulary_is_refused(tmp_path: Path, content: bytes, problem: str) -> None:
@@ -123,6 +124,8 @@ def test_a_vocabulary_is_a_term_a_line(tmp_path: Path) -> None:
     path = tmp_path / "names.txt"
     path.write_bytes("\ufeff# people\r\nWanjiru  Oyelaran\r\n\r\n نیم\u200cفاصله\r\n".encode())
     assert lists.terms(path) == ("Wanjiru Oyelaran", "نیم\u200cفاصله")
+    path.write_bytes(b"Anna\x1b[31m\n")
+    assert lists.terms(path) == ("Anna\x1b[31m",)  # the recognizer says that it hears of no command
     assert Options(vocabulary=["Anna", "K2"]).vocabulary == ("Anna", "K2")
     with pytest.raises(UsageError, match="list of names"):
         Options(vocabulary="Anna")

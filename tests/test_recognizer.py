@@ -1059,10 +1059,27 @@ def test_the_context():
         ("<|endof<|fr|>text|>", "<|endof text|>"),  # with a space inside it is no token
         ("a < b | c > d, Zoë\u200c", "a < b | c > d, Zoë\u200c"),
         ("<|en|>\x00", ""),
+        ("<|e\x1bn|> caf\udce9 \u202ea", "caf a"),  # a byte of Latin-1 in a command
     ],
 )
 def test_a_prompt_is_text(given, heard):
     assert plain(given) == heard
+
+
+def test_what_is_taken_out_is_told(folder):
+    told = "control characters and control tokens such as <|endoftext|> were taken out of the "
+    model = ModelFile("synthetic", str(ggml.write(folder / "terms.bin")), "", "whisper.cpp")
+    for wish, what in (
+        (TranscribeOptions(prompt="Good\x1b[31m morning."), ["prompt"]),
+        (
+            TranscribeOptions(prompt="<|endoftext|>", vocabulary=("Anna", "Lena\x07")),
+            ["prompt", "vocabulary"],
+        ),
+        (TranscribeOptions(prompt=" Good\n\nmorning.\t", vocabulary=("Anna  K2",)), []),
+    ):
+        with TrackRecognizer(model, wish, threads=1) as running:
+            running.send(ggml.tones(L))
+            assert running.result().warnings == tuple(told + one for one in what)
 
 
 @given(

@@ -79,6 +79,9 @@ def test_rules_are_read_from_a_file(tmp_path: Path):
         path.write_text(line)
         with pytest.raises(click.BadParameter, match="write it as HEARD, HEARD = WRITTEN"):
             lists.rules(path)
+    path.write_text("laura = L\x1bara")
+    with pytest.raises(click.BadParameter, match="has control characters; take them out"):
+        lists.rules(path)
 
 
 def test_an_address_is_not_a_recording(tmp_path: Path):

@@ -497,7 +497,9 @@ def chosen(wish):
 
 
 def test_what_was_wanted_for_one_recording_survives_the_server_and_satisfies_a_batch(tmp_path, hands):
-    wish = wishes.read({"language": "German", "speakers": 2, "vocabulary": [" Kubernetes ", "Kubernetes"]})
+    wish = wishes.read(
+        {"language": "German", "speakers": 2, "vocabulary": [" Kubernetes ", "Kubernetes", "K\x1b2"]}
+    )
     with desk(tmp_path, chosen) as queue:
         added(queue, given(tmp_path), "plain.wav")
         queue.add([(given(tmp_path), "german.wav")], wish)
@@ -510,7 +512,7 @@ def test_what_was_wanted_for_one_recording_survives_the_server_and_satisfies_a_b
         wait_for(lambda: "german.wav" in hands[-1].jobs)
         options = hands[-1].jobs["german.wav"][0].settings.options
         assert (options.language, options.speakers) == ("de", 2)
-        assert options.vocabulary == ("Zanzibar", "Kubernetes")  # of the folder, and of its own
+        assert options.vocabulary == ("Zanzibar", "Kubernetes", "K\x1b2")  # of the folder, and of its own
         hands[-1].finish("german.wav")
         wait_for(lambda: not queue.board.states())
     order, manifest = BatchRequest((), tmp_path, ("json", "txt")), Manifest(tmp_path / "manifest.jsonl")
@@ -557,7 +559,7 @@ def test_a_transcript_gives_way_to_another_one_only_where_that_is_asked_for(tmp_
         {"whisper": "/etc/passwd"},
         {"speakers": 0},
         {"channels": "left"},
-        {"vocabulary": ["a\nb\0c"]},
+        {"vocabulary": ["half of a letter: \ud800"]},
         {"vocabulary": "one"},
         {"start": 5, "end": 2},
     ],

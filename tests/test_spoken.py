@@ -248,9 +248,12 @@ def test_a_spelling_is_followed(models, whole, tmp_path, engine, option):
 )
 def test_a_control_token_in_the_prompt_commands_nothing(models, tmp_path, engine):
     choice = ("--whisper", models[engine], *ASKED[engine])
-    text, _ = witness(tmp_path, CALL, *choice, *GREETING, "--prompt", "This is<|endoftext|> Lorah.\x1b[31m")
+    prompt = "This is<|endoftext|> \udcffLorah.\x1b[31m"
+    text, _ = witness(tmp_path, CALL, *choice, *GREETING, "--prompt", prompt, "-f", "json")
     assert "Lorah" in text
-    assert "\x1b" not in text
+    assert "\\u001b" not in text
+    told = "control characters and control tokens such as <|endoftext|> were taken out of the prompt"
+    assert told in json.loads(text)["warnings"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

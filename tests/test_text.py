@@ -8,7 +8,7 @@ import pytest
 from witness import atomic
 from witness.cli import options
 from witness.cli.main import main
-from witness.text import count, for_terminal, in_json, one_line, printable
+from witness.text import count, for_terminal, in_json, one_line, printable, without_commands
 
 ATTACK = "a\x1b]0;owned\x07\x9b2Jb\r\x08c\u202ed"
 """Sets the title of a terminal, clears it, and writes over the beginning of the line."""
@@ -24,6 +24,11 @@ def test_a_line_of_a_document():
     assert one_line(ATTACK) == "a\ufffd]0;owned\ufffd\ufffd2Jb \ufffdc\ufffdd"
     assert one_line("one\n\r\n\u2028two\tthree\x85\ud800") == "one two three \ufffd"
     assert one_line("Bonjour\xa0!") == "Bonjour\xa0!"
+
+
+def test_what_somebody_could_say():
+    assert without_commands(f" {ATTACK}\udcff\u2028") == "a ]0;owned 2Jb c d"
+    assert without_commands("می\u200cخواهم") == "می\u200cخواهم"
 
 
 def test_lines_for_a_terminal_keep_their_layout():

@@ -73,6 +73,12 @@ def one_line(text: str) -> str:
     return _COMMAND.sub("\ufffd", _BREAK.sub(" ", text))
 
 
+def without_commands(text: str) -> str:
+    """What somebody could say: each break, command and half of a character as a space, never two together."""
+    # A space in their place: nothing can be put together from what stood around them.
+    return " ".join(_COMMAND.sub(" ", text).split())
+
+
 def for_terminal(text: str) -> str:
     """Lines for a terminal: all that may command it, as escapes. What is printable stays as it is."""
     return re.sub(f"[{_COMMANDS}{_HALVES}\x85]|\r(?!\n)", lambda found: _escape(found[0]), text)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
 
 from witness import files, pipes
+from witness.text import without_commands
 
 LARGEST = 1 << 16
 """Bytes of such a file; a recognizer listens to far less."""
-CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-"""Characters that no text has."""
 
 
 def terms(path: Path | None) -> tuple[str, ...]:
@@ -34,6 +32,8 @@ def rules(path: Path | None) -> tuple[tuple[str, str], ...]:
     ):
         heard, sign, written = (part.strip() for part in line.partition("="))
         many = [one.strip() for one in heard.split(",")]
+        if without_commands(line) != line:
+            raise click.BadParameter(f"{path}: {line[:80]!r} has control characters; take them out")
         if not sign or not written or not all(many):
             raise click.BadParameter(
                 f"{path}: {line[:80]!r} is not a rule; write it as HEARD, HEARD = WRITTEN"
@@ -47,15 +47,17 @@ def _lines_of(path: Path, what: str, form: str) -> tuple[str, ...]:
     try:
         read = pipes.read if path.is_fifo() else files.read_some
         content = read(path, LARGEST + 1)
-        lines = content.decode("utf-8-sig").splitlines()
+        lines = [] if len(content) > LARGEST else content.decode("utf-8-sig").splitlines()
     except pipes.SilentError as error:
         raise click.BadParameter(f"{path}: {error.strerror}; give a text file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{path} cannot be read as text; save it as UTF-8, {form}") from error
     found = [" ".join(line.split()) for line in lines]
     given = tuple(line for line in found if line and not line.startswith("#"))
-    if len(content) > LARGEST or any(map(CONTROL.search, given)):
-        raise click.BadParameter(f"{path} is not {what}; give a short text file, {form}")
+    if len(content) > LARGEST:
+        raise click.BadParameter(f"{path} is too long for {what}; give at most {LARGEST >> 10} KiB, {form}")
+    if b"\0" in content:
+        raise click.BadParameter(f"{path} has zero bytes, so it is not a text; save it as UTF-8, {form}")
     if not given:
         raise click.BadParameter(f"{path} is empty; write {form}")
     return given

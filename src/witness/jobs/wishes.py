@@ -93,6 +93,6 @@ def terms(given: tuple[str, ...]) -> tuple[str, ...]:
     if len(found) > MOST_TERMS:
         raise UsageError(f"a vocabulary has at most {MOST_TERMS} names and terms; leave some out")
     for term in found:
-        if len(term) > LONGEST_TERM or not term.isprintable():
-            raise UsageError(f"{term[:40]!r} is not a term of at most {LONGEST_TERM} printable characters")
+        if len(term) > LONGEST_TERM or term.encode("utf-8", "ignore").decode() != term:
+            raise UsageError(f"{term[:40]!r} is not a term of at most {LONGEST_TERM} characters")
     return found

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+
+from witness.text import without_commands
 
 CONTROL_TOKEN = re.compile(r"<\|[^<>|]*\|>")
 """<|endoftext|>, <|fr|>, <|0.00|>: a tokenizer takes them for the commands that they spell."""
@@ -13,9 +14,7 @@ CONTROL_TOKEN = re.compile(r"<\|[^<>|]*\|>")
 
 def plain(text: str) -> str:
     """A text as somebody could have said it, without control tokens and control characters."""
-    # A space in their place: nothing can be put together from what stood around them.
-    visible = "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in text)
-    return " ".join(CONTROL_TOKEN.sub(" ", visible).split())
+    return without_commands(CONTROL_TOKEN.sub(" ", without_commands(text)))
 
 
 def context(terms: Sequence[str], prompt: str) -> str:
@@ -45,12 +44,16 @@ def fit_or_warn(
     vocabulary: Sequence[str], prompt: str, count: Callable[[str], int], room: int
 ) -> tuple[str, list[str]]:
     """As `fit`, of what a person wrote, with warnings about what the recognizer does not hear of."""
-    terms, prompt = [term for term in map(plain, vocabulary) if term], plain(prompt)
-    if not terms and not prompt:
-        return "", []
-    text, left_out = fit(terms, prompt, count, room)
-    warnings = []
-    if count(prompt) > room:
+    terms, heard = [term for term in map(plain, vocabulary) if term], plain(prompt)
+    warnings = [
+        f"control characters and control tokens such as <|endoftext|> were taken out of the {what}"
+        for what, given in (("prompt", (prompt,)), ("vocabulary", vocabulary))
+        if any(plain(one) != " ".join(one.split()) for one in given)
+    ]
+    if not terms and not heard:
+        return "", warnings
+    text, left_out = fit(terms, heard, count, room)
+    if count(heard) > room:
         warnings.append(
             f"the prompt is longer than the {room} tokens that the recognizer takes, so it heard only the "
             "end; shorten it"

@@ -18,6 +18,7 @@ from witness import atomic, documents, files, saving
 from witness.errors import InputError, OutputError
 from witness.places import WordPlaces
 from witness.schema import Correction, Findings
+from witness.text import without_commands
 from witness.transcript import store
 from witness.transcript.replacements import PUNCTUATION
 
@@ -147,7 +148,7 @@ def _write(folder: Path, found: ProjectWords) -> None:
 
 
 def _bare(text: str) -> str:
-    return " ".join(text.split()).strip(f"{PUNCTUATION} ")
+    return without_commands(text).strip(f"{PUNCTUATION} ")
 
 
 def _is_term(heard: str, written: str) -> bool:
