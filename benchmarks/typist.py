@@ -34,8 +34,10 @@ import random
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import structs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -86,7 +88,7 @@ def case(names: int, times: int, singles: int, seed: int) -> Case:
     """An hour of 9,000 words."""
     source = random.Random(seed)  # noqa: S311 - nothing to guess
     talk = talks.long(9000, 1.0)
-    words = [replace(word, probability=0.95) for word in talk.words]
+    words = [structs.replace(word, probability=0.95) for word in talk.words]
     free = [n for n, word in enumerate(words) if not word.text.endswith(".")]
     places = source.sample(free, names * times + singles)
     right: dict[int, str] = {}
@@ -96,12 +98,12 @@ def case(names: int, times: int, singles: int, seed: int) -> Case:
             heard, said = f" Misheard{chr(65 + name)}" if alike else f" Other{n}", f"Person{chr(65 + name)}"
         else:
             heard, said = f" Wrong{n}", f"right{n}"
-        words[place] = replace(words[place], text=heard)
+        words[place] = structs.replace(words[place], text=heard)
         right[place] = said
     wrong = [place for place in places if source.random() < FOUND]
     marked = {*wrong, *source.sample([n for n in free if n not in right], round(FALSE * len(wrong)))}
     for place in marked:
-        words[place] = replace(words[place], probability=0.3)
+        words[place] = structs.replace(words[place], probability=0.3)
     return Case(talks.transcript(words, talk.turns, path="hour.wav", duration=3600.0), right, marked)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-from dataclasses import replace
 from itertools import groupby
+
+from msgspec import structs
 
 from conftest import CALL, DATA
 from witness.schema import Source, Speaker, Transcript, Turn, Utterance, Word
@@ -47,12 +48,13 @@ def call(**others) -> Transcript:
         _, _, who, start, end, text = line.split(maxsplit=5)
         words += spread(text, ids[who], float(start), float(end))
     words.sort(key=lambda word: word.start)
-    words = [replace(word, overlap=_both(word, turns)) for word in words]
+    words = [structs.replace(word, overlap=_both(word, turns)) for word in words]
     by_text = {word.text.strip(): place for place, word in enumerate(words)}
     for text, sure in {"Uh-huh.": 0.48, "Okay.": 0.55, "cabinet.": 0.57}.items():
-        words[by_text[text]] = replace(words[by_text[text]], speaker_confidence=sure)
+        words[by_text[text]] = structs.replace(words[by_text[text]], speaker_confidence=sure)
     ghosts = [
-        replace(word, supported=False) for word in spread("Thanks for watching.", None, 26.2, 27.4, None)
+        structs.replace(word, supported=False)
+        for word in spread("Thanks for watching.", None, 26.2, 27.4, None)
     ]
     words = sorted([*words, *ghosts], key=lambda word: word.start)
     sha256 = hashlib.sha256(CALL.read_bytes()).hexdigest()

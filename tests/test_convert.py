@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from conftest import in_process
 from test_writers import GHOST, LONG, REPLY, UNHEARD, listened, said, transcript
@@ -67,7 +68,7 @@ def test_speakers_without_words(diarized, tmp_path):
 
 def test_everything_that_a_transcript_can_have(tmp_path):
     words = [*LONG.words, *REPLY.words, *GHOST.words]
-    full = uttered([replace(word, overlap=word.text == " It") for word in words], UNHEARD)
+    full = uttered([structs.replace(word, overlap=word.text == " It") for word in words], UNHEARD)
     full = replace(
         full,
         audio=replace(full.audio, part=Part(0.5, 700.12345)),
@@ -110,7 +111,7 @@ def test_spaces_come_back_from_the_text(tmp_path, texts):
     words = [*spoken(*texts), *spoken(*texts, speaker="SPEAKER_01", start=9.0)]
     first = words[0].text.lstrip()
     texts = [(" " if first[0].isascii() else "") + first, *(word.text for word in words[1 : len(words) // 2])]
-    words = [replace(word, text=texts[n % len(texts)]) for n, word in enumerate(words)]
+    words = [structs.replace(word, text=texts[n % len(texts)]) for n, word in enumerate(words)]
     assert_same(uttered(words), tmp_path)
 
 
@@ -132,7 +133,7 @@ def test_whatever_is_recognized(tmp_path_factory, pieces):
     for texts, who, pause in pieces:
         speaker = (None, "SPEAKER_00", "SPEAKER_01")[who]
         heard = to_words([tokens(texts, start + pause / 10)])
-        words += [replace(word, speaker=speaker, supported=speaker is not None) for word in heard]
+        words += [structs.replace(word, speaker=speaker, supported=speaker is not None) for word in heard]
         start = words[-1].end
     forms = [Format.SRT, Format.HTML, Format.CSV, Format.TXT]
     assert_same(uttered(words), tmp_path_factory.mktemp("x"), forms)
@@ -154,11 +155,11 @@ def test_the_sides_of_a_call_are_told_apart_by_the_speakers(tmp_path):
         replace(
             one,
             speaker="CH1_SPEAKER_00",
-            words=tuple(replace(word, speaker="CH1_SPEAKER_00") for word in one.words),
+            words=tuple(structs.replace(word, speaker="CH1_SPEAKER_00") for word in one.words),
         )
         for one in call.utterances
     ]
-    words = [replace(word, speaker="CH1_SPEAKER_00") for word in call.words]
+    words = [structs.replace(word, speaker="CH1_SPEAKER_00") for word in call.words]
     call = replace(call, utterances=tuple(merged[:2]), words=tuple(words))
     assert_same(call, tmp_path)
 

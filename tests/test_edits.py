@@ -8,6 +8,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from conftest import in_process
 from witness import files
@@ -150,7 +151,7 @@ def test_a_base_that_the_findings_do_not_make_anymore_is_not_shown(path, monkeyp
 
     def other(*given):
         draft = made(*given)
-        words = [[replace(word, text=" other") for word in own or ()] for own in draft.words]
+        words = [[structs.replace(word, text=" other") for word in own or ()] for own in draft.words]
         return replace(draft, words=tuple(words))
 
     edits._drafts.clear()

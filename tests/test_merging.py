@@ -1,9 +1,8 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from witness.schema import FRAME_STEP, Turn, Utterance, Word
 from witness.transcript.merging import inaudible, label, utterances
@@ -262,7 +261,9 @@ def test_unheard_speech_is_speech_and_has_no_word(turns, words):
 
 def both(*sides: list[Word]) -> list[tuple[str | None, str | None]]:
     """Speaker and text of each utterance of two tracks, in the order in which they begin."""
-    named = [[replace(word, speaker=name) for word in side] for name, side in zip("AB", sides, strict=True)]
+    named = [
+        [structs.replace(word, speaker=name) for word in side] for name, side in zip("AB", sides, strict=True)
+    ]
     found = utterances(*named)
     assert [u.start for u in found] == sorted(u.start for u in found)
     assert sorted(w.text for u in found for w in u.words) == sorted(w.text for side in sides for w in side)
@@ -297,6 +298,6 @@ def test_a_phrase_stays_together_while_the_other_side_agrees():
 
 def test_what_nobody_said_interrupts_nobody():
     told, invented = [*say("so I went", 0), *say("to the shop", 1.9)], say("Thank you.", 1.3)
-    ghosts = [replace(word, supported=False) for word in invented]
+    ghosts = [structs.replace(word, supported=False) for word in invented]
     found = utterances(told, ghosts)
     assert [u.text for u in found] == ["so I went to the shop", "Thank you."]

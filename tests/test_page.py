@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import soundfile
 from click.testing import CliRunner
+from msgspec import structs
 
 import talks
 from axe import faults
@@ -489,7 +490,9 @@ def test_two_tracks_are_grouped_as_witness_does(read, early):
     """The second side answers `early` seconds too soon, so that they talk at the same time."""
     found = talks.call()
     sides = [[word for word in found.words if word.speaker == who] for who in ("SPEAKER_00", "SPEAKER_01")]
-    sides[1] = [replace(w, start=round(w.start - early, 3), end=round(w.end - early, 3)) for w in sides[1]]
+    sides[1] = [
+        structs.replace(w, start=round(w.start - early, 3), end=round(w.end - early, 3)) for w in sides[1]
+    ]
     utterances = sorted(merging.utterances(*sides), key=lambda u: (u.start, u.end))
     assert len(utterances) > 20
     found = replace(found, utterances=tuple(utterances))
@@ -815,7 +818,7 @@ def test_inaudible_doubtful_and_invented_passages_are_marked(read):
 def test_doubtful_words_on_a_slider_and_by_a_key(read):
     found = talks.call()
     first, second, *others = found.utterances
-    told = [replace(word, probability=0.95) for word in first.words]
+    told = [structs.replace(word, probability=0.95) for word in first.words]
     told[1] = replace(told[1], probability=0.3)
     told[-1] = replace(told[-1], probability=0.7)
     said = (replace(first, words=tuple(told)), second, *others)
@@ -846,8 +849,8 @@ def test_each_paragraph_is_in_its_language(read):
     found = talks.call()
     first, second, *others = found.utterances
     said = (
-        replace(first, words=tuple(replace(word, language="fr") for word in first.words)),
-        replace(second, words=tuple(replace(word, language="he") for word in second.words)),
+        replace(first, words=tuple(structs.replace(word, language="fr") for word in first.words)),
+        replace(second, words=tuple(structs.replace(word, language="he") for word in second.words)),
         *others,
     )
     reader = read(replace(found, utterances=said))

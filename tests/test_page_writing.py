@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 import talks
 from test_page import browser as browser
@@ -251,13 +252,13 @@ def test_doubtful_words_are_heard_by_themselves_one_key_each(read):
     found = talks.call()
     words = found.words
     told = [
-        replace(one, words=tuple(replace(word, probability=0.95) for word in one.words))
+        replace(one, words=tuple(structs.replace(word, probability=0.95) for word in one.words))
         for one in found.utterances
     ]
     doubtful = [words.index(found.utterances[n].words[1]) for n in (0, 4)]
     for n in (0, 4):
         first, second, *rest = told[n].words
-        told[n] = replace(told[n], words=(first, replace(second, probability=0.3), *rest))
+        told[n] = replace(told[n], words=(first, structs.replace(second, probability=0.3), *rest))
     reader = read(replace(found, utterances=tuple(told)))
     page = reader.page
     page.click("#write")

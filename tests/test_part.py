@@ -11,6 +11,7 @@ import click
 import numpy as np
 import pytest
 import soundfile
+from msgspec import structs
 
 import ggml
 from conftest import CALL, in_process
@@ -27,7 +28,7 @@ from witness.jobs import plan
 from witness.jobs.worker import Settings
 from witness.options import Channels, PageAudio, Part, Runtime
 from witness.reporter import Reporter
-from witness.schema import SAMPLE_RATE, Transcript
+from witness.schema import SAMPLE_RATE, Transcript, Word
 from witness.transcript import assemble, redo, store
 
 OFFLINE = {"models": "builtin", "offline": True}
@@ -195,12 +196,16 @@ def pair(tmp_path_factory) -> tuple[Transcript, Transcript]:
     return part, transcribe(folder / "cut" / "talk.wav", options)
 
 
+def copied(item, **times):
+    return (structs.replace if isinstance(item, Word) else replace)(item, **times)
+
+
 def shifted(transcript: Transcript) -> Transcript:
     """As if the recording had begun START seconds earlier; milliseconds are all that is compared."""
     audio = replace(transcript.audio, duration=START + transcript.audio.duration)
 
     def moved(item):
-        return replace(item, start=round(item.start + START, 3), end=round(item.end + START, 3))
+        return copied(item, start=round(item.start + START, 3), end=round(item.end + START, 3))
 
     utterances = tuple(
         replace(moved(one), words=tuple(map(moved, one.words))) for one in transcript.utterances
@@ -216,7 +221,7 @@ def shifted(transcript: Transcript) -> Transcript:
 
 def in_milliseconds(transcript: Transcript) -> Transcript:
     def rounded(item):
-        return replace(item, start=round(item.start, 3), end=round(item.end, 3))
+        return copied(item, start=round(item.start, 3), end=round(item.end, 3))
 
     utterances = tuple(
         replace(rounded(one), words=tuple(map(rounded, one.words))) for one in transcript.utterances

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from conftest import in_process
 from test_fuzz import FUZZ
@@ -168,7 +169,7 @@ def test_each_word_says_whether_it_was_corrected(shelved):
     found = store.read(shelved)
     place = next(number for number, one in enumerate(found.utterances) if len(one.words) > 2)
     whole = found.utterances[place]
-    words = [replace(word, corrected=number == 1) for number, word in enumerate(whole.words)]
+    words = [structs.replace(word, corrected=number == 1) for number, word in enumerate(whole.words)]
     other = replace(whole, words=tuple(words), corrected=True)
     utterances = (*found.utterances[:place], other, *found.utterances[place + 1 :])
     changed = replace(found, utterances=utterances, words=tuple(w for one in utterances for w in one.words))

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from witness.formats import rttm, writers
 from witness.formats.registry import Format
@@ -279,7 +280,7 @@ def test_subtitles_in_the_shape_that_is_wanted():
     text = "I never said that it was the cable, but it may well be the cable after all."
     spoken = said("Anna", 1.0, text)
     parts = [
-        replace(spoken.words[0], start=1 + n * 0.3, end=1.3 + n * 0.3, text=f" {word}")
+        structs.replace(spoken.words[0], start=1 + n * 0.3, end=1.3 + n * 0.3, text=f" {word}")
         for n, word in enumerate(text.split())
     ]
     found = transcript([replace(spoken, words=tuple(parts), end=parts[-1].end)])
@@ -303,7 +304,7 @@ def written_cues(given):
 
 def test_subtitles_and_documents_say_in_which_language_something_is():
     one, other = said("A", 1.0, "Good morning."), said("B", 5.0, "שלום לכולם.")
-    other = replace(other, words=tuple(replace(word, language="he") for word in other.words))
+    other = replace(other, words=tuple(structs.replace(word, language="he") for word in other.words))
     text = writers.written(transcript([one, other]), Format.VTT)
     assert "<lang en>A: Good morning.</lang>\n" in text
     assert "<lang he>B: שלום לכולם.</lang>\n" in text
@@ -313,14 +314,14 @@ def test_subtitles_and_documents_say_in_which_language_something_is():
 def test_fillers_are_left_out_of_documents_and_not_of_data():
     spoken = said("A", 1.0, "x")
     texts = " Um, so I, uh, think, um. Er. You know.".replace(" ", "| ").split("|")[1:]
-    words = tuple(replace(spoken.words[0], text=text) for text in texts)
+    words = tuple(structs.replace(spoken.words[0], text=text) for text in texts)
     only = said("B", 6.0, "Hmm.")
     found = transcript([replace(spoken, words=words), only]).styled({"fillers": "drop"})
     assert writers.written(found, Format.TXT).splitlines() == ["[00:00:01] A: So I, think. You know."]
     assert "Hmm" not in writers.written(found, Format.SRT)
     for form in (Format.CTM, Format.JSON, Format.CSV):
         assert "Hmm" in writers.written(found, form), form
-    german = replace(spoken, words=(replace(words[0], text=" um", language="de"),))
+    german = replace(spoken, words=(structs.replace(words[0], text=" um", language="de"),))
     assert "um" in writers.written(transcript([german]).styled({"fillers": "drop"}), Format.TXT)
 
 

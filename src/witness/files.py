@@ -13,6 +13,9 @@ from typing import BinaryIO
 LARGEST = 512 << 20
 """Bytes that are read at once. The findings of a day have 170 MB."""
 
+GROWTH = 1 << 16
+"""Bytes by which a file may be longer than it says: some are made when they are read, and say 0."""
+
 
 def opened(path: str | os.PathLike[str]) -> BinaryIO:
     """The regular file at `path`, open for reading; for a pipe one could wait for ever. Raises OSError."""
@@ -39,7 +42,8 @@ def read(path: str | os.PathLike[str], largest: int = LARGEST) -> bytes:
 def read_some(path: str | os.PathLike[str], most: int) -> bytes:
     """The first bytes of the regular file at `path`. Raises OSError."""
     with opened(path) as file, _named(path):
-        return file.read(most)
+        there = os.fstat(file.fileno()).st_size
+        return file.read(min(most, there + GROWTH))  # memory that is not needed takes time, too
 
 
 def sha256(content: bytes) -> str:

@@ -86,6 +86,8 @@ def for_terminal(text: str) -> str:
 
 def in_json(document: str) -> str:
     """A JSON document with the escapes that `json` leaves out, so that a terminal can show it."""
+    if document.replace("\n", "").isprintable():  # nearly always, and known twenty times as soon
+        return document
     return _RAW.sub(lambda found: f"\\u{ord(found[0]):04x}", _HALF.sub("\ufffd", document))
 
 

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound="DataclassInstance")
 S = TypeVar("S", bound=Struct)
 
-SCHEMA = "witness/1"
+SCHEMA: Final = "witness/1"
 MOST_CORRECTIONS = 10_000
 """Maximum number of corrections of a transcript."""
 
@@ -152,7 +152,7 @@ class Link(Struct, frozen=True):
 class Document(Struct, frozen=True, kw_only=True):
     """The whole document; what has a default may be missing in older ones."""
 
-    schema: str
+    schema: Literal["witness/1"]
     audio: Source
     models: dict[str, ModelEntry | None]
     device: dict[str, str | None]
@@ -193,17 +193,25 @@ def decode(content: bytes) -> Document:
     Raises NotJsonError, OtherSchemaError, and ValueError that names the place of what cannot be.
     """
     try:
-        found = documents.decode(content, Head).schema
+        document = documents.decode(content, Document)
     except documents.NotJsonError:
         raise
+    except ValueError:
+        _check_schema(content)
+        raise
+    if document.findings is not None and not _is_name(document.findings.file):
+        raise ValueError(f"{document.findings.file[:80]!r} is not the name of a file - at `$.findings.file`")
+    return document
+
+
+def _check_schema(content: bytes) -> None:
+    """Raise OtherSchemaError unless it says that it is what `Document` describes."""
+    try:
+        found = documents.decode(content, Head).schema
     except ValueError as error:
         raise OtherSchemaError(str(error)) from error
     if found != SCHEMA:
         raise OtherSchemaError(f"its schema is {found[:80]!r}, not {SCHEMA!r}")
-    document = documents.decode(content, Document)
-    if document.findings is not None and not _is_name(document.findings.file):
-        raise ValueError(f"{document.findings.file[:80]!r} is not the name of a file - at `$.findings.file`")
-    return document
 
 
 def summary(content: bytes) -> DocumentHead | None:
@@ -269,7 +277,10 @@ def in_milliseconds(transcript: Transcript) -> Transcript:
     part = transcript.audio.part
     words = {id(word): word for one in transcript.utterances for word in one.words}
     words |= {id(word): word for word in transcript.words}  # mostly the same
-    rounded = {key: _rounded(word) for key, word in words.items()}
+    rounded = {
+        key: structs.replace(word, **short) if (short := _short(structs.asdict(word))) else word
+        for key, word in words.items()
+    }
     return replace(
         transcript,
         audio=replace(_rounded(transcript.audio), part=None if part is None else _rounded(part)),
@@ -292,13 +303,18 @@ def _like(kind: type[S], noun: Any, **others: Any) -> S:
 
 def _rounded(item: D) -> D:
     """A dataclass with its numbers rounded to three digits after the point."""
-    numbers = {
+    short = _short(vars(item))
+    return replace(item, **short) if short else item
+
+
+def _short(fields: Mapping[str, Any]) -> dict[str, float]:
+    """Those of the fields that are other numbers with three digits after the point."""
+    return {
         name: short
-        for name, value in vars(item).items()
+        for name, value in fields.items()
         if isinstance(value, float | np.floating)
         and ((short := _ms(float(value))) != value or type(value) is not float)
     }
-    return replace(item, **numbers) if numbers else item
 
 
 def _ms(value: float) -> float:
@@ -393,7 +409,18 @@ def _spaced(utterance: UtteranceEntry, words: Sequence[WordEntry]) -> Iterator[s
         place = begin + len(word.text)
         if number == 0 and word.text and not unspaced(word.text[0]):
             spaces = " "
-        yield schema.Word(**structs.asdict(word) | {"text": spaces + word.text, "language": language})
+        yield schema.Word(
+            word.start,
+            word.end,
+            spaces + word.text,
+            word.speaker,
+            word.speaker_confidence,
+            word.overlap,
+            word.supported,
+            word.corrected,
+            probability=word.probability,
+            language=language,
+        )
     else:
         if place == len(text) and (utterance.text is None) == (not words):
             return

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from witness.schema import CLOSING, SENTENCE_ENDS, Transcript, Utterance, Word
 
 FILLERS = {
@@ -55,12 +57,13 @@ def _without(words: Sequence[Word], known: frozenset[str]) -> list[Word]:
             capital = capital or (bare[:1].isupper() and (not found or _ends(found[-1])))
             if _ends(word) and found and not _ends(found[-1]):
                 end = word.text.rstrip(CLOSING)[-1]
-                found[-1] = replace(found[-1], text=found[-1].text.rstrip(",;:–—- ") + end)
+                found[-1] = structs.replace(found[-1], text=found[-1].text.rstrip(",;:–—- ") + end)
             continue
         if capital:
             text = word.text
             place = len(text) - len(text.lstrip())
-            word = replace(word, text=text[:place] + text[place : place + 1].upper() + text[place + 1 :])
+            text = text[:place] + text[place : place + 1].upper() + text[place + 1 :]
+            word = structs.replace(word, text=text)
             capital = False
         found.append(word)
     return found

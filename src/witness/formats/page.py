@@ -16,7 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NewType
 
 import msgspec
 import numpy as np
@@ -35,9 +35,9 @@ from witness.schema import (
     SENTENCE_ENDS,
     Correction,
     Sound,
+    Source,
     Speaker,
     Transcript,
-    Utterance,
 )
 from witness.text import clock, in_json
 
@@ -51,17 +51,22 @@ CORRECTIONS = "witness-corrections/1"
 SERVED_POLICY = {"connect-src": "'self'", "media-src": "'self'", "script-src": "'self'"}
 """Of a page that a server shows: its modules are there, it saves there, and plays from there."""
 
-OVERLAP, UNSUPPORTED, SPLIT, JOINED = 1, 2, 4, 8
-"""Flags of a word."""
+OVERLAP, UNSUPPORTED = 1, 2
+BEGINS = {None: 0, True: 4, False: 8}
+"""Flags of a word; the last two say whether a paragraph begins with it."""
 
+
+Harmless = NewType("Harmless", str)
+"""JSON in which nothing can end the script block around it."""
 
 PAGE = "page.html.j2"
 """The template of a transcript."""
 
 
 def prepare() -> None:
-    """Compile the template of a transcript before somebody waits for the first page."""
-    _environment().get_template(PAGE)
+    """Make a page of nothing before somebody waits for the first one: its template is compiled then."""
+    nothing = Transcript(Source("", 0.0, 1, ""), {}, {"whisper": None}, {}, None, (), (), (), ())
+    transcript_page(nothing, "", None, {})
 
 
 def transcript_page(
@@ -78,7 +83,7 @@ def transcript_page(
     """
     speakers = _speakers(transcript)
     columns = _columns(transcript, speakers)
-    data = {
+    head = {
         "title": title,
         "schema": CORRECTIONS,
         "sha256": transcript.audio.sha256,
@@ -86,7 +91,7 @@ def transcript_page(
         "page": _identity(transcript, speakers, columns),
         "start": _ms(transcript.audio.heard.start),
         "end": _ms(transcript.audio.heard.end),
-        "languages": [[code, code in RIGHT_TO_LEFT] for code in _languages(transcript)],
+        "languages": [[code, code in RIGHT_TO_LEFT] for code in _distinct(_languages(transcript))],
         "listened": transcript.device["whisper"] is not None,
         "speakers": [[speaker.id, speaker.name] for speaker in speakers],
         "grouping": {
@@ -98,7 +103,8 @@ def transcript_page(
             "ends": SENTENCE_ENDS,
             "closing": CLOSING,
         },
-        **columns,
+    }
+    rest = {
         "peaks": None if sound is None else base64.b64encode(sound.peaks).decode(),
         "link": None if sound is None else sound.link,
         **({} if served is None else {"served": served}),
@@ -110,7 +116,7 @@ def transcript_page(
         policy={} if served is None else SERVED_POLICY,
         served=served is not None,
         script=script,
-        data=data,
+        data=_together(harmless(head), columns, harmless(rest)),
         sound=None if sound is None or sound.opus is None else base64.b64encode(sound.opus).decode(),
         title=title,
         start=round(transcript.audio.heard.start),
@@ -132,9 +138,9 @@ def place_of(transcript: Transcript, speaker: str) -> int | None:
     return ids.index(speaker) if speaker in ids else None
 
 
-def _identity(transcript: Transcript, speakers: Sequence[Speaker], columns: Mapping[str, Any]) -> str:
-    content = [transcript.audio.sha256, [(speaker.id, speaker.name) for speaker in speakers], columns]
-    return files.sha256(harmless(content).encode())
+def _identity(transcript: Transcript, speakers: Sequence[Speaker], columns: Harmless) -> str:
+    who = [(speaker.id, speaker.name) for speaker in speakers]
+    return files.sha256(f"[{harmless(transcript.audio.sha256)},{harmless(who)},{columns}]".encode())
 
 
 def sound_in(text: str) -> Sound | None:
@@ -189,10 +195,10 @@ def render(
     styles: Iterable[str],
     code: str = "",
     policy: Mapping[str, str] = {},
-    data: Any = None,
+    data: Harmless = Harmless(""),
     **values: Any,
 ) -> str:
-    """A template with its styles and script inside, and `data` as JSON; `values` are the template's own.
+    """A template with its styles, script and `data` inside; `values` are the template's own.
 
     `policy` are directives beside the usual ones, or in their place.
     """
@@ -216,14 +222,14 @@ def render(
             policy="; ".join(f"{name} {value}" for name, value in directives.items()),
             style=Markup(style),  # noqa: S704 - our own files
             code=Markup(code),  # noqa: S704
-            data=Markup(harmless(data)),  # noqa: S704 - escaped for where it stands
+            data=Markup(data),  # noqa: S704 - escaped for where it stands
             **values,
         )
     )
 
 
-def harmless(data: Any) -> str:
-    """JSON in which nothing can end the script block around it."""
+def harmless(data: Any) -> Harmless:
+    """Data as JSON for a script block."""
     try:
         text = msgspec.json.encode(data).decode()
     except UnicodeEncodeError:  # halves of characters, which `in_json` replaces
@@ -231,7 +237,12 @@ def harmless(data: Any) -> str:
     text = in_json(text)
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return text
+    return Harmless(text)
+
+
+def _together(*objects: Harmless) -> Harmless:
+    """One JSON object with what is in all of these."""
+    return Harmless(f"{{{','.join(one[1:-1] for one in objects)}}}")
 
 
 @cache
@@ -261,55 +272,54 @@ def _speakers(transcript: Transcript) -> list[Speaker]:
     return sorted(transcript.speakers, key=lambda speaker: (first.get(speaker.id, math.inf), speaker.id))
 
 
-def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> dict[str, Any]:
+def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> Harmless:
     """Turns, words and utterances without words, by column, in milliseconds: shorter than objects."""
     place: Mapping[str | None, int] = {speaker.id: n for n, speaker in enumerate(speakers)}
-    languages = {code: n for n, code in enumerate(_languages(transcript))}
-    told = [languages.get(_language(transcript, one) or "", -1) for one in transcript.utterances]
-    each = zip(transcript.utterances, told, strict=True)
-    words = sorted(
-        ((word, one.track, language) for one, language in each for word in one.words),
-        key=lambda item: (item[0].start, item[1]),  # of two at once, as merging takes them
-    )
-    silent: list[Utterance] = [utterance for utterance in transcript.utterances if not utterance.words]
+    languages = _languages(transcript)
+    codes = {code: n for n, code in enumerate(_distinct(languages))}
+    told = [codes.get(code or "", -1) for code in languages]
+    uttered = transcript.utterances
+    said = [word for one in uttered for word in one.words]
+    track = [one.track for one in uttered for _ in one.words]
+    language = [code for one, code in zip(uttered, told, strict=True) for _ in one.words]
+    order = np.lexsort(
+        (track, [word.start for word in said])
+    ).tolist()  # of two at once, as merging takes them
+    words = [said[place] for place in order]
+    silent = [one for one in uttered if not one.words]
     before = [_in_page(one) for one in transcript.corrections if one.kind in ("start", "end", "note")]
-    return {
+    columns = {
         **({"before": before} if before else {}),
         "turns": {
-            "start": _all_ms(turn.start for turn in transcript.turns),
-            "end": _all_ms(turn.end for turn in transcript.turns),
+            "start": _all_ms([turn.start for turn in transcript.turns]),
+            "end": _all_ms([turn.end for turn in transcript.turns]),
             "speaker": [place[turn.speaker] for turn in transcript.turns],
         },
         "words": {
-            "text": [word.text for word, _, _ in words],
-            "start": _all_ms(word.start for word, _, _ in words),
-            "end": _all_ms(word.end for word, _, _ in words),
-            "speaker": [place.get(word.speaker, -1) for word, _, _ in words],
-            "sure": [
-                -1 if word.speaker_confidence is None else round(100 * word.speaker_confidence)
-                for word, _, _ in words
-            ],
+            "text": [word.text for word in words],
+            "start": _all_ms([word.start for word in words]),
+            "end": _all_ms([word.end for word in words]),
+            "speaker": [place.get(word.speaker, -1) for word in words],
+            "sure": _all_percent([word.speaker_confidence for word in words]),
             "flags": [
-                OVERLAP * word.overlap
-                + UNSUPPORTED * (not word.supported)
-                + SPLIT * (word.begins is True)
-                + JOINED * (word.begins is False)
-                for word, _, _ in words
+                (OVERLAP if word.overlap else 0)
+                + (0 if word.supported else UNSUPPORTED)
+                + BEGINS[word.begins]
+                for word in words
             ],
-            "track": [track for _, track, _ in words],
-            "probability": [
-                -1 if word.probability is None else round(100 * word.probability) for word, _, _ in words
-            ],
-            "language": [language for _, _, language in words],  # of the utterance, as the document has it
+            "track": [track[place] for place in order],
+            "probability": _all_percent([word.probability for word in words]),
+            "language": [language[place] for place in order],  # of the utterance, as the document has it
         },
         "silent": {
-            "start": _all_ms(utterance.start for utterance in silent),
-            "end": _all_ms(utterance.end for utterance in silent),
+            "start": _all_ms([utterance.start for utterance in silent]),
+            "end": _all_ms([utterance.end for utterance in silent]),
             "speaker": [place.get(utterance.speaker, -1) for utterance in silent],
             "track": [utterance.track for utterance in silent],
             "mark": [NOT_ENGLISH if utterance.not_english else INAUDIBLE for utterance in silent],
         },
     }
+    return harmless(columns)
 
 
 def _in_page(one: Correction) -> dict[str, Any]:
@@ -320,14 +330,14 @@ def _in_page(one: Correction) -> dict[str, Any]:
     return {"kind": one.kind, "pieces": pieces, "at": _ms(one.at or 0.0)}
 
 
-def _languages(transcript: Transcript) -> list[str]:
-    """Of the utterances, in the order in which they are first spoken."""
-    told = (_language(transcript, one) for one in transcript.utterances)
-    return list(dict.fromkeys(code for code in told if code))
+def _languages(transcript: Transcript) -> list[str | None]:
+    """Of each utterance."""
+    return [one.language or transcript.language for one in transcript.utterances]
 
 
-def _language(transcript: Transcript, utterance: Utterance) -> str | None:
-    return utterance.language or transcript.language
+def _distinct(languages: Sequence[str | None]) -> list[str]:
+    """Those that there are, in the order in which they are first spoken."""
+    return list(dict.fromkeys(code for code in languages if code))
 
 
 def _facts(transcript: Transcript, sound: Sound | None) -> Iterable[str]:
@@ -353,9 +363,16 @@ def _models(transcript: Transcript) -> str:
     return ", ".join(f"{role} {model.name}" for role, model in transcript.models.items() if model)
 
 
-def _all_ms(seconds: Iterable[float]) -> list[int]:
+def _all_ms(seconds: Sequence[float]) -> list[int]:
     """As `_ms`, of an hour's words in a tenth of the time."""
-    found: list[int] = np.rint(1000 * np.fromiter(seconds, float)).astype(np.int64).tolist()
+    found: list[int] = np.rint(1000 * np.array(seconds, float)).astype(np.int64).tolist()
+    return found
+
+
+def _all_percent(shares: Sequence[float | None]) -> list[int]:
+    """In percent; -1: it is not known."""
+    known = 100 * np.array(shares, float)  # None becomes NaN
+    found: list[int] = np.where(np.isnan(known), -1, np.rint(known)).astype(np.int64).tolist()
     return found
 
 

@@ -11,6 +11,8 @@ from math import inf
 from pathlib import Path, PurePath
 from typing import Any
 
+from msgspec import structs
+
 from witness.formats import fillers
 from witness.schema import Source, Transcript, Utterance, Word
 from witness.text import clock, in_json, one_line
@@ -138,7 +140,9 @@ def single(words: Sequence[Word]) -> Iterator[Word]:
         edges = list(accumulate(map(len, texts), initial=0))
         pace = (word.end - word.start) / max(1, edges[-1])
         for text, first, last in zip(texts, edges, edges[1:], strict=False):
-            yield replace(word, start=word.start + first * pace, end=word.start + last * pace, text=text)
+            yield structs.replace(
+                word, start=word.start + first * pace, end=word.start + last * pace, text=text
+            )
 
 
 def to_json(document: Any) -> str:
@@ -200,5 +204,5 @@ def _in_lines(utterance: Utterance) -> Utterance:
     texts = [one_line(word.text) for word in utterance.words]
     if texts == [word.text for word in utterance.words]:
         return utterance
-    words = (replace(word, text=text) for word, text in zip(utterance.words, texts, strict=True))
+    words = (structs.replace(word, text=text) for word, text in zip(utterance.words, texts, strict=True))
     return replace(utterance, words=tuple(words))

@@ -9,9 +9,10 @@ import codecs
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from msgspec import structs
 
 from witness.recognition.chunking import Piece
 from witness.recognition.engine_worker import EngineToken
@@ -173,7 +174,7 @@ def place(
         start, end = _spoken(word.start, word.end, spoken, longest, ends=ends)
         end = min(max(end, before + least), duration - left * least)
         start = max(start, before, end - longest)
-        placed.append(replace(word, start=max(before, min(start, end - least)), end=end))
+        placed.append(structs.replace(word, start=max(before, min(start, end - least)), end=end))
         before = end
     return placed
 

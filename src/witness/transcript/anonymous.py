@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
+from msgspec import structs
+
 from witness.schema import Spans, Transcript, Utterance, Word
 
 HIDDEN = "[…]"
@@ -121,7 +123,7 @@ class _Finder:
 
     def without(self, words: Sequence[Word]) -> tuple[tuple[Word, ...], list[tuple[float, float]]]:
         """The words without names, and when these are said. A name may be of several words, or in one."""
-        words = [replace(word, text=unicodedata.normalize("NFC", word.text)) for word in words]
+        words = [structs.replace(word, text=unicodedata.normalize("NFC", word.text)) for word in words]
         found = list(self.matches("".join(word.text for word in words)))
         kept: list[Word] = []
         spans = []
@@ -137,9 +139,9 @@ class _Finder:
                 spans.append(_when(word, first, last))
             mark = not any(sign.isalnum() for sign in text.replace(HIDDEN, "x"))
             if text.strip() and (not mark or text == word.text or not kept):
-                kept.append(word if text == word.text else replace(word, text=text, probability=None))
+                kept.append(word if text == word.text else structs.replace(word, text=text, probability=None))
             elif text.strip():  # what was after the name: a comma
-                kept[-1] = replace(kept[-1], text=kept[-1].text + text.strip())
+                kept[-1] = structs.replace(kept[-1], text=kept[-1].text + text.strip())
         return tuple(kept), spans
 
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
+from msgspec import structs
 
 from witness.diarization import clustering, reconstruction, vbx, voices
 from witness.errors import UsageError
@@ -225,7 +226,7 @@ def words(who: Who, recognitions: Sequence[Recognition | None], reporter: Report
         None
         if heard is None
         else [
-            replace(word, start=word.start + part.start, end=word.end + part.start)
+            structs.replace(word, start=word.start + part.start, end=word.end + part.start)
             for word in merging.label(
                 heard.words, track.diarization.evidence, track.diarization.active, track.names
             )

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from witness.places import WordPlaces
 from witness.schema import BREATH, Correction, Float64, Int, Spans, Turn, Utterance, Word
@@ -186,12 +187,13 @@ def spell(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word
             space = text[: len(text) - len(text.lstrip())]
             text = space + heard if heard and place == first else ""
         if text or not word.text:
-            changed = which >= 0 or word.speaker in erased
-            sure = word.probability if text == word.text else None
-            spelled.append(replace(word, text=text, corrected=True, probability=sure) if changed else word)
+            if which >= 0 or word.speaker in erased:
+                sure = word.probability if text == word.text else None
+                word = structs.replace(word, text=text, corrected=True, probability=sure)
+            spelled.append(word)
             erased = []
         elif spelled and spelled[-1].speaker == word.speaker:
-            spelled[-1] = replace(spelled[-1], corrected=True)
+            spelled[-1] = structs.replace(spelled[-1], corrected=True)
         else:
             erased = [word.speaker]
     return spelled
@@ -204,7 +206,7 @@ def divide(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Wor
         if len(places):
             begins[int(places[0])] = correction.kind == "split"
     return [
-        word if word.begins == said else replace(word, begins=said)
+        word if word.begins == said else structs.replace(word, begins=said)
         for word, said in zip(words, begins, strict=True)
     ]
 
@@ -236,7 +238,7 @@ def touched(words: Sequence[Word], corrections: Sequence[Correction]) -> set[int
 
 
 def _said_by(speaker: str, word: Word) -> Word:
-    return replace(word, speaker=speaker, speaker_confidence=None, supported=True, corrected=True)
+    return structs.replace(word, speaker=speaker, speaker_confidence=None, supported=True, corrected=True)
 
 
 def _alike(spans: Spans, times: Float64) -> Float64:

@@ -11,6 +11,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from witness.reporter import SILENT, Reporter
 from witness.schema import Correction, Spans, Speaker, Transcript, Turn, Utterance, Word
 from witness.text import clock
@@ -102,7 +104,7 @@ def _marked(utterance: Utterance, given: Sequence[Correction]) -> Sequence[Word]
     if not utterance.corrected or any(word.corrected for word in utterance.words):
         return utterance.words
     touched = corrections.touched(utterance.words, given) or range(len(utterance.words))
-    return [replace(word, corrected=place in touched) for place, word in enumerate(utterance.words)]
+    return [structs.replace(word, corrected=place in touched) for place, word in enumerate(utterance.words)]
 
 
 def _added(draft: Draft, given: Sequence[Correction]) -> dict[Correction, str]:
@@ -159,7 +161,7 @@ def _said(
         own = united([_renamed(turn, merged) for turn in spoken])
         return _Said(unheard=[Utterance(turn.start, turn.end, turn.speaker or None) for turn in own])
     renamed = [
-        replace(word, speaker=merged.get(word.speaker, word.speaker)) if word.speaker else word
+        structs.replace(word, speaker=merged.get(word.speaker, word.speaker)) if word.speaker else word
         for word in words
     ]
     moved = corrections.move(renamed, given, talk)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+from msgspec import structs
 
 from witness.schema import (
     BREATH,
@@ -68,7 +69,7 @@ def settled(
 ) -> tuple[list[Word], int]:
     """As `label`; and how many of the words have the labels that they keep, whatever words follow."""
     if not words or not names:
-        return [replace(word, speaker=None, supported=False) for word in words], len(words)
+        return [structs.replace(word, speaker=None, supported=False) for word in words], len(words)
     shares = np.array([_around(word, evidence) for word in words])  # (words, speakers)
     total = shares.sum(axis=1)
     heard_at = _heard_at(words, total >= LEAST_SUPPORT)
@@ -78,7 +79,7 @@ def settled(
     scores = np.where(supported[:, None], np.log(shares + FLOOR), 0.0)
     path, came_from = _viterbi(scores, _change_costs(words))
     labeled = [
-        replace(
+        structs.replace(
             word,
             speaker=names[speaker] if heard else None,
             speaker_confidence=float(min(share[speaker], there[speaker])) if heard else None,
