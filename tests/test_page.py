@@ -819,8 +819,8 @@ def test_doubtful_words_on_a_slider_and_by_a_key(read):
     found = talks.call()
     first, second, *others = found.utterances
     told = [structs.replace(word, probability=0.95) for word in first.words]
-    told[1] = replace(told[1], probability=0.3)
-    told[-1] = replace(told[-1], probability=0.7)
+    told[1] = structs.replace(told[1], probability=0.3)
+    told[-1] = structs.replace(told[-1], probability=0.7)
     said = (replace(first, words=tuple(told)), second, *others)
     reader = read(replace(found, utterances=said))
     slider, marked = reader.page.locator("#doubts"), reader.page.locator("#feed .doubt")
