@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from test_edits import edit, names, naming, noting, spelling
 from witness.errors import ConflictError
@@ -24,7 +25,7 @@ def heard(path, changed: dict[int, str | None], late: float = 0.03) -> Transcrip
     found = redo.read(path).findings
     (track,) = found.tracks
     words = tuple(
-        replace(
+        structs.replace(
             word, start=word.start + late, end=word.end + late, text=f" {changed.get(n) or word.text.strip()}"
         )
         for n, word in enumerate(track.recognition.words)
