@@ -55,13 +55,16 @@ test("a paragraph is in the language of most of its words", () => {
   assert.equal(languageOf(transcript, [2, 3]), -1);
 });
 
-test("whoever stops the sound means a doubtful word that was just heard, or the last one before they could react", () => {
+test("whoever stops the sound means the word that ended when they must have heard it, sooner a doubtful one", () => {
   const { page, words } = heard({ 1: 10 });
   const stopped = (/** @type {number} */ ms, playing = true) => justHeard(page, words, ms, playing, 1);
-  assert.equal(stopped(words.start[3] + 300), 1, "it is 800 ms ago");
-  assert.equal(stopped(words.start[1] + 2000), 4, "it is too long ago");
-  assert.equal(stopped(words.start[8] + 399), 7, "nobody is that fast");
+  assert.equal(stopped(words.end[7] + 600), 7);
+  assert.equal(stopped(words.end[7] + 400), 7, "nobody is faster than by a word");
+  assert.equal(stopped(words.end[7] + 1000), 8, "the next word has ended since");
+  assert.equal(stopped(words.end[2] + 600), 1, "the one before is doubtful");
+  assert.equal(stopped(words.end[4] + 600), 4, "it is too long ago");
   assert.equal(stopped(words.start[8] + 399, false), 8, "the sound stands still already");
+  assert.equal(stopped(words.end[1] + 500, false), 1, "what was played because of a doubtful word");
   assert.equal(stopped(0), 0);
   const silent = heard({});
   assert.equal(justHeard({ ...silent.page, order: [] }, silent.words, 5000, true, 1), -1);

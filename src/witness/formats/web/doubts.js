@@ -67,24 +67,28 @@ export function nextPlace(places, after, by) {
   return places.at(by > 0 ? next % places.length : before) ?? -1;
 }
 
-const REACTION = 500, RECENT = 2000; // ms from hearing a word until a key is down, and what counts as just heard
+/** ms from the end of a word until somebody who stops because of it has a key down, and by how much nearer a doubtful word counts
+    (docs/decisions/2026-11-24-typist.md). */
+const REACTION = 600, DOUBT = 600;
 
 /**
- * The word that somebody means who stops the sound because of one: a doubtful one, if one was just heard, otherwise the
- * last one before they could react. -1: there are no words.
+ * The word that somebody means who stops the sound because of one: that whose end is nearest to when they must have heard it.
+ * -1: there are no words.
  * @param {Pick<Derived, "texts" | "order">} page
  * @param {Prepared["words"]} words
  * @param {number} ms where the sound is
- * @param {boolean} playing whether it ran until now
+ * @param {boolean} playing whether it ran until now; if it stands still, it is about what was said last
  * @param {number} level of doubt
  */
 export function justHeard(page, words, ms, playing, level) {
-  const { order } = page, until = playing ? ms - REACTION : ms;
-  let doubtful = -1, latest = -1;
-  for (const w of order) {
-    const start = words.start[w];
-    if (start <= ms && start > ms - RECENT && isDoubtful(page, words, w, level)) doubtful = w;
-    if (start <= until && (latest < 0 || start >= words.start[latest])) latest = w;
+  let found = -1, least = Infinity;
+  for (const w of page.order) {
+    if (words.start[w] > ms) continue;
+    const away = playing ? Math.abs(ms - REACTION - words.end[w]) : Math.max(0, ms - words.end[w]);
+    const counted = away - (isDoubtful(page, words, w, level) ? DOUBT : 0);
+    if (counted > least) continue;
+    found = w;
+    least = counted;
   }
-  return doubtful >= 0 ? doubtful : latest >= 0 ? latest : order[0] ?? -1;
+  return found >= 0 ? found : page.order[0] ?? -1;
 }
