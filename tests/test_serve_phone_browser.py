@@ -1,11 +1,15 @@
 """The desk on a telephone, and enlarged to twice its size."""
 
+from itertools import pairwise
+
 from test_page import browser as browser
+from test_serve_browser import arrived, held_back, row, saved, until
 from test_serve_browser import desk as desk
 from test_serve_browser import folder as folder
-from test_serve_browser import row, saved, until
 from test_serve_browser import shelf as shelf
 from test_serve_browser import visit as visit
+from witness import files
+from witness.transcript import edits
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 
@@ -75,3 +79,28 @@ def test_a_failure_is_one_line_with_the_rest_to_open(visit):
     assert not page.locator("#rows details p").is_visible()
     line.click()
     assert page.locator("#rows details p").inner_text() == why
+
+
+def test_nothing_moves_when_the_outline_of_the_sound_comes(visit):
+    visitor = visit()
+    waiting = held_back(visitor.page, "**/outline")
+    page = visitor.open()
+    arrived(page, waiting)
+    place = page.locator(".w").first.bounding_box()
+    with page.expect_response("**/outline"):
+        waiting[0].continue_()
+    page.wait_for_timeout(300)
+    assert page.locator(".w").first.bounding_box() == place
+
+
+def test_notes_of_all_recordings_have_their_lines_to_themselves_on_a_telephone(visit, desk, folder):
+    path = folder / "toned.json"
+    note = {"kind": "note", "pieces": [[0, 9000]], "text": "Why?", "codes": ["A code of some words"]}
+    edits.note(path, files.sha256_at(path), [[note]])
+    desk.desk.library.update()
+    page = visit(**PHONE).page
+    page.goto(f"{page.url.rstrip('/')}/notes")
+    lines = [page.locator(f"#notes li {part}").bounding_box() for part in ("a", ".quote", ".code", ".about")]
+    assert all(one["y"] + one["height"] <= other["y"] + 1 for one, other in pairwise(lines))
+    assert lines[2]["height"] < 30  # in one line
+    assert not is_wide(page)

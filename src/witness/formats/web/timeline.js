@@ -16,6 +16,7 @@ const duration = data.end - data.start; // of the part of the recording that was
 const box = $("lanes"), canvas = $("timeline"), pen = pencil(canvas);
 const backdrop = document.createElement("canvas"), ink = pencil(backdrop); // everything but the playhead
 let peaks = data.peaks ? Uint8Array.from(atob(data.peaks), (sign) => sign.charCodeAt(0)) : null;
+let outlined = peaks !== null || data.served !== undefined; // or it is on its way, and nothing is to move when it comes
 let view = [data.start, data.start + (duration || 1)];
 
 /** @typedef {ReturnType<typeof timelineLayout>} Geometry @type {Geometry | null} */
@@ -28,16 +29,17 @@ function pencil(paper) {
   return found;
 }
 
-/** Draw this outline of the sound, a byte a peak. @param {Uint8Array<ArrayBuffer>} given */
+/** Draw this outline of the sound, a byte a peak; null: there is none. @param {Uint8Array<ArrayBuffer> | null} given */
 export function setPeaks(given) {
   peaks = given;
+  outlined = given !== null;
   drawTimeline();
 }
 
 function timelineLayout() {
   const narrow = box.clientWidth < 600;
   const rows = page.speakers.length;
-  const wave = peaks ? (narrow ? 26 : 36) : 0;
+  const wave = outlined ? (narrow ? 26 : 36) : 0;
   const room = Math.min(narrow ? 84 : 132, Math.max(4 * LEGIBLE, Math.round(0.15 * window.innerHeight)));
   const fitting = Math.min(16, Math.floor(room / Math.max(1, rows)));
   const scrolls = fitting < (narrow ? 6 : 7); // the lanes, below the outline and above the times

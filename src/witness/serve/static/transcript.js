@@ -28,9 +28,8 @@ showReview();
 if (wentOn(served.id)) play();
 
 // The outline of the sound, which may take a moment the first time.
-fetch("outline").then(async (answer) => {
-  if (answer.ok) setPeaks(new Uint8Array(await answer.arrayBuffer()));
-}).catch(() => {});
+fetch("outline").then(async (answer) => setPeaks(answer.ok ? new Uint8Array(await answer.arrayBuffer()) : null))
+  .catch(() => setPeaks(null));
 
 suggest();
 announce();
