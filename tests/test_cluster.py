@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from recordings import OPTIONS, children, gone, here, make, run
 
-pytest.importorskip("distributed", reason="Dask is not here (the extra `cluster`)")
+pytestmark = pytest.mark.skipif(not find_spec("distributed"), reason="Dask is not here (the extra `cluster`)")
 
 
 @pytest.fixture

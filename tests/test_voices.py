@@ -39,6 +39,8 @@ from witness.schema import (
 )
 from witness.transcript import assemble
 
+pytestmark = pytest.mark.usefixtures("open_models")
+
 OPTIONS = Options(models="builtin", offline=True, whisper="none")
 MODEL = ModelFile("model", "", "m")
 

@@ -15,13 +15,12 @@ import checkpoints
 from conftest import CALL, ROOT
 from witness.models import download
 
-pytest.importorskip("pyannote.metrics", reason="the extra `bench` is not installed")
-
 LABELS = b"SPEAKER abcde 1 0.60 3.60 <NA> <NA> a <NA> <NA>\nSPEAKER abcde 1 4.20 4.70 <NA> <NA> b <NA> <NA>\n"
 
 
 @pytest.fixture
 def vox(monkeypatch):
+    pytest.importorskip("pyannote.metrics", reason="the extra `bench` is not installed")
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import voxconverse
 

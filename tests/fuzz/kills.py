@@ -35,6 +35,7 @@ import soundfile
 sys.path[:0] = [str(Path(__file__).parents[1])]
 
 import ct2  # noqa: E402
+from witness import Engine, Options, Runtime  # noqa: E402
 from witness.journal import records  # noqa: E402
 
 CALL = Path(__file__).parents[1] / "data" / "call.flac"
@@ -189,7 +190,7 @@ def campaign() -> int:
     parser.add_argument("--way", choices=("run", "batch", "desk"), default="run")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--whisper", help="a model; by default one that is made for the tests")
-    parser.add_argument("--times", type=int, default=3, help="how often the recording repeats itself")
+    parser.add_argument("--seconds", type=int, default=180, help="of the recording, which repeats itself")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     chance = random.Random(asked.seed)
@@ -203,10 +204,10 @@ def campaign() -> int:
     with tempfile.TemporaryDirectory() as base:
         os.environ["WITNESS_CACHE"] = str(Path(base, "cache"))
         samples, rate = soundfile.read(CALL, dtype="float32")
-        soundfile.write(Path(base, "talk.flac"), np.tile(samples, asked.times), rate)
+        soundfile.write(Path(base, "talk.flac"), np.resize(samples, asked.seconds * rate), rate)
         work = Work(asked.way, Path(base), asked.whisper or str(ct2.write(Path(base, "model"))))
-        undisturbed(work)  # makes what is cached
-        work.renew()
+        with Engine(Options(models="builtin", offline=True), Runtime(device="cpu")):
+            pass  # what is cached is made
         expected, whole, longest = undisturbed(work)
         work.renew()
         kept: dict[str, bytes] = {}
