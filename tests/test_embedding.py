@@ -14,6 +14,7 @@ from witness.diarization.embedding_cut import NotInBlocksError
 from witness.diarization.fbank import fbank, frame_count
 from witness.errors import ModelError
 from witness.models.catalogue import BUILTIN_FOLDER
+from witness.reporter import Reporter
 from witness.schema import ModelFile, Segmentation
 from witness.sessions import Model, on_cores
 
@@ -392,9 +393,24 @@ def test_any_number_of_threads_and_pieces_gives_the_same_bytes(builtin, call, re
         Segmentation(windows.active[first : first + 3], windows.starts[first : first + 3])
         for first in range(0, len(windows.starts), 3)
     ]
-    with on_cores(3) as three:
-        vectors = embedding.embed(samples, pieces, builtin, context=context, mapper=three)
+    told, blocks = [], 0
+
+    def counted(function, items):
+        nonlocal blocks
+        for item in items:
+            blocks += 1
+            yield function(item)
+            assert len(told) == 1 + blocks  # as soon as it is done
+
+    reporter = Reporter(lambda _, done, total: told.append((done, total)))
+    vectors = embedding.embed(samples, pieces, builtin, context=context, mapper=counted, reporter=reporter)
     assert vectors.tobytes() == expected.tobytes()
+    told.clear()
+    with on_cores(3) as three:
+        vectors = embedding.embed(samples, pieces, builtin, context=context, mapper=three, reporter=reporter)
+    assert vectors.tobytes() == expected.tobytes()
+    assert told == sorted(told)
+    assert told[-1][0] == told[-1][1]
 
 
 def test_windows_may_lie_anywhere(builtin, call, regular):

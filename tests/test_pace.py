@@ -11,6 +11,7 @@ import pytest
 from witness.cli import options
 from witness.cli.live import BatchCourse, RunCourse
 from witness.jobs import pace
+from witness.jobs.estimate import PIECE
 from witness.jobs.forecast import Forecast
 from witness.jobs.recordings import Item
 from witness.jobs.worker import Job, Outcome, Settings
@@ -115,6 +116,54 @@ def test_a_group_of_pieces_that_is_not_done_yet_says_nothing_of_the_words(tmp_pa
     assert estimate.left < before
 
 
+def test_what_two_cores_have_begun_together_says_nothing_before_both_are_done(tmp_path):
+    """Windows in groups of 8, two at a time, as fast as expected: the second group is told with the first."""
+    run, clock = kind(tmp_path, None, 2), Clock()
+    estimate = pace.estimate(run, clock=clock)
+    worked(estimate, clock, {"decode": 0.001})
+    estimate.hear("segmentation", 0, 91)
+    for done in range(8, 48, 16):
+        clock.now += 16 * run.prior["segmentation"]
+        estimate.hear("segmentation", done, 91)
+        estimate.hear("segmentation", done + 8, 91)
+        left = run.prior["segmentation"] * (91 - done - 8) + 100 * run.prior["embedding"]
+        assert estimate.left == pytest.approx(left + 100 * run.prior["clustering"], rel=0.01)
+
+
+def test_voices_that_are_heard_between_windows_are_not_put_down_to_these(tmp_path):
+    """As with the built-in models: what is told of windows and voices does not divide the time between them,
+    and the first windows go by themselves, so a short recording begins faster than a long one goes on."""
+    run, clock = kind(tmp_path, None), Clock()
+    window, block = 0.06, 24 * 0.03
+
+    def heard(estimate, sound, step):
+        told, clock.now = [], 0.0
+        windows, blocks = 1 + (sound - 10) // step, sound // 24
+        whole = 0.1 + windows * window + blocks * block
+        clock.now += 0.1
+        estimate.hear("decode", sound, sound)
+        estimate.hear("embedding", 0, blocks)
+        estimate.hear("segmentation", 0, windows)
+        voices = 0
+        for done in range(1, windows + 1):
+            clock.now += window
+            while 24 * (voices + 1) + 20 <= done * step:  # its time is told as that of the window
+                voices, clock.now = voices + 1, clock.now + block
+            estimate.hear("segmentation", done, windows)
+            estimate.hear("embedding", voices, blocks)
+            told.append((clock.now / whole, (clock.now + estimate.left) / whole))
+        clock.now += block * (blocks - voices)
+        estimate.hear("embedding", blocks, blocks)
+        return told
+
+    heard(first := pace.estimate(run, clock=clock), 600, 2)
+    pace.learn(run, first)
+    divided = first.pace()["segmentation"] / first.pace()["embedding"]
+    assert divided == pytest.approx(run.prior["segmentation"] / run.prior["embedding"])
+    told = heard(pace.estimate(run, clock=clock), 180, 1)
+    assert all(0.9 < ratio < 1.1 for share, ratio in told if share >= 0.1)
+
+
 @pytest.mark.parametrize("slower", [0.5, 1.0, 3.0])
 def test_the_first_run_is_judged_by_what_it_shows(tmp_path, slower):
     """On a machine that is slower or faster than the one where the usual pace was measured."""
@@ -202,8 +251,27 @@ def test_a_batch_knows_its_end_once_the_first_recordings_are_begun():
     assert forecast.left(items[2:]) == pytest.approx(120)
     forecast.done(items[2], Outcome("failed"))
     assert forecast.left(items[3:]) == pytest.approx(120)
-    assert forecast.left([Item("/a.mp3", "a", 500, 0)]) == pytest.approx(30)  # nobody knows better
+    # Nobody knows better; half as long takes a little less than half.
+    assert 25 < forecast.left([Item("/a.mp3", "a", 500, 0)]) <= 30
     assert forecast.left([]) == 0
+
+
+def test_a_short_recording_first_does_not_make_a_batch_seem_long():
+    """Of 10 s, and then five of 300: what each takes whatever its length is not multiplied by its size."""
+    clock = Clock()
+    items = [Item(f"/{number}.wav", str(number), 1000 if number else 33, 0) for number in range(6)]
+    forecast = Forecast(clock)
+    settings = Settings(Options(models="builtin"), Runtime(threads=1), {}, weights=145_000_000)
+    jobs = [forecast.watcher(item, Job(item.source, (), settings)) for item in items]
+    prior = pace.Kind.of_job(settings, settings.runtime).prior
+
+    def seconds(sound, windows):
+        units = {"start": 1, "segmentation": windows, "transcription": sound + PIECE}
+        return sum(one * units.get(stage, sound) for stage, one in prior.items())
+
+    jobs[0].progress("decode", 10, 10)
+    forecast.done(items[0], Outcome(seconds=seconds(10, 1), duration=10.0, resumed=True))
+    assert forecast.left(items[1:]) == pytest.approx(5 * seconds(300, 146), rel=0.02)
 
 
 def test_the_bar_of_a_batch_has_the_estimate_of_its_lines():

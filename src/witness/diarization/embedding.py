@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Protocol
 
 import numpy as np
@@ -157,12 +158,19 @@ def embed(
     total = -(-frame_count(len(samples)) // STRIDE)
     voices = _Open()
 
+    done, telling = 0, Lock()
+
     def run(item: tuple[Block, Float32]) -> tuple[Block, Float64]:
+        nonlocal done
         block, feats = item
         full = len(feats) == BLOCK * STRIDE
-        return block, embedding_cut.rows((model.block_trunk if full else model.trunk)(feats[None]))
+        output = embedding_cut.rows((model.block_trunk if full else model.trunk)(feats[None]))
+        with telling:  # several threads do this
+            done = max(done, int(block.frames[block.new][-1]) + 1)
+            reporter.progress("embedding", done, total)
+        return block, output
 
-    reporter.progress("embedding", 0, total)
+    reporter.progress("embedding", done, total)
     pooled: list[tuple[Int, Int, Float32]] = []  # windows, local speakers, and their vectors
     outputs = mapper(run, features(samples, plan(_needed(total, iter(windows), voices, context))))
     # The trunk's output as long as a window may need it, and the numbers of its frames.
@@ -184,7 +192,6 @@ def embed(
         voices.close(complete)
         needed = numbers >= voices.starts.min(initial=reached)
         frames, numbers = frames[needed], numbers[needed]
-        reporter.progress("embedding", reached, total)
     reporter.progress("embedding", total, total)
     size = pooled[0][2].shape[1] if pooled else 1
     vectors = np.full((voices.seen, LOCAL_SPEAKERS, size), np.nan, np.float32)

@@ -6,6 +6,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
+from typing import NamedTuple
 
 from witness.jobs.recordings import Item
 from witness.jobs.worker import Outcome
@@ -17,6 +18,8 @@ Pace = Mapping[str, float]
 sound, however many tracks there are: people take turns, so together they hold as much speech as one."""
 TELLING = ("segmentation", "embedding", "transcription")
 """Stages that tell how fast this machine is; how long decoding takes depends on the format."""
+BOTH = ("segmentation", "embedding")
+"""Stages that may be at work at the same time: then what is told of one is not what its seconds were for."""
 ALONE_FIRST = ("transcription",)
 """Stages that begin with one piece by itself: only what follows is begun by several cores together."""
 PIECE = 40.0
@@ -26,6 +29,15 @@ LATEST = 20
 """Recordings of one kind by which others are judged."""
 ALIKE = 2.0
 """Most that their bytes per second of sound may differ, as a ratio: else sizes say nothing of lengths."""
+
+
+class _Round(NamedTuple):
+    """What several cores have begun together, of which what is done is told soon after each other."""
+
+    number: int
+    begun: float
+    """Seconds that the stage had taken, as is `first`, when the first of it was told."""
+    first: float
 
 
 class Estimate:
@@ -56,8 +68,10 @@ class Estimate:
         self._spent: dict[str, float] = {}
         self._first: dict[str, tuple[float, float]] = {}
         """Of each stage, the seconds that were spent when several cores had begun, and how much was done."""
-        self._shown: dict[str, int] = {}
-        """How often each stage had done something."""
+        self._rounds: dict[str, _Round] = {}
+        """The latest of each stage."""
+        self._mixed = False
+        """Whether voices are heard between the windows, as with the built-in models."""
 
     def hear(self, stage: str, done: float, total: float) -> None:
         """As `reporter.Progress`."""
@@ -71,12 +85,26 @@ class Estimate:
         self._total[stage] = total
         if stage != "decode":
             self._done["start"] = 1.0
-        if not done:
+        if stage == "embedding" and not self._done.get("segmentation"):
+            self._mixed = True
+        if not done or (self._mixed and stage == "embedding"):
             return
-        again = self._done[stage] < self._first.get(stage, (0.0, 0.0))[1]  # after a worker died
-        self._shown[stage] = 1 if again else self._shown.get(stage, 0) + 1
-        if self._shown[stage] <= 1 + (stage in ALONE_FIRST):
+        spent = sum(self._spent.get(one, 0.0) for one in self._with(stage))
+        if stage not in self._rounds or self._done[stage] < self._first[stage][1]:  # after a worker died
+            self._rounds[stage] = _Round(1, 0.0, spent)
+        latest = self._rounds[stage]
+        if spent - latest.first > (latest.first - latest.begun) / 2:
+            latest = self._rounds[stage] = _Round(latest.number + 1, latest.first, spent)
+        if latest.number <= 1 + (stage in ALONE_FIRST):
             self._first[stage] = self._spent[stage], self._done[stage]
+
+    def _with(self, stage: str) -> tuple[str, ...]:
+        """The stages whose time cannot be told from that of this one, itself included."""
+        return BOTH if self._mixed and stage in BOTH else (stage,)
+
+    def anew(self) -> Estimate:
+        """One of another recording, by the same pace."""
+        return Estimate(self._pace, self._step, trust=self._trust, clock=self._clock)
 
     @property
     def sound(self) -> float | None:
@@ -100,22 +128,22 @@ class Estimate:
             return None if self._whole is None else max(0.0, self._whole - gone)
         expected = self._expected()
         spent, worth = dict.fromkeys(expected, 0.0), dict.fromkeys(expected, 0.0)
-        for stage, (seconds, done) in self._first.items():
+        for stage in expected:
             # What several cores have begun together is done together: the beginning says too little.
-            if stage in expected:
-                spent[stage] = self._spent[stage] - seconds
-                worth[stage] = expected[stage] * (self._done[stage] - done)
+            seconds, done = self._first.get(stage, (0.0, 0.0))
+            spent[stage] = self._spent.get(stage, 0.0) - seconds
+            worth[stage] = expected[stage] * (self._done.get(stage, 0.0) - done)
         telling = [stage for stage in TELLING if stage in expected]
         slower = (self._trust + sum(spent[stage] for stage in telling)) / (
             self._trust + sum(worth[stage] for stage in telling)
         )
-        return sum(
-            (self._trust * slower + spent[stage])
-            / (self._trust + worth[stage])
-            * seconds
-            * (1 - self._done.get(stage, 0.0))
-            for stage, seconds in expected.items()
-        )
+        left = 0.0
+        for stage, seconds in expected.items():
+            rate = (self._trust * slower + sum(spent[one] for one in self._with(stage))) / (
+                self._trust + sum(worth[one] for one in self._with(stage))
+            )
+            left += rate * seconds * (1 - self._done.get(stage, 0.0))
+        return left
 
     @property
     def seconds(self) -> float | None:
@@ -125,11 +153,15 @@ class Estimate:
 
     def pace(self) -> Pace:
         """What the stages took, for the recordings after this one."""
-        units = self._units()
+        units, spent = self._units(), dict(self._spent)
+        if self._mixed:  # divided as was expected
+            expected = self._expected()
+            both = sum(spent.get(stage, 0.0) for stage in BOTH)
+            spent |= {stage: both * expected[stage] / sum(expected[one] for one in BOTH) for stage in BOTH}
         return {
-            stage: max(1e-6, self._spent.get(stage, 0.0) / max(1e-6, units[stage]))
+            stage: max(1e-6, spent.get(stage, 0.0) / max(1e-6, units[stage]))
             for stage in STAGES
-            if stage in self._spent or stage in self._pace
+            if stage in spent or stage in self._pace
         }
 
     def _expected(self) -> dict[str, float]:
