@@ -21,7 +21,7 @@ def check(model: ModelFile, language: str | None, *, translate: bool) -> None:
     other = language not in (None, "en", MULTI) and "en" not in (language or "").split(",")
     if (other or translate) and own.english_only(model):
         problem = f"does not know the language {language!r}" if other else "cannot translate"
-        raise UsageError(f"{model.path} {problem} (it knows only English); --whisper chooses another model")
+        raise UsageError(f"{model.name} {problem} (it knows only English); --whisper chooses another model")
 
 
 def gpu_memory(model: ModelFile) -> int | None:
