@@ -640,7 +640,7 @@ def test_a_second_signal_disturbs_no_cleaning_up():
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is one of Linux")
 @pytest.mark.parametrize("kilobytes", [250_000, 400_000])
 def test_too_little_memory_is_said(witness, clip, kilobytes):
-    # Or glibc aborts now and then: to end a thread it loads this library, for which there is no memory either.
+    # Or glibc aborts now and then: to end a thread it loads this library, which takes memory, too.
     there = "import ctypes; ctypes.CDLL('libgcc_s.so.1'); "
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({kilobytes << 10},) * 2); "
     program = there + limit + "import sys; from witness.cli.main import main; main(sys.argv[1:])"
