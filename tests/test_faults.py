@@ -174,7 +174,7 @@ def test_a_worker_that_dies_once_costs_nothing(tmp_path):
     stdout, err = run("in", "-o", "out", "--whisper", "none", "--jobs", 1, cwd=tmp_path, inject=code)
     assert once.exists()
     assert "3 done" in stdout
-    assert err == ""
+    assert all("of 3 recordings" in line for line in err.splitlines())  # how far a slow machine is
 
 
 def test_a_clock_that_jumps(tmp_path):
