@@ -297,3 +297,20 @@ def test_ctranslate2_reads_it_too(folder: Path) -> None:
     assert result.sequences[0] == ["Ġone", "Ġtwo", "Ġdrei"]
     assert model.detect_language(view)[0][0][0] == "<|en|>"
     assert json.loads((folder / "config.json").read_text())["lang_ids"][0] == 50259
+
+
+def test_all_of_a_piece_tells_its_language(folder: Path) -> None:
+    """With the silence after it; without that Whisper took one piece in five for another language."""
+    pytest.importorskip("ctranslate2")
+    from witness.recognition.aligner import view
+    from witness.recognition.ctranslate import CTranslate2Engine
+    from witness.recognition.engine_worker import Load
+
+    engine = CTranslate2Engine(Load(str(folder), gpu=False, threads=1))
+    sound = np.pad(ggml.tones(ggml.LOW, ggml.HIGH), (0, 4 * 16_000))
+    whole, frames = engine._whisper, len(sound) // 320
+    (expected,) = whole.model.detect_language(view(whole.encode(sound)))
+    assert engine.languages_of(sound, [frames]) == [{token[2:-2]: share for token, share in expected}]
+    (expected,) = whole.model.detect_language(view(whole.encode(sound[:32_000], 1000)))  # a part of 2 s
+    assert engine.languages_of(sound[:32_000], [100]) == [{token[2:-2]: share for token, share in expected}]
+    assert len(engine.languages_of(sound, [frames // 2, frames])) == 2

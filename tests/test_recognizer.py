@@ -34,6 +34,8 @@ from witness.recognition.prompting import context, fit, plain
 from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
 from witness.recognition.requirements import gpu_memory
 from witness.recognition.tokens import Token
+from witness.recognition.track_languages import TrackLanguages
+from witness.recognition.track_work import TrackWork
 from witness.recognition.vad import FRAME, FRAME_RATE, Speech
 from witness.reporter import AboutMachine, Reporter, no_progress
 from witness.schema import (
@@ -1198,6 +1200,45 @@ def test_a_doubtful_piece_waits_for_no_more_than_it_needs():
     first, second, third, *rest = tracked(None, [doubtful, doubtful], None)
     assert (first, second, rest) == ([(0, 20, "en")], [], [[]])
     assert third == [(20, 40, "en"), (40, 60, "en")]
+
+
+class Teller:
+    """An engine that takes a part of a piece for French, and says of a part by itself what it is told to."""
+
+    def __init__(self, among, alone):
+        self.among, self.alone, self.asked = among, alone, []
+
+    def languages(self, _samples, ends, _when):
+        self.asked.append(len(ends))
+        return [self.alone] if len(ends) == 1 else [self.among] * len(ends)
+
+
+@pytest.mark.parametrize(
+    ("among", "alone", "heard"),
+    [
+        ({"fr": 0.97, "en": 0.001}, {"fr": 0.99, "en": 0.001}, "fr"),
+        ({"fr": 0.97, "en": 0.001}, {"en": 0.99, "fr": 0.001}, "en"),
+        ({"en": 0.6, "fr": 0.3}, None, "en"),  # nothing changes: no part is asked by itself
+    ],
+)
+def test_a_language_changes_only_where_parts_by_themselves_say_so(among, alone, heard):
+    sound = noise(20)
+    track, engine = TrackWork(0, sound, Loudness.of(sound), None), Teller(among, alone)
+    piece, found = heard_as(tokens=9, logprob=-0.3)
+    languages = TrackLanguages(track, None, engine, lambda _: "")
+    again = []
+
+    def hear(some):
+        for one in some:
+            again.append(one.language)
+            yield one, found
+
+    (result,) = languages.decided([(piece, replace(found, unclear=True))], "en", hear)
+    assert result[0].frames.tolist() == piece.frames.tolist()
+    assert again == [heard]
+    parts, *others = engine.asked
+    assert parts > 1
+    assert others == ([1] * parts if alone else [])
 
 
 def test_only_what_may_be_spoken_counts():

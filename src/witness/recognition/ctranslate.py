@@ -18,7 +18,7 @@ from witness.models import ct2
 from witness.recognition import engine_worker, mel
 from witness.recognition.aligner import NO_TIMES, Aligner, view
 from witness.recognition.engine_worker import PROMPT, ChunkResult, DecodeOptions, Load
-from witness.recognition.language_tracking import HEARD, among, may_change
+from witness.recognition.language_tracking import HEARD, PART, among, may_change
 from witness.recognition.vad import FRAME
 from witness.schema import SAMPLE_RATE, Float32
 
@@ -33,6 +33,8 @@ BEAMS = 5
 BRIEF, BRIEF_FRAMES = 4 * SAMPLE_RATE, 1000
 """What is heard again with care and has so many samples or fewer is encoded in 10 s instead of 30:
 docs/decisions/2026-11-24-brief-windows.md."""
+ALONE = PART * FRAME
+"""Samples of a part that tells its language by itself; of so few, 10 s are encoded, too."""
 KEPT = 16
 """Encoded pieces, of 3 MB each with `base`, that are not encoded again when they are heard."""
 POSITIONS = mel.FRAMES // 2
@@ -83,10 +85,12 @@ class CTranslate2Engine:
         self._telling = Lock()
 
     def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]:
-        """How probable each language is in each part of a piece."""
+        """How probable each language is in each part of a piece, or in the piece if that is the only one."""
+        if len(ends) == 1 and len(samples) <= ALONE:
+            return [self._whole(self._whisper.encode(samples, BRIEF_FRAMES))]
         encoded = self._encode(samples)
         self._keep(samples, encoded)
-        return self._languages(encoded, ends)
+        return self._languages(encoded, ends) if len(ends) > 1 else [self._whole(encoded)]
 
     def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece, (n,) samples of at most 30 s."""
@@ -176,8 +180,16 @@ class CTranslate2Engine:
         return self._whisper.encode(samples) if kept is None else kept
 
     def _language(self, encoded: Float32) -> str:
-        (told,) = self._languages(encoded, [POSITIONS])
+        told = self._whole(encoded)
         return max(told, key=lambda code: told[code])
+
+    def _whole(self, encoded: Float32) -> dict[str, float]:
+        """How probable each language is in all that was encoded, with the silence after it: Whisper learned
+        languages so, and without the silence its answer is much worse."""
+        if not self._whisper.multilingual:
+            return {"en": 1.0}
+        (told,) = self._whisper.model.detect_language(view(encoded))
+        return _by_code(told)
 
     def _languages(self, encoded: Float32, ends: Sequence[int]) -> list[dict[str, float]]:
         """How probable each language is in each part, as the decoder tells that attends to it alone."""
@@ -192,13 +204,17 @@ class CTranslate2Engine:
             ]
         )
         found = self._whisper.model.detect_language(view(heard))
-        return [{token.strip("<|>"): probability for token, probability in part} for part in found]
+        return [_by_code(part) for part in found]
 
     def _before(self, prompt: str) -> list[int]:
         """The tokens of a text that could have been said before; of a long one, the last."""
         if not prompt:
             return []
         return [self._whisper.ids[PREVIOUS], *self._whisper.tokenize(prompt)[-PROMPT:]]
+
+
+def _by_code(told: Sequence[tuple[str, float]]) -> dict[str, float]:
+    return {token.strip("<|>"): probability for token, probability in told}
 
 
 if __name__ == "__main__":

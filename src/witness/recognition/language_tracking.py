@@ -3,7 +3,8 @@
 Whisper tells the language of a piece of up to 30 s; of a piece in two languages it tells a mixture. But its
 decoder can attend to a part of the piece alone, which costs next to nothing. Where another language may be
 spoken, pieces are cut in pauses and where another person begins to speak, and a Viterbi pass decides for all
-parts together: a change of language has a cost, so that it takes clear evidence.
+parts together: a change of language has a cost, so that it takes clear evidence. Before a language changes,
+each part is encoded by itself, which tells its language better.
 docs/decisions/2026-11-24-languages-in-turn.md.
 """
 
@@ -48,6 +49,12 @@ def among(probabilities: Mapping[str, float], allowed: Sequence[str]) -> dict[st
 def may_change(told: Sequence[Mapping[str, float]], main: str) -> bool:
     """Whether another language than `main` may be spoken in some part."""
     return any(one >= SUSPECTED for part in told for code, one in part.items() if code != main)
+
+
+def changes(parts: Sequence[Piece], told: Sequence[Mapping[str, float]], main: str) -> bool:
+    """Whether another language than `main` seems to be spoken in some of the parts of a piece."""
+    measured = [(len(part) / FRAME_RATE, one) for part, one in zip(parts, told, strict=True)]
+    return set(decide(measured, main)[0]) != {main}
 
 
 Decided = tuple[Piece, ChunkResult | None]

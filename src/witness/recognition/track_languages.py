@@ -9,7 +9,7 @@ import numpy as np
 from witness.languages import MULTI, name
 from witness.recognition.chunking import Piece
 from witness.recognition.fallback import Found
-from witness.recognition.language_tracking import PART, Decided, Tracker, among
+from witness.recognition.language_tracking import PART, Decided, Tracker, among, changes
 from witness.recognition.resuming import ResumingEngine
 from witness.recognition.track_work import TrackWork
 from witness.schema import Word
@@ -67,7 +67,11 @@ class TrackLanguages:
         for piece, found in heard:
             if found.unclear:
                 parts = piece.parts(self._track.loudness, self._track.speech, PART)
-                yield from settled(tracker.add((piece, found), parts, self._told(piece, parts)))
+                told = self._told(piece, parts)
+                if changes(parts, told, main):
+                    # Each by itself is told better, but has to be encoded by itself.
+                    told = [one for part in parts for one in self._told(part, [part])]
+                yield from settled(tracker.add((piece, found), parts, told))
             elif tracker.waits:
                 yield from settled(tracker.add((piece, found)))
             else:
