@@ -15,11 +15,6 @@ from pathlib import Path
 import harness
 import real_words
 
-from witness.bench.lines import Row, Said
-from witness.bench.words import align
-from witness.bench.words import tokens as words_of
-from witness.transcript import store
-
 MARKED = 0.5
 MANY = (1, 3, 9)
 
@@ -39,18 +34,10 @@ def main() -> None:
     given = parser.parse_args()
     known: list[set[str]] = []
     wrong: list[tuple[int, str, str, bool]] = []  # transcript, heard, right, marked
-    for path in sorted(given.transcripts.glob("*.json")):
-        reference = given.references / f"{path.stem}.stm"
-        if not reference.is_file():
-            continue
-        found = store.read(path).words
-        rows = tuple(Row(word.start, word.end, str(n), word.text) for n, word in enumerate(found))
-        told, ours = (words_of(text, given.language) for text in (real_words.only(reference), Said(rows)))
-        known.append({word.text for word in ours})
-        for true, one in align(told, ours):
-            if true and one and true.text != one.text:
-                sure = found[int(str(one.speaker))].probability or 0.0
-                wrong.append((len(known) - 1, one.text, true.text, sure < MARKED))
+    for found, ours, mistaken in real_words.mistaken(given.transcripts, given.references, given.language):
+        known.append(ours)
+        for number, heard, true in mistaken:
+            wrong.append((len(known) - 1, heard, true, (found[number].probability or 0.0) < MARKED))
     result: dict[str, object] = {"wrong": len(wrong), "marked": sum(marked for *_, marked in wrong)}
     everything = set().union(*known)
     for name, pools in (("own", known), ("all", [everything] * len(known))):

@@ -24,11 +24,7 @@ from statistics import fmean
 import harness
 import real_words
 
-from witness.bench.lines import Row, Said
-from witness.bench.words import align
-from witness.bench.words import tokens as words_of
 from witness.schema import Word
-from witness.transcript import store
 
 RANGES = (0.3, 1.2), (0.2, 0.8), (0.5, 1.5), (0.1, 0.6)
 """Seconds from the end of a word until a key is down; the first is that of typist.py."""
@@ -86,20 +82,10 @@ def main() -> None:
     parser.add_argument("references", type=Path)
     parser.add_argument("--language", default="en")
     given = parser.parse_args()
-    talks: list[tuple[Sequence[Word], list[tuple[int, str]]]] = []
-    for path in sorted(given.transcripts.glob("*.json")):
-        reference = given.references / f"{path.stem}.stm"
-        if not reference.is_file():
-            continue
-        said = store.read(path).words
-        rows = tuple(Row(word.start, word.end, str(n), word.text) for n, word in enumerate(said))
-        told, ours = (words_of(text, given.language) for text in (real_words.only(reference), Said(rows)))
-        wrong = [
-            (int(str(one.speaker)), true.text)
-            for true, one in align(told, ours)
-            if true and one and true.text != one.text
-        ]
-        talks.append((said, wrong))
+    talks = [
+        (said, [(number, true) for number, _, true in wrong])
+        for said, _, wrong in real_words.mistaken(given.transcripts, given.references, given.language)
+    ]
     result: dict[str, object] = {"wrong": sum(len(wrong) for _, wrong in talks)}
     for low, high in RANGES:
         chance = random.Random(1)  # noqa: S311 - nothing to guess
