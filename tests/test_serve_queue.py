@@ -402,11 +402,14 @@ def test_how_far_the_work_is():
     assert course.left == pytest.approx(1.25)  # nor what was begun together after it
     now[0] = 118.0
     course.hear("transcription", 1.75, 2)
-    assert course.left == pytest.approx(2.0)
-    now[0] = 120.0
+    assert course.left == pytest.approx(0.625)  # told so soon after that, it is of the same round
+    now[0] = 122.0
+    course.hear("transcription", 1.9, 2)
+    assert course.left == pytest.approx(4 / 0.075 * 0.05)
+    now[0] = 124.0
     course.hear("transcription", 2, 2)
     assert course.left == pytest.approx(0.0)
-    assert course.pace() == pytest.approx({"start": 2.0, "decode": 0.2, "transcription": 0.32})
+    assert course.pace() == pytest.approx({"start": 2.0, "decode": 0.2, "transcription": 0.4})
 
 
 def test_before_its_length_is_known_a_recording_is_judged_by_its_size():
