@@ -10,7 +10,6 @@ text; offered are all other words of the same transcript, or of all of them, the
 from __future__ import annotations
 
 from difflib import SequenceMatcher
-from pathlib import Path
 
 import harness
 import real_words
@@ -27,11 +26,7 @@ def offered(heard: str, words: set[str]) -> list[str]:
 
 
 def main() -> None:
-    parser = harness.options(__doc__)
-    parser.add_argument("transcripts", type=Path)
-    parser.add_argument("references", type=Path)
-    parser.add_argument("--language", default="en")
-    given = parser.parse_args()
+    given = real_words.of_transcripts(__doc__)
     known: list[set[str]] = []
     wrong: list[tuple[int, str, str, bool]] = []  # transcript, heard, right, marked
     for found, ours, mistaken in real_words.mistaken(given.transcripts, given.references, given.language):

@@ -77,11 +77,7 @@ def offered(said: Sequence[Word], ms: int, typed: str) -> list[int]:
 
 
 def main() -> None:
-    parser = harness.options(__doc__)
-    parser.add_argument("transcripts", type=Path)
-    parser.add_argument("references", type=Path)
-    parser.add_argument("--language", default="en")
-    given = parser.parse_args()
+    given = real_words.of_transcripts(__doc__)
     talks = [
         (said, [(number, true) for number, _, true in wrong])
         for said, _, wrong in real_words.mistaken(given.transcripts, given.references, given.language)

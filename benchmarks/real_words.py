@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -31,6 +32,15 @@ def material(folder: Path) -> Iterator[tuple[Path, Path]]:
     if not found:
         sys.exit(f"{folder}: has no NAME.stm beside a NAME.flac or NAME.wav")
     yield from found
+
+
+def of_transcripts(doc: str | None) -> argparse.Namespace:
+    """The options of a script about the words that are wrong in transcripts."""
+    parser = harness.options(doc)
+    parser.add_argument("transcripts", type=Path)
+    parser.add_argument("references", type=Path)
+    parser.add_argument("--language", default="en")
+    return parser.parse_args()
 
 
 def mistaken(

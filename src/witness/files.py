@@ -13,9 +13,6 @@ from typing import BinaryIO
 LARGEST = 512 << 20
 """Bytes that are read at once. The findings of a day have 170 MB."""
 
-GROWTH = 1 << 16
-"""Bytes by which a file may be longer than it says: some are made when they are read, and say 0."""
-
 
 def opened(path: str | os.PathLike[str]) -> BinaryIO:
     """The regular file at `path`, open for reading; for a pipe one could wait for ever. Raises OSError."""
@@ -43,7 +40,10 @@ def read_some(path: str | os.PathLike[str], most: int) -> bytes:
     """The first bytes of the regular file at `path`. Raises OSError."""
     with opened(path) as file, _named(path):
         there = os.fstat(file.fileno()).st_size
-        return file.read(min(most, there + GROWTH))  # memory that is not needed takes time, too
+        content = file.read(min(most, there + 1))  # memory that is not needed takes time, too
+        if len(content) > there:  # it grows, or is made when it is read, and says 0
+            content += file.read(most - len(content))
+        return content
 
 
 def sha256(content: bytes) -> str:

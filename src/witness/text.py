@@ -25,7 +25,7 @@ UNSPACED = (  # from Thai to Burmese, Khmer, kana, Han and its extensions
 
 def unspaced(letter: str) -> bool:
     """Whether its script puts no spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana, Han."""
-    return letter >= "\u0e00" and any(first <= letter <= last for first, last in UNSPACED)
+    return letter >= UNSPACED[0][0] and any(first <= letter <= last for first, last in UNSPACED)
 
 
 def clock(seconds: float, digits: int = 0, point: str = ".") -> str:

@@ -68,7 +68,7 @@ class TrackLanguages:
             if found.unclear:
                 parts = piece.parts(self._track.loudness, self._track.speech, PART)
                 told = self._told(piece, parts)
-                if changes(parts, told, main):
+                if len(parts) > 1 and changes(parts, told, main):
                     # Each by itself is told better, but has to be encoded by itself.
                     told = [one for part in parts for one in self._told(part, [part])]
                 yield from settled(tracker.add((piece, found), parts, told))
