@@ -1,17 +1,31 @@
 """People with tokens of their own, and what each may do."""
 
 import os
+import shutil
+from contextlib import closing
+from pathlib import Path
 
 import pytest
+from starlette.responses import Response
+from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
+from test_again import heard
+from test_serve_queue import SETTINGS, Hands
+from witness import files
 from witness.errors import InputError
-from witness.serve import roles
+from witness.serve import board, roles
+from witness.serve import queue as queues
 from witness.serve.app import application
 from witness.serve.app_state import AppState
-from witness.serve.library.catalog import Library
+from witness.serve.editing.worker_client import WorkerClient
+from witness.serve.library.catalog import Library, id_of
 from witness.serve.library.index import Index
+from witness.serve.queue import Queue
 from witness.serve.roles import Role, User
+from witness.serve.routes import transcripts
+from witness.serve.uploads import Uploads
+from witness.transcript import earlier
 
 OWNER = "the-token-of-the-owner"
 USERS = tuple(User(role, role, f"a-token-to-{role}-0123") for role in Role)
@@ -32,37 +46,120 @@ def client(app, token: str) -> TestClient:
     )
 
 
-def status(app, role: str, method: str, path: str) -> int:
-    (token,) = (user.token for user in USERS if user.role == role)
-    return client(app, token).request(method, path, json={}).status_code
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "GETS", "PURGE")
+FOR_READERS = {("POST", "/api/export"), ("POST", "/t/{id}/preview")}
+"""Requests of readers that are neither GET nor HEAD: they take something away and change nothing."""
+FOR_COMMENTERS = {*FOR_READERS, ("POST", "/t/{id}/notes")}
+VALUES = {"{place:int}": "0", "{name:path}": "whisper-1", "{address:path}": "x"}
 
 
-def test_who_may_read_can_change_nothing_by_any_address(app):
-    """Each route that takes more than GET is refused, but for what asks."""
-    asked = 0
+def requests(app, recording: str):
+    """Every method of every address that the router has."""
+    for path in dict.fromkeys(route.path for route in app.routes):
+        address = path.replace("{id}", recording)
+        for part, value in VALUES.items():
+            address = address.replace(part, value)
+        for method in METHODS:
+            yield method, path, address
+
+
+@pytest.mark.parametrize("token", [None, *(user.token for user in USERS), OWNER])
+def test_a_handler_runs_for_those_alone_who_have_the_right(app, monkeypatch, token):
+    """By every method at every address, whose handlers do nothing here but tell that they ran."""
+    ran = []
     for route in app.routes:
-        for method in sorted((getattr(route, "methods", None) or {"POST"}) - {"GET", "HEAD"}):
-            path = route.path.replace("{id}", "0123")
-            allowed = path == "/api/export" or path.endswith("/preview")
-            assert (status(app, "read", method, path) == 403) != allowed, (method, path)
-            asked += 1
-    assert asked > 12
-    assert status(app, "read", "GET", "/api/library") == 200
+
+        async def handler(scope, receive, send, route=route):
+            ran.append(route)
+            await Response()(scope, receive, send)
+
+        monkeypatch.setattr(route, "app", handler)
+    role = next((user.role for user in USERS if user.token == token), Role.WRITE)
+    extra = {Role.READ: FOR_READERS, Role.COMMENT: FOR_COMMENTERS}.get(role, set())
+    visitor = TestClient(app, "http://localhost:8420") if token is None else client(app, token)
+    count = 0
+    for method, path, address in requests(app, "0123"):
+        served = "GET" if method == "HEAD" else method
+        declared = [route for route in app.routes if route.path == path and served in route.methods]
+        right = role == Role.WRITE or served == "GET" or (method, path) in extra
+        expected = declared if right and token is not None else []
+        ran.clear()
+        status = visitor.request(method, address, json={}).status_code
+        assert ran == expected, (method, path)
+        if token is None:
+            assert status == 401, (method, path)
+        elif not expected:
+            assert status == (403 if declared else 405), (method, path)
+        count += len(expected)
+    assert count > 25 or token is None
 
 
-def test_each_may_what_those_before_may():
-    for method, path, least in [
-        ("GET", "/t/0/corrections", Role.READ),
-        ("POST", "/api/export", Role.READ),
-        ("POST", "/t/0/preview", Role.READ),
-        ("POST", "/t/0/notes", Role.COMMENT),
-        ("PUT", "/t/0/notes/7", Role.WRITE),
-        ("PUT", "/t/0/corrections", Role.WRITE),
-        ("POST", "/api/recordings", Role.WRITE),
-        ("POST", "/v1/audio/transcriptions", Role.WRITE),
-    ]:
-        allowed = [role for role in Role if roles.may(role, method, path)]
-        assert allowed == list(Role)[list(Role).index(least) :], (method, path)
+def test_every_route_declares_one_method_and_its_right(app):
+    for route in app.routes:
+        assert isinstance(route.least, Role), route.path
+        assert len(route.methods - {"HEAD"}) == 1, route.path
+
+
+def test_a_route_that_declares_no_right_is_for_those_who_may_write(app, monkeypatch):
+    async def undeclared(_):
+        return Response("open")
+
+    more = [Route("/undeclared", undeclared), Mount("/mounted", routes=[Route("/undeclared", undeclared)])]
+    monkeypatch.setattr(app.router, "routes", [*more, *app.routes])
+    for path in ("/undeclared", "/mounted/undeclared"):
+        statuses = [client(app, user.token).get(path).status_code for user in USERS]
+        assert statuses == [403, 403, 200], path
+
+
+def test_an_address_names_all_of_its_methods(app):
+    answer = client(app, OWNER).delete("/t/0123/corrections")
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD, POST, PUT")
+
+
+def contents(folder) -> dict:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_reader_changes_nothing_on_the_disk_by_any_method(shelf, tmp_path, monkeypatch):
+    """With the body of a request that writes, sent to the handlers themselves."""
+    monkeypatch.setattr(queues, "Pool", lambda _: Hands([None]))
+    monkeypatch.setattr(board, "MOST_LISTENERS", 0)  # events have no end
+    monkeypatch.setattr(transcripts, "MOST_WATCHING", 0)
+    folder = tmp_path / "calls"
+    shutil.copytree(shelf, folder)
+    path = folder / "toned.json"
+    earlier.replace_with(path, heard(path, {6: "Bremen"}))
+    library = Library(folder, Index(tmp_path / "index.sqlite"))
+    with (
+        Uploads(folder) as arriving,
+        Queue(folder, lambda _: SETTINGS) as queue,
+        closing(WorkerClient()) as editor,
+        closing(WorkerClient()) as finder,
+    ):
+        parts = {"queue": queue, "uploads": arriving, "editor": editor, "finder": finder}
+        app = application(AppState(folder, OWNER, library, **parts), users=USERS)
+        library.update()
+        recording = id_of(Path("toned.json"))
+        rule = {"heard": "Bremen", "written": "Rome"}
+        found = client(app, OWNER).get(f"/t/{recording}/replace", params=rule).json()
+        body = {**rule, "version": found["version"], "places": [one["place"] for one in found["places"]]}
+        body |= {"steps": [], "corrections": {}, "speaker": "S1", "name": "x.wav", "folder": "sub"}
+        body |= {"start": 0.0, "end": 3.0, "add": ["tag"], "remove": [], "take": ["term"], "drop": []}
+        body |= {"ids": [recording], "formats": ["txt"], "format": "txt", "options": {}}
+        query = {**rule, "format": "txt", "name": "x", "q": "Bremen"}
+        before = contents(folder)
+        reader, answered = client(app, USERS[0].token), 0
+        for method, _, address in requests(app, recording):
+            answer = reader.request(method, address, json=body, params=query)
+            answered += answer.status_code == 200
+            assert contents(folder) == before, (method, address)
+        assert answered > 40
+        # The same body does write where the person may.
+        for address in ("differences", "replace", "vocabulary"):
+            before = contents(folder)
+            body["version"] = files.sha256_at(path)
+            answer = client(app, OWNER).post(f"/t/{recording}/{address}", json=body)
+            assert (answer.status_code, contents(folder) != before) == (200, True), answer.text
 
 
 def test_the_page_of_the_token_knows_everybody(app):
@@ -75,6 +172,22 @@ def test_the_page_of_the_token_knows_everybody(app):
         refused = visitor.post("/api/recordings/untranscribed").status_code == 403
         assert refused == (user.role != Role.WRITE)
         assert f'data-role="{user.role}"' in visitor.get("/").text
+
+
+def test_a_person_who_opens_many_browsers_shuts_out_nobody_else(app, monkeypatch):
+    monkeypatch.setattr("witness.serve.security.MOST_SESSIONS", 2)
+    visitors = []
+    for token in (OWNER, *[USERS[0].token] * 3):
+        visitors.append(TestClient(app, "https://desk.example", follow_redirects=False))
+        assert visitors[-1].post("/unlock", data={"token": token}).status_code == 303
+    assert [visitor.get("/api/library").status_code for visitor in visitors] == [200, 401, 200, 200]
+
+
+def test_a_reader_may_become_the_owner_in_the_same_browser(app):
+    visitor = TestClient(app, "https://desk.example", follow_redirects=False)
+    for token, status in ((USERS[0].token, 403), (OWNER, 503)):
+        assert visitor.post("/unlock", data={"token": token}).status_code == 303
+        assert visitor.post("/api/takes", json={"name": "a.wav"}).status_code == status
 
 
 def test_a_proxy_s_address_is_the_desk_s_own(app):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Match
 
 from witness.errors import ConflictError, InputError, OutputError, UsageError, WitnessError
 
@@ -70,8 +71,11 @@ def public(message: str, desk: AppState) -> str:
 def refused(request: Request, raised: Exception) -> Response:
     """The answer to an HTTPException, which handlers raise."""
     assert isinstance(raised, HTTPException)  # noqa: S101 - for mypy; Starlette calls it for no other
-    message = _told(request, raised.detail)
-    return error(raised.status_code, message, raised.headers, request.headers.get("accept", ""))
+    message, headers = _told(request, raised.detail), raised.headers
+    if raised.status_code == 405:  # Starlette names the methods of the first route alone
+        matching = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
+        headers = {"Allow": ", ".join(sorted(set[str]().union(*(route.methods for route in matching))))}
+    return error(raised.status_code, message, headers, request.headers.get("accept", ""))
 
 
 def failed(request: Request, raised: Exception) -> Response:

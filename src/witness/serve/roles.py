@@ -1,4 +1,4 @@
-"""Who may do what: people with a token of their own, who may read, comment or write.
+"""Rights at the desk: people with a token of their own, who may read, comment or write.
 
 A file names them, a line each:
 
@@ -6,17 +6,21 @@ A file names them, a line each:
     anna write tQ3vC0mJx7ZkW2pL
     bert read  9fKd83hsLq0WmZx1
 
-What is not allowed to a role here is refused to it: a new address is for those who may write, until it is
-listed.
+Every endpoint declares the least role that may use it. A route without a declaration is for those who may
+write.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from starlette.routing import Match, Route
+from starlette.types import Scope
 
 from witness.errors import InputError
 from witness.options import Choice
@@ -26,11 +30,16 @@ SHORTEST = 16
 
 
 class Role(Choice):
-    """What somebody may do; each may do what those before may."""
+    """The rights of a person; each role may do all that those before it may."""
 
     READ = "read"
     COMMENT = "comment"
     WRITE = "write"
+
+    def includes(self, least: Role) -> bool:
+        """Tell whether this role may do all that `least` may."""
+        order = list(Role)
+        return order.index(self) >= order.index(least)
 
 
 @dataclass(frozen=True)
@@ -42,17 +51,22 @@ class User:
     token: str
 
 
-ASKING = re.compile(r"/api/export|/t/[^/]+/preview")
-"""What is sent to these changes nothing."""
-COMMENTING = re.compile(r"/t/[^/]+/notes")
-"""What is sent to these adds notes, and changes nothing else."""
+class Endpoint(Route):
+    """One method of an address, and the least role that may use it.
+
+    Each method has its own handler, so that no handler asks for the method: GET's answers HEAD, too.
+    """
+
+    def __init__(self, method: str, path: str, least: Role, handler: Callable[..., Any]) -> None:
+        super().__init__(path, handler, methods=[method])
+        self.least = least
 
 
-def may(role: Role, method: str, path: str) -> bool:
-    """Whether a request is allowed to the role. GET changes nothing anywhere."""
-    if role == Role.WRITE or method in ("GET", "HEAD") or ASKING.fullmatch(path):
-        return True
-    return role == Role.COMMENT and COMMENTING.fullmatch(path) is not None
+def least(scope: Scope) -> Role | None:
+    """Return the least role that may send a request; None if no handler takes it."""
+    matching = (route for route in scope["app"].routes if route.matches(scope)[0] == Match.FULL)
+    route = next(matching, None)
+    return None if route is None else getattr(route, "least", Role.WRITE)
 
 
 def is_token(text: str) -> bool:

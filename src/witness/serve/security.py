@@ -73,8 +73,8 @@ ASKING = (
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 """The policy of that page, which fetches nothing: nothing is given out yet."""
-MOST_SESSIONS = 1000
-"""Browsers that are let in at the same time; beyond them, the one that came first asks again."""
+MOST_SESSIONS = 100
+"""Browsers of one person that are let in at the same time; beyond them, the earliest asks again."""
 LINGER = 1.0
 """Seconds for which the rest of a refused request is read, so that its client reads the answer."""
 
@@ -175,7 +175,8 @@ class Guard:
             if "text/html" in headers.get("accept", ""):
                 return _ask_for_token(401, scope["path"])
             return errors.error(401, LOCKED, {"WWW-Authenticate": "Bearer"})
-        if not roles.may(user.role, scope["method"], scope["path"]):
+        least = roles.least(scope)
+        if least is not None and not user.role.includes(least):
             return errors.error(403, f"you may {user.role} here, and this is more; ask the owner of the desk")
         scope.setdefault("state", {})["user"] = user
         if not (length.isascii() and length.isdigit()) or int(length) > largest:
@@ -219,8 +220,9 @@ class Guard:
         """The cookie, and where to go."""
         session = secrets.token_urlsafe()
         self._sessions[session] = user
-        if len(self._sessions) > MOST_SESSIONS:
-            del self._sessions[next(iter(self._sessions))]
+        earlier = [key for key, person in self._sessions.items() if person == user]
+        if len(earlier) > MOST_SESSIONS:
+            del self._sessions[earlier[0]]
         answer = RedirectResponse(place, 303)
         answer.set_cookie(cookie, session, httponly=True, samesite="strict", secure=self._secure)
         return answer

@@ -9,24 +9,27 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
 
 from witness import languages
 from witness.jobs import wishes
 from witness.models import store
 from witness.serve.requests import body_of, desk_of, of, path_of, texts_of
+from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.recordings import answered
 
 
-def routes() -> list[BaseRoute]:
+def routes() -> list[Endpoint]:
     """What can be chosen, what is done with it, and what came of it."""
     return [
-        Route("/api/choices", choices),
-        Route("/api/vocabulary", vocabulary, methods=["GET", "POST"]),
-        Route("/t/{id}/again", again, methods=["POST"]),
-        Route("/t/{id}/differences", differences, methods=["GET", "POST"]),
-        Route("/t/{id}/earlier", earlier, methods=["POST"]),
-        Route("/t/{id}/vocabulary", vocabulary, methods=["GET", "POST"]),
+        Endpoint("GET", "/api/choices", Role.READ, choices),
+        Endpoint("GET", "/api/vocabulary", Role.READ, vocabulary),
+        Endpoint("POST", "/api/vocabulary", Role.WRITE, change_vocabulary),
+        Endpoint("POST", "/t/{id}/again", Role.WRITE, again),
+        Endpoint("GET", "/t/{id}/differences", Role.READ, differences),
+        Endpoint("POST", "/t/{id}/differences", Role.WRITE, looked_through),
+        Endpoint("POST", "/t/{id}/earlier", Role.WRITE, earlier),
+        Endpoint("GET", "/t/{id}/vocabulary", Role.READ, vocabulary),
+        Endpoint("POST", "/t/{id}/vocabulary", Role.WRITE, change_vocabulary),
     ]
 
 
@@ -55,10 +58,14 @@ async def again(request: Request) -> Response:
 
 
 async def differences(request: Request) -> Response:
-    """GET: where the transcript is not what the earlier one was. POST: they have been looked through."""
+    """Compare the transcript with the earlier one."""
     desk, path = desk_of(request), await path_of(request)
-    if request.method == "GET":
-        return JSONResponse((await run_in_threadpool(desk.editor.ask, "differences", path))[0])
+    return JSONResponse((await run_in_threadpool(desk.editor.ask, "differences", path))[0])
+
+
+async def looked_through(request: Request) -> Response:
+    """Note that a person has looked through the differences."""
+    desk, path = desk_of(request), await path_of(request)
     given = of(await body_of(request), version=str)
     return JSONResponse((await run_in_threadpool(desk.editor.ask, "looked_through", path, **given))[0])
 
@@ -73,12 +80,18 @@ async def earlier(request: Request) -> Response:
 
 
 async def vocabulary(request: Request) -> Response:
-    """GET: that of the folder, or of a transcript's, and what is offered. POST: take terms, or drop them."""
+    """List the words of the folder, or of a transcript's folder, and the terms on offer."""
+    return await _words(request)
+
+
+async def change_vocabulary(request: Request) -> Response:
+    """Take terms into these words, or drop them."""
+    body = await body_of(request)
+    return await _words(request, **{key: list(wishes.terms(texts_of(body, key))) for key in ("take", "drop")})
+
+
+async def _words(request: Request, **more: Any) -> Response:
     desk = desk_of(request)
     folder = (await path_of(request)).parent if "id" in request.path_params else desk.folder
-    more: dict[str, Any] = {}
-    if request.method == "POST":
-        given = await body_of(request)
-        more = {key: list(wishes.terms(texts_of(given, key))) for key in ("take", "drop")}
     asked = run_in_threadpool(desk.editor.ask, "words", folder, root=str(desk.folder), **more)
     return JSONResponse((await asked)[0])

@@ -12,7 +12,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Route
 
 from witness.errors import WitnessError
 from witness.formats.registry import Format
@@ -20,6 +19,7 @@ from witness.options import chosen
 from witness.serve.app_state import AppState
 from witness.serve.editing import export_options
 from witness.serve.requests import GONE, body_of, texts_of
+from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.transcripts import download, formats
 
 MOST = 10_000
@@ -31,9 +31,12 @@ FAILURES = "NOT EXPORTED.txt"
 """In an archive: what could not be exported, and why, a line each."""
 
 
-def routes() -> list[BaseRoute]:
+def routes() -> list[Endpoint]:
     """What the dialog asks for."""
-    return [Route("/api/export", export, methods=["POST"]), Route("/api/formats", list_formats)]
+    return [
+        Endpoint("POST", "/api/export", Role.READ, export),
+        Endpoint("GET", "/api/formats", Role.READ, list_formats),
+    ]
 
 
 def list_formats(request: Request) -> Response:  # noqa: ARG001

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
 from witness.jobs.recordings import ENDINGS
 from witness.models import store
 from witness.options import Options
 from witness.serve import assets
+from witness.serve.roles import Endpoint, Role
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -27,9 +27,12 @@ STYLES = (
 """What the page of a transcript looks like, and this one, too; then its own."""
 
 
-def routes() -> list[BaseRoute]:
+def routes() -> list[Endpoint]:
     """The first page that one sees."""
-    return [Route("/", front), Route("/static/{address:path}", static)]
+    return [
+        Endpoint("GET", "/", Role.READ, front),
+        Endpoint("GET", "/static/{address:path}", Role.READ, static),
+    ]
 
 
 def front(request: Request) -> Response:

@@ -15,7 +15,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
 
 from witness.errors import ConflictError, UsageError
 from witness.jobs.recordings import INNER
@@ -24,6 +23,7 @@ from witness.serve.library.index import DamagedError
 from witness.serve.library.query import parse
 from witness.serve.library.selection import SORTS, Selection, choices, is_called
 from witness.serve.requests import body_of, desk_of, of
+from witness.serve.roles import Endpoint, Role
 from witness.serve.uploads import clean_stem
 from witness.text import printable
 from witness.transcript import moving
@@ -41,17 +41,17 @@ DEEPEST = 8
 GONE = "there is no such recording anymore; reload the page"
 
 
-def routes() -> list[BaseRoute]:
+def routes() -> list[Endpoint]:
     """All below `/api/` that is about recordings which lie there already."""
     return [
-        Route("/api/library", _listing),
-        Route("/api/search", _search),
-        Route("/api/recordings/{id}/move", move, methods=["POST"]),
-        Route("/api/recordings/{id}/tags", tag, methods=["POST"]),
-        Route("/api/recordings/{id}/delete", throw, methods=["POST"]),
-        Route("/api/trash", trash),
-        Route("/api/trash/empty", empty, methods=["POST"]),
-        Route("/api/trash/{id}/restore", restore, methods=["POST"]),
+        Endpoint("GET", "/api/library", Role.READ, _listing),
+        Endpoint("GET", "/api/search", Role.READ, _search),
+        Endpoint("POST", "/api/recordings/{id}/move", Role.WRITE, move),
+        Endpoint("POST", "/api/recordings/{id}/tags", Role.WRITE, tag),
+        Endpoint("POST", "/api/recordings/{id}/delete", Role.WRITE, throw),
+        Endpoint("GET", "/api/trash", Role.READ, trash),
+        Endpoint("POST", "/api/trash/empty", Role.WRITE, empty),
+        Endpoint("POST", "/api/trash/{id}/restore", Role.WRITE, restore),
     ]
 
 

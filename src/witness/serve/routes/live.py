@@ -11,11 +11,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
 from witness.jobs.status import JobStatus, State
 from witness.serve import assets
 from witness.serve.requests import GONE, desk_of
+from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.home import STYLES, template
 from witness.serve.routes.recordings import EventStream, about_job, answered, event
 from witness.text import printable
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from witness.serve.queue import Queue
 
 
-def routes() -> list[BaseRoute]:
+def routes() -> list[Endpoint]:
     """What the page listens to; the page itself stands where the transcript will be."""
-    return [Route("/t/{id}/live", live)]
+    return [Endpoint("GET", "/t/{id}/live", Role.READ, live)]
 
 
 def page(request: Request) -> Response:

@@ -11,11 +11,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
 
 from witness.formats.registry import Format
 from witness.serve import assets
 from witness.serve.app_state import AppState
+from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.home import STYLES, template
 from witness.text import printable
 
@@ -26,13 +26,13 @@ MOST = 1000
 """Notes in one answer."""
 
 
-def routes() -> list[BaseRoute]:
+def routes() -> list[Endpoint]:
     """The page, the list, the codes and the project."""
     return [
-        Route("/notes", page),
-        Route("/api/notes", listed),
-        Route("/api/notes/codes", codes),
-        Route("/api/notes/project", project),
+        Endpoint("GET", "/notes", Role.READ, page),
+        Endpoint("GET", "/api/notes", Role.READ, listed),
+        Endpoint("GET", "/api/notes/codes", Role.READ, codes),
+        Endpoint("GET", "/api/notes/project", Role.READ, project),
     ]
 
 

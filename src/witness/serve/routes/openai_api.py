@@ -19,7 +19,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from witness.errors import WitnessError
@@ -32,6 +31,7 @@ from witness.serve.app_state import AppState
 from witness.serve.openai import answers, jobs, schema
 from witness.serve.openai.jobs import Work
 from witness.serve.openai.schema import TranscriptionRequest
+from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.recordings import DEAF
 from witness.serve.uploads import Form, Upload, drain
 
@@ -46,14 +46,14 @@ PATIENCE = 10
 """Times `PACE` that a stream waits to begin, unless the work is begun."""
 
 
-def routes() -> list[BaseRoute]:
+def routes() -> list[Endpoint]:
     """The interface."""
     places = Places()
     return [
-        Route("/v1/models", list_models),
-        Route("/v1/models/{name:path}", show_model),
-        Route("/v1/audio/transcriptions", _Transcriptions(places), methods=["POST"]),
-        Route("/v1/audio/translations", _Transcriptions(places, translate=True), methods=["POST"]),
+        Endpoint("GET", "/v1/models", Role.READ, list_models),
+        Endpoint("GET", "/v1/models/{name:path}", Role.READ, show_model),
+        Endpoint("POST", "/v1/audio/transcriptions", Role.WRITE, _Transcriptions(places)),
+        Endpoint("POST", "/v1/audio/translations", Role.WRITE, _Transcriptions(places, translate=True)),
     ]
 
 

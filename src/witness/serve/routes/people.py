@@ -11,22 +11,22 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Route
 
 from witness.diarization import voices
 from witness.errors import InputError, WitnessError
 from witness.serve.app_state import AppState
 from witness.serve.library.catalog import ListedRecording
 from witness.serve.requests import body_of
+from witness.serve.roles import Endpoint, Role
 from witness.text import printable
 
 
-def routes() -> list[BaseRoute]:
+def routes() -> list[Endpoint]:
     """What the list of people asks for."""
     return [
-        Route("/api/people", list_people),
-        Route("/api/people/search", search),
-        Route("/api/people/forget", forget, methods=["POST"]),
+        Endpoint("GET", "/api/people", Role.READ, list_people),
+        Endpoint("GET", "/api/people/search", Role.READ, search),
+        Endpoint("POST", "/api/people/forget", Role.WRITE, forget),
     ]
 
 

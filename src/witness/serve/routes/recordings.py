@@ -13,7 +13,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from witness.errors import UsageError
@@ -22,6 +21,7 @@ from witness.jobs.status import JobStatus
 from witness.jobs.wishes import RecordingWish
 from witness.serve.board import BusyError, UnknownError
 from witness.serve.queue import Queue
+from witness.serve.roles import Endpoint, Role
 
 ALIVE = 15.0
 """Seconds after which a comment says that the stream of events is still there."""
@@ -31,15 +31,15 @@ AGAIN = 2000
 """Milliseconds after which a browser comes back when the stream ends."""
 
 
-def routes() -> list[BaseRoute]:
+def routes() -> list[Endpoint]:
     """What the page needs of the queue."""
     return [
-        Route("/api/recordings", send_recordings, methods=["POST"]),
-        Route("/api/recordings/untranscribed", transcribe_the_rest, methods=["POST"]),
-        Route("/api/events", events),
-        Route("/api/jobs/{id}/cancel", cancel, methods=["POST"]),
-        Route("/api/jobs/{id}/retry", retry, methods=["POST"]),
-        Route("/api/jobs/{id}/dismiss", dismiss, methods=["POST"]),
+        Endpoint("POST", "/api/recordings", Role.WRITE, send_recordings),
+        Endpoint("POST", "/api/recordings/untranscribed", Role.WRITE, transcribe_the_rest),
+        Endpoint("GET", "/api/events", Role.READ, events),
+        Endpoint("POST", "/api/jobs/{id}/cancel", Role.WRITE, cancel),
+        Endpoint("POST", "/api/jobs/{id}/retry", Role.WRITE, retry),
+        Endpoint("POST", "/api/jobs/{id}/dismiss", Role.WRITE, dismiss),
     ]
 
 

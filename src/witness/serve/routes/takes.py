@@ -10,23 +10,23 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
 
 from witness.serve.app_state import AppState
 from witness.serve.requests import body_of
+from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.recordings import answered, wish_in
 from witness.serve.takes import OtherPlaceError, Take, Takes
 from witness.serve.uploads import clean
 
 
-def routes() -> list[BaseRoute]:
+def routes() -> list[Endpoint]:
     """What a page asks for that records."""
     return [
-        Route("/api/takes", begin, methods=["POST"]),
-        Route("/api/takes", unfinished),
-        Route("/api/takes/{id}/pieces/{place:int}", add, methods=["POST"]),
-        Route("/api/takes/{id}/finish", finish, methods=["POST"]),
-        Route("/api/takes/{id}/discard", discard, methods=["POST"]),
+        Endpoint("POST", "/api/takes", Role.WRITE, begin),
+        Endpoint("GET", "/api/takes", Role.READ, unfinished),
+        Endpoint("POST", "/api/takes/{id}/pieces/{place:int}", Role.WRITE, add),
+        Endpoint("POST", "/api/takes/{id}/finish", Role.WRITE, finish),
+        Endpoint("POST", "/api/takes/{id}/discard", Role.WRITE, discard),
     ]
 
 

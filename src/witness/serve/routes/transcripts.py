@@ -15,14 +15,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Route
 
 from witness import files
 from witness.formats.registry import PURPOSES, Format
 from witness.options import chosen
 from witness.serve import assets
 from witness.serve.requests import GONE, body_of, desk_of, of, path_of
-from witness.serve.roles import Role
+from witness.serve.roles import Endpoint, Role
 from witness.serve.routes import live
 from witness.serve.routes.recordings import AGAIN, ALIVE
 
@@ -39,24 +38,27 @@ MOST_WATCHING = 200
 _watching: set[object] = set()
 
 
-def routes() -> list[BaseRoute]:
+def routes() -> list[Endpoint]:
     """All below `/t/`, where a transcript goes by its id."""
     return [
-        Route("/t/{id}/", show),
-        Route("/t/{id}/sound", sound),
-        Route("/t/{id}/outline", outline),
-        Route("/t/{id}/version", version),
-        Route("/t/{id}/events", events),
-        Route("/t/{id}/corrections", corrections, methods=["GET", "PUT", "POST"]),
-        Route("/t/{id}/notes", add_notes, methods=["POST"]),
-        Route("/t/{id}/original", original, methods=["POST"]),
-        Route("/t/{id}/speakers", speakers, methods=["POST"]),
-        Route("/t/{id}/name", name, methods=["POST"]),
-        Route("/t/{id}/replace", rewrite, methods=["GET", "POST"]),
-        Route("/t/{id}/export", export),
-        Route("/t/{id}/preview", preview, methods=["POST"]),
-        Route("/t/{id}/voice", voice, methods=["POST"]),
-        Route("/t/{id}/suggestions", suggestions),
+        Endpoint("GET", "/t/{id}/", Role.READ, show),
+        Endpoint("GET", "/t/{id}/sound", Role.READ, sound),
+        Endpoint("GET", "/t/{id}/outline", Role.READ, outline),
+        Endpoint("GET", "/t/{id}/version", Role.READ, version),
+        Endpoint("GET", "/t/{id}/events", Role.READ, events),
+        Endpoint("GET", "/t/{id}/corrections", Role.READ, corrections),
+        Endpoint("PUT", "/t/{id}/corrections", Role.WRITE, save),
+        Endpoint("POST", "/t/{id}/corrections", Role.WRITE, add_corrections),
+        Endpoint("POST", "/t/{id}/notes", Role.COMMENT, add_notes),
+        Endpoint("POST", "/t/{id}/original", Role.WRITE, original),
+        Endpoint("POST", "/t/{id}/speakers", Role.WRITE, speakers),
+        Endpoint("POST", "/t/{id}/name", Role.WRITE, name),
+        Endpoint("GET", "/t/{id}/replace", Role.READ, occurrences),
+        Endpoint("POST", "/t/{id}/replace", Role.WRITE, rewrite),
+        Endpoint("GET", "/t/{id}/export", Role.READ, export),
+        Endpoint("POST", "/t/{id}/preview", Role.READ, preview),
+        Endpoint("POST", "/t/{id}/voice", Role.WRITE, voice),
+        Endpoint("GET", "/t/{id}/suggestions", Role.READ, suggestions),
     ]
 
 
@@ -160,13 +162,18 @@ async def _versions(path: Path) -> AsyncIterator[str]:
 
 
 async def corrections(request: Request) -> Response:
-    """GET: version and steps. PUT: all steps of a page. POST: corrections on top of what is there."""
-    if request.method == "GET":
-        return JSONResponse((await _ask(request, "show"))[0])
-    given = await body_of(request)
-    if request.method == "PUT":
-        return await _changed(request, "save", edit=given)
-    return await _changed(request, "add", **of(given, version=str, corrections=dict))
+    """Return the version and the steps."""
+    return JSONResponse((await _ask(request, "show"))[0])
+
+
+async def save(request: Request) -> Response:
+    """Save all steps of a page."""
+    return await _changed(request, "save", edit=await body_of(request))
+
+
+async def add_corrections(request: Request) -> Response:
+    """Put corrections on top of the saved ones."""
+    return await _changed(request, "add", **of(await body_of(request), version=str, corrections=dict))
 
 
 async def add_notes(request: Request) -> Response:
@@ -193,13 +200,16 @@ async def name(request: Request) -> Response:
     return await _changed(request, "name", **of(await body_of(request), version=str, speaker=str, name=str))
 
 
+async def occurrences(request: Request) -> Response:
+    """List the places of words that may be written otherwise."""
+    texts = {key: request.query_params.get(key, "") for key in ("heard", "written")}
+    path = await path_of(request)
+    places, _ = await run_in_threadpool(desk_of(request).finder.ask, "occurrences", path, **texts)
+    return JSONResponse(places)
+
+
 async def rewrite(request: Request) -> Response:
-    """GET: where words are said that may be written otherwise. POST: write some of them so."""
-    if request.method == "GET":
-        given = {key: request.query_params.get(key, "") for key in ("heard", "written")}
-        path = await path_of(request)
-        found, _ = await run_in_threadpool(desk_of(request).finder.ask, "occurrences", path, **given)
-        return JSONResponse(found)
+    """Write words otherwise, in the places that a person chose."""
     wanted = of(await body_of(request), version=str, heard=str, written=str, places=list)
     if not all(isinstance(place, int) for place in wanted["places"]):
         raise HTTPException(400, "places are whole numbers")
