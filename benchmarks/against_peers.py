@@ -38,12 +38,12 @@ from pathlib import Path
 import harness
 import soundfile
 
-from witness import atomic, files
 from witness.bench import scoring
 from witness.bench.scoring import FileScore
 from witness.formats import rttm
 from witness.models import catalogue, store
 from witness.schema import Turn
+from witness.storage import atomic, files
 
 CONVENTIONS = ("strict", "collar-0.25-each-side")
 PEER = Path(__file__).with_name("peer.py")

@@ -32,8 +32,8 @@ from witness.diarization.clustering import Clusters, SpeakerBounds
 from witness.diarization.stream import Networks, stream
 from witness.formats import rttm
 from witness.models import store
+from witness.models.session import on_cores
 from witness.schema import FRAMES, LOCAL_SPEAKERS, Bool, Float64, Int, Rule, Segmentation, Track, Turn
-from witness.sessions import on_cores
 
 SHARES = (0.0, 0.4, 0.5, 0.6, 0.8, 1.01)
 

@@ -4,7 +4,7 @@
     python benchmarks/estimates.py FILE... [--whisper base]... [--models campplus]... [--json OUT]
 
 Each FILE is transcribed once with each pair of models. Of what the run tells of its stages, an estimate is
-made as the first time on a machine ("first": it expects what `witness.jobs.pace.PRIOR` has), and as on one
+made as the first time on a machine ("first": it expects what `witness.work.pace.PRIOR` has), and as on one
 that knows its pace ("again": from the FILE before, from the last for the first). The figures are the whole
 time that the estimate implied once a tenth, a quarter and half of the whole time had gone, as a ratio to the
 true one; null: it said nothing yet. Other programs that begin or end during a run make any estimate wrong, so
@@ -30,8 +30,8 @@ from unittest.mock import patch
 import harness
 
 from witness import Engine, Options
-from witness.jobs import pace
-from witness.jobs.estimate import Estimate
+from witness.work import pace
+from witness.work.eta import Estimate
 
 SHARES = (0.1, 0.25, 0.5)
 TICKS = os.sysconf("SC_CLK_TCK")

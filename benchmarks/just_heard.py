@@ -5,7 +5,7 @@
 
 TRANSCRIPTS holds NAME.json, REFERENCES NAME.stm. Counted are the words that stand for one other word of the
 text. F9 is pressed some time after the end of each, eight times, evenly spread over each of four ranges; no
-person was timed. The rule is asked of formats/web/doubts.js, by node. *By what is typed*: F9 is pressed once,
+person was timed. The rule is asked of web/editor/doubts.js, by node. *By what is typed*: F9 is pressed once,
 and what is typed takes the place of that word of the last three seconds which it is most like, being near
 counted in; each other word that is offered is one more press.
 """
@@ -30,7 +30,7 @@ RANGES = (0.3, 1.2), (0.2, 0.8), (0.5, 1.5), (0.1, 0.6)
 """Seconds from the end of a word until a key is down; the first is that of typist.py."""
 TIMES = 8
 MARKED = 0.5
-DOUBTS = Path(__file__).parents[1] / "src/witness/formats/web/doubts.js"
+DOUBTS = Path(__file__).parents[1] / "src/witness/web/editor/doubts.js"
 ASK = """
 const { justHeard } = await import(process.argv[1]);
 let given = "";

@@ -33,8 +33,8 @@ from urllib.parse import urlencode
 import harness
 import numpy as np
 
-from witness.serve.library.catalog import id_of, walk
 from witness.serve.library.index import Index, IndexEntry
+from witness.serve.library.library import id_of, walk
 from witness.serve.library.passages import Passage
 
 PASSAGES, WORDS, VOCABULARY, SPEAKERS = 500, 20, 60_000, 500

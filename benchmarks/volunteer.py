@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from witness import files
-from witness.amd import cards
 from witness.audio import decode
+from witness.gpu import cards
 from witness.models import catalogue
+from witness.storage import files
 
 CALL = Path(__file__).parent.parent / "tests" / "data" / "call.flac"
 SECONDS = 180

@@ -29,13 +29,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from witness import __version__, atomic, files, text
+from witness import __version__, text
 from witness.bench import accuracy, machine, plan, records, scoring
 from witness.bench.scoring import FileScore
 from witness.errors import ModelError, WitnessError
 from witness.models.download import FetchError, NetworkError, Route, download, end_of, page
 from witness.options import Options, Runtime
-from witness.reporter import Reporter
+from witness.progress import Reporter
+from witness.storage import atomic, files
 
 AUDIO = "https://www.robots.ox.ac.uk/~vgg/data/voxconverse/data/voxconverse_{split}_wav.zip"
 LABELS = "https://github.com/joonson/voxconverse/archive/refs/heads/master.zip"

@@ -30,8 +30,8 @@ from onnx import TensorProto, helper, numpy_helper
 from witness.audio import decode
 from witness.diarization import embedding, embedding_cut
 from witness.diarization.embedding import BLOCK_SHAPE
-from witness.models import store
-from witness.sessions import Model, on_cores, onnxruntime
+from witness.models import session, store
+from witness.models.session import Model, on_cores
 
 CALL = Path(__file__).parent.parent / "tests" / "data" / "call.flac"
 
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="blocks on the GPU")
     parser.add_argument("--features", type=int, help="of a block, instead of all")
     options = parser.parse_args()
-    runtime = onnxruntime()
+    runtime = session.load_onnxruntime()
     begun = time.perf_counter()
     device = webgpu(runtime)
     registered = time.perf_counter() - begun

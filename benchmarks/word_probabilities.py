@@ -26,7 +26,7 @@ from witness.bench.words import tokens as words_of
 from witness.recognition import tokens
 from witness.recognition.chunking import Loudness, pieces
 from witness.recognition.engine_worker import DecodeOptions, Load
-from witness.recognition.track_work import PADDED
+from witness.recognition.track_input import PADDED
 
 EDGES = (0.0, 0.3, 0.5, 0.7, 0.9, 0.97, 1.01)
 

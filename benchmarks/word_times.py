@@ -33,7 +33,7 @@ from witness.recognition import tokens
 from witness.recognition.aligner import Aligner
 from witness.recognition.chunking import Loudness, pieces
 from witness.recognition.engine_worker import DecodeOptions, EngineToken, Load
-from witness.recognition.track_work import PADDED
+from witness.recognition.track_input import PADDED
 from witness.schema import Float32
 
 MODULES = {

@@ -54,10 +54,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     named = [Path(argument.partition("::")[0]) for argument in config.args]
     if not any(path.is_dir() for path in named) or config.option.capture == "no":
         return 0
-    from witness import resources
+    from witness import machine_limits
 
     # A fifth of the time a test waits for its processes. More than eight only get in each other's way.
-    return min(resources.cores() + 1, 8)
+    return min(machine_limits.cores() + 1, 8)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -216,8 +216,8 @@ def shelve(toned, folder, forms):
 def desk_of_two(shelf, root, prepare=None):
     """A desk over the call in two folders, which it looks at after `prepare`."""
     from witness.serve.app_state import AppState
-    from witness.serve.library.catalog import Library
     from witness.serve.library.index import Index
+    from witness.serve.library.library import Library
 
     for name in ("one", "two"):
         shutil.copytree(shelf, root / "calls" / name)
@@ -274,7 +274,7 @@ def own_cache(of_the_run, monkeypatch):
 @pytest.fixture(scope="session")
 def doubles(of_the_run) -> Path:
     """A folder with doubles of ROCm's libraries, with which the real MIGraphX provider runs; see fakegpu."""
-    from witness.amd import provider
+    from witness.gpu import provider
 
     if provider.find() is None:
         pytest.skip("this onnxruntime has no MIGraphX provider (Linux on x86-64 has)")
@@ -329,7 +329,7 @@ def a_card(**facts):
     """A Radeon RX 9070, or a card with other `facts`; what nobody asks for is None."""
     from dataclasses import fields
 
-    from witness.amd import cards
+    from witness.gpu import cards
 
     known = {"index": 0, "name": "Radeon RX 9070", "gfx": "gfx1201", "integrated": False}
     known |= {"memory_total": 16 << 30, "supported": "listed", "node": Path("/nowhere"), **facts}
@@ -340,7 +340,7 @@ def fake_card(monkeypatch, doubles: Path, **facts) -> None:
     """Make this process and its children believe in `a_card`."""
     import onnxruntime
 
-    from witness.amd import cards, webgpu
+    from witness.gpu import cards, webgpu
 
     monkeypatch.setattr(cards, "cards", lambda: (a_card(**facts),))
     monkeypatch.setattr(webgpu, "_cards", list)  # or WebGPU would speak of those of this machine

@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests python tests/page_cases.py        writes tests/data/page_cases.json
 
-The page derives all that it shows from its steps, without a server, in formats/web/derive.js and what that
+The page derives all that it shows from its steps, without a server, in web/editor/derive.js and what that
 uses; `witness redo` does the same in `transcript.assemble`. tests/web/cases.test.js has the page's modules do
 what is in the table, test_web.py has Python do it, and both must come to what is written there. The talks are
 random, from fixed seeds: with two tracks, overlaps, long paragraphs, words where nobody speaks, and speech
@@ -37,7 +37,7 @@ from witness.schema import (
     Turn,
     Word,
 )
-from witness.transcript import assemble, corrections, drafts
+from witness.transcript import assemble, corrections, uncorrected
 
 PATH = Path(__file__).parent / "data" / "page_cases.json"
 TALKS = (*range(9), 15, 61)
@@ -55,7 +55,7 @@ NAMES = ("Anna", "Ben", "Zoë <b>", "李", "O'Hara")
 Step = list[dict[str, Any]]
 
 
-def talk(seed: int) -> drafts.Draft:
+def talk(seed: int) -> uncorrected.Draft:
     """Who said what in a talk, before anybody corrected it."""
     rng = random.Random(seed)
     two_tracks = seed % 3 == 1
@@ -126,9 +126,9 @@ def _words(rng: random.Random, who: assemble.Diarized, duration: float, slow: bo
 class Steps:
     """Steps that a person could take in the page of a talk, and what the page saves of them."""
 
-    def __init__(self, draft: drafts.Draft, rng: random.Random) -> None:
+    def __init__(self, draft: uncorrected.Draft, rng: random.Random) -> None:
         self.draft, self.rng = draft, rng
-        self.base = drafts.corrected(draft)
+        self.base = uncorrected.corrected(draft)
         self.data = data_of(self.base)
         self.ids = [speaker for speaker, _ in self.data["speakers"]]
         words, silent = self.data["words"], self.data["silent"]
@@ -199,13 +199,15 @@ class Steps:
         new = [_of_words(one) for one in made if one["kind"] == "new"]
         if len(set(new)) < len(new):
             return None
-        added = drafts._added(self.draft, new)
+        added = uncorrected._added(self.draft, new)
         ids = [*self.ids[: len(self.ids) - len(new)], *(added[one] for one in new)]
         fills = [self._fill(one) for one in made if one["kind"] == "fill"]
-        _, turns = drafts._completed(self.draft, [*fills, *new], added)
+        _, turns = uncorrected._completed(self.draft, [*fills, *new], added)
         found = [self._correction(one, ids, turns) for one in made]
         talk, merged = corrections.Talk(turns), corrections.merges(found, corrections.Talk(turns))
-        together = corrections.Talk(drafts.united(sorted(drafts._renamed(turn, merged) for turn in turns)))
+        together = corrections.Talk(
+            uncorrected.united(sorted(uncorrected._renamed(turn, merged) for turn in turns))
+        )
         for one, correction in zip(made, found, strict=True):
             for key, spans in (("who", correction.speaker), ("gone", correction.other)):
                 if key in one and one["kind"] != "new":
@@ -236,7 +238,7 @@ class Steps:
 
     def expected(self, given: Sequence[Correction]) -> dict[str, Any]:
         """What Witness makes of it: paragraphs, and those who speak with their share of it."""
-        found = drafts.corrected(self.draft, given)
+        found = uncorrected.corrected(self.draft, given)
         number = {speaker: place for place, speaker in enumerate(self.ids)}
         names = {one.id: one.name for one in found.speakers}
         ordered = sorted(found.utterances, key=lambda one: (_ms(one.start), _ms(one.end)))

@@ -14,7 +14,7 @@ import pytest
 import soundfile
 
 from conftest import CALL, in_process
-from witness.jobs import pool, worker
+from witness.work import pool, produce
 
 OPTIONS = ("--models", "builtin", "--offline")
 
@@ -68,10 +68,10 @@ def run(
 class Here(pool.Pool):
     """Does the jobs in this process, whose models stay open."""
 
-    def submit(self, job: worker.Job, _: object = None) -> Future[worker.Outcome]:
+    def submit(self, job: produce.Job, _: object = None) -> Future[produce.Outcome]:
         """As `Pool.submit`, without starting a process."""
-        future: Future[worker.Outcome] = Future()
-        future.set_result(worker.perform(worker.job_from_json(worker.job_to_json(job))))
+        future: Future[produce.Outcome] = Future()
+        future.set_result(produce.perform(produce.job_from_json(produce.job_to_json(job))))
         return future
 
 

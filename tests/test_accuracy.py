@@ -15,8 +15,8 @@ from witness.diarization import segmentation
 from witness.diarization.fbank import fbank, frame_count
 from witness.formats import rttm
 from witness.models.catalogue import BUILTIN_FOLDER
+from witness.models.session import Model
 from witness.schema import FRAME_DURATION, FRAME_STEP, FRAMES, ModelFile
-from witness.sessions import Model
 
 # What the README says: strict, collar 0, overlap counted, pooled.
 RECORDED = json.loads((ROOT / "benchmarks" / "results" / "accuracy_builtin.json").read_text())["groups"]

@@ -13,7 +13,7 @@ from witness.errors import ConflictError
 from witness.formats import notes
 from witness.review import Review
 from witness.schema import Transcript
-from witness.transcript import assemble, earlier, edits, project_words, redo, store
+from witness.transcript import assemble, edits, previous, project_words, redo, store
 
 
 def texts(transcript: Transcript) -> list[str]:
@@ -65,14 +65,14 @@ def _made(path):
 def test_what_a_person_did_is_kept_and_what_differs_is_told(corrected):
     path = corrected
     before = store.read(path)
-    assert earlier.replace_with(path, heard(path, {6: "Bremen", 9: "nonsense"})) == ()
+    assert previous.replace_with(path, heard(path, {6: "Bremen", 9: "nonsense"})) == ()
     after = store.read(path)
     assert names(path)[0] == "Ann"
     assert texts(after)[3] == "Zanzibar"  # the same word was heard
     assert texts(after)[6] == "Rome"  # another one was, and a person has written this
     assert [one.text for one in notes.of(after)] == ["Why?"]
     assert notes.of(after)[0].quote == notes.of(before)[0].quote
-    found = earlier.read(path)
+    found = previous.read(path)
     told = {(one.kind, one.before.strip("."), one.now.strip("."), one.yours) for one in found.differences}
     assert told == {
         ("kept", "Rome", "Bremen", True),
@@ -87,36 +87,36 @@ def test_what_a_person_did_is_kept_and_what_differs_is_told(corrected):
 def test_the_earlier_transcript_comes_back_whole_and_goes_again(corrected):
     path = corrected
     before, steps = path.read_bytes(), edits.show(path).steps
-    earlier.replace_with(path, heard(path, {6: "Bremen"}))
+    previous.replace_with(path, heard(path, {6: "Bremen"}))
     new = path.read_bytes()
     assert steps
     assert not edits.show(path).steps  # they were those of the earlier page
     with pytest.raises(ConflictError):
-        earlier.swap(path, "0" * 64)
-    earlier.swap(path, edits.show(path).version)
+        previous.swap(path, "0" * 64)
+    previous.swap(path, edits.show(path).version)
     assert path.read_bytes() == before
     assert edits.show(path).steps == steps
     edits.recount(path, edits.show(path).version, 1)  # the findings are back, too
-    earlier.swap(path, edits.show(path).version)
+    previous.swap(path, edits.show(path).version)
     assert path.read_bytes() == new
 
 
 def test_words_that_are_gone_are_told_and_their_corrections_stay(corrected):
     path = corrected
     whole = heard(path, {})
-    earlier.replace_with(path, heard(path, {3: None, 4: None}))
+    previous.replace_with(path, heard(path, {3: None, 4: None}))
     after = store.read(path)
     assert "Zanzibar" not in texts(after)
     assert "Zanzibar" in [one.text for one in after.corrections]
     assert [one.text for one in notes.of(after)] == ["Why?"]
     told = [
         (one.kind, one.yours)
-        for one in earlier.read(path).differences
+        for one in previous.read(path).differences
         if "Zanzibar" in one.before or one.before == "Why?"
     ]
     assert sorted(told) == [("place", True), ("words", True)]
-    assert earlier.read(path).kept == 2  # the name, and the other correction
-    earlier.replace_with(path, whole)
+    assert previous.read(path).kept == 2  # the name, and the other correction
+    previous.replace_with(path, whole)
     assert texts(store.read(path))[3] == "Zanzibar"  # it has a place again
 
 
@@ -124,8 +124,8 @@ def test_what_a_person_did_outlives_a_second_transcription_that_has_no_place_for
     path = corrected
     before, steps = store.read(path), edits.show(path).steps
     other = path.with_name("toned.earlier.json")
-    earlier.replace_with(path, heard(path, {3: None, 4: None}))
-    told = earlier.replace_with(path, heard(path, {}))
+    previous.replace_with(path, heard(path, {3: None, 4: None}))
+    told = previous.replace_with(path, heard(path, {}))
     assert len(told) == 1
     assert told[0].startswith(f"{other} is ")
     assert texts(store.read(other)) == texts(before)
@@ -138,18 +138,18 @@ def test_what_a_person_did_outlives_a_second_transcription_that_has_no_place_for
 def test_what_is_in_the_one_that_followed_is_not_kept_twice(corrected):
     path = corrected
     for changed in ({6: "Bremen"}, {}, {9: "nonsense"}):  # a person has written the sixth word
-        assert earlier.replace_with(path, heard(path, changed)) == ()
+        assert previous.replace_with(path, heard(path, changed)) == ()
     assert not list(path.parent.glob("toned.earlier*"))
     assert texts(store.read(path))[6] == "Rome"
 
 
 def test_what_was_done_to_a_transcript_that_was_exchanged_is_not_lost_with_it(corrected):
     path = corrected
-    earlier.replace_with(path, heard(path, {}))
+    previous.replace_with(path, heard(path, {}))
     edits.save(path, edit(path, spelling(path, 12, "Oslo")))
-    earlier.swap(path, edits.show(path).version)
+    previous.swap(path, edits.show(path).version)
     assert "Oslo" not in path.read_text()
-    earlier.replace_with(path, heard(path, {}))
+    previous.replace_with(path, heard(path, {}))
     assert "Oslo" in texts(store.read(path.with_name("toned.earlier.json")))
 
 

@@ -20,12 +20,12 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from witness import files, pipes
-from witness.audio import decode, ffmpeg, frames
+from witness.audio import decode, ffmpeg, fifo, frames
 from witness.errors import InputError
 from witness.options import Channels
-from witness.reporter import Reporter
+from witness.progress import Reporter
 from witness.schema import SAMPLE_RATE
+from witness.storage import files
 from witness.text import clock
 
 DATA = Path(__file__).parent / "data"
@@ -562,7 +562,7 @@ def test_named_pipe(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
 def test_a_named_pipe_into_which_nobody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipes, "PATIENCE", 0.1)
+    monkeypatch.setattr(fifo, "PATIENCE", 0.1)
     os.mkfifo(tmp_path / "pipe")
     why = "pipe: nobody has written into this pipe for 0.1 s; fix: start what is to write into it"
     assert why in refusal(tmp_path / "pipe")

@@ -15,9 +15,9 @@ from test_serve_browser import shelf as shelf
 from test_serve_browser import visit as visit
 from test_serve_editing_browser import NOTED
 from test_serve_live_browser import at_work as at_work
-from witness import files
-from witness.jobs.manifest import Entry, Manifest
+from witness.storage import files
 from witness.transcript import edits, store
+from witness.work.manifest import Entry, Manifest
 
 
 def opened(page, button: str, dialog: str) -> None:

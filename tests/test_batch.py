@@ -19,16 +19,16 @@ import soundfile
 import ct2
 from conftest import CALL, in_process
 from recordings import OPTIONS, here, make, run, start
-from witness import Engine, atomic, pipeline, resources
-from witness.batch import batch
+from witness import Engine, machine_limits, pipeline
 from witness.cli.live import BatchCourse
 from witness.errors import InputError, UsageError, WitnessError
-from witness.jobs import folder, plan, recordings
-from witness.jobs.manifest import Entry, Manifest
-from witness.jobs.worker import Job, Outcome, Settings, Watcher, job_from_json, job_to_json
 from witness.options import Channels, Device, Options, PageAudio, Runtime
-from witness.reporter import Reporter
+from witness.progress import Reporter
 from witness.schema import ModelFile
+from witness.storage import atomic
+from witness.work import batch, folder, plan, recordings
+from witness.work.manifest import Entry, Manifest
+from witness.work.produce import Job, Outcome, Settings, Watcher, job_from_json, job_to_json
 
 
 def outputs(found, manifest) -> dict[str, str]:
@@ -204,7 +204,7 @@ def test_a_job_survives_the_way_to_a_worker():
 
 
 def test_workers_fit_the_machine(monkeypatch):
-    monkeypatch.setattr(resources, "cores", lambda: 8)
+    monkeypatch.setattr(machine_limits, "cores", lambda: 8)
     assert plan.worker_count(None, 100, None) == 8
     assert plan.worker_count(None, 100, 4 * plan.PEAK) == 4
     assert plan.worker_count(3, 100, 4 * plan.PEAK) == 3
@@ -247,7 +247,7 @@ def test_a_batch_settles_on_a_model_and_counts_its_memory(tmp_path):
 
 
 def test_a_worker_s_recognizer_has_its_share_of_the_cores(monkeypatch):
-    monkeypatch.setattr(resources, "cores", lambda: 12)
+    monkeypatch.setattr(machine_limits, "cores", lambda: 12)
     given = []
     monkeypatch.setattr(
         pipeline.recognition, "TrackRecognizer", lambda *_, threads, **__: given.append(threads) or Mock()

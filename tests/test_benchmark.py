@@ -19,7 +19,7 @@ from witness.bench.plan import AccuracyPlan, find, unscored
 from witness.errors import InputError, ModelError, PartlyFailedError, UsageError, WitnessError
 from witness.formats import rttm
 from witness.options import Options, Runtime
-from witness.reporter import SILENT
+from witness.progress import SILENT
 from witness.schema import Turn
 
 NAMES = ("a first", "b", "c")

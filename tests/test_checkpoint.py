@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import checkpoints
-from witness import sessions
-from witness.models import checkpoint, convert
+from witness.models import convert, pytorch, session
 
 SEGMENTATION = checkpoints.written(checkpoints.segmentation(), within="state_dict")
 CAMPPLUS = checkpoints.written(checkpoints.campplus())
@@ -26,7 +25,7 @@ def of_program(program: bytes, **files: bytes) -> bytes:
 
 def test_arrays_come_back() -> None:
     for content, arrays in ((SEGMENTATION, checkpoints.segmentation()), (CAMPPLUS, checkpoints.campplus())):
-        found = checkpoint.read(content)
+        found = pytorch.read(content)
         assert list(found) == list(arrays)
         for name, array in arrays.items():
             assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
@@ -41,7 +40,7 @@ def test_foreign_objects_are_placeholders() -> None:
     arrays = inner.read("archive/data.pkl").removeprefix(b"\x80\x02").removesuffix(b".")
     program += b"X\x0a\x00\x00\x00state_dict" + arrays + b"u."
     files = {name: inner.read(name) for name in inner.namelist()}
-    found = checkpoint.read(checkpoints.zipped({**files, "archive/data.pkl": program}))
+    found = pytorch.read(checkpoints.zipped({**files, "archive/data.pkl": program}))
     assert list(found) == list(checkpoints.campplus())
 
 
@@ -57,11 +56,11 @@ def test_nothing_is_called(call: bytes, tmp_path, monkeypatch) -> None:
         b"\x80\x02}(X\x0a\x00\x00\x00state_dict}(X\x01\x00\x00\x00a" + call + b"(" + command + b"tRuu.",
     ):
         with pytest.raises(ValueError, match="arrays"):
-            checkpoint.read(of_program(program))
+            pytorch.read(of_program(program))
     with pytest.raises(ValueError, match="instruction INST"):
-        checkpoint.read(of_program(b"\x80\x02(" + command + b"ios\nsystem\n."))
+        pytorch.read(of_program(b"\x80\x02(" + command + b"ios\nsystem\n."))
     with pytest.raises(ValueError, match="instruction STACK_GLOBAL"):
-        checkpoint.read(of_program(b"\x80\x04X\x02\x00\x00\x00osX\x06\x00\x00\x00system\x93."))
+        pytorch.read(of_program(b"\x80\x04X\x02\x00\x00\x00osX\x06\x00\x00\x00system\x93."))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -96,10 +95,10 @@ def tensor(count: int, shape: bytes, strides: bytes, offset: int = 0, kind: byte
 def test_what_does_not_fit_is_refused(program: bytes, sign: str | None) -> None:
     content = of_program(program, **{"0": np.arange(4, dtype=np.float32).tobytes()})
     if sign is None:
-        np.testing.assert_array_equal(checkpoint.read(content)["a"], np.arange(4))
+        np.testing.assert_array_equal(pytorch.read(content)["a"], np.arange(4))
         return
     with pytest.raises(ValueError, match=sign) as failure:
-        checkpoint.read(content)
+        pytorch.read(content)
     assert "\n" not in str(failure.value)
 
 
@@ -107,22 +106,22 @@ def test_a_zip_that_swells_is_refused() -> None:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a/data.pkl", b"\x80\x02}.")
-        archive.writestr("a/data/0", bytes(checkpoint.LARGEST + 1))
+        archive.writestr("a/data/0", bytes(pytorch.LARGEST + 1))
     assert len(content.getvalue()) < 1 << 20
     with pytest.raises(ValueError, match="more than 256 MiB"):
-        checkpoint.read(content.getvalue())
+        pytorch.read(content.getvalue())
     with pytest.raises(ValueError, match=r"data\.pkl is too large"):
-        checkpoint.read(of_program(bytes(checkpoint.LARGEST_PROGRAM + 1)))
+        pytorch.read(of_program(bytes(pytorch.LARGEST_PROGRAM + 1)))
 
 
 def test_one_file_for_many_arrays_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     item = tensor(250, b"K\xfa\x85", b"K\x01\x85").removeprefix(b"\x80\x02}(").removesuffix(b"u.")
     many = b"".join(item.replace(b"\x00a", b"\x00" + bytes([letter]), 1) for letter in b"abcde")
     content = of_program(b"\x80\x02}(" + many + b"u.", **{"0": bytes(1000)})
-    assert len(checkpoint.read(content)) == 5
-    monkeypatch.setattr(checkpoint, "LARGEST", 4_000)
+    assert len(pytorch.read(content)) == 5
+    monkeypatch.setattr(pytorch, "LARGEST", 4_000)
     with pytest.raises(ValueError, match="its arrays have more"):
-        checkpoint.read(content)
+        pytorch.read(content)
 
 
 @pytest.mark.parametrize(
@@ -155,11 +154,11 @@ def refusal(name: str, content: bytes) -> str:
 
 
 def test_the_networks_keep_their_contracts() -> None:
-    segmentation = sessions.Model(convert.onnx_of("segmentation-3.0", SEGMENTATION), "segmentation")
+    segmentation = session.Model(convert.onnx_of("segmentation-3.0", SEGMENTATION), "segmentation")
     scores = segmentation(np.random.default_rng(1).normal(size=(2, 1, 160_000)).astype(np.float32))
     assert scores.shape == (2, 589, 7)
     np.testing.assert_allclose(np.exp(scores).sum(axis=-1), 1, rtol=1e-5)
-    embedding = sessions.Model(convert.onnx_of("campplus-zh-en", CAMPPLUS), "embedding")
+    embedding = session.Model(convert.onnx_of("campplus-zh-en", CAMPPLUS), "embedding")
     feats = np.random.default_rng(1).normal(size=(3, 453, 80)).astype(np.float32)
     vectors = embedding(feats)
     assert vectors.shape == (3, 6)

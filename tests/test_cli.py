@@ -142,7 +142,7 @@ def test_verbose_says_how_sure_the_number_of_speakers_is(witness, short):
 def test_a_number_of_speakers_near_a_tie_is_said():
     from witness.cli.run import _tell_of_a_tie
     from witness.options import Bounds
-    from witness.reporter import Reporter
+    from witness.progress import Reporter
     from witness.schema import CLOSE, Count
 
     def notes(*counts: Count, kept: Path | None = None, asked: Bounds = Bounds()) -> list[str]:
@@ -809,7 +809,7 @@ def test_models_commands(witness, tmp_path, monkeypatch):
     ],
 )
 def test_no_command_waits_for_ever_for_a_pipe(tmp_path, monkeypatch, command):
-    monkeypatch.setattr("witness.pipes.PATIENCE", 0.1)
+    monkeypatch.setattr("witness.audio.fifo.PATIENCE", 0.1)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "ref.rttm").write_text("SPEAKER a 1 0 1 <NA> <NA> x <NA> <NA>\n")
     names = {"PIPE": "pipe", "CALL": str(CALL), "REF": "ref.rttm"}

@@ -89,7 +89,7 @@ def test_a_cluster_gives_what_one_machine_gives_and_survives_a_lost_worker(clust
 def test_a_scheduler_that_does_not_answer(tmp_path):
     make(tmp_path / "in", 1)
     nowhere = ("--scheduler", "tcp://127.0.0.1:9")
-    impatient = "from witness.batch import cluster; cluster.PATIENCE = 1"
+    impatient = "from witness.work import cluster; cluster.PATIENCE = 1"
     _, err = run("in", "-o", "out", "--whisper", "none", *nowhere, cwd=tmp_path, inject=impatient, code=1)
     assert "no Dask scheduler answers at tcp://127.0.0.1:9" in err
     assert not list((tmp_path / "out").glob("*.txt"))

@@ -11,14 +11,14 @@ import ct2
 import ggml
 from conftest import CALL, DATA
 from recordings import make
-from witness.amd import cards
 from witness.bench import contention
 from witness.bench.contention import Contention, Run
 from witness.cli.main import cli
 from witness.errors import UsageError
+from witness.gpu import cards
 from witness.models import engines
 from witness.options import Options, Runtime
-from witness.reporter import Reporter
+from witness.progress import Reporter
 
 MIB = 1 << 20
 

@@ -13,9 +13,8 @@ from msgspec import structs
 
 from conftest import in_process
 from test_writers import GHOST, LONG, REPLY, UNHEARD, listened, said, transcript
-from witness import outputs
 from witness.audio import sound
-from witness.formats import document, writers
+from witness.formats import document, output_paths, writers
 from witness.formats.registry import Format
 from witness.options import Part
 from witness.recognition.tokens import Token, to_words
@@ -29,7 +28,7 @@ TURNS = (Turn(0.016875, 12.71, "SPEAKER_00"), Turn(571.9, 574.25, "SPEAKER_01"))
 def save(transcript: Transcript, folder: Path, forms=FORMS) -> dict[str, bytes]:
     """The files that a run writes."""
     folder.mkdir(exist_ok=True)
-    targets = [(form.value, Path(outputs.name_of(folder / "x", form))) for form in (Format.JSON, *forms)]
+    targets = [(form.value, Path(output_paths.name_of(folder / "x", form))) for form in (Format.JSON, *forms)]
     writers.save(transcript, targets, keep=False)
     return {path.name: path.read_bytes() for _, path in targets}
 
@@ -350,4 +349,4 @@ def test_all_formats_leave_the_json_as_it_is(path):
     assert path.read_bytes() == before
     for form in Format:
         if form.installed:
-            assert path.with_name(outputs.name_of(path.stem, form)).exists(), form
+            assert path.with_name(output_paths.name_of(path.stem, form)).exists(), form

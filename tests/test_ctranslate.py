@@ -12,7 +12,7 @@ import pytest
 import ct2 as writer
 import ggml
 from conftest import CALL
-from witness import resources
+from witness import machine_limits
 from witness.audio import decode
 from witness.models import ct2
 from witness.recognition.engine_client import Remote
@@ -54,8 +54,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_as_many_groups_as_cores_and_memory_allow(monkeypatch, threads, cores, free, expected):
     monkeypatch.setattr(ctranslate, "memory", lambda _: 0.25 * GIGABYTE)
-    monkeypatch.setattr(resources, "cores", lambda: cores)
-    monkeypatch.setattr(resources, "memory", lambda: None if free is None else free * GIGABYTE)
+    monkeypatch.setattr(machine_limits, "cores", lambda: cores)
+    monkeypatch.setattr(machine_limits, "memory", lambda: None if free is None else free * GIGABYTE)
     assert ctranslate.workers(BASE, threads) == expected
 
 
@@ -70,8 +70,8 @@ def test_the_memory_of_a_group_is_about_what_was_measured(width, heads, layers, 
 
 
 def test_the_engine_has_that_many_workers(monkeypatch, folder):
-    monkeypatch.setattr(resources, "cores", lambda: 3)
-    monkeypatch.setattr(resources, "memory", lambda: 64 * GIGABYTE)
+    monkeypatch.setattr(machine_limits, "cores", lambda: 3)
+    monkeypatch.setattr(machine_limits, "memory", lambda: 64 * GIGABYTE)
     engine = ctranslate.CTranslate2Engine(Load(str(folder), gpu=False, threads=3, aligner=None))
     assert (engine.workers, engine.batch) == (3, 4)
 

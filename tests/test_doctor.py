@@ -15,12 +15,11 @@ import pytest
 from click.testing import CliRunner
 
 from conftest import DATA
-from witness import sessions
-from witness.amd import provider, versions, webgpu
 from witness.cli.main import cli
 from witness.doctor import checks, probes
 from witness.doctor.machine import Check, Machine
-from witness.models import catalogue, engines, store
+from witness.gpu import provider, versions, webgpu
+from witness.models import catalogue, engines, session, store
 from witness.options import Recognizer
 from witness.recognition import gpus
 
@@ -40,7 +39,7 @@ BAD = {"files": {}, "missing": NEEDED, "lacking": [], "devices": None, "hip": No
 def found_once():
     """What this machine has, beneath all those that are folders, is found out for the first one only."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sessions, "Model", cache(sessions.Model))
+        patch.setattr(session, "Model", cache(session.Model))
         patch.setattr(gpus, "devices", cache(gpus.devices))
         yield
 

@@ -14,9 +14,9 @@ from witness.diarization.embedding_cut import NotInBlocksError
 from witness.diarization.fbank import fbank, frame_count
 from witness.errors import ModelError
 from witness.models.catalogue import BUILTIN_FOLDER
-from witness.reporter import Reporter
+from witness.models.session import Model, on_cores
+from witness.progress import Reporter
 from witness.schema import ModelFile, Segmentation
-from witness.sessions import Model, on_cores
 
 CHANNELS, BANDS, SIZE = 6, 10, 16
 

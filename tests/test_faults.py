@@ -21,10 +21,10 @@ import soundfile
 
 import ggml
 from recordings import OPTIONS, children, gone, here, make, run, start
-from witness import atomic, files
 from witness.errors import OutputError
 from witness.formats import findings
-from witness.jobs.manifest import Entry, Manifest
+from witness.storage import atomic, files
+from witness.work.manifest import Entry, Manifest
 
 KILLS = int(os.environ.get("WITNESS_KILLS", "3"))
 RECORDINGS = 6
@@ -119,7 +119,7 @@ def test_ctrl_c_finishes_nothing_half_and_says_how_to_go_on(tmp_path):
 
 CRASH = """
 import os, signal, sys
-if "witness.jobs.worker" in sys.orig_argv:
+if "witness.work.produce" in sys.orig_argv:
     import av
     opened = av.open
     def crash(file, *args, **kwargs):
@@ -454,7 +454,7 @@ def test_many_tiny_recordings(tmp_path):
         soundfile.write(tmp_path / "in" / f"{number:05d}.wav", [0.001 * number] * 800, 8000)
     code = (
         "import resource, sys\n"
-        "if 'witness.jobs.worker' in sys.orig_argv:\n"
+        "if 'witness.work.produce' in sys.orig_argv:\n"
         "    import av\n"
         "    opened = av.open\n"
         "    def noting(*args, **kwargs):\n"

@@ -15,14 +15,13 @@ from xml.etree import ElementTree
 import pytest
 
 from test_writers import GHOST, LONG, REPLY, UNHEARD, listened, said, transcript
-from witness import outputs
 from witness.bench import lines
 from witness.errors import UsageError, WitnessError
-from witness.formats import reading, registry, writers
+from witness.formats import output_paths, reading, registry, writers
 from witness.formats.registry import Format
-from witness.jobs import recordings
-from witness.jobs.manifest import Manifest
 from witness.schema import NO_SPEECH, SIDES, Speaker, Turn, Utterance, Word
+from witness.work import recordings
+from witness.work.manifest import Manifest
 
 ANSWER = replace(said("SPEAKER_00", 572.5, "Sorry?", 1.0), track=1)
 """Said while the reply is."""
@@ -122,15 +121,15 @@ def test_docx_without_its_library_is_refused_before_the_work(tmp_path, monkeypat
     monkeypatch.setattr(registry, "find_spec", lambda _: None)
     for formats, to in ((["docx"], str(tmp_path)), ([], f"{tmp_path}/x.docx"), (["docx"], None)):
         with pytest.raises(WitnessError, match="pip install 'witness-transcribe\\[docx\\]'"):
-            outputs.plan("call.wav", formats, to)
+            output_paths.plan("call.wav", formats, to)
 
 
 def test_docx_is_not_written_to_a_terminal(monkeypatch):
     pytest.importorskip("docx")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     with pytest.raises(UsageError, match="with -o"):
-        outputs.plan("call.wav", ["docx"], None)
-    assert outputs.plan("call.wav", ["qda"], None).files == (("qda", None),)
+        output_paths.plan("call.wav", ["docx"], None)
+    assert output_paths.plan("call.wav", ["qda"], None).files == (("qda", None),)
 
 
 # --- text for people ---
@@ -351,7 +350,7 @@ def test_textgrid_without_speech_has_a_tier(tmp_path):
 def scorer(tmp_path, form: str):
     """What meeteval reads of a file of that format."""
     io_of = pytest.importorskip("meeteval.io")
-    path = Path(outputs.name_of(tmp_path / "my call", form))
+    path = Path(output_paths.name_of(tmp_path / "my call", form))
     path.write_text(written(form), encoding="utf-8")
     return io_of.load(path)
 
@@ -401,7 +400,7 @@ def test_a_corrected_passage_is_several_words():
 
 @pytest.mark.parametrize("form", ["ctm", "stm", "seglst"])
 def test_witness_scores_what_it_writes(tmp_path, form):
-    path = Path(outputs.name_of(tmp_path / "my call", form))
+    path = Path(output_paths.name_of(tmp_path / "my call", form))
     path.write_text(written(form), encoding="utf-8")
     ((uri, found),) = lines.read(path).items()
     assert uri == "my call"
@@ -411,7 +410,7 @@ def test_witness_scores_what_it_writes(tmp_path, form):
 
 def test_a_folder_with_every_format_can_be_scored(tmp_path):
     for form in ("json", "seglst", "whisperx", "openai", "podcast"):
-        Path(outputs.name_of(tmp_path / "my call", form)).write_text(written(form), encoding="utf-8")
+        Path(output_paths.name_of(tmp_path / "my call", form)).write_text(written(form), encoding="utf-8")
     assert list(lines.read(tmp_path)) == ["my call"]
 
 
@@ -457,9 +456,11 @@ def test_without_words_there_are_speakers_and_times(form):
 
 
 def test_no_two_formats_share_a_file(tmp_path):
-    names = [outputs.name_of("call", form) for form in Format]
+    names = [output_paths.name_of("call", form) for form in Format]
     assert len({name.lower() for name in names}) == len(Format)
-    planned = outputs.plan("call.wav", [form.value for form in Format if form != "docx"], str(tmp_path)).files
+    planned = output_paths.plan(
+        "call.wav", [form.value for form in Format if form != "docx"], str(tmp_path)
+    ).files
     assert (tmp_path / "call.qda.txt", tmp_path / "call.TextGrid") == tuple(
         path for form, path in planned if form in ("qda", "textgrid")
     )
@@ -469,19 +470,19 @@ def test_no_two_formats_share_a_file(tmp_path):
 def test_the_name_of_a_file_says_its_format(tmp_path, form):
     if form == Format.DOCX:
         pytest.importorskip("docx")
-    path = tmp_path / outputs.name_of("a.b", form)
-    assert outputs.plan("call.wav", [], str(path)).files == ((form, path),)
+    path = tmp_path / output_paths.name_of("a.b", form)
+    assert output_paths.plan("call.wav", [], str(path)).files == ((form, path),)
     upper = tmp_path / path.name.upper()
-    assert outputs.plan("call.wav", [], str(upper)).files == ((form, upper),)
+    assert output_paths.plan("call.wav", [], str(upper)).files == ((form, upper),)
 
 
 def test_a_format_may_be_written_to_a_file_with_its_last_ending(tmp_path):
     for form, name in (("qda", "x.txt"), ("openai", "x.json"), ("txt", "x.txt"), ("textgrid", "x.textgrid")):
-        assert outputs.plan("call.wav", [form], str(tmp_path / name)).files == ((form, tmp_path / name),)
+        assert output_paths.plan("call.wav", [form], str(tmp_path / name)).files == ((form, tmp_path / name),)
     for form, name in (("srt", "x.qda.txt"), ("qda", "x.srt"), ("openai", "x.txt"), ("ctm", "x.txt")):
         with pytest.raises(UsageError, match="is one file, but -f says"):
-            outputs.plan("call.wav", [form], str(tmp_path / name))
-    assert outputs.plan("call.wav", [], str(tmp_path / ".srt")).files == (
+            output_paths.plan("call.wav", [form], str(tmp_path / name))
+    assert output_paths.plan("call.wav", [], str(tmp_path / ".srt")).files == (
         ("txt", tmp_path / ".srt" / "call.txt"),
     )
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from conftest import DATA
-from witness.amd import cards
+from witness.gpu import cards
 
 GPUS = DATA / "gpus"
 MIB, GIB = 1 << 20, 1 << 30

@@ -19,15 +19,15 @@ import pytest
 
 from conftest import fake_card
 from test_embedding import voice_model
-from witness.amd import graphs, migraphx
-from witness.amd.graphs import Tuning
-from witness.amd.migraphx import Target
-from witness.amd.rocm import choose_card, stack
-from witness.amd.subject import Subject
 from witness.diarization import embedding_cut
 from witness.errors import DeviceError, GraphError, InputError
+from witness.gpu import graphs, migraphx
+from witness.gpu.graphs import Tuning
+from witness.gpu.migraphx import Target
+from witness.gpu.rocm import choose_card, stack
+from witness.gpu.subject import Subject
+from witness.models.session import Model
 from witness.options import Precision
-from witness.sessions import Model
 
 SHAPE = (1, 64, 80)
 

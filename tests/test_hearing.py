@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from witness.recognition.chunking import Piece
+from witness.recognition.decode_queue import Hearing
 from witness.recognition.engine_worker import Abilities, ChunkResult
-from witness.recognition.hearing import Hearing
 
 
 @dataclass

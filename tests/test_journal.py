@@ -14,14 +14,14 @@ import soundfile
 
 import ct2
 from conftest import CALL
-from witness import journal as journal_module
 from witness import pipeline
 from witness.errors import CancelledError
-from witness.jobs import worker
-from witness.journal import OLD, Journal
 from witness.options import Options, Runtime
 from witness.recognition.engine_client import Remote
+from witness.storage import checkpoint as journal_module
+from witness.storage.checkpoint import OLD, Journal
 from witness.transcript import assemble
+from witness.work import produce
 
 
 @pytest.fixture(autouse=True)
@@ -191,7 +191,7 @@ def test_a_run_that_was_interrupted_is_gone_on_with(talk, model, monkeypatch):
 
 def test_a_job_leaves_no_journal_when_it_is_done(short, model, cache, tmp_path):
     options = Options(models="builtin", offline=True, whisper=str(model))
-    settings = worker.Settings(options, Runtime(device="cpu"), {})
-    job = worker.Job(str(short), (("txt", str(tmp_path / "call.txt")),), settings)
-    assert worker.perform(job).error is None
+    settings = produce.Settings(options, Runtime(device="cpu"), {})
+    job = produce.Job(str(short), (("txt", str(tmp_path / "call.txt")),), settings)
+    assert produce.perform(job).error is None
     assert not list((cache / "unfinished").iterdir())

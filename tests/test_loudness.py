@@ -5,8 +5,8 @@ import pytest
 
 from witness.audio.spool import Spool
 from witness.diarization import loudness, segmentation
+from witness.models.session import on_cores
 from witness.schema import FRAMES, SAMPLE_RATE, WINDOW_SAMPLES
-from witness.sessions import on_cores
 
 
 def noise(seconds, level, seed=0):

@@ -23,18 +23,18 @@ import soundfile
 from conftest import CALL, a_card, fake_card, in_process
 from test_embedding import model_file, voice_model
 from witness import Options, diarize
-from witness.amd import cards, graphs, migraphx, rocm
-from witness.amd.process import GpuProcess
-from witness.amd.provider import Provider, says_assignment
-from witness.amd.subject import Subject
 from witness.cli import main
 from witness.diarization import embedding, embedding_cut
 from witness.errors import DeviceError
 from witness.formats import writers
+from witness.gpu import cards, graphs, migraphx, rocm
+from witness.gpu.process import GpuProcess
+from witness.gpu.provider import Provider, says_assignment
+from witness.gpu.subject import Subject
+from witness.models.session import Model, on_cores
 from witness.options import Runtime
-from witness.reporter import Reporter
+from witness.progress import Reporter
 from witness.schema import Segmentation
-from witness.sessions import Model, on_cores
 
 SHAPE = (1, 64, 80)
 
@@ -333,9 +333,9 @@ def test_a_child_that_compiles_ends_with_its_parent(card, trunk, tmp_path, log):
     card.setenv("WITNESS_TEST", marker := f"orphan-{os.getpid()}")
     (tmp_path / "trunk.onnx").write_bytes(trunk)
     code = (
-        "import sys; from pathlib import Path; from witness.amd.process import GpuProcess\n"
+        "import sys; from pathlib import Path; from witness.gpu.process import GpuProcess\n"
         "source = Path(sys.argv[1]).read_bytes()\n"
-        "from witness.amd.provider import find, provider_options\n"
+        "from witness.gpu.provider import find, provider_options\n"
         "options = provider_options(find(), sys.argv[2], gpu=0, fp16=False, exhaustive=False)\n"
         "request = {'do': 'open', 'name': 'x', 'shape': [1, 64, 80], 'libraries': [], 'provider': options}\n"
         "GpuProcess().ask(request, source, limit=600)"
@@ -488,7 +488,7 @@ def test_interrupted_it_leaves_no_child(card, models, log):
     # sysfs cannot be faked for a process of its own, so a line of Python stands in for `witness`.
     code = (
         "import sys; from conftest import a_card\n"
-        "from witness.amd import cards; from witness.cli import main as cli\n"
+        "from witness.gpu import cards; from witness.cli import main as cli\n"
         "cards.cards = lambda: (a_card(),)\n"
         "cli.main(sys.argv[1:])"
     )

@@ -29,7 +29,7 @@ from witness.errors import ModelError, UsageError
 from witness.models import cache as disk
 from witness.models import catalogue, download, own, package_index, store
 from witness.options import Options, Recognizer
-from witness.reporter import Note, Reporter, no_note
+from witness.progress import Note, Reporter, no_note
 from witness.schema import Rule
 
 NOTICED = 5.0 + 3.0
@@ -870,7 +870,7 @@ from pathlib import Path
 from witness.models import catalogue, installed, store
 from witness.models.download import FetchError
 from witness.options import Options
-from witness.reporter import Reporter
+from witness.progress import Reporter
 installed.find_spec = lambda _: None
 sizes = dict(pair.split("=") for pair in sys.argv[2].split(","))
 hashes = dict(pair.split("=") for pair in sys.argv[3].split(","))

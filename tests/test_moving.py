@@ -7,10 +7,10 @@ import shutil
 import pytest
 
 from test_edits import edit, naming
-from witness import saving
 from witness.audio import sound
 from witness.errors import ConflictError, InputError, OutputError
-from witness.transcript import edits, moving, redo, store
+from witness.storage import transaction
+from witness.transcript import edits, redo, store, trash
 
 
 def corrected(path) -> None:
@@ -25,7 +25,7 @@ def test_all_that_belongs_to_a_transcript_moves_and_works(shelved):
     corrected(shelved)
     (shelved.parent / "toned.notes.txt").write_text("mine")
     before = everything(shelved.parent)
-    place = moving.move(shelved, shelved.parent / "deep" / "Gespräch 1.json")
+    place = trash.move(shelved, shelved.parent / "deep" / "Gespräch 1.json")
     assert everything(shelved.parent) == {
         "toned.notes.txt",
         *(f"deep/{one.replace('toned', 'Gespräch 1')}" for one in before if one != "toned.notes.txt"),
@@ -44,17 +44,17 @@ def test_nothing_is_replaced(shelved):
     for name in ("other.json", "OTHER.srt", ".other.history"):
         (shelved.parent / name).write_text("somebody's")
         with pytest.raises(ConflictError, match="is taken"):
-            moving.move(shelved, shelved.parent / "other.json")
+            trash.move(shelved, shelved.parent / "other.json")
         (shelved.parent / name).unlink()
-    moving.move(shelved, shelved.parent / "other.json")
+    trash.move(shelved, shelved.parent / "other.json")
     with pytest.raises(InputError, match="is gone"):
-        moving.move(shelved, shelved.parent / "third.json")
+        trash.move(shelved, shelved.parent / "third.json")
 
 
 def test_a_recording_that_another_transcript_is_named_for_stays(shelved):
     again = shelved.with_name("toned.again.json")
     shutil.copy(shelved, again)
-    moved = moving.move(again, shelved.parent / "sub" / "again.json")
+    moved = trash.move(again, shelved.parent / "sub" / "again.json")
     assert shelved.with_suffix(".wav").is_file()
     assert store.read(moved).audio.path.endswith("toned.wav")
     assert sound.located(store.read(moved).audio, moved.parent)
@@ -63,7 +63,7 @@ def test_a_recording_that_another_transcript_is_named_for_stays(shelved):
 def test_a_name_with_the_ending_of_the_recording_keeps_it(shelved):
     whole = shelved.with_name("toned.wav.json")
     shelved.rename(whole)
-    moved = moving.move(whole, shelved.parent / "call.json")
+    moved = trash.move(whole, shelved.parent / "call.json")
     assert moved.name == "call.wav.json"
     assert moved.with_name("call.wav").is_file()
 
@@ -85,21 +85,21 @@ def test_the_trash_gives_everything_back(shelved):
     corrected(shelved)
     root = shelved.parent
     before = {one: (root / one).read_bytes() for one in everything(root)}
-    thrown = moving.throw(shelved, root)
-    assert [(one.name, one.folder) for one in moving.in_trash(root)] == [("toned", "")]
+    thrown = trash.throw(shelved, root)
+    assert [(one.name, one.folder) for one in trash.in_trash(root)] == [("toned", "")]
     assert not [one for one in everything(root) if not one.startswith(".witness-trash")]
-    moving.restore(root, thrown.id)
+    trash.restore(root, thrown.id)
     assert {one: (root / one).read_bytes() for one in everything(root)} == before
-    again = moving.throw(shelved, root)
+    again = trash.throw(shelved, root)
     shelved.write_text("somebody's")
-    back = moving.restore(root, again.id)
+    back = trash.restore(root, again.id)
     assert (back.name, len(edits.show(back).steps)) == ("toned-2.json", 1)
     assert store.read(back).audio.path == str(root / "toned-2.wav")
     with pytest.raises(InputError, match="not in the trash"):
-        moving.restore(root, again.id)
-    gone = moving.throw(back, root)
-    assert moving.empty(root, [gone.id, "../.."]) == 1
-    assert moving.in_trash(root) == []
+        trash.restore(root, again.id)
+    gone = trash.throw(back, root)
+    assert trash.empty(root, [gone.id, "../.."]) == 1
+    assert trash.in_trash(root) == []
 
 
 @pytest.mark.parametrize("fails", range(12))
@@ -120,13 +120,13 @@ def test_a_crash_leaves_all_of_it_here_or_there(shelved, monkeypatch, fails):
 
     monkeypatch.setattr(type(shelved), "rename", rename)
     try:
-        moving.move(shelved, place)
+        trash.move(shelved, place)
         finished = True
     except SystemExit:
         finished = False
     monkeypatch.undo()
     for folder in (shelved.parent, place.parent):
-        saving.tidy([folder])
+        transaction.tidy([folder])
     here = {one for one in everything(shelved.parent) if not one.startswith("sub/")}
     there = {one.removeprefix("sub/").replace("b.", "toned.") for one in everything(shelved.parent) - here}
     assert {frozenset(here), frozenset(there)} == {frozenset(before), frozenset()}
@@ -146,5 +146,5 @@ def test_what_cannot_be_moved_stays_whole(shelved, monkeypatch):
 
     monkeypatch.setattr(type(shelved), "rename", rename)
     with pytest.raises(OutputError, match="is open"):
-        moving.move(shelved, shelved.parent / "b.json")
+        trash.move(shelved, shelved.parent / "b.json")
     assert everything(shelved.parent) == before

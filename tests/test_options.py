@@ -13,20 +13,21 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from witness import atomic, outputs, pipeline, pipes, resources, tracing
-from witness.audio import sound
-from witness.batch import batch, cluster
+from witness import machine_limits, pipeline, tracing
+from witness.audio import fifo, sound
 from witness.cli import lists, options
 from witness.cli.batch import batch_command
 from witness.cli.live import LiveText
 from witness.cli.main import main
 from witness.cli.run import run
 from witness.errors import InputError, UsageError
-from witness.jobs import plan, pool
-from witness.jobs.worker import Settings
+from witness.formats import output_paths
 from witness.options import Bounds, Options, Runtime
-from witness.reporter import LongNote
+from witness.progress import LongNote
+from witness.storage import atomic
 from witness.transcript import store
+from witness.work import batch, cluster, plan, pool
+from witness.work.produce import Settings
 
 Seen = list[object]
 RULES = Path(__file__).parent / "data" / "replace.txt"
@@ -108,7 +109,7 @@ def test_what_is_not_a_vocabulary_is_refused(tmp_path: Path, content: bytes, pro
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
 def test_a_vocabulary_in_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipes, "PATIENCE", 0.1)
+    monkeypatch.setattr(fifo, "PATIENCE", 0.1)
     pipe = tmp_path / "names"
     os.mkfifo(pipe)
     with pytest.raises(click.BadParameter, match="nobody has written into this pipe"):
@@ -193,7 +194,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     transcript = SimpleNamespace(counts=("2",), failure=None, audio="audio", asked=Bounds(2), turns=())
     transcript.styled = lambda style: f"in style {style}"
     monkeypatch.setattr(options, "progress", progress)
-    monkeypatch.setattr(outputs, "plan", note("plan", outputs.Targets((("txt", None),))))
+    monkeypatch.setattr(output_paths, "plan", note("plan", output_paths.Targets((("txt", None),))))
     monkeypatch.setattr(atomic, "write", note("write"))
     monkeypatch.setattr(pipeline, "Engine", Engine)
     monkeypatch.setattr(LiveText, "show", lambda self, _: seen.append(("show", self._form, self._style)))
@@ -202,8 +203,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     trace = SimpleNamespace(document=lambda: "{}")
     monkeypatch.setattr(tracing, "recording", lambda _: nullcontext(trace))
     monkeypatch.setattr(plan, "settle", note("settle", SimpleNamespace(weights=0)))
-    monkeypatch.setattr(resources, "cores", lambda: 8)
-    monkeypatch.setattr(resources, "memory", lambda: None)
+    monkeypatch.setattr(machine_limits, "cores", lambda: 8)
+    monkeypatch.setattr(machine_limits, "memory", lambda: None)
     monkeypatch.setattr(pool, "Pool", Pool)
     monkeypatch.setattr(cluster, "connect", lambda *_: nullcontext(note("cluster", seen.append(_[0]))))
     monkeypatch.setattr(batch, "Batch", Batch)

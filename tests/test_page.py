@@ -25,14 +25,14 @@ import talks
 from axe import faults
 from conftest import CALL
 from recordings import here, make
-from witness import files
 from witness.audio import decode, sound
 from witness.cli.main import cli
 from witness.formats import modules, page, writers
 from witness.formats.registry import Format
 from witness.options import Part
-from witness.reporter import Reporter
+from witness.progress import Reporter
 from witness.schema import Source, Turn, Utterance, Word
+from witness.storage import files
 from witness.transcript import assemble, merging
 from witness.transcript import redo as redoing
 
@@ -246,7 +246,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_colors_are_told_apart_by_all_eyes(theme):
-    style = modules.text("formats/templates/look.css").split("@media (prefers-color-scheme: dark)")[theme]
+    style = modules.text("web/templates/look.css").split("@media (prefers-color-scheme: dark)")[theme]
     value = dict(re.findall(r"--([\w-]+): (#\w+);", style))
     colors = [value[f"c{n}"] for n in range(10)]
     for eyes in EYES.values():

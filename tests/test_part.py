@@ -24,12 +24,12 @@ from witness.errors import InputError, UsageError
 from witness.formats import document as shape
 from witness.formats import findings, page, writers
 from witness.formats.registry import Format
-from witness.jobs import plan
-from witness.jobs.worker import Settings
 from witness.options import Channels, PageAudio, Part, Runtime
-from witness.reporter import Reporter
+from witness.progress import Reporter
 from witness.schema import SAMPLE_RATE, Transcript, Word
 from witness.transcript import assemble, redo, store
+from witness.work import plan
+from witness.work.produce import Settings
 
 pytestmark = pytest.mark.usefixtures("open_models")
 

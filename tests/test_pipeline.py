@@ -23,18 +23,18 @@ import witness
 from conftest import CALL, DATA, in_process, strict_der
 from recordings import children, gone, worked
 from witness import Engine, Options, Runtime, diarize, enroll, pipeline, transcribe
-from witness.amd import cards
 from witness.diarization import clustering, vbx
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
 from witness.formats import findings, rttm, writers
-from witness.jobs import plan
+from witness.gpu import cards
 from witness.models import cache, store
 from witness.options import Bounds, Recognizer
+from witness.progress import AboutMachine, Reporter
 from witness.recognition import recognizer
-from witness.reporter import AboutMachine, Reporter
 from witness.schema import ModelFile, Speaker, Turn, Word
 from witness.text import count
-from witness.transcript import assemble, drafts
+from witness.transcript import assemble, uncorrected
+from witness.work import plan
 
 pytestmark = pytest.mark.usefixtures("open_models")
 
@@ -69,7 +69,7 @@ def test_every_word_is_inside_the_recording_and_has_a_speaker_or_says_why_not(tr
 )
 def test_invented_words_are_counted_in_english(invented, said):
     words = [Word(n, n + 1, " Thanks", supported=n >= invented) for n in range(3)]
-    lines = list(drafts._cross_check(words, []))
+    lines = list(uncorrected._cross_check(words, []))
     assert len(lines) == bool(said)
     assert all(part in line for line in lines for part in said)
 
@@ -203,7 +203,7 @@ def test_ghosts_are_rare_and_never_speak_for_long(seconds, longest, ghost):
     total = sum(turn.duration for turn in turns)
     spoken = {name: sum(t.duration for t in turns if t.speaker == name) for name in "AB"}
     speakers = [Speaker(name, seconds, seconds / total) for name, seconds in spoken.items()]
-    assert drafts.ghosts(speakers, turns) == (["B"] if ghost else [])
+    assert uncorrected.ghosts(speakers, turns) == (["B"] if ghost else [])
 
 
 def test_words_and_turns_do_not_depend_on_schedule_or_threads(toned, tmp_path):

@@ -8,14 +8,14 @@ import mmh3
 import numpy as np
 import pytest
 
-from witness import sessions
-from witness.amd import graphs, migraphx, probe, provider, rocm
-from witness.amd.graphs import Tuning
-from witness.amd.provider import Provider
-from witness.amd.subject import Subject
 from witness.errors import DeviceError, UsageError
+from witness.gpu import graphs, migraphx, probe, provider, rocm
+from witness.gpu.graphs import Tuning
+from witness.gpu.provider import Provider
+from witness.gpu.subject import Subject
+from witness.models import session
+from witness.models.session import Model
 from witness.options import Precision, Runtime
-from witness.sessions import Model
 
 SHAPE = (1, 64, 80)
 
@@ -154,9 +154,9 @@ def test_an_onnxruntime_that_is_too_old(card):
 
 def test_before_onnxruntime_1_24_a_profile_says_what_ran_where(card, trunk, tmp_path):
     card.setattr(provider, "says_assignment", lambda: False)
-    options = sessions.one_thread()
+    options = session.one_thread()
     provider.ask_for_assignment(options, str(tmp_path), None)
-    session = provider.open_session(trunk, options, None, cpu=True)
-    nodes = provider.assignment(session, {"q": np.zeros(SHAPE, np.float32)}, None)
-    assert {where for where, _ in nodes} == {sessions.CPU}
+    opened = provider.open_session(trunk, options, None, cpu=True)
+    nodes = provider.assignment(opened, {"q": np.zeros(SHAPE, np.float32)}, None)
+    assert {where for where, _ in nodes} == {session.CPU}
     assert len(nodes) > 1

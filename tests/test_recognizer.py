@@ -24,6 +24,7 @@ from witness.child import Child
 from witness.errors import CancelledError, TranscriptionError, UsageError
 from witness.languages import LANGUAGES
 from witness.models.ggml import FIELDS, MAGIC, GgmlHeader
+from witness.progress import AboutMachine, Reporter, no_progress
 from witness.recognition import engine_client, gpus, tokens, whisper_cpp
 from witness.recognition.chunking import BRIEF, WINDOW, Loudness, Piece, gaps, pieces
 from witness.recognition.engine_worker import ChunkResult, EngineToken
@@ -34,10 +35,9 @@ from witness.recognition.prompting import context, fit, plain
 from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
 from witness.recognition.requirements import gpu_memory
 from witness.recognition.tokens import Token
+from witness.recognition.track_input import TrackWork
 from witness.recognition.track_languages import TrackLanguages
-from witness.recognition.track_work import TrackWork
 from witness.recognition.vad import FRAME, FRAME_RATE, Speech
-from witness.reporter import AboutMachine, Reporter, no_progress
 from witness.schema import (
     FRAME_DURATION,
     FRAME_STEP,

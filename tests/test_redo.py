@@ -15,7 +15,6 @@ from click.testing import CliRunner
 import page_cases
 from conftest import in_process
 from recordings import make
-from witness import documents, files
 from witness.cli import redo as redo_command
 from witness.cli.main import cli
 from witness.diarization import voices
@@ -24,7 +23,8 @@ from witness.formats import document as shape
 from witness.formats import findings, page, writers
 from witness.options import Bounds
 from witness.schema import Correction, Turn, Utterance, Word
-from witness.transcript import assemble, corrections, drafts, edits, redo, store
+from witness.storage import decode, files
+from witness.transcript import assemble, corrections, edits, redo, store, uncorrected
 
 
 @pytest.fixture
@@ -329,11 +329,11 @@ def alike(one: dict, other: dict) -> None:
 def test_corrections_come_to_the_same_without_the_findings(seed):
     """All cases of the table of the page, on what a JSON holds of each talk."""
     draft = page_cases.talk(seed)
-    content = shape.encode(shape.of(drafts.corrected(draft)))
-    bare = drafts.of(shape.transcript(shape.decode(content)))
+    content = shape.encode(shape.of(uncorrected.corrected(draft)))
+    bare = uncorrected.of(shape.transcript(shape.decode(content)))
     for case in page_cases.cases(seed):
-        given = documents.decode(json.dumps(case["corrections"]).encode(), redo.Corrections)
-        one, other = (shape.of(drafts.corrected(base, given)) for base in (draft, bare))
+        given = decode.from_json(json.dumps(case["corrections"]).encode(), redo.Corrections)
+        one, other = (shape.of(uncorrected.corrected(base, given)) for base in (draft, bare))
         # Whether a script without spaces had one is not known where an utterance begins with it.
         content = (shape.encode(found).decode().replace(" こ", "こ") for found in (one, other))
         alike(*map(json.loads, content))

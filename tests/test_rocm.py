@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from conftest import fake_card
-from witness import files
-from witness.amd import rocm
+from witness.gpu import rocm
+from witness.storage import files
 
 
 @pytest.fixture

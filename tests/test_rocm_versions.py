@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from conftest import a_card
-from witness.amd import cards, loader, rocm, versions
-from witness.amd.provider import Provider
 from witness.doctor import probes
 from witness.errors import DeviceError
+from witness.gpu import cards, loader, rocm, versions
+from witness.gpu.provider import Provider
 
 linux = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64", reason="the provider is for Linux on x86-64"

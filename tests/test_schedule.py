@@ -22,8 +22,8 @@ from witness import Options, Runtime, pipeline
 from witness.diarization import embedding, reconstruction, segmentation
 from witness.diarization.stream import Networks, stream
 from witness.models.catalogue import BUILTIN_FOLDER
+from witness.models.session import on_cores
 from witness.schema import FRAME_SAMPLES, FRAMES, Map, ModelFile, Segmentation, in_turn
-from witness.sessions import on_cores
 
 RATE = 16_000
 

@@ -11,8 +11,8 @@ from witness.diarization import segmentation, segmentation_cut
 from witness.diarization.segmentation import decode, powerset, segment, step_of, window_starts, windowed
 from witness.errors import ModelError
 from witness.models.catalogue import BUILTIN_FOLDER
+from witness.models.session import Model, on_cores
 from witness.schema import ModelFile
-from witness.sessions import Model, on_cores
 
 
 def model_file(path: Path) -> ModelFile:

@@ -9,8 +9,8 @@ from test_serve_browser import desk as desk
 from test_serve_browser import folder as folder
 from test_serve_browser import shelf as shelf
 from test_serve_browser import visit as visit
-from witness.jobs.manifest import Entry, Manifest
 from witness.transcript import edits, project_words, store
+from witness.work.manifest import Entry, Manifest
 
 
 def test_a_recording_is_transcribed_again_with_other_settings_and_keeps_what_was_done(visit, folder):

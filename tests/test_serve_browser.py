@@ -19,17 +19,17 @@ import ggml
 from conftest import in_process, shelve
 from test_page import browser as browser
 from test_page import typed
-from witness.jobs import plan
 from witness.options import Device, Options
 from witness.serve import server
 from witness.serve.app import application
 from witness.serve.app_state import AppState
-from witness.serve.library.catalog import Library, id_of
 from witness.serve.library.index import Index
+from witness.serve.library.library import Library, id_of
 from witness.serve.queue import Queue
 from witness.serve.roles import Role, User
 from witness.serve.uploads import Uploads
 from witness.transcript import store
+from witness.work import plan
 
 TOKEN = "a-token-for-the-tests"  # noqa: S105 - guards nothing
 COMMENTER = User("eve", Role.COMMENT, "a-token-for-comments")

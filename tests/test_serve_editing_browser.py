@@ -15,8 +15,8 @@ from test_serve_browser import desk as desk
 from test_serve_browser import folder as folder
 from test_serve_browser import shelf as shelf
 from test_serve_browser import visit as visit
-from witness import files
 from witness.formats import notes
+from witness.storage import files
 from witness.transcript import edits, store
 
 NOTED = {"kind": "note", "pieces": [[0, 9000]], "text": "", "codes": ["Elsewhere"]}

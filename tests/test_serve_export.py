@@ -7,7 +7,7 @@ import pytest
 
 from conftest import asking, desk_of_two
 from witness.formats.registry import PURPOSES, Format
-from witness.serve.library.catalog import id_of
+from witness.serve.library.library import id_of
 from witness.transcript import edits, store
 
 

@@ -21,18 +21,18 @@ from test_convert import spoken, uttered
 from witness.child import Child
 from witness.errors import UsageError
 from witness.formats import writers
-from witness.jobs.manifest import Entry, Manifest
 from witness.review import Review
 from witness.schema import Correction, Speaker, Transcript
 from witness.serve.app import application
 from witness.serve.app_state import AppState
 from witness.serve.library import index as indexes
 from witness.serve.library import near, reader, search
-from witness.serve.library.catalog import Library, id_of, walk
 from witness.serve.library.index import DamagedError, Index
+from witness.serve.library.library import Library, id_of, walk
 from witness.serve.library.passages import passages
 from witness.serve.library.query import parse
 from witness.serve.library.search import Hit
+from witness.work.manifest import Entry, Manifest
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - of no server
 SPEAKERS = (Speaker("SPEAKER_00", 9.0, 0.75, "Ann Lee"), Speaker("SPEAKER_01", 3.0, 0.25))

@@ -11,12 +11,12 @@ from starlette.testclient import TestClient
 
 from test_notes import CALL, note
 from test_serve_library import save
-from witness.jobs import plan
 from witness.options import Device, Options
 from witness.serve.app import application
 from witness.serve.app_state import AppState
-from witness.serve.library.catalog import Library
 from witness.serve.library.index import Index
+from witness.serve.library.library import Library
+from witness.work import plan
 
 TOKEN = "a-token-for-the-tests"  # noqa: S105 - guards nothing
 

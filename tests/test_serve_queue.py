@@ -17,26 +17,27 @@ import pytest
 
 from conftest import in_process
 from recordings import OPTIONS, children, gone, make
-from witness import Engine, atomic
+from witness import Engine
 from witness.errors import CancelledError, ConflictError, InputError, ModelError, UsageError, WitnessError
-from witness.jobs import plan, wishes
-from witness.jobs import status as standings
-from witness.jobs.estimate import Estimate
-from witness.jobs.folder import Folder, locked
-from witness.jobs.manifest import Manifest
-from witness.jobs.plan import BatchRequest
-from witness.jobs.recordings import Item, size_and_mtime
-from witness.jobs.wishes import RecordingWish
-from witness.jobs.worker import Outcome, Settings
 from witness.options import Options, Runtime
-from witness.serve import board
 from witness.serve import queue as queues
-from witness.serve.board import BusyError, UnknownError
-from witness.serve.intake import free_name
-from witness.serve.library.catalog import Library
+from witness.serve import status
 from witness.serve.library.index import Index
+from witness.serve.library.library import Library
 from witness.serve.queue import Queue
+from witness.serve.status import BusyError, UnknownError
+from witness.serve.upload_intake import free_name
+from witness.storage import atomic
 from witness.transcript import project_words
+from witness.work import overrides, plan
+from witness.work import status as standings
+from witness.work.eta import Estimate
+from witness.work.folder import Folder, locked
+from witness.work.manifest import Manifest
+from witness.work.overrides import RecordingWish
+from witness.work.plan import BatchRequest
+from witness.work.produce import Outcome, Settings
+from witness.work.recordings import Item, size_and_mtime
 
 PATIENCE = 60  # seconds for what takes one or two; the machine may be busy
 CHOICE = Options(models="builtin", offline=True, whisper="none")
@@ -338,7 +339,7 @@ def test_a_transcript_that_a_person_corrected_is_not_replaced(tmp_path, hands):
 @pytest.mark.usefixtures("hands")
 def test_a_listener_that_does_not_listen_is_dropped(tmp_path, monkeypatch):
     monkeypatch.setattr(standings, "BEHIND", 3)
-    monkeypatch.setattr(board, "MOST_LISTENERS", 2)
+    monkeypatch.setattr(status, "MOST_LISTENERS", 2)
     with desk(tmp_path, lambda _: SETTINGS) as queue:
         deaf, awake = queue.board.listen(lambda: None), queue.board.listen(lambda: None)
         with pytest.raises(BusyError, match="too many windows"):
@@ -458,7 +459,7 @@ SERVER = """
 import sys, time
 from pathlib import Path
 from witness.options import Options, Runtime
-from witness.jobs import plan, wishes
+from witness.work import plan, wishes
 from witness.serve.queue import Queue
 settle = lambda wish: plan.settle(wish.of(Options(models="builtin", offline=True, whisper="none")))
 with Queue(Path(sys.argv[1]), settle, Runtime(threads=1)) as queue:
@@ -474,7 +475,7 @@ def test_what_is_killed_is_done_by_the_next_server(tmp_path):
     """The worker first: another takes its recording. Then the server, whose worker goes with it."""
     paths = [str(sent(tmp_path, f"{number}", 4.0)) for number in range(2)]
     process = subprocess.Popen([sys.executable, "-c", SERVER, str(tmp_path), *paths], cwd=tmp_path)
-    module = "witness.jobs.worker"
+    module = "witness.work.produce"
     try:
         wait_for(lambda: children(process.pid, module))
         (worker,) = children(process.pid, module)
@@ -500,7 +501,7 @@ def chosen(wish):
 
 
 def test_what_was_wanted_for_one_recording_survives_the_server_and_satisfies_a_batch(tmp_path, hands):
-    wish = wishes.read(
+    wish = overrides.read(
         {"language": "German", "speakers": 2, "vocabulary": [" Kubernetes ", "Kubernetes", "K\x1b2"]}
     )
     with desk(tmp_path, chosen) as queue:
@@ -569,5 +570,5 @@ def test_a_transcript_gives_way_to_another_one_only_where_that_is_asked_for(tmp_
 )
 def test_what_cannot_be_wanted_is_refused_in_a_line(wrong):
     with pytest.raises(UsageError) as caught:
-        wishes.read(wrong)
+        overrides.read(wrong)
     assert "\n" not in str(caught.value)

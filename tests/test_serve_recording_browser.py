@@ -11,7 +11,7 @@ from test_serve_browser import folder as folder
 from test_serve_browser import shelf as shelf
 from witness.audio import decode
 from witness.schema import SAMPLE_RATE
-from witness.serve import takes
+from witness.serve import browser_recordings
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_from_the_microphone_to_the_queue(beeping, desk, folder):
 
 
 def test_a_tab_that_is_closed_costs_its_last_seconds(beeping, desk, folder, monkeypatch):
-    monkeypatch.setattr(takes, "IDLE", 1.0)
+    monkeypatch.setattr(browser_recordings, "IDLE", 1.0)
     visitor = Visitor(beeping, desk, folder)
     page = visitor.page
     start(page, "Left behind")

@@ -24,7 +24,7 @@ from witness.serve import errors, uploads
 from witness.serve import queue as queues
 from witness.serve.app import application
 from witness.serve.app_state import AppState, Quotas
-from witness.serve.library.catalog import Library
+from witness.serve.library.library import Library
 from witness.serve.queue import Queue
 from witness.serve.routes import recordings
 from witness.serve.uploads import Uploads, clean

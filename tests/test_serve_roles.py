@@ -12,20 +12,20 @@ from starlette.testclient import TestClient
 
 from test_again import heard
 from test_serve_queue import SETTINGS, Hands
-from witness import files
 from witness.errors import InputError
-from witness.serve import board, roles
 from witness.serve import queue as queues
+from witness.serve import roles, status
 from witness.serve.app import application
 from witness.serve.app_state import AppState
 from witness.serve.editing.worker_client import WorkerClient
-from witness.serve.library.catalog import Library, id_of
 from witness.serve.library.index import Index
+from witness.serve.library.library import Library, id_of
 from witness.serve.queue import Queue
 from witness.serve.roles import Role, User
 from witness.serve.routes import transcripts
 from witness.serve.uploads import Uploads
-from witness.transcript import earlier
+from witness.storage import files
+from witness.transcript import previous
 
 OWNER = "the-token-of-the-owner"
 USERS = tuple(User(role, role, f"a-token-to-{role}-0123") for role in Role)
@@ -123,12 +123,12 @@ def contents(folder) -> dict:
 def test_a_reader_changes_nothing_on_the_disk_by_any_method(shelf, tmp_path, monkeypatch):
     """With the body of a request that writes, sent to the handlers themselves."""
     monkeypatch.setattr(queues, "Pool", lambda _: Hands([None]))
-    monkeypatch.setattr(board, "MOST_LISTENERS", 0)  # events have no end
+    monkeypatch.setattr(status, "MOST_LISTENERS", 0)  # events have no end
     monkeypatch.setattr(transcripts, "MOST_WATCHING", 0)
     folder = tmp_path / "calls"
     shutil.copytree(shelf, folder)
     path = folder / "toned.json"
-    earlier.replace_with(path, heard(path, {6: "Bremen"}))
+    previous.replace_with(path, heard(path, {6: "Bremen"}))
     library = Library(folder, Index(tmp_path / "index.sqlite"))
     with (
         Uploads(folder) as arriving,
@@ -185,9 +185,9 @@ def test_a_person_who_opens_many_browsers_shuts_out_nobody_else(app, monkeypatch
 
 def test_a_reader_may_become_the_owner_in_the_same_browser(app):
     visitor = TestClient(app, "https://desk.example", follow_redirects=False)
-    for token, status in ((USERS[0].token, 403), (OWNER, 503)):
+    for token, code in ((USERS[0].token, 403), (OWNER, 503)):
         assert visitor.post("/unlock", data={"token": token}).status_code == 303
-        assert visitor.post("/api/takes", json={"name": "a.wav"}).status_code == status
+        assert visitor.post("/api/takes", json={"name": "a.wav"}).status_code == code
 
 
 def test_a_proxy_s_address_is_the_desk_s_own(app):

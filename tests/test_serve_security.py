@@ -27,8 +27,8 @@ from witness.errors import UsageError, WitnessError
 from witness.serve import assets, server
 from witness.serve.app import application
 from witness.serve.app_state import AppState, Quotas
-from witness.serve.library.catalog import Library, id_of
 from witness.serve.library.index import Index
+from witness.serve.library.library import Library, id_of
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - of no server that lives
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -250,7 +250,7 @@ def test_others_reach_it_only_with_a_token():
     "form",
     [
         *("/t/{}/", "/t/{}/sound", "/t/{}/export?format=txt", "/t/{}/corrections"),
-        *("/static/{}", "/static/VERSION/{}", "/static/VERSION/serve/static/{}"),
+        *("/static/{}", "/static/VERSION/{}", "/static/VERSION/web/lists/{}"),
     ],
 )
 @pytest.mark.parametrize(

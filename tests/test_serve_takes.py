@@ -9,15 +9,15 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from test_serve_recordings import SETTINGS, Hands
-from witness.jobs.manifest import Manifest
-from witness.reporter import SILENT
-from witness.serve import arrivals, errors, takes
+from witness.progress import SILENT
+from witness.serve import browser_recordings, errors, folder_watch
 from witness.serve import queue as queues
-from witness.serve.library.catalog import Library
+from witness.serve.browser_recordings import Takes
 from witness.serve.library.index import Index
+from witness.serve.library.library import Library
 from witness.serve.queue import Queue
-from witness.serve.routes import takes as routes
-from witness.serve.takes import Takes
+from witness.serve.routes import browser_recordings as routes
+from witness.work.manifest import Manifest
 
 
 @pytest.fixture
@@ -63,14 +63,14 @@ def test_pieces_become_a_recording_that_waits(desk):
     assert job["state"] in ("waiting", "working")
     assert (desk.folder / "Talk one.webm").read_bytes() == b"firstsecond"
     assert desk.client.get("/api/takes").json() == {"takes": []}
-    assert list((desk.folder / takes.PLACE).iterdir()) == []
+    assert list((desk.folder / browser_recordings.PLACE).iterdir()) == []
     assert desk.client.post(f"/api/takes/{take}/finish").status_code == 422
 
 
 def test_who_still_records_is_not_offered_to_others(desk, monkeypatch):
     begin(desk)
     assert not desk.client.get("/api/takes").json()["takes"][0]["idle"]
-    monkeypatch.setattr(takes, "IDLE", -1.0)
+    monkeypatch.setattr(browser_recordings, "IDLE", -1.0)
     assert desk.client.get("/api/takes").json()["takes"][0]["idle"]
 
 
@@ -83,10 +83,10 @@ def test_what_is_refused(desk, monkeypatch):
     take = begin(desk)
     assert desk.client.post(f"/api/takes/{take}/finish").json()["error"]["message"].startswith("nothing was")
     assert add(desk, take, 0, b"x" * 1001).status_code == 422  # longer than a recording may be
-    monkeypatch.setattr(takes, "ROOM", 1 << 62)
+    monkeypatch.setattr(browser_recordings, "ROOM", 1 << 62)
     full = add(desk, take, 0, b"x")
     assert (full.status_code, "disk is full" in full.text) == (507, True)
-    monkeypatch.setattr(takes, "MOST", 1)
+    monkeypatch.setattr(browser_recordings, "MOST", 1)
     assert desk.client.post("/api/takes", json={"name": "a.webm"}).status_code == 422
     assert desk.client.post(f"/api/takes/{take}/discard").status_code == 200
     assert desk.client.get("/api/takes").json() == {"takes": []}
@@ -94,14 +94,14 @@ def test_what_is_refused(desk, monkeypatch):
 
 def test_a_folder_from_elsewhere_is_not_written_into(desk, tmp_path):
     (tmp_path / "theirs").mkdir()
-    (desk.folder / takes.PLACE).symlink_to(tmp_path / "theirs")
+    (desk.folder / browser_recordings.PLACE).symlink_to(tmp_path / "theirs")
     assert desk.client.post("/api/takes", json={"name": "a.webm"}).status_code == 507
     assert not list((tmp_path / "theirs").iterdir())
 
 
 def test_what_appears_is_taken_once_it_is_whole(desk, tmp_path, short):
     library = Library(desk.folder, Index(tmp_path / "index.sqlite"))
-    watching = arrivals.Arrivals(library, desk.queue, SILENT)
+    watching = folder_watch.Arrivals(library, desk.queue, SILENT)
 
     def looked() -> list[str]:
         library.update()

@@ -15,8 +15,8 @@ from witness.formats.registry import Format
 from witness.schema import Sound
 from witness.serve.app import application
 from witness.serve.app_state import AppState
-from witness.serve.library.catalog import Library, id_of
 from witness.serve.library.index import Index
+from witness.serve.library.library import Library, id_of
 from witness.serve.routes.transcripts import FIRST
 from witness.transcript import store
 

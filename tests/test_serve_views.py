@@ -7,7 +7,6 @@ import json
 import pytest
 import soundfile
 
-from witness import files
 from witness.audio import decode, sound
 from witness.errors import InputError
 from witness.formats import page
@@ -17,6 +16,7 @@ from witness.serve.editing import exports, views
 from witness.serve.editing.exports import AS_IT_IS
 from witness.serve.editing.worker_client import WorkerClient
 from witness.serve.openai import jobs
+from witness.storage import files
 from witness.transcript import edits
 
 

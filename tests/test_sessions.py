@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from witness import resources
-from witness.amd.strict import pins
+from witness import machine_limits
 from witness.errors import DeviceError, InputError
+from witness.gpu.strict import pins
+from witness.models.session import on_cores, once, reason
 from witness.options import Runtime
-from witness.sessions import on_cores, once, reason
 
 
 def test_results_come_in_order_whatever_finishes_first():
@@ -87,7 +87,7 @@ def test_the_reason_is_the_end_of_what_onnxruntime_says(said, line):
 
 def test_cores():
     assert Runtime(threads=3).cores == 3
-    assert Runtime().cores == resources.cores() >= 1
+    assert Runtime().cores == machine_limits.cores() >= 1
 
 
 def test_pins():

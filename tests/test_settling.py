@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from witness.formats import document, writers
-from witness.jobs import worker
 from witness.models import catalogue
 from witness.options import Layout
 from witness.schema import (
@@ -27,8 +26,9 @@ from witness.schema import (
 )
 from witness.serve.openai import answers
 from witness.serve.openai.jobs import Work
-from witness.transcript import assemble, merging, settling
-from witness.transcript.settling import NOT_BEGUN, TrackSoFar
+from witness.transcript import assemble, merging, partial
+from witness.transcript.partial import NOT_BEGUN, TrackSoFar
+from witness.work import produce
 
 ENDS = (".", "?", "!", "", "", "", "", "")
 
@@ -110,7 +110,7 @@ def test_what_is_final_is_how_the_transcript_begins(seed, in_turn):
     subtitles = text(complete, "srt")
     lengths, cues = [], [b""]
     for tracks in courses(found.tracks, np.random.default_rng(seed), in_turn=in_turn):
-        so_far = settling.transcript(who, tracks)
+        so_far = partial.transcript(who, tracks)
         count = len(so_far.utterances)
         assert so_far.utterances == complete.utterances[:count]
         assert whole.startswith(text(so_far))
@@ -140,9 +140,9 @@ def test_watchers_of_a_job_are_told_every_segment_once(seed):
         assert first == len(told)
         told.extend(segments)
 
-    heard = worker._telling(said, {})
+    heard = produce._telling(said, {})
     for tracks in courses(found.tracks, np.random.default_rng(seed)):
-        heard(settling.transcript(who, tracks))
+        heard(partial.transcript(who, tracks))
     assert told == json.loads(complete.to("openai"))["segments"]
 
 

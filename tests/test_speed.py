@@ -14,9 +14,9 @@ from witness import tracing
 from witness.bench import speed
 from witness.cli.main import cli
 from witness.diarization import embedding, fbank, segmentation
+from witness.models.session import Model
 from witness.options import Options, Runtime
-from witness.reporter import SILENT
-from witness.sessions import Model
+from witness.progress import SILENT
 
 SECONDS = 15
 SEGMENTATION = {"onnxruntime: segmentation.onnx", "onnxruntime: back of segmentation.onnx"}  # whole, or cut

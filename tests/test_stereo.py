@@ -14,15 +14,7 @@ from witness.errors import InputError
 from witness.formats import rttm
 from witness.models import catalogue
 from witness.options import Bounds, Layout
-from witness.schema import (
-    FRAMES,
-    LOCAL_SPEAKERS,
-    WINDOW_SAMPLES,
-    Findings,
-    Segmentation,
-    Source,
-    Track,
-)
+from witness.schema import FRAMES, LOCAL_SPEAKERS, WINDOW_SAMPLES, Findings, Segmentation, Source, Track
 from witness.transcript import assemble
 
 pytestmark = pytest.mark.usefixtures("open_models")

@@ -18,15 +18,15 @@ from msgspec import structs
 
 from conftest import in_process
 from test_fuzz import FUZZ
-from witness import atomic, files, saving
 from witness.errors import ConflictError, OutputError
 from witness.formats import document, writers
 from witness.formats.registry import Format
 from witness.options import Bounds
 from witness.schema import Transcript
-from witness.serve.library.catalog import Library
 from witness.serve.library.index import Index
-from witness.transcript import assemble, drafts, edits, redo, store
+from witness.serve.library.library import Library
+from witness.storage import atomic, files, transaction
+from witness.transcript import assemble, edits, redo, store, uncorrected
 
 TEXTS = (Format.TXT, Format.SRT, Format.CSV)
 
@@ -140,7 +140,7 @@ def test_a_new_run_for_one_format_makes_the_json_anew(path):
 
 
 def test_whoever_holds_on_too_long_is_not_waited_for_for_ever(path, monkeypatch):
-    monkeypatch.setattr(saving, "PATIENCE", 0.1)
+    monkeypatch.setattr(transaction, "PATIENCE", 0.1)
     with store.opened(path):
         result = in_process(path.parent, "redo", path, "--name", "SPEAKER_01=B")
     assert result.returncode == 1
@@ -178,7 +178,7 @@ def test_each_word_says_whether_it_was_corrected(shelved):
     for word in older["words"]:
         del word["corrected"]
     for text, marked in ((content, words[1:2]), (json.dumps(older).encode(), words)):
-        (own,) = drafts.of(document.transcript(document.decode(text))).words
+        (own,) = uncorrected.of(document.transcript(document.decode(text))).words
         assert [(one.start, one.end) for one in own if one.corrected] == [(w.start, w.end) for w in marked]
 
 
@@ -362,7 +362,7 @@ def test_on_windows_what_a_killed_process_left_goes_after_a_day(tmp_path, monkey
 
 
 def test_a_desk_finishes_what_a_crash_left_before_anybody_asks(path, monkeypatch):
-    monkeypatch.setattr(saving, "finish", lambda *_: [])  # as if it had ended there
+    monkeypatch.setattr(transaction, "finish", lambda *_: [])  # as if it had ended there
     named(path, 0, "Zoe")
     monkeypatch.undo()
     assert path.with_name(".talk.saving").is_dir()
@@ -378,15 +378,15 @@ def test_a_desk_finishes_what_a_crash_left_before_anybody_asks(path, monkeypatch
 def test_a_process_that_is_interrupted_finishes_what_it_puts_in_place(path, monkeypatch):
     version = edits.show(path).version
     begun = threading.Event()
-    real = saving.finish
+    real = transaction.finish
 
     def slow(*args):
-        if saving._saved(*args).exists():
+        if transaction._saved(*args).exists():
             begun.set()
             time.sleep(0.3)
         return real(*args)
 
-    monkeypatch.setattr(saving, "finish", slow)
+    monkeypatch.setattr(transaction, "finish", slow)
     naming = threading.Thread(target=lambda: edits.name(path, version, "SPEAKER_00", "Zoe"))
     naming.start()
     assert begun.wait(20)
@@ -428,14 +428,14 @@ def test_a_drive_without_locks_has_a_file_for_one(path, tmp_path, monkeypatch):
     def refuse(_: int) -> bool:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(saving, "try_lock", refuse)
-    monkeypatch.setattr(saving, "without_locks", set())
+    monkeypatch.setattr(transaction, "try_lock", refuse)
+    monkeypatch.setattr(transaction, "without_locks", set())
     (line,) = edits.name(path, edits.show(path).version, "SPEAKER_00", "A").left
     assert f"{path.parent} is on a drive without locks" in line
     assert edits.name(path, edits.show(path).version, "SPEAKER_01", "C").left == ()  # it is said once
     lock = path.with_name(".talk.lock")
     assert not lock.exists()
-    monkeypatch.setattr(saving, "PATIENCE", 0.1)
+    monkeypatch.setattr(transaction, "PATIENCE", 0.1)
     with store.opened(path):
         assert lock.exists()
         with pytest.raises(OutputError, match="another program"), store.opened(path):
@@ -451,14 +451,14 @@ def test_a_lock_that_two_take_over_at_once_is_removed_by_one(path):
     """The second has read what was left behind, and the first has put its own there since."""
     lock = path.with_name(".talk.lock")
     lock.write_text("left behind")
-    assert saving._removed(lock, "left behind")
+    assert transaction._removed(lock, "left behind")
     lock.write_text("mine")
-    assert not saving._removed(lock, "left behind")
+    assert not transaction._removed(lock, "left behind")
     assert lock.read_text() == "mine"
     lock.write_text("left behind")
     name = files.sha256(b"left behind")[:16]
     lock.with_name(f".talk.lock.{name}").touch()  # somebody is at it
-    assert not saving._removed(lock, "left behind")
+    assert not transaction._removed(lock, "left behind")
     assert lock.exists()
 
 

@@ -18,8 +18,8 @@ from witness.diarization.fbank import fbank
 from witness.diarization.stretches import LENGTH, SAID, StretchModel, divide
 from witness.errors import DeviceError, ModelError
 from witness.models.catalogue import BUILTIN_FOLDER
+from witness.models.session import Model, on_cores
 from witness.schema import FRAMES, ModelFile, Segmentation
-from witness.sessions import Model, on_cores
 
 
 def squeeze(path: Path, tensor: str) -> ModelFile:

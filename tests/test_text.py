@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from witness import atomic
 from witness.cli import options
 from witness.cli.main import main
+from witness.storage import atomic
 from witness.text import count, for_terminal, in_json, one_line, printable, without_commands
 
 ATTACK = "a\x1b]0;owned\x07\x9b2Jb\r\x08c\u202ed"

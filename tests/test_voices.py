@@ -26,7 +26,7 @@ from witness.formats import rttm
 from witness.models import store
 from witness.options import Layout
 from witness.pipeline import Engine
-from witness.reporter import Reporter
+from witness.progress import Reporter
 from witness.schema import (
     FRAMES,
     LOCAL_SPEAKERS,

@@ -13,10 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from conftest import fake_card, in_process
 from test_embedding import voice_model
-from witness.amd import cards, graphs, rocm
-from witness.amd.subject import parse_shapes
 from witness.cli import main
 from witness.errors import UsageError
+from witness.gpu import cards, graphs, rocm
+from witness.gpu.subject import parse_shapes
 
 SHAPE = ("--shape", "q=1x64x80")
 

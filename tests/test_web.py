@@ -18,7 +18,7 @@ from witness.serve import assets
 SOURCE = Path(witness.__file__).parent
 MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.js"))
 DESK = ("transcript", "home", "notes", "live")
-ENTRIES = (modules.FILE, *(f"serve/static/{name}.js" for name in DESK))
+ENTRIES = (modules.FILE, *(f"web/lists/{name}.js" for name in DESK))
 
 
 def test_every_module_belongs_to_a_page_and_is_given_out():

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from conftest import a_card
-from witness.amd import cards, migraphx, provider, webgpu
-from witness.amd.speed import Speed
-from witness.amd.subject import Subject
 from witness.diarization import embedding_cut
 from witness.errors import DeviceError
+from witness.gpu import cards, migraphx, provider, webgpu
+from witness.gpu.speed import Speed
+from witness.gpu.subject import Subject
+from witness.models.session import Model
 from witness.options import Precision, Runtime
-from witness.reporter import Reporter
-from witness.sessions import Model
+from witness.progress import Reporter
 
 SHAPE = (1, 64, 80)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from witness import files, pipeline
+from witness import pipeline
 from witness.diarization import voices
 from witness.errors import InputError, UsageError
 from witness.options import Bounds
-from witness.reporter import SILENT, Reporter
+from witness.progress import SILENT, Reporter
+from witness.storage import files
 from witness.transcript import assemble
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from witness import languages, resources
+from witness import languages, machine_limits
 from witness.errors import UsageError
 
 
@@ -215,4 +215,4 @@ class Runtime:
 
     @property
     def cores(self) -> int:
-        return self.threads or resources.cores()
+        return self.threads or machine_limits.cores()

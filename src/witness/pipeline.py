@@ -13,8 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from witness.amd import cards, graphs, migraphx, webgpu
-from witness.amd.subject import Subject
 from witness.audio import source
 from witness.diarization import cohort, embedding, segmentation, smoke_test, vbx, voice_model, voices
 from witness.diarization.stream import Networks, stream
@@ -22,18 +20,20 @@ from witness.diarization.stretches import StretchModel
 from witness.diarization.voice_model import AnyVoiceModel
 from witness.errors import CancelledError, InputError, ModelError, UsageError, WitnessError
 from witness.formats import findings as kept_findings
-from witness.journal import Journal
+from witness.gpu import cards, graphs, migraphx, webgpu
+from witness.gpu.subject import Subject
 from witness.models import engines, store
+from witness.models.session import on_cores, once
 from witness.options import Channels, Device, Layout, Mode, Options, Precision, Runtime
+from witness.progress import AboutMachine, Note, Progress, Reporter, no_check, no_note, no_progress
 from witness.recognition import gpus, requirements
 from witness.recognition import recognizer as recognition
 from witness.recognition.vad import Speech
-from witness.reporter import AboutMachine, Note, Progress, Reporter, no_check, no_note, no_progress
 from witness.schema import Findings, Float64, Map, ModelFile, Recognition, Samples, Track, Transcript
-from witness.sessions import on_cores, once
+from witness.storage.checkpoint import Journal
 from witness.tracing import Stopwatch
-from witness.transcript import assemble, drafts
-from witness.transcript.settling import NOT_BEGUN, Heard, SoFar
+from witness.transcript import assemble, uncorrected
+from witness.transcript.partial import NOT_BEGUN, Heard, SoFar
 
 if TYPE_CHECKING:
     from witness.audio import decode
@@ -329,7 +329,7 @@ class _Run:
             heard = [track.recognition for track in findings.tracks]
             draft = assemble.words(replace(who, findings=findings), heard, self.reporter)
             given = assemble.known_to_run(who, draft, known, replaced, self.reporter)
-            transcript = drafts.corrected(draft, given, self.reporter)
+            transcript = uncorrected.corrected(draft, given, self.reporter)
         mode = self._mode([one for one in heard if one is not None])
         times = assemble.timing(self.watch, time.perf_counter() - begun, mode)
         return replace(transcript, timing=times, failure=failure)

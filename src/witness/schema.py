@@ -489,10 +489,10 @@ class Transcript:
         Raises UsageError for another ending, and OutputError.
         """
         place = Path(path)
-        form = _above("outputs").format_of(place.name)
+        form = _above("formats.output_paths").format_of(place.name)
         if form is None:
             raise UsageError(f"{place}: names no format; end it with .json, .srt, .docx or the like")
-        _above("outputs").check_libraries([form])
+        _above("formats.output_paths").check_libraries([form])
         _above("transcript.store").save(self, [(form, place)])
 
     @overload
@@ -504,7 +504,7 @@ class Transcript:
     def to(self, form: str) -> str | bytes:
         """It in a format: a text, or bytes if the format is not text. Raises UsageError, WitnessError."""
         known = _above("options").chosen(_above("formats.registry").Format, form)
-        _above("outputs").check_libraries([known])
+        _above("formats.output_paths").check_libraries([known])
         content: bytes = _above("formats.writers").content(
             _above("formats.document").in_milliseconds(self), known
         )

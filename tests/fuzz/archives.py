@@ -18,9 +18,9 @@ import mmh3
 import msgpack
 import numpy as np
 
-from witness import files
-from witness.amd import graphs
 from witness.errors import GraphError, InputError
+from witness.gpu import graphs
+from witness.storage import files
 
 GFX = "gfx1201"
 

@@ -19,9 +19,8 @@ from typing import Any
 import corpus
 import numpy as np
 
-from witness import files, outputs
 from witness.diarization import voices
-from witness.formats import page, writers
+from witness.formats import output_paths, page, writers
 from witness.models import catalogue
 from witness.options import Layout
 from witness.schema import (
@@ -35,6 +34,7 @@ from witness.schema import (
     Track,
     Word,
 )
+from witness.storage import files
 from witness.transcript import assemble
 
 WINDOWS = 60
@@ -116,7 +116,7 @@ class Papers:
         made = assemble.redo(found())
         writers.save(made, [("json", self.json)])
         self.transcript = json.loads(self.json.read_text())
-        self.findings = outputs.beside(self.json)
+        self.findings = output_paths.beside(self.json)
         with np.load(self.findings) as archive:
             self.arrays = dict(archive)
         self.whole = {path: path.read_bytes() for path in (self.json, self.findings)}

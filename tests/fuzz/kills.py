@@ -36,7 +36,7 @@ sys.path[:0] = [str(Path(__file__).parents[1])]
 
 import ct2  # noqa: E402
 from witness import Engine, Options, Runtime  # noqa: E402
-from witness.journal import records  # noqa: E402
+from witness.storage.checkpoint import records  # noqa: E402
 
 CALL = Path(__file__).parents[1] / "data" / "call.flac"
 SIGNALS = (*[signal.SIGKILL] * 4, signal.SIGTERM, signal.SIGINT)

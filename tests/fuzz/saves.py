@@ -26,11 +26,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 import documents
 import trials
 
-from witness import files
 from witness.errors import ConflictError
 from witness.formats import writers
 from witness.formats.registry import Format
 from witness.options import Bounds
+from witness.storage import files
 from witness.transcript import assemble, edits, store
 
 WRITERS = ("redo", "desk", "both")

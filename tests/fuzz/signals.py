@@ -127,7 +127,7 @@ def complaint(number: signal.Signals, code: int | None, folder: Path) -> str | N
     if made not in ([], [f"{stem}.findings.npz", f"{stem}.json", f"{stem}.txt"]):
         return f"left {made}"
     if made:
-        from witness import files
+        from witness.storage import files
 
         document = json.loads((out / made[1]).read_text())
         if document["findings"]["sha256"] != files.sha256_at(out / made[0]):

@@ -1,7 +1,7 @@
 /* What keys and pedals are called. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bind, chord, commandOf, keysOf, release, writes } from "../../src/witness/formats/web/bindings.js";
+import { bind, chord, commandOf, keysOf, release, writes } from "../../src/witness/web/editor/bindings.js";
 
 const none = { code: "", key: "", ctrlKey: false, altKey: false, shiftKey: false, metaKey: false };
 const key = (code, name = code, held = {}) => ({ ...none, code, key: name, ...held });

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { areSteps, asDocument } from "../../src/witness/formats/web/corrections.js";
-import { derive, last } from "../../src/witness/formats/web/derive.js";
-import { prepare } from "../../src/witness/formats/web/transcript.js";
+import { areSteps, asDocument } from "../../src/witness/web/editor/corrections.js";
+import { derive, last } from "../../src/witness/web/editor/derive.js";
+import { prepare } from "../../src/witness/web/editor/transcript.js";
 
 const talks = JSON.parse(readFileSync(new URL("../data/page_cases.json", import.meta.url), "utf-8"));
 

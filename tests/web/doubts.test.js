@@ -1,9 +1,9 @@
 /* Which words are doubtful, and where the next one is. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { derive } from "../../src/witness/formats/web/derive.js";
-import { doubtfulPlaces, isDoubtful, justHeard, nextPlace, unsurePlaces } from "../../src/witness/formats/web/doubts.js";
-import { languageOf, piecesOf, prepare } from "../../src/witness/formats/web/transcript.js";
+import { derive } from "../../src/witness/web/editor/derive.js";
+import { doubtfulPlaces, isDoubtful, justHeard, nextPlace, unsurePlaces } from "../../src/witness/web/editor/doubts.js";
+import { languageOf, piecesOf, prepare } from "../../src/witness/web/editor/transcript.js";
 import { talk } from "./talk.js";
 
 /** A talk whose words have these probabilities. @param {Record<number, number>} told @param {any[]} steps */

@@ -1,10 +1,10 @@
 /* Steps that are taken, undone, saved and joined with those of others. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { areSteps, asDocument, checkName, checkText } from "../../src/witness/formats/web/corrections.js";
-import { derive } from "../../src/witness/formats/web/derive.js";
-import { Edits, joined, twice } from "../../src/witness/formats/web/edits.js";
-import { piecesOf, prepare, wordsIn } from "../../src/witness/formats/web/transcript.js";
+import { areSteps, asDocument, checkName, checkText } from "../../src/witness/web/editor/corrections.js";
+import { derive } from "../../src/witness/web/editor/derive.js";
+import { Edits, joined, twice } from "../../src/witness/web/editor/edits.js";
+import { piecesOf, prepare, wordsIn } from "../../src/witness/web/editor/transcript.js";
 import { talk } from "./talk.js";
 
 const transcript = prepare(talk());

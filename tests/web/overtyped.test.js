@@ -1,9 +1,9 @@
 /* What is typed over words of several paragraphs, and what it comes to. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { derive } from "../../src/witness/formats/web/derive.js";
-import { beginning, over, overtyped } from "../../src/witness/formats/web/overtyped.js";
-import { piecesOf, prepare } from "../../src/witness/formats/web/transcript.js";
+import { derive } from "../../src/witness/web/editor/derive.js";
+import { beginning, over, overtyped } from "../../src/witness/web/editor/overtyped.js";
+import { piecesOf, prepare } from "../../src/witness/web/editor/transcript.js";
 import { talk } from "./talk.js";
 
 const transcript = prepare(talk()); // A: Good morning. How are you?  B: Fine, the budget is fine.  A: [inaudible]

@@ -1,7 +1,7 @@
 /* What is typed into a paragraph, and which word it belongs to. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { retyped } from "../../src/witness/formats/web/retyped.js";
+import { retyped } from "../../src/witness/web/editor/retyped.js";
 
 const spaced = (text) => text.split(" ").map((word, n) => (n ? ` ${word}` : word));
 const became = (before, typed) => retyped(spaced(before), typed);

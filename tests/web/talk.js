@@ -1,6 +1,6 @@
 /* A small talk of two people, as formats/page.py writes it. */
 
-/** @returns {import("../../src/witness/formats/web/transcript.js").Data} */
+/** @returns {import("../../src/witness/web/editor/transcript.js").Data} */
 export function talk() {
   const said = "Good morning. How are you? Fine, the budget is fine.".split(" ").map((text) => ` ${text}`);
   const start = said.map((_, n) => 1000 + 400 * n + (n > 4 ? 600 : 0));

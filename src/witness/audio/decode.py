@@ -21,10 +21,10 @@ import soxr
 from witness.audio import ffmpeg, frames, mixing, source, spool
 from witness.audio.mixing import Mixer
 from witness.errors import InputError
-from witness.files import sha256, sha256_of
 from witness.options import Channels, Part
-from witness.reporter import SILENT, Reporter
+from witness.progress import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, Float32, Source, called
+from witness.storage.files import sha256, sha256_of
 from witness.text import clock, printable
 
 SAMPLES = "<samples>"

@@ -18,10 +18,10 @@ import numpy as np
 from witness.audio import decode, tone
 from witness.audio.source import places
 from witness.errors import InputError, OutputError
-from witness.files import sha256_at
 from witness.options import PageAudio, Part
-from witness.reporter import SILENT, Reporter
+from witness.progress import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, Float32, Sound, Source, Spans
+from witness.storage.files import sha256_at
 
 EMBEDDED = 20 * 60.0
 """Seconds of the longest recording that "auto" embeds: 3.6 MB of Opus, 4.8 MB in the page."""

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from witness import files, pipes
-from witness.audio import spool
+from witness.audio import fifo, spool
 from witness.errors import InputError, ReadError, ScratchError
+from witness.storage import files
 from witness.text import printable
 
 if TYPE_CHECKING:
@@ -76,11 +76,11 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
                     if stat.S_ISBLK(kind := os.fstat(given.fileno()).st_mode) or _endless(kind, given):
                         raise InputError(f"{name}: is a device; fix: name a recording")
                 # A file given by `<` as well: it may not be at its beginning.
-                file = _copied(iter(partial(given.read, pipes.PIECE), b""), name, stack)
+                file = _copied(iter(partial(given.read, fifo.PIECE), b""), name, stack)
             elif Path(path).is_dir():
                 raise InputError(f"{name}: is a folder; fix: name a recording in it")
             elif Path(path).is_fifo():
-                file = _copied(pipes.pieces(path), name, stack)
+                file = _copied(fifo.pieces(path), name, stack)
             else:
                 file = stack.enter_context(io.BufferedReader(_File(path, name)))
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -94,7 +94,7 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
             raise InputError(
                 f"{name}: could not be read (permission denied); fix: change its permissions or owner"
             ) from None
-        except pipes.SilentError as error:
+        except fifo.SilentError as error:
             raise InputError(f"{name}: {error.strerror}; fix: start what is to write into it") from None
         except OSError as error:
             if error.errno in _NO_PLACE:

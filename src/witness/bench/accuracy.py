@@ -17,7 +17,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from witness import atomic
 from witness.bench import accuracy_report, child, manifest, records, scoring
 from witness.bench.accuracy_report import AccuracyOutcome
 from witness.bench.manifest import Models
@@ -29,7 +28,8 @@ from witness.errors import DeviceError, ModelError, PartlyFailedError, UsageErro
 from witness.formats import rttm, writers
 from witness.models import catalogue
 from witness.options import Options, Runtime
-from witness.reporter import Reporter
+from witness.progress import Reporter
+from witness.storage import atomic
 from witness.text import clock, number
 
 HOPELESS = {error.exit_code for error in (UsageError, ModelError, DeviceError)}

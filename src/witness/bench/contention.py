@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 
 from witness import pipeline
-from witness.amd import cards
 from witness.audio import decode
 from witness.errors import UsageError
+from witness.gpu import cards
 from witness.models import engines, store
 from witness.options import Channels, Options, Runtime
+from witness.progress import SILENT, Reporter
 from witness.recognition import gpus, recognizer, requirements
-from witness.reporter import SILENT, Reporter
 from witness.schema import Transcript
 from witness.text import number, table
 

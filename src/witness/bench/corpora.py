@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from witness import files
 from witness.errors import InputError, WitnessError
 from witness.schema import Turn
+from witness.storage import files
 
 TOKEN_GAP = 0.5
 """Seconds of silence up to which words of one speaker are one turn: an .nlp file has words, and no turns."""

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from witness import files, pipes
+from witness.audio import fifo
 from witness.errors import InputError
 from witness.formats.document import SCHEMA
 from witness.formats.registry import Format
+from witness.storage import files
 
 REFERENCES = (".stm", ".ctm", ".json")
 """Endings of what a folder of references holds; files of the first one that occurs are read."""
@@ -221,7 +222,7 @@ def _json(path: Path) -> Any:
 def contents(path: Path, give: str = "an STM, CTM or JSON file, or a folder of them") -> str:
     """What is written in a file. Raises InputError, which says what to `give` instead."""
     try:
-        content = pipes.read(path, files.LARGEST) if path.is_fifo() else files.read(path)
+        content = fifo.read(path, files.LARGEST) if path.is_fifo() else files.read(path)
         return "\n".join(content.decode("utf-8-sig").splitlines())  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from witness import resources
+from witness import machine_limits
 from witness._version import __version__
 
 DISTRIBUTIONS = (
@@ -35,7 +35,7 @@ class Hardware:
 
 def hardware() -> Hardware:
     """What this process runs on."""
-    return Hardware(_processor(), resources.cores(), _memory(), platform.platform())
+    return Hardware(_processor(), machine_limits.cores(), _memory(), platform.platform())
 
 
 def versions() -> dict[str, str]:

@@ -13,7 +13,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from witness import atomic, files
 from witness.bench import machine
 from witness.bench.machine import Hardware
 from witness.bench.plan import AccuracyPlan, Split
@@ -21,7 +20,8 @@ from witness.errors import InputError, OutputError, UsageError
 from witness.formats import rttm
 from witness.models import catalogue, store
 from witness.options import Options
-from witness.reporter import Reporter
+from witness.progress import Reporter
+from witness.storage import atomic, files
 
 SCHEMA = "witness-bench/1"
 DECIDED = (

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from witness import atomic, files
 from witness.bench import manifest
 from witness.bench.measurement import Measurement
 from witness.formats import rttm
 from witness.schema import Turn
+from witness.storage import atomic, files
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from witness.bench import resampling
 from witness.bench.lines import contents
 from witness.errors import InputError, WitnessError
 from witness.formats import rttm
-from witness.reporter import SILENT, Reporter
+from witness.progress import SILENT, Reporter
 from witness.schema import LONGEST, Float64, Turn
 
 

@@ -17,7 +17,7 @@ from witness.diarization.fbank import HOP, N_MELS
 from witness.diarization.segmentation_cut import BACK
 from witness.errors import WitnessError
 from witness.options import Mode, Options, Runtime
-from witness.reporter import Reporter
+from witness.progress import Reporter
 from witness.schema import SAMPLE_RATE, WINDOW_SAMPLES
 from witness.text import clock, number, table
 from witness.tracing import Call

@@ -20,7 +20,7 @@ from witness._version import install
 from witness.bench import resampling
 from witness.bench.lines import Row, Said
 from witness.errors import InputError, WitnessError
-from witness.reporter import SILENT, Reporter
+from witness.progress import SILENT, Reporter
 from witness.schema import Float64
 from witness.text import UNSPACED
 

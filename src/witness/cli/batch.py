@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from witness import atomic, resources, text
+from witness import machine_limits, text
 from witness.cli import options, signals
 from witness.cli.live import BatchCourse
 from witness.errors import CancelledError, PartlyFailedError, UsageError
 from witness.options import Device, Options, PageAudio, Runtime
-from witness.reporter import Reporter
+from witness.progress import Reporter
+from witness.storage import atomic
 
 if TYPE_CHECKING:
-    from witness.batch.batch import Batch, BatchProgress, Tell
+    from witness.work.batch import Batch, BatchProgress, Tell
 
 SILENCE = 30.0
 """Seconds between two lines about a batch in a log."""
@@ -107,9 +108,9 @@ def batch_command(
     if scheduler is not None:
         _refuse_with_scheduler({"--jobs": jobs, "--gpu": gpus, "--threads": threads})
 
-    from witness.batch.batch import Batch
-    from witness.jobs import plan
-    from witness.jobs.folder import locked
+    from witness.work import plan
+    from witness.work.batch import Batch
+    from witness.work.folder import locked
 
     order = plan.BatchRequest(
         inputs,
@@ -186,24 +187,24 @@ def _refuse_with_scheduler(values: dict[str, object]) -> None:
 
 def _workers(work: Batch, jobs: int | None, weights: int, reporter: Reporter) -> int:
     """How many workers without a card of their own there are; a note if they are fewer than asked for."""
-    from witness.jobs import plan
+    from witness.work import plan
 
     recordings = options.MOST if work.order.watch else len(work.todo)
-    workers = plan.worker_count(jobs, recordings, resources.memory(), weights)
+    workers = plan.worker_count(jobs, recordings, machine_limits.memory(), weights)
     if jobs is not None and workers < min(jobs, len(work.todo)):
         reporter.note(f"{workers} recordings at a time, because there is no memory for more")
     return workers
 
 
 def _run_here(work: Batch, gpus: list[int | None], runtime: Runtime, tell: Tell, reporter: Reporter) -> None:
-    from witness.jobs.pool import Pool
+    from witness.work.pool import Pool
 
     with Pool(gpus) as workers:
         work.run(workers.submit, runtime, tell=tell, reporter=reporter)
 
 
 def _run_on_cluster(work: Batch, scheduler: str, device: Device, tell: Tell, reporter: Reporter) -> None:
-    from witness.batch import cluster
+    from witness.work import cluster
 
     with cluster.connect(scheduler, reporter) as submit:
         work.run(submit, Runtime(device), tell=tell, reporter=reporter)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from witness import atomic
 from witness.cli import options
 from witness.errors import UsageError
+from witness.storage import atomic
 
 if TYPE_CHECKING:
     from witness.bench.plan import Split

@@ -12,12 +12,12 @@ from typing import Any
 
 import click
 
-from witness import outputs
 from witness.cli import options
 from witness.errors import InputError, PartlyFailedError, UsageError
+from witness.formats import output_paths
 from witness.formats.registry import Format
 from witness.options import PageAudio
-from witness.reporter import Reporter
+from witness.progress import Reporter
 
 NOTHING = "there is no transcript here; name JSON files that Witness wrote, or folders of them"
 
@@ -58,7 +58,7 @@ def convert_command(
             path = found[0].path
             convert(path, f"{path.parent}{os.sep}" if to is None and formats else to)
             return
-        if not formats or to == "-" or (to and (Path(to).is_file() or outputs.format_of(Path(to).name))):
+        if not formats or to == "-" or (to and (Path(to).is_file() or output_paths.format_of(Path(to).name))):
             raise UsageError("several transcripts need a format (-f) and, if not beside them, a folder (-o)")
         _convert_all(found, to, convert, reporter)
 
@@ -140,7 +140,7 @@ def _convert(
     from witness.transcript import store
 
     transcript = store.read(path).styled(style)
-    targets = outputs.plan(str(path), formats, to)
+    targets = output_paths.plan(str(path), formats, to)
     heard = sound.take(transcript.audio, targets.files, html_audio, beside=path.parent, reporter=reporter)
     if all(target == store.sibling(path, form) for form, target in targets.files):
         with store.opened(path) as there:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from witness import atomic
 from witness.errors import WitnessError
+from witness.storage import atomic
 
 
 @click.command("doctor", short_help="Check this machine and say how to fix it.")

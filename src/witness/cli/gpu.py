@@ -12,11 +12,11 @@ import click
 from witness.cli import options
 from witness.errors import UsageError
 from witness.options import Precision
-from witness.reporter import Reporter
+from witness.progress import Reporter
 
 if TYPE_CHECKING:
-    from witness.amd.graphs import Graph
-    from witness.amd.subject import Subject
+    from witness.gpu.graphs import Graph
+    from witness.gpu.subject import Subject
 
 
 @click.group("gpu", invoke_without_command=True, short_help="Compile, list and move graphs for an AMD GPU.")
@@ -30,7 +30,7 @@ def gpu_group(ctx: click.Context) -> None:
 @options.JSON
 def gpu_status(as_json: bool) -> None:
     """Show the AMD cards, and what each compiled graph is for, what it saves, and whether it is used."""
-    from witness.amd import warmup
+    from witness.gpu import warmup
 
     inventory = warmup.inventory()
     if as_json:
@@ -62,9 +62,9 @@ def gpu_warm(
     limit: float, exhaustive: bool, gpu: int | None, precision: str, shapes: tuple[str, ...], **choice: Any
 ) -> None:
     """Compile the voice model for a card, compare it with the CPU, time both, and keep it."""
-    from witness.amd import rocm, subject, warmup
-    from witness.amd.graphs import Tuning
-    from witness.amd.migraphx import Target
+    from witness.gpu import rocm, subject, warmup
+    from witness.gpu.graphs import Tuning
+    from witness.gpu.migraphx import Target
 
     tuning = Tuning.EXHAUSTIVE if exhaustive else Tuning.DEFAULT
     with options.progress(quiet=False) as reporter:
@@ -82,7 +82,7 @@ def gpu_warm(
 @gpu_group.command("clear")
 def gpu_clear() -> None:
     """Delete all compiled graphs."""
-    from witness.amd import graphs
+    from witness.gpu import graphs
 
     options.say(f"{graphs.clear() / 1e6:,.1f} MB freed")
 
@@ -95,7 +95,7 @@ def gpu_export(file: Path, graph: str | None) -> None:
 
     GRAPH is the beginning of its name; it is needed if there are several.
     """
-    from witness.amd import warmup
+    from witness.gpu import warmup
 
     options.say(f"{file}\n    {_measured(warmup.export(file, graph))}")
 
@@ -108,7 +108,7 @@ def gpu_export(file: Path, graph: str | None) -> None:
 @options.OFFLINE
 def gpu_import(file: Path, models: str, model: Path | None, gpu: int | None, offline: bool) -> None:
     """Import a compiled graph from FILE if it fits this machine and passes the check on it."""
-    from witness.amd import rocm, subject, warmup
+    from witness.gpu import rocm, subject, warmup
 
     with options.progress(quiet=False) as reporter:
 
@@ -123,9 +123,9 @@ def gpu_import(file: Path, models: str, model: Path | None, gpu: int | None, off
 
 def _voice_model(models: str, offline: bool, reporter: Reporter) -> Subject:
     """The voice model of a set. Raises ModelError; DeviceError if it can run on no GPU."""
-    from witness.amd import migraphx
     from witness.diarization import smoke_test, voice_model
     from witness.errors import DeviceError
+    from witness.gpu import migraphx
     from witness.models import store
     from witness.pipeline import voice_subject
 
@@ -159,7 +159,7 @@ def probe(model: Path, shapes: tuple[str, ...], gpu: int | None, limit: float) -
 
     The result is Markdown.
     """
-    from witness.amd import probe, subject
+    from witness.gpu import probe, subject
 
     with options.progress(quiet=False) as reporter:
         result = probe.probe(model, subject.parse_shapes(shapes), gpu, limit, reporter)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from witness import files, pipes
+from witness.audio import fifo
+from witness.storage import files
 from witness.text import without_commands
 
 LARGEST = 1 << 16
@@ -45,10 +46,10 @@ def rules(path: Path | None) -> tuple[tuple[str, str], ...]:
 def _lines_of(path: Path, what: str, form: str) -> tuple[str, ...]:
     """The lines of a short text file, without empty ones and comments (#). Raises click's BadParameter."""
     try:
-        read = pipes.read if path.is_fifo() else files.read_some
+        read = fifo.read if path.is_fifo() else files.read_some
         content = read(path, LARGEST + 1)
         lines = [] if len(content) > LARGEST else content.decode("utf-8-sig").splitlines()
-    except pipes.SilentError as error:
+    except fifo.SilentError as error:
         raise click.BadParameter(f"{path}: {error.strerror}; give a text file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{path} cannot be read as text; save it as UTF-8, {form}") from error

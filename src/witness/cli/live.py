@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from witness import atomic
 from witness.cli.options import Left
 from witness.errors import OutputError
 from witness.formats.registry import Format
+from witness.storage import atomic
 
 if TYPE_CHECKING:
-    from witness.jobs.estimate import Estimate
-    from witness.jobs.pace import Kind
     from witness.pipeline import Engine
     from witness.schema import Transcript
+    from witness.work.eta import Estimate
+    from witness.work.pace import Kind
 
 FORMATS = (Format.TXT, Format.SRT)
 """Those of which the beginning of a transcript is the beginning of the whole."""
@@ -75,9 +75,9 @@ class RunCourse:
 
     def hear(self, stage: str, done: float, total: float) -> Left | None:
         """As `options.Course`; the models are chosen once a stage of the recording has begun."""
-        from witness.jobs import estimate, pace
+        from witness.work import eta, pace
 
-        if self.engine is None or stage not in estimate.STAGES:
+        if self.engine is None or stage not in eta.STAGES:
             return None
         if self._estimate is None:
             self._kind = pace.Kind.of(self.engine)
@@ -87,7 +87,7 @@ class RunCourse:
 
     def learn(self) -> None:
         """The run was whole."""
-        from witness.jobs import pace
+        from witness.work import pace
 
         if self._kind is not None and self._estimate is not None:
             pace.learn(self._kind, self._estimate)

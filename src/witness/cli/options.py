@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from witness import atomic, caching, languages
+from witness import languages
 from witness.cli import signals
 from witness.cli.lists import rules, terms
 from witness.formats.registry import Format
 from witness.options import MOST_SPEAKERS, Channels, Choice, Device, PageAudio, Precision, Recognizer
-from witness.reporter import LongNote, Reporter
+from witness.progress import LongNote, Reporter
+from witness.storage import atomic, cache
 from witness.text import printable
 
 if TYPE_CHECKING:
@@ -481,7 +482,7 @@ def progress(quiet: bool, verbose: bool = False, course: Course | None = None) -
     def release() -> None:
         while held:
             line = held.pop(0)
-            note(line.short if not verbose and caching.told_before(line.short) else str(line))
+            note(line.short if not verbose and cache.told_before(line.short) else str(line))
 
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bars:
         announced = False

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from witness import outputs
 from witness.cli import options
 from witness.errors import InputError
+from witness.formats import output_paths
 from witness.formats.registry import Format
-from witness.jobs import recordings
 from witness.options import Bounds, PageAudio
 from witness.text import printable
+from witness.work import recordings
 
 
 @click.command("redo", short_help="Correct the speakers of a transcript, in seconds.")
@@ -76,7 +76,7 @@ def redo_command(
         corrections += [correction for merge in merges for correction in redo.merging(before, merge)]
         corrections += [redo.naming(before, name) for name in names]
         corrections += redo.replacing(before, replaced)
-        targets = outputs.plan(str(transcript), others, to)
+        targets = output_paths.plan(str(transcript), others, to)
         found = redo.redo(before, Bounds(**asked), corrections, forget=forget, reporter=reporter)
         after = document.in_milliseconds(found.styled(style))
         audio = PageAudio(html_audio)
@@ -95,7 +95,7 @@ def json_of(path: Path) -> Path:
 
     What may be JSON is given back as it is.
     """
-    form = outputs.format_of(path.name)
+    form = output_paths.format_of(path.name)
     if form == Format.JSON or not path.is_file() or (form is None and path.suffix == ""):
         return path
     stem = path.name[: -len(form.ending) - 1] if form is not None else path.stem

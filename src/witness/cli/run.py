@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from witness import atomic, outputs
 from witness.cli import options, signals
 from witness.cli.live import FORMATS, LiveText, RunCourse
 from witness.errors import UsageError, WitnessError
-from witness.journal import Journal
+from witness.formats import output_paths
 from witness.options import Bounds, Device, Options, PageAudio, Runtime
-from witness.reporter import Reporter
+from witness.progress import Reporter
+from witness.storage import atomic
+from witness.storage.checkpoint import Journal
 from witness.text import count as number
 
 if TYPE_CHECKING:
@@ -156,26 +157,26 @@ def run(
         raise NoWordsError(transcript.failure)
 
 
-def _printed(targets: outputs.Targets) -> str | None:
+def _printed(targets: output_paths.Targets) -> str | None:
     """The format that stdout gets, if it can be printed as it comes."""
     return next((form for form, path in targets.files if path is None and form in FORMATS), None)
 
 
 def _planned(
     recording: str, formats: tuple[str, ...], to: str | None, *, keep: bool, force: bool
-) -> tuple[outputs.Targets, str | None]:
+) -> tuple[output_paths.Targets, str | None]:
     """Where the results go, and what to say about their names. Raises UsageError, OutputError."""
-    from witness.jobs import existing_outputs
+    from witness.work import existing_outputs
 
     def free(paths: Sequence[Path]) -> bool:
         return existing_outputs.free(paths, recording)
 
-    targets = outputs.plan(recording, formats, to, keep=keep, free=None if force else free)
+    targets = output_paths.plan(recording, formats, to, keep=keep, free=None if force else free)
     paths = [path for _, path in targets.files if path is not None]
     if paths and not force and (loss := existing_outputs.loss(paths)) is not None:
         targets.give_up()
         raise UsageError(loss)
-    usual = "stdin" if recording == "-" else outputs.names(Path(recording).name, recording)[0]
+    usual = "stdin" if recording == "-" else output_paths.names(Path(recording).name, recording)[0]
     if not paths or not to or Path(to) in paths or paths[0].stem == usual:
         return targets, None
     taken = paths[0].with_name(f"{usual}{paths[0].suffix}")

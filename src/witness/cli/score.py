@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from witness import atomic
 from witness.cli import options
 from witness.errors import UsageError
-from witness.reporter import Reporter
+from witness.progress import Reporter
+from witness.storage import atomic
 
 if TYPE_CHECKING:
     from witness.schema import Turn

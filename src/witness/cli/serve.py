@@ -18,7 +18,7 @@ from witness._version import install
 from witness.cli import options, signals
 from witness.errors import CancelledError, UsageError, WitnessError
 from witness.options import Device, Options
-from witness.reporter import Reporter
+from witness.progress import Reporter
 
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+", re.IGNORECASE)
 """What a browser sends as one."""
@@ -139,16 +139,16 @@ def serve_command(
         raise UsageError("--cert and --key belong together; give both")
     wanted = Options(**asked)
 
-    from witness.jobs import plan
-    from witness.jobs.wishes import RecordingWish
-    from witness.jobs.worker import Settings
-    from witness.serve import arrivals, roles, server
+    from witness.serve import folder_watch, roles, server
     from witness.serve.app import application
     from witness.serve.app_state import AppState
     from witness.serve.editing.worker_client import WorkerClient
-    from witness.serve.library.catalog import Library
+    from witness.serve.library.library import Library
     from witness.serve.queue import Queue
     from witness.serve.uploads import Uploads
+    from witness.work import plan
+    from witness.work.overrides import RecordingWish
+    from witness.work.produce import Settings
 
     if token is not None and not roles.is_token(token):
         raise UsageError(f"--token is too easy to guess; give at least {roles.SHORTEST} letters and digits")
@@ -214,7 +214,7 @@ def serve_command(
             with ExitStack() as watching:
                 watching.enter_context(library.watched(reporter))
                 if watch:
-                    watching.enter_context(arrivals.watched(library, queue, reporter))
+                    watching.enter_context(folder_watch.watched(library, queue, reporter))
                 tickets = (printed, shown, scanned)
                 more = {
                     "origins": origins,

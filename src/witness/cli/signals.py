@@ -19,8 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from witness import atomic
 from witness.errors import CancelledError
+from witness.storage import atomic
 from witness.text import printable
 
 INTERRUPTED = 130

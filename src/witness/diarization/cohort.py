@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from witness import caching
 from witness.diarization import voice_model
 from witness.diarization.voice_model import AnyVoiceModel
 from witness.errors import ModelError
@@ -28,6 +27,7 @@ from witness.schema import (
     ModelFile,
     Segmentation,
 )
+from witness.storage.cache import cache_folder, cached
 
 SPEECH = Path(__file__).parent / "cohort.ogg"
 """VOICES people, CLIP samples of each; made by training/cohort.py."""
@@ -85,8 +85,8 @@ def load(file: ModelFile, model: AnyVoiceModel | None = None) -> Cohort:
     if not file.sha256:
         (content,) = make()
     else:
-        folder = caching.cache_folder() / "cohorts" / f"{file.sha256}-{_VERSION}"
-        (content,) = caching.cached(folder, ("vectors.npy",), make)
+        folder = cache_folder() / "cohorts" / f"{file.sha256}-{_VERSION}"
+        (content,) = cached(folder, ("vectors.npy",), make)
     return Cohort(np.load(io.BytesIO(content), allow_pickle=False))
 
 

@@ -21,7 +21,8 @@ from witness.diarization import embedding_cut
 from witness.diarization.embedding_cut import CONTEXT as CONTEXT
 from witness.diarization.embedding_cut import STRIDE as STRIDE
 from witness.diarization.fbank import HOP, N_MELS, fbank, frame_count
-from witness.reporter import SILENT, Reporter
+from witness.models.session import Model
+from witness.progress import SILENT, Reporter
 from witness.schema import (
     FRAMES,
     LOCAL_SPEAKERS,
@@ -37,7 +38,6 @@ from witness.schema import (
     alone,
     in_turn,
 )
-from witness.sessions import Model
 
 TRUNK_SAMPLES = STRIDE * HOP  # from one trunk frame to the next: 1280, 0.08 s
 WINDOW_FRAMES = 125  # trunk frames in a window of 10 s

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from witness import caching
 from witness.diarization import onnx_graph
 from witness.diarization.fbank import N_MELS
 from witness.errors import ModelError
+from witness.models.session import Model
 from witness.schema import Float32, Float64, ModelFile
-from witness.sessions import Model
+from witness.storage.cache import cache_folder, cached
 
 if TYPE_CHECKING:
     import onnx
@@ -75,7 +75,7 @@ def open_cut(model: ModelFile, cache: Path | None = None) -> tuple[bytes, bytes]
             return b"", str(error).encode()
 
     folder = folder_of(model, cache, _VERSION)
-    trunk, head = caching.cached(folder, ("trunk.onnx", "head.onnx"), make)
+    trunk, head = cached(folder, ("trunk.onnx", "head.onnx"), make)
     if not trunk:
         raise NotInBlocksError(head.decode())
     return trunk, head
@@ -83,7 +83,7 @@ def open_cut(model: ModelFile, cache: Path | None = None) -> tuple[bytes, bytes]
 
 def folder_of(model: ModelFile, cache: Path | None, version: int) -> Path:
     """The folder for the parts of a model, named after its sha256."""
-    return (cache or caching.cache_folder()) / "cuts" / f"{model.sha256}-{version}"
+    return (cache or cache_folder()) / "cuts" / f"{model.sha256}-{version}"
 
 
 def cut(model: ModelFile) -> tuple[bytes, bytes]:

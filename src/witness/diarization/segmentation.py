@@ -12,7 +12,8 @@ import numpy as np
 
 from witness.diarization import loudness, segmentation_cut
 from witness.errors import ModelError
-from witness.reporter import SILENT, Reporter
+from witness.models.session import Model
+from witness.progress import SILENT, Reporter
 from witness.schema import (
     FRAMES,
     LOCAL_SPEAKERS,
@@ -27,7 +28,6 @@ from witness.schema import (
     Segmentation,
     in_turn,
 )
-from witness.sessions import Model
 
 SHORT = 300 * SAMPLE_RATE
 """Samples, 5 minutes: shorter recordings need windows 1 s apart (docs/decisions/2026-11-22-constants.md)."""

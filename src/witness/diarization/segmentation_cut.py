@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from witness import caching
 from witness.diarization import onnx_graph
 from witness.diarization.embedding_cut import folder_of
+from witness.models.session import Model, folded
 from witness.schema import WINDOW_SAMPLES, Float32, Int, ModelFile
-from witness.sessions import Model, folded
+from witness.storage.cache import cached
 
 if TYPE_CHECKING:
     import onnx
@@ -95,7 +95,7 @@ def open_front(model: ModelFile, cache: Path | None = None) -> Front | None:
     def make() -> tuple[bytes, bytes, bytes]:
         return cut(model) or (b"", b"", b"")
 
-    parts = caching.cached(folder_of(model, cache, _VERSION), FILES, make) if model.sha256 else make()
+    parts = cached(folder_of(model, cache, _VERSION), FILES, make) if model.sha256 else make()
     return _join(model, *parts) if parts[0] else None
 
 

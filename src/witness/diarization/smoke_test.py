@@ -11,12 +11,12 @@ from contextlib import suppress
 
 import numpy as np
 
-from witness import atomic, caching, sessions
 from witness.child import Buffer, Child, DiedError, LimitError, Limits, Message, RefusedError, serve
 from witness.diarization import embedding, segmentation, segmentation_cut, voice_model
 from witness.errors import ModelError
-from witness.models import catalogue
+from witness.models import catalogue, session
 from witness.schema import WINDOW_SAMPLES, ModelFile
+from witness.storage import atomic, cache
 
 LIMIT = 300.0
 """Seconds. The standard models take two."""
@@ -32,9 +32,9 @@ def survive(role: str, model: ModelFile) -> None:
     """
     if catalogue.by_sha256(model.sha256):
         return
-    survived = caching.cache_folder() / "tried" / f"{model.sha256}-{role}"
+    survived = cache.cache_folder() / "tried" / f"{model.sha256}-{role}"
     with suppress(OSError, ValueError):
-        if survived.read_text() == sessions.runtime_version():
+        if survived.read_text() == session.runtime_version():
             return
     request = {"role": role, "name": model.name, "path": model.path, "sha256": model.sha256}
     fix = "fix: use another export of this model, in float32"
@@ -49,7 +49,7 @@ def survive(role: str, model: ModelFile) -> None:
         raise ModelError(f"{model.path}: onnxruntime crashes over it ({error}); {fix}") from error
     with suppress(OSError):  # where nothing can be kept, it is tried each time
         survived.parent.mkdir(parents=True, exist_ok=True)
-        atomic.replace(sessions.runtime_version().encode(), survived)
+        atomic.replace(session.runtime_version().encode(), survived)
 
 
 def _answer(request: Message, _: bytes) -> tuple[Message, Sequence[Buffer]]:

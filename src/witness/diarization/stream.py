@@ -9,7 +9,7 @@ from witness.diarization import embedding, segmentation, voice_model
 from witness.diarization.segmentation import SegmentationModel
 from witness.diarization.stretches import StretchModel
 from witness.diarization.voice_model import AnyVoiceModel
-from witness.reporter import SILENT, Reporter
+from witness.progress import SILENT, Reporter
 from witness.schema import Map, Samples, Segmentation, Track, in_turn
 from witness.tracing import Stopwatch
 

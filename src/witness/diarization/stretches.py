@@ -21,7 +21,8 @@ from witness.diarization import onnx_graph
 from witness.diarization.embedding import MIN_ACTIVE, MIN_CLEAN, clean_masks
 from witness.diarization.fbank import HOP, fbank, frame_count
 from witness.errors import ModelError
-from witness.reporter import SILENT, Reporter
+from witness.models.session import Model
+from witness.progress import SILENT, Reporter
 from witness.schema import (
     FRAMES,
     LOCAL_SPEAKERS,
@@ -37,7 +38,6 @@ from witness.schema import (
     alone,
     in_turn,
 )
-from witness.sessions import Model
 
 if TYPE_CHECKING:
     import onnx

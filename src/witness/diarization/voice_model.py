@@ -8,7 +8,7 @@ from witness.diarization import embedding, embedding_cut, stretches
 from witness.diarization.embedding import VoiceModel
 from witness.diarization.embedding_cut import NotInBlocksError
 from witness.diarization.stretches import StretchModel
-from witness.reporter import SILENT, Reporter
+from witness.progress import SILENT, Reporter
 from witness.schema import Float32, Map, ModelFile, Samples, Segmentation, in_turn
 
 AnyVoiceModel = VoiceModel | StretchModel

@@ -19,11 +19,12 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from witness import atomic, documents, files, outputs
 from witness.diarization.cohort import Cohort
 from witness.errors import InputError, OutputError, UsageError
-from witness.reporter import SILENT, Reporter
+from witness.progress import SILENT, Reporter
 from witness.schema import FRAME_STEP, LONGEST, Float64, Int, ModelFile, Track, alone
+from witness.storage import atomic, decode, files
+from witness.storage.files import LONGEST_NAME as LONGEST_FILE_NAME
 
 SCHEMA = "witness-voice/1"
 LONGEST_NAME = 100
@@ -244,7 +245,7 @@ def place(name: str, folder: Path) -> Path:
 
     Raises OutputError if it could not be, UsageError if it holds a person of another name.
     """
-    stem = re.sub(r"[^\w .-]", "_", name).encode()[: outputs.LONGEST].decode("utf-8", "ignore")
+    stem = re.sub(r"[^\w .-]", "_", name).encode()[:LONGEST_FILE_NAME].decode("utf-8", "ignore")
     path = folder / f"{stem.strip('. ') or '_'}.json"
     try:
         if path.exists() and (holder := read_one(path).name) != name:
@@ -284,7 +285,7 @@ def write(voice: Voice, folder: Path) -> Path:
 def read_one(path: Path) -> Voice:
     """The voice in a file. Raises InputError."""
     try:
-        document = documents.decode(files.read(path), _Voice)
+        document = decode.from_json(files.read(path), _Voice)
         if document.schema != SCHEMA:
             raise ValueError(f"its schema is {document.schema[:80]!r}, not {SCHEMA!r}")
         vector = np.array(document.vector)

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
-from witness.amd import cards, graphs, loader, provider, versions, webgpu
 from witness.doctor import install
 from witness.doctor.machine import Check, Machine, package_version
 from witness.errors import GraphError
+from witness.gpu import cards, graphs, loader, provider, versions, webgpu
 from witness.models import catalogue, store
 from witness.options import Recognizer
 from witness.recognition import gpus, requirements

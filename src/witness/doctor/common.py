@@ -11,13 +11,13 @@ import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-from witness import caching
 from witness._version import DISTRIBUTION
 from witness.doctor.machine import Check, Machine, package_version
 from witness.errors import WitnessError
 from witness.models import catalogue, engines, store
 from witness.options import Recognizer
 from witness.recognition import gpus
+from witness.storage import cache
 
 LEAST_SPACE = 1 << 30
 """Bytes of free disk space below which nothing useful can be stored: the models for a CPU take 0.1 GB."""
@@ -56,12 +56,12 @@ def onnxruntime(_machine: Machine) -> Iterator[Check]:
         finding = f"{' and '.join(installed) or 'none'}: they share their files"
         yield Check("onnxruntime", False, finding, fix)
     try:
-        from witness import sessions  # the import is what may fail
+        from witness.models import session  # the import is what may fail
 
         begun = time.perf_counter()
         import numpy as np
 
-        model = sessions.Model(str(catalogue.BUILTIN_FOLDER / "segmentation.onnx"), "builtin-segmentation")
+        model = session.Model(str(catalogue.BUILTIN_FOLDER / "segmentation.onnx"), "builtin-segmentation")
         shape = model(np.zeros((1, 1, 160_000), np.float32)).shape
     except (ImportError, WitnessError, OSError) as error:
         yield Check("onnxruntime", False, str(error), f"pip install --force-reinstall {DISTRIBUTION}")
@@ -191,7 +191,7 @@ def disk(_machine: Machine) -> Iterator[Check]:
     """Whether models and caches can be stored."""
     from huggingface_hub import constants
 
-    for name, folder in (("models", Path(constants.HF_HUB_CACHE)), ("cache", caching.cache_folder())):
+    for name, folder in (("models", Path(constants.HF_HUB_CACHE)), ("cache", cache.cache_folder())):
         existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         free = shutil.disk_usage(existing).free
         writable = os.access(existing, os.W_OK)

@@ -13,9 +13,9 @@ from importlib.metadata import PackageNotFoundError, metadata, version
 from pathlib import Path
 from typing import Any
 
-from witness.amd import cards, loader
-from witness.amd.cards import Card
 from witness.doctor import install, probes
+from witness.gpu import cards, loader
+from witness.gpu.cards import Card
 
 
 @dataclass(frozen=True)

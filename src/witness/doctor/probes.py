@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from witness.amd import loader
 from witness.child import Buffer, Child, ChildError, DiedError, Limits, Message, serve
+from witness.gpu import loader
 
 TYPES = ("other", "integrated", "discrete", "virtual", "cpu")
 """VkPhysicalDeviceType, in order."""
@@ -104,8 +104,8 @@ def webgpu(path: str) -> dict[str, Any]:
     """
     from onnx import TensorProto, helper
 
-    from witness.amd import provider, strict  # with onnxruntime, which no other probe waits for
     from witness.errors import DeviceError
+    from witness.gpu import provider, strict  # with onnxruntime, which no other probe waits for
 
     found = len(provider.plugin_devices(path, provider.WEBGPU))
     if not found:

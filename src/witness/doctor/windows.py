@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from witness.amd import webgpu
 from witness.doctor.machine import Check, Machine
+from witness.gpu import webgpu
 
 
 def windows(machine: Machine) -> Iterator[Check]:

@@ -20,20 +20,11 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct, structs
 
-from witness import documents, schema
+from witness import schema
 from witness.options import MOST_SPEAKERS, Bounds
 from witness.review import Review
-from witness.schema import (
-    LONGEST,
-    Correction,
-    Count,
-    ModelFile,
-    Source,
-    Style,
-    Time,
-    Transcript,
-    Turn,
-)
+from witness.schema import LONGEST, Correction, Count, ModelFile, Source, Style, Time, Transcript, Turn
+from witness.storage.decode import NotJsonError, from_json
 from witness.text import in_json, unspaced
 
 if TYPE_CHECKING:
@@ -193,8 +184,8 @@ def decode(content: bytes) -> Document:
     Raises NotJsonError, OtherSchemaError, and ValueError that names the place of what cannot be.
     """
     try:
-        document = documents.decode(content, Document)
-    except documents.NotJsonError:
+        document = from_json(content, Document)
+    except NotJsonError:
         raise
     except ValueError:
         _check_schema(content)
@@ -207,7 +198,7 @@ def decode(content: bytes) -> Document:
 def _check_schema(content: bytes) -> None:
     """Raise OtherSchemaError unless it says that it is what `Document` describes."""
     try:
-        found = documents.decode(content, Head).schema
+        found = from_json(content, Head).schema
     except ValueError as error:
         raise OtherSchemaError(str(error)) from error
     if found != SCHEMA:
@@ -217,7 +208,7 @@ def _check_schema(content: bytes) -> None:
 def summary(content: bytes) -> DocumentHead | None:
     """What a transcript of any version says of itself; None: it is none."""
     try:
-        found = documents.decode(content, DocumentHead)
+        found = from_json(content, DocumentHead)
     except ValueError:
         return None
     return found if found.schema.startswith("witness/") else None

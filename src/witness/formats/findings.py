@@ -26,7 +26,6 @@ from typing import Annotated, Any, TypedDict
 import numpy as np
 from msgspec import Meta
 
-from witness import documents
 from witness._version import __version__
 from witness.errors import InputError
 from witness.options import Layout, Options
@@ -47,6 +46,7 @@ from witness.schema import (
     Track,
     Word,
 )
+from witness.storage.decode import DAMAGED, from_json
 
 VERSION = 1
 """Of the format; files of another version cannot be read."""
@@ -171,7 +171,7 @@ def decode(content: bytes, name: str) -> Findings:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             return _decode(archive, name)
-    except documents.DAMAGED as error:
+    except DAMAGED as error:
         raise _damaged(name, error) from error
 
 
@@ -180,7 +180,7 @@ def check_version(content: bytes, name: str) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             _header(archive, name)
-    except documents.DAMAGED as error:
+    except DAMAGED as error:
         raise _damaged(name, error) from error
 
 
@@ -212,14 +212,14 @@ def _damaged(name: str, error: Exception) -> InputError:
 def _header(archive: zipfile.ZipFile, name: str) -> bytes:
     """The header, of this version. Raises InputError, or one of `documents.DAMAGED`."""
     text: bytes = _array(archive, "header", np.uint8, None, LARGEST_HEADER).tobytes()
-    if documents.decode(text, _Version).version != VERSION:
+    if from_json(text, _Version).version != VERSION:
         raise InputError(f"{name}: was written by another version of Witness; transcribe the recording again")
     return text
 
 
 def _decode(archive: zipfile.ZipFile, name: str) -> Findings:
     """Raises InputError, or one of `documents.DAMAGED`."""
-    header = documents.decode(_header(archive, name), _Header)
+    header = from_json(_header(archive, name), _Header)
     part, tracks = header.audio.part, header.tracks
     if part is not None and not 0 <= part.start < part.end:
         raise ValueError("the part is empty - at `$.audio.part`")

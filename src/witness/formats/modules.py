@@ -14,7 +14,7 @@ import re
 from functools import cache
 from importlib import resources
 
-FILE = "formats/web/file.js"
+FILE = "web/editor/file.js"
 """The entry of a page that is a file."""
 
 IMPORT = re.compile(r'^import (?:\{([^{}]*)\} from )?"([^"]+)";\n', re.MULTILINE)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from witness.places import WordPlaces
 from witness.schema import Correction, Spans, Transcript, Word
+from witness.word_index import WordPlaces
 
 if TYPE_CHECKING:
     from witness.formats.reading import Line

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NewType
 import msgspec
 import numpy as np
 
-from witness import files
 from witness.formats import modules
 from witness.formats.reading import INAUDIBLE, NOT_ENGLISH
 from witness.languages import RIGHT_TO_LEFT
@@ -39,6 +38,7 @@ from witness.schema import (
     Speaker,
     Transcript,
 )
+from witness.storage import files
 from witness.text import clock, in_json
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def render(
     """
     from markupsafe import Markup
 
-    style = "\n".join(modules.text(f"formats/templates/{name}") for name in styles)
+    style = "\n".join(modules.text(f"web/templates/{name}") for name in styles)
     directives = {
         "default-src": "'none'",
         "style-src": f"'sha256-{_hash(style)}'",
@@ -250,7 +250,7 @@ def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(
-        loader=PackageLoader("witness.formats"),
+        loader=PackageLoader("witness.web"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -323,7 +323,7 @@ def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> Harmless:
 
 
 def _in_page(one: Correction) -> dict[str, Any]:
-    """What a person said earlier that no column shows, as formats/web/corrections.js has it."""
+    """What a person said earlier that no column shows, as web/editor/corrections.js has it."""
     pieces = [[1000 * start, 1000 * end] for start, end in one.other]
     if one.kind == "note":
         return {"kind": one.kind, "pieces": pieces, "text": one.text, "codes": one.codes}

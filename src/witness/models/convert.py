@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from witness.models import checkpoint
+from witness.models import pytorch
 from witness.schema import SAMPLE_RATE, Float32, Float64
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def onnx_of(name: str, content: bytes) -> bytes:
     Raises ValueError if it is another checkpoint.
     """
     make = {"segmentation-3.0": segmentation, "campplus-zh-en": campplus}[name]
-    arrays = checkpoint.read(content)
+    arrays = pytorch.read(content)
     try:
         return make(arrays)
     except ValueError:

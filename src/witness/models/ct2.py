@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from witness import files
 from witness.errors import ModelError
+from witness.storage import files
 
 WEIGHTS, CONFIG, TOKENIZER = "model.bin", "config.json", "tokenizer.json"
 VOCABULARIES = ("vocabulary.json", "vocabulary.txt")

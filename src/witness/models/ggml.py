@@ -8,7 +8,7 @@ import os
 import struct
 from dataclasses import dataclass
 
-from witness import files
+from witness.storage import files
 
 MAGIC = b"lmgg"
 """The first four bytes of a file: 0x67676d6c ("ggml") in little-endian order."""

@@ -6,9 +6,9 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-from witness import atomic, files
 from witness.errors import ModelError
 from witness.models.catalogue import CatalogueFile
+from witness.storage import atomic, files
 
 
 def folder(entry: CatalogueFile) -> Path | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from witness import files
 from witness.errors import ModelError
 from witness.models import catalogue, ct2, ggml
 from witness.options import Recognizer
 from witness.schema import ModelFile
+from witness.storage import files
 
 KINDS = (
     "a ggml file for whisper.cpp, a folder with model.bin for CTranslate2, "

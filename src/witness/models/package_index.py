@@ -19,10 +19,10 @@ from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 from urllib.request import url2pathname
 
-from witness import documents
 from witness.child import HOME
-from witness.files import read
 from witness.models.download import SCHEMES, Answer, FetchError, Route, page
+from witness.storage import decode
+from witness.storage.files import read
 
 PUBLIC = "https://pypi.org/simple"
 JSON = "application/vnd.pypi.simple.v1+json"
@@ -221,7 +221,7 @@ def _links(answer: Answer) -> list[str]:
     """The absolute URLs, without fragments, that a page lists. Raises FetchError."""
     try:
         if answer.kind in (JSON, "application/json"):
-            base, targets = answer.url, [file.url for file in documents.decode(answer.body, _Page).files]
+            base, targets = answer.url, [file.url for file in decode.from_json(answer.body, _Page).files]
         else:
             anchors = _Anchors(answer.url)
             anchors.feed(answer.body.decode("utf-8", "replace"))

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from witness import documents, files
 from witness.errors import ModelError, UsageError
 from witness.models import cache, catalogue, engines, own
 from witness.models.cache import OnDisk as OnDisk
 from witness.models.catalogue import CatalogueFile
 from witness.models.download import FetchError
 from witness.options import Options, Recognizer
-from witness.reporter import SILENT, LongNote, Reporter
+from witness.progress import SILENT, LongNote, Reporter
 from witness.schema import ModelFile, Rule
+from witness.storage import decode, files
 
 
 @dataclass(frozen=True)
@@ -424,8 +424,8 @@ def _rule(path: Path, usual: Rule) -> Rule:
     names = [part.name for part in fields(Rule)]
     try:
         content = files.read(path)
-        rule = documents.decode(content, Rule)
-        if unknown := documents.decode(content, dict[str, Any]).keys() - set(names):
+        rule = decode.from_json(content, Rule)
+        if unknown := decode.from_json(content, dict[str, Any]).keys() - set(names):
             raise ValueError(f"there is no {min(unknown)[:80]!r}")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error

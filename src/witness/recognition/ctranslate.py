@@ -13,7 +13,7 @@ from threading import Lock
 
 import numpy as np
 
-from witness import resources
+from witness import machine_limits
 from witness.models import ct2
 from witness.recognition import engine_worker, mel
 from witness.recognition.aligner import NO_TIMES, Aligner, view
@@ -50,9 +50,9 @@ def workers(header: ct2.Ct2Header, threads: int) -> int:
     A process that has a part of the cores has as large a part of that memory.
     """
     most = min(threads, WORKERS)
-    if (free := resources.memory()) is None:
+    if (free := machine_limits.memory()) is None:
         return most
-    room = free / 2 * threads / max(threads, resources.cores())
+    room = free / 2 * threads / max(threads, machine_limits.cores())
     return max(1, min(most, int(room / memory(header))))
 
 

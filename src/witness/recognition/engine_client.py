@@ -20,9 +20,9 @@ from witness.child import Child, DiedError, RefusedError
 from witness.errors import TranscriptionError
 from witness.models.engines import INSTALL
 from witness.options import Recognizer as Name
+from witness.progress import AboutMachine
 from witness.recognition import gpus
 from witness.recognition.engine_worker import Abilities, ChunkResult, DecodeOptions, EngineToken, Load
-from witness.reporter import AboutMachine
 from witness.schema import Float32, ModelFile
 
 CHILDREN = {

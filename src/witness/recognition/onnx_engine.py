@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from witness._version import install
+from witness.models.session import CPU, one_thread, reason
 from witness.recognition import engine_worker
 from witness.recognition.engine_worker import ChunkResult, DecodeOptions, EngineToken, Load
 from witness.schema import SAMPLE_RATE, Float32
-from witness.sessions import CPU, one_thread, reason
 
 LONGEST = 30 * SAMPLE_RATE
 """Samples of a piece: what these models were trained on, and what their memory grows with the square of."""

@@ -21,23 +21,23 @@ from math import inf
 from types import TracebackType
 
 from witness.errors import TranscriptionError, UsageError
-from witness.journal import Journal
 from witness.languages import MULTI, parse
 from witness.options import Options
+from witness.progress import SILENT, Reporter
 from witness.recognition import english, track_languages
+from witness.recognition.cached_engine import ResumingEngine
 from witness.recognition.chunking import WINDOW, Loudness, Piece, pieces
+from witness.recognition.decode_queue import Hearing
 from witness.recognition.engine_client import Remote
 from witness.recognition.engine_worker import PROMPT, DecodeOptions
 from witness.recognition.fallback import Found, Note, convincing, second_look, to_lines
-from witness.recognition.hearing import Hearing
 from witness.recognition.prompting import fit_or_warn
-from witness.recognition.resuming import ResumingEngine
 from witness.recognition.tokens import NEAR
+from witness.recognition.track_input import TrackWork, ends_inside, in_order, language_near
 from witness.recognition.track_languages import TrackLanguages
-from witness.recognition.track_work import TrackWork, ends_inside, in_order, language_near
 from witness.recognition.vad import Speech
-from witness.reporter import SILENT, Reporter
 from witness.schema import SAMPLE_RATE, ModelFile, Recognition, Samples, Word
+from witness.storage.checkpoint import Journal
 
 WINDOW_OF_ONE = WINDOW // 3
 """Frames of a piece in a recording of several languages: a piece has one."""

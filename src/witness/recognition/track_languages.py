@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from witness.languages import MULTI, name
+from witness.recognition.cached_engine import ResumingEngine
 from witness.recognition.chunking import Piece
 from witness.recognition.fallback import Found
 from witness.recognition.language_tracking import PART, Decided, Tracker, among, changes
-from witness.recognition.resuming import ResumingEngine
-from witness.recognition.track_work import TrackWork
+from witness.recognition.track_input import TrackWork
 from witness.schema import Word
 
 

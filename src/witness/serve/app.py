@@ -12,6 +12,7 @@ from witness.serve import errors
 from witness.serve.app_state import AppState
 from witness.serve.routes import (
     again,
+    browser_recordings,
     exports,
     home,
     library,
@@ -20,7 +21,6 @@ from witness.serve.routes import (
     openai_api,
     people,
     recordings,
-    takes,
     transcripts,
 )
 from witness.serve.security import Access, Guard
@@ -42,7 +42,7 @@ def application(
             *recordings.routes(),
             *exports.routes(),
             *people.routes(),
-            *takes.routes(),
+            *browser_recordings.routes(),
             *openai_api.routes(),
         ],
         middleware=[Middleware(Guard, token=desk.token, limits=desk.limits, access=access)],

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from witness.options import Options, Runtime
 from witness.serve.editing.worker_client import WorkerClient
-from witness.serve.library.catalog import Library
+from witness.serve.library.library import Library
 
 if TYPE_CHECKING:
+    from witness.serve.browser_recordings import Takes
     from witness.serve.queue import Queue
-    from witness.serve.takes import Takes
     from witness.serve.uploads import Uploads
 
 
@@ -55,7 +55,7 @@ class AppState:
     @cached_property
     def takes(self) -> Takes:
         """Recordings that browsers make."""
-        from witness.serve.takes import Takes
+        from witness.serve.browser_recordings import Takes
 
         return Takes(self.folder, self.limits.upload)
 

@@ -8,7 +8,7 @@ from importlib import resources
 
 from witness.formats import modules
 
-FOLDERS = ("formats/web", "formats/templates", "serve/static")
+FOLDERS = ("web/editor", "web/templates", "web/lists")
 """In the package; what modules import is where it is on the disk, seen from there."""
 TYPES = {".css": "text/css", ".js": "text/javascript"}
 """Ending -> type; nothing else is given out."""

@@ -19,26 +19,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from witness import outputs, saving
 from witness.child import one_line
 from witness.errors import CancelledError, ConflictError, InputError, OutputError, WitnessError
+from witness.formats import output_paths
 from witness.formats.registry import Format
-from witness.jobs import pace, wishes
-from witness.jobs.estimate import Estimate, Rates
-from witness.jobs.folder import MANIFEST, Folder, locked, outcome_of
-from witness.jobs.manifest import Manifest
-from witness.jobs.plan import BatchRequest
-from witness.jobs.pool import Pool
-from witness.jobs.recordings import Item, assign, size_and_mtime
-from witness.jobs.status import MOST_WAITING, JobStatus, State
-from witness.jobs.wishes import RecordingWish
-from witness.jobs.worker import Job, Outcome, Segment, Settings, Watcher
 from witness.options import Runtime
-from witness.serve import intake
-from witness.serve.board import Board, BusyError
-from witness.serve.library.catalog import id_of
-from witness.serve.settlements import Settle, Settlements, with_wish
+from witness.serve import upload_intake
+from witness.serve.library.library import id_of
+from witness.serve.resolved_models import Settle, Settlements, with_wish
+from witness.serve.status import Board, BusyError
+from witness.storage import transaction
 from witness.transcript import project_words
+from witness.work import overrides, pace
+from witness.work.eta import Estimate, Rates
+from witness.work.folder import MANIFEST, Folder, locked, outcome_of
+from witness.work.manifest import Manifest
+from witness.work.overrides import RecordingWish
+from witness.work.plan import BatchRequest
+from witness.work.pool import Pool
+from witness.work.produce import Job, Outcome, Segment, Settings, Watcher
+from witness.work.recordings import Item, assign, size_and_mtime
+from witness.work.status import MOST_WAITING, JobStatus, State
 
 T = TypeVar("T")
 
@@ -149,14 +150,14 @@ class Queue:
 
         Raises ConflictError if a batch is at work in the folder, OutputError.
         """
-        self._do(lambda: intake.moved(self._enter(), self._order.out, path, place))
+        self._do(lambda: upload_intake.moved(self._enter(), self._order.out, path, place))
 
     def gone(self, path: Path) -> None:
         """A transcript was thrown away: a recording that comes in its place is offered, not taken for done.
 
         Raises as `moved`.
         """
-        self._do(lambda: intake.gone(self._enter(), path))
+        self._do(lambda: upload_intake.gone(self._enter(), path))
 
     def submit(self, job: Job, watcher: Watcher | None = None) -> Future[Outcome]:
         """Have a job done that is none of the folder's, before those that wait here."""
@@ -242,7 +243,7 @@ class Queue:
                     f"a batch is at work in {self._order.out.name}; wait until it has ended"
                 ) from None
             self._manifest = Manifest(self._order.out / MANIFEST)
-            saving.tidy([self._order.out])
+            transaction.tidy([self._order.out])
         return self._manifest
 
     def _leave(self) -> None:
@@ -267,7 +268,7 @@ class Queue:
         item = self._items[recording]
         out = self._order.out
         own = project_words.vocabulary((out / item.output).parent, out)
-        terms = tuple(dict.fromkeys((*own, *item.wish.vocabulary)))[: wishes.MOST_TERMS]
+        terms = tuple(dict.fromkeys((*own, *item.wish.vocabulary)))[: overrides.MOST_TERMS]
         wish = replace(item.wish, vocabulary=terms)
         self._items[recording] = replace(item, wish=wish)
         return wish
@@ -341,7 +342,7 @@ class Queue:
             raise BusyError(f"{MOST_WAITING} recordings may wait; send more when some are done")
         manifest = self._enter()
         return [
-            self._wait_for(intake.take(self._order.out, manifest, scratch, name, wish))
+            self._wait_for(upload_intake.take(self._order.out, manifest, scratch, name, wish))
             for scratch, name in uploads
         ]
 
@@ -355,7 +356,7 @@ class Queue:
         ]:
             with suppress(OSError):  # it is gone
                 item = Item(source, output, *size_and_mtime(source), wish)
-                manifest.append(intake.begun(item))
+                manifest.append(upload_intake.begun(item))
                 waiting.append(self._wait_for(item))
         return waiting
 
@@ -369,7 +370,7 @@ class Queue:
             item = Item(str(recording), output, *size_and_mtime(str(recording)), wish, again=True)
         except OSError as error:
             raise InputError(f"{recording.name}: cannot be read ({error.strerror})") from error
-        manifest.append(intake.begun(item))
+        manifest.append(upload_intake.begun(item))
         return self._wait_for(item)
 
     def _room(self) -> int:
@@ -384,7 +385,7 @@ class Queue:
         if known.state == "working":
             self._pool.stop(self._working[recording])
         elif known.state == "waiting":
-            self._enter().append(replace(intake.begun(self._items[recording]), state="canceled"))
+            self._enter().append(replace(upload_intake.begun(self._items[recording]), state="canceled"))
             self._waiting.remove(recording)
             self.board.change(recording, state="canceled", why=None)
         else:
@@ -402,7 +403,7 @@ class Queue:
             raise InputError(f"{known.name}: the recording is missing; send it again")
         if wish is not None:
             item = replace(item, wish=wish)
-        manifest.append(intake.begun(item))
+        manifest.append(upload_intake.begun(item))
         return self._wait_for(item)
 
     def _dismiss(self, recording: str) -> None:
@@ -423,7 +424,7 @@ class Queue:
     def _remember(self, manifest: Manifest, wanted: str | None = None) -> None:
         """What waits, failed or was canceled of the recordings below the folder, or the one wanted."""
         for entry in manifest.entries.values():
-            wish = wishes.read(entry.wish)
+            wish = overrides.read(entry.wish)
             item = Item(entry.source, entry.output, entry.size, entry.mtime_ns, wish, again=entry.again)
             path = Path(entry.source)
             here = self._order.out in path.parents or entry.again
@@ -451,4 +452,4 @@ def _id(item: Item) -> str:
 
 
 def _id_of(output: str) -> str:
-    return id_of(Path(outputs.name_of(output, Format.JSON)))
+    return id_of(Path(output_paths.name_of(output, Format.JSON)))

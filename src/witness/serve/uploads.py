@@ -27,9 +27,9 @@ from starlette.requests import Request
 
 from witness.audio import containers
 from witness.errors import OutputError, WitnessError
-from witness.jobs.recordings import ENDINGS
-from witness.jobs.worker import FULL
 from witness.text import one_line
+from witness.work.produce import FULL
+from witness.work.recordings import ENDINGS
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks

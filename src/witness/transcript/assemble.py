@@ -21,7 +21,7 @@ from witness.diarization import clustering, reconstruction, vbx, voices
 from witness.errors import UsageError
 from witness.formats.document import MOST_CORRECTIONS
 from witness.options import Bounds, Layout, Mode, Part
-from witness.reporter import SILENT, Reporter
+from witness.progress import SILENT, Reporter
 from witness.schema import (
     FRAME_STEP,
     NO_SPEECH,
@@ -35,7 +35,7 @@ from witness.schema import (
     alone,
 )
 from witness.tracing import Stopwatch
-from witness.transcript import corrections, drafts, merging, replacements
+from witness.transcript import corrections, merging, replacements, uncorrected
 
 STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
 """In this order in `Transcript.timing`; a stage that did not run is None there."""
@@ -111,11 +111,11 @@ def redo(
         speakers = who(findings, asked, reporter)
     with watch.stage("merging"):
         found = words(speakers, [track.recognition for track in findings.tracks], reporter)
-        transcript = drafts.corrected(found, given, reporter)
+        transcript = uncorrected.corrected(found, given, reporter)
     return replace(transcript, timing=timing(watch, time.perf_counter() - begun, None))
 
 
-def draft(findings: Findings, asked: Bounds = Bounds()) -> drafts.Draft:
+def draft(findings: Findings, asked: Bounds = Bounds()) -> uncorrected.Draft:
     """What `redo` corrects; whoever keeps it can correct it many times. Raises UsageError."""
     return words(who(findings, asked), [track.recognition for track in findings.tracks])
 
@@ -216,7 +216,9 @@ def _diarize(findings: Findings, number: int, wanted: clustering.SpeakerBounds) 
 # --- who said each word ---
 
 
-def words(who: Who, recognitions: Sequence[Recognition | None], reporter: Reporter = SILENT) -> drafts.Draft:
+def words(
+    who: Who, recognitions: Sequence[Recognition | None], reporter: Reporter = SILENT
+) -> uncorrected.Draft:
     """Give each word of each track its speaker, and its time in the recording.
 
     The warnings are those of the findings and of the number of speakers, which `reporter` is told.
@@ -258,12 +260,12 @@ def words(who: Who, recognitions: Sequence[Recognition | None], reporter: Report
         asked=who.asked,
     )
     spoken = tuple(track.turns(part, exclusive=True) for track in who.tracks)
-    return drafts.Draft(head, labeled, spoken, not_english)
+    return uncorrected.Draft(head, labeled, spoken, not_english)
 
 
 def known_to_run(
     who: Who,
-    draft: drafts.Draft,
+    draft: uncorrected.Draft,
     known: voices.Known | None,
     replaced: Sequence[tuple[str, str]],
     reporter: Reporter = SILENT,
@@ -272,7 +274,7 @@ def known_to_run(
     (`replacements`)."""
     named: list[Correction] = []
     if known is not None:
-        turns = drafts.united(who.turns)
+        turns = uncorrected.united(who.turns)
         for speaker, (voice, score) in voices.recognize(_prints(who.findings, who.tracks), known).items():
             reporter.note(
                 f"{speaker} sounds like {voice.name} (score {score:.1f}, {voices.THRESHOLD} needed)"

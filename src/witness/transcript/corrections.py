@@ -15,8 +15,8 @@ from dataclasses import replace
 import numpy as np
 from msgspec import structs
 
-from witness.places import WordPlaces
 from witness.schema import BREATH, Correction, Float64, Int, Spans, Turn, Utterance, Word
+from witness.word_index import WordPlaces
 
 ANCHORS = 10
 """Turns that identify a speaker: the longest, which another clustering is least likely to split."""

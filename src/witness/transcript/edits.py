@@ -23,17 +23,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, structs
 
-from witness import documents, files, outputs
 from witness._version import __version__
 from witness.diarization import voices
 from witness.errors import InputError, OutputError, UsageError
-from witness.formats import document, page
+from witness.formats import document, output_paths, page
 from witness.formats.document import Document
 from witness.options import Bounds
 from witness.review import Review
 from witness.schema import Correction, Transcript
+from witness.storage import decode, files
 from witness.tracing import Stopwatch
-from witness.transcript import assemble, drafts, occurrences, project_words, redo, store
+from witness.transcript import assemble, occurrences, project_words, redo, store, uncorrected
 from witness.transcript.store import Written
 
 SCHEMA = "witness-history/1"
@@ -42,7 +42,7 @@ DRAFTS = 3
 """Transcripts whose draft is kept in memory: 20 MB for an hour of speech."""
 
 Step = tuple[dict[str, Any], ...]
-"""What a page takes and undoes in one go, in the terms of formats/web/corrections.js."""
+"""What a page takes and undoes in one go, in the terms of web/editor/corrections.js."""
 Steps = Annotated[tuple[Step, ...], Meta(max_length=MOST_STEPS)]
 
 
@@ -223,8 +223,8 @@ def keep(path: Path, change: Callable[[Transcript], Transcript]) -> Written:
     with store.opened(path) as there:
         saved = redo.read(path)
         transcript = document.in_milliseconds(change(store.transcript(path, saved.document)))
-        if saved.document.findings is not None and outputs.beside(path).is_file():
-            link = structs.replace(saved.document.findings, file=outputs.beside(path).name)
+        if saved.document.findings is not None and output_paths.beside(path).is_file():
+            link = structs.replace(saved.document.findings, file=output_paths.beside(path).name)
             saved = replace(saved, document=structs.replace(saved.document, findings=link))
         return _write(there, saved, transcript, _history(saved) or _History())
 
@@ -299,7 +299,7 @@ def _vouched(saved: redo.Saved, history: _History) -> _History:
 def _history(saved: redo.Saved) -> _History | None:
     """The steps that led to this version; None: nobody knows of any."""
     try:
-        found = documents.decode(files.read(store.history_of(saved.path)), _History)
+        found = decode.from_json(files.read(store.history_of(saved.path)), _History)
         redo.all_checked((*found.base, *found.made))
     except (OSError, ValueError):
         return None
@@ -358,7 +358,7 @@ def _amended(saved: redo.Saved, base: Document, made: redo.Corrections) -> Trans
     return document.in_milliseconds(redo.kept(saved, found))
 
 
-_drafts: OrderedDict[tuple[str, Bounds], drafts.Draft] = OrderedDict()
+_drafts: OrderedDict[tuple[str, Bounds], uncorrected.Draft] = OrderedDict()
 
 
 def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction], corrected: bool) -> Transcript:
@@ -375,7 +375,7 @@ def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction], co
         while len(_drafts) > DRAFTS:
             _drafts.popitem(last=False)
     _drafts.move_to_end(key)
-    transcript = drafts.corrected(_drafts[key], given)
+    transcript = uncorrected.corrected(_drafts[key], given)
     timing = assemble.timing(Stopwatch(), time.perf_counter() - begun, None)
     return document.in_milliseconds(replace(redo.kept(saved, transcript), timing=timing, corrected=corrected))
 

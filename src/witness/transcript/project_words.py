@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from witness import atomic, documents, files, saving
 from witness.errors import InputError, OutputError
-from witness.places import WordPlaces
 from witness.schema import Correction, Findings
+from witness.storage import atomic, decode, files, transaction
 from witness.text import without_commands
 from witness.transcript import store
 from witness.transcript.replacements import PUNCTUATION
+from witness.word_index import WordPlaces
 
 NAME = ".witness-words"
 OFTEN = 3
@@ -77,7 +77,7 @@ def remember(path: Path, found: Sequence[Pair]) -> None:
     before, name = read(path.parent), store.name(path)
     if before.corrected.get(name, ()) == tuple(found):
         return
-    with saving.alone(path.parent, NAME[1:]):
+    with transaction.alone(path.parent, NAME[1:]):
         before = read(path.parent)
         corrected = {**before.corrected, name: tuple(found)}
         if not found:
@@ -89,7 +89,7 @@ def read(folder: Path) -> ProjectWords:
     """What is known of a folder. Raises InputError if it cannot be read."""
     place = folder / NAME
     try:
-        found = documents.decode(files.read(place), ProjectWords)
+        found = decode.from_json(files.read(place), ProjectWords)
     except FileNotFoundError:
         return ProjectWords()
     except (OSError, ValueError) as error:
@@ -117,7 +117,7 @@ def settle(folder: Path, *, take: Sequence[str] = (), drop: Sequence[str] = ()) 
 
     Raises InputError, OutputError.
     """
-    with saving.alone(folder, NAME[1:]):
+    with transaction.alone(folder, NAME[1:]):
         before = read(folder)
         vocabulary = [one for one in before.vocabulary if one not in drop]
         declined = [one for one in before.declined if one not in take]

@@ -16,17 +16,17 @@ from typing import Annotated
 
 from msgspec import Meta, structs
 
-from witness import documents, files, outputs
 from witness.diarization import vbx, voices
 from witness.errors import InputError, UsageError
-from witness.formats import document, findings, page
+from witness.formats import document, findings, output_paths, page
 from witness.formats.document import Document, Link
 from witness.options import Bounds
-from witness.reporter import SILENT, Reporter
+from witness.progress import SILENT, Reporter
 from witness.review import Review
 from witness.schema import Correction, Findings, Spans, Transcript, Turn
+from witness.storage import decode, files
 from witness.tracing import Stopwatch
-from witness.transcript import assemble, corrections, drafts, replacements, store
+from witness.transcript import assemble, corrections, replacements, store, uncorrected
 
 LONGEST_TEXT = 10_000
 """Maximum number of characters in a corrected text."""
@@ -153,7 +153,7 @@ def replacing(saved: Saved, rules: Sequence[tuple[str, str]]) -> list[Correction
     if not rules:
         return []
     if saved.found is None:
-        draft = drafts.of(store.transcript(saved.path, saved.document))
+        draft = uncorrected.of(store.transcript(saved.path, saved.document))
     else:
         draft = assemble.draft(saved.found, saved.asked)
     return replacements.corrections(draft.words, rules)
@@ -168,7 +168,7 @@ def from_file(saved: Saved, path: Path) -> list[Correction]:
 def from_page(saved: Saved, content: bytes, name: str) -> tuple[Correction, ...]:
     """As `from_file`, in the content of the file, which errors call `name`."""
     try:
-        given = documents.decode(content, _Corrected)
+        given = decode.from_json(content, _Corrected)
         if given.schema != page.CORRECTIONS:
             raise ValueError(f"its schema is {given.schema[:80]!r}, not {page.CORRECTIONS!r}")
         corrected = all_checked(given.corrections)
@@ -232,7 +232,7 @@ def amended(
     before = replaced(saved, corrections=base.corrections)
     # A speaker who was added is there; everything else may be said twice.
     fresh = [one for one in more if one.kind != "new" or one not in base.corrections]
-    found = drafts.corrected(drafts.of(store.transcript(saved.path, base)), fresh, reporter)
+    found = uncorrected.corrected(uncorrected.of(store.transcript(saved.path, base)), fresh, reporter)
     return replaced(
         found,
         corrections=together(before, more),
@@ -311,7 +311,7 @@ def _file(path: Path, link: Link) -> Path:
     """Where the findings are to be."""
     file = path.with_name(link.file)
     # It may have been renamed together with the JSON, or its name is not UTF-8.
-    return file if file.exists() else outputs.beside(path)
+    return file if file.exists() else output_paths.beside(path)
 
 
 def _findings(path: Path, file: Path, sha256: str, *, whole: bool) -> Findings | None:

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from msgspec import structs
 
-from witness import caching, documents, files, outputs, saving
 from witness.errors import ConflictError, InputError, OutputError, WitnessError
-from witness.formats import document, findings, page, writers
+from witness.formats import document, findings, output_paths, page, writers
 from witness.formats.document import Document
 from witness.formats.registry import Format
 from witness.schema import Sound, Transcript
+from witness.storage import cache, decode, files, transaction
 from witness.transcript import corrections
 
 OPEN = "another program has it open"
@@ -47,7 +47,7 @@ def read(path: Path) -> Transcript:
 
 def content(path: Path) -> bytes:
     """What is in the JSON at `path`, once what a crash left half done is finished. Raises InputError."""
-    if saving.is_waiting(path.parent, name(path), path.name):
+    if transaction.is_waiting(path.parent, name(path), path.name):
         try:
             with opened(path):
                 pass
@@ -65,7 +65,7 @@ def decoded(path: Path, content: bytes) -> Document:
     """The document that was read at `path`. Raises as `read`."""
     try:
         return document.decode(content)
-    except documents.NotJsonError as error:
+    except decode.NotJsonError as error:
         raise InputError(f"{path} is not JSON ({error}); transcribe the recording again") from error
     except document.OtherSchemaError as error:
         raise OtherJsonError(
@@ -116,7 +116,7 @@ def name(path: Path) -> str:
 
 def sibling(path: Path, form: str) -> Path:
     """Where a format of the transcript at `path` lies."""
-    return path.with_name(outputs.name_of(name(path), form))
+    return path.with_name(output_paths.name_of(name(path), form))
 
 
 def history_of(path: Path) -> Path:
@@ -201,7 +201,7 @@ class Store:
         contents = {self.path.name: content, **others}
         private = []
         if voices is not None:
-            private.append(outputs.beside(self.path).name)
+            private.append(output_paths.beside(self.path).name)
             contents[private[-1]] = voices
         more = hidden(files.sha256(content))
         left += self._replace({**contents, **more}, [*private, *more])
@@ -225,7 +225,7 @@ class Store:
         for form in forms:
             there = sibling(self.path, form)
             try:
-                outputs.check_libraries([form])
+                output_paths.check_libraries([form])
             except WitnessError as error:
                 left.append(f"{there} is as it was, because {error}")
                 continue
@@ -260,14 +260,14 @@ class Store:
         folder = self.path.parent
         for one in contents:
             _written[folder / one] = files.sha256(contents[one])
-        left = saving.replace_all(folder, name(self.path), contents, private)
+        left = transaction.replace_all(folder, name(self.path), contents, private)
         if self.path.name in left:
             raise OutputError(f"{self.path}: {OPEN}; close it there")
         lines = [
             f"{folder / one} is as it was, because {OPEN}; it follows with the next change" for one in left
         ]
         about = f"{folder} is on a drive without locks: change a transcript there from one machine at a time"
-        if folder in saving.without_locks and not caching.told_before(about):
+        if folder in transaction.without_locks and not cache.told_before(about):
             lines.append(about)
         return lines
 
@@ -275,8 +275,8 @@ class Store:
 @contextmanager
 def opened(path: Path) -> Iterator[Store]:
     """The transcript at `path` for this process alone, whole, whatever a crash left. Raises OutputError."""
-    with saving.alone(path.parent, name(path)):
-        if saving.is_waiting(path.parent, name(path), path.name):
+    with transaction.alone(path.parent, name(path)):
+        if transaction.is_waiting(path.parent, name(path), path.name):
             raise OutputError(f"{path}: {OPEN}; close it there")
         yield Store(path)
 
@@ -305,15 +305,15 @@ def save(
     left = []
     if main is None and fresh and (main := _json_beside(transcript, targets)) is not None:
         left.append(f"{main}, of an earlier run, is made again, so that it says the same")
-    if main is None or not outputs.is_regular(main):
+    if main is None or not output_paths.is_regular(main):
         writers.save(transcript, targets, keep=keep, sound=sound)
         return ()
-    beside = [form for form, path in targets if path == sibling(main, form) and outputs.is_regular(path)]
+    beside = [form for form, path in targets if path == sibling(main, form) and output_paths.is_regular(path)]
     rest = [(form, path) for form, path in targets if path != main and form not in beside]
     link, voices = None, None
     if keep and transcript.findings is not None:
         voices = findings.encode(transcript.findings)
-        link = {"file": outputs.beside(main).name, "sha256": files.sha256(voices)}
+        link = {"file": output_paths.beside(main).name, "sha256": files.sha256(voices)}
     with opened(main) as there:
         taken = not force and is_corrected(main)
         if not taken:
@@ -336,9 +336,9 @@ def save(
 def _json_beside(transcript: Transcript, targets: Sequence[tuple[str, Path | None]]) -> Path | None:
     """The JSON of the same recording that lies beside one of the files; None: there is none."""
     for form, path in targets:
-        if path is None or not outputs.is_regular(path):
+        if path is None or not output_paths.is_regular(path):
             continue
-        there = path.with_name(f"{path.name.removesuffix(outputs.name_of('', form))}.json")
+        there = path.with_name(f"{path.name.removesuffix(output_paths.name_of('', form))}.json")
         if sibling(there, form) != path:
             continue
         try:

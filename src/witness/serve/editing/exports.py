@@ -6,9 +6,8 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from witness import outputs
 from witness.audio import sound
-from witness.formats import writers
+from witness.formats import output_paths, writers
 from witness.formats.registry import Format
 from witness.options import PageAudio
 from witness.schema import Spans, Transcript
@@ -40,15 +39,15 @@ def content(path: Path, form: Format, wanted: ExportOptions) -> tuple[str, bytes
 
     Raises InputError, WitnessError.
     """
-    outputs.check_libraries([form])
+    output_paths.check_libraries([form])
     if form == Format.JSON and wanted == AS_IT_IS:
-        return outputs.name_of(store.name(path), form), store.content(path)
+        return output_paths.name_of(store.name(path), form), store.content(path)
     taken = _take(path, wanted)
     audio = store.read(path).audio
     short = audio.heard.duration < sound.EMBEDDED
     how = PageAudio.EMBED if short else PageAudio.NONE
     heard = sound.take(audio, [(form, None)], how, beside=path.parent, covered=taken.covered)
-    called = outputs.name_of(taken.title, form)
+    called = output_paths.name_of(taken.title, form)
     return called, writers.content(taken.transcript, form, heard, path.with_name(called))
 
 

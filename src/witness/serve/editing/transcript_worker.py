@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from witness import errors, files
+from witness import errors
 from witness.audio import sound
 from witness.child import Buffer, Message, serve
 from witness.diarization import voices
@@ -22,7 +22,8 @@ from witness.formats import page
 from witness.formats.registry import Format
 from witness.options import Part, chosen
 from witness.serve.editing import export_options, exports, views
-from witness.transcript import earlier, edits, moving, occurrences, people, project_words, redo, store
+from witness.storage import files
+from witness.transcript import edits, occurrences, previous, project_words, redo, store, trash, voiceprints
 
 Reply = tuple[Message, list[Buffer]]
 
@@ -75,15 +76,15 @@ def _tag(path: Path, given: Message) -> Reply:
 
 
 def _move(path: Path, given: Message) -> Reply:
-    return {"place": str(moving.move(path, Path(given["place"]), _recording_of(given)))}, []
+    return {"place": str(trash.move(path, Path(given["place"]), _recording_of(given)))}, []
 
 
 def _throw(path: Path, given: Message) -> Reply:
-    return structs.asdict(moving.throw(path, Path(given["root"]), _recording_of(given))), []
+    return structs.asdict(trash.throw(path, Path(given["root"]), _recording_of(given))), []
 
 
 def _restore(path: Path, given: Message) -> Reply:
-    return {"place": str(moving.restore(path, given["thrown"]))}, []
+    return {"place": str(trash.restore(path, given["thrown"]))}, []
 
 
 def _recording_of(given: Message) -> Path | None:
@@ -139,7 +140,7 @@ def _source(path: Path, _: Message) -> Reply:
 
 
 def _differences(path: Path, _: Message) -> Reply:
-    found = earlier.read(path)
+    found = previous.read(path)
     if found is None:
         return {"there": False}, []
     told = {"there": True, "kept": found.kept, "seen": found.seen}
@@ -147,11 +148,11 @@ def _differences(path: Path, _: Message) -> Reply:
 
 
 def _looked_through(path: Path, given: Message) -> Reply:
-    return _told(earlier.look_through(path, given["version"]))
+    return _told(previous.look_through(path, given["version"]))
 
 
 def _swap(path: Path, given: Message) -> Reply:
-    return _told(earlier.swap(path, given["version"]))
+    return _told(previous.swap(path, given["version"]))
 
 
 def _words(folder: Path, given: Message) -> Reply:
@@ -166,9 +167,9 @@ def _words(folder: Path, given: Message) -> Reply:
 def _enroll(path: Path, given: Message) -> Reply:
     saved = redo.read(path)
     if "speaker" in given:
-        voice = people.remember(saved, given["name"], given["speaker"])
+        voice = voiceprints.remember(saved, given["name"], given["speaker"])
     else:
-        voice = people.enroll(saved, given["name"], Part(given["start"], given["end"]))
+        voice = voiceprints.enroll(saved, given["name"], Part(given["start"], given["end"]))
     voices.write(voice, Path(given["known"]))
     return {"name": voice.name, "seconds": voice.seconds}, []
 
@@ -180,7 +181,7 @@ def _find(path: Path, given: Message) -> Reply:
     except store.OtherJsonError:
         return {"other": True}, []
     voice = voices.read_one(voices.place(given["name"], Path(given["known"])))
-    found = people.find(saved, voice)
+    found = voiceprints.find(saved, voice)
     if found is None:
         return {}, []
     speaker, score = found
@@ -188,8 +189,8 @@ def _find(path: Path, given: Message) -> Reply:
     return {
         "speaker": speaker,
         "called": called,
-        "likely": people.in_words(called, voice.name, score),
-        "start": people.longest(saved.turns, speaker),
+        "likely": voiceprints.in_words(called, voice.name, score),
+        "start": voiceprints.longest(saved.turns, speaker),
         "version": files.sha256(files.read(path)),
     }, []
 
@@ -197,7 +198,7 @@ def _find(path: Path, given: Message) -> Reply:
 def _suggest(path: Path, given: Message) -> Reply:
     """Whom the speakers sound like."""
     known = voices.read_all(Path(given["known"]))
-    found = people.suggest(redo.read(path), known)
+    found = voiceprints.suggest(redo.read(path), known)
     told = {
         speaker: {"name": voice.name, "sure": score >= voices.SURE}
         for speaker, (voice, score) in found.items()

@@ -7,15 +7,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from witness import atomic, caching
 from witness.audio import sound
 from witness.errors import InputError
 from witness.formats import page, qdpx, reading
 from witness.formats.registry import Format
 from witness.options import PageAudio
-from witness.reporter import Reporter
+from witness.progress import Reporter
 from witness.schema import Sound, Transcript
-from witness.transcript import earlier, edits, store
+from witness.storage import atomic, cache
+from witness.transcript import edits, previous, store
 
 PLAYED = {
     *("aac", "flac", "m4a", "m4b", "mp3", "oga", "ogg", "opus", "wav"),
@@ -45,7 +45,7 @@ def html(path: Path, rest: Mapping[str, Any], script: Sequence[str]) -> str:
         "noting": rest["noting"] and shown.refusal is None,
         "lack": shown.lack,
         "restorable": shown.restorable,
-        "replaced": earlier.read(path) is not None,
+        "replaced": previous.read(path) is not None,
         "foreign": _foreign(shown.base),
         "history": store.history_of(path).name,
         "corrected": any(one.kind != "note" for one in shown.base.corrections),
@@ -86,7 +86,7 @@ def peaks(path: Path) -> bytes:
             raise InputError(notes[0])
         return [heard.peaks]
 
-    return caching.cached(caching.cache_folder() / "outlines" / key, ["outline"], make)[0]
+    return cache.cached(cache.cache_folder() / "outlines" / key, ["outline"], make)[0]
 
 
 def recording(path: Path) -> Path:
@@ -103,8 +103,8 @@ def recording(path: Path) -> Path:
             raise InputError(f"{there}: cannot be made into sound for a browser; convert it to WAV")
         return [heard.opus]
 
-    folder = caching.cache_folder() / "sounds" / audio.sha256
-    content = caching.cached(folder, ["sound.webm"], make)[0]
+    folder = cache.cache_folder() / "sounds" / audio.sha256
+    content = cache.cached(folder, ["sound.webm"], make)[0]
     made = folder / "sound.webm"
     if not made.is_file():  # the cache cannot be written
         atomic.write(content, made, private=True)

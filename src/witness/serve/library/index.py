@@ -21,13 +21,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from witness import caching, files
 from witness.errors import InputError, WitnessError
 from witness.serve.library import search
 from witness.serve.library.folding import folded
 from witness.serve.library.passages import Passage
 from witness.serve.library.query import MOST_TERMS, parse
 from witness.serve.library.search import MOST, Found, rows_of
+from witness.storage import cache, files
 
 VERSION = 5
 """Of the tables and of what is in them; a database of another version is made again."""
@@ -103,7 +103,7 @@ class Index:
     def of(cls, folder: Path) -> Index:
         """The index of the transcripts below an absolute folder, in the user's cache folder."""
         name = files.sha256(str(folder).encode("utf-8", "surrogateescape"))[:16]
-        return cls(caching.cache_folder() / "serve" / f"{name}.sqlite")
+        return cls(cache.cache_folder() / "serve" / f"{name}.sqlite")
 
     def is_known(self, entry: str, size: int, mtime_ns: int) -> bool:
         """Whether a file is in the index as it is."""

@@ -8,8 +8,8 @@ from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from witness.errors import UsageError
-from witness.serve.library.catalog import STATES, ListedRecording
 from witness.serve.library.folding import folded, plain
+from witness.serve.library.library import STATES, ListedRecording
 from witness.serve.library.query import Query, parse
 
 SORTS: Mapping[str, Callable[[ListedRecording], Any]] = {

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from witness import languages
-from witness.files import read
 from witness.models import engines, store
 from witness.models.ct2 import TOKENIZER
 from witness.options import Options
 from witness.serve.openai.schema import TranscriptionRequest
+from witness.storage.files import read
 
 TYPES = {"text": "text/plain; charset=utf-8", "srt": "text/plain; charset=utf-8", "vtt": "text/vtt"}
 """Of those that are no JSON."""

@@ -15,13 +15,13 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from witness.errors import InputError, UsageError
+from witness.formats.output_paths import name_of
 from witness.formats.registry import Format
-from witness.jobs.worker import Job, Outcome, Segment, Watcher
-from witness.outputs import name_of
 from witness.serve.editing.worker_client import WorkerClient
 from witness.serve.queue import Queue
 from witness.serve.routes.recordings import ALIVE, answered, left
 from witness.serve.uploads import Upload
+from witness.work.produce import Job, Outcome, Segment, Watcher
 
 LONGEST = 6 * 3600.0
 """Seconds that a request may take once its recording is there."""

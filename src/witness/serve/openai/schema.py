@@ -20,9 +20,9 @@ from urllib.parse import unquote_to_bytes
 from witness import languages
 from witness.errors import UsageError
 from witness.formats.registry import Format
-from witness.jobs.worker import Settings
 from witness.options import MOST_SPEAKERS, Options
 from witness.serve.errors import FieldError
+from witness.work.produce import Settings
 
 ALIASES = (
     "whisper-1",

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from witness import languages
-from witness.jobs import wishes
 from witness.models import store
 from witness.serve.requests import body_of, desk_of, of, path_of, texts_of
 from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.recordings import answered
+from witness.work import overrides
 
 
 def routes() -> list[Endpoint]:
@@ -51,7 +51,7 @@ async def again(request: Request) -> Response:
     if desk.queue is None:
         raise HTTPException(503, "nothing can be transcribed here")
     source, _ = await run_in_threadpool(desk.editor.ask, "source", path)
-    wish = wishes.read({**given, **source["part"]})
+    wish = overrides.read({**given, **source["part"]})
     with answered():
         status = await run_in_threadpool(desk.queue.again, path, Path(source["recording"]).absolute(), wish)
     return JSONResponse(status.row(), 201)
@@ -87,7 +87,9 @@ async def vocabulary(request: Request) -> Response:
 async def change_vocabulary(request: Request) -> Response:
     """Take terms into these words, or drop them."""
     body = await body_of(request)
-    return await _words(request, **{key: list(wishes.terms(texts_of(body, key))) for key in ("take", "drop")})
+    return await _words(
+        request, **{key: list(overrides.terms(texts_of(body, key))) for key in ("take", "drop")}
+    )
 
 
 async def _words(request: Request, **more: Any) -> Response:

@@ -11,18 +11,18 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from witness.jobs.recordings import ENDINGS
 from witness.models import store
 from witness.options import Options
 from witness.serve import assets
 from witness.serve.roles import Endpoint, Role
+from witness.work.recordings import ENDINGS
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
 STYLES = (
-    *(f"formats/templates/{name}.css" for name in ("look", "page", "desk")),
-    "serve/static/library.css",
+    *(f"web/templates/{name}.css" for name in ("look", "page", "desk")),
+    "web/lists/library.css",
 )
 """What the page of a transcript looks like, and this one, too; then its own."""
 
@@ -48,7 +48,7 @@ def front(request: Request) -> Response:
         endings=" ".join(sorted(ENDINGS)),
         model=_about_model(settled.options),
         styles=[assets.address(name) for name in STYLES],
-        script=assets.script("serve/static/home.js"),
+        script=assets.script("web/lists/home.js"),
     )
     return Response(text, media_type="text/html")
 
@@ -103,7 +103,7 @@ def template(name: str) -> Template:
     """One of the desk's own."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    loader = PackageLoader("witness.serve")
+    loader = PackageLoader("witness.web")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

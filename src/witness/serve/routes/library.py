@@ -17,16 +17,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from witness.errors import ConflictError, UsageError
-from witness.jobs.recordings import INNER
-from witness.serve.library.catalog import ListedRecording
 from witness.serve.library.index import DamagedError
+from witness.serve.library.library import ListedRecording
 from witness.serve.library.query import parse
 from witness.serve.library.selection import SORTS, Selection, choices, is_called
 from witness.serve.requests import body_of, desk_of, of
 from witness.serve.roles import Endpoint, Role
 from witness.serve.uploads import clean_stem
 from witness.text import printable
-from witness.transcript import moving
+from witness.transcript import trash
+from witness.work.recordings import INNER
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ def routes() -> list[Endpoint]:
         Endpoint("POST", "/api/recordings/{id}/move", Role.WRITE, move),
         Endpoint("POST", "/api/recordings/{id}/tags", Role.WRITE, tag),
         Endpoint("POST", "/api/recordings/{id}/delete", Role.WRITE, throw),
-        Endpoint("GET", "/api/trash", Role.READ, trash),
+        Endpoint("GET", "/api/trash", Role.READ, list_trash),
         Endpoint("POST", "/api/trash/empty", Role.WRITE, empty),
         Endpoint("POST", "/api/trash/{id}/restore", Role.WRITE, restore),
     ]
@@ -191,9 +191,9 @@ def throw(request: Request) -> Response:
     return JSONResponse(reply)
 
 
-def trash(request: Request) -> Response:
+def list_trash(request: Request) -> Response:
     """All that was thrown away, the latest first."""
-    found = moving.in_trash(desk_of(request).folder)
+    found = trash.in_trash(desk_of(request).folder)
     rows = [{"id": one.id, "name": one.name, "folder": one.folder, "date": one.at} for one in found]
     return JSONResponse({"trash": list(map(_json, rows))})
 
@@ -209,7 +209,7 @@ def restore(request: Request) -> Response:
 async def empty(request: Request) -> Response:
     """Delete for good what somebody has seen in the trash."""
     given = of(await body_of(request), ids=list)
-    count = await run_in_threadpool(moving.empty, desk_of(request).folder, given["ids"])
+    count = await run_in_threadpool(trash.empty, desk_of(request).folder, given["ids"])
     return JSONResponse({"deleted": count})
 
 

@@ -12,20 +12,20 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from witness.jobs.status import JobStatus, State
 from witness.serve import assets
 from witness.serve.requests import GONE, desk_of
 from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.home import STYLES, template
 from witness.serve.routes.recordings import EventStream, about_job, answered, event
 from witness.text import printable
+from witness.work.status import JobStatus, State
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-    from witness.jobs.worker import Segment
     from witness.serve.app_state import AppState
     from witness.serve.queue import Queue
+    from witness.work.produce import Segment
 
 
 def routes() -> list[Endpoint]:
@@ -42,7 +42,7 @@ def page(request: Request) -> Response:
         role=request.state.user.role,
         name=printable(standing.name),
         styles=[assets.address(name) for name in STYLES],
-        script=assets.script("serve/static/live.js"),
+        script=assets.script("web/lists/live.js"),
     )
     return Response(text, media_type="text/html")
 

@@ -42,7 +42,7 @@ def page(request: Request) -> Response:
     text = _page().render(
         folder=folder.name or str(folder),
         styles=[assets.address(name) for name in STYLES],
-        script=assets.script("serve/static/notes.js"),
+        script=assets.script("web/lists/notes.js"),
     )
     return Response(text, media_type="text/html")
 

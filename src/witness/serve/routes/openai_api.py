@@ -22,10 +22,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from witness.errors import WitnessError
+from witness.formats.output_paths import name_of
 from witness.formats.registry import Format
-from witness.jobs.worker import Job, Settings
 from witness.options import PageAudio
-from witness.outputs import name_of
 from witness.serve import errors
 from witness.serve.app_state import AppState
 from witness.serve.openai import answers, jobs, schema
@@ -34,6 +33,7 @@ from witness.serve.openai.schema import TranscriptionRequest
 from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.recordings import DEAF
 from witness.serve.uploads import Form, Upload, drain
+from witness.work.produce import Job, Settings
 
 Written = Sequence[tuple[Format, Path]]
 """Formats, and the files that the answer is made of."""

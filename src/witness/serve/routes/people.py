@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from witness.diarization import voices
 from witness.errors import InputError, WitnessError
 from witness.serve.app_state import AppState
-from witness.serve.library.catalog import ListedRecording
+from witness.serve.library.library import ListedRecording
 from witness.serve.requests import body_of
 from witness.serve.roles import Endpoint, Role
 from witness.text import printable

@@ -16,12 +16,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from witness.errors import UsageError
-from witness.jobs import wishes
-from witness.jobs.status import JobStatus
-from witness.jobs.wishes import RecordingWish
-from witness.serve.board import BusyError, UnknownError
 from witness.serve.queue import Queue
 from witness.serve.roles import Endpoint, Role
+from witness.serve.status import BusyError, UnknownError
+from witness.work import overrides
+from witness.work.overrides import RecordingWish
+from witness.work.status import JobStatus
 
 ALIVE = 15.0
 """Seconds after which a comment says that the stream of events is still there."""
@@ -75,7 +75,7 @@ def wish_in(text: str = "") -> RecordingWish:
         given = None
     if not isinstance(given, dict):
         raise UsageError("the settings are not a JSON object")
-    return wishes.read(given)
+    return overrides.read(given)
 
 
 def cancel(request: Request) -> Response:

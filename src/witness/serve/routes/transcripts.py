@@ -16,7 +16,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
-from witness import files
 from witness.formats.registry import PURPOSES, Format
 from witness.options import chosen
 from witness.serve import assets
@@ -24,6 +23,7 @@ from witness.serve.requests import GONE, body_of, desk_of, of, path_of
 from witness.serve.roles import Endpoint, Role
 from witness.serve.routes import live
 from witness.serve.routes.recordings import AGAIN, ALIVE
+from witness.storage import files
 
 FIRST = (Format.DOCX, Format.TXT, Format.SRT, Format.QDA, Format.CSV)
 """What people export most; the others of the same purpose follow."""
@@ -75,7 +75,7 @@ async def show(request: Request) -> Response:
         "barred": barred(request),
         "noting": request.state.user.role == Role.COMMENT,
     }
-    _, content = await _ask(request, "html", rest=rest, script=assets.script("serve/static/transcript.js"))
+    _, content = await _ask(request, "html", rest=rest, script=assets.script("web/lists/transcript.js"))
     return Response(content, media_type="text/html", headers={"Content-Security-Policy": POLICY})
 
 

@@ -1,1 +1,0 @@
-"""Many recordings, unattended."""

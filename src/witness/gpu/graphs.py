@@ -1,0 +1,418 @@
+"""The cache of compiled graphs: one folder for each, and nothing is loaded that is not what the key says.
+
+The provider's own cache files do not say which model, which precision or which shape they were made for, and
+it loads whatever bears the name; so every key has a folder to itself, which holds
+
+    manifest.json   the key's parts, sizes, sha256, what was measured when it was made
+    *.mxr           MIGraphX's program, under the name that the provider gave it
+    canary.npy      what the CPU makes of `signal`, float32
+
+A folder is built under another name, and renamed when the GPU's answer to `signal` agrees with the CPU's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Annotated
+
+import filelock
+import mmh3
+import msgpack
+import numpy as np
+from msgspec import Meta
+
+from witness.errors import GraphError, InputError
+from witness.gpu.speed import Speed
+from witness.options import Choice, Precision
+from witness.schema import Float32
+from witness.storage import decode
+from witness.storage.atomic import replace
+from witness.storage.cache import cache_folder
+from witness.storage.files import opened, sha256
+
+FORMAT = "witness-graph/1"
+MANIFEST, CANARY = "manifest.json", "canary.npy"
+MXR_VERSION = 7
+"""The oldest file format that is read here, of MIGraphX 2.12 to 2.15.
+
+2.16 writes 8, which adds names of nodes (AMDMIGraphX b5b7967, 2026-04-10). Of a later one, all that is asked
+here must be where it was.
+"""
+LEAST_COSINE = {Precision.FP32: 0.9999, Precision.FP16: 0.99}
+MOST_DIFFERENCE = {Precision.FP32: 0.02, Precision.FP16: 0.2}
+"""Length of (GPU - CPU) over length of CPU; a cosine does not see a factor. cos 0.9999 is 0.014 at least."""
+LARGEST = 1 << 30  # bytes of a program; that of a voice model has 30 MB
+IMPORT_LIMIT = 600.0  # seconds
+LARGEST_PARTS = {MANIFEST: 1 << 16, CANARY: 64 << 20}  # bytes
+
+
+class Tuning(Choice):
+    """How long MIGraphX looks for the fastest kernels."""
+
+    DEFAULT = "default"
+    EXHAUSTIVE = "exhaustive"
+    """It tries all of them, which takes long."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """Everything that a compiled program depends on."""
+
+    model: str
+    """sha256 of the ONNX file."""
+    runtime: str
+    """onnxruntime's version and the sha256 of its MIGraphX provider."""
+    migraphx: str
+    """Names and one sha256 of MIGraphX's libraries."""
+    gfx: str
+    """The card's architecture, "gfx1201"."""
+    precision: Precision
+    tuning: Tuning
+    shape: Annotated[tuple[Annotated[int, Meta(ge=1, le=1 << 31)], ...], Meta(max_length=8)]
+    """Of the model's input."""
+
+    @property
+    def digest(self) -> str:
+        """The name of the folder."""
+        return sha256(json.dumps(asdict(self), sort_keys=True).encode())[:32]
+
+    def difference(self, other: Key) -> str | None:
+        """The first part that differs, in words; None: they are the same."""
+        for field in fields(self):
+            mine, others = getattr(self, field.name), getattr(other, field.name)
+            if mine != others:
+                return f"it is for {field.name} {_words(others)}, here it is {_words(mine)}"
+        return None
+
+
+@dataclass(frozen=True)
+class Measured(Speed):
+    """What was measured when a program was made."""
+
+    compile_s: float | None
+    """Seconds; None: it was imported."""
+    cosine: float
+    """Between the GPU's answer to `signal` and the CPU's."""
+    difference: float
+    """Length of the difference of the two over the length of the CPU's."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of a compiled program."""
+
+    key: Key
+    name: str
+    """What people call the model."""
+    file: str
+    size: int
+    sha256: str
+    version: str
+    """MIGraphX's, from the file."""
+    canary: str
+    """sha256 of CANARY."""
+    measured: Measured
+
+
+@dataclass(frozen=True)
+class Graph(_Known):
+    """One compiled program that was verified."""
+
+    folder: Path
+
+    @property
+    def path(self) -> Path:
+        """The file of the program."""
+        return self.folder / self.file
+
+    def reference(self) -> Float32:
+        """The CPU's answer to `signal`."""
+        return np.load(self.folder / CANARY, allow_pickle=False)  # type: ignore[no-any-return]
+
+    def manifest(self) -> bytes:
+        """The content of manifest.json."""
+        document = {"format": FORMAT, **asdict(self)}
+        del document["folder"]
+        return json.dumps(document, indent=1).encode() + b"\n"
+
+
+@dataclass(frozen=True)
+class _Manifest(_Known):
+    """The content of manifest.json."""
+
+    format: str
+
+
+def root() -> Path:
+    """The folder of the cache."""
+    return cache_folder() / "graphs"
+
+
+def signal(shape: tuple[int, ...]) -> Float32:
+    """What the canary is the answer to: noise of the scale of features, the same for all time."""
+    return np.random.RandomState(0).normal(0.0, 3.0, shape).astype(np.float32)
+
+
+def compare(answer: Float32, reference: Float32) -> tuple[float, float]:
+    """Cosine and relative difference of the GPU's answer to the CPU's; NaN where there are none.
+
+    Raises GraphError if they have different shapes: the program is for another one.
+    """
+    if answer.shape != reference.shape:
+        raise GraphError(f"it answers with {list(answer.shape)}, not {list(reference.shape)}")
+    one, other = answer.ravel().astype(np.float64), reference.ravel().astype(np.float64)
+    length = float(np.sqrt(other @ other))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cosine = float((one @ other) / (np.sqrt(one @ one) * length))
+    return cosine, float(np.linalg.norm(one - other) / length)
+
+
+def check_canary(cosine: float, difference: float, precision: Precision) -> None:
+    """Raise GraphError unless the two answers agree as well as that precision allows."""
+    # Written so that NaN fails.
+    if not (cosine >= LEAST_COSINE[precision] and difference <= MOST_DIFFERENCE[precision]):
+        raise GraphError(
+            f"the GPU gives other numbers than the CPU (cosine {cosine:.6f}, difference {difference:.4f})"
+        )
+
+
+def find(key: Key) -> Graph | None:
+    """The verified program for `key`. Raises GraphError if there is one that must not be used."""
+    folder = root() / key.digest
+    return read(folder, key) if folder.is_dir() else None
+
+
+def read(folder: Path, key: Key | None = None) -> Graph:
+    """The program in `folder`, every byte of it verified without loading it.
+
+    Raises GraphError: half-written, damaged, or not for `key` (given: the folder's own word is not enough).
+    """
+    try:
+        graph = _parse((folder / MANIFEST).read_bytes(), folder)
+        contents = {path.name: path for path in folder.iterdir()}
+        if key is not None and (difference := key.difference(graph.key)):
+            raise GraphError(difference)
+        if set(contents) != {MANIFEST, CANARY, graph.file}:
+            raise GraphError(f"its folder holds {', '.join(sorted(contents))}")
+        program = graph.path.read_bytes()
+        if len(program) != graph.size or sha256(program) != graph.sha256:
+            raise GraphError("the program is damaged or not the one that was checked (sha256)")
+        if sha256((folder / CANARY).read_bytes()) != graph.canary:
+            raise GraphError("the canary is damaged (sha256)")
+    except OSError as error:
+        raise GraphError(f"it is half-written ({error.strerror})") from error
+    version = check_program(program, graph.file, graph.key).version
+    if version != graph.version:
+        raise GraphError(f"it was compiled by MIGraphX {version}, not {graph.version}")
+    return graph
+
+
+def _parse(content: bytes, folder: Path) -> Graph:
+    """The content of a manifest, about `folder`. Raises GraphError."""
+    try:
+        found = decode.from_json(content, _Manifest)
+        if found.format != FORMAT:
+            raise ValueError(f"its format is {found.format[:80]!r}, not {FORMAT!r}")
+        if Path(found.file).name != found.file or not found.file.endswith(".mxr") or "\0" in found.file:
+            raise ValueError(f"{found.file[:80]!r} is not the name of a program - at `$.file`")
+    except ValueError as error:
+        raise GraphError(f"its {MANIFEST} is damaged ({error})") from error
+    return Graph(**{field.name: getattr(found, field.name) for field in fields(_Known)}, folder=folder)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What an .mxr file says about itself."""
+
+    version: str
+    inputs: dict[str, tuple[int, ...]]
+    """Shapes of its parameters, outputs among them."""
+    precision: Precision
+
+
+def facts(program: bytes) -> Facts:
+    """Read an .mxr file, which is msgpack, without MIGraphX. Raises GraphError if it is not one."""
+    try:
+        document = msgpack.unpackb(program, strict_map_key=False, unicode_errors="replace")
+        if document["version"] < MXR_VERSION:
+            raise GraphError(
+                f"its file format is {str(document['version'])[:80]}, which is older than {MXR_VERSION}"
+            )
+        nodes = [node for module in document["modules"].values() for node in module["nodes"]]
+        inputs, numbers = {}, {"float_type": 0, "half_type": 0}
+        for node in nodes:
+            shape = node["shape"]
+            lens = tuple(shape["lens"] or ())
+            if node["name"] == "@param":
+                inputs[node["operator"]["parameter"]] = lens
+            elif shape["type"] in numbers:
+                numbers[shape["type"]] += int(np.prod(lens))
+        version = str(document["migraphx_version"])
+    except (*decode.DAMAGED, TypeError, AttributeError, msgpack.UnpackException) as error:
+        raise GraphError(f"the program is truncated or not an .mxr file ({error})") from error
+    half = numbers["half_type"] > numbers["float_type"]
+    return Facts(version, inputs, Precision.FP16 if half else Precision.FP32)
+
+
+def check_program(program: bytes, file: str, key: Key) -> Facts:
+    """Raise GraphError unless the program and its name are for the key's shape, precision and GPU."""
+    says = facts(program)
+    if key.shape not in says.inputs.values():
+        shapes = ", ".join("x".join(map(str, shape)) for shape in says.inputs.values())
+        raise GraphError(f"it was compiled for the shapes {shapes}, not {_words(key.shape)}")
+    if says.precision != key.precision:
+        raise GraphError(f"it is a program in {says.precision}, not {key.precision}")
+    # <version>-<graph>-<architecture>-<shapes>.mxr; the third is Murmur3 of the name that the GPU's driver
+    # gives, so it tells which card really compiled.
+    if (file.split("-") + [""] * 3)[2] != f"{mmh3.hash64(key.gfx, 0, False, signed=False)[0]:x}":
+        raise GraphError(f"it was compiled for another GPU than {key.gfx}")
+    return says
+
+
+@contextmanager
+def building(key: Key, limit: float) -> Iterator[Path]:
+    """A folder to build `key`'s program in, while no other process does.
+
+    Waits at most `limit` seconds for another one that is at it. Raises GraphError.
+    """
+    try:
+        with _scratch(key.digest, limit) as folder:
+            yield folder
+    except filelock.Timeout as error:
+        raise GraphError(f"another process has been compiling it for {limit:.0f} s") from error
+
+
+@contextmanager
+def importing() -> Iterator[Path]:
+    """A folder to unpack a file in, while no other process does. Raises GraphError."""
+    try:
+        with _scratch("import", IMPORT_LIMIT) as folder:
+            yield folder
+    except filelock.Timeout as error:
+        raise GraphError(f"another process has been importing a graph for {IMPORT_LIMIT:.0f} s") from error
+
+
+@contextmanager
+def _scratch(name: str, limit: float) -> Iterator[Path]:
+    """A folder that is gone in the end; what a killed process left under this name goes, too.
+
+    Raises filelock.Timeout after `limit` seconds in which another process has it.
+    """
+    root().mkdir(parents=True, exist_ok=True)
+    with _lock(name, timeout=limit):
+        for left in root().glob(f".{name}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        scratch = Path(tempfile.mkdtemp(dir=root(), prefix=f".{name}-"))
+        try:
+            yield scratch
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def add(graph: Graph, canary: Float32) -> Graph:
+    """Move what was built in `graph.folder` into its place, whole; it with its new folder.
+
+    `canary` is the CPU's answer to `signal`. Raises GraphError if the program is not sound.
+    """
+    scratch = graph.folder
+    content = io.BytesIO()
+    np.save(content, canary, allow_pickle=False)
+    replace(content.getvalue(), scratch / CANARY)
+    graph = dataclasses.replace(graph, canary=sha256(content.getvalue()))
+    replace(graph.manifest(), scratch / MANIFEST)
+    read(scratch, graph.key)
+    graph.path.chmod(0o444)  # should the provider want to write its own over it, it fails
+    place = root() / graph.key.digest
+    shutil.rmtree(place, ignore_errors=True)
+    scratch.rename(place)
+    return dataclasses.replace(graph, folder=place)
+
+
+def describe(folder: Path, file: str, key: Key, name: str, measured: Measured) -> Graph:
+    """What was just built. Raises GraphError if the program is not what the key says."""
+    program = (folder / file).read_bytes()
+    version = check_program(program, file, key).version
+    return Graph(key, name, file, len(program), sha256(program), version, "", measured, folder)
+
+
+def folders() -> list[Path]:
+    """The folders of all programs in the cache, sound or not."""
+    return sorted(path for path in root().glob("[0-9a-f]*") if path.is_dir())
+
+
+def look(folder: Path) -> Graph | GraphError:
+    """The program in a folder of the cache, or what is wrong with it."""
+    try:
+        return read(folder)
+    except GraphError as error:
+        return error
+
+
+def clear() -> int:
+    """Remove everything but what another process is building; the number of bytes freed."""
+    freed = 0
+    for path in [path for path in root().glob("*") if path.is_dir()]:
+        size = sum(file.stat().st_size for file in path.iterdir())
+        try:
+            with _lock(path.name.lstrip(".").partition("-")[0], timeout=0):
+                shutil.rmtree(path)
+        except filelock.Timeout:
+            continue
+        freed += size
+    return freed
+
+
+def pack(graph: Graph) -> bytes:
+    """One program as a zip file; the same program gives the same bytes."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name in (MANIFEST, graph.file, CANARY):
+            info = zipfile.ZipInfo(name)  # dated 1980
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, (graph.folder / name).read_bytes())  # weights do not compress
+    return content.getvalue()
+
+
+def unpack(file: Path, folder: Path) -> Graph:
+    """Verify what `pack` made, in `folder`. Raises InputError, or GraphError if its content is damaged.
+
+    Nothing in it is compressed, so nothing can be larger than the file; all names and sizes are checked
+    before anything is read.
+    """
+    try:
+        with opened(file) as content, zipfile.ZipFile(content) as archive:
+            entries = {info.filename: info for info in archive.infolist()}
+            for name, info in entries.items():
+                most = LARGEST_PARTS.get(name, LARGEST)
+                if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+                    raise GraphError(f"{name!r} in it is compressed")
+                if info.file_size > most:
+                    raise GraphError(f"{name!r} in it has {info.file_size >> 20} MiB, {most >> 20} at most")
+            if MANIFEST not in entries:
+                raise ValueError(f"it has no {MANIFEST}")
+            graph = _parse(archive.read(MANIFEST), folder)
+            if set(entries) != {MANIFEST, CANARY, graph.file} or len(archive.infolist()) != 3:
+                raise GraphError(f"it holds {', '.join(map(repr, sorted(entries)))}"[:500])
+            for name in entries:
+                replace(archive.read(name), folder / name)
+    except decode.DAMAGED as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{file}: not a file of `witness gpu export` ({why}); export it again") from error
+    return read(folder)
+
+
+def _lock(digest: str, timeout: float) -> filelock.BaseFileLock:
+    return filelock.FileLock(root() / f"{digest}.lock", timeout=timeout)
+
+
+def _words(value: object) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,229 @@
+"""Model file -> callable, and a callable on many cores. The only importer of onnxruntime.
+
+A session has one thread, and many threads call it at once. That makes the result independent of the number of
+threads, because no sum is ever split; and it is faster (docs/decisions/2026-11-22-constants.md, "One thread
+per session").
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from witness import tracing
+from witness.errors import ModelError
+from witness.schema import Float32, Map, R, T
+
+CPU = "CPUExecutionProvider"
+
+
+@cache
+def load_onnxruntime() -> Any:
+    """The module, imported by the first who opens a model: whoever opens none need not wait for it.
+
+    Raises ModelError if it cannot be imported, as wheels before 1.27.1 cannot with glibc 2.41.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ModelError(
+            f"onnxruntime cannot be loaded ({error}); fix: witness doctor says what is wrong"
+        ) from error
+
+    onnxruntime.disable_telemetry_events()  # it exists in the Windows builds only, and there it is on
+    # The MIGraphX provider is talkative; what goes wrong is raised all the same.
+    onnxruntime.set_default_logger_severity(4)
+    return onnxruntime
+
+
+class Model:
+    """An ONNX model with one input and one output, as a function of one array.
+
+    Safe to call from several threads at once; each call keeps one core busy.
+    """
+
+    name: str
+    """What stands for its file in messages."""
+    input_name: str
+    dimensions: tuple[int | str | None, ...]
+    """Of its input: a size, or the name of a free dimension if it has one."""
+    _trace: tracing.Trace | None = None
+
+    def __init__(self, source: str | bytes, name: str, *, options: Any = None) -> None:
+        """Open `source`, a path or the bytes of a model, on the CPU.
+
+        `name` stands for the file in messages. Raises ModelError if onnxruntime cannot run it.
+        """
+        options = options or one_thread()
+        self._trace = trace = tracing.current()
+        if trace is not None and trace.folder is not None:
+            options.enable_profiling = True
+            options.profile_file_prefix = str(trace.folder / f"session-{id(self)}")
+        opened = time.perf_counter()
+        try:
+            session = load_onnxruntime().InferenceSession(
+                source, options, providers=[CPU], enable_fallback=False
+            )
+        except Exception as error:  # onnxruntime raises a dozen unrelated classes
+            raise unusable(name, error) from error
+        if options.enable_profiling and trace is not None:
+            trace.sessions.append((name, opened, session.end_profiling))
+        self._take(session, name)
+
+    @classmethod
+    def of(cls, session: Any, name: str) -> Model:
+        """The model of an open session. Raises ModelError if it has other than one input."""
+        model = cls.__new__(cls)
+        model._take(session, name)
+        return model
+
+    def _take(self, session: Any, name: str) -> None:
+        self._session, self.name = session, name
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        if len(inputs) != 1:
+            raise ModelError(f"{self.name}: has {len(inputs)} inputs instead of one; is it the right file?")
+        self.input_name, self._output = inputs[0].name, outputs[0].name
+        self.dimensions = tuple(inputs[0].shape)
+
+    @property
+    def input_shape(self) -> tuple[int | None, ...]:
+        """Of its input; None: any size."""
+        return tuple(size if isinstance(size, int) else None for size in self.dimensions)
+
+    def __call__(self, array: Float32) -> Float32:
+        """The first output for `array`. Raises ModelError if the model refuses its shape."""
+        begun, cpu = time.perf_counter(), time.thread_time()
+        try:
+            result = self._session.run(
+                [self._output], {self.input_name: np.ascontiguousarray(array, np.float32)}
+            )
+        except Exception as error:
+            raise ModelError(f"{self.name}: failed on input {array.shape} ({reason(error)})") from error
+        if self._trace is not None:
+            self._trace.call(self.name, array.shape, begun, cpu)
+        return np.asarray(result[0], dtype=np.float32)
+
+
+def folded(source: str | bytes, name: str) -> bytes:
+    """A model as for `Model`, with what depends on weights alone replaced by its results, branches too.
+
+    Raises ModelError.
+    """
+    options = one_thread()
+    options.graph_optimization_level = load_onnxruntime().GraphOptimizationLevel.ORT_ENABLE_BASIC
+    with tempfile.TemporaryDirectory() as scratch:
+        options.optimized_model_filepath = str(Path(scratch, "model.onnx"))
+        Model(source, name, options=options)
+        return Path(options.optimized_model_filepath).read_bytes()
+
+
+def runtime_version() -> str:
+    """ "onnxruntime 1.27.1"."""
+    return f"onnxruntime {load_onnxruntime().__version__}"
+
+
+@contextmanager
+def on_cores(threads: int) -> Iterator[Map]:
+    """A `map` on `threads` threads, which all maps that are made of it share.
+
+    Each has at most one item a thread in hand beside the one that it waits for, so memory stays bounded.
+    Meanwhile NumPy's own products of matrices have one thread.
+    """
+    with _BLAS, ThreadPoolExecutor(max_workers=threads) as pool:
+
+        def mapped(function: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]:
+            waiting: deque[Future[R]] = deque()
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+
+        try:
+            yield mapped
+        finally:
+            pool.shutdown(cancel_futures=True)  # what an error or Ctrl-C left in the queue
+
+
+def once(function: Callable[[], R]) -> Callable[[], R]:
+    """`function`, run by the first of the threads that call it; each gets its result, or its error."""
+    lock, done = threading.Lock(), Future[R]()
+
+    def called() -> R:
+        with lock:
+            if not done.done():
+                try:
+                    done.set_result(function())
+                except BaseException as error:
+                    done.set_exception(error)
+        return done.result()
+
+    return called
+
+
+class _OneThread:
+    """NumPy's and SciPy's BLAS on one thread, as long as anybody is inside.
+
+    OpenBLAS's threads wait for their next product in a loop, on the cores that the networks need: a third of
+    the processor time of a diarization (docs/decisions/2026-11-23-stretches.md).
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limits: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                from threadpoolctl import threadpool_limits
+
+                self._limits = threadpool_limits(1, user_api="blas")
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limits.restore_original_limits()
+
+
+_BLAS = _OneThread()
+
+
+def one_thread() -> Any:
+    """onnxruntime's options for a session that keeps one core busy, and prints nothing."""
+    options = load_onnxruntime().SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.enable_mem_pattern = False  # no faster with it, and each thread reserves 70 MB more
+    # The search for buffers to use again was half the time to open a model of a thousand nodes, and saves
+    # nothing later (docs/decisions/2026-11-22-constants.md, "Opening a model").
+    options.enable_mem_reuse = False
+    options.log_severity_level = 4  # what goes wrong is raised, and stderr is ours
+    return options
+
+
+def unusable(name: str, error: Exception) -> ModelError:
+    """What to raise when onnxruntime raised `error` about the model `name`."""
+    return ModelError(f"{name}: not a model that onnxruntime can run ({reason(error)})")
+
+
+def reason(error: Exception) -> str:
+    """The end of what onnxruntime says: it begins with source files of the machine that built it.
+
+    What it checked there stands before "was false".
+    """
+    text = " ".join(str(error).split()).rpartition("[ONNXRuntimeError] : ")[2].rpartition(" was false. ")[2]
+    return text if len(text) <= 300 else text[-300:].partition(" ")[2]

@@ -1,0 +1,175 @@
+"""What is done of a recording, on the disk, so that a run that was interrupted is gone on with.
+
+A journal is a file in Witness's cache that nobody else can read. Records are only ever added to it, each
+synced, so that a power cut costs the last one at most:
+
+    size of the content, 8 bytes    sha256 of key and content, 32    key, 32    content
+
+Where a record is not whole, the file ends; it is cut there. One process at a time has a journal, under a lock
+that the system gives back when it ends. A journal is deleted once the results are written, or when it is old.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from witness.progress import Note, no_note
+from witness.storage import cache, transaction
+
+OLD = 7 * 86_400.0
+"""Seconds after its last record for which a journal is kept."""
+LARGEST = 1 << 30
+"""Bytes of a journal that are read; the pieces of an hour take 0.5 MB, its findings 2 MB."""
+_HEAD = struct.Struct("<Q32s32s")
+
+
+class Journal:
+    """Records by key. Until `open` is called, and where nothing can be kept, it keeps nothing.
+
+    A context manager; leaving it closes the file, which `forget` deletes.
+    """
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._file: int | None = None
+        self._records: dict[bytes, bytes] = {}
+        self._note: Note = no_note
+        self._resumed = False
+
+    def open(self, name: str, note: Note = no_note) -> bool:
+        """Take up the journal of that name, or begin it: whether there are records in it.
+
+        `note` is told, once, if nothing can be kept. If another process has the journal, that one keeps it.
+        """
+        self._note = note
+        folder = cache.cache_folder() / "unfinished"
+        self._path = path = folder / f"{key(name).hex()}.journal"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sweep(folder)
+            self._file = _locked(path)
+            if self._file is not None:
+                self._read(self._file)
+        except OSError as error:
+            self._give_up(error)
+        self._resumed = bool(self._records)
+        return self._resumed
+
+    @property
+    def resumed(self) -> bool:
+        """Whether there were records in it."""
+        return self._resumed
+
+    def get(self, name: str) -> bytes | None:
+        """What was added under that name."""
+        return self._records.get(key(name))
+
+    def add(self, name: str, content: bytes) -> None:
+        """Keep `content`, also through a power cut from now on."""
+        if self._file is None:
+            return
+        record = key(name)
+        head = _HEAD.pack(len(content), sha256(record + content).digest(), record)
+        rest = memoryview(head + content)
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            os.fsync(self._file)
+        except OSError as error:
+            self._give_up(error)
+
+    def forget(self) -> None:
+        """Delete the file: it is not needed anymore."""
+        if self._file is not None and self._path is not None:
+            _remove(self._path, self._file)
+            self._file = None
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            empty = not os.fstat(self._file).st_size
+            if empty:
+                self.forget()
+            else:
+                os.close(self._file)
+            self._file = None
+
+    def _read(self, file: int) -> None:
+        """Take in the records that are whole, and cut the file after them. Raises OSError."""
+        with os.fdopen(os.dup(file), "rb") as reader:
+            content = reader.read(LARGEST)
+        place = 0
+        for record, kept in records(content):
+            self._records[record] = kept
+            place += _HEAD.size + len(kept)
+        os.ftruncate(file, place)
+        os.lseek(file, place, os.SEEK_SET)
+
+    def _give_up(self, error: OSError) -> None:
+        if self._file is not None:
+            with suppress(OSError):
+                os.close(self._file)
+            self._file = None
+        where = cache.cache_folder() / "unfinished"
+        self._note(f"if this is interrupted, it begins again: nothing is kept in {where} ({error.strerror})")
+
+
+def records(content: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Key and content of the records of a journal, up to the first that is not whole."""
+    place = 0
+    while place + _HEAD.size <= len(content):
+        size, checksum, record = _HEAD.unpack_from(content, place)
+        place += _HEAD.size
+        kept = content[place : place + size]
+        if len(kept) != size or sha256(record + kept).digest() != checksum:
+            return
+        yield record, kept
+        place += size
+
+
+def key(name: str) -> bytes:
+    """What a record or a journal goes by."""
+    return sha256(name.encode("utf-8", "surrogateescape")).digest()
+
+
+def _locked(path: Path) -> int | None:
+    """The open file, which is this process's alone; None: another process has it. Raises OSError."""
+    while True:
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        file = os.open(path, flags, 0o600)
+        try:
+            if not transaction.try_lock(file):
+                os.close(file)
+                return None
+            if transaction.is_there(file, path):  # and not deleted by whoever had it
+                return file
+        except OSError:
+            os.close(file)
+            raise
+        os.close(file)
+
+
+def _remove(path: Path, file: int) -> None:
+    with suppress(OSError):  # Windows removes no file that somebody has open
+        path.unlink()
+    with suppress(OSError):
+        os.close(file)
+    if os.name == "nt":
+        with suppress(OSError):
+            path.unlink()
+
+
+def _sweep(folder: Path) -> None:
+    """Delete the journals that are old and that nobody works with."""
+    for path in folder.glob("*.journal"):
+        with suppress(OSError):
+            if time.time() - path.lstat().st_mtime > OLD and (file := _locked(path)) is not None:
+                _remove(path, file)

@@ -1,0 +1,356 @@
+"""Several files of one name in a folder, replaced in one act that a crash cannot leave half done.
+
+1. The new files are written into a hidden folder of this process, which nobody else can read, and synced.
+2. That folder is renamed to `.NAME.saving`: from here on the new files are the truth.
+3. Each moves to its place; then the folder goes, and whoever asked is told.
+
+A crash before 2 leaves the old files and a folder of a dead process, which is swept. A crash after 2 leaves
+`.NAME.saving`, and whoever comes next finishes 3 first. All of it happens under a lock, `.NAME.lock`, which
+the system gives back when a process ends: docs/decisions/2026-11-23-one-store.md.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from witness.errors import OutputError
+from witness.storage import atomic, files
+
+SAVED = ".saving"
+"""What the name of a folder ends with whose files are saved, and may not be in their places yet."""
+MOVING = ".moving"
+"""What the name of a folder ends with whose files are on their way to another name or folder."""
+PATIENCE = 120.0
+"""Seconds to wait for another process that works on the same files; a redo of a day takes less."""
+LOOK = 0.01
+"""Seconds between two looks whether it is done."""
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
+"""What a drive without locks answers. There, a file that exists is the lock."""
+GIVEN_UP = 600.0
+"""Seconds after which a lock that is such a file is taken to be left behind by another machine."""
+
+
+@contextmanager
+def alone(folder: Path, name: str) -> Iterator[None]:
+    """The files of that name, for this process alone and whole: what a crash left is finished or swept.
+
+    Raises OutputError.
+    """
+    lock = folder / f".{name}.lock"
+    try:
+        held = _acquire(lock)
+    except OSError as error:
+        raise OutputError(
+            f"{folder}: cannot be written ({error.strerror}); fix the folder's permissions"
+        ) from error
+    if held is None:
+        raise OutputError(
+            f"{folder / name}: another program has been working on it for {PATIENCE:.0f} s; end it, or wait"
+        )
+    try:
+        settle(folder, name)
+        finish(folder, name)
+        sweep(folder)
+        yield
+    finally:
+        _release(lock, held)
+
+
+def replace_all(
+    folder: Path, name: str, contents: Mapping[str, bytes], private: Collection[str] = ()
+) -> list[str]:
+    """Put files of these names into the folder, all or none; to be called while `alone`.
+
+    What is replaced keeps its mode; one that is `private` can be read by nobody else. Links are followed.
+    Returns the names of those that another program holds open (on Windows): they take their places when
+    somebody comes next. Raises OutputError; then nothing was replaced.
+    """
+    scratch = folder / atomic.scratch_name()
+    try:
+        atomic.unfinished.add(scratch)
+        scratch.mkdir(0o700)
+        with ThreadPoolExecutor(len(contents) or 1) as pool:  # so that the disk syncs them in one go
+            for written in [
+                pool.submit(_write, scratch / file, content, folder / file, file in private)
+                for file, content in contents.items()
+            ]:
+                written.result()
+            atomic.sync(scratch)
+            # Not in this thread: Ctrl-C would come between two of them.
+            return pool.submit(_commit, scratch, folder, name).result()
+    except OSError as error:
+        raise OutputError(
+            f"{folder / name}: cannot be written ({error.strerror}); fix: free disk space, fix the folder's "
+            "permissions, or write to another place"
+        ) from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        atomic.unfinished.discard(scratch)
+
+
+def finish(folder: Path, name: str) -> list[str]:
+    """Put what is saved but not in its place there, while `alone`; the names of those that cannot be."""
+    saved = _saved(folder, name)
+    left = []
+    try:
+        waiting = sorted(saved.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    for file in waiting:
+        place = (folder / file.name).resolve()
+        try:
+            if place.parent == folder.resolve():
+                file.replace(place)
+            else:  # a link leads to another folder, perhaps on another disk
+                atomic.replace(file.read_bytes(), place)
+                file.unlink()
+        except OSError:
+            left.append(file.name)
+    atomic.sync(folder)
+    if not left:
+        with suppress(OSError):
+            saved.rmdir()
+    return left
+
+
+def carry(own: Collection[Path], folder: Path, name: str, target: Path, about: bytes = b"") -> None:
+    """Move what belongs to a name in a folder into a new folder, `target`; while `alone`.
+
+    A `target` called by `moving` puts all of it in place under its new name, when somebody `settle`s it.
+    All moves or nothing: until the folder that gathers the files is called `target`, they are put back.
+    `about` goes with them, as `ABOUT`, until they are in place.
+    Raises OSError; then everything is where it was.
+    """
+    gathered = moving(folder, name)
+    try:
+        gathered.mkdir(0o700)
+        if about:
+            (gathered / ABOUT).write_bytes(about)
+        for file in own:
+            file.rename(gathered / _ending(file.name, name))
+        atomic.sync(gathered)
+        gathered.rename(target)
+    except BaseException:
+        settle(folder, name)
+        raise
+    atomic.sync(folder)
+    atomic.sync(target.parent)
+
+
+def settle(folder: Path, name: str) -> None:
+    """Put what was on its way to this name in a folder into its place, while `alone`; nothing is replaced."""
+    arrived = moving(folder, name)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for file in sorted(arrived.iterdir()):
+            if file.name == ABOUT:
+                file.unlink()
+                continue
+            place = folder / f"{'.' if file.name[0] == _HIDDEN else ''}{name}{file.name[1:]}"
+            if file.name[0] in (_HIDDEN, _SEEN) and not os.path.lexists(place):
+                with suppress(OSError):
+                    file.rename(place)
+        atomic.sync(folder)
+        with suppress(OSError):  # something is in the way of a file, which stays
+            arrived.rmdir()
+
+
+def moving(folder: Path, name: str) -> Path:
+    """The folder of what is on its way to a name."""
+    return folder / f".{name}{MOVING}"
+
+
+ABOUT = "about"
+"""A file that says what the others on their way are."""
+_SEEN, _HIDDEN = "v", "h"
+"""What stands for the name in those of files on their way, and for that of a hidden file."""
+
+
+def _ending(file: str, name: str) -> str:
+    """What a file of that name is called on its way, so that it can be put in place under any name."""
+    hidden = file.startswith(f".{name}")
+    return f"{_HIDDEN if hidden else _SEEN}{file[len(name) + hidden :]}"
+
+
+def is_waiting(folder: Path, name: str, file: str) -> bool:
+    """Whether a newer version of a file has been saved, and is not in its place yet."""
+    return (_saved(folder, name) / file).exists() or moving(folder, name).exists()
+
+
+def is_left_over(path: Path) -> bool:
+    """Whether this is what a crash left: to be finished, or removed."""
+    if path.name.startswith(atomic.SCRATCH):
+        return atomic.is_abandoned(path)
+    return path.name.startswith(".") and path.name.endswith((SAVED, MOVING))
+
+
+def sweep(folder: Path) -> None:
+    """Remove the unfinished files of dead processes."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.name.startswith(atomic.SCRATCH) and atomic.is_abandoned(path):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    with suppress(OSError):
+                        path.unlink()
+
+
+def tidy(folders: Iterable[Path]) -> None:
+    """Finish and sweep what crashes left in folders, whatever the names."""
+    for folder in folders:
+        sweep(folder)
+        for ending in (SAVED, MOVING):
+            for path in folder.glob(f".*{ending}"):
+                with suppress(OutputError), alone(folder, path.name[1:].removesuffix(ending)):
+                    pass
+
+
+def _saved(folder: Path, name: str) -> Path:
+    return folder / f".{name}{SAVED}"
+
+
+def _write(path: Path, content: bytes, place: Path, private: bool) -> None:
+    """A synced file, with the mode for its place; until it gets there, its folder keeps others out."""
+    mode = atomic.mode_for(place, private)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(path, flags, 0o666 if mode is None else 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        if mode is not None and hasattr(os, "fchmod"):
+            os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
+
+
+def _commit(scratch: Path, folder: Path, name: str) -> list[str]:
+    saved = _saved(folder, name)
+    with atomic.placing:
+        if saved.exists():  # files that could not be put in their places, of which there are newer ones now
+            shutil.rmtree(saved)
+        scratch.rename(saved)
+        atomic.unfinished.discard(scratch)
+        atomic.sync(folder)
+        return finish(folder, name)
+
+
+# --- the lock ---
+
+without_locks: set[Path] = set()
+"""Folders on drives without locks that this process has worked in."""
+_owners: dict[int, Path] = {}
+"""Open locks that are files with the name of whoever made them -> that name."""
+
+
+def _acquire(lock: Path) -> int | None:
+    """The open file that is the lock; None: another process has it. Raises OSError."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        try:
+            taken = try_lock(descriptor)
+            # Whoever had it has removed it: another file of that name may be a lock by now.
+            if taken and is_there(descriptor, lock):
+                return descriptor
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in NO_LOCKS:
+                return _acquire_by_name(lock, end)
+            raise
+        os.close(descriptor)
+        if time.monotonic() > end:
+            return None
+        time.sleep(0 if taken else LOOK)
+
+
+def _release(lock: Path, held: int) -> None:
+    atomic.unfinished.discard(_owners.pop(held, lock))
+    with suppress(OSError):  # Windows removes no file that somebody has open
+        lock.unlink()
+    with suppress(OSError):
+        os.close(held)
+    with suppress(OSError):  # Windows removes it now
+        if os.name == "nt":
+            lock.unlink()
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file, unless another process has. Raises OSError, also where there are no locks."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+            return False
+        raise
+    return True
+
+
+def is_there(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+def _acquire_by_name(lock: Path, end: float) -> int | None:
+    """As `_acquire`, on a drive that has no locks: whoever makes the file has it."""
+    without_locks.add(lock.parent)
+    with suppress(OSError):
+        if not lock.stat().st_size:  # the attempt to lock has made it
+            lock.unlink()
+    owner = lock.with_name(atomic.scratch_name())
+    while True:
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            atomic.unfinished.add(owner)
+            _owners[descriptor] = owner
+            os.write(descriptor, owner.name.encode())
+            return descriptor
+        except FileExistsError:
+            with suppress(OSError):
+                if (name := _left_behind(lock)) is not None and _removed(lock, name):
+                    continue
+        if time.monotonic() > end:
+            return None
+        time.sleep(LOOK)
+
+
+def _left_behind(lock: Path) -> str | None:
+    """What is in a lock of a process that has ended, as far as can be told. Raises OSError."""
+    name = lock.read_text()
+    old = time.time() - lock.stat().st_mtime > GIVEN_UP
+    return name if old or atomic.is_abandoned(lock.with_name(name)) else None
+
+
+def _removed(lock: Path, name: str) -> bool:
+    """Remove a lock with this in it, and no other: somebody may have taken it over since it was read.
+
+    One process at a time may: who makes a second file, named for what is in the lock. Raises OSError.
+    """
+    leave = lock.with_name(f"{lock.name}.{files.sha256(name.encode())[:16]}")
+    try:
+        os.close(os.open(leave, os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if time.time() - leave.stat().st_mtime > GIVEN_UP:  # whoever made it has died, too
+            leave.unlink()
+        return False
+    try:
+        same = lock.read_text() == name
+        if same:
+            lock.unlink()
+        return same
+    finally:
+        leave.unlink()

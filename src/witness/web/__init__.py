@@ -1,0 +1,1 @@
+"""The modules, styles and templates of the pages."""

@@ -1,0 +1,185 @@
+// @ts-check
+/* Recordings that are on their way or being transcribed: live, as the server tells it. */
+import { $, isolated, make, press, showIn, toast, write } from "../editor/dom.js";
+import { list } from "./library.js";
+import { aboutJob, isOpen, latest, untilAll } from "./progress.js";
+import { jobButton } from "./rows.js";
+import { forNew } from "./settings.js";
+/** @import { Job } from "./progress.js" */
+
+/**
+ * A file that is on its way.
+ * @typedef {{ name: string, file: File, share: number, why: string | null, request: XMLHttpRequest | null }} Sending
+ */
+
+/** Id -> what the server last said of it, also of what has ended. @type {Map<string, Job>} */
+export const jobs = new Map();
+/** @type {Sending[]} */
+const sending = [];
+/** Those that are not sent yet. @type {Sending[]} */
+const waiting = [];
+let busy = false;
+/* ---------- sending ---------- */
+
+/** @param {Iterable<File>} files */
+export function add(files) {
+  for (const file of files) {
+    const one = { name: file.name, file, share: 0, why: null, request: null };
+    sending.push(one);
+    waiting.push(one);
+  }
+  showJobs();
+  sendNext();
+}
+
+/** One at a time: the first is transcribed while the second is sent. */
+function sendNext() {
+  const one = busy ? undefined : waiting.shift();
+  if (!one) return;
+  busy = true;
+  const request = new XMLHttpRequest(); // which tells how much was sent, as fetch does not
+  const form = new FormData();
+  form.append("file", one.file, one.name);
+  form.append("settings", JSON.stringify(forNew.settings));
+  one.request = request;
+  request.open("POST", "/api/recordings");
+  request.upload.onprogress = (event) => { one.share = event.loaded / event.total; showJobs(); };
+  request.onloadend = () => {
+    busy = false;
+    if (request.status === 429) { // the queue is full: later
+      one.share = 0;
+      waiting.unshift(one);
+      setTimeout(sendNext, 5000);
+      return;
+    }
+    const said = answerOf(request);
+    if (request.status >= 200 && request.status < 300) drop(one);
+    else one.why = said.error?.message ?? "it could not be sent; is the server still there?";
+    for (const job of said.jobs ?? []) if (!jobs.has(job.id)) hear(job); // else the events were sooner
+    showJobs();
+    sendNext();
+  };
+  request.send(form);
+}
+
+/** @param {XMLHttpRequest} request @returns {{ jobs?: Job[], error?: { message: string } }} */
+function answerOf(request) {
+  try { return JSON.parse(request.responseText); } catch { return {}; }
+}
+
+/** @param {Sending} one */
+function drop(one) {
+  sending.splice(sending.indexOf(one), 1);
+  const at = waiting.indexOf(one);
+  if (at >= 0) waiting.splice(at, 1);
+}
+
+/* ---------- hearing ---------- */
+
+let soon = 0, later = 0;
+
+/** @param {Job} job */
+export function hear(job) {
+  const before = jobs.get(job.id)?.state;
+  jobs.set(job.id, job);
+  if (job.state === before || (isOpen(job) && !before)) return;
+  if (job.state === "failed" && before) toast(`${isolated(job.name)}: ${job.why ?? "it failed"}`);
+  if (job.state === "done" && before) toast(`${isolated(job.name)} is transcribed.`);
+  clearTimeout(soon);
+  soon = setTimeout(list, 100); // once for all that is told when the page opens
+  clearTimeout(later);
+  later = setTimeout(list, 4000); // the folder is looked at now and then, and read for the search
+}
+
+/** The events of the server, while the page is seen: a browser has few connections for all of its tabs. */
+export const live = { events: /** @type {EventSource | null} */ (null) };
+
+export function listen() {
+  if (document.visibilityState === "hidden") {
+    live.events?.close();
+    live.events = null;
+    return;
+  }
+  if (live.events) return;
+  live.events = new EventSource("/api/events");
+  live.events.addEventListener("open", () => { // all of now is told again
+    const before = [...jobs];
+    setTimeout(() => {
+      for (const [id, job] of before) if (jobs.get(id) === job) jobs.delete(id);
+      showJobs();
+    }, 1000);
+  });
+  live.events.addEventListener("job", (event) => { hear(JSON.parse(event.data)); showJobs(); });
+}
+
+/* ---------- showing ---------- */
+
+/**
+ * What may change in a row.
+ * @typedef {{ what: HTMLElement, button: HTMLButtonElement, bar: HTMLProgressElement, said: HTMLElement, why: HTMLElement }} Parts
+ * @type {WeakMap<HTMLElement, Parts>}
+ */
+const partsOf = new WeakMap();
+
+export function showJobs() {
+  const shown = [...jobs.values()].filter(isOpen);
+  const more = sending.some((one) => !one.why); // of which nothing is known
+  $("jobs").hidden = !shown.length && !sending.length;
+  $("jobs-title").textContent = `Being transcribed${more ? "" : untilAll(shown)}`;
+  showIn($("job-list"), [...shown, ...sending], (one) => ("id" in one ? one.id : one), rowOf, (row, one) => {
+    const parts = partsOf.get(row);
+    if (!parts) return;
+    const now = "id" in one ? { ...aboutJob(one), button: "Cancel" } : aboutSending(one);
+    parts.what.textContent = now.what;
+    write(parts.button, now.button, one.name);
+    parts.bar.hidden = now.share === null;
+    parts.bar.value = now.share ?? 0;
+    const said = "id" in one ? latest(one) : "";
+    parts.said.hidden = !said;
+    parts.said.textContent = said;
+    parts.why.hidden = !one.why;
+    parts.why.textContent = one.why ?? "";
+  });
+}
+
+/** @param {Sending} one */
+function aboutSending(one) {
+  if (one.why) return { what: "not sent", share: null, button: "Dismiss" };
+  const what = one.request ? `sending, ${Math.round(100 * one.share)} %` : "waiting to be sent";
+  return { what, share: one.share, button: "Cancel" };
+}
+
+/** The row of what is being transcribed or sent, without what may change. @param {Job | Sending} one */
+function rowOf(one) {
+  const row = make("li");
+  const title = make("id" in one ? "a" : "span", "name", one.name);
+  title.dir = "auto";
+  if (title instanceof HTMLAnchorElement && "id" in one) {
+    title.href = `/t/${one.id}/`;
+    title.title = "Read and hear it while it is transcribed";
+  }
+  const what = make("span", "what");
+  const button = "id" in one ? jobButton("Cancel", one.id, "cancel", list) : sendingButton(one);
+  const bar = make("progress");
+  bar.max = 1;
+  bar.setAttribute("aria-label", one.name);
+  const said = make("span", "what");
+  said.dir = "auto";
+  const why = make("span", "why");
+  row.append(title, what, button, bar, said, why);
+  partsOf.set(row, { what, button, bar, said, why });
+  return row;
+}
+
+/** @param {Sending} one */
+function sendingButton(one) {
+  const button = make("button", "flat small");
+  button.type = "button";
+  press(button, () => {
+    const { request } = one;
+    drop(one);
+    if (request && request.readyState !== 4) request.abort();
+    showJobs();
+  });
+  return button;
+}

@@ -1,0 +1,260 @@
+// @ts-check
+/* A recording while it is transcribed: what is final so far, with the sound. Nothing can be changed here; once all is
+   there, the transcript is shown in this page's place. What people said reaches the document through textContent only. */
+import "../editor/colors.js";
+import { clock, momentAt } from "../editor/clock.js";
+import { $, around, composes, hide, make, placeIn, press, showIn, toast, wordsOf } from "../editor/dom.js";
+import { call } from "./call.js";
+import { goOn } from "./listening.js";
+import { aboutJob, isOpen } from "./progress.js";
+/** @import { Job } from "./progress.js" */
+
+/** What one person says, in seconds. @typedef {{ start: number, end: number, speaker: string, text: string }} Segment */
+
+const COLORS = 10; // of the style sheet; after them they are used again, with stripes
+const NEAR = 80; // pixels from the end of the page within which somebody reads the latest
+const LINE = 24; // pixels of a paragraph that are enough to read in it
+const FIVE = 5; // seconds
+const UNKNOWN = "UNKNOWN"; // in place of a speaker who is not known
+const id = location.pathname.split("/")[2];
+const audio = new Audio("sound");
+const slider = /** @type {HTMLInputElement} */ ($("seek")), share = /** @type {HTMLProgressElement} */ ($("share"));
+const act = /** @type {HTMLButtonElement} */ ($("act"));
+
+/** @type {Segment[]} */
+const said = [];
+let state = "", following = false, now = -1;
+audio.preload = "metadata";
+
+/* ---------- the text ---------- */
+
+/** Speaker -> number. Those without a name are numbered as they will be in the transcript. @type {Map<string, number>} */
+const numbers = new Map();
+
+/** @param {string} speaker */
+function numberOf(speaker) {
+  if (!numbers.has(speaker)) numbers.set(speaker, Number(/^SPEAKER_(\d+)$/.exec(speaker)?.[1] ?? numbers.size));
+  return numbers.get(speaker) ?? 0;
+}
+
+/** @param {string} speaker */
+function nameOf(speaker) {
+  if (speaker === UNKNOWN) return "nobody heard";
+  return /^(CH\d+_)?SPEAKER_\d+$/.test(speaker) ? `Speaker ${numberOf(speaker) + 1}` : speaker;
+}
+
+/** @param {number} n */
+function article(n) {
+  const element = make("article", "p"), head = make("header"), who = make("span", "who");
+  const time = make("a", "time");
+  time.title = "Play from here";
+  const name = make("span", "name"), chip = make("span", "chip");
+  name.dir = "auto";
+  chip.setAttribute("aria-hidden", "true");
+  who.append(chip, name);
+  head.append(who, time);
+  const text = make("p", "said");
+  text.dir = "auto";
+  element.tabIndex = -1;
+  element.dataset.n = String(n);
+  element.append(head, text);
+  return element;
+}
+
+/** @param {HTMLElement} element @param {number} n */
+function fill(element, n) {
+  const { start, speaker, text } = said[n], number = numberOf(speaker), name = nameOf(speaker);
+  const [who, time] = /** @type {HTMLElement[]} */ ([...element.children[0].children]);
+  const look = speaker === UNKNOWN ? "nobody" : `c${number % COLORS}${Math.floor(number / COLORS) % 2 ? " striped" : ""}`;
+  element.className = `p ${look}${said[n - 1]?.speaker === speaker ? " more" : ""}${n === now ? " now" : ""}`;
+  element.setAttribute("aria-posinset", String(n + 1));
+  element.setAttribute("aria-label", `${name}, ${clock(1000 * start)}`);
+  who.children[0].className = `chip ${look}`;
+  who.children[0].textContent = speaker === UNKNOWN ? "–" : name === speaker ? [...name][0].toUpperCase() : String(number + 1);
+  who.children[1].textContent = name;
+  time.textContent = clock(1000 * start);
+  time.setAttribute("href", momentAt(1000 * start));
+  const words = element.children[1];
+  if (words.textContent !== text) words.textContent = text;
+}
+
+/** @param {number} first @param {Segment[]} segments */
+function hear(first, segments) {
+  const { scrollHeight } = document.documentElement;
+  const atEnd = said.length > 0 && window.scrollY > 0 && window.scrollY + window.innerHeight > scrollHeight - NEAR;
+  said.splice(first, said.length, ...segments);
+  showIn($("feed"), [...said.keys()], (n) => n, article, fill);
+  if (atEnd && audio.paused) window.scrollTo(0, document.documentElement.scrollHeight);
+  showPosition();
+}
+
+/** Where somebody reads or listens, in ms; null: at the beginning. */
+function place() {
+  if (!audio.paused && following) return 1000 * audio.currentTime;
+  if (window.scrollY < 1) return audio.currentTime ? 1000 * audio.currentTime : null;
+  const below = Math.max(0, document.querySelector(".bar")?.getBoundingClientRect().bottom ?? 0);
+  const n = [...$("feed").children].findIndex((one) => one.getBoundingClientRect().bottom > below + LINE);
+  return n < 0 ? null : 1000 * said[n].start;
+}
+
+/* ---------- the work ---------- */
+
+/** @param {Job} job */
+function show(job) {
+  if (state === job.state && !isOpen(job)) return;
+  const before = state;
+  ({ state } = job);
+  if (state === "done") {
+    const moment = place();
+    events?.close();
+    if (!audio.paused) goOn(id);
+    history.replaceState(null, "", moment === null ? location.pathname : momentAt(moment));
+    location.reload();
+    return;
+  }
+  const { what, share: done } = aboutJob(job);
+  $("facts").textContent = done === null ? what : `${what} · ${Math.round(100 * done)} % of the work`;
+  share.hidden = done === null;
+  share.value = done ?? 0;
+  act.textContent = isOpen(job) ? "Cancel" : "Try again";
+  act.hidden = false;
+  $("feed").setAttribute("aria-busy", String(isOpen(job)));
+  if (state === before) return;
+  const rest = said.length ? "What stands below was not saved." : "There is no transcript.";
+  $("standing").textContent = {
+    waiting: "This recording waits for its turn. Its text appears here as it is written.",
+    working: "This recording is being transcribed. Its text appears here as it is written; it can be corrected once all of it is there.",
+    failed: `It could not be transcribed: ${job.why ?? "it is not known why"}. ${rest}`,
+    canceled: `The transcription was canceled. ${rest}`,
+  }[state] ?? "";
+  $("standing").classList.toggle("trouble", state === "failed");
+}
+
+press(act, async () => {
+  try { await call(`/api/jobs/${id}/${state === "failed" || state === "canceled" ? "retry" : "cancel"}`, undefined, "POST"); } catch (error) { toast(wordsOf(error)); }
+});
+
+let events = /** @type {EventSource | null} */ (null);
+
+/** Hear of it while the page is seen: a browser has few connections for all of its tabs. */
+function listen() {
+  if (document.visibilityState === "hidden") {
+    events?.close();
+    events = null;
+  }
+  if (events || document.visibilityState === "hidden") return;
+  const source = new EventSource("live");
+  events = source;
+  source.addEventListener("said", (event) => {
+    const { first, segments } = JSON.parse(event.data);
+    hear(first, segments);
+  });
+  source.addEventListener("job", (event) => {
+    show(JSON.parse(event.data));
+    document.documentElement.dataset.ready = "yes";
+  });
+  source.addEventListener("error", () => {
+    const ended = source.readyState === EventSource.CLOSED; // a server that was started again asks who this is
+    $("facts").textContent = ended ? "the desk was started again; load this page again and enter its token" : "the server does not answer";
+  });
+}
+
+document.addEventListener("visibilitychange", listen);
+listen();
+
+/* ---------- the sound ---------- */
+
+/** The text that is heard at a time, or was heard last. @param {number} seconds */
+function at(seconds) {
+  let n = said.length - 1;
+  while (n >= 0 && said[n].start > seconds) n -= 1;
+  return n;
+}
+
+function showPosition() {
+  $("now").textContent = clock(1000 * audio.currentTime);
+  slider.value = String(audio.currentTime);
+  slider.setAttribute("aria-valuetext", clock(1000 * audio.currentTime));
+  const n = audio.currentTime || !audio.paused ? at(audio.currentTime) : -1;
+  if (n === now) return;
+  $("feed").children[now]?.classList.remove("now");
+  now = n;
+  const element = $("feed").children[n];
+  element?.classList.add("now");
+  if (following && !audio.paused) element?.scrollIntoView({ block: "nearest" });
+}
+
+function showPlay() {
+  $("play").classList.toggle("pause", !audio.paused);
+  $("play").setAttribute("aria-label", audio.paused ? "Play" : "Pause");
+  showPosition();
+}
+
+/** @param {number} seconds @param {boolean} [playing] */
+function seek(seconds, playing = false) {
+  following = true;
+  audio.currentTime = Math.min(Math.max(0, seconds), audio.duration || 0);
+  if (playing) audio.play().catch(() => {});
+  showPosition();
+}
+
+function toggle() {
+  if ($("play").hidden) return;
+  following = true;
+  if (audio.paused) audio.play().catch(() => {}); else audio.pause();
+}
+
+/** @param {number} by */
+function faster(by) {
+  const to = $("rate").selectedIndex + by;
+  if (!$("rate").options[to]) return;
+  $("rate").selectedIndex = to;
+  audio.playbackRate = Number($("rate").value);
+}
+
+/** One paragraph on or back. @param {number} by */
+function step(by) {
+  const here = placeIn($("feed").children, document.activeElement);
+  const n = Math.min(said.length - 1, Math.max(0, (here < 0 ? Math.max(now, -1) : here) + by));
+  const element = $("feed").children[n];
+  if (!(element instanceof HTMLElement)) return;
+  seek(said[n].start);
+  element.focus({ preventScroll: true });
+  element.scrollIntoView({ block: "nearest" });
+}
+
+for (const event of ["play", "pause", "ended"]) audio.addEventListener(event, showPlay);
+for (const event of ["timeupdate", "seeked"]) audio.addEventListener(event, showPosition);
+audio.addEventListener("durationchange", () => {
+  if (!Number.isFinite(audio.duration)) return;
+  slider.disabled = false;
+  slider.max = String(audio.duration);
+  $("whole").textContent = ` / ${clock(1000 * audio.duration)}`;
+});
+audio.addEventListener("error", () => {
+  hide($("play"));
+  $("now").hidden = slider.hidden = true;
+  $("soundless").hidden = false;
+});
+$("play").addEventListener("click", toggle);
+$("rate").addEventListener("change", () => { audio.playbackRate = Number($("rate").value); });
+slider.addEventListener("input", () => seek(Number(slider.value)));
+for (const event of ["wheel", "touchmove"]) window.addEventListener(event, () => { following = false; }, { passive: true });
+$("feed").addEventListener("click", (event) => {
+  const n = placeIn($("feed").children, around(event, ".time")?.closest("article") ?? null);
+  if (n < 0) return;
+  event.preventDefault();
+  seek(said[n].start, true);
+});
+
+/** @type {Record<string, () => void>} */
+const KEYS = {
+  " ": toggle, ",": () => seek(audio.currentTime - FIVE), ".": () => seek(audio.currentTime + FIVE), "[": () => faster(-1), "]": () => faster(1),
+  ArrowUp: () => step(-1), ArrowDown: () => step(1),
+};
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || composes(event)) return;
+  if (!Object.hasOwn(KEYS, event.key) || around(event, event.key === " " ? "button, a, select" : "input, select")) return;
+  event.preventDefault();
+  KEYS[event.key]();
+});

@@ -1,0 +1,213 @@
+// @ts-check
+/* Recording in the browser: the microphone, and what a shared tab or screen plays as a second channel. Pieces are sent
+   while it records, so that a closed tab costs its last seconds at most; what was left behind is offered again. */
+import { clock } from "../editor/clock.js";
+import { $, make, press, showIn, toast, wordsOf, write } from "../editor/dom.js";
+import { call, CallError } from "./call.js";
+import { hear, showJobs } from "./jobs.js";
+import { forNew } from "./settings.js";
+
+/** @typedef {{ id: string, name: string, size: number, changed: string, idle: boolean }} Take */
+
+const PIECE = 2000; // ms
+const AGAIN = 2000; // ms until a server that did not take a piece is asked again
+
+/** What is being recorded. @type {Recorder | null} */
+let now = null;
+
+class Recorder {
+  /** @param {Take} take @param {MediaStream[]} sources @param {AudioContext} context @param {MediaRecorder} media */
+  constructor(take, sources, context, media) {
+    this.take = take;
+    this.sources = sources;
+    this.context = context;
+    this.media = media;
+    this.begun = performance.now();
+    /** Pieces that the server does not have yet. @type {Blob[]} */
+    this.pieces = [];
+    this.sent = 0; // bytes
+    this.sending = /** @type {Promise<void> | null} */ (null);
+    media.ondataavailable = ({ data }) => {
+      if (!data.size) return;
+      this.pieces.push(data);
+      this.sending ??= this.send().finally(() => { this.sending = null; });
+    };
+    media.start(PIECE);
+  }
+
+  /** Send all that waits; a server that is gone is waited for, and what it has is not sent twice. */
+  async send() {
+    while (this.pieces.length) {
+      const piece = this.pieces[0];
+      const answer = await fetch(`/api/takes/${this.take.id}/pieces/${this.sent}`, { method: "POST", body: piece }).catch(() => null);
+      const said = await answer?.json().catch(() => null);
+      if (answer?.ok || (answer?.status === 409 && said?.size === this.sent + piece.size)) { // else its answer was lost
+        this.sent += piece.size;
+        this.pieces.shift();
+        state("");
+      } else {
+        state(`Not saved: ${said?.error?.message ?? "the server does not answer"}. This page keeps it and tries again.`);
+        await new Promise((done) => { setTimeout(done, AGAIN); });
+      }
+    }
+  }
+
+  /** Stop, and wait until the server has everything. */
+  async stop() {
+    if (this.media.state !== "inactive") {
+      const ended = new Promise((done) => { this.media.onstop = done; });
+      this.media.stop(); // what is left comes before its end
+      await ended;
+    }
+    for (const source of this.sources) for (const track of source.getTracks()) track.stop();
+    await this.context.close().catch(() => {});
+    while (this.sending) await this.sending;
+  }
+}
+
+/** @param {string} text */
+function state(text) {
+  $("recording-state").textContent = text;
+}
+
+/** One channel, or with `shared` two: who sits here, and who is heard in the tab or screen.
+    @param {MediaStream} microphone @param {MediaStream | null} shared @param {AudioContext} context */
+function joined(microphone, shared, context) {
+  const out = context.createMediaStreamDestination();
+  const merger = context.createChannelMerger(shared ? 2 : 1);
+  [microphone, ...(shared ? [shared] : [])].forEach((stream, channel) => {
+    const mono = context.createGain();
+    mono.channelCount = 1;
+    mono.channelCountMode = "explicit";
+    context.createMediaStreamSource(stream).connect(mono).connect(merger, 0, channel);
+  });
+  out.channelCount = shared ? 2 : 1;
+  merger.connect(out);
+  return out.stream;
+}
+
+/** @param {unknown} error */
+function whyNot(error) {
+  if (!navigator.mediaDevices) return "A browser records only over https, or from this machine itself.";
+  const name = error instanceof DOMException ? error.name : "";
+  if (name === "NotAllowedError") return "The browser was not allowed to listen; allow it beside the address, and try again.";
+  if (name === "NotFoundError") return "No microphone was found; connect one, and try again.";
+  return wordsOf(error);
+}
+
+async function begin() {
+  /** @type {MediaStream[]} */
+  const sources = [];
+  try {
+    const wanted = { echoCancellation: false, noiseSuppression: false, autoGainControl: false };
+    const microphone = await navigator.mediaDevices.getUserMedia({ audio: wanted });
+    sources.push(microphone);
+    let shared = /** @type {MediaStream | null} */ (null);
+    if ($("recording-shared").checked) {
+      shared = await navigator.mediaDevices.getDisplayMedia({ audio: wanted, video: true }); // there is none without a picture
+      sources.push(shared);
+      for (const track of shared.getVideoTracks()) track.enabled = false;
+      if (!shared.getAudioTracks().length) throw new Error("What you shared has no sound; share a tab, and let its sound be shared, too.");
+    }
+    const context = new AudioContext();
+    await context.resume();
+    const type = ["audio/webm;codecs=opus", "audio/mp4"].find((one) => MediaRecorder.isTypeSupported(one)) ?? "";
+    const rate = { mimeType: type, audioBitsPerSecond: shared ? 128000 : 64000 };
+    const media = new MediaRecorder(joined(microphone, shared, context), rate);
+    const ending = media.mimeType.includes("mp4") ? "m4a" : "webm";
+    const name = $("recording-name").value.trim() || usualName();
+    now = new Recorder(await call("/api/takes", { name: `${name}.${ending}` }), sources, context, media);
+  } catch (error) {
+    for (const source of sources) for (const track of source.getTracks()) track.stop();
+    state(whyNot(error));
+  }
+  show();
+}
+
+async function finish() {
+  const recorder = now;
+  if (!recorder) return;
+  state("Saving what is left…");
+  await recorder.stop();
+  try {
+    const said = await call(`/api/takes/${recorder.take.id}/finish`, forNew.settings);
+    for (const job of said.jobs) hear(job);
+    showJobs();
+    $("recording").close();
+  } catch (error) {
+    state(wordsOf(error));
+  }
+  now = null;
+  show();
+  offer();
+}
+
+const usualName = () => `Recording ${new Date().toLocaleString("sv").slice(0, 16).replace(":", ".")}`;
+
+let ticking = 0;
+
+function show() {
+  clearInterval(ticking);
+  $("recording-begin").hidden = now !== null;
+  $("recording-end").hidden = now === null;
+  $("recording-name").disabled = $("recording-shared").disabled = now !== null;
+  $("recording-time").textContent = "";
+  if (!now) return;
+  const { begun } = now;
+  const tick = () => { $("recording-time").textContent = `● ${clock(performance.now() - begun)}`; };
+  tick();
+  ticking = setInterval(tick, 500);
+  $("recording-end").focus();
+}
+
+/** Offer what was left behind by a tab that was closed. */
+export async function offer() {
+  /** @type {{ takes: Take[] }} */
+  const { takes } = await call("/api/takes").catch(() => ({ takes: [] })); // then nothing can be recorded here
+  const left = takes.filter((take) => take.idle && take.id !== now?.take.id);
+  $("takes").hidden = !left.length;
+  showIn($("take-list"), left, (take) => take.id, itemOf, () => {});
+  if (takes.length > left.length) setTimeout(offer, 20000); // one may be left behind meanwhile
+}
+
+/** @param {Take} take */
+function itemOf(take) {
+  const item = make("li");
+  const name = make("span", "name", take.name);
+  name.dir = "auto";
+  const about = make("span", "what", `until ${new Date(take.changed).toLocaleString()}`);
+  const use = make("button", "flat small"), gone = make("button", "flat small");
+  use.type = gone.type = "button";
+  write(use, "Transcribe", take.name);
+  write(gone, "Discard", take.name);
+  press(use, async () => {
+    try {
+      const said = await call(`/api/takes/${take.id}/finish`, forNew.settings);
+      for (const job of said.jobs ?? []) hear(job);
+      showJobs();
+    } catch (error) {
+      toast(error instanceof CallError ? error.message : wordsOf(error));
+    }
+    await offer();
+  });
+  press(gone, () => {
+    if (gone.dataset.sure === undefined) { gone.dataset.sure = ""; write(gone, "Discard it? Press again", take.name); return; }
+    return call(`/api/takes/${take.id}/discard`, undefined, "POST").catch((error) => toast(wordsOf(error))).then(offer);
+  });
+  item.append(name, about, use, gone);
+  return item;
+}
+
+$("record").addEventListener("click", () => {
+  state("");
+  $("recording-name").placeholder = usualName();
+  show();
+  $("recording").showModal();
+});
+press($("recording-begin"), begin);
+press($("recording-end"), finish);
+$("recording").addEventListener("cancel", (event) => { if (now) event.preventDefault(); }); // Esc ends no recording
+$("recording-close").addEventListener("click", () => {
+  if (now) state("It is being recorded; stop it first."); else $("recording").close();
+});
+window.addEventListener("beforeunload", (event) => { if (now) event.preventDefault(); });

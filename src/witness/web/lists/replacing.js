@@ -1,0 +1,121 @@
+// @ts-check
+/* Words written otherwise in all recordings: first shown, each with a box to leave it as it is, then written. */
+import { $, hide, make, press, toast, wordsOf } from "../editor/dom.js";
+import { call } from "./call.js";
+import { counted } from "./library.js";
+import { search } from "./passages.js";
+
+/**
+ * @typedef {{ place: number, before: string, old: string, new: string, after: string }} Occurrence
+ * @typedef {{ id: string, name: string, version: string, boxes: Map<HTMLInputElement, number> }} Found by recording
+ */
+
+const MOST = 200; // recordings that are looked at in one go
+
+/** @type {Found[]} */
+let found = [];
+let looked = 0; // the number of the latest look, whose answer counts
+let rule = { heard: "", written: "" };
+
+const chosen = () => found.flatMap(({ boxes }) => [...boxes.keys()].filter((box) => box.checked)).length;
+
+function showCount() {
+  const count = chosen();
+  $("replace-all").textContent = `Replace ${count}`;
+  $("replace-all").disabled = !count;
+}
+
+/** Show all that would be written otherwise. */
+async function look() {
+  looked += 1;
+  const mine = looked;
+  rule = { heard: $("heard").value.trim(), written: $("written").value.trim() };
+  found = [];
+  hide($("replace-all"));
+  $("replacing-list").replaceChildren();
+  const about = $("replacing-about");
+  about.textContent = "Looking…";
+  try {
+    const query = new URLSearchParams({ q: `"${rule.heard.replaceAll('"', " ")}"`, limit: String(MOST) });
+    const { groups, recordings } = await call(`/api/search?${query}`);
+    for (const [n, group] of groups.entries()) {
+      const said = await call(`/t/${group.id}/replace?${new URLSearchParams(rule)}`);
+      if (mine !== looked) return;
+      if (said.places.length) $("replacing-list").append(shown(group, said.version, said.places));
+      about.textContent = `${n + 1} of ${groups.length} recordings read…`;
+    }
+    const left = recordings > groups.length ? ` More recordings have it; replace these first, then look again.` : "";
+    const count = chosen();
+    about.textContent = count
+      ? `${counted(count, "place")} in ${counted(found.length, "recording")}.${left}` : "Nobody says this.";
+    hide($("replace-all"), !count);
+    showCount();
+  } catch (error) {
+    if (mine === looked) about.textContent = wordsOf(error);
+  }
+}
+
+/** A recording with its places. @param {{ id: string, name: string }} group @param {string} version
+    @param {readonly Occurrence[]} places */
+function shown({ id, name }, version, places) {
+  const item = make("li"), title = make("h3"), list = make("ol");
+  title.append(make("bdi", "", name));
+  /** @type {Found["boxes"]} */
+  const boxes = new Map();
+  for (const one of places) {
+    const box = make("input");
+    box.type = "checkbox";
+    box.checked = true;
+    boxes.set(box, one.place);
+    const text = make("span");
+    text.dir = "auto";
+    text.append(`${one.before} `, make("del", "", one.old), " ", make("ins", "", one.new), ` ${one.after}`);
+    const label = make("label");
+    label.append(box, text);
+    const row = make("li");
+    row.append(label);
+    list.append(row);
+  }
+  item.append(title, list);
+  found.push({ id, name, version, boxes });
+  return item;
+}
+
+/** Write what is chosen, one recording after the other; what is refused stays in the list, with the reason. */
+async function write() {
+  let done = 0, where = 0;
+  const refused = [];
+  for (const { id, name, version, boxes } of found) {
+    const places = [...boxes].filter(([box]) => box.checked).map(([, place]) => place);
+    if (!places.length) continue;
+    try {
+      await call(`/t/${id}/replace`, { version, ...rule, places });
+      done += places.length;
+      where += 1;
+    } catch (error) {
+      refused.push(`${name}: ${wordsOf(error)}`);
+    }
+  }
+  toast(`${counted(done, "place")} replaced in ${counted(where, "recording")}; each transcript can undo it.`);
+  found = [];
+  hide($("replace-all"));
+  $("replacing-list").replaceChildren();
+  $("replacing-about").textContent = refused.join(" ");
+  if (!refused.length) $("replacing").close();
+  setTimeout(search, 1500); // the index reads them meanwhile
+}
+
+$("replace").addEventListener("click", () => {
+  const query = $("query").value.trim();
+  if (!/["*~]|\b(OR|NOT)\b/.test(query)) $("heard").value = query;
+  $("replacing-about").textContent = "Capitals make no difference, signs around the words stay. Each is a correction that its "
+    + "transcript can undo.";
+  $("replacing-list").replaceChildren();
+  hide($("replace-all"));
+  $("replacing").showModal();
+  $($("heard").value ? "written" : "heard").focus();
+});
+$("replacing-form").addEventListener("submit", (event) => { event.preventDefault(); look(); });
+$("replacing-list").addEventListener("change", showCount);
+press($("replace-all"), write);
+$("replacing").querySelector("[data-close]")?.addEventListener("click", () => $("replacing").close());

@@ -1,0 +1,277 @@
+// @ts-check
+/* A page that a server shows: corrections are saved in the transcript as they are made, and nobody's work is
+   lost. `seen.version` is the transcript that this page has seen; the server refuses to write over another one. */
+import { momentAt } from "../editor/clock.js";
+import { areSteps } from "../editor/corrections.js";
+import { pick } from "../editor/dialogs.js";
+import { $, enable, toast, wordsOf } from "../editor/dom.js";
+import { forgetDraft, keepDraft } from "../editor/drafts.js";
+import { corrections, download } from "../editor/editing.js";
+import { alike, joined, twice } from "../editor/edits.js";
+import { choose, chosenWords } from "../editor/selection.js";
+import { isCalm } from "../editor/sound.js";
+import { data, edits, page, stepsChanged, transcript } from "../editor/state.js";
+import { call, CallError } from "./call.js";
+/** @import { Step } from "../editor/corrections.js" */
+/** @import { Kept } from "../editor/drafts.js" */
+/** @import { Review } from "../editor/edits.js" */
+/** @import { FormatAbout } from "./exporting.js" */
+
+const PAUSE = 700; // ms after the last step until it is saved
+const MOST_SENT = 3; // of those without an answer that are remembered
+const AGAIN = 4000; // ms until a server that did not answer is asked again
+
+/**
+ * What serve/editing/views.py says of the transcript. `noting`: whether notes can be saved in spite of `refusal`; `working`: whether it is being transcribed again, `notAgain`: why that failed, `lack`: why its speakers cannot be counted or heard again.
+ * @type {{
+ *   id: string, working: boolean, notAgain: string | null, formats: FormatAbout[], version: string, review: Review, steps: unknown, undone: unknown[],
+ *   refusal: string | null, noting: boolean, lack: string | null, restorable: boolean, replaced: boolean, foreign: string | null, history: string, corrected: boolean, asked: number | null,
+ * }}
+ */
+export const served = /** @type {any} */ (data.served);
+export const seen = { version: served.version };
+
+/** What was said of files that are as they were, which is said once. @type {Set<string>} */
+const told = new Set();
+/** The request that is under way. @type {Promise<any> | null} */
+let sending = null;
+let timer = 0;
+/** Why saving has stopped until the person decides; `mine`: others have made another transcript meanwhile. */
+let stuck = /** @type {{ message: string, mine: boolean } | null} */ (null);
+
+/** Whether nothing that is done here can be saved. */
+const barred = () => served.refusal !== null && !served.noting;
+
+const overtakenWords = "somebody else changed this transcript";
+
+/** @param {string} text @param {string} [kind] @param {string} [title] */
+export function show(text, kind = "", title = text) {
+  const state = $("save");
+  state.className = `state ${kind}`;
+  state.textContent = text;
+  state.title = title;
+}
+
+export function showState() {
+  const { unsaved } = edits;
+  enable($("redo"), edits.undone.length > 0);
+  const ways = served.noting ? "read, commented, and exported" : "read and exported";
+  $("refusal").textContent = served.refusal ? `This transcript can be ${ways}, not corrected: ${served.refusal}.` : "";
+  $("refusal").hidden = !served.refusal;
+  if (barred()) show(unsaved ? "Cannot be saved" : "Read only", unsaved ? "bad" : "busy", served.refusal ?? "");
+  else if (stuck) show(`Not saved: ${stuck.message}`, "bad");
+  else if (sending || unsaved || page.typing) show("Saving…", "busy");
+  else show("Saved");
+}
+
+/** Take up what the server knows, and what this browser kept because it could not be saved.
+    @param {Kept | null} draft */
+export function takeUp(draft) {
+  /** @type {Step[]} */
+  let steps = [];
+  if (areSteps(transcript, served.steps)) ({ steps } = served);
+  else {
+    served.refusal = `${served.history}, which holds your steps, is damaged; remove it and load this page again`;
+    served.noting = false;
+  }
+  const undone = [...served.undone];
+  edits.adopt(steps, areSteps(transcript, [...steps, ...undone.slice().reverse()]) ? /** @type {any} */ (undone) : []);
+  edits.review = edits.reviewed = served.review;
+  if (draft) {
+    const sent = [...draft.sent, draft.steps];
+    const both = joined(transcript, steps, { ...draft, sent });
+    if (!alike(both, steps)) edits.adopt(both, [], steps);
+    // Until a later version is seen, what was sent when the page was closed may still arrive.
+    if (draft.version === seen.version) edits.sent = sent;
+    if (draft.review) edits.review = draft.review;
+  }
+  showState();
+  if (edits.unsaved && !stuck) timer = setTimeout(send, PAUSE);
+}
+
+export function changed() {
+  showState();
+  clearTimeout(timer);
+  if (edits.unsaved && !stuck && !barred()) timer = setTimeout(send, PAUSE);
+}
+
+export function save() {
+  if (served.refusal && barred()) { toast(served.refusal); return; }
+  if (stuck?.mine) decide();
+  else { stuck = null; send(); }
+}
+
+/** Whether somebody is about to answer or to type, and what they do may not go to something else. */
+const asking = () => document.querySelector("dialog[open]") !== null;
+const busy = () => asking() || Boolean(document.activeElement?.closest("input, [contenteditable]"));
+
+/** Wait for a moment in which the page may change: no button of the mouse is pressed. @param {() => boolean} may */
+async function until(may) {
+  while (!may()) await new Promise((done) => { setTimeout(done, 100); });
+}
+
+async function send() {
+  clearTimeout(timer);
+  if (sending || stuck || barred() || !edits.unsaved) { showState(); return; }
+  const sent = edits.steps.slice();
+  const { undone, review } = edits;
+  edits.sent = [...edits.sent, sent].slice(-MOST_SENT);
+  sending = served.noting ? sendNotes(seen.version, sent)
+    : call("corrections", { version: seen.version, steps: sent, undone, corrections: corrections(), review }, "PUT");
+  showState();
+  try {
+    const said = await sending;
+    const left = said.left.filter((/** @type {string} */ line) => !told.has(line));
+    if (left.length) toast(left.join("; "));
+    left.forEach((/** @type {string} */ line) => told.add(line));
+    arrived(said.version, sent, review);
+  } catch (error) {
+    const status = error instanceof CallError ? error.status : 0;
+    if (status === 409) await overtaken(sent);
+    else if (status && status < 500 && status !== 408 && status !== 429) {
+      stuck = { message: wordsOf(error), mine: false };
+    } else {
+      show(`Not saved: ${wordsOf(error)}`, "bad", "This browser keeps your corrections and tries again");
+      timer = setTimeout(send, AGAIN);
+      return;
+    }
+  } finally {
+    sending = null;
+  }
+  keepDraft(); // and save what was corrected meanwhile
+  if (heard && heard !== seen.version) catchUp();
+}
+
+/** Add what is new in these steps of somebody who may add notes only. @param {string} version @param {Step[]} steps */
+const sendNotes = (version, steps) => call("notes", { version, steps: steps.slice(edits.base.length) });
+
+/** What was sent is in the transcript of this version. @param {string} now @param {Step[]} sent @param {Review} review */
+function arrived(now, sent, review) {
+  seen.version = now;
+  edits.arrived(sent, review);
+  tellSaved();
+}
+
+let tellSaved = () => {};
+
+/** Have something done whenever corrections were saved. @param {() => void} does */
+export function onSaved(does) { tellSaved = does; }
+
+/** Somebody else has saved: join their steps and mine, or let the person decide. @param {Step[]} sent */
+async function overtaken(sent) {
+  try {
+    const theirs = await call("corrections");
+    if (alike(theirs.steps, sent)) { arrived(theirs.version, sent, theirs.review); return; } // it was me; the answer was lost
+    await until(isCalm);
+    if (theirs.page !== data.page || !areSteps(transcript, theirs.steps)) {
+      stuck = { message: overtakenWords, mine: true };
+      until(() => !busy() && isCalm()).then(decide);
+      return;
+    }
+    const mine = edits.steps.filter((step) => !edits.base.includes(step));
+    const both = twice(transcript, theirs.steps.slice(edits.base.length), mine);
+    adopt(theirs);
+    if (both.length) toast(`Somebody else wrote ${quoted(both[0][0])} where you wrote ${quoted(both[0][1])}: yours is shown, and Undo shows theirs.`);
+    else toast("Somebody else corrected this transcript, too: their corrections and yours are both here.");
+  } catch (error) {
+    show(`Not saved: ${wordsOf(error)}`, "bad");
+    timer = setTimeout(send, AGAIN);
+  }
+}
+
+/** @param {string} text */
+const quoted = (text) => (text ? `“${text}”` : "nothing");
+
+/** Show what others have saved, with what I have not saved yet.
+    @param {{ version: string, steps: Step[], undone: Step[], review: Review }} theirs */
+function adopt(theirs) {
+  const selected = chosenWords();
+  const both = joined(transcript, theirs.steps, edits);
+  const undone = edits.unsaved ? edits.undone : theirs.undone;
+  const possible = areSteps(transcript, [...both, ...undone.slice().reverse()]);
+  seen.version = theirs.version;
+  edits.adopt(both, possible ? undone.slice() : [], theirs.steps);
+  edits.adoptReview(theirs.review);
+  stepsChanged();
+  const places = selected.map((w) => page.place[w]).filter((at) => at >= 0);
+  if (places.length) choose(places[0], places[places.length - 1], { view: false });
+}
+
+/** Both changed the transcript in ways that no rule joins. */
+async function decide() {
+  const done = await pick("Somebody else changed this transcript", "Yours are kept in this browser until you choose.", [
+    { value: "add", label: "Add my corrections to theirs" },
+    { value: "file", label: "Save mine to a file, and show theirs" },
+  ]);
+  if (done === null) { showState(); return; }
+  try {
+    if (done === "add") {
+      const theirs = await call("corrections");
+      const { version } = theirs;
+      if (served.noting) await sendNotes(version, edits.steps);
+      else await call("corrections", { version, corrections: corrections() });
+    } else {
+      download();
+    }
+    leave();
+  } catch (error) {
+    toast(wordsOf(error));
+  }
+}
+
+/** Show what the server has now. */
+export function leave() {
+  edits.adopt([]);
+  edits.review = edits.reviewed;
+  forgetDraft();
+  history.replaceState(null, "", page.position > data.start ? momentAt(page.position) : location.pathname);
+  location.reload();
+}
+
+/** What others did meanwhile appears when one comes back to the page. */
+async function catchUp() {
+  if (sending || stuck || edits.unsaved || page.typing || asking()) return;
+  try {
+    if ((await call("version")).version === seen.version) return;
+    const theirs = await call("corrections");
+    await until(isCalm);
+    if (theirs.version === seen.version || sending || edits.unsaved || asking()) return;
+    if (theirs.page !== data.page || !areSteps(transcript, theirs.steps)) { if (!busy()) leave(); return; }
+    const over = twice(transcript, theirs.steps.slice(edits.base.length), edits.own);
+    adopt(theirs);
+    if (over.length) toast(`Somebody else wrote ${quoted(over[0][0])} where you wrote ${quoted(over[0][1])}; Undo shows yours.`);
+  } catch { /* the server is gone; whoever corrects something is told */ }
+}
+
+/** Wait until all that was corrected is saved, or cannot be. */
+export async function settled() {
+  await sending?.catch(() => {});
+  if (edits.unsaved) await send();
+}
+
+/** The version that the server told of last. */
+let heard = "";
+let events = /** @type {EventSource | null} */ (null);
+
+/** Hear of what others save as they do, while the page is seen: a browser has few connections for all of its tabs. */
+function listen() {
+  if (document.visibilityState === "hidden") {
+    events?.close();
+    events = null;
+  } else if (!events) {
+    events = new EventSource("events");
+    events.addEventListener("version", (event) => {
+      heard = JSON.parse(event.data).version;
+      if (heard !== seen.version) catchUp();
+    });
+  }
+}
+
+listen();
+document.addEventListener("visibilitychange", () => {
+  if (document.visibilityState === "hidden") send(); else catchUp();
+  listen();
+});
+window.addEventListener("focus", catchUp);
+window.addEventListener("online", () => { if (edits.unsaved) send(); });
+window.addEventListener("pagehide", () => { if (edits.unsaved) send(); });

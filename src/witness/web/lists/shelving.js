@@ -1,0 +1,110 @@
+// @ts-check
+/* What becomes of a recording: another name, folder or tags, the trash, and back. */
+import { $, around, make, press, toast, wordsOf } from "../editor/dom.js";
+import { call } from "./call.js";
+import { counted, list, shown } from "./library.js";
+/** @import { Recording } from "./rows.js" */
+
+/** @type {Recording | null} */
+let changing = null;
+
+$("recordings").addEventListener("click", (event) => {
+  const id = around(event, "[data-change]")?.dataset.change;
+  const one = shown.recordings.find((row) => row?.id === id);
+  if (!id || !one) return;
+  changing = one;
+  $("shelf-title").textContent = one.name;
+  $("new-name").value = one.name;
+  $("new-folder").value = one.folder;
+  $("new-tags").value = (one.tags ?? []).join(", ");
+  $("shelf-trouble").textContent = "";
+  $("shelf").showModal();
+  $("new-name").select();
+});
+
+/** @param {string} text */
+const tagsIn = (text) => [...new Set(text.split(",").map((tag) => tag.trim()).filter(Boolean))];
+
+$("shelf-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  if (!changing) return;
+  const before = changing.tags ?? [], now = tagsIn($("new-tags").value);
+  const add = now.filter((tag) => !before.includes(tag)), remove = before.filter((tag) => !now.includes(tag));
+  const name = $("new-name").value, folder = $("new-folder").value;
+  try {
+    if (add.length || remove.length) await call(`/api/recordings/${changing.id}/tags`, { add, remove });
+    if (name !== changing.name || folder !== changing.folder) {
+      const said = await call(`/api/recordings/${changing.id}/move`, { name, folder });
+      if (said.name !== name.trim()) toast(`It is called ${said.name}.`);
+    }
+    $("shelf").close();
+    setTimeout(list, 1000); // the tags are read
+  } catch (error) {
+    $("shelf-trouble").textContent = wordsOf(error);
+  }
+  list();
+});
+
+press($("throw"), async () => {
+  if (!changing) return;
+  try {
+    await call(`/api/recordings/${changing.id}/delete`, {});
+    toast(`${changing.name} is in the trash, from where it can be had again.`);
+    $("shelf").close();
+  } catch (error) {
+    $("shelf-trouble").textContent = wordsOf(error);
+  }
+  list();
+});
+
+/* ---------- the trash ---------- */
+
+/** @typedef {{ id: string, name: string, folder: string, date: string }} Thrown */
+
+/** @type {Thrown[]} */
+let thrown = [];
+
+async function showTrash() {
+  try {
+    ({ trash: thrown } = await call("/api/trash"));
+  } catch (error) {
+    toast(wordsOf(error));
+    return;
+  }
+  $("trash-about").textContent = thrown.length ? counted(thrown.length, "recording") : "Nothing is in the trash.";
+  $("empty-trash").hidden = !thrown.length;
+  $("empty-trash").textContent = "Delete all for good…";
+  delete $("empty-trash").dataset.sure;
+  $("thrown").replaceChildren(...thrown.map((one) => {
+    const item = make("li"), name = make("span", "name"), button = make("button", "flat small", "Put back");
+    name.append(make("bdi", "", one.name), " ", make("bdi", "folder", one.folder));
+    button.type = "button";
+    button.setAttribute("aria-label", `Put back ${one.name}`);
+    press(button, async () => {
+      try { await call(`/api/trash/${one.id}/restore`, {}); } catch (error) { toast(wordsOf(error)); }
+      await showTrash();
+      list();
+    });
+    item.append(name, button);
+    return item;
+  }));
+}
+
+$("trash").addEventListener("click", async () => { await showTrash(); $("trashed").showModal(); });
+press($("empty-trash"), async () => {
+  const button = $("empty-trash");
+  if (!button.dataset.sure) {
+    button.dataset.sure = "yes";
+    button.textContent = `Delete ${counted(thrown.length, "recording")} for good: yes`;
+    return;
+  }
+  try {
+    await call("/api/trash/empty", { ids: thrown.map((one) => one.id) });
+  } catch (error) {
+    toast(wordsOf(error));
+  }
+  await showTrash();
+});
+for (const name of /** @type {const} */ (["shelf", "trashed"])) {
+  $(name).querySelector("[data-close]")?.addEventListener("click", () => $(name).close());
+}
