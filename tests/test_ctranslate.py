@@ -16,7 +16,7 @@ from witness import machine_limits
 from witness.audio import decode
 from witness.models import ct2
 from witness.recognition.engine_client import Remote
-from witness.recognition.engine_worker import ChunkResult, DecodeOptions, EngineToken, Load, hear_twice
+from witness.recognition.engine_worker import DecodeOptions, Load
 from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
 from witness.schema import ModelFile
 
@@ -118,15 +118,15 @@ def test_the_cores_of_a_piece_change_nothing(weights, pieces):
 
 
 @needs_weights
-@pytest.mark.parametrize("careful", [False, True])
-def test_the_company_of_a_piece_changes_nothing(weights, pieces, careful):
-    pieces = pieces[: 2 if careful else 3]
+@pytest.mark.parametrize("greedy", [False, True])
+def test_the_company_of_a_piece_changes_nothing(weights, pieces, greedy):
+    pieces = pieces[: 3 if greedy else 2]
     engine = ctranslate.CTranslate2Engine(Load(weights, gpu=False, threads=1, aligner=None))
-    order = DecodeOptions(1, "en", careful=careful)
+    order = DecodeOptions(1, "en", greedy=greedy)
     alone = [heard for piece in pieces for heard in engine.hear([piece], order)]
     assert all(len(heard.tokens) > 3 and heard.logprob is not None for heard in alone)
     assert list(engine.hear(pieces, order)) == alone
-    if not careful:
+    if greedy:
         assert list(engine.hear(pieces[1:], order)) == alone[1:]
 
 
@@ -190,41 +190,46 @@ def test_the_sides_of_a_call_are_recognized_in_the_order_of_time(folder, monkeyp
     assert asked == sorted(asked)
 
 
-def said(text, logprob=-0.2, **more):
-    tokens = [EngineToken(f" {word}", None, 0) for word in text.split()]
-    return ChunkResult(tokens, "en", logprob=logprob, **more)
-
-
-@pytest.mark.parametrize(
-    ("plain", "careful", "taken"),
-    [
-        (said("we sat by the see"), said("we sat by the sea", -0.1), "careful"),
-        (said("a b c d e f g h i j"), said("a b c d e f g h", -0.1), "plain"),  # a tenth is two words
-        (said("a b c d e f g h i j"), said("a b c d e f g h i", -0.1), "careful"),
-        (said(" ".join("a" * 30)), said(" ".join("a" * 28), -0.1), "careful"),
-        (said("no no no no", ended=False), said("no"), "careful"),
-        (said("no"), said("no no no no", ended=False), "plain"),
-        (said("", unclear=True), said("oui"), "plain"),
-    ],
-)
-def test_a_longer_search_must_not_lose_words(plain, careful, taken):
-    class Double:
-        def hear(self, pieces, order):
-            assert not (order.careful and order.among is not None)
-            return [careful if order.careful else plain for _ in pieces]
-
-    order = DecodeOptions(1, "en", twice=True, among=())
-    assert hear_twice(Double(), [np.zeros(16000, np.float32)], order) == [
-        {"plain": plain, "careful": careful}[taken]
-    ]
-
-
 def test_no_piece_is_encoded_twice(folder, monkeypatch):
     engine = ctranslate.CTranslate2Engine(Load(str(folder), gpu=False, threads=2, aligner=None))
     encoded = []
     encode = engine._whisper.encode
     monkeypatch.setattr(engine._whisper, "encode", lambda samples: encoded.append(1) or encode(samples))
     sound = np.ascontiguousarray(ggml.tones(ggml.LOW, ggml.LOW), np.float32)
-    (heard,) = hear_twice(engine, [sound], DecodeOptions(1, "en", twice=True))
+    engine.languages_of(sound, [50, 100])
+    (heard,) = engine.hear([sound], DecodeOptions(1, "en"))
     assert heard.tokens
     assert len(encoded) == 1
+
+
+@pytest.mark.parametrize(("fast_words", "beams"), [(False, [5, 5]), (True, [1, 5])])
+def test_only_first_texts_are_greedy_and_only_if_asked(tmp_path, monkeypatch, fast_words, beams):
+    """A piece whose text did not convince is searched with all beams."""
+    orders = []
+
+    class Watched(Remote):
+        def send(self, parts, order, when):
+            orders.append(order)
+            return super().send(parts, order, when)
+
+    monkeypatch.setattr(recognizer, "Remote", Watched)
+    folder = str(writer.write(tmp_path / "model", endless=True))
+    model, sound = ModelFile("small", folder, "", "ctranslate2"), ggml.tones(*[ggml.LOW] * 12)
+    with TrackRecognizer(model, TranscribeOptions("en", fast_words=fast_words), threads=1) as running:
+        running.send(sound)
+        running.result()
+    engine = ctranslate.CTranslate2Engine(Load(folder, gpu=False, threads=1, aligner=None))
+    searched = []
+
+    class Model:
+        def __getattr__(self, name):
+            return getattr(model_of_engine, name)
+
+        def generate(self, *args, beam_size, **more):
+            searched.append(beam_size)
+            return model_of_engine.generate(*args, beam_size=beam_size, **more)
+
+    model_of_engine, engine._whisper.model = engine._whisper.model, Model()
+    for again in (False, True):
+        engine.hear([sound], next(order for order in orders if order.again == again))
+    assert searched == beams

@@ -102,7 +102,6 @@ def test_each_tone_is_its_word_at_its_time(loaded, tmp_path, kind):
         "prompts": False,
         "translates": False,
         "compares_languages": False,
-        "searches": False,
     }
     reply = ask(ggml.tones(None, LOW, None, HIGH, HIGH, None, LOW, None))
     assert reply["ended"] is True
@@ -154,7 +153,7 @@ def test_threads_do_not_change_a_byte(loaded, tmp_path):
     onnxasr.write(tmp_path)
     noise = np.random.default_rng(3).standard_normal(16000 * 8).astype(np.float32) * 0.05
     samples = ggml.tones(None, LOW, HIGH, None, LOW, HIGH, HIGH, None) + noise
-    replies = [loaded(tmp_path)[1](samples, threads=threads, careful=threads > 1) for threads in (1, 4)]
+    replies = [loaded(tmp_path)[1](samples, threads=threads, greedy=threads > 1) for threads in (1, 4)]
     assert replies[0] == replies[1]
     assert replies[0]["tokens"]
 

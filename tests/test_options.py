@@ -38,7 +38,7 @@ TRANSCRIPT = {
     "max_speakers": ["--max-speakers", "2"],
     "language": ["--language", "de"],
     "translate": ["--translate"],
-    "careful": ["--careful"],
+    "fast_words": ["--fast-words"],
     "replaced": ["--replace", str(RULES)],
     "vocabulary": ["--vocabulary", __file__],
     "prompt": ["--prompt", "Anna at the desk."],

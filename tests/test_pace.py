@@ -23,7 +23,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
 
 
-def engine(tmp_path, size, cores=1):
+def engine(tmp_path, size, cores=1, fast_words=False):
     """With a recognizer of so many bytes; None: without."""
     model = None
     if size is not None:
@@ -32,7 +32,7 @@ def engine(tmp_path, size, cores=1):
             file.truncate(size)
         model = SimpleNamespace(path=str(path), sha256=str(size))
     files = {"embedding": SimpleNamespace(sha256="e" * 64), "whisper": model}
-    options, chosen = SimpleNamespace(fast=False, careful=False), SimpleNamespace(name="builtin")
+    options, chosen = SimpleNamespace(fast=False, fast_words=fast_words), SimpleNamespace(name="builtin")
     runtime = Runtime(threads=cores)
     return SimpleNamespace(
         whisper=(model, None), files=files, runtime=runtime, options=options, chosen=chosen
@@ -83,6 +83,20 @@ def test_a_larger_model_and_fewer_cores_are_expected_to_take_longer(tmp_path):
     halved = kind(tmp_path, 145_000_000, cores=2).prior
     assert halved["transcription"] == base["transcription"] / 2
     assert halved["decode"] == base["decode"]
+
+
+def test_a_search_is_expected_to_take_longer_and_remembered_by_itself(tmp_path):
+    search, greedy = (kind(tmp_path, 145_000_000, fast_words=fast) for fast in (False, True))
+    assert search.prior["transcription"] == pytest.approx(pace.SEARCH * greedy.prior["transcription"])
+    assert search.prior["segmentation"] == greedy.prior["segmentation"]
+    clock = Clock()
+    before = worked(pace.estimate(greedy, clock=clock), clock, WORDS)
+    clock.now = 0.0
+    first = pace.estimate(search, clock=clock)
+    worked(first, clock, {**WORDS, "transcription": 90.0})
+    pace.learn(search, first)
+    clock.now = 0.0
+    assert worked(pace.estimate(greedy, clock=clock), clock, WORDS) == before
 
 
 def test_the_next_run_of_this_kind_is_judged_by_the_last(tmp_path):

@@ -96,7 +96,6 @@ def test_words_and_their_times(child, model):
         "prompts": True,
         "translates": False,
         "compares_languages": False,
-        "searches": False,
     }
     heard = hear(child, SOUND)
     assert [text for text, *_ in heard["tokens"]] == WORDS

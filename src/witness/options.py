@@ -145,8 +145,8 @@ class Options:
     any."""
     translate: bool = False
     """Write the words in English, whatever language is spoken."""
-    careful: bool = False
-    """Search longer for what was said."""
+    fast_words: bool = False
+    """Search less for what was said: less time, more errors."""
     prompt: str = ""
     """A text that could have been said before; the recognizer follows its names, terms and spelling."""
     vocabulary: Sequence[str] = ()

@@ -37,7 +37,7 @@ MANY = 15
 SECTIONS = {
     "Result": "formats to force no_findings html_audio",
     "Reading": "pauses fillers line_width lines words speaker_names times",
-    "Words": "language translate careful vocabulary prompt replaced whisper recognizer",
+    "Words": "language translate fast_words vocabulary prompt replaced whisper recognizer",
     "Speakers": "speakers min_speakers max_speakers known channels models fast precision",
     "Recording": "start end",
     "Machine": "device gpu threads serial parallel offline jobs limit_time limit_memory scheduler",
@@ -189,8 +189,8 @@ LANGUAGE = click.option(
     help="Language: de or german; de,en: one of these; multi: found every ten seconds. [default: found]",
 )
 TRANSLATE = click.option("--translate", is_flag=True, help="Write the words in English, whatever is spoken.")
-CAREFUL = click.option(
-    "--careful", is_flag=True, help="Search longer for each word: fewer errors, up to twice the time."
+FAST_WORDS = click.option(
+    "--fast-words", is_flag=True, help="Search less for each word: less time, more errors."
 )
 VOCABULARY = click.option(
     "--vocabulary",
@@ -262,7 +262,7 @@ transcript = together(
         MAX_SPEAKERS,
         LANGUAGE,
         TRANSLATE,
-        CAREFUL,
+        FAST_WORDS,
         VOCABULARY,
         PROMPT,
         REPLACE,

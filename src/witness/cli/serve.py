@@ -26,7 +26,7 @@ NEEDS = ("starlette", "uvicorn", "python_multipart")
 """What the extra `serve` brings."""
 
 _transcript = options.together(
-    *(options.LANGUAGE, options.TRANSLATE, options.CAREFUL, options.VOCABULARY, options.PROMPT),
+    *(options.LANGUAGE, options.TRANSLATE, options.FAST_WORDS, options.VOCABULARY, options.PROMPT),
     options.CHANNELS,
     *(options.KNOWN, options.MODELS, options.WHISPER, options.RECOGNIZER, options.FAST, options.PRECISION),
     options.OFFLINE,

@@ -29,9 +29,9 @@ WORKERS = 16
 """The most groups of pieces at the same time; with 16 on 16 cores recognition took 0.42 of the time that it
 took with 4 (docs/decisions/2026-11-23-cores.md)."""
 BEAMS = 5
-"""Of a careful search; Whisper's own default."""
+"""Of a search; Whisper's own default: docs/decisions/2026-11-24-beam.md."""
 BRIEF, BRIEF_FRAMES = 4 * SAMPLE_RATE, 1000
-"""What is heard again with care and has so many samples or fewer is encoded in 10 s instead of 30:
+"""What is heard again and has so many samples or fewer is encoded in 10 s instead of 30:
 docs/decisions/2026-11-24-brief-windows.md."""
 ALONE = PART * FRAME
 """Samples of a part that tells its language by itself; of so few, 10 s are encoded, too."""
@@ -80,7 +80,6 @@ class CTranslate2Engine:
         self.workers = self._whisper.workers
         self.translates = self.compares_languages = self._whisper.multilingual
         self.languages: Sequence[str] = self._whisper.languages
-        self.searches = True
         self._told: dict[bytes, Float32] = {}
         self._telling = Lock()
 
@@ -94,12 +93,9 @@ class CTranslate2Engine:
 
     def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
         """What is said in each piece, (n,) samples of at most 30 s."""
-        if order.careful and not order.twice:
+        if order.again:
             return self._hear_again(pieces, order)
         encoded = [self._encode(piece) for piece in pieces]
-        if order.twice and not order.careful:
-            for piece, one in zip(pieces, encoded, strict=True):
-                self._keep(piece, one)
         if order.among is not None and order.language:
             return self._hear_clear(encoded, pieces, order)
         return self._hear(encoded, pieces, order)
@@ -148,7 +144,7 @@ class CTranslate2Engine:
         results = whisper.model.generate(
             view(batch),
             [[*before, *start, whisper.ids[NO_TIMES]] for start in starts],
-            beam_size=BEAMS if order.careful else 1,
+            beam_size=1 if order.greedy else BEAMS,
             max_length=longest,
             return_scores=True,
             suppress_blank=True,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import NamedTuple, NoReturn, Protocol
 
 import numpy as np
@@ -27,8 +27,6 @@ import numpy as np
 from witness.child import Buffer, Message, serve
 from witness.schema import Float32
 
-FEWER = (2, 0.1)
-"""Words, and share of the words, by which a text is clearly shorter than another."""
 PROMPT = 223
 """The most tokens of a prompt: half of what Whisper's decoder sees at once, less one; as openai/whisper."""
 
@@ -57,10 +55,10 @@ class DecodeOptions:
     """Into English."""
     prompt: str = ""
     """A text that could have been said before."""
-    careful: bool = False
-    """Search longer for the best text. It is asked for where the first one was not convincing."""
-    twice: bool = False
-    """Search in both ways, and take the careful one's text unless words are missing in it."""
+    greedy: bool = False
+    """Take the most probable token each time, instead of a search for the most probable text."""
+    again: bool = False
+    """The pieces did not convince, or no word was found in them."""
     among: Sequence[str] | None = None
     """If not None, nothing is heard where another of these (empty: all) may be spoken than `language`."""
 
@@ -108,8 +106,6 @@ class Abilities:
     translates: bool = True
     compares_languages: bool = False
     """Whether it tells how probable each language is in parts of a piece, and heeds `DecodeOptions.among`."""
-    searches: bool = False
-    """Whether a careful search may find another text."""
 
 
 class WorkerEngine(Protocol):
@@ -122,7 +118,6 @@ class WorkerEngine(Protocol):
     prompts: bool
     translates: bool
     compares_languages: bool
-    searches: bool
 
     def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]: ...
 
@@ -133,30 +128,6 @@ class WorkerEngine(Protocol):
 
 Open = Callable[[Load], WorkerEngine]
 """Raises RuntimeError with one line."""
-
-
-def hear_twice(engine: WorkerEngine, pieces: Sequence[Float32], order: DecodeOptions) -> list[ChunkResult]:
-    """What an engine hears in each piece by a careful search, or by a plain one where that has more words.
-
-    A beam prefers texts that end early: docs/decisions/2026-11-24-beam.md.
-    """
-    plain = engine.hear(pieces, order)
-    careful = engine.hear(pieces, replace(order, careful=True, among=None))
-    return [
-        first if first.unclear or _loses_words(first, second) else second
-        for first, second in zip(plain, careful, strict=True)
-    ]
-
-
-def _loses_words(before: ChunkResult, after: ChunkResult) -> bool:
-    """Whether there are clearly fewer words in what was heard later."""
-    if before.ended != after.ended:
-        return before.ended
-    many, few = (
-        len(b"".join(text.encode("latin-1") for text, *_ in heard.tokens).split())
-        for heard in (before, after)
-    )
-    return many - few >= max(FEWER[0], FEWER[1] * many)
 
 
 class Server:
@@ -188,8 +159,7 @@ class Server:
             return {"languages": self._engine.languages_of(samples, request["ends"])}, ()
         parts = np.split(samples, np.cumsum(request["lengths"])[:-1])
         order = DecodeOptions(**{field.name: request[field.name] for field in fields(DecodeOptions)})
-        hear = hear_twice if order.twice else type(self._engine).hear
-        self._jobs[request["number"]] = self._pool.submit(hear, self._engine, parts, order)
+        self._jobs[request["number"]] = self._pool.submit(self._engine.hear, parts, order)
         return {}, ()
 
 

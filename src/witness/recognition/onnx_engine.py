@@ -51,8 +51,8 @@ class OnnxAsrEngine:
     """A loaded model, a `WorkerEngine`. Raises RuntimeError with one line if the folder cannot be used or
     the model fails.
 
-    A second, careful try would find the same text, and a session runs in one thread, so that the text does
-    not depend on their number.
+    A second try would find the same text, and a session runs in one thread, so that the text does not
+    depend on their number.
     """
 
     def __init__(self, load: Load) -> None:
@@ -67,7 +67,7 @@ class OnnxAsrEngine:
         self.device = "cpu"
         self.workers = min(load.threads, WORKERS)
         self.batch = 1
-        self.prompts = self.compares_languages = self.searches = False
+        self.prompts = self.compares_languages = False
 
     def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]:  # noqa: ARG002
         """None: these models hear the language and do not tell it. Raises RuntimeError if it must be told."""

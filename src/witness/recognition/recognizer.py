@@ -68,8 +68,8 @@ class TranscribeOptions:
     seconds, each in its own."""
     translate: bool = False
     """Into English."""
-    careful: bool = False
-    """Search longer for each text."""
+    fast_words: bool = False
+    """As `Options.fast_words`."""
     prompt: str = ""
     """A text that could have been said before: names, terms, spelling."""
     vocabulary: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ def wish(options: Options) -> TranscribeOptions:
     return TranscribeOptions(
         options.language,
         options.translate,
-        options.careful,
+        options.fast_words,
         options.prompt,
         tuple(options.vocabulary),
         options.start,
@@ -251,8 +251,6 @@ class TrackRecognizer:
             problem = f"does not know the language {min(unknown)!r} ({only})"
         elif wish.translate and not able.translates:
             problem = "cannot translate"
-        elif wish.careful and not able.searches:
-            problem = f"is run by {self._engine.name}, which has no longer search (--careful)"
         elif (wish.prompt or wish.vocabulary) and not able.prompts:
             problem = "takes neither a prompt nor a vocabulary"
         if problem:
@@ -299,7 +297,7 @@ class TrackRecognizer:
             None if language == MULTI else language,
             self._wish.translate,
             self._prompt,
-            twice=self._wish.careful,
+            greedy=self._wish.fast_words,
             among=languages.asked if changes and language else None,
         )
         every: Iterable[Piece] = chain(first, coming)
@@ -339,7 +337,7 @@ class TrackRecognizer:
         they become final.
 
         Says after each piece until when all were heard."""
-        careful = replace(order, careful=True, twice=False, prompt="", among=None)
+        careful = replace(order, greedy=False, again=True, prompt="", among=None)
         words: list[Word] = []
         open_: list[Found] = []  # pieces that are not words yet
         found: list[Word] = []  # by the second look
@@ -431,7 +429,7 @@ class TrackRecognizer:
         judge: english.Judge | None,
     ) -> list[Word]:
         """The words that a second look finds in some gaps between `words`."""
-        careful = replace(order, careful=True, twice=False, among=None)
+        careful = replace(order, greedy=False, again=True, among=None)
 
         def again(some: Iterable[Piece]) -> Iterable[Found]:
             heard = self._hear(track, some, careful)

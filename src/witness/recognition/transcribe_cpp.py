@@ -48,7 +48,7 @@ class TranscribeCppEngine:
         header = inspect(load.model)
         self.translates = header.languages > 1
         self.languages: Sequence[str] = LANGUAGES[: header.languages]
-        self.prompts, self.compares_languages, self.searches = True, False, False
+        self.prompts, self.compares_languages = True, False
         self.each = 1
         # Pieces that are decoded together save little and get other words:
         # docs/decisions/2026-11-22-vulkan.md, "Batches".
@@ -114,7 +114,7 @@ class TranscribeCppEngine:
                     language=order.language,
                     # There is no search with several candidates. With time stamps Whisper finds another way
                     # through the sound, and goes on where it has stopped too early.
-                    timestamps="segment" if order.careful else "none",
+                    timestamps="segment" if order.again else "none",
                     family=options,
                 )
             )

@@ -41,7 +41,7 @@ class WhisperCppEngine:
 
     def __init__(self, load: Load) -> None:
         self.workers = self.batch = 1  # its own threads share a piece
-        self.prompts, self.compares_languages, self.searches = True, False, True
+        self.prompts, self.compares_languages = True, False
         self._threads = self.each = load.threads
         header = inspect(load.model)
         self.translates = header.languages > 1
@@ -138,7 +138,7 @@ def _parameters(order: DecodeOptions) -> Any:
     """What `whisper_full` is asked to do. New for each call, because they keep what was set before."""
     strategies = pw.whisper_sampling_strategy
     parameters = pw.whisper_full_default_params(
-        strategies.WHISPER_SAMPLING_BEAM_SEARCH if order.careful else strategies.WHISPER_SAMPLING_GREEDY
+        strategies.WHISPER_SAMPLING_GREEDY if order.greedy else strategies.WHISPER_SAMPLING_BEAM_SEARCH
     )
     parameters.n_threads = order.threads
     parameters.language = order.language or "auto"

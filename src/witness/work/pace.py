@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,8 +39,8 @@ are heard between the windows: the time of both is divided as if they were not."
 WORDS, BASE, LARGER = 0.087, 150e6, 1.14
 """Seconds times cores of `base` for a second of sound; the bytes of its model; and the power of the bytes by
 which a larger one takes longer."""
-CAREFUL = 1.7
-"""Times as long with `--careful`: docs/decisions/2026-11-24-beam.md."""
+SEARCH = 1.3
+"""Times as long without `--fast-words`: docs/decisions/2026-11-24-beam.md."""
 ALONE = ("start", "decode", "clustering")
 """Stages that more cores make no shorter; the others take what there is."""
 
@@ -58,7 +58,7 @@ class Kind:
     device: str
     cores: int
     fast: bool
-    careful: bool
+    fast_words: bool
     warm: bool
     """Models stay open from one recording to the next."""
 
@@ -89,7 +89,7 @@ class Kind:
     ) -> Kind:
         short = tuple(sha256 and sha256[:16] for role, sha256 in models.items() if role != "known")
         device, cores = str(runtime.device), runtime.cores
-        return cls(short, pair, size, device, cores, options.fast, options.careful, warm)
+        return cls(short, pair, size, device, cores, options.fast, options.fast_words, warm)
 
     def step(self, sound: float) -> float:
         """Seconds between two windows."""
@@ -105,7 +105,7 @@ class Kind:
         *_, other = PRIOR.values()
         pace = dict(PRIOR.get(self.pair, other))
         if self.weights:
-            longer = CAREFUL if self.careful else 1.0
+            longer = 1.0 if self.fast_words else SEARCH
             pace["transcription"] = WORDS * longer * (self.weights / BASE) ** LARGER
         return {stage: one / (1 if stage in ALONE else self.cores) for stage, one in pace.items()}
 
@@ -145,4 +145,4 @@ def _kept() -> dict[str, dict[str, float]]:
 
 
 def _name(kind: Kind) -> str:
-    return json.dumps([kind.models, kind.device, kind.cores, kind.fast, kind.careful, kind.warm])
+    return json.dumps(asdict(kind))
