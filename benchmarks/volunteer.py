@@ -43,7 +43,6 @@ def main() -> None:
     parser.add_argument("--recording", type=Path, help="instead of the sample call")
     parser.add_argument("--models", default="auto", help="as of `witness run`")
     parser.add_argument("--whisper", default="auto", help="as of `witness run`; none: no words")
-    parser.add_argument("--device", default="migraphx", choices=["migraphx", "webgpu"])
     parser.add_argument("--probe", action="append", default=[], metavar="NAME=FILE[=INPUT=SHAPE]...")
     parser.add_argument("--only", action="append", choices=PARTS, help="these parts only")
     parser.add_argument("--repeats", type=int, default=REPEATS)
@@ -77,28 +76,28 @@ def examine(options: argparse.Namespace, recording: Path) -> dict[str, Any]:
     def run(*arguments: str) -> dict[str, Any]:
         return witness(list(arguments), options.limit, secret=str(recording))
 
-    report: dict[str, Any] = {"schema": "witness-volunteer/1", "device": options.device}
+    report: dict[str, Any] = {"schema": "witness-volunteer/1", "device": "migraphx"}
     there = cards.cards()
     report["cards"] = [f"{card.name} ({card.gfx}), {card.memory_total / 2**30:.1f} GiB" for card in there]
     if "doctor" in wanted:
         report["doctor"] = run("doctor", "--json")
-    if "warm" in wanted and options.device == "migraphx":
+    if "warm" in wanted:
         report["warm"] = run("gpu", "warm", *models)
-    if "status" in wanted and options.device == "migraphx":
+    if "status" in wanted:
         report["status"] = run("gpu", "status", "--json")
     if "compare" in wanted:
         report["compare"] = compare(options, recording)
     if "speed" in wanted:
-        for device in (options.device, "cpu"):
+        for device in ("migraphx", "cpu"):
             report[f"speed_{device}"] = run(
                 *("bench", "speed", str(recording), "--whisper", "none", "--device", device), *repeat, *models
             )
     if "contention" in wanted and options.whisper != "none":
         report["contention"] = run(
             *("bench", "contention", str(recording), "--whisper", options.whisper),
-            *("--device", options.device, "--json", *models),
+            *("--device", "migraphx", "--json", *models),
         )
-    if "probe" in wanted and options.device == "migraphx":
+    if "probe" in wanted:
         report["probe"] = {name: run("probe", *arguments) for name, arguments in probes(options.probe)}
     return report
 
@@ -128,7 +127,7 @@ def compare(options: argparse.Namespace, recording: Path) -> dict[str, Any]:
     """The card's turns against the CPU's: figures only."""
     rows: dict[str, Any] = {}
     turns: dict[str, list[Any]] = {}
-    for device in (options.device, "cpu"):
+    for device in ("migraphx", "cpu"):
         arguments = ["run", str(recording), "--whisper", "none", "-f", "json", "--device", device]
         row = witness([*arguments, "--models", options.models], options.limit, str(recording))
         result = row.pop("result")
@@ -139,7 +138,7 @@ def compare(options: argparse.Namespace, recording: Path) -> dict[str, Any]:
             row["warnings"] = result["warnings"]
         rows[device] = row
     if len(turns) == 2:
-        ours, theirs = turns[options.device], turns["cpu"]
+        ours, theirs = turns["migraphx"], turns["cpu"]
         rows["same_turns"] = ours == theirs
         if [speaker for *_, speaker in ours] == [speaker for *_, speaker in theirs]:
             apart = np.array([turn[:2] for turn in ours]) - np.array([turn[:2] for turn in theirs])

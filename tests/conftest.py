@@ -340,10 +340,9 @@ def fake_card(monkeypatch, doubles: Path, **facts) -> None:
     """Make this process and its children believe in `a_card`."""
     import onnxruntime
 
-    from witness.gpu import cards, webgpu
+    from witness.gpu import cards
 
     monkeypatch.setattr(cards, "cards", lambda: (a_card(**facts),))
-    monkeypatch.setattr(webgpu, "_cards", list)  # or WebGPU would speak of those of this machine
     (library,) = (Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*")
     monkeypatch.setenv("FAKE_ORT", str(library))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(doubles))

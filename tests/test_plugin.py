@@ -91,6 +91,7 @@ def test_the_built_in_provider_does_not_get_its_graphs(target, card):
         ({"FAKE_WRONG": "1"}, "the GPU gives other numbers than the CPU"),
         ({"FAKE_ARCH": "9880cf1608079e0d"}, "it was compiled for another GPU than gfx1201"),
         ({"FAKE_CRASH": "compile"}, "the GPU's process ended with"),
+        ({"FAKE_EP": "AnotherExecutionProvider"}, "finds 0 cards"),
     ],
 )
 def test_nothing_runs_on_the_cpu_unasked(target, card, settings, complaint):
@@ -149,14 +150,14 @@ def test_an_onnxruntime_that_is_too_old(card):
     card.setattr(provider, "says_assignment", lambda: False)
     provider.plugin_devices.cache_clear()
     with pytest.raises(DeviceError, match=r"needs onnxruntime 1\.24 or newer"):
-        provider.plugin_devices("/nowhere", provider.MIGRAPHX)
+        provider.plugin_devices("/nowhere")
 
 
 def test_before_onnxruntime_1_24_a_profile_says_what_ran_where(card, trunk, tmp_path):
     card.setattr(provider, "says_assignment", lambda: False)
     options = session.one_thread()
-    provider.ask_for_assignment(options, str(tmp_path), None)
+    provider.ask_for_assignment(options, str(tmp_path))
     opened = provider.open_session(trunk, options, None, cpu=True)
-    nodes = provider.assignment(opened, {"q": np.zeros(SHAPE, np.float32)}, None)
+    nodes = provider.assignment(opened, {"q": np.zeros(SHAPE, np.float32)})
     assert {where for where, _ in nodes} == {session.CPU}
     assert len(nodes) > 1

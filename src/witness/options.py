@@ -29,8 +29,6 @@ class Device(Choice):
     CPU = "cpu"
     MIGRAPHX = "migraphx"
     """An AMD GPU with ROCm, or an error."""
-    WEBGPU = "webgpu"
-    """Any GPU with a Vulkan driver, or an error."""
 
 
 class Channels(Choice):

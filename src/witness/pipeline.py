@@ -20,7 +20,7 @@ from witness.diarization.stretches import StretchModel
 from witness.diarization.voice_model import AnyVoiceModel
 from witness.errors import CancelledError, InputError, ModelError, UsageError, WitnessError
 from witness.formats import findings as kept_findings
-from witness.gpu import cards, graphs, migraphx, webgpu
+from witness.gpu import cards, graphs, migraphx
 from witness.gpu.subject import Subject
 from witness.models import engines, store
 from witness.models.session import on_cores, once
@@ -379,9 +379,7 @@ class _Run:
         """Whether both engines may use the card, and it has no room for both."""
         if whisper is None or self.runtime.parallel:
             return False
-        if self.runtime.device in (Device.CPU, Device.WEBGPU):  # WebGPU took 0.3 GB on an H200
-            return False
-        if gpus.recognizer() is None:
+        if self.runtime.device == Device.CPU or gpus.recognizer() is None:
             return False
         # "auto" puts the voice model on no card that AMD does not list, and on none without a compiled graph.
         auto = self.runtime.device == Device.AUTO
@@ -469,13 +467,15 @@ class _Run:
         with ExitStack() as stack:
             subject = voice_subject(voice, chosen.embedding)
             calls = sum(embedding.full_blocks(len(samples)) for samples in audio.samples)
-            precision, gpu = Precision(self.options.precision), None
-            for accelerate in (migraphx.accelerate, webgpu.accelerate):
-                gpu = gpu or stack.enter_context(
-                    accelerate(
-                        subject, self.runtime, calls=calls, precision=precision, reporter=self.reporter
-                    )
+            gpu = stack.enter_context(
+                migraphx.accelerate(
+                    subject,
+                    self.runtime,
+                    calls=calls,
+                    precision=Precision(self.options.precision),
+                    reporter=self.reporter,
                 )
+            )
             if gpu is None or isinstance(voice, StretchModel):
                 yield Networks(self.engine.segmenter, voice, chosen.rule.faint, self.options.fast)
             else:

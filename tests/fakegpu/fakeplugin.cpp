@@ -3,8 +3,8 @@
 // Its name, its options (device_id, cache_dir, fp16_enable, exhaustive_tune) and the names of its files are
 // those of onnxruntime-ep-amdgpu at a2ea3b2. It takes all nodes but those of the operator FAKE_LEFT, reads the
 // model from the file FAKE_MODEL instead of from the graph, and has the double of MIGraphX compile and run it.
-// It claims the CPU as its device, because ONNX Runtime lists no card where there is none. Under another name,
-// FAKE_EP, it stands for another plug-in.
+// It claims the CPU as its device, because ONNX Runtime lists no card where there is none. FAKE_EP gives it
+// another name.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

@@ -9,9 +9,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from witness.doctor import install
-from witness.doctor.machine import Check, Machine, package_version
+from witness.doctor.machine import Check, Machine
 from witness.errors import GraphError
-from witness.gpu import cards, graphs, loader, provider, versions, webgpu
+from witness.gpu import cards, graphs, loader, provider, versions
 from witness.models import catalogue, store
 from witness.options import Recognizer
 from witness.recognition import gpus, requirements
@@ -50,7 +50,7 @@ def all_cards(machine: Machine) -> Iterator[Check]:
             use = "; used unless --gpu says otherwise" if card is best and len(machine.cards) > 1 else ""
             yield Check("card", True, f"{finding}, on AMD's list for MIGraphX{use}")
         else:
-            fix = "the voice model runs on the CPU, or through WebGPU (see webgpu); words through Vulkan"
+            fix = "the voice model runs on the CPU; words through Vulkan"
             yield Check("card", None, f"{finding}, not on AMD's list for MIGraphX", fix)
     yield from _permissions(machine)
     yield from _memory(machine)
@@ -138,7 +138,7 @@ def _origin(machine: Machine) -> Iterator[Check]:
     if machine.wheel:
         who = versions.origin(machine.wheel, machine.wheel_page)
         yield Check("origin", None, f"onnxruntime-migraphx {machine.wheel} is {who}")
-    if machine.plugin and (library := provider.plugin_library(provider.PLUGIN)):
+    if machine.plugin and (library := provider.plugin_library()):
         yield Check(
             "origin",
             None,
@@ -170,7 +170,7 @@ def _combination(machine: Machine, migraphx: tuple[int, int, int]) -> Check:
     """What `versions` knows of the wheel with this MIGraphX; it knows of faults, not of their absence."""
     release = versions.release_of(migraphx)
     number = ".".join(map(str, migraphx[:2]))
-    plugged = machine.plugin and provider.plugin_library(provider.PLUGIN)
+    plugged = machine.plugin and provider.plugin_library()
     wheel = (
         f"onnxruntime-ep-migraphx {machine.plugin}" if plugged else f"onnxruntime-migraphx {machine.wheel}"
     )
@@ -239,31 +239,6 @@ def _migraphx_version(name: str) -> tuple[int, int, int] | None:
     """libmigraphx.so.2012000.0.60403 is 2.12.0."""
     match = re.fullmatch(r"libmigraphx\.so\.(\d+)(\d{3})(\d{3})(\..*)?", name)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
-
-
-def webgpu_plugin(machine: Machine) -> Iterator[Check]:
-    """onnxruntime's WebGPU plug-in, for cards that MIGraphX does not take; of any maker, on any system."""
-    library = provider.plugin_library(provider.WEBGPU_PLUGIN)
-    if library is None:
-        without = not machine.libraries("libamdhip64.so*")
-        if any(card.supported == "unlisted" or without for card in machine.cards):
-            finding = "not installed; it runs the voice model where MIGraphX does not, if that is faster"
-            yield Check("webgpu", None, finding, f"{webgpu.INSTALL} (without ROCm; Python 3.11 or newer)")
-        return
-    number = package_version("onnxruntime-ep-webgpu")
-    answer = machine.ask("webgpu", str(library))
-    if "error" in answer:
-        fix = "pip install --force-reinstall onnxruntime-ep-webgpu, or pip uninstall it"
-        yield Check("webgpu", None, f"onnxruntime-ep-webgpu {number}: {answer['error']}", fix)
-    elif answer["devices"] and not answer["refused"]:
-        # On other systems `webgpu._cards` finds none, so that only who asks for it has it.
-        auto = "--device auto takes it if that is faster"
-        use = auto if machine.system == "linux" else "--device webgpu uses it"
-        yield Check("webgpu", True, f"onnxruntime-ep-webgpu {number} computes on a GPU; {use}")
-    else:
-        fix = "see vulkan; in a container: --device /dev/dri, for NVIDIA --gpus all with its graphics"
-        why = f" that it can use ({answer['refused']})" if answer["refused"] else ""
-        yield Check("webgpu", None, f"onnxruntime-ep-webgpu {number} finds no GPU{why}", fix)
 
 
 def compiled_graphs(machine: Machine) -> Iterator[Check]:

@@ -32,7 +32,6 @@ PARTS: tuple[Callable[[Machine], Iterable[Check]], ...] = (
     amd.all_cards,
     amd.rocm,
     amd.compiled_graphs,
-    amd.webgpu_plugin,
     windows,
     common.vulkan,
     common.variables,

@@ -5,7 +5,6 @@ Requests and replies, as `witness.child` carries them:
     {"probe": "vulkan", "arguments": []}      ->  {"devices": [{"name", "type", "driver"}, ...]}
     {"probe": "provider", "arguments": [..]}  ->  {"files": {name: path}, "devices", "hip",
                                                    "missing": [names], "lacking": [functions]}
-    {"probe": "webgpu", "arguments": [..]}    ->  {"devices": number, "refused": line or None}
     {"probe": "whisper", "arguments": []}     ->  {"log": [lines], "system": line}
     {"probe": "ctranslate2", "arguments": []} ->  {"types": [names]}
 
@@ -97,30 +96,6 @@ def provider(path: str, core: str | None = None) -> dict[str, Any]:
     return {"files": files, "missing": (), "lacking": (), "devices": count.value, "hip": code}
 
 
-def webgpu(path: str) -> dict[str, Any]:
-    """How many devices onnxruntime's WebGPU plug-in at `path` offers, and why none of them computes.
-
-    It offers what the kernel shows, and asks Vulkan for a driver only when a model is opened.
-    """
-    from onnx import TensorProto, helper
-
-    from witness.errors import DeviceError
-    from witness.gpu import provider, strict  # with onnxruntime, which no other probe waits for
-
-    found = len(provider.plugin_devices(path, provider.WEBGPU))
-    if not found:
-        return {"devices": 0, "refused": None}
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", ends[:1], ends[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
-    wish = provider.Wish(name=provider.WEBGPU, plugin=path, options={})
-    try:
-        strict.open_strictly(model.SerializeToString(), "relu", (4,), wish)
-    except DeviceError as error:
-        return {"devices": found, "refused": str(error)}
-    return {"devices": found, "refused": None}
-
-
 def whisper() -> dict[str, Any]:
     """What whisper.cpp prints when it looks for devices."""
     import _pywhispercpp as pw
@@ -154,7 +129,6 @@ def _string(data: bytes) -> str:
 
 
 PROBES: dict[str, Callable[..., dict[str, Any]]] = {
-    "webgpu": webgpu,
     "vulkan": vulkan,
     "provider": provider,
     "whisper": whisper,

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from witness.doctor.machine import Check, Machine
-from witness.gpu import webgpu
 
 
 def windows(machine: Machine) -> Iterator[Check]:
@@ -16,7 +15,7 @@ def windows(machine: Machine) -> Iterator[Check]:
     if machine.system != "win32":
         return
     cpu = "the voice model runs on the CPU: onnxruntime's MIGraphX provider is for Linux"
-    yield Check("migraphx", None, cpu, f"{webgpu.INSTALL}, then --device webgpu: never tried under Windows")
+    yield Check("migraphx", None, cpu)
     system = Path(machine.environment.get("SystemRoot", r"C:\Windows")) / "System32"
     programs = Path(machine.environment.get("ProgramFiles", r"C:\Program Files"))
     driver = sorted({_major(path) for path in system.glob("amdhip64*.dll")})

@@ -73,7 +73,7 @@ class Accelerated:
 
     @property
     def device(self) -> str:
-        """What answered: "migraphx" or "webgpu", "cpu" (no full block, or nothing worked), or both."""
+        """What answered: "migraphx", "cpu" (no full block, or nothing worked), or both."""
         return "+".join([self._way.device] * (self.on_gpu > 0) + ["cpu"] * (self.on_cpu > 0)) or "cpu"
 
     def __enter__(self) -> Accelerated:

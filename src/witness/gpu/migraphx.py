@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from witness.errors import DeviceError, GraphError
-from witness.gpu import cards, graphs, provider, webgpu
+from witness.gpu import cards, graphs
 from witness.gpu.accelerated import Accelerated, Way
 from witness.gpu.graphs import Graph, Key, Measured, Tuning
 from witness.gpu.process import GpuProcess, killed_on_error, twice
@@ -232,9 +232,7 @@ def accelerate(
     except DeviceError as error:
         if strict:
             raise
-        # WebGPU is asked next, and speaks for itself.
-        alone = webgpu.choice(subject, runtime, precision) is None
-        reporter.note(f"voices {'on the CPU' if alone else 'not through MIGraphX'}: {error}")
+        reporter.note(f"voices on the CPU: {error}")
     else:
         chosen = _start(target, graph, reason, strict=strict, reporter=reporter)
     with chosen or nullcontext():
@@ -245,11 +243,7 @@ def _concerns(runtime: Runtime) -> bool:
     """Whether MIGraphX may run something, or has something to say. Reads no library."""
     if runtime.device != Device.AUTO:
         return runtime.device == Device.MIGRAPHX
-    there = cards.cards()
-    # A card that only WebGPU takes is WebGPU's matter.
-    return any(card.supported == "listed" for card in there) or bool(
-        there and provider.plugin_library(provider.WEBGPU_PLUGIN) is None
-    )
+    return bool(cards.cards())
 
 
 def _start(

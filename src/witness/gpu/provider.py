@@ -21,9 +21,6 @@ from witness.models.session import CPU, load_onnxruntime, reason
 MIGRAPHX = "MIGraphXExecutionProvider"
 PLUGIN = "onnxruntime_ep_migraphx"
 """The Python module of AMD's plug-in. The package of that name on PyPI is empty."""
-WEBGPU = "WebGpuExecutionProvider"
-WEBGPU_PLUGIN = "onnxruntime_ep_webgpu"
-"""The Python module of onnxruntime's plug-in for any GPU with a Vulkan driver."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +45,6 @@ class Provider:
 class Wish(TypedDict):
     """What a child is told about the provider."""
 
-    name: str
-    """onnxruntime's name of it."""
     plugin: str | None
     """The library of the plug-in; None: the one that is built in."""
     options: dict[str, str]
@@ -58,7 +53,7 @@ class Wish(TypedDict):
 
 def find() -> Provider | None:
     """The plug-in if it is installed, since somebody chose it; else the built-in one; None: there is none."""
-    plugin = plugin_library(PLUGIN)
+    plugin = plugin_library()
     if plugin is not None:
         return Provider(plugin, plugin=True)
     runtime = load_onnxruntime()
@@ -67,11 +62,11 @@ def find() -> Provider | None:
     return Provider(file) if there else None
 
 
-def plugin_library(package: str) -> Path | None:
-    """The library of a plug-in, from the Python module of that name; None: it is not installed."""
-    if find_spec(package) is None:
+def plugin_library() -> Path | None:
+    """Return the library of AMD's plug-in; None: it is not installed."""
+    if find_spec(PLUGIN) is None:
         return None
-    module = import_module(package)  # it only knows its own files
+    module = import_module(PLUGIN)  # it only knows its own files
     path = getattr(module, "get_library_path", None)
     try:
         return None if path is None else Path(path())
@@ -84,13 +79,13 @@ def provider_options(provider: Provider, folder: str, *, gpu: int, fp16: bool, e
     common = {"fp16_enable": str(int(fp16)), "exhaustive_tune": str(int(exhaustive))}
     if provider.plugin:
         options = {"device_id": str(gpu), "cache_dir": folder, **common}
-        return Wish(name=MIGRAPHX, plugin=str(provider.library), options=options)
+        return Wish(plugin=str(provider.library), options=options)
     options = {f"migraphx_{name}": value for name, value in common.items()}
     options |= {"device_id": str(gpu), "migraphx_model_cache_dir": folder}
     # Otherwise its arena for inputs and outputs grows by powers of two. PyPI's wheels drop the word, and take
     # 9 MiB (docs/amd-gpu.md). The plug-in has no arena, and does not know it.
     options["migraphx_arena_extend_strategy"] = "kSameAsRequested"
-    return Wish(name=MIGRAPHX, plugin=None, options=options)
+    return Wish(plugin=None, options=options)
 
 
 def open_session(source: bytes, options: Any, wish: Wish | None, *, cpu: bool) -> Any:
@@ -107,7 +102,7 @@ def open_session(source: bytes, options: Any, wish: Wish | None, *, cpu: bool) -
         providers: list[Any] = [(MIGRAPHX, wish["options"])]
         providers += [CPU] if cpu else []
         return runtime.InferenceSession(source, options, providers=providers, enable_fallback=False)
-    devices = plugin_devices(wish["plugin"], wish["name"])
+    devices = plugin_devices(wish["plugin"])
     gpu = int(wish["options"].get("device_id", 0))
     if gpu >= len(devices):
         # onnxruntime looks for cards in /sys/class/drm, which some containers hide.
@@ -117,16 +112,16 @@ def open_session(source: bytes, options: Any, wish: Wish | None, *, cpu: bool) -
 
 
 @cache
-def plugin_devices(library: str, name: str) -> list[Any]:
+def plugin_devices(library: str) -> list[Any]:
     """The cards that the plug-in offers, in its order. Raises DeviceError."""
     runtime = load_onnxruntime()
     if not says_assignment():
         raise DeviceError(f"the plug-in needs onnxruntime 1.24 or newer, and this is {runtime.__version__}")
     try:
-        runtime.register_execution_provider_library(f"witness {name}", library)
+        runtime.register_execution_provider_library(f"witness {MIGRAPHX}", library)
     except Exception as error:  # onnxruntime raises a dozen unrelated classes
         raise DeviceError(f"the plug-in does not start ({reason(error)})") from error
-    return [device for device in runtime.get_ep_devices() if device.ep_name == name]
+    return [device for device in runtime.get_ep_devices() if device.ep_name == MIGRAPHX]
 
 
 def says_assignment() -> bool:
@@ -134,26 +129,21 @@ def says_assignment() -> bool:
     return hasattr(load_onnxruntime().InferenceSession, "get_provider_graph_assignment_info")
 
 
-def _recorded(wish: Wish | None) -> bool:
-    """Whether onnxruntime's own record tells all: WebGPU runs nodes one by one, which it leaves out."""
-    return says_assignment() and (wish is None or wish["name"] == MIGRAPHX)
-
-
-def ask_for_assignment(options: Any, folder: str, wish: Wish | None) -> None:
-    """Have a session with these `options` know what `assignment` tells; `folder` is for its notes."""
-    if _recorded(wish):
+def ask_for_assignment(options: Any, folder: str) -> None:
+    """Have a session with these `options` record its nodes for `assignment`; `folder` holds a profile."""
+    if says_assignment():
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     else:
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder, "profile"))
 
 
-def assignment(session: Any, feeds: Mapping[str, Any], wish: Wish | None) -> list[tuple[str, str]]:
+def assignment(session: Any, feeds: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(provider, operator) of every node; where onnxruntime does not tell, of all that run for `feeds`.
 
     There a graph that MIGraphX took is one node.
     """
-    if _recorded(wish):
+    if says_assignment():
         return [
             (part.ep_name, node.op_type)
             for part in session.get_provider_graph_assignment_info()

@@ -16,7 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from witness.errors import DeviceError, UsageError, WitnessError
-from witness.gpu.provider import Wish, ask_for_assignment, assignment, open_session, says_assignment
+from witness.gpu.provider import (
+    MIGRAPHX,
+    Wish,
+    ask_for_assignment,
+    assignment,
+    open_session,
+    says_assignment,
+)
 from witness.models.session import Model, load_onnxruntime, one_thread, reason, unusable
 from witness.schema import Float32
 
@@ -35,13 +42,13 @@ def open_strictly(source: bytes, name: str, shape: tuple[int, ...], provider: Wi
     for dimension, size in pins(Model(source, name).dimensions, shape).items():
         options.add_free_dimension_override_by_name(dimension, size)
     with tempfile.TemporaryDirectory(prefix="witness-session-") as folder:
-        ask_for_assignment(options, folder, provider)
+        ask_for_assignment(options, folder)
         try:
             session = open_session(source, options, provider, cpu=False)
             model = Model.of(session, name)
             if model.input_shape != shape:
                 raise DeviceError(f"its input was pinned to {list(model.input_shape)}, not {list(shape)}")
-            nodes = assignment(session, {model.input_name: np.zeros(shape, np.float32)}, provider)
+            nodes = assignment(session, {model.input_name: np.zeros(shape, np.float32)})
         except WitnessError:
             raise
         except Exception as error:
@@ -50,8 +57,8 @@ def open_strictly(source: bytes, name: str, shape: tuple[int, ...], provider: Wi
                     "it does not take all of the model's nodes; `witness probe` says which"
                 ) from error
             raise DeviceError(reason(error)) from error
-    if (assigned := {where for where, _ in nodes}) != {provider["name"]}:
-        raise DeviceError(f"its nodes are on {sorted(assigned)}, not on {provider['name']} alone")
+    if (assigned := {where for where, _ in nodes}) != {MIGRAPHX}:
+        raise DeviceError(f"its nodes are on {sorted(assigned)}, not on {MIGRAPHX} alone")
     return model
 
 
@@ -91,7 +98,7 @@ def try_model(source: bytes, name: str, shapes: Shapes, provider: Wish | None) -
         raise DeviceError(f"`witness probe` needs onnxruntime 1.24 or newer; this is {runtime.__version__}")
     options = runtime.SessionOptions()
     options.log_severity_level = 4
-    ask_for_assignment(options, "", provider)
+    ask_for_assignment(options, "")
     try:
         source = _with_names(source)
         whole = open_session(source, one_thread(), None, cpu=True)
@@ -114,7 +121,7 @@ def try_model(source: bytes, name: str, shapes: Shapes, provider: Wish | None) -
             raise DeviceError(reason(error)) from error
         raise unusable(name, error) from error
     nodes: dict[str, dict[str, int]] = {}
-    for where, operator in assignment(session, feeds, provider):
+    for where, operator in assignment(session, feeds):
         counts = nodes.setdefault(where, {})
         counts[operator] = counts.get(operator, 0) + 1
     inputs = {key: value.shape for key, value in feeds.items()}
