@@ -432,7 +432,7 @@ def saved(folder: Path, run: Path, half: str, *, told: bool) -> Iterator[Heard]:
             segment(heard.words, 1.0, rng),
             track.diarization,
             track.names,
-            track.turns(found.audio.heard),
+            track.turns(found.audio.transcribed),
         )
 
 

@@ -105,7 +105,7 @@ def _words(rng: random.Random, who: assemble.Diarized, duration: float, slow: bo
     """Words of most turns, some that nobody said, and none in the others."""
     words: list[Word] = []
     free = 0.0
-    for turn in who.turns(Source("", duration, 1, "").heard):
+    for turn in who.turns(Source("", duration, 1, "").transcribed):
         if rng.random() < 0.2:
             continue
         place = max(free, round(turn.start + rng.choice((0.0, 0.05, -0.2)), 3))

@@ -11,8 +11,7 @@ from msgspec import structs
 from test_edits import edit, names, naming, noting, spelling
 from witness.errors import ConflictError
 from witness.formats import notes
-from witness.review import Review
-from witness.schema import Transcript
+from witness.schema import Review, Transcript
 from witness.transcript import assemble, edits, previous, project_words, redo, store
 
 

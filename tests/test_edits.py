@@ -14,7 +14,7 @@ from conftest import in_process
 from witness.errors import ConflictError, InputError, OutputError, UsageError
 from witness.formats import notes, page, writers
 from witness.formats.registry import Format
-from witness.review import Review
+from witness.schema import Review
 from witness.storage import files
 from witness.transcript import assemble, edits, redo, store
 

@@ -23,11 +23,10 @@ LAYERS = (
     {"transcript"},
     {"diarization", "recognition", "gpu", "formats"},
     {"audio", "models"},
-    {"word_index"},
     {"schema"},
     {"formats.registry"},
     {"storage", "child"},
-    {"options", "progress", "review", "web"},
+    {"options", "progress", "web"},
     {"languages"},
     {"errors", "text", "tracing", "machine_limits", "_version"},
 )

@@ -23,7 +23,7 @@ from witness.diarization import embedding, reconstruction, segmentation
 from witness.diarization.stream import Networks, stream
 from witness.models.catalogue import BUILTIN_FOLDER
 from witness.models.session import on_cores
-from witness.schema import FRAME_SAMPLES, FRAMES, Map, ModelFile, Segmentation, in_turn
+from witness.schema import FRAME_SAMPLES, FRAMES, Map, ModelFile, Segmentation, map_serially
 
 RATE = 16_000
 
@@ -78,7 +78,7 @@ def vector(pooled: np.ndarray) -> np.ndarray:
 Heard = tuple[Segmentation, bytes]
 
 
-def heard(samples, models, *, segmenting: Map = in_turn, voicing: Map = in_turn) -> Heard:
+def heard(samples, models, *, segmenting: Map = map_serially, voicing: Map = map_serially) -> Heard:
     """Both stages at the same time."""
     track = stream(samples, Networks(*models, voice_mapper=voicing), mapper=segmenting)
     return track.windows, track.vectors.tobytes()

@@ -21,8 +21,7 @@ from test_convert import spoken, uttered
 from witness.child import Child
 from witness.errors import UsageError
 from witness.formats import writers
-from witness.review import Review
-from witness.schema import Correction, Speaker, Transcript
+from witness.schema import Correction, Review, Speaker, Transcript
 from witness.serve.app import application
 from witness.serve.app_state import AppState
 from witness.serve.library import index as indexes

@@ -1,4 +1,4 @@
-"""The languages that Whisper knows, by code and by name; here, so that a check needs no engine."""
+"""Codes and names of the languages that Whisper knows, apart from the engines, so that a check needs none."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ NAMES = {code: name.replace("_", " ") for code, _, name in (pair.partition("=") 
 """Code -> name of the languages that Whisper knows, in its order."""
 LANGUAGES = tuple(NAMES)
 RIGHT_TO_LEFT = frozenset({"ar", "fa", "he", "ps", "sd", "ur", "yi"})
-"""Languages whose text begins at the right."""
+"""Languages that are written from right to left."""
 MULTI = "multi"
-"""In the place of a code: a recording in several languages, which are found out every ten seconds."""
+"""Pseudo-code for a recording in several languages: the engine detects them every ten seconds."""
 _OTHERS = """
 burmese=my valencian=ca flemish=nl haitian=ht letzeburgesch=lb pushto=ps panjabi=pa moldavian=ro moldovan=ro
 sinhalese=si castilian=es mandarin=zh cmn=zh filipino=tl fil=tl nb=no iw=he jv=jw
 """
-"""Other names of some (openai/whisper, tokenizer.py), and codes of ISO 639 that Whisper writes otherwise."""
+"""Other names of some (openai/whisper, tokenizer.py), and ISO 639 codes that differ from Whisper's."""
 _CODES = {name: code for code, name in NAMES.items()} | dict(pair.split("=") for pair in _OTHERS.split())
 
 
 def parse(text: str) -> str:
-    """Codes or names with commas between them, as codes: "German, en" is "de,en".
+    """Turn comma-separated codes or names into codes: "German, en" becomes "de,en".
 
     Raises UsageError if Whisper knows no such language. Needs no model.
     """
     words = [" ".join(word.casefold().split()) for word in text.split(",")]
     codes = [_CODES.get(word, word) for word in words]
-    for code, given in zip(codes, text.split(","), strict=True):
+    for code, entry in zip(codes, text.split(","), strict=True):
         if code not in (*LANGUAGES, MULTI) or (code == MULTI and len(codes) > 1):
-            some = ", ".join(LANGUAGES[:6])
+            examples = ", ".join(LANGUAGES[:6])
             raise UsageError(
-                f"whisper does not know the language {given.strip()[:40]!r}; give codes ({some}, ...) or "
+                f"whisper does not know the language {entry.strip()[:40]!r}; give codes ({examples}, ...) or "
                 f"names (english, ...), several with commas between them, or {MULTI}"
             )
     return ",".join(dict.fromkeys(codes))
 
 
 def name(code: str) -> str:
-    """A language as people call it: "French"."""
+    """Return the English name of a language: "French"."""
     return NAMES.get(code, code).title()

@@ -301,7 +301,7 @@ class _Run:
             if self.recognizer is not None:
                 self._send(audio)
             findings = self._found(audio)
-            if audio.source.heard.duration > LONG:
+            if audio.source.transcribed.duration > LONG:
                 self.engine.release()
             if whisper is not None and self.serial:
                 # Not before: its model would fill the GPU's memory.

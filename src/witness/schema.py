@@ -1,13 +1,13 @@
-"""The nouns that every module shares. The limits of their fields are for `documents`, which checks them.
+"""The types that every module shares. The JSON decoder enforces the limits of their fields.
 
-Times are seconds from the start of the recording; in `Findings`, from the start of the part that the models
-were given, which `transcript.assemble` knows.
+Times are seconds from the start of the recording; in `Findings`, from the start of the transcribed part:
+`transcript.assemble` adds its offset.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path, PurePath
@@ -20,7 +20,6 @@ from msgspec import Meta, Struct
 
 from witness.errors import UsageError, WitnessError
 from witness.options import Bounds, Layout, Part
-from witness.review import Review
 from witness.text import printable
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ SAMPLE_RATE = 16_000
 """Samples per second of everything after `audio`; the contracts of both models require it."""
 
 WINDOW_SAMPLES = 160_000
-"""Samples in a window, 10 s: what the segmentation model looks at in one call."""
+"""Samples in a window, 10 s: the input of one call of the segmentation model."""
 FRAMES = 589
 """Segmentation frames in a window."""
 FRAME_STEP = 0.016875
@@ -47,7 +46,7 @@ FRAME_STEP = 0.016875
 FRAME_SAMPLES = 270
 """Samples between segmentation frames."""
 FRAME_DURATION = 0.0619375
-"""Seconds that one segmentation frame sees: 991 samples, so its middle is 0.03096875 s after its start."""
+"""Seconds that one segmentation frame covers: 991 samples, so its middle is 0.03096875 s after its start."""
 LOCAL_SPEAKERS = 3
 """Speakers that the segmentation model can tell apart in one window."""
 
@@ -59,7 +58,7 @@ Time = Annotated[float, Meta(ge=-1, le=LONGEST)]
 Spans = tuple[tuple[Time, Time], ...]
 """Parts of a recording, each (start, end)."""
 Pauses = Annotated[float, Meta(gt=0, le=LONGEST)] | None
-"""Seconds: the shortest pause that the formats for reading mark; None: they mark none."""
+"""Seconds: the shortest pause that the formats for reading mark; None: they mark no pause."""
 
 
 class Samples(Protocol):
@@ -71,17 +70,17 @@ class Samples(Protocol):
 
 
 class Map(Protocol):
-    """The builtin `map`, or one that uses several cores and gives results in the same order.
+    """The builtin `map`, or a parallel one that yields results in the same order.
 
-    Items are drawn in the caller's thread and not long before they are needed, so they may depend on the
-    results of another map.
+    Draws items in the caller's thread shortly before it needs them, so they may depend on the results of
+    another map.
     """
 
     def __call__(self, function: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]: ...
 
 
-def in_turn(function: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]:
-    """The `Map` that works on one item after the other."""
+def map_serially(function: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]:
+    """Apply `function` to one item after the other: the serial `Map`."""
     return map(function, items)
 
 
@@ -100,12 +99,12 @@ class Turn:
 
 @dataclass(frozen=True)
 class Segmentation:
-    """Who is active when, window by window. Local speaker 0 of one window is not speaker 0 of the next."""
+    """Speaker activity, window by window. Local speaker 0 of one window is not speaker 0 of the next."""
 
     active: Bool
     """(windows, 589, 3)"""
     starts: Int
-    """(windows,) increasing: the sample, at SAMPLE_RATE, at which each window begins."""
+    """(windows,) increasing: the first sample of each window, at SAMPLE_RATE."""
 
     @property
     def step(self) -> float:
@@ -114,51 +113,51 @@ class Segmentation:
 
     @property
     def frame_starts(self) -> Int:
-        """(windows,): the frame of the recording at which each window begins."""
+        """(windows,): the first frame of each window in the recording."""
         frames: Int = np.rint(self.starts / FRAME_SAMPLES).astype(np.intp)
         return frames
 
     @staticmethod
     def regular(active: Bool, step: float = 1.0) -> Segmentation:
-        """Windows `step` seconds apart, the first at the beginning of the recording."""
+        """Place windows `step` seconds apart, the first at the beginning of the recording."""
         return Segmentation(active, np.arange(len(active)) * round(step * SAMPLE_RATE))
 
     @staticmethod
     def joined(pieces: Iterable[Segmentation]) -> Segmentation:
-        """The windows of all pieces, in order."""
+        """Join the windows of all pieces, in order."""
         parts = list(pieces)
-        none = np.zeros((0, FRAMES, LOCAL_SPEAKERS), np.bool_)
+        empty = np.zeros((0, FRAMES, LOCAL_SPEAKERS), np.bool_)
         return Segmentation(
-            np.concatenate([none, *(part.active for part in parts)]),
+            np.concatenate([empty, *(part.active for part in parts)]),
             np.concatenate([np.zeros(0, np.intp), *(part.starts for part in parts)]),
         )
 
 
-def alone(active: Bool) -> Bool:
-    """Clean speech: (..., frames, speakers) activity -> where a speaker is active and nobody else is."""
+def sole_speech(active: Bool) -> Bool:
+    """Reduce activity, (..., frames, speakers), to clean speech: frames with exactly one active speaker."""
     clean: Bool = active & (active.sum(axis=-1, keepdims=True, dtype=np.uint8) == 1)
     return clean
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """How sure it is that a speaker is active, by frame. Integers: a day of floats would fill the memory."""
+    """Votes for each speaker's activity, by frame. Integers: a day of floats would fill the memory."""
 
     votes: Counts
-    """(frames, speakers): the number of windows over a frame in which the speaker is active."""
+    """(frames, speakers): the number of windows over a frame that hear the speaker."""
     windows: Counts
     """(frames,): the number of windows over a frame."""
 
     def __getitem__(self, frames: slice) -> Float32:
-        """(frames, speakers): the share of windows in which the speaker is active, 0 to 1."""
+        """Return (frames, speakers): the share of windows that hear the speaker, 0 to 1."""
         windows = np.maximum(self.windows[frames], 1)[:, None]
         return np.divide(self.votes[frames], windows, dtype=np.float32)
 
 
 class Word(Struct, frozen=True, gc=False):
-    """A recognized word, and once `merging` has labeled it, who said it.
+    """A recognized word, and its speaker once `assemble` has labeled it.
 
-    There are ten thousand in an hour: a frozen dataclass takes thirty times as long to make.
+    A Struct: an hour has ten thousand words, and a frozen dataclass takes thirty times as long to make.
     """
 
     start: Time
@@ -166,7 +165,7 @@ class Word(Struct, frozen=True, gc=False):
     text: str
     """As the recognizer spells it, with a leading space where the script uses spaces."""
     speaker: str | None = None
-    """None: nobody was heard speaking at that time, or words have not been labeled yet."""
+    """None: the diarizer hears no speaker at that time, or the word is not labeled yet."""
     speaker_confidence: float | None = None
     """This speaker's share of the evidence around the word, 0 to 1."""
     overlap: bool = False
@@ -174,13 +173,13 @@ class Word(Struct, frozen=True, gc=False):
     supported: bool = True
     """False: the diarizer hears no speech here, so the recognizer may have invented the word."""
     corrected: bool = False
-    """A person said what it is, or whose."""
+    """A person wrote it or chose its speaker."""
     begins: bool | None = None
-    """What a person said of whether a paragraph begins with it; None: nothing."""
+    """A person's decision: True, a paragraph begins with it; False, none does; None, no decision."""
     probability: float | None = None
-    """The recognizer's own, 0 to 1; None: it tells none, or a person wrote the word."""
+    """The recognizer's probability, 0 to 1; None: it gives none, or a person wrote the word."""
     language: str | None = None
-    """Code; None: not known."""
+    """Code; None: unknown."""
 
 
 @dataclass(frozen=True)
@@ -192,65 +191,64 @@ class Utterance:
     speaker: str | None
     words: tuple[Word, ...] = ()
     track: int = 0
-    """Index into `Findings.tracks`: where it was heard."""
+    """Index into `Findings.tracks`."""
     corrected: bool = False
-    """A person said what its words are, or whose."""
+    """A person wrote some of its words or chose its speaker."""
     not_english: bool = False
-    """It has no words because the recognizer knows English only, and it is in another language."""
+    """It has no words because the recognizer knows English only, and this is another language."""
 
     @property
     def language(self) -> str | None:
-        """Of most of its words; of two as frequent the first."""
-        told = [word.language for word in self.words if word.language]
-        return max(dict.fromkeys(told), key=told.count, default=None)
+        """Most frequent language of its words; of equally frequent ones the first."""
+        languages = [word.language for word in self.words if word.language]
+        return max(dict.fromkeys(languages), key=languages.count, default=None)
 
     @property
     def text(self) -> str | None:
-        """The words as they are written; None if they are unknown."""
+        """The written words; None if they are unknown."""
         return "".join(word.text for word in self.words).strip() if self.words else None
 
 
 @dataclass(frozen=True)
 class Recognition:
-    """What the speech recognizer heard in one track."""
+    """Result of the speech recognizer for one track."""
 
     words: tuple[Word, ...]
     language: str | None
-    """ISO 639-1 code, given or detected; None if there was no speech to detect it from."""
+    """ISO 639-1 code, given or detected; None if the track has no speech."""
     device: str
-    """What ran the model: "cpu", or the GPU's name as the backend reports it."""
+    """Device that ran the model: "cpu", or the GPU's name as the backend reports it."""
     warnings: tuple[str, ...] = ()
     not_english: Spans = ()
-    """Where another language is spoken than the one that an English model knows, in seconds."""
+    """Stretches in another language than English, for an English model, in seconds."""
     seconds: float = field(default=0.0, compare=False)
     """Wall time, in seconds."""
 
 
 SIDES = "its channels are the two sides of a call, and each became a track; --channels mix combines them"
-"""A warning about a recording with which all is well."""
+"""Warning that reports a layout, not a problem."""
 NO_SPEECH = "no speech was found in this recording"
 
 
-def called(path: str) -> str:
-    """How messages name the recording at a path."""
+def display_name(path: str) -> str:
+    """Return the name of the recording at a path for messages."""
     return "standard input" if path == "-" else printable(path)
 
 
 @dataclass(frozen=True)
 class Source:
-    """The recording that a transcript was made from."""
+    """The recording of a transcript."""
 
     path: str
     duration: Annotated[float, Meta(ge=0, le=LONGEST)]
-    """Of the whole recording, in seconds."""
+    """Seconds of the whole recording."""
     channels: Annotated[int, Meta(ge=1, le=1 << 16)]
     sha256: str
     part: Part | None = None
-    """What was transcribed; None: all of it."""
+    """The transcribed part; None: the whole recording."""
 
     @property
-    def heard(self) -> Part:
-        """What was transcribed."""
+    def transcribed(self) -> Part:
         return self.part or Part(0.0, self.duration)
 
 
@@ -260,33 +258,33 @@ class ModelFile:
 
     name: str
     path: str
-    """Of the file, or of the folder of a model that has several."""
+    """Path of the file, or of the folder of a model with several files."""
     sha256: str
-    """Of the file, or of the largest in the folder: model.bin, or the encoder."""
+    """Digest of the file, or of the largest file in the folder: model.bin, or the encoder."""
     engine: str | None = None
-    """The recognizer that reads it, as `options.Recognizer` names it; None: a speaker model."""
+    """Name of its recognizer in `options.Recognizer`; None: a speaker model."""
     aligner: str | None = None
-    """The folder of a CTranslate2 model that tells when the words are said, if this one does not."""
+    """Folder of a CTranslate2 model that times the words, if this model does not."""
 
 
 @dataclass(frozen=True)
 class Sound:
-    """What an HTML page shows and plays of the recording."""
+    """The recording in an HTML page: its waveform and its audio."""
 
     peaks: bytes
-    """Outline of `Source.heard`: the peaks of equally long stretches, relative to the largest, 0 to 255."""
+    """Outline of `Source.transcribed`: peaks of equally long stretches, 0 to 255, relative to the largest."""
     opus: bytes | None = None
-    """`Source.heard` as a WebM file; None: it is not embedded."""
+    """`Source.transcribed` as a WebM file; None: not embedded."""
     link: str | None = None
-    """URL of the whole recording, relative to the page; None: the page is not linked to it."""
+    """URL of the whole recording, relative to the page; None: no link."""
     recorded: str | None = None
-    """When it was recorded, as its tags say."""
+    """Date of the recording from its tags."""
 
 
 PARAGRAPH_PAUSE = 2.0
 """Seconds of silence that end an utterance."""
 PHRASE_PAUSE = 0.4
-"""Seconds of silence that end a phrase, after which somebody else may have the word."""
+"""Seconds of silence that end a phrase; another speaker may follow."""
 PARAGRAPH = 30.0
 """Seconds of an utterance after which a new one may begin if it is longer than LONG_PARAGRAPH."""
 LONG_PARAGRAPH = 60.0
@@ -294,22 +292,22 @@ LONG_PARAGRAPH = 60.0
 BREATH = 0.5
 """Seconds of silence that do not interrupt a stretch of speech without words."""
 SENTENCE_ENDS = ".?!…。？！؟।"
-"""What a sentence ends with, apart from closing quotes and brackets."""
+"""Characters that end a sentence."""
 CLOSING = "\"'»”’)」』 "
-"""What may stand between the end of a sentence and the next one: closing quotes, brackets, spaces."""
+"""Characters that may follow the end of a sentence: closing quotes, brackets, spaces."""
 
 Linkage = Literal["average", "centroid"]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How windows and voice vectors become speakers and turns. The numbers belong to a set of models."""
+    """Parameters that turn windows and voice vectors into speakers and turns, for one set of models."""
 
     linkage: Linkage
     """"average" (of the squared distances between two clusters) or "centroid"."""
     threshold: Annotated[float, Meta(gt=0, le=2)]
-    """Euclidean distance of unit vectors, which is 2 at most: closer clusters are one speaker. It is the
-    middle of those at which the number of speakers is voted on."""
+    """Euclidean distance of unit vectors, at most 2: closer clusters are one speaker. The middle of the
+    thresholds that vote on the number of speakers."""
     smallest: Annotated[int, Meta(ge=1, le=1_000_000)] = 8
     """Vectors of windows 1 s apart (half as many if they are 2 s apart), or a twentieth of all vectors if
     that is less: a smaller cluster is not a speaker, and its vectors join other clusters."""
@@ -318,27 +316,27 @@ class Rule:
     pause: Annotated[float, Meta(ge=0, le=LONGEST)] = 0.8
     """Seconds of silence within a speaker's speech that still belong to the turn."""
     faint: Annotated[float, Meta(ge=0, le=1000)] | None = None
-    """dB below the loud parts of the recording; what is fainter is not speech. None: no limit."""
+    """dB below the loud parts of the recording; fainter sound is not speech. None: no limit."""
 
 
 CLOSE = 0.6
-"""Share of the votes up to which the number of speakers is more often wrong than right:
+"""Share of the votes; at or below it the number of speakers is more often wrong than right:
 docs/decisions/2026-11-23-one-rule.md."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """How sure the number of speakers is."""
+    """The number of speakers and the votes for it."""
 
     found: int
     runner_up: int | None = None
-    """The number with most of the other votes; None: there was no other candidate."""
+    """The number with most of the other votes; None: no other candidate."""
     share: float | None = None
-    """Of all votes, those for `found`, 0 to 1; None: there was no vote."""
+    """Share of the votes for `found`, 0 to 1; None: no vote took place."""
 
     @property
     def close(self) -> bool:
-        """Whether `runner_up` is nearly as likely."""
+        """True if `runner_up` is nearly as likely."""
         return self.runner_up is not None and self.share is not None and self.share <= CLOSE
 
     def __str__(self) -> str:
@@ -350,61 +348,58 @@ class Count:
 
 @dataclass(frozen=True)
 class Track:
-    """What the models found in one track; every later stage needs no more than this."""
+    """Results of the models for one track, sufficient for every later stage."""
 
     windows: Segmentation
     vectors: Float32
     """(windows, 3, 256): a voice vector per local speaker, NaN where there is too little speech."""
     recognition: Recognition | None = None
-    """None: there was no recognizer, or it failed."""
+    """None: no recognizer ran, or it failed."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What the models found. From here a transcript is made in seconds, as often as needed, without them."""
+    """Results of the models. `assemble` makes a transcript of them in seconds, without the models."""
 
     audio: Source
     models: dict[str, ModelFile | None]
     """"segmentation", "embedding", "whisper"."""
     device: dict[str, str | None]
-    """"embedding", "whisper": what ran them."""
+    """Devices that ran "embedding" and "whisper"."""
     rule: Rule
     """The clustering rule that belongs to the models."""
     plda: dict[str, Float64]
-    """Arrays of the PLDA, as `vbx.from_parameters` takes them; empty for a clustering without one."""
+    """Arrays for `vbx.from_parameters`; empty for a clustering without a PLDA."""
     channels: Layout
-    """What the tracks are."""
     tracks: tuple[Track, ...]
     fast: bool = False
-    """Whether `Options.fast` was set."""
+    """Value of `Options.fast`."""
     warnings: tuple[str, ...] = ()
     machine: tuple[str, ...] = ()
-    """Those of the warnings that are about this machine and its models, which no reader of the transcript
-    needs."""
+    """The subset of `warnings` about this machine and its models, irrelevant to readers of the transcript."""
 
 
 @dataclass(frozen=True)
 class Correction:
-    """What a person knows better. It survives another clustering: a speaker is named by where they speak."""
+    """A person's correction. It survives another clustering, because it names a speaker by their speech."""
 
     kind: Literal["name", "merge", "move", "new", "text", "fill", "split", "join", "start", "end", "note"]
-    """"new": the words are those of somebody who is not yet a speaker. "fill": speech without words. "split":
-    a paragraph begins with the word, "join": none does. "start", "end": when the paragraph begins whose first
-    word it is, or ends whose last. "note": what a person thinks of the words."""
+    """"new": the words belong to a new speaker. "fill": text for speech without words. "split": a paragraph
+    begins with the word; "join": no paragraph does. "start", "end": the time of the paragraph with this first
+    or last word. "note": a remark on the words."""
     speaker: Spans
-    """Speech of the speaker who is named, who stays, or who gets the words; empty for the other kinds."""
+    """Speech of the speaker who gets the name, absorbs the other one, or gets the words; else empty."""
     name: str | None = None
-    """For "name": what the speaker is called."""
+    """The name, for "name"."""
     other: Spans = ()
-    """For "merge": speech of the speaker who is the same person. For "move", "new" and "text": the words. For
-    "fill": the speech."""
+    """For "merge": speech of the same person under another id. For "fill": the speech. Else: the words."""
     text: str | None = None
-    """For "text" and "fill": what was said; for "text" it may be empty: nothing. For "note": the note, which
-    may be empty; None takes the earlier one on the same words away."""
+    """For "text" and "fill": the right words; empty for "text": the words go. For "note": the note, possibly
+    empty; None removes the earlier note on the same words."""
     codes: tuple[str, ...] = ()
-    """For "note"."""
+    """Codes of a "note"."""
     at: Time | None = None
-    """For "start" and "end"."""
+    """Time for "start" and "end"."""
 
 
 @dataclass(frozen=True)
@@ -419,11 +414,11 @@ class Speaker:
 
 @dataclass(frozen=True)
 class Style:
-    """How the formats for reading show a transcript."""
+    """Presentation of a transcript in the formats for reading."""
 
     pauses: Pauses = None
     fillers: Literal["keep", "drop"] = "keep"
-    """What becomes of "um" and "ähm" in subtitles and documents."""
+    """Treatment of "um" and "ähm" in subtitles and documents."""
     line_width: Annotated[int, Meta(ge=10, le=1000)] = 42
     """Most columns of a line of a subtitle; a Chinese character takes two. This and two lines are common
     practice of broadcasters."""
@@ -432,21 +427,31 @@ class Style:
     words: Annotated[int, Meta(ge=1, le=1000)] | None = None
     """Most words of a subtitle; None: as many as fit."""
     speaker_names: Literal["text", "tag", "none"] = "text"
-    """Where subtitles name the speakers: in the text, in the voice tags of VTT, or not at all; "none" holds
-    for txt, md and docx, too."""
+    """Position of speaker names in subtitles: in the text, in the voice tags of VTT, or nowhere; "none" also
+    holds for txt, md and docx."""
     times: Literal["keep", "drop"] = "keep"
-    """Whether txt, md and docx say when a line begins."""
+    """Start times of lines in txt, md and docx."""
+
+
+@dataclass(frozen=True)
+class Review:
+    """A person's progress with a transcript, by their own account."""
+
+    checked: bool = False
+    """They are done."""
+    until: Annotated[float, Meta(ge=0, le=LONGEST)] = 0.0
+    """Seconds: everything before is corrected."""
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """The result: everything that the writers write."""
+    """The result, with everything that a format writes."""
 
     audio: Source
     models: dict[str, ModelFile | None]
     """"segmentation", "embedding", "whisper"."""
     device: dict[str, str | None]
-    """"embedding", "whisper": what ran them."""
+    """Devices that ran "embedding" and "whisper"."""
     timing: dict[str, float | str | None]
     """Seconds of each stage and of the whole run ("wall"), and "mode": "parallel" or "serial"."""
     language: str | None
@@ -458,24 +463,24 @@ class Transcript:
     machine: tuple[str, ...] = ()
     """As in `Findings`."""
     counts: tuple[Count, ...] = ()
-    """How sure the number of speakers is, for each track."""
+    """Number of speakers of each track."""
     failure: WitnessError | None = None
-    """Why there are no words although they were asked for; the speakers are complete all the same."""
+    """Reason for missing words that the caller asked for; the speakers are complete all the same."""
     findings: Findings | None = field(default=None, repr=False, compare=False)
-    """What it was made from, for `assemble.redo`."""
+    """Results of the models, for `assemble.redo`."""
     fast: bool = False
     """As in `Findings`."""
     asked: Bounds = field(default_factory=Bounds)
     corrections: tuple[Correction, ...] = ()
-    """All that were given, including those that no longer apply to anything."""
+    """All corrections, including ones that no longer apply to anything."""
     partial: bool = False
-    """Whether words are still being recognized, and utterances will follow."""
+    """Recognition continues, and more utterances will follow."""
     corrected: bool = False
-    """A person gave some of them; a run itself gives the names of known voices."""
+    """A person made some of the corrections; a run itself adds the names of known voices."""
     style: Style = Style()
     review: Review = field(default_factory=Review)
     tags: tuple[str, ...] = ()
-    """What a person has sorted it under."""
+    """A person's tags."""
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Transcript:
@@ -510,39 +515,40 @@ class Transcript:
         )
         return content if known.about.binary else content.decode()
 
-    def styled(self, given: Mapping[str, Any]) -> Transcript:
-        """The same with some fields of `style` as given; None: as it is, 0: no pause is marked, no limit."""
-        kept: dict[str, Any] = {name: value or None for name, value in given.items() if value is not None}
-        return replace(self, style=replace(self.style, **kept))
+    def styled(self, changes: Mapping[str, Any]) -> Transcript:
+        """Change fields of `style`. None keeps a field; 0 marks no pauses, or removes a limit."""
+        fields: dict[str, Any] = {name: value or None for name, value in changes.items() if value is not None}
+        return replace(self, style=replace(self.style, **fields))
 
     @property
     def state(self) -> Literal["new", "in progress", "checked"]:
-        """What a person has done to it."""
+        """Progress of a person's work on it."""
         begun = self.corrected or self.review.until
         return "checked" if self.review.checked else "in progress" if begun else "new"
 
     @property
     def about_recording(self) -> tuple[str, ...]:
-        """The warnings for whoever reads the transcript."""
+        """Warnings for the reader of the transcript."""
         return tuple(line for line in self.warnings if line not in self.machine)
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """The warnings after which somebody should look at the recording."""
+        """Warnings that call for a look at the recording."""
         return tuple(line for line in self.about_recording if not line.endswith(SIDES))
 
     @property
     def about_sound(self) -> tuple[str, ...]:
-        """Those of the doubts that concern what of the recording could be used, and not the words."""
-        name = f"{called(self.audio.path)}: "
+        """Doubts about the sound, not about the words."""
+        name = f"{display_name(self.audio.path)}: "
         return tuple(line for line in self.doubts if line.startswith(name) or line == NO_SPEECH)
 
     def name(self, speaker: str | None) -> str | None:
-        """What to call the speaker with this id: the name if there is one, else the id."""
-        return next((one.name for one in self.speakers if one.id == speaker and one.name), speaker)
+        """Return the name of the speaker with this id, or else the id."""
+        names = (each.name for each in self.speakers if each.id == speaker and each.name)
+        return next(names, speaker)
 
     def to_annotation(self) -> Annotation:
-        """The turns as a `pyannote.core.Annotation`, labeled with names or ids. Needs pyannote.core."""
+        """Return the turns as an `Annotation`, labeled with names or ids. Needs pyannote.core."""
         try:
             from pyannote.core import Annotation, Segment
         except ImportError as error:
@@ -553,6 +559,23 @@ class Transcript:
         for number, turn in enumerate(self.turns):
             annotation[Segment(turn.start, turn.end), number] = self.name(turn.speaker)
         return annotation
+
+
+class WordIndex:
+    """Words by time. Corrections and notes refer to the words whose middles lie in their spans."""
+
+    def __init__(self, words: Sequence[Word]) -> None:
+        middles = np.array([(word.start + word.end) / 2 for word in words])
+        self._order = np.argsort(middles, kind="stable")
+        self._times = middles[self._order]
+
+    def within(self, spans: Spans) -> Int:
+        """Return the rising indexes of the words whose middle lies in one of `spans`."""
+        starts, ends = np.array(spans).reshape(-1, 2).T
+        first, last = np.searchsorted(self._times, starts), np.searchsorted(self._times, ends, "right")
+        parts = [self._order[a:b] for a, b in zip(first, last, strict=True)]
+        indexes: Int = np.unique(np.concatenate([self._order[:0], *parts]))
+        return indexes
 
 
 def _above(module: str) -> ModuleType:

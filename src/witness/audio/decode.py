@@ -23,7 +23,7 @@ from witness.audio.mixing import Mixer
 from witness.errors import InputError
 from witness.options import Channels, Part
 from witness.progress import SILENT, Reporter
-from witness.schema import SAMPLE_RATE, Float32, Source, called
+from witness.schema import SAMPLE_RATE, Float32, Source, display_name
 from witness.storage.files import sha256, sha256_of
 from witness.text import clock, printable
 
@@ -85,7 +85,7 @@ def opened(recording: Recording, part: Part = Part()) -> Iterator[Opened]:
         yield samples
         return
     path = os.fspath(recording)
-    name = called(path)
+    name = display_name(path)
     with source.opened(path, name) as file:
         with ffmpeg.opened(file, name) as media:
             _ = media.stream
@@ -210,7 +210,7 @@ def decoded(recording: Opened, channels: Channels, reporter: Reporter) -> Audio:
 def _audio(mixed: mixing.Mixed, asked: Source, warnings: Iterable[str] = ()) -> Audio:
     """`asked`: the recording, and the part that was asked for, which may be longer than what there is."""
     held = len(mixed.tracks[0]) / SAMPLE_RATE
-    start = asked.heard.start
+    start = asked.transcribed.start
     if asked.part == Part():
         found = replace(asked, duration=held, part=None)
     else:

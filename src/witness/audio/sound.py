@@ -57,7 +57,7 @@ def take(
     try:
         path, recorded = located(source, beside)
         # Rounded as in JSON, from which the same page can be made later.
-        part = Part(round(source.heard.start, 3), round(source.heard.end, 3))
+        part = Part(round(source.transcribed.start, 3), round(source.transcribed.end, 3))
         embed = how == PageAudio.EMBED or (how == PageAudio.AUTO and part.duration < EMBEDDED)
         # It is read once for its outline and, more slowly, once more for its sound.
         total = part.duration * (2 if embed else 1)
@@ -159,7 +159,7 @@ def mp3(path: str, source: Source, covered: Spans) -> bytes:
     """The whole recording at `path` as MP3, silent where it was not transcribed, with a tone over what is
     `covered`: times stay as they are. Raises InputError, OutputError.
     """
-    heard = source.heard
+    heard = source.transcribed
     silent = ((0.0, heard.start), (heard.end, source.duration + 1.0))
     whole = decode.blocks(path, Part(0.0, source.duration))
     blocks = tone.over(tone.over(whole, silent, level=0.0), covered)

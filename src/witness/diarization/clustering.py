@@ -17,7 +17,18 @@ import numpy as np
 
 from witness.diarization import vbx
 from witness.errors import UsageError
-from witness.schema import FRAMES, LOCAL_SPEAKERS, Bool, Count, Float32, Float64, Int, Linkage, Rule, alone
+from witness.schema import (
+    FRAMES,
+    LOCAL_SPEAKERS,
+    Bool,
+    Count,
+    Float32,
+    Float64,
+    Int,
+    Linkage,
+    Rule,
+    sole_speech,
+)
 
 NOBODY = -1
 SMALLEST_SHARE = 0.05  # of all vectors: a cluster with it is a speaker in any recording, however short
@@ -173,7 +184,7 @@ def _clean(active: Bool) -> Int:
     """(windows, 3): the number of frames of clean speech of each local speaker."""
     clean = np.empty((len(active), active.shape[2]), np.intp)
     for first in range(0, len(active), ROWS):
-        clean[first : first + ROWS] = alone(active[first : first + ROWS]).sum(axis=1)
+        clean[first : first + ROWS] = sole_speech(active[first : first + ROWS]).sum(axis=1)
     return clean
 
 

@@ -35,8 +35,8 @@ from witness.schema import (
     Samples,
     Segmentation,
     T,
-    alone,
-    in_turn,
+    map_serially,
+    sole_speech,
 )
 
 TRUNK_SAMPLES = STRIDE * HOP  # from one trunk frame to the next: 1280, 0.08 s
@@ -142,7 +142,7 @@ def embed(
     model: VoiceModel,
     *,
     context: int = CONTEXT,
-    mapper: Map = in_turn,
+    mapper: Map = map_serially,
     reporter: Reporter = SILENT,
 ) -> Float32:
     """(windows, 3, 256) float32: the voice vector of every local speaker of every window, not normalized.
@@ -235,7 +235,7 @@ def _needed(total: int, windows: Iterator[Segmentation], voices: _Open, context:
 
 def clean_masks(active: Bool) -> Bool:
     """(windows, frames, speakers) activity, without overlap where a speaker has MIN_CLEAN frames without."""
-    clean = alone(active)
+    clean = sole_speech(active)
     return np.where(clean.sum(axis=1, keepdims=True) >= MIN_CLEAN, clean, active)
 
 

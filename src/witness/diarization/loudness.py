@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from witness.schema import FRAME_SAMPLES, SAMPLE_RATE, Bool, Float32, Map, Samples, in_turn
+from witness.schema import FRAME_SAMPLES, SAMPLE_RATE, Bool, Float32, Map, Samples, map_serially
 
 LOUD = 0.9
 """Quantile of the power of tenths of a second at which the loud parts of a recording begin.
@@ -28,7 +28,7 @@ LEAD = 240  # samples from the start of a segmentation frame to that of the FFT 
 MINUTE = 60 * SAMPLE_RATE // FRAME_SAMPLES  # segmentation frames worked on together
 
 
-def heard(samples: Samples, faint: float, *, mapper: Map = in_turn) -> Bool:
+def heard(samples: Samples, faint: float, *, mapper: Map = map_serially) -> Bool:
     """(frames,): whether the half second around each segmentation frame is loud enough for a voice.
 
     That is less than `faint` dB below the loud parts of `samples`. There is a frame for every 270 samples or

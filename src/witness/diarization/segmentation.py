@@ -26,7 +26,7 @@ from witness.schema import (
     ModelFile,
     Samples,
     Segmentation,
-    in_turn,
+    map_serially,
 )
 
 SHORT = 300 * SAMPLE_RATE
@@ -134,7 +134,7 @@ def segment(
     *,
     step: float | None = None,
     faint: float | None = None,
-    mapper: Map = in_turn,
+    mapper: Map = map_serially,
     reporter: Reporter = SILENT,
 ) -> Segmentation:
     """As `stream`, all windows together."""
@@ -149,7 +149,7 @@ def stream(
     *,
     step: float | None = None,
     faint: float | None = None,
-    mapper: Map = in_turn,
+    mapper: Map = map_serially,
     reporter: Reporter = SILENT,
 ) -> Iterator[Segmentation]:
     """Find who is active in every window of `samples`, a few windows at a time, in order.

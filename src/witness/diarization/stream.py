@@ -10,7 +10,7 @@ from witness.diarization.segmentation import SegmentationModel
 from witness.diarization.stretches import StretchModel
 from witness.diarization.voice_model import AnyVoiceModel
 from witness.progress import SILENT, Reporter
-from witness.schema import Map, Samples, Segmentation, Track, in_turn
+from witness.schema import Map, Samples, Segmentation, Track, map_serially
 from witness.tracing import Stopwatch
 
 
@@ -32,7 +32,7 @@ def stream(
     samples: Samples,
     networks: Networks,
     *,
-    mapper: Map = in_turn,
+    mapper: Map = map_serially,
     watch: Stopwatch | None = None,
     listener: Callable[[Segmentation], None] | None = None,
     reporter: Reporter = SILENT,

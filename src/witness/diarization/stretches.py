@@ -35,8 +35,8 @@ from witness.schema import (
     ModelFile,
     Samples,
     Segmentation,
-    alone,
-    in_turn,
+    map_serially,
+    sole_speech,
 )
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def divide(windows: Segmentation, features: int) -> Shared:
     offsets: Int = -(-windows.starts // HOP)
     masks = clean_masks(windows.active)
     sizes = masks.sum(axis=1)
-    clean = alone(windows.active).sum(axis=1) >= MIN_CLEAN
+    clean = sole_speech(windows.active).sum(axis=1) >= MIN_CLEAN
     firsts = np.searchsorted(offsets, offsets - WINDOW, side="right")
     lasts = np.searchsorted(offsets, offsets + WINDOW)
     stretches: list[Int] = []
@@ -194,7 +194,7 @@ def embed(
     windows: Iterable[Segmentation],
     model: StretchModel,
     *,
-    mapper: Map = in_turn,
+    mapper: Map = map_serially,
     reporter: Reporter = SILENT,
 ) -> Float32:
     """(windows, 3, dims) float32, as `embedding.embed`: means of unit vectors.

@@ -9,7 +9,7 @@ from witness.diarization.embedding import VoiceModel
 from witness.diarization.embedding_cut import NotInBlocksError
 from witness.diarization.stretches import StretchModel
 from witness.progress import SILENT, Reporter
-from witness.schema import Float32, Map, ModelFile, Samples, Segmentation, in_turn
+from witness.schema import Float32, Map, ModelFile, Samples, Segmentation, map_serially
 
 AnyVoiceModel = VoiceModel | StretchModel
 
@@ -28,7 +28,7 @@ def embed(
     model: AnyVoiceModel,
     *,
     context: int = embedding_cut.CONTEXT,
-    mapper: Map = in_turn,
+    mapper: Map = map_serially,
     reporter: Reporter = SILENT,
 ) -> Float32:
     """(windows, 3, dims) float32, as `embedding.embed`, which alone uses `context`, or `stretches.embed`."""

@@ -22,7 +22,7 @@ from msgspec import Meta
 from witness.diarization.cohort import Cohort
 from witness.errors import InputError, OutputError, UsageError
 from witness.progress import SILENT, Reporter
-from witness.schema import FRAME_STEP, LONGEST, Float64, Int, ModelFile, Track, alone
+from witness.schema import FRAME_STEP, LONGEST, Float64, Int, ModelFile, Track, sole_speech
 from witness.storage import atomic, decode, files
 from witness.storage.files import LONGEST_NAME as LONGEST_FILE_NAME
 
@@ -119,7 +119,7 @@ def prints(track: Track, owners: Int, seconds: Sequence[float]) -> list[Print]:
     `owners` (windows, 3) is the speaker that each local speaker is, -1 for nobody; `seconds` is how long each
     speaker speaks while nobody else does.
     """
-    clean = alone(track.windows.active).sum(axis=1)
+    clean = sole_speech(track.windows.active).sum(axis=1)
     usable = np.isfinite(track.vectors).all(axis=2) & (clean >= CLEAN)
     speakers = []
     for speaker, spoken in enumerate(seconds):

@@ -95,11 +95,11 @@ def of(reading: Reading) -> list[Cue]:
         else:
             items.append(CueText(line.start, line.end, line.text or "", line.speaker, mark=True))
     if not reading.transcript.partial:
-        return divide(list(tracks.values()), reading.transcript.audio.heard.end, style)
+        return divide(list(tracks.values()), reading.transcript.audio.transcribed.end, style)
     findings = reading.transcript.findings
     if findings is None or len(findings.tracks) > 1:  # a cue of the other track may come before any of these
         return []
-    return divide(list(tracks.values()), reading.transcript.audio.heard.end, style, partial=True)
+    return divide(list(tracks.values()), reading.transcript.audio.transcribed.end, style, partial=True)
 
 
 def words(

@@ -22,8 +22,18 @@ from msgspec import Meta, Struct, structs
 
 from witness import schema
 from witness.options import MOST_SPEAKERS, Bounds
-from witness.review import Review
-from witness.schema import LONGEST, Correction, Count, ModelFile, Source, Style, Time, Transcript, Turn
+from witness.schema import (
+    LONGEST,
+    Correction,
+    Count,
+    ModelFile,
+    Review,
+    Source,
+    Style,
+    Time,
+    Transcript,
+    Turn,
+)
 from witness.storage.decode import NotJsonError, from_json
 from witness.text import in_json, unspaced
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from witness.schema import Correction, Spans, Transcript, Word
-from witness.word_index import WordPlaces
+from witness.schema import Correction, Spans, Transcript, Word, WordIndex
 
 if TYPE_CHECKING:
     from witness.formats.reading import Line
@@ -39,10 +38,10 @@ def of(transcript: Transcript) -> list[NotedPassage]:
     given = [one for one in transcript.corrections if one.kind == "note"]
     if not given:
         return []
-    places = WordPlaces(transcript.words)
+    places = WordIndex(transcript.words)
     latest: dict[object, tuple[Correction, Sequence[Word]]] = {}
     for one in given:
-        numbers = tuple(places.of(one.other).tolist())
+        numbers = tuple(places.within(one.other).tolist())
         key: object = numbers or one.other
         latest.pop(key, None)
         if one.text is not None:
@@ -77,10 +76,10 @@ def passages(line: Line, notes: Sequence[NotedPassage]) -> list[tuple[int, int, 
         first = line.text.index(text, at)
         at = first + len(text)
         edges.append((first, at))
-    places = WordPlaces(line.words)
+    places = WordIndex(line.words)
     found = []
     for number, note in enumerate(notes):
-        inside = places.of(note.place)
+        inside = places.within(note.place)
         if len(inside):
             found.append((edges[inside[0]][0], edges[inside[-1]][1], number))
     return found

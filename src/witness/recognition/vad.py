@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from witness.schema import FRAME_DURATION, FRAME_STEP, SAMPLE_RATE, Bool, Int, Segmentation, alone
+from witness.schema import FRAME_DURATION, FRAME_STEP, SAMPLE_RATE, Bool, Int, Segmentation, sole_speech
 
 FRAME_RATE = 50
 """Frames per second: Whisper's encoder has one every 20 ms."""
@@ -108,7 +108,7 @@ class Speech:
 
 def _changes(active: Bool) -> Int:
     """(n,) increasing: the middle between voices of a window, (frames, speakers), that follow each other."""
-    clean = alone(active)
+    clean = sole_speech(active)
     frames = np.flatnonzero(clean.any(axis=1))
     speakers = clean[frames].argmax(axis=1)
     last = np.flatnonzero(np.diff(speakers))

@@ -32,7 +32,7 @@ from witness.schema import (
     Track,
     Transcript,
     Turn,
-    alone,
+    sole_speech,
 )
 from witness.tracing import Stopwatch
 from witness.transcript import corrections, merging, replacements, uncorrected
@@ -86,7 +86,7 @@ class Who:
     @cached_property
     def turns(self) -> list[Turn]:
         """Of all tracks, sorted."""
-        return sorted(turn for track in self.tracks for turn in track.turns(self.findings.audio.heard))
+        return sorted(turn for track in self.tracks for turn in track.turns(self.findings.audio.transcribed))
 
     @property
     def counts(self) -> list[int]:
@@ -223,7 +223,7 @@ def words(
 
     The warnings are those of the findings and of the number of speakers, which `reporter` is told.
     """
-    findings, part = who.findings, who.findings.audio.heard
+    findings, part = who.findings, who.findings.audio.transcribed
     labeled = tuple(
         None
         if heard is None
@@ -302,6 +302,6 @@ def _prints(findings: Findings, tracks: Sequence[Diarized]) -> dict[str, voices.
 
 
 def _track_prints(track: Track, who: Diarized) -> dict[str, voices.Print]:
-    seconds = [float(count) * FRAME_STEP for count in alone(who.diarization.active).sum(axis=0)]
+    seconds = [float(count) * FRAME_STEP for count in sole_speech(who.diarization.active).sum(axis=0)]
     owners = reconstruction.owners(track.windows, who.diarization.active)
     return dict(zip(who.names, voices.prints(track, owners, seconds), strict=True))

@@ -15,8 +15,7 @@ from dataclasses import replace
 import numpy as np
 from msgspec import structs
 
-from witness.schema import BREATH, Correction, Float64, Int, Spans, Turn, Utterance, Word
-from witness.word_index import WordPlaces
+from witness.schema import BREATH, Correction, Float64, Int, Spans, Turn, Utterance, Word, WordIndex
 
 ANCHORS = 10
 """Turns that identify a speaker: the longest, which another clustering is least likely to split."""
@@ -285,7 +284,7 @@ def _places(
     words: Sequence[Word], corrections: Iterable[Correction], *kinds: str
 ) -> Iterator[tuple[Correction, Int]]:
     """Each correction of some kinds, and the rising indexes of the words whose middle lies in its part."""
-    there = WordPlaces(words)
+    there = WordIndex(words)
     for correction in corrections:
         if correction.kind in kinds:
-            yield correction, there.of(correction.other)
+            yield correction, there.within(correction.other)

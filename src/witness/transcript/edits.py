@@ -29,8 +29,7 @@ from witness.errors import InputError, OutputError, UsageError
 from witness.formats import document, output_paths, page
 from witness.formats.document import Document
 from witness.options import Bounds
-from witness.review import Review
-from witness.schema import Correction, Transcript
+from witness.schema import Correction, Review, Transcript
 from witness.storage import decode, files
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, occurrences, project_words, redo, store, uncorrected

@@ -46,7 +46,7 @@ def transcript(
     """
     findings = replace(who.findings, device={**who.findings.device, "whisper": tracks[0].recognition.device})
     draft = assemble.words(replace(who, findings=findings), [track.recognition for track in tracks])
-    start = findings.audio.heard.start
+    start = findings.audio.transcribed.start
     words: list[list[Word] | None] = []
     certain = inf
     for track, diarized, labeled in zip(tracks, who.tracks, draft.words, strict=True):

@@ -15,12 +15,11 @@ import msgspec
 from msgspec import Struct, structs
 
 from witness.errors import InputError, OutputError
-from witness.schema import Correction, Findings
+from witness.schema import Correction, Findings, WordIndex
 from witness.storage import atomic, decode, files, transaction
 from witness.text import without_commands
 from witness.transcript import store
 from witness.transcript.replacements import PUNCTUATION
-from witness.word_index import WordPlaces
 
 NAME = ".witness-words"
 OFTEN = 3
@@ -57,12 +56,12 @@ def pairs(found: Findings, given: Sequence[Correction]) -> tuple[Pair, ...]:
     written: dict[tuple[int, tuple[int, ...]], Pair] = {}
     for number, track in enumerate(found.tracks):
         words = track.recognition.words if track.recognition is not None else ()
-        places = WordPlaces(words)
+        places = WordIndex(words)
         for one in given:
             if one.kind != "text":
                 continue
-            begin = found.audio.heard.start
-            there = places.of(tuple((start - begin, end - begin) for start, end in one.other)).tolist()
+            begin = found.audio.transcribed.start
+            there = places.within(tuple((start - begin, end - begin) for start, end in one.other)).tolist()
             heard = _bare("".join(words[n].text for n in there))
             if there:  # of several corrections of the same words the last one counts
                 written[number, tuple(there)] = heard.casefold(), _bare(one.text or "")

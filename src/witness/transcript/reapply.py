@@ -14,11 +14,9 @@ from typing import Literal
 
 from witness.errors import UsageError
 from witness.formats import document, notes
-from witness.review import Review
-from witness.schema import Correction, Spans, Transcript, Word
+from witness.schema import Correction, Review, Spans, Transcript, Word, WordIndex
 from witness.transcript import assemble, redo, store, uncorrected
 from witness.transcript.replacements import INSTANT, PUNCTUATION
-from witness.word_index import WordPlaces
 
 PIECE = 60
 """Most words that are compared at a time: the work grows with the square of it."""
@@ -163,8 +161,8 @@ def _names(before: redo.Saved, found: Transcript) -> Iterator[Deviation]:
 def _words(shown: Transcript, found: Transcript) -> Iterator[Deviation]:
     """Where other words are written than before."""
     old, new = _written(shown), _written(found)
-    noted = WordPlaces(shown.words)
-    mine = {shown.words[n] for note in notes.of(shown) for n in noted.of(note.place)}
+    noted = WordIndex(shown.words)
+    mine = {shown.words[n] for note in notes.of(shown) for n in noted.within(note.place)}
     for same, first, last, begin, end in _aligned(old, new):
         if same:
             continue
@@ -217,7 +215,7 @@ class _Places:
 
     def __init__(self, old: Sequence[_DraftWord], new: Sequence[_DraftWord]) -> None:
         self._old, self._new = old, new
-        self._numbers = WordPlaces([said.word for said in old])
+        self._numbers = WordIndex([said.word for said in old])
         self._same: dict[int, int] = {}
         """The number of a word -> that of the new one which is the same."""
         for same, first, last, begin, end in _aligned(old, new):
@@ -232,7 +230,7 @@ class _Places:
         return self._found[spans]
 
     def _look(self, spans: Spans) -> _Place:
-        numbers = self._numbers.of(spans).tolist()
+        numbers = self._numbers.within(spans).tolist()
         then = [self._old[number] for number in numbers]
         heard = [self._same[number] for number in numbers if number in self._same]
         if numbers and len(heard) == len(numbers) == heard[-1] - heard[0] + 1:

@@ -22,8 +22,7 @@ from witness.formats import document, findings, output_paths, page
 from witness.formats.document import Document, Link
 from witness.options import Bounds
 from witness.progress import SILENT, Reporter
-from witness.review import Review
-from witness.schema import Correction, Findings, Spans, Transcript, Turn
+from witness.schema import Correction, Findings, Review, Spans, Transcript, Turn
 from witness.storage import decode, files
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, corrections, replacements, store, uncorrected

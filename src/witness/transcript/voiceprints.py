@@ -22,7 +22,7 @@ from witness.schema import (
     Track,
     Transcript,
     Turn,
-    alone,
+    sole_speech,
 )
 from witness.transcript.redo import Saved
 
@@ -41,12 +41,12 @@ def prints(findings: Findings, turns: Sequence[Turn], part: Part | None = None) 
         owners = reconstruction.owners(track.windows, active)
         rows = np.ones(len(owners), np.bool_)
         if part is not None:
-            start, end = (edge - findings.audio.heard.start for edge in (part.start, part.end))
+            start, end = (edge - findings.audio.transcribed.start for edge in (part.start, part.end))
             middles = track.windows.starts / SAMPLE_RATE + HALF
             rows = (middles >= start) & (middles < end)
             first, last = _frames(start, end)
             active = active[first:last]
-        seconds = [float(count) * FRAME_STEP for count in alone(active).sum(axis=0)]
+        seconds = [float(count) * FRAME_STEP for count in sole_speech(active).sum(axis=0)]
         windows = Segmentation(track.windows.active[rows], track.windows.starts[rows])
         heard = voices.prints(Track(windows, track.vectors[rows]), owners[rows], seconds)
         for name, one in zip(names, heard, strict=True):
@@ -147,7 +147,7 @@ def _is_heard(speaker: str, number: int, channels: Layout) -> bool:
 def _activity(findings: Findings, track: Track, turns: Sequence[Turn], names: Sequence[str]) -> Bool:
     """(frames, speakers): who speaks, by the turns."""
     active = np.zeros((reconstruction.frame_count(track.windows), len(names)), np.bool_)
-    begin = findings.audio.heard.start
+    begin = findings.audio.transcribed.start
     for turn in turns:
         first, last = _frames(turn.start - begin, turn.end - begin)
         active[first:last, names.index(turn.speaker)] = True

@@ -222,7 +222,7 @@ def _perform(job: Job, said: Said | None) -> Outcome:
         None if failure is None else f"{job.source}: speakers, but no words: {failure}",
         0 if failure is None else failure.exit_code,
         transcript.audio.sha256,
-        transcript.audio.heard.duration,
+        transcript.audio.transcribed.duration,
         speakers=len(transcript.speakers),
         warnings=transcript.warnings,
         doubts=transcript.doubts,
@@ -248,7 +248,7 @@ def _written(job: Job, path: Path) -> Outcome:
         left = there.add(transcript, [form for form, _ in targets.files], heard).left
     return Outcome(
         sha256=transcript.audio.sha256,
-        duration=transcript.audio.heard.duration,
+        duration=transcript.audio.transcribed.duration,
         speakers=len(transcript.speakers),
         warnings=transcript.warnings,
         doubts=transcript.doubts,
@@ -260,7 +260,7 @@ def _written(job: Job, path: Path) -> Outcome:
 def _copied(job: Job, path: Path) -> Outcome | None:
     """Write the transcript of a recording with the same bytes as this one's; None: it cannot be used."""
     from witness.audio import sound
-    from witness.schema import called
+    from witness.schema import display_name
     from witness.transcript import redo, store
 
     keep = job.settings.keep_findings
@@ -270,7 +270,7 @@ def _copied(job: Job, path: Path) -> Outcome | None:
     except WitnessError:
         return None
     audio = replace(transcript.audio, path=job.source)
-    first, own = f"{called(transcript.audio.path)}: ", f"{called(job.source)}: "
+    first, own = f"{display_name(transcript.audio.path)}: ", f"{display_name(job.source)}: "
     warnings = tuple(
         own + line.removeprefix(first) if line.startswith(first) else line for line in transcript.warnings
     )
@@ -283,7 +283,7 @@ def _copied(job: Job, path: Path) -> Outcome | None:
     left = store.save(marked, targets.files, keep=keep, sound=heard, force=job.force)
     return Outcome(
         sha256=audio.sha256,
-        duration=audio.heard.duration,
+        duration=audio.transcribed.duration,
         speakers=len(transcript.speakers),
         warnings=transcript.warnings,
         doubts=transcript.doubts,

@@ -44,7 +44,7 @@ def content(path: Path, form: Format, wanted: ExportOptions) -> tuple[str, bytes
         return output_paths.name_of(store.name(path), form), store.content(path)
     taken = _take(path, wanted)
     audio = store.read(path).audio
-    short = audio.heard.duration < sound.EMBEDDED
+    short = audio.transcribed.duration < sound.EMBEDDED
     how = PageAudio.EMBED if short else PageAudio.NONE
     heard = sound.take(audio, [(form, None)], how, beside=path.parent, covered=taken.covered)
     called = output_paths.name_of(taken.title, form)

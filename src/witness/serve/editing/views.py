@@ -73,7 +73,7 @@ def peaks(path: Path) -> bytes:
     beside = page.sound_in(store.content(there).decode("utf-8", "replace")) if there.is_file() else None
     if beside is not None:
         return beside.peaks
-    part = transcript.audio.heard
+    part = transcript.audio.transcribed
     key = f"{transcript.audio.sha256}-{round(part.start * 1000)}-{round(part.end * 1000)}"
 
     def make() -> Sequence[bytes]:
