@@ -28,7 +28,7 @@ from witness.progress import AboutMachine, Reporter, no_progress
 from witness.recognition import engine_client, gpus, tokens, whisper_cpp
 from witness.recognition.chunking import BRIEF, WINDOW, Loudness, Piece, gaps, pieces
 from witness.recognition.engine_worker import ChunkResult, EngineToken
-from witness.recognition.fallback import Note, convincing, to_lines
+from witness.recognition.fallback import Coverage, Note, convincing, second_look, to_lines
 from witness.recognition.hallucination_checks import doubt
 from witness.recognition.language_tracking import Tracker, among, decide, may_change
 from witness.recognition.prompting import context, fit, plain
@@ -963,6 +963,10 @@ WHOLE = Piece(np.arange(WINDOW))
 LOOP = "no, " * 20
 
 
+def _text(heard):
+    return "".join(token.text for token in heard.tokens)
+
+
 def said(text, logprob=-0.2, *, ended=True):
     return ChunkResult([EngineToken(text, 0, 100)], "en", ended, logprob)
 
@@ -978,7 +982,7 @@ def believed(first, *tries):
         asked.extend(len(piece) for piece in some)
         return [(piece, left.pop(0) if len(left) > 1 else left[0]) for piece in some]
 
-    ((found, notes),) = convincing([(WHOLE, first)], again, LOUD)
+    ((found, notes),) = convincing([(WHOLE, first)], again, LOUD, lambda *_: Coverage(0.0, 0.0, 0.0))
     heard = ["".join(token.text for token in one.tokens) for _, one in found]
     return heard, [note.what for note in notes], sum(asked) / len(WHOLE)
 
@@ -1019,6 +1023,65 @@ def test_what_is_heard_again_is_bounded():
     assert (set(heard), set(notes)) == ({LOOP}, {REPEATED})
     assert len(heard) == len(notes) >= 4
     assert 3 <= times <= 5
+
+
+SENTENCE = " I am not sure about it."
+HALF = (
+    " So we had a long problem, and nobody found out why the relative time in a section was not the same"
+    " as the absolute one, which took all of us two weeks last spring."
+)
+
+
+def spread(text, start, end):
+    """The words of a text, each as long as the others, from `start` to `end` seconds into a piece."""
+    parts = [f" {word}" for word in text.split()]
+    edges = np.linspace(100 * start, 100 * end, len(parts) + 1).round().astype(int).tolist()
+    tokens = [EngineToken(*token) for token in zip(parts, edges, edges[1:], strict=False)]
+    return ChunkResult(tokens, "en", True, -0.2)
+
+
+def test_a_text_that_leaves_speech_without_words_is_heard_again_in_halves():
+    """One sentence of a window, at the wrong time or stretched, or the end alone of a longer text."""
+    track = TrackWork(0, noise(30), LOUD, speech_of([(0.0, 30.0)], 30))
+
+    def complete(first, half):
+        asked = []
+
+        def again(some):
+            asked.extend(some)
+            return [(piece, half(len(piece) / FRAME_RATE)) for piece in some]
+
+        ((found, notes),) = convincing([(WHOLE, first)], again, LOUD, track.coverage)
+        return [(piece.start, _text(heard)) for piece, heard in found], notes, asked
+
+    def full(seconds):
+        return spread(HALF, 0, seconds)
+
+    for first in (spread(SENTENCE, 26, 29), spread(SENTENCE, 0, 30), spread(HALF, 20, 30)):
+        found, (note,), asked = complete(first, full)
+        assert [text for _, text in found] == [HALF, HALF]
+        assert found[0][0] == 0.0
+        assert 10.0 <= found[1][0] <= 20.0
+        assert note.what == "heard again, because the first text leaves speech without words"
+        assert len(asked) == 2
+    assert complete(spread(HALF + SENTENCE, 0, 30), full) == ([(0.0, HALF + SENTENCE)], [], [])
+    # Halves in which nothing is heard, or a loop, take no word away.
+    for worse in (spread("", 0, 1), said(LOOP), said(" Bank.", -1.5)):
+        found, notes, asked = complete(spread(SENTENCE, 26, 29), lambda _, worse=worse: worse)
+        assert (found, notes) == ([(0.0, SENTENCE)], [])
+        assert sum(map(len, asked)) <= 3 * WINDOW
+
+
+def test_where_nothing_is_heard_at_first_halves_are_heard():
+    track = TrackWork(0, noise(30), LOUD, speech_of([(0.0, 30.0)], 30))
+
+    def again(some):
+        return [
+            (piece, spread(HALF if len(piece) < WINDOW else "", 0, len(piece) / FRAME_RATE)) for piece in some
+        ]
+
+    found = second_look([WHOLE], again, lambda one: track.words([one]), [], LOUD, track.coverage)
+    assert "".join(word.text for word in found) == HALF + HALF
 
 
 def test_a_text_without_end_is_left_out_with_a_note():

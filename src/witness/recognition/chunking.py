@@ -194,21 +194,26 @@ def _pieces(
 
 def gaps(speech: Speech, loudness: Loudness, words: Sequence[Word]) -> Iterator[Piece]:
     """Where somebody is likely to speak for UNHEARD frames or more, and none of `words` is said."""
-    left = speech.likely() & loudness.sounding
+    spoken = speech.likely() & loudness.sounding
+    for run in without_words(spoken, words):
+        frames = np.arange(max(0, run[0] - NEAR), min(run[-1] + 1 + NEAR, len(spoken)))
+        while len(frames) > WINDOW:
+            end = _cut(frames, loudness, 2 * WINDOW // 3, WINDOW, speech)
+            yield Piece(frames[:end])
+            frames = frames[end:]
+        if loudness.may_be_speech(Piece(frames)):
+            yield Piece(frames)
+
+
+def without_words(spoken: Bool, words: Sequence[Word], first: int = 0) -> list[Int]:
+    """The frames of `spoken` that no word is near, in runs of UNHEARD or more; `first`: where it begins."""
+    left = spoken.copy()
     for word in words:
-        left[max(0, int(word.start * FRAME_RATE) - NEAR) : int(word.end * FRAME_RATE) + NEAR] = False
-    places = np.flatnonzero(left)
-    if not len(places):
-        return
-    for run in np.split(places, np.flatnonzero(np.diff(places) > 2 * NEAR) + 1):
-        if len(run) >= UNHEARD:
-            frames = np.arange(max(0, run[0] - NEAR), min(run[-1] + 1 + NEAR, len(left)))
-            while len(frames) > WINDOW:
-                end = _cut(frames, loudness, 2 * WINDOW // 3, WINDOW, speech)
-                yield Piece(frames[:end])
-                frames = frames[end:]
-            if loudness.may_be_speech(Piece(frames)):
-                yield Piece(frames)
+        start, end = int(word.start * FRAME_RATE) - NEAR, int(word.end * FRAME_RATE) + NEAR
+        left[max(0, start - first) : max(0, end - first)] = False
+    frames = first + np.flatnonzero(left)
+    runs = np.split(frames, np.flatnonzero(np.diff(frames) > 2 * NEAR) + 1)
+    return [run for run in runs if len(run) >= UNHEARD]
 
 
 def _tones(frames: Float32) -> Bool:

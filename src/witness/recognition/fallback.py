@@ -22,6 +22,10 @@ HearAgain = Callable[[Iterable[Piece]], Iterable[Found]]
 """Hears pieces with more care; the results are in the same order."""
 
 ENDLESS = "has no end"
+SPARSE = "leaves speech without words"
+SHARE = 1 / 3
+"""Part of a piece's speech without words from which on its text is doubted:
+docs/decisions/2026-11-25-words-that-were-lost.md."""
 SURE, ENOUGH = 0.65, 12
 """Mean probability of the tokens below which most words may be wrong, and tokens that it takes to say so:
 docs/decisions/2026-11-23-not-english.md, "Fluent and improbable"."""
@@ -38,19 +42,83 @@ class Note:
     """"the text is improbable; check it"."""
 
 
+@dataclass(frozen=True)
+class Coverage:
+    """How much of the speech in a piece has words."""
+
+    speech: float
+    """Seconds of speech that the diarizer found."""
+    uncovered: float
+    """Seconds of it in stretches that no word is near."""
+    longest: float
+    """Seconds that the words take together if people say each as slowly as is believed."""
+
+    @property
+    def missing(self) -> float:
+        """Seconds of speech that the words do not cover, or could not, wherever they are."""
+        return max(self.uncovered, self.speech - self.longest)
+
+    @property
+    def sparse(self) -> bool:
+        """Words are probably missing."""
+        return self.uncovered > SHARE * self.speech or self.longest < self.speech
+
+
+Covers = Callable[[Piece, ChunkResult], Coverage]
+"""Compares a text with the speech in its piece."""
+
+
 def convincing(
-    first: Iterable[Found], again: HearAgain, loudness: Loudness
+    first: Iterable[Found], again: HearAgain, loudness: Loudness, covers: Covers
 ) -> Iterator[tuple[list[Found], list[Note]]]:
     """What was heard in all pieces, in order of time, and what is to be said about it, as it becomes certain.
 
     What cannot be true is heard again, then in halves. What is no better then is kept, with a note; a text
-    without an end is left out, with a note.
+    without an end is left out, with a note. A text that leaves much of the speech without words is heard
+    again in halves.
     """
     for piece, heard in first:
-        if flaw(piece, heard) is None:
-            yield [(piece, _with_letters(heard))], _doubts(piece, heard)
+        if flaw(piece, heard) is not None:
+            best, notes = _heard_again(piece, heard, again, loudness)
         else:
-            yield _heard_again(piece, heard, again, loudness)
+            best, notes = [(piece, _with_letters(heard))], _doubts(piece, heard)
+        complete = []
+        for part, text in best:
+            parts = [(part, text)]
+            if text.tokens and flaw(part, text) is None:
+                parts = _completed(part, text, again, loudness, covers)
+            if len(parts) > 1:
+                notes.append(Note(part, f"heard again, because the first text {SPARSE}"))
+            complete += parts
+        yield complete, notes
+
+
+def _completed(
+    piece: Piece, first: ChunkResult, again: HearAgain, loudness: Loudness, covers: Covers
+) -> list[Found]:
+    """The piece with its text or, if that is sparse and more words are found in halves, the halves.
+
+    A short text is spread over all of a piece, so its words also stand at wrong times; those of a half
+    lie in the half. A doubtful text of a half does not count.
+    """
+    before = covers(piece, first)
+    if len(piece) <= SHORTEST or not before.sparse:
+        return [(piece, first)]
+    parts: list[Found] = []
+    halved = [piece]
+    while halved:
+        halves = [half for whole in halved for half in whole.halves(loudness)]
+        halved = []
+        for half, heard in again(halves):
+            trusted = _with_letters(heard) if flaw(half, heard) is None else replace(heard, tokens=())
+            if len(half) > SHORTEST and covers(half, trusted).sparse:
+                halved.append(half)
+            else:
+                parts.append((half, trusted))
+    enough = sum(_count(text) for _, text in parts) >= _count(first)
+    if enough and sum(covers(*part).missing for part in parts) < before.missing:
+        return sorted(parts, key=lambda part: part[0].start)
+    return [(piece, first)]
 
 
 def _doubts(piece: Piece, heard: ChunkResult) -> list[Note]:
@@ -102,20 +170,27 @@ def _heard_again(
 
 
 def second_look(
-    missing: Iterable[Piece], again: HearAgain, say: Callable[[Found], Iterable[Word]], words: Sequence[Word]
+    missing: Iterable[Piece],
+    again: HearAgain,
+    say: Callable[[Found], Iterable[Word]],
+    words: Sequence[Word],
+    loudness: Loudness,
+    covers: Covers,
 ) -> list[Word]:
-    """The words of the pieces in which none was found, heard again. `say` makes words of what was heard.
+    """The words of the pieces in which none was found, heard again, then in halves. `say` makes words of what
+    was heard.
 
     What is doubtful is left out, and so is what lies outside the piece or where one of `words` is said; they
     are in order.
     """
     found: list[Word] = []
     for piece, heard in again(missing):
-        if heard.tokens and flaw(piece, heard) is None:
+        trusted = _with_letters(heard) if flaw(piece, heard) is None else replace(heard, tokens=())
+        for part, text in _completed(piece, trusted, again, loudness, covers):
             found += [
                 word
-                for word in say((piece, heard))
-                if piece.start <= (word.start + word.end) / 2 <= piece.end and not _said(word, words)
+                for word in say((part, text))
+                if part.start <= (word.start + word.end) / 2 <= part.end and not _said(word, words)
             ]
     return found
 
@@ -159,6 +234,11 @@ def _with_letters(heard: ChunkResult) -> ChunkResult:
 def _letters(heard: ChunkResult) -> bool:
     """Whether there is a word in it: over noise, Whisper likes to write dots."""
     return any(map(str.isalnum, _text(heard)))
+
+
+def _count(heard: ChunkResult) -> int:
+    """The letters and digits of a text."""
+    return sum(map(str.isalnum, _text(heard)))
 
 
 def _logprob(heard: ChunkResult) -> float:

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from math import inf
 from types import TracebackType
@@ -365,7 +366,8 @@ class TrackRecognizer:
             device = self._engine.abilities.device
             self._listener(track.number, Recognition(so_far, None, device, not_english=not_english), horizon)
 
-        for heard, said in convincing(first, lambda some: self._hear(track, some, careful), track.loudness):
+        again = partial(self._hear, track, order=careful)
+        for heard, said in convincing(first, again, track.loudness, track.coverage):
             notes += said
             open_ += heard
             if not heard or ends_inside(heard[-1][1].tokens):
@@ -440,6 +442,8 @@ class TrackRecognizer:
             again,
             lambda found: track.words([found]),
             words,
+            track.loudness,
+            track.coverage,
         )
 
     def _wait(self) -> None:

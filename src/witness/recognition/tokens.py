@@ -168,8 +168,7 @@ def place(
     placed = []
     least = min(LEAST, (duration - before) / max(1, len(words)))
     for left, word in zip(range(len(words) - 1, -1, -1), words, strict=True):
-        letters = sum(DIGIT if letter.isdigit() else letter.isalnum() for letter in word.text)
-        longest = WORD_SECONDS + LETTER_SECONDS * letters
+        longest = longest_time(word)
         ends = word.text.rstrip(CLOSING).endswith(tuple(SENTENCE_ENDS))
         start, end = _spoken(word.start, word.end, spoken, longest, ends=ends)
         end = min(max(end, before + least), duration - left * least)
@@ -177,6 +176,12 @@ def place(
         placed.append(structs.replace(word, start=max(before, min(start, end - least)), end=end))
         before = end
     return placed
+
+
+def longest_time(word: Word) -> float:
+    """The most seconds that a word is believed to take."""
+    letters = sum(DIGIT if letter.isdigit() else letter.isalnum() for letter in word.text)
+    return WORD_SECONDS + LETTER_SECONDS * letters
 
 
 def _spoken(

@@ -11,9 +11,9 @@ import numpy as np
 
 from witness.recognition import chunking, tokens
 from witness.recognition.chunking import Loudness, Piece
-from witness.recognition.engine_worker import EngineToken
-from witness.recognition.fallback import Found
-from witness.recognition.vad import Speech
+from witness.recognition.engine_worker import ChunkResult, EngineToken
+from witness.recognition.fallback import Coverage, Found
+from witness.recognition.vad import FRAME_RATE, Speech
 from witness.schema import SAMPLE_RATE, Float32, Samples, Word
 
 PADDED = SAMPLE_RATE
@@ -51,6 +51,20 @@ class TrackWork:
         before = after[-1].end if after else 0.0
         words = tokens.to_words(found, first=not after)
         return tokens.place(words, duration, self.spoken, before=before)
+
+    def coverage(self, piece: Piece, heard: ChunkResult) -> Coverage:
+        """How much of the speech in a piece its text leaves without words."""
+        if self.speech is None:
+            return Coverage(0.0, 0.0, 0.0)
+        first, last = int(piece.frames[0]), int(piece.frames[-1]) + 1
+        spoken = np.isin(np.arange(first, last), piece.frames, assume_unique=True)
+        spoken &= self.speech.likely(first, last) & self.loudness.sounding[first:last]
+        runs = [(start + piece.start, end + piece.start) for start, end in tokens.runs(spoken)]
+        said = tokens.to_words([tokens.piece_tokens(heard.tokens, piece)])
+        words = tokens.place(said, piece.end, runs, before=piece.start)
+        seconds = float(spoken.sum()) / FRAME_RATE
+        uncovered = sum(map(len, chunking.without_words(spoken, words, first))) / FRAME_RATE
+        return Coverage(seconds, uncovered, sum(map(tokens.longest_time, words)))
 
     def gaps(
         self, words: Sequence[Word], start: float, but: Sequence[tuple[float, float]]
