@@ -25,7 +25,8 @@ import harness
 CHILD = """
 import json, subprocess, sys, time
 from contextlib import contextmanager
-from witness import reporter, tracing
+from witness import tracing
+from witness.progress import Reporter
 from witness.cli import options
 
 stations = {}
@@ -45,7 +46,7 @@ def progress(stage, done, total):
 
 @contextmanager
 def heard(quiet):
-    yield reporter.Reporter(progress)
+    yield Reporter(progress)
 
 options.progress = heard
 with tracing.recording() as trace:

@@ -551,7 +551,8 @@ def test_a_signal_whose_exception_a_library_drops(witness, name, code, quiet):
 DEAF = """
 import os, signal, sys, time
 from pathlib import Path
-from witness import atomic, pipeline
+from witness import pipeline
+from witness.storage import atomic
 from witness.cli.main import main
 
 def deaf(*_, **__):
