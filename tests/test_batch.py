@@ -267,7 +267,7 @@ def test_a_batch_resumes_and_tells_the_truth(tmp_path):
     arguments = ("in", "-o", "out", "--whisper", "none")
     stdout, stderr = run(*arguments, "-f", "json", cwd=tmp_path, code=3)
     assert names(tmp_path / "out") == [
-        *(".witness-batch.lock", "manifest.jsonl", "report.json"),
+        *("manifest.jsonl", "report.json"),
         *("sub/call00.findings.npz", "sub/call00.json", "sub/call01.findings.npz", "sub/call01.json"),
     ]
     assert "3 recordings: 2 done, 1 failed" in stdout

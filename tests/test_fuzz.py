@@ -31,6 +31,13 @@ def test_hostile_folders():
     assert set(run("folders.py", "--count", "8")["exit_codes"]["folder"]) <= {"0", "1", "3"}
 
 
+def test_links_at_every_name():
+    pytest.importorskip("starlette", reason="the extra `serve` is not installed")
+    summary = run("links.py", "--count", "16")
+    assert len(summary["exit_codes"]) == 8
+    assert summary["links"] > summary["refused"] > 0
+
+
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="nothing tells who waits for a core")
 def test_signals_at_random_times():
     summary = run("signals.py", "--first", "1", "--count", "2")
@@ -70,6 +77,23 @@ def test_the_other_campaigns_notice(tmp_path, monkeypatch):
     assert folders.complaint(tmp_path, Ended(0, 1.0, 0, ""), {}) == "lost a recording"
     (tmp_path / "esc" / "pwn").touch()
     assert "outside" in folders.complaint(tmp_path, Ended(0, 1.0, 0, ""), {})
+
+
+def test_the_campaign_of_links_notices(tmp_path, monkeypatch):
+    pytest.importorskip("starlette", reason="the extra `serve` is not installed")
+    monkeypatch.syspath_prepend(str(FUZZ))
+    import links
+    from trials import Ended
+
+    links.strangers(tmp_path / "outside", b"{}")
+    before = links.state(tmp_path / "outside")
+    refused = "F/.call.lock: is a symbolic link, which Witness does not follow here; remove it\n"
+    assert links.complaint("run", Ended(4, 1.0, 0, refused), before, before) is None
+    assert "exit code 1" in links.complaint("run", Ended(1, 1.0, 0, refused), before, before)
+    assert "2 lines" in links.complaint("redo", Ended(4, 1.0, 0, refused * 2), before, before)
+    (tmp_path / "outside" / "new").touch()
+    after = links.state(tmp_path / "outside")
+    assert "outside: ., new" in links.complaint("desk", Ended(0, 1.0, 0, ""), before, after)
 
 
 def test_what_strangers_send():

@@ -1,5 +1,7 @@
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -73,13 +75,24 @@ def test_several_files_take_their_places_together_or_not_at_all(tmp_path):
     assert stat.S_IMODE((tmp_path / "7.txt").stat().st_mode) == 0o640
 
 
-def test_a_link_is_followed_and_a_pipe_is_written_into(tmp_path):
+def test_a_link_is_replaced_and_a_pipe_is_written_into(tmp_path):
     target = tmp_path / "target.txt"
     target.write_text("before")
-    (tmp_path / "link.txt").symlink_to(target)
-    atomic.write(b"after", tmp_path / "link.txt")
-    assert target.read_bytes() == b"after"
-    assert (tmp_path / "link.txt").is_symlink()
+    target.chmod(0o751)
+    link, lost = tmp_path / "link.txt", tmp_path / "lost.txt"
+    for write in (atomic.write, atomic.replace):
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        write(b"after", link)
+        assert (target.read_text(), link.is_symlink(), link.read_bytes()) == ("before", False, b"after")
+        assert stat.S_IMODE(link.stat().st_mode) & 0o111 == 0  # not the mode of what it led to
+    lost.symlink_to(tmp_path / "new.txt")
+    atomic.write(b"after", lost)
+    assert not (tmp_path / "new.txt").exists()
+    device = tmp_path / "device.txt"
+    device.symlink_to("/dev/full")
+    atomic.write(b"after", device)  # as any link, wherever it leads
+    assert device.read_bytes() == b"after"
 
     pipe = tmp_path / "pipe.json"
     os.mkfifo(pipe)
@@ -171,7 +184,20 @@ def test_a_folder_in_the_place_of_a_result(tmp_path, name):
         output_paths.plan("s.wav", ["srt", "json"], str(tmp_path))
 
 
-def test_links_that_lead_nowhere(tmp_path):
+def test_a_link_of_the_system_is_written_into(tmp_path):
+    lines = (
+        "from pathlib import Path",
+        "from witness.storage import atomic",
+        "atomic.write(b'all', Path('/dev/stdout'))",
+    )
+    code = "\n".join(lines)
+    with (tmp_path / "out.txt").open("wb") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert ((tmp_path / "out.txt").read_bytes(), piped.stdout) == (b"all", b"all")
+
+
+def test_links_that_lead_nowhere_give_way(tmp_path):
     for name, target in (
         ("loop.json", "loop.json"),
         ("gone.json", "no/such/x.json"),
@@ -179,10 +205,9 @@ def test_links_that_lead_nowhere(tmp_path):
     ):
         (tmp_path / name).symlink_to(target)
     for name in ("loop.json", "gone.json", "s.json"):
-        with pytest.raises(OutputError, match="cannot be written"):
-            output_paths.plan("call.wav", [], str(tmp_path / name))
-    (tmp_path / "later.json").symlink_to(tmp_path / "real.json")
-    output_paths.plan("call.wav", [], str(tmp_path / "later.json"))
+        ((_, path),) = output_paths.plan("call.wav", [], str(tmp_path / name)).files
+        atomic.write(b"{}", path)
+        assert not path.is_symlink()
 
 
 def test_a_pipe_in_the_place_of_the_findings_is_not_written_into(tmp_path):

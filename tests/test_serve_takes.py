@@ -95,8 +95,28 @@ def test_what_is_refused(desk, monkeypatch):
 def test_a_folder_from_elsewhere_is_not_written_into(desk, tmp_path):
     (tmp_path / "theirs").mkdir()
     (desk.folder / browser_recordings.PLACE).symlink_to(tmp_path / "theirs")
-    assert desk.client.post("/api/takes", json={"name": "a.webm"}).status_code == 507
+    answer = desk.client.post("/api/takes", json={"name": "a.webm"})
+    assert (answer.status_code, "is a symbolic link" in answer.text) == (422, True)
     assert not list((tmp_path / "theirs").iterdir())
+
+
+@pytest.mark.parametrize("planted", ["sound", "name", ""])
+def test_a_take_from_elsewhere_is_not_added_to(desk, tmp_path, planted):
+    theirs, take = tmp_path / "theirs", "0123456789abcdef"
+    for folder in (theirs, desk.folder / browser_recordings.PLACE / take):
+        folder.mkdir(parents=True)
+        (folder / "sound").write_bytes(b"first")
+        (folder / "name").write_text("a.webm")
+    place = desk.folder / browser_recordings.PLACE / take / planted
+    if planted:
+        place.unlink()
+    else:
+        shutil.rmtree(place)
+    place.symlink_to(theirs / planted)
+    assert desk.client.get("/api/takes").json() == {"takes": []}
+    for answer in (add(desk, take, 5, b"second"), desk.client.post(f"/api/takes/{take}/finish")):
+        assert (answer.status_code, "is a symbolic link" in answer.text) == (422, True)
+    assert (theirs / "sound").read_bytes() == b"first"
 
 
 def test_what_appears_is_taken_once_it_is_whole(desk, tmp_path, short):

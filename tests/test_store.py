@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -18,8 +19,8 @@ from msgspec import structs
 
 from conftest import in_process
 from test_fuzz import FUZZ
-from witness.errors import ConflictError, OutputError
-from witness.formats import document, writers
+from witness.errors import ConflictError, ForeignError, OutputError
+from witness.formats import document, output_paths, writers
 from witness.formats.registry import Format
 from witness.options import Bounds
 from witness.schema import Transcript
@@ -408,15 +409,89 @@ def test_a_pipe_beside_the_json_stays_one(path):
     assert path.with_suffix(".vtt").is_fifo()
 
 
-def test_a_link_stays_one(path, tmp_path):
+def test_a_link_is_replaced(path, tmp_path):
     elsewhere = tmp_path / "texts"
     elsewhere.mkdir()
     text = store.sibling(path, Format.TXT)
     text.rename(elsewhere / "talk.txt")
     text.symlink_to(elsewhere / "talk.txt")
     named(path, 0, "Zoe")
-    assert text.is_symlink()
-    assert "Zoe" in (elsewhere / "talk.txt").read_text()
+    assert not text.is_symlink()
+    assert "Zoe" in text.read_text()
+    assert "Zoe" not in (elsewhere / "talk.txt").read_text()
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_what_a_stranger_left_half_saved_leads_nowhere(path, tmp_path, saved):
+    theirs = tmp_path / "theirs"
+    half = path.with_name(f".talk{transaction.SAVED if saved else transaction.MOVING}")
+    theirs.mkdir()
+    for name in ("talk.vtt", "v.vtt"):
+        (theirs / name).write_text("mine")
+    before = listing(path)
+    half.symlink_to(theirs)
+    with pytest.raises(ForeignError, match=r"is a symbolic link.*remove it"), store.opened(path):
+        pass
+    half.unlink()
+    assert listing(path) == before
+    assert sorted(one.name for one in theirs.iterdir()) == ["talk.vtt", "v.vtt"]
+
+    half = path.with_name(f".talk{transaction.SAVED}")
+    for name, link in (("notes.txt", False), ("talk.vtt", True)):
+        half.mkdir()
+        (half / "talk.srt").write_text("theirs")
+        if link:
+            (half / name).symlink_to(theirs / name)
+        else:
+            (half / name).write_text("theirs")
+        (path.parent / "notes.txt").unlink(missing_ok=True)
+        (path.parent / "notes.txt").symlink_to(theirs / "v.vtt")
+        with pytest.raises(ForeignError, match=rf"{name}.*; remove it"), store.opened(path):
+            pass
+        assert (half / "talk.srt").exists()  # nothing was moved
+        transaction.tidy([path.parent])
+        shutil.rmtree(half)
+    assert {one.read_text() for one in theirs.iterdir()} == {"mine"}
+
+    half.mkdir()
+    (half / "talk.vtt").write_text("theirs")  # it may be Witness's own
+    path.with_suffix(".vtt").symlink_to(theirs / "talk.vtt")
+    with store.opened(path):
+        pass
+    assert (path.with_suffix(".vtt").read_text(), (theirs / "talk.vtt").read_text()) == ("theirs", "mine")
+
+
+def test_all_formats_are_put_in_place_after_a_crash():
+    endings = {form.ending for form in Format} | {output_paths.beside(Path("x.json")).name[2:]}
+    assert set(transaction.ENDINGS) == endings
+
+
+def test_a_system_without_open_folders_looks_before(path, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_HELD", False)
+    monkeypatch.delattr(os, "O_NOFOLLOW")
+    test_what_a_stranger_left_half_saved_leads_nowhere(path, tmp_path, True)
+    test_a_lock_that_is_a_link_is_refused(path, tmp_path)
+
+
+def test_a_lock_that_is_a_link_is_refused(path, tmp_path):
+    path.with_name(".talk.lock").symlink_to(tmp_path / "new")
+    with pytest.raises(ForeignError, match=r"\.talk\.lock: is a symbolic link"), store.opened(path):
+        pass
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_lock_that_is_held_for_long_is_no_lock_left_behind(tmp_path, monkeypatch):
+    def refuse(_: int) -> bool:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(transaction, "try_lock", refuse)
+    monkeypatch.setattr(transaction, "without_locks", set())
+    lock = tmp_path / "lock"
+    with transaction.held(lock) as first:
+        os.utime(lock, (time.time() - 2 * transaction.GIVEN_UP,) * 2)
+        with transaction.held(lock) as second:
+            assert (first, second) == (True, False)
+    assert not lock.exists()
 
 
 # --- locks ---

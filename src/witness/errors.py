@@ -70,6 +70,10 @@ class ConflictError(WitnessError):
         """What is there now."""
 
 
+class ForeignError(InputError, OutputError):
+    """A link, or something else that Witness did not write, is in the place of one of its own files."""
+
+
 class ScratchError(OutputError):
     """There is no room for the decoded sound of this recording; there may be for that of another."""
 

@@ -103,6 +103,8 @@ def done(out: Path, name: str) -> Record | None:
 
 def keep(out: Path, record: Record, content: bytes = b"") -> None:
     """Write a record, and the content of its RTTM file before it. Raises OutputError."""
+    for path in (record_path(out, record.name), rttm_path(out, record.name)):
+        files.refuse_link(path, out)
     if record.cost is None:
         rttm_path(out, record.name).unlink(missing_ok=True)
     else:

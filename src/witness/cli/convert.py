@@ -18,6 +18,7 @@ from witness.formats import output_paths
 from witness.formats.registry import Format
 from witness.options import PageAudio
 from witness.progress import Reporter
+from witness.storage import files
 
 NOTHING = "there is no transcript here; name JSON files that Witness wrote, or folders of them"
 
@@ -82,6 +83,8 @@ def find(inputs: Sequence[str]) -> list[Chosen]:
     for given in inputs:
         path = Path(given)
         if path.is_dir():
+            if path.suffix == ".json":  # a link to a folder, under the name of a transcript
+                files.refuse_link(path)
             above = Path(path.resolve().name) if len(folders) > 1 else Path()
             for file in sorted(path.rglob("*.json")):
                 below = file.relative_to(path)
@@ -109,6 +112,7 @@ def _convert_all(
         folder = one.path.parent if to is None else Path(to) / one.folder
         first = made.setdefault((folder, one.path.stem), one.path)
         try:
+            files.refuse_link(folder, one.path.parent if to is None else Path(to))
             if first != one.path:
                 raise InputError(f"{one.path}: {first} has the same name; convert them to different folders")
             convert(one.path, f"{folder}{os.sep}")

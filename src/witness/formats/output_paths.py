@@ -105,7 +105,8 @@ def _plan_files(
 ) -> tuple[tuple[str, Path], ...]:
     path = Path(output)
     named = format_of(path.name)
-    is_folder = path.is_dir() or output.endswith(("/", os.sep))
+    planted = named is not None and path.is_symlink()  # a link to a folder, under the name of a result
+    is_folder = (path.is_dir() and not planted) or output.endswith(("/", os.sep))
     if not is_folder and (named or path.exists()):
         if len(formats) > 1 or (formats and named and not _may_be_called(formats[0], path)):
             raise UsageError(
@@ -194,23 +195,21 @@ def _may_be_called(form: str, path: Path) -> bool:
 def _check(path: Path, pipes: bool) -> None:
     """Raise OutputError unless a file can be written at `path`."""
     try:
-        mode = path.stat().st_mode  # raises for a name that is too long and for a loop of links
+        mode = path.lstat().st_mode  # raises for a name that is too long
     except FileNotFoundError:
         mode = stat.S_IFREG
     except OSError as error:
         raise OutputError(f"{path}: cannot be written ({error.strerror}); change -o") from error
     if stat.S_ISDIR(mode):
         raise OutputError(f"{path}: is a folder; change -o")
-    if not stat.S_ISREG(mode):
+    if atomic.is_special(path):
         if not pipes:
             raise OutputError(f"{path}: is not a regular file; remove it, or change -o")
         return
-    folder = path.resolve().parent
-    if not os.access(folder, os.W_OK | os.X_OK):
-        reason = "no permission" if folder.exists() else "its link leads to a missing folder"
-        raise OutputError(f"{path}: cannot be written ({reason}); change -o")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise OutputError(f"{path}: cannot be written (no permission); change -o")
 
 
 def is_regular(path: Path) -> bool:
-    """Whether what is written there will be a regular file: it is one, or nothing yet."""
-    return path.is_file() or not path.exists()
+    """Tell whether a regular file will be written there, in the place of a file, a link or nothing."""
+    return not atomic.is_special(path)

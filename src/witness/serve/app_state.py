@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 from witness.options import Options, Runtime
 from witness.serve.editing.worker_client import WorkerClient
 from witness.serve.library.library import Library
+from witness.storage import files
 
 if TYPE_CHECKING:
     from witness.serve.browser_recordings import Takes
     from witness.serve.queue import Queue
     from witness.serve.uploads import Uploads
+
+
+KNOWN = "known"
+"""The folder of the voices of known people, below the desk's."""
 
 
 @dataclass(frozen=True)
@@ -61,5 +66,8 @@ class AppState:
 
     @property
     def known(self) -> Path:
-        """Where the voices of known people are, or will be."""
-        return Path(self.options.known or self.folder / "known")
+        """The folder of the voices of known people, which may be missing. Raises ForeignError."""
+        if self.options.known:
+            return Path(self.options.known)
+        files.refuse_link(self.folder / KNOWN)
+        return self.folder / KNOWN

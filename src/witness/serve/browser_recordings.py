@@ -18,6 +18,7 @@ from pathlib import Path
 
 from witness.errors import InputError, OutputError
 from witness.serve.uploads import ROOM
+from witness.storage import files
 
 PLACE = ".witness-takes"
 OURS = re.compile(r"[0-9a-f]{16}")
@@ -68,9 +69,7 @@ class Takes:
                 raise InputError(f"{MOST} recordings are not finished; finish or discard some first")
             take = secrets.token_hex(8)
             try:
-                if self._place.is_symlink():  # what it leads to is not ours
-                    raise OutputError(f"{self._place}: is a symbolic link; remove it")
-                self._place.mkdir(0o700, exist_ok=True)
+                files.own_folder(self._place)
                 (self._place / take).mkdir(0o700)
                 self._sound(take).touch(0o600)
                 (self._place / take / "name").write_text(name, "utf-8")
@@ -92,7 +91,7 @@ class Takes:
             try:
                 if shutil.disk_usage(self._place).free - ROOM < len(piece):
                     raise OutputError("the disk is full; free some space; the recording continues meanwhile")
-                with self._sound(take).open("ab") as file:
+                with os.fdopen(files.own(self._sound(take), os.O_WRONLY | os.O_APPEND), "ab") as file:
                     file.write(piece)
                     file.flush()
                     os.fsync(file.fileno())
@@ -134,7 +133,9 @@ class Takes:
         try:
             if not OURS.fullmatch(take):
                 raise FileNotFoundError
-            name = (folder / "name").read_text("utf-8")
+            for path in (folder / "name", self._sound(take)):
+                files.refuse_link(path, self._place.parent)
+            name = files.read(folder / "name").decode()
             status = folder.stat() if gone else self._sound(take).stat()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError("there is no such recording anymore") from error

@@ -282,7 +282,7 @@ class Queue:
         before = folder.done_before(item)
         if before is not None and before.state == "done":
             self.board.change(recording, state="done", share=1.0, why=None)
-        elif not item.again and (trouble := folder.in_the_way(item)) is not None:
+        elif (trouble := folder.in_the_way(item)) is not None:
             self.board.change(recording, state="failed", why=trouble)
         else:
             job = folder.job(item, self._runtime)

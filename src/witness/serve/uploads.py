@@ -13,7 +13,7 @@ import secrets
 import shutil
 import unicodedata
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from starlette.requests import Request
 
 from witness.audio import containers
 from witness.errors import OutputError, WitnessError
+from witness.storage import files, transaction
 from witness.text import one_line
 from witness.work.produce import FULL
 from witness.work.recordings import ENDINGS
@@ -96,26 +97,21 @@ class Uploads:
         """`folder` is the desk's."""
         self._folder = folder
         self._place = folder / PLACE
+        self._lock = ExitStack()
         self._waiting = 0
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     def __enter__(self) -> Uploads:
         """Remove what another server left. Raises WitnessError if one is at work, OutputError."""
-        from filelock import FileLock, Timeout
-
         try:
-            if self._place.is_symlink():  # what it leads to is not ours to clear
-                raise OutputError(f"{self._place}: is a symbolic link; remove it")
-            self._place.mkdir(0o700, exist_ok=True)
-            self._lock = FileLock(self._place / LOCK, timeout=0, thread_local=False)
-            self._lock.acquire()
+            files.own_folder(self._place)  # what a link leads to is not ours to clear
+            if not self._lock.enter_context(transaction.held(self._place / LOCK)):
+                raise WitnessError(
+                    f"another witness serve is at work in {self._folder}; use it, or end it first"
+                )
             for left in self._place.iterdir():
                 if OURS.fullmatch(left.name):
                     shutil.rmtree(left, ignore_errors=True)
-        except Timeout:
-            raise WitnessError(
-                f"another witness serve is at work in {self._folder}; use it, or end it first"
-            ) from None
         except OSError as error:
             raise OutputError(
                 f"{self._place}: cannot be written ({error.strerror}); fix: free disk space or fix the "
@@ -124,7 +120,7 @@ class Uploads:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self._lock.close()
 
     @asynccontextmanager
     async def received(self, request: Request) -> AsyncIterator[Form]:

@@ -33,8 +33,8 @@ def write(content: bytes, path: Path | None, *, private: bool = False) -> None:
     """Write the whole file or nothing: under another name in its folder, synced, then renamed. None: stdout.
 
     It keeps the mode of the file that it replaces. One that is `private` can be read by nobody else, or, if
-    it replaces one, by its group at most. A link is followed; what is not a regular file (a pipe, a terminal)
-    is written as it is. Raises OutputError, and BrokenPipeError if the reader of stdout is gone.
+    it replaces one, by its group at most. A link is replaced, and the file that it leads to stays; what
+    `is_special` is written into. Raises OutputError, and BrokenPipeError if the reader of stdout is gone.
     """
     write_all([(content, path)], private=[path] if private and path is not None else [])
 
@@ -44,7 +44,7 @@ def write_all(files: Sequence[tuple[bytes, Path | None]], *, private: Collection
     for content, path in files:
         if path is None:
             _to_stdout(content)
-    targets = [(content, path.resolve(), path in private) for content, path in files if path is not None]
+    targets = [(content, path.absolute(), path in private) for content, path in files if path is not None]
     if not targets:
         return
     waiting: list[tuple[Path, Future[_Scratch | None]]] = []
@@ -84,12 +84,24 @@ def _told(path: Path, step: Callable[[], T]) -> T:
 
 
 def _prepare(content: bytes, path: Path, private: bool) -> _Scratch | None:
-    """The unfinished file with the content; None: it was written, because `path` is not a regular file."""
-    if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+    """Return the unfinished file with the content; None: it was written, because `path` is special."""
+    if is_special(path):
         with path.open("wb") as file:
             file.write(content)
         return None
     return _scratch(content, path, private)
+
+
+def is_special(path: Path) -> bool:
+    """Tell whether nothing can take this place, so that it is written into: a pipe, /dev/stdout."""
+    folder = path.parent.resolve()
+    if folder == Path("/dev") or folder.parts[1:2] == ("proc",):
+        return True
+    try:
+        mode = path.lstat().st_mode
+    except OSError:  # nothing there
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISLNK(mode))
 
 
 def replace(content: bytes, path: Path) -> None:
@@ -194,9 +206,12 @@ def _alive(pid: int) -> bool:
 def mode_for(path: Path, private: bool) -> int | None:
     """The permissions for what takes the place of `path`; None: the usual ones."""
     try:
-        mode = stat.S_IMODE(path.stat().st_mode) & 0o777
+        there = path.lstat().st_mode
     except OSError:  # nothing there
+        there = 0
+    if not there or stat.S_ISLNK(there):
         return 0o600 if private else None
+    mode = stat.S_IMODE(there) & 0o777
     return mode & 0o770 if private else mode
 
 

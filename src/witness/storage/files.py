@@ -1,4 +1,8 @@
-"""Regular files read at once, and their SHA-256."""
+"""Regular files read at once, and their SHA-256; Witness's own files in folders that may come from anybody.
+
+A stranger's folder may have a link at any name that Witness writes. What replaces a file replaces a link, too
+(`atomic`); all else, files that grow, locks and folders, is opened here, where a link is refused.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,10 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import BinaryIO
+
+from witness.errors import ForeignError
 
 LARGEST = 512 << 20
 """Bytes that are read at once. The findings of a day have 170 MB."""
@@ -77,3 +84,97 @@ def _named(path: str | os.PathLike[str]) -> Iterator[None]:
     except OSError as error:
         error.filename = os.fspath(path)
         raise
+
+
+# --- Witness's own files ---
+
+_HELD = os.open in os.supports_dir_fd and os.listdir in os.supports_fd and hasattr(os, "O_NOFOLLOW")
+"""Support of this system for names in a folder that is held open."""
+
+
+def refuse_link(path: Path, root: Path | None = None) -> None:
+    """Raise ForeignError if there is a link at `path`, or at a folder between it and `root`."""
+    places = [path]
+    if root is not None:
+        places = [path, *path.parents][: len(path.relative_to(root).parts)]
+    for place in reversed(places):
+        if place.is_symlink() or getattr(os.path, "isjunction", _never)(place):
+            raise ForeignError(f"{place}: is a symbolic link, which Witness does not follow here; remove it")
+
+
+def own(path: Path, flags: int, mode: int = 0o666) -> int:
+    """Open one of Witness's own files, which is a regular one. Raises ForeignError, OSError."""
+    flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+    if not hasattr(os, "O_NOFOLLOW"):
+        refuse_link(path)
+    try:
+        descriptor = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), mode)
+    except OSError:
+        refuse_link(path)  # systems differ in the number of that error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return descriptor
+
+
+def own_folder(path: Path) -> None:
+    """Make one of Witness's own folders, unless it is there. Raises ForeignError, OSError."""
+    refuse_link(path)
+    path.mkdir(0o700, exist_ok=True)
+
+
+class OpenFolder:
+    """A folder held open, whose names lead nowhere else; a context manager.
+
+    Raises ForeignError unless `follow`, OSError.
+    """
+
+    def __init__(self, path: Path, *, follow: bool = False) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+        if not follow and not _HELD:
+            refuse_link(path)
+        if _HELD:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+            try:
+                self._descriptor = os.open(path, flags)
+            except OSError:
+                if not follow:
+                    refuse_link(path)
+                raise
+
+    def __enter__(self) -> OpenFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def names(self) -> list[str]:
+        """Return the names in it, sorted. Raises OSError."""
+        return sorted(os.listdir(self.path if self._descriptor is None else self._descriptor))  # noqa: PTH208
+
+    def mode(self, name: str) -> int | None:
+        """Return the type and permissions under a name, of a link itself; None: there is nothing."""
+        try:
+            return os.stat(self._at(name), dir_fd=self._descriptor, follow_symlinks=False).st_mode
+        except OSError:
+            return None
+
+    def place(self, name: str, folder: OpenFolder, new: str) -> None:
+        """Move a name into another folder, where it replaces a file or a link. Raises OSError."""
+        source, target = self._descriptor, folder._descriptor
+        os.replace(self._at(name), folder._at(new), src_dir_fd=source, dst_dir_fd=target)
+
+    def remove(self, name: str) -> None:
+        """Remove a file or a link. Raises OSError."""
+        os.unlink(self._at(name), dir_fd=self._descriptor)
+
+    def _at(self, name: str) -> str:
+        return name if self._descriptor is not None else os.path.join(self.path, name)  # noqa: PTH118
+
+
+def _never(_: object) -> bool:
+    """Stand in for `os.path.isjunction` before Python 3.12."""
+    return False

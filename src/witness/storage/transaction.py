@@ -7,6 +7,9 @@
 A crash before 2 leaves the old files and a folder of a dead process, which is swept. A crash after 2 leaves
 `.NAME.saving`, and whoever comes next finishes 3 first. All of it happens under a lock, `.NAME.lock`, which
 the system gives back when a process ends: docs/decisions/2026-11-23-one-store.md.
+
+Any of these folders may come from a stranger: only files that Witness writes under that name are put in their
+places, links are replaced or refused, never followed.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -21,15 +25,25 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from witness.errors import OutputError
+from witness.errors import ForeignError, OutputError
 from witness.storage import atomic, files
 
 SAVED = ".saving"
 """What the name of a folder ends with whose files are saved, and may not be in their places yet."""
 MOVING = ".moving"
 """What the name of a folder ends with whose files are on their way to another name or folder."""
+HISTORY, EARLIER, EARLIER_FINDINGS = ".history", ".earlier", ".earlier.npz"
+"""Endings of the names of the hidden files of a transcript."""
+ENDINGS = (
+    *("json", "findings.npz", "txt", "md", "srt", "vtt", "rttm", "csv", "tsv", "html", "docx", "qda.txt"),
+    *("qdpx", "eaf", "TextGrid", "audacity.txt", "ctm", "stm", "seglst.json", "whisperx.json"),
+    *("openai.json", "podcast.json"),
+)
+"""Endings of a transcript's other files: of all formats, which lie in a layer above."""
 PATIENCE = 120.0
 """Seconds to wait for another process that works on the same files; a redo of a day takes less."""
+SOON = 0.2
+"""Seconds to wait for a lock that another process holds for as long as it works."""
 LOOK = 0.01
 """Seconds between two looks whether it is done."""
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
@@ -46,12 +60,12 @@ def alone(folder: Path, name: str) -> Iterator[None]:
     """
     lock = folder / f".{name}.lock"
     try:
-        held = _acquire(lock)
+        descriptor = _acquire(lock, PATIENCE, GIVEN_UP)
     except OSError as error:
         raise OutputError(
             f"{folder}: cannot be written ({error.strerror}); fix the folder's permissions"
         ) from error
-    if held is None:
+    if descriptor is None:
         raise OutputError(
             f"{folder / name}: another program has been working on it for {PATIENCE:.0f} s; end it, or wait"
         )
@@ -61,7 +75,18 @@ def alone(folder: Path, name: str) -> Iterator[None]:
         sweep(folder)
         yield
     finally:
-        _release(lock, held)
+        _release(lock, descriptor)
+
+
+@contextmanager
+def held(lock: Path) -> Iterator[bool]:
+    """Hold a lock while a process works; false: another process has it. Raises ForeignError, OSError."""
+    descriptor = _acquire(lock, SOON, atomic.ABANDONED)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            _release(lock, descriptor)
 
 
 def replace_all(
@@ -69,7 +94,7 @@ def replace_all(
 ) -> list[str]:
     """Put files of these names into the folder, all or none; to be called while `alone`.
 
-    What is replaced keeps its mode; one that is `private` can be read by nobody else. Links are followed.
+    What is replaced keeps its mode; one that is `private` can be read by nobody else. Links are replaced.
     Returns the names of those that another program holds open (on Windows): they take their places when
     somebody comes next. Raises OutputError; then nothing was replaced.
     """
@@ -97,28 +122,35 @@ def replace_all(
 
 
 def finish(folder: Path, name: str) -> list[str]:
-    """Put what is saved but not in its place there, while `alone`; the names of those that cannot be."""
+    """Put saved files in their places, while `alone`; returns the names of those that cannot be put there.
+
+    Raises ForeignError if there is something else, or a link; then nothing is moved.
+    """
     saved = _saved(folder, name)
-    left = []
     try:
-        waiting = sorted(saved.iterdir())
+        with files.OpenFolder(saved) as source, files.OpenFolder(folder, follow=True) as target:
+            waiting = source.names()
+            for file in waiting:
+                files.refuse_link(saved / file)
+                if not (stat.S_ISREG(source.mode(file) or 0) and _is_of(file, name)):
+                    raise ForeignError(f"{saved / file}: is nothing that Witness writes there; remove it")
+            for file in waiting:
+                with suppress(OSError):
+                    source.place(file, target, file)
+            left = [file for file in waiting if source.mode(file) is not None]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    for file in waiting:
-        place = (folder / file.name).resolve()
-        try:
-            if place.parent == folder.resolve():
-                file.replace(place)
-            else:  # a link leads to another folder, perhaps on another disk
-                atomic.replace(file.read_bytes(), place)
-                file.unlink()
-        except OSError:
-            left.append(file.name)
     atomic.sync(folder)
     if not left:
         with suppress(OSError):
             saved.rmdir()
     return left
+
+
+def _is_of(file: str, name: str) -> bool:
+    """Tell whether Witness writes a file called so beside the transcript of that name."""
+    hidden = [f".{name}{ending}" for ending in (HISTORY, EARLIER, EARLIER_FINDINGS)]
+    return file in (name, *hidden, *(f"{name}.{ending}" for ending in ENDINGS))
 
 
 def carry(own: Collection[Path], folder: Path, name: str, target: Path, about: bytes = b"") -> None:
@@ -146,17 +178,25 @@ def carry(own: Collection[Path], folder: Path, name: str, target: Path, about: b
 
 
 def settle(folder: Path, name: str) -> None:
-    """Put what was on its way to this name in a folder into its place, while `alone`; nothing is replaced."""
+    """Put the files on their way to this name into their places, while `alone`; nothing is replaced.
+
+    Raises ForeignError.
+    """
     arrived = moving(folder, name)
-    with suppress(FileNotFoundError, NotADirectoryError):
-        for file in sorted(arrived.iterdir()):
-            if file.name == ABOUT:
-                file.unlink()
+    with (
+        suppress(FileNotFoundError, NotADirectoryError),
+        files.OpenFolder(arrived) as source,
+        files.OpenFolder(folder, follow=True) as target,
+    ):
+        for file in source.names():
+            if file == ABOUT:
+                source.remove(file)
                 continue
-            place = folder / f"{'.' if file.name[0] == _HIDDEN else ''}{name}{file.name[1:]}"
-            if file.name[0] in (_HIDDEN, _SEEN) and not os.path.lexists(place):
+            place = f"{'.' if file[0] == _HIDDEN else ''}{name}{file[1:]}"
+            ours = file[0] in (_HIDDEN, _SEEN) and file[1:2] in ("", ".")
+            if ours and not stat.S_ISDIR(source.mode(file) or 0) and target.mode(place) is None:
                 with suppress(OSError):
-                    file.rename(place)
+                    source.place(file, target, place)
         atomic.sync(folder)
         with suppress(OSError):  # something is in the way of a file, which stays
             arrived.rmdir()
@@ -248,11 +288,11 @@ _owners: dict[int, Path] = {}
 """Open locks that are files with the name of whoever made them -> that name."""
 
 
-def _acquire(lock: Path) -> int | None:
-    """The open file that is the lock; None: another process has it. Raises OSError."""
-    end = time.monotonic() + PATIENCE
+def _acquire(lock: Path, patience: float, given_up: float) -> int | None:
+    """Return the open file of a lock; None: another process has it. Raises ForeignError, OSError."""
+    end = time.monotonic() + patience
     while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        descriptor = files.own(lock, os.O_RDWR | os.O_CREAT)
         try:
             taken = try_lock(descriptor)
             # Whoever had it has removed it: another file of that name may be a lock by now.
@@ -261,7 +301,7 @@ def _acquire(lock: Path) -> int | None:
         except OSError as error:
             os.close(descriptor)
             if error.errno in NO_LOCKS:
-                return _acquire_by_name(lock, end)
+                return _acquire_by_name(lock, end, given_up)
             raise
         os.close(descriptor)
         if time.monotonic() > end:
@@ -300,16 +340,16 @@ def try_lock(descriptor: int) -> bool:
 
 def is_there(descriptor: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
     except OSError:
         return False
 
 
-def _acquire_by_name(lock: Path, end: float) -> int | None:
+def _acquire_by_name(lock: Path, end: float, given_up: float) -> int | None:
     """As `_acquire`, on a drive that has no locks: whoever makes the file has it."""
     without_locks.add(lock.parent)
     with suppress(OSError):
-        if not lock.stat().st_size:  # the attempt to lock has made it
+        if not lock.lstat().st_size:  # the attempt to lock has made it
             lock.unlink()
     owner = lock.with_name(atomic.scratch_name())
     while True:
@@ -321,17 +361,17 @@ def _acquire_by_name(lock: Path, end: float) -> int | None:
             return descriptor
         except FileExistsError:
             with suppress(OSError):
-                if (name := _left_behind(lock)) is not None and _removed(lock, name):
+                if (name := _left_behind(lock, given_up)) is not None and _removed(lock, name):
                     continue
         if time.monotonic() > end:
             return None
         time.sleep(LOOK)
 
 
-def _left_behind(lock: Path) -> str | None:
+def _left_behind(lock: Path, given_up: float) -> str | None:
     """What is in a lock of a process that has ended, as far as can be told. Raises OSError."""
     name = lock.read_text()
-    old = time.time() - lock.stat().st_mtime > GIVEN_UP
+    old = time.time() - lock.lstat().st_mtime > given_up
     return name if old or atomic.is_abandoned(lock.with_name(name)) else None
 
 

@@ -121,12 +121,12 @@ def sibling(path: Path, form: str) -> Path:
 
 def history_of(path: Path) -> Path:
     """Where the steps that were taken on the desk are kept."""
-    return path.with_name(f".{name(path)}.history")
+    return path.with_name(f".{name(path)}{transaction.HISTORY}")
 
 
 def earlier_of(path: Path, *, findings: bool = False) -> Path:
     """Where the transcript is kept that this one has taken the place of, or its findings."""
-    return path.with_name(f".{name(path)}.earlier{'.npz' if findings else ''}")
+    return path.with_name(f".{name(path)}{transaction.EARLIER_FINDINGS if findings else transaction.EARLIER}")
 
 
 # --- writing ---

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from witness.audio.source import places
-from witness.errors import ConflictError, InputError, OutputError
+from witness.errors import ConflictError, ForeignError, InputError, OutputError
 from witness.formats import document, output_paths
 from witness.formats.registry import Format
 from witness.schema import Transcript
@@ -91,6 +91,7 @@ def restore(root: Path, thrown: str) -> Path:
     folder = root / about.folder
     if not folder.resolve().is_relative_to(root):
         raise InputError(f"{about.folder}: leads out of the folder")
+    files.refuse_link(root / TRASH)
     number = 1
     while True:
         name = about.name if number == 1 else f"{about.name}-{number}"
@@ -111,7 +112,7 @@ def restore(root: Path, thrown: str) -> Path:
 
 
 def in_trash(root: Path) -> list[Thrown]:
-    """All that was thrown away, the latest first."""
+    """List all that was thrown away, the latest first, without what links lead to."""
     return sorted(_trash(root), key=lambda one: -one.at)
 
 
@@ -135,11 +136,12 @@ def is_taken(place: Path, mine: Collection[Path] = ()) -> bool:
 
 
 def _trash(root: Path) -> Iterator[Thrown]:
-    with suppress(OSError):
-        for folder in (root / TRASH).iterdir():
+    with suppress(OSError, ForeignError), files.OpenFolder(root / TRASH) as trash:
+        for folder in map((root / TRASH).joinpath, trash.names()):
             try:
+                files.refuse_link(folder)
                 about = decode.from_json(files.read(folder / transaction.ABOUT), Thrown)
-            except (OSError, ValueError):
+            except (OSError, ValueError, ForeignError):
                 continue
             inside = not PurePosixPath(about.folder).is_absolute() and ".." not in about.folder.split("/")
             if about.id == folder.name and inside and Path(about.name).name == about.name:
@@ -167,6 +169,8 @@ def _follow(path: Path, place: Path) -> None:
 def _carry(path: Path, target: Path, recording: Path | None, about: bytes = b"") -> None:
     """Move everything to `target`: the place of a JSON, or a folder of the trash, with what it was."""
     name, thrown = store.name(path), target.parent.name == TRASH
+    if thrown:
+        files.refuse_link(target.parent)
     try:
         target.parent.mkdir(0o700 if thrown else 0o777, parents=True, exist_ok=True)
         with ExitStack() as held:

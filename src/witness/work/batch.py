@@ -282,7 +282,7 @@ class Batch:
             before = None if self.order.force else self.folder.done_before(item)
             if before is not None:
                 self._set_result(before, "skipped" if before.state == "done" else "failed")
-            elif not self.order.force and (trouble := self.folder.in_the_way(item)) is not None:
+            elif (trouble := self.folder.in_the_way(item)) is not None:
                 # Not in the manifest: the files are not the batch's.
                 self._set_result(self.folder.entry(item, "failed", trouble), "failed")
                 self._notices.append(f"failed: {trouble}")

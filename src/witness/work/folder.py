@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from witness.errors import OutputError, WitnessError
+from witness.errors import ForeignError, OutputError, WitnessError
 from witness.formats import document, output_paths
 from witness.formats.registry import Format
 from witness.options import Runtime
-from witness.storage import files
+from witness.storage import files, transaction
 from witness.transcript import store
 from witness.work import existing_outputs
 from witness.work.manifest import Entry, Manifest, State
@@ -33,14 +33,12 @@ def locked(out: Path, *, private: bool = False) -> Iterator[None]:
 
     Raises OutputError, WitnessError.
     """
-    from filelock import FileLock, Timeout
-
     try:
         out.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
-        with FileLock(out / LOCK, timeout=0):
+        with transaction.held(out / LOCK) as taken:
+            if not taken:
+                raise WitnessError(f"another batch is at work in {out}; wait for it, or choose another -o")
             yield
-    except Timeout:
-        raise WitnessError(f"another batch is at work in {out}; wait for it, or choose another -o") from None
     except OSError as error:
         raise OutputError(f"{out}: cannot be written ({error.strerror}); change -o") from error
 
@@ -118,7 +116,13 @@ class Folder:
         return entry
 
     def in_the_way(self, item: Item) -> str | None:
-        """Why the results of an item must not be written: something is there that would be lost."""
+        """Name the reason not to write the results of an item: a link, or a file that would be lost."""
+        try:
+            files.refuse_link(self.of(item), self.order.out)
+        except ForeignError as error:
+            return str(error)
+        if self.order.force or item.again:
+            return None
         entry = self.manifest.entries.get(item.output)
         if entry is not None and entry.state == "begun" and entry.wish and not item.wish.told():
             return f"{item.source}: waits at the desk with settings of its own; run witness serve, or --force"

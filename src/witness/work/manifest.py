@@ -2,7 +2,8 @@
 
 A process that is killed leaves at most one torn line, at the end; it is skipped, and the next line begins on
 its own. A line counts when all of it is there, so the file is true after every byte. It may come from
-anywhere: what is not valid is dropped and named, and no line makes a batch write outside its folder.
+anywhere: what is not valid is dropped and named, no line makes a batch write outside its folder, and a link
+in its place is refused.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class Manifest:
     """The latest entry of each output, and the file behind it."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file, if there is one. Raises OutputError if it cannot be read."""
+        """Read the file, if there is one. Raises OutputError if it cannot be read or is a link."""
+        files.refuse_link(path)
         self.path = path
         self.entries: dict[str, Entry] = {}
         self.sources: dict[str, str] = {}
@@ -96,10 +98,10 @@ class Manifest:
                     self.dropped.append(f"{path}: line {number} is not used: {why}")
 
     def append(self, entry: Entry) -> None:
-        """Add a line. Raises OutputError if the disk is full."""
+        """Add a line. Raises OutputError if the disk is full or it is a link."""
         line = (b"\n" if self._torn else b"") + json.dumps(asdict(entry)).encode() + b"\n"
         try:
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            descriptor = files.own(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 self._torn = True  # until all of it is written
                 while line:
