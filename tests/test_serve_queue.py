@@ -459,7 +459,7 @@ SERVER = """
 import sys, time
 from pathlib import Path
 from witness.options import Options, Runtime
-from witness.work import plan, wishes
+from witness.work import overrides, plan
 from witness.serve.queue import Queue
 settle = lambda wish: plan.settle(wish.of(Options(models="builtin", offline=True, whisper="none")))
 with Queue(Path(sys.argv[1]), settle, Runtime(threads=1)) as queue:
