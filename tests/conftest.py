@@ -60,17 +60,29 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(machine_limits.cores() + 1, 8)
 
 
+GPU_FIXTURES = {"doubles", "plugin_double", "card", "plug_in"}
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """First the long files that the alphabet has last, on which one worker would be alone in the end."""
-    items.sort(key=lambda item: item.path.name not in ("test_spoken.py", "test_voices.py"))
+    """Mark the tests that need a browser, a stand-in for a GPU or a fuzz campaign, for `-m`."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if "browser" in fixtures or item.path.stem.endswith("_browser"):
+            item.add_marker(pytest.mark.browser)
+        if fixtures & GPU_FIXTURES:
+            item.add_marker(pytest.mark.gpu)
+        if item.path.stem == "test_fuzz":
+            item.add_marker(pytest.mark.fuzz)
 
 
-def pytest_report_header() -> list[str]:
+def pytest_report_header(config: pytest.Config) -> list[str]:
     import onnxruntime
 
     return [
         f"python {platform.python_version()}, numpy {np.__version__}, onnxruntime {onnxruntime.__version__} "
         f"{onnxruntime.get_available_providers()}",
+        f"selected: {config.option.markexpr or 'all tests'}",
         f"shared material: {SHARED if SHARED.is_dir() else 'not here, the tests that need it are skipped'}",
     ]
 

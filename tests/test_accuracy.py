@@ -22,6 +22,7 @@ from witness.schema import FRAME_DURATION, FRAME_STEP, FRAMES, ModelFile
 RECORDED = json.loads((ROOT / "benchmarks" / "results" / "accuracy_builtin.json").read_text())["groups"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "recordings", [pytest.param("sim_*", marks=pytest.mark.figures), "pyannote_sample", "ami_*"]
 )

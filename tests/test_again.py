@@ -61,6 +61,7 @@ def _made(path):
     }
 
 
+@pytest.mark.slow
 def test_what_a_person_did_is_kept_and_what_differs_is_told(corrected):
     path = corrected
     before = store.read(path)

@@ -10,6 +10,7 @@ import pytest
 from conftest import ROOT
 
 
+@pytest.mark.slow
 def test_the_figures_of_every_program(tmp_path, monkeypatch):
     # Here, not at the head: each worker collects every file, and this is a third of what that costs.
     pytest.importorskip("pyannote.metrics", reason="the extra `bench` is not installed")

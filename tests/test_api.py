@@ -56,6 +56,7 @@ def test_importing_witness_imports_nothing_heavy():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
     """In one place, in order, as a reader would; with a model of tones in the place of a Whisper model."""
     samples, rate = soundfile.read(CALL, dtype="float32")
@@ -131,6 +132,7 @@ def test_a_transcript_is_kept_and_read_in_every_format(toned, tmp_path):
         Transcript.load(tmp_path / "nothing.json")
 
 
+@pytest.mark.slow
 def test_an_engine_is_open_while_it_is_used(transcript, short):
     with Engine(OPTIONS, Runtime(threads=1)) as engine:
         assert "segmenter" in vars(engine)

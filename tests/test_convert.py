@@ -53,6 +53,7 @@ def spoken(*texts: str, speaker="SPEAKER_00", start=1.0, pace=0.337) -> list[Wor
     ]
 
 
+@pytest.mark.slow
 def test_a_run_and_a_conversion_write_the_same_bytes(toned, tmp_path):
     assert len(toned.words) > 10
     assert_same(toned, tmp_path)
@@ -60,6 +61,7 @@ def test_a_run_and_a_conversion_write_the_same_bytes(toned, tmp_path):
     assert_same(toned, tmp_path, [Format.DOCX])
 
 
+@pytest.mark.slow
 def test_speakers_without_words(diarized, tmp_path):
     assert diarized.turns
     assert_same(diarized, tmp_path)
@@ -123,6 +125,7 @@ UNSPACED = st.lists(st.sampled_from(["我", "们", "好", "。", "，", "ー", "
 PIECES = st.one_of(SPACED.map(lambda texts: [" Well", *texts]), UNSPACED.map(lambda texts: ["你", *texts]))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(PIECES, st.integers(0, 2), st.integers(0, 40)), max_size=8))
 def test_whatever_is_recognized(tmp_path_factory, pieces):

@@ -181,6 +181,7 @@ def test_another_system_needs_a_name_and_a_folder(folder, wish):
     assert "give a name and a folder" in str(result.exception)
 
 
+@pytest.mark.slow
 def test_another_system_is_scored_beside_ours(folder):
     pytest.importorskip("pyannote.metrics")
     (folder / "audio" / "call.flac").symlink_to(CALL)

@@ -97,6 +97,7 @@ def pieces() -> list[np.ndarray]:
     return [samples[16000 * start : 16000 * end] for start, end in ((0, 25), (41, 44), (8, 20))]
 
 
+@pytest.mark.slow
 @needs_weights
 def test_the_cores_of_a_piece_change_nothing(weights, pieces):
     def hear(threads: int) -> list[object]:
@@ -117,6 +118,7 @@ def test_the_cores_of_a_piece_change_nothing(weights, pieces):
     assert hear(1) == hear(3)
 
 
+@pytest.mark.slow
 @needs_weights
 @pytest.mark.parametrize("greedy", [False, True])
 def test_the_company_of_a_piece_changes_nothing(weights, pieces, greedy):
@@ -202,6 +204,7 @@ def test_no_piece_is_encoded_twice(folder, monkeypatch):
     assert len(encoded) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fast_words", "beams"), [(False, [5, 5]), (True, [1, 5])])
 def test_only_first_texts_are_greedy_and_only_if_asked(tmp_path, monkeypatch, fast_words, beams):
     """A piece whose text did not convince is searched with all beams."""

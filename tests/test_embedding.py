@@ -332,6 +332,7 @@ def regular(measured):
     return measured[0]
 
 
+@pytest.mark.slow
 def test_blocks_give_what_one_unbroken_pass_gives(builtin, call, regular, monkeypatch):
     samples, windows = call
     monkeypatch.setattr(embedding, "BLOCK", 10**6)
@@ -351,6 +352,7 @@ def counted(model: embedding.VoiceModel) -> tuple[embedding.VoiceModel, list[int
     return embedding.VoiceModel(trunk, model.head, trunk), lengths
 
 
+@pytest.mark.slow
 def test_pauses_are_not_run_and_change_nothing(builtin, monkeypatch):
     """What is left of a recording with pauses gives what one unbroken pass over all of it gives."""
     rng = np.random.default_rng(4)
@@ -383,6 +385,7 @@ def test_a_fast_run_hears_speech_alone(builtin, call, measured):
     assert np.mean(cosines) > 0.97
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", [embedding.CONTEXT, embedding.FAST_CONTEXT])
 def test_any_number_of_threads_and_pieces_gives_the_same_bytes(builtin, call, regular, context):
     samples, windows = call
@@ -423,6 +426,7 @@ def test_windows_may_lie_anywhere(builtin, call, regular):
     np.testing.assert_allclose(irregular, regular[places], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_close_to_one_pass_per_window(builtin, call, regular):
     """pyannote's way, kept here as the reference: each window alone, less its own mean."""
     samples, windows = call

@@ -53,6 +53,7 @@ def whole(line: bytes) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_kill_9_at_random_moments(tmp_path):
     """Of the parent, of a worker, of whisper's process, in turn; then the same command continues."""
     whisper = ggml.write(tmp_path / "tones.bin")
@@ -98,6 +99,7 @@ def test_kill_9_at_random_moments(tmp_path):
     assert all(gone(pid) for pid in seen)
 
 
+@pytest.mark.slow
 def test_ctrl_c_finishes_nothing_half_and_says_how_to_go_on(tmp_path):
     recordings = make(tmp_path / "in", 8)
     process = start("in", "-o", "out", "-f", "json", "--whisper", "none", "--jobs", 2, cwd=tmp_path)
@@ -134,6 +136,7 @@ if "witness.work.produce" in sys.orig_argv:
 """
 
 
+@pytest.mark.slow
 def test_a_recording_that_crashes_the_decoder_and_one_that_hangs(tmp_path):
     first, second, *_ = make(tmp_path / "in", 4, 1.0)
     first.rename(first.with_name("crash.flac"))
@@ -152,6 +155,7 @@ def test_a_recording_that_crashes_the_decoder_and_one_that_hangs(tmp_path):
     here("in", "-o", "out", "--whisper", "none", "--retry-failed", cwd=tmp_path)  # in a sane decoder
 
 
+@pytest.mark.slow
 def test_a_recording_that_takes_too_much_memory(tmp_path):
     first, _ = make(tmp_path / "in", 2, 1.0)
     first.rename(first.with_name("greedy.flac"))
@@ -166,6 +170,7 @@ def test_a_recording_that_takes_too_much_memory(tmp_path):
     assert "greedy.flac: took more memory than --limit-memory 1.2 GB; raise it" in stdout
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_once_costs_nothing(tmp_path):
     make(tmp_path / "in", 3, 1.0)
     once = tmp_path / "once"
@@ -177,6 +182,7 @@ def test_a_worker_that_dies_once_costs_nothing(tmp_path):
     assert all("of 3 recordings" in line for line in err.splitlines())  # how far a slow machine is
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps(tmp_path):
     """By years, back and forth, in every process, each time that anybody asks what time it is."""
     jump = (
@@ -262,6 +268,7 @@ def failing_disk(tmp_path):
     return {"LD_PRELOAD": str(library), "FROM": "8192"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begin", [0, 8192, 1_000_000], ids=["beginning", "header", "middle"])
 def test_a_disk_that_fails(tmp_path, failing_disk, begin):
     soundfile.write(tmp_path / "failing.wav", [0.001 * (number % 7) for number in range(1_000_000)], 16_000)
@@ -280,6 +287,7 @@ def test_a_disk_that_fails(tmp_path, failing_disk, begin):
     )
 
 
+@pytest.mark.slow
 def test_a_batch_tries_once_more_what_the_disk_did_not_give(tmp_path, failing_disk):
     first, second, _ = make(tmp_path / "in", 3)
     first.rename(first.with_name("failing.flac"))
@@ -374,6 +382,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     assert "out: cannot be written" in err
 
 
+@pytest.mark.slow
 def test_a_home_and_a_folder_of_recordings_that_cannot_be_written(tmp_path):
     """As in a container, or on a drive of others: nothing is kept, and nothing else changes."""
     (source,) = make(tmp_path / "in", 1)
@@ -434,6 +443,7 @@ def test_names_that_differ_by_case_or_composition_only(tmp_path):
     assert "4 done before" in stdout
 
 
+@pytest.mark.slow
 def test_names_that_are_no_text(tmp_path):
     (source,) = make(tmp_path / "made", 1, 1.0)
     (tmp_path / "in").mkdir()
@@ -447,6 +457,7 @@ def test_names_that_are_no_text(tmp_path):
     assert "1 done before" in stdout
 
 
+@pytest.mark.slow
 def test_many_tiny_recordings(tmp_path):
     """Memory stays where it is; benchmarks/batch.py has the time of 10,000 of them."""
     (tmp_path / "in").mkdir()

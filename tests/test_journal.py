@@ -160,6 +160,7 @@ def transcribed(talk, model, journal, *, cancel=None, notes=None):
     return engine.transcribe(talk, journal=journal)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("open_models")
 def test_a_run_that_was_interrupted_is_gone_on_with(talk, model, monkeypatch):
     plain = transcribed(talk, model, None)
@@ -189,6 +190,7 @@ def test_a_run_that_was_interrupted_is_gone_on_with(talk, model, monkeypatch):
     assert assemble.redo(third.findings).words == plain.words
 
 
+@pytest.mark.slow
 def test_a_job_leaves_no_journal_when_it_is_done(short, model, cache, tmp_path):
     options = Options(models="builtin", offline=True, whisper=str(model))
     settings = produce.Settings(options, Runtime(device="cpu"), {})

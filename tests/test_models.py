@@ -513,6 +513,7 @@ def drop_for_ever(hub: Hub, _: pytest.MonkeyPatch) -> None:
     hub.mode, hub.after = "drop", 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "sign"),
     [
@@ -550,6 +551,7 @@ def test_dead_network(
     assert "\n" not in about_speakers + about_words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "sign"), [("error", "503"), ("portal", "bytes instead of")])
 def test_wrong_answer(mode: str, sign: str, hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody answers, but not with the file: no reason to fail if the choice was left open."""
@@ -606,6 +608,7 @@ def test_dropped_connection_is_resumed_at_once(hub: Hub) -> None:
     assert hub.gets() == [None, "bytes=100000-", "bytes=200000-"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resumes", [True, False])
 def test_stalled_download_is_resumed_by_the_next_run(
     resumes: bool, hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch
@@ -1573,6 +1576,7 @@ def test_a_cached_multilingual_model_beats_the_package(hub: Hub) -> None:
     assert chosen_whisper("auto", available=BOTH) == fetch(BASE)[0]
 
 
+@pytest.mark.slow
 def test_no_network_costs_seconds_once(hub: Hub, package: Path) -> None:
     hub.mode = "silent"
     begun = time.monotonic()

@@ -304,6 +304,7 @@ def test_the_next_run_continues(index: Index, small: Path, monkeypatch: pytest.M
     assert kept(small) == ["campplus-zh-en.onnx"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "sign"),
     [
@@ -672,6 +673,7 @@ main(["models", "fetch", "campplus"])
 """
 
 
+@pytest.mark.slow
 def test_by_the_command_line(index: Index, tmp_path: Path) -> None:
     """In a process of its own, with what pip itself says."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}

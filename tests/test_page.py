@@ -36,13 +36,9 @@ from witness.storage import files
 from witness.transcript import assemble, merging
 from witness.transcript import redo as redoing
 
-# The first has no windows to draw, and takes a fifth of the others' time to open a page.
-CHROMIUM = next(
-    filter(
-        None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))
-    ),
-    None,
-)
+# People use the first; the headless shell, which has no windows to draw, serves where it alone is installed.
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 OPUS = sound._opus
@@ -364,7 +360,7 @@ def test_files_that_are_no_corrections(case):
 @contextmanager
 def chromium(*more):
     if CHROMIUM is None:
-        pytest.skip("no Chromium is here; Debian: apt-get install chromium-headless-shell")
+        pytest.skip("no Chromium is here; Debian: apt-get install chromium")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not here")
     with playwright.sync_playwright() as driver:
         args = ["--no-sandbox"] if sys.platform == "linux" and os.geteuid() == 0 else []

@@ -125,6 +125,7 @@ def test_a_part_of_a_lossy_file_is_that_of_the_whole(tmp_path, kind, codec):
         assert part.duration == float("inf") or len(samples) == round(part.duration * SAMPLE_RATE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "codec"), [("wav", "pcm_s16le"), ("flac", "flac"), ("aiff", "pcm_s16be")])
 def test_what_comes_before_the_part_is_not_read_where_a_jump_is_exact(tmp_path, kind, codec):
     class Counting(io.BytesIO):
@@ -236,6 +237,7 @@ def in_milliseconds(transcript: Transcript) -> Transcript:
     )
 
 
+@pytest.mark.slow
 def test_a_part_has_the_turns_and_words_of_a_file_cut_there(pair):
     part, cut = (in_milliseconds(pair[0]), shifted(pair[1]))
     assert len(part.words) > 5
@@ -324,6 +326,7 @@ def test_what_the_recognizer_says_names_the_times_of_the_recording(tmp_path):
     assert line.startswith("1:10 to 1:14: the text repeats itself, even when it is heard again")
 
 
+@pytest.mark.slow
 def test_a_batch_takes_the_same_part_of_every_recording(tmp_path):
     make(tmp_path / "in", 2)
     soundfile.write(tmp_path / "in" / "short.wav", np.zeros(8000), 8000)

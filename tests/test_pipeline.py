@@ -125,6 +125,7 @@ def test_close_to_the_exact_reference(diarized):
     assert strict_der([(reference, diarized.turns, diarized.audio.duration)]) < 0.10
 
 
+@pytest.mark.slow
 def test_a_fast_run_does_less_says_so_and_does_not_depend_on_threads(diarized):
     one, three = (
         diarize(CALL, Options(fast=True, **OFFLINE), Runtime(threads=threads)) for threads in (1, 3)
@@ -206,6 +207,7 @@ def test_ghosts_are_rare_and_never_speak_for_long(seconds, longest, ghost):
     assert uncorrected.ghosts(speakers, turns) == (["B"] if ghost else [])
 
 
+@pytest.mark.slow
 def test_words_and_turns_do_not_depend_on_schedule_or_threads(toned, tmp_path):
     """More than one of whisper's windows (30 s), and than one block of the voice model (26 s)."""
     whisper = Path(toned.audio.path).with_name("tones.bin")
@@ -365,6 +367,7 @@ def long_run(short, tmp_path):
 needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no /proc here")
 
 
+@pytest.mark.slow
 @needs_proc
 def test_a_whisper_child_killed_in_the_middle(long_run):
     process, child, out = long_run
@@ -380,6 +383,7 @@ def test_a_whisper_child_killed_in_the_middle(long_run):
     assert any("SIGKILL" in warning for warning in document["warnings"])
 
 
+@pytest.mark.slow
 @needs_proc
 def test_interrupt_leaves_no_orphan_and_no_file(long_run):
     process, child, out = long_run
@@ -391,6 +395,7 @@ def test_interrupt_leaves_no_orphan_and_no_file(long_run):
     assert not out.exists()
 
 
+@pytest.mark.slow
 @needs_proc
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_parent_leaves_no_orphan(long_run, kind):
@@ -400,6 +405,7 @@ def test_a_killed_parent_leaves_no_orphan(long_run, kind):
     assert gone(child)
 
 
+@pytest.mark.slow
 def test_offline_opens_no_socket(short, tmp_path):
     code = (
         "import sys\n"

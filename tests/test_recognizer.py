@@ -144,6 +144,7 @@ def test_a_character_split_over_two_pieces(folder):
     assert texts(found.words)[22:26] == [" d", " café", " two", " three"]
 
 
+@pytest.mark.slow
 def test_the_language_is_heard_where_most_is_said(multilingual):
     quiet = 0.01 * ggml.tones(*[L] * 27, None, None)
     (found,) = recognize(multilingual, np.concatenate([quiet, ggml.tones(*[H] * 9)]))
@@ -155,6 +156,7 @@ def test_the_language_is_heard_where_most_is_said(multilingual):
     assert found.language == "fr"
 
 
+@pytest.mark.slow
 def test_long_audio_is_cut_and_put_together(model):
     spoken = [*[L] * 24, None, *[H] * 23, None, *[L] * 24, None, *[H] * 21]
     steps = []
@@ -189,6 +191,7 @@ def test_two_tracks_one_child(model):
     assert steps[-1] == ("transcription", 5.0, 5.0)
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_changes_nothing(model):
     audio = ggml.tones(*[L, H, H] * 9, None, *[H, L] * 6)
     one, two, four = (recognize(model, audio, threads=threads) for threads in (1, 2, 4))
@@ -656,6 +659,7 @@ def test_gpu_backend_is_seen_by_its_library(tmp_path, monkeypatch):
     assert gpus.has_gpu_backend()
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.text(max_size=40), st.lists(st.integers(0, 160), max_size=30))
 def test_characters_survive_any_split(text, cuts):

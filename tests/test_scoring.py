@@ -151,6 +151,7 @@ def run(folder, *args):
     return result
 
 
+@pytest.mark.slow
 def test_command(folders):
     command = [sys.executable, "-m", "witness", "score", "ref", "hyp", "--against", "other"]
     result = subprocess.run(command, cwd=folders, capture_output=True, text=True, check=False)

@@ -351,6 +351,7 @@ def test_a_volunteer_installs_and_reports(tmp_path):
     assert "fix: install Python" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_report_without_a_card_says_what_failed(tmp_path, monkeypatch, capsys):
     """It is worth having, too, and holds no path of the user's."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")

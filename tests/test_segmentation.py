@@ -112,6 +112,7 @@ def test_windows_of_silence_are_looked_at_once():
         assert np.array_equal(result.active[window], decode(model(sound, np.zeros(1, int)))[0])
 
 
+@pytest.mark.slow
 def test_result_is_the_same_bytes_for_any_number_of_threads():
     rng = np.random.default_rng(0)
     samples = (rng.normal(0, 0.1, 16000 * 25) * (np.sin(np.arange(16000 * 25) / 9000) > 0)).astype(np.float32)

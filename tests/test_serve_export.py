@@ -65,6 +65,7 @@ def test_a_preview_is_the_beginning_of_the_file(client, desk):
         assert "Ann" not in told
 
 
+@pytest.mark.slow
 def test_several_recordings_are_one_archive(client, desk):
     asked = {"ids": ids(desk), "formats": ["docx", "srt"], "sound": True}
     answer = client.post("/api/export", json={**asked, "options": {"names": "anonymous"}})

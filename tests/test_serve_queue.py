@@ -470,6 +470,7 @@ with Queue(Path(sys.argv[1]), settle, Runtime(threads=1)) as queue:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no /proc here")
 def test_what_is_killed_is_done_by_the_next_server(tmp_path):
     """The worker first: another takes its recording. Then the server, whose worker goes with it."""

@@ -63,6 +63,7 @@ def requests(app, recording: str):
             yield method, path, address
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("token", [None, *(user.token for user in USERS), OWNER])
 def test_a_handler_runs_for_those_alone_who_have_the_right(app, monkeypatch, token):
     """By every method at every address, whose handlers do nothing here but tell that they ran."""
@@ -120,6 +121,7 @@ def contents(folder) -> dict:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_reader_changes_nothing_on_the_disk_by_any_method(shelf, tmp_path, monkeypatch):
     """With the body of a request that writes, sent to the handlers themselves."""
     monkeypatch.setattr(queues, "Pool", lambda _: Hands([None]))

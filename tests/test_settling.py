@@ -99,6 +99,7 @@ def text(transcript, form="txt", pauses=None) -> bytes:
     return writers.content(document.in_milliseconds(transcript.styled({"pauses": pauses})), form)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(  # one track has but one order
     ("seed", "in_turn"), [*((seed, False) for seed in range(12)), *((seed, True) for seed in range(0, 12, 3))]
 )

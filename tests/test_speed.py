@@ -35,6 +35,7 @@ def witness(*args, cwd=None) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, check=True, timeout=120, cwd=cwd)
 
 
+@pytest.mark.slow
 def test_what_is_counted(clip, monkeypatch):
     options = Options(models="builtin", whisper="none", offline=True)
     measured = speed.measure([clip], speed.SpeedPlan(options, Runtime(), 1, ("run", "profiled")), SILENT)
@@ -96,6 +97,7 @@ def test_time_in_which_a_model_runs_counts_once():
     assert speed.busy(calls) == pytest.approx(3.5)
 
 
+@pytest.mark.slow
 def test_a_profile_says_where_the_time_went_and_changes_nothing(clip, tmp_path):
     arguments = (clip, "-q", "--offline", "--models", "builtin", "--whisper", "none", "-f", "rttm")
     plain = in_process(tmp_path, *arguments).stdout

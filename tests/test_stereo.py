@@ -130,6 +130,7 @@ def call(sides, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_auto_takes_a_call_apart_and_says_so(call, sides):
     notes = []
     found = diarize(call, Options(models="builtin", offline=True), note=notes.append)
@@ -191,6 +192,7 @@ def test_auto_is_mix_where_there_is_no_call(tmp_path, sides, rate):
         assert auto.warnings == mixed.warnings
 
 
+@pytest.mark.slow
 def test_split_and_a_call_from_standard_input(call, tmp_path):
     import subprocess
     import sys

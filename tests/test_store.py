@@ -261,6 +261,7 @@ def steps(monkeypatch, last: int | None = None) -> list[str]:
     return done
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
 def test_a_crash_at_any_step_leaves_the_old_or_the_new_and_all_of_it(path, monkeypatch):
     named(path, 2, "C")

@@ -214,6 +214,7 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_call_has_two_people_with_such_a_model(folder, diarized):
     """How many there are hangs on a threshold that nobody measured for it; who is who does not."""
     told = Options(models=str(folder), speakers=2, offline=True)

@@ -104,6 +104,7 @@ def test_plans_are_stretches_of_meetings(tmp_path):
         talk.load(tmp_path / "none")
 
 
+@pytest.mark.slow
 def test_same_seed_same_batch(cache):
     import augment
     import simulate
@@ -247,6 +248,7 @@ def test_trunk_frame_sees_no_further_than_the_products_context():
     assert seen.max() - 50 * 8 <= 120
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # torch's exporter warns about itself
 def test_recipe_from_end_to_end(cache, tmp_path, capsys):
     import card

@@ -197,6 +197,7 @@ def known(speech, tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_enrolled_is_named_and_the_stranger_is_not(known, short):
     found = transcribe(short, OPTIONS)
     assert [speaker.name for speaker in found.speakers] == [None, None]  # off unless asked for
@@ -328,6 +329,7 @@ def test_others_are_too_many_by_their_share_or_their_seconds():
     assert voices.others([2.5, 100.0]) == 2.5
 
 
+@pytest.mark.slow
 def test_a_batch(known, short, tmp_path):
     def run(*, code: int = 0) -> tuple[str, str]:
         options = ("-o", "out", "-f", "json", "--whisper", "none", "--known", "people", *SET)

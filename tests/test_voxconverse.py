@@ -62,6 +62,7 @@ def run(vox, monkeypatch, *arguments):
     vox.main()
 
 
+@pytest.mark.slow
 def test_one_table(vox, server, tmp_path, monkeypatch, capsys):
     url, asked = server
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -66,6 +66,7 @@ def test_an_exact_diarizer_hears_the_turns():
         assert not found.active[frames, 1 - "AB".index(turn.speaker)].any()
 
 
+@pytest.mark.slow
 def test_merging_beats_the_other_rules(tmp_path):
     """On a twelfth of the material: well below the original's rule, below whisperX's."""
     folder = SHARED / "data" / "voxconverse" / "dev"
