@@ -42,6 +42,7 @@ from test_serve_queue import wait_for
 from witness.errors import UsageError, WitnessError
 from witness.options import Options, Runtime
 from witness.serve import errors, uploads
+from witness.serve.editing import exports
 from witness.serve.openai import answers, jobs, schema
 from witness.serve.queue import Queue
 from witness.serve.routes import openai_api, recordings
@@ -63,12 +64,12 @@ def settings():
     return plan.settle(OPTIONS)
 
 
-def exported(do, path, format):  # noqa: A002
+def exported(function, path, form):
     """In the place of the desk's editor: the text of the transcript, in the shape of another format."""
-    assert (do, path.suffix) == ("export", ".json")
+    assert (function, path.suffix) == (exports.content, ".json")
     document = json.loads(path.read_text())
-    found = {**WRITTEN[format], "text": document["text"]}
-    return {}, json.dumps(found).encode()
+    found = {**WRITTEN[form], "text": document["text"]}
+    return path.name, json.dumps(found).encode()
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def server(tmp_path_factory, settings):
         app = Starlette(
             routes=[*openai_api.routes(), *recordings.routes()], exception_handlers=errors.HANDLERS
         )
-        editor = SimpleNamespace(ask=exported)
+        editor = SimpleNamespace(call=exported)
         app.state.desk = SimpleNamespace(
             folder=folder, queue=queue, uploads=uploads_, editor=editor, options=OPTIONS
         )
@@ -509,7 +510,7 @@ def test_what_is_kept_is_as_if_it_had_been_dropped(client, server, monkeypatch, 
         list(ask(client, ("broken.wav", b"sound"), **asked))
     with pytest.raises(openai.BadRequestError, match="keep: what is kept has the options of the server"):
         ask(client, ("a.wav", b"sound"), prompt="Laura", **asked)
-    monkeypatch.setattr(server.app.state.desk.editor, "ask", tampered)
+    monkeypatch.setattr(server.app.state.desk.editor, "call", tampered)
     with pytest.raises(openai.APIError, match="tampered with"):
         list(ask(client, ("c.wav", b"sound"), **asked))
     wait_for(lambda: all(path.parent == server.folder for path in left(server)))

@@ -17,7 +17,7 @@ from witness.serve import queue as queues
 from witness.serve import roles, status
 from witness.serve.app import application
 from witness.serve.app_state import AppState
-from witness.serve.editing.worker_client import WorkerClient
+from witness.serve.editing.worker import Worker
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library, id_of
 from witness.serve.queue import Queue
@@ -135,8 +135,8 @@ def test_a_reader_changes_nothing_on_the_disk_by_any_method(shelf, tmp_path, mon
     with (
         Uploads(folder) as arriving,
         Queue(folder, lambda _: SETTINGS) as queue,
-        closing(WorkerClient()) as editor,
-        closing(WorkerClient()) as finder,
+        closing(Worker()) as editor,
+        closing(Worker()) as finder,
     ):
         parts = {"queue": queue, "uploads": arriving, "editor": editor, "finder": finder}
         app = application(AppState(folder, OWNER, library, **parts), users=USERS)

@@ -13,15 +13,15 @@ from witness.formats import page
 from witness.formats.registry import Format
 from witness.schema import SAMPLE_RATE
 from witness.serve.editing import exports, views
-from witness.serve.editing.exports import AS_IT_IS
-from witness.serve.editing.worker_client import WorkerClient
+from witness.serve.editing.exports import UNCHANGED
+from witness.serve.editing.worker import Worker
 from witness.serve.openai import jobs
 from witness.storage import files
 from witness.transcript import edits
 
 
 def test_what_a_program_asked_to_keep_is_exported_by_the_desk_s_own_process(shelved, tmp_path):
-    editor = WorkerClient()
+    editor = Worker()
     try:
         jobs.export(editor, shelved, [(Format.OPENAI, tmp_path / "x.openai.json")])
     finally:
@@ -31,10 +31,10 @@ def test_what_a_program_asked_to_keep_is_exported_by_the_desk_s_own_process(shel
 
 def test_any_format_can_be_taken_away(shelved):
     edits.name(shelved, edits.show(shelved).version, "SPEAKER_00", "Ann")
-    assert exports.content(shelved, Format.SRT, AS_IT_IS)[1] == (shelved.parent / "toned.srt").read_bytes()
-    assert exports.content(shelved, Format.JSON, AS_IT_IS)[1] == shelved.read_bytes()
-    assert exports.content(shelved, Format.DOCX, AS_IT_IS)[1][:2] == b"PK"
-    assert page.sound_in(exports.content(shelved, Format.HTML, AS_IT_IS)[1].decode()).opus
+    assert exports.content(shelved, Format.SRT, UNCHANGED)[1] == (shelved.parent / "toned.srt").read_bytes()
+    assert exports.content(shelved, Format.JSON, UNCHANGED)[1] == shelved.read_bytes()
+    assert exports.content(shelved, Format.DOCX, UNCHANGED)[1][:2] == b"PK"
+    assert page.sound_in(exports.content(shelved, Format.HTML, UNCHANGED)[1].decode()).opus
 
 
 def test_what_no_browser_plays_is_made_into_what_it_does(shelved):
@@ -76,10 +76,10 @@ def test_the_outline_is_kept(shelved, monkeypatch):
 
 
 def test_a_page_says_that_the_model_does_not_know_the_language_and_what_to_do(shelved):
-    rest = {"id": "x", "formats": [], "barred": None, "noting": False}
+    visit = views.Visit(id="x", formats=[], barred=None, noting=False)
     about = "knows English only, and this is another language: choose a model that knows it"
-    assert about not in views.html(shelved, rest, ["x.js"])
+    assert about not in views.html(shelved, visit, ["x.js"]).decode()
     found = json.loads(shelved.read_text())
     found["utterances"][0]["not_english"] = True
     shelved.write_text(json.dumps(found))
-    assert about in views.html(shelved, rest, ["x.js"])
+    assert about in views.html(shelved, visit, ["x.js"]).decode()

@@ -142,7 +142,7 @@ def serve_command(
     from witness.serve import folder_watch, roles, server
     from witness.serve.app import application
     from witness.serve.app_state import AppState
-    from witness.serve.editing.worker_client import WorkerClient
+    from witness.serve.editing.worker import Worker
     from witness.serve.library.library import Library
     from witness.serve.queue import Queue
     from witness.serve.uploads import Uploads
@@ -177,8 +177,8 @@ def serve_command(
     with (
         listening,
         options.progress(quiet) as reporter,
-        closing(WorkerClient()) as editor,
-        closing(WorkerClient()) as finder,
+        closing(Worker()) as editor,
+        closing(Worker()) as finder,
         Uploads(library.folder) as uploads,
         Queue(library.folder, settle, runtime, jobs) as queue,
     ):

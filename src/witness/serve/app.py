@@ -11,7 +11,6 @@ from starlette.middleware import Middleware
 from witness.serve import errors
 from witness.serve.app_state import AppState
 from witness.serve.routes import (
-    again,
     browser_recordings,
     exports,
     home,
@@ -38,7 +37,6 @@ def application(
             *notes.routes(),
             *transcripts.routes(),
             *live.routes(),
-            *again.routes(),
             *recordings.routes(),
             *exports.routes(),
             *people.routes(),

@@ -1,14 +1,20 @@
-"""What the handlers of a request share; they find it at `request.app.state.desk`."""
+"""State that all requests share, and what a handler reads from its request."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from witness.options import Options, Runtime
-from witness.serve.editing.worker_client import WorkerClient
+from witness.serve.editing.worker import Worker
 from witness.serve.library.library import Library
 from witness.storage import files
 
@@ -17,6 +23,10 @@ if TYPE_CHECKING:
     from witness.serve.queue import Queue
     from witness.serve.uploads import Uploads
 
+T = TypeVar("T")
+
+GONE = "there is no such transcript anymore; go back to the recordings"
+
 
 KNOWN = "known"
 """The folder of the voices of known people, below the desk's."""
@@ -24,10 +34,10 @@ KNOWN = "known"
 
 @dataclass(frozen=True)
 class Quotas:
-    """What one client, or all of them, may take."""
+    """Limits of each request."""
 
     body: int = 8 << 20
-    """Bytes of a request that is no recording; the corrections of a day are smaller."""
+    """Bytes of a request without recordings; the corrections of a day are smaller."""
     upload: int = 8 << 30
     """Bytes of a request with recordings."""
     patience: float = 30.0
@@ -38,23 +48,23 @@ class Quotas:
 
 @dataclass(frozen=True)
 class AppState:
-    """A folder, and what may be done with it."""
+    """The desk's folder, and the parts of the desk that work in it."""
 
     folder: Path
     """Absolute, without symbolic links."""
     token: str
-    """Who knows it may do everything."""
+    """Grants full access."""
     library: Library
     options: Options = field(default_factory=Options)
-    """For recordings that are dropped."""
+    """For new recordings."""
     runtime: Runtime = field(default_factory=Runtime)
     limits: Quotas = field(default_factory=Quotas)
     queue: Queue | None = None
+    """None, like `uploads`: the desk takes no recordings."""
     uploads: Uploads | None = None
-    """Of these two, None: nothing can be dropped here."""
-    editor: WorkerClient = field(default_factory=WorkerClient)
-    """Works on the transcript that somebody looks at."""
-    finder: WorkerClient = field(default_factory=WorkerClient)
+    editor: Worker = field(default_factory=Worker)
+    """Works on the transcript of an open page."""
+    finder: Worker = field(default_factory=Worker)
     """Reads recordings and searches all transcripts for a voice, which takes longer."""
 
     @cached_property
@@ -71,3 +81,39 @@ class AppState:
             return Path(self.options.known)
         files.refuse_link(self.folder / KNOWN)
         return self.folder / KNOWN
+
+
+def desk_of(request: Request) -> AppState:
+    desk: AppState = request.app.state.desk
+    return desk
+
+
+def queue_of(request: Request) -> Queue:
+    """Return the queue. Raises HTTPException if the desk has none."""
+    queue = desk_of(request).queue
+    if queue is None:
+        raise HTTPException(503, "this desk takes no recordings")
+    return queue
+
+
+async def path_of(request: Request) -> Path:
+    """Return the JSON of the transcript whose id is in the address. Raises HTTPException."""
+    path = await run_in_threadpool(desk_of(request).library.find, request.path_params["id"])
+    if path is None:
+        raise HTTPException(404, GONE)
+    return path
+
+
+async def body_of(request: Request, expected: type[T]) -> T:
+    """Return the JSON in a request, which has the type `expected`. Raises HTTPException."""
+    try:
+        return msgspec.convert(await request.json(), expected)
+    except msgspec.ValidationError as error:
+        raise HTTPException(400, f"the request cannot be used ({error})") from error
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, "the request is not JSON") from error
+
+
+def respond(value: Any, status: int = 200) -> Response:
+    """Return a value of msgspec's types as JSON."""
+    return JSONResponse(msgspec.to_builtins(value), status)

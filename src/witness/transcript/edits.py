@@ -186,7 +186,8 @@ def rewrite(path: Path, version: str, heard: str, written: str, places: Collecti
     """
     with _opened(path, version) as (there, saved, history):
         found = occurrences.find(store.transcript(path, saved.document), heard, written)
-        made = tuple(one.correction for one in found if one.place in places)
+        chosen = frozenset(places)
+        made = tuple(one.correction for one in found if one.place in chosen)
         if not made:
             raise UsageError(f"{heard[:40]!r} is not said at these places of {path}")
         step: Step = tuple(

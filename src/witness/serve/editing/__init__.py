@@ -1,1 +1,1 @@
-"""Transcripts shown and changed in a child process."""
+"""Transcripts shown, changed and exported in a child process."""

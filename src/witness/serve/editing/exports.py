@@ -1,74 +1,102 @@
-"""A transcript as somebody wants to take it away: a format, with or without times and names, or its sound."""
+"""Exports of a transcript: a file of a format, with or without times and names, or its sound."""
 
 from __future__ import annotations
 
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from witness.audio import sound
+from witness.errors import UsageError
 from witness.formats import output_paths, writers
 from witness.formats.registry import Format
 from witness.options import PageAudio
-from witness.schema import Spans, Transcript
-from witness.serve.editing.export_options import ExportOptions
+from witness.schema import LONGEST, Spans, Transcript
 from witness.transcript import anonymous, store
 
-AS_IT_IS = ExportOptions()
+Choice = Literal["keep", "drop"]
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """The options of an export; None: as in the transcript."""
+
+    names: Literal["keep", "drop", "anonymous"] = "keep"
+    times: Choice | None = None
+    fillers: Choice | None = None
+    pauses: Annotated[float, Meta(ge=0, le=LONGEST)] | None = None
+    """Seconds: the shortest pause that is marked; 0: no marks."""
+    hidden: Annotated[tuple[Annotated[str, Meta(max_length=200)], ...], Meta(max_length=200)] = ()
+    """Words to leave out beside names, where these are left out."""
+
+    @property
+    def style(self) -> dict[str, Any]:
+        """The argument of `Transcript.styled`."""
+        names = "none" if self.names == "drop" else None
+        rest = {"times": self.times, "fillers": self.fillers, "pauses": self.pauses}
+        return {**rest, "speaker_names": names}
+
+
+UNCHANGED = ExportOptions()
 EXCERPT = 4000
 """Characters of a preview."""
 
 
-@dataclass(frozen=True)
-class _Taken:
-    transcript: Transcript
-    title: str
-    covered: Spans = ()
+def read_options(value: Any) -> ExportOptions:
+    """Check the options in a request. Raises UsageError."""
+    try:
+        return msgspec.convert(value, ExportOptions)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"these options cannot be used ({error})") from error
 
 
-def _take(path: Path, wanted: ExportOptions) -> _Taken:
-    transcript = store.read(path).styled(wanted.style)
-    if wanted.names != "anonymous":
-        return _Taken(transcript, store.name(path))
-    found = anonymous.anonymous(transcript, wanted.hidden)
-    return _Taken(found.transcript, found.title, found.covered)
-
-
-def content(path: Path, form: Format, wanted: ExportOptions) -> tuple[str, bytes]:
-    """Name and content of the file of a format; a page has its sound inside if it is short.
+def content(path: Path, form: Format, options: ExportOptions = UNCHANGED) -> tuple[str, bytes]:
+    """Return name and content of the file of a format; a page has its sound inside if that is short.
 
     Raises InputError, WitnessError.
     """
     output_paths.check_libraries([form])
-    if form == Format.JSON and wanted == AS_IT_IS:
+    if form == Format.JSON and options == UNCHANGED:
         return output_paths.name_of(store.name(path), form), store.content(path)
-    taken = _take(path, wanted)
+    transcript, title, covered = _styled(path, options)
     audio = store.read(path).audio
-    short = audio.transcribed.duration < sound.EMBEDDED
-    how = PageAudio.EMBED if short else PageAudio.NONE
-    heard = sound.take(audio, [(form, None)], how, beside=path.parent, covered=taken.covered)
-    called = output_paths.name_of(taken.title, form)
-    return called, writers.content(taken.transcript, form, heard, path.with_name(called))
+    how = PageAudio.EMBED if audio.transcribed.duration < sound.EMBEDDED else PageAudio.NONE
+    played = sound.take(audio, [(form, None)], how, beside=path.parent, covered=covered)
+    name = output_paths.name_of(title, form)
+    return name, writers.content(transcript, form, played, path.with_name(name))
 
 
-def audible(path: Path, wanted: ExportOptions) -> tuple[str, bytes]:
-    """Name and content of the recording as MP3; a tone covers names if they are left out.
+def audible(path: Path, options: ExportOptions) -> tuple[str, bytes]:
+    """Return name and content of the recording as MP3; a tone covers names that are left out.
 
     Raises InputError, OutputError.
     """
     audio = store.read(path).audio
-    taken = _take(path, wanted)
-    there, _ = sound.located(audio, path.parent)
-    return f"{taken.title}.mp3", sound.mp3(there, audio, taken.covered)
+    _, title, covered = _styled(path, options)
+    recording, _ = sound.located(audio, path.parent)
+    return f"{title}.mp3", sound.mp3(recording, audio, covered)
 
 
-def preview(path: Path, form: Format, wanted: ExportOptions) -> str:
-    """How the file begins; of Word the text of its paragraphs. Raises InputError, WitnessError."""
-    if form.about.sound:  # the page looks as on the desk; its text is what the options change
+def preview(path: Path, form: Format, options: ExportOptions) -> str:
+    """Return the beginning of the file, of Word that of its paragraphs. Raises InputError, WitnessError."""
+    if form.about.sound:  # the page on the desk looks the same; the options change its text
         form = Format.TXT
-    _, written = content(path, form, wanted)
+    _, written = content(path, form, options)
     if form == Format.DOCX:
         import docx
 
         return "\n".join(part.text for part in docx.Document(io.BytesIO(written)).paragraphs)[:EXCERPT]
     return written.decode("utf-8", "replace")[:EXCERPT]
+
+
+def _styled(path: Path, options: ExportOptions) -> tuple[Transcript, str, Spans]:
+    """Return the transcript with the options, its title, and the stretches whose sound a tone covers."""
+    transcript = store.read(path).styled(options.style)
+    if options.names != "anonymous":
+        return transcript, store.name(path), ()
+    without_names = anonymous.anonymous(transcript, options.hidden)
+    return without_names.transcript, without_names.title, without_names.covered

@@ -17,7 +17,8 @@ from starlette.types import Receive
 from witness.errors import InputError, UsageError
 from witness.formats.output_paths import name_of
 from witness.formats.registry import Format
-from witness.serve.editing.worker_client import WorkerClient
+from witness.serve.editing import exports
+from witness.serve.editing.worker import Worker
 from witness.serve.queue import Queue
 from witness.serve.routes.recordings import ALIVE, answered, left
 from witness.serve.uploads import Upload
@@ -80,10 +81,10 @@ async def keeping(queue: Queue, folder: Path, recording: Upload, receive: Receiv
         queue.board.forget(listener)
 
 
-def export(editor: WorkerClient, transcript: Path, written: Sequence[tuple[Format, Path]]) -> None:
+def export(editor: Worker, transcript: Path, files: Sequence[tuple[Format, Path]]) -> None:
     """Write a transcript in other formats. Raises WitnessError, OSError."""
-    for kind, path in written:
-        path.write_bytes(editor.ask("export", transcript, format=kind)[1])
+    for form, path in files:
+        path.write_bytes(editor.call(exports.content, transcript, form)[1])
 
 
 class Work:

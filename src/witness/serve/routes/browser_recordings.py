@@ -6,17 +6,23 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
+from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from witness.serve.app_state import AppState
+from witness.serve.app_state import AppState, body_of
 from witness.serve.browser_recordings import OtherPlaceError, Take, Takes
-from witness.serve.requests import body_of
 from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.recordings import answered, wish_in
 from witness.serve.uploads import clean
+
+
+class Named(Struct):
+    """The name of a recording."""
+
+    name: str
 
 
 def routes() -> list[Endpoint]:
@@ -32,10 +38,8 @@ def routes() -> list[Endpoint]:
 
 async def begin(request: Request) -> Response:
     """A new take, with a name."""
-    given = await body_of(request)
-    if not isinstance(given.get("name"), str):
-        raise HTTPException(400, "name is missing in the request, or not a text")
-    take = await run_in_threadpool(_takes(request).begin, clean(given["name"]))
+    body = await body_of(request, Named)
+    take = await run_in_threadpool(_takes(request).begin, clean(body.name))
     return JSONResponse(_row(take), 201)
 
 

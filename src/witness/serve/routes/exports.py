@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -16,9 +17,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from witness.errors import WitnessError
 from witness.formats.registry import Format
 from witness.options import chosen
-from witness.serve.app_state import AppState
-from witness.serve.editing import export_options
-from witness.serve.requests import GONE, body_of, texts_of
+from witness.serve.app_state import GONE, AppState, body_of
+from witness.serve.editing import exports
+from witness.serve.editing.exports import ExportOptions
 from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.transcripts import download, formats
 
@@ -29,6 +30,15 @@ DATE = (1980, 1, 1, 0, 0, 0)
 ARCHIVE = "transcripts.zip"
 FAILURES = "NOT EXPORTED.txt"
 """In an archive: what could not be exported, and why, a line each."""
+
+
+class Export(Struct):
+    """Files of some recordings; `sound`: and their MP3."""
+
+    ids: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+    options: dict[str, Any] = {}
+    sound: bool = False
 
 
 def routes() -> list[Endpoint]:
@@ -47,17 +57,15 @@ def list_formats(request: Request) -> Response:  # noqa: ARG001
 async def export(request: Request) -> Response:
     """The files of `ids` in `formats`, with `options`; `sound`: and the recordings as MP3."""
     desk: AppState = request.app.state.desk
-    given = await body_of(request)
-    ids, words = (texts_of(given, key) for key in ("ids", "formats"))
-    options = given.get("options", {})
-    export_options.read(options)
-    kinds = [chosen(Format, word) for word in words]
-    orders = [_Order("export", form, options) for form in dict.fromkeys(kinds)]
-    if given.get("sound") is True:
-        orders.append(_Order("audible", None, options))
-    if not ids or not orders or len(ids) > MOST:
+    body = await body_of(request, Export)
+    options = exports.read_options(body.options)
+    forms = [chosen(Format, word) for word in dict.fromkeys(body.formats)]
+    orders = [_Order(form, options) for form in forms]
+    if body.sound:
+        orders.append(_Order(None, options))
+    if not body.ids or not orders or len(body.ids) > MOST:
         raise HTTPException(400, f"choose a format, and 1 to {MOST} recordings")
-    places = [await run_in_threadpool(desk.library.find, one) for one in dict.fromkeys(ids)]
+    places = [await run_in_threadpool(desk.library.find, id_) for id_ in dict.fromkeys(body.ids)]
     paths = [path for path in places if path is not None]
     if len(paths) < len(places):
         raise HTTPException(404, GONE)
@@ -75,9 +83,9 @@ async def export(request: Request) -> Response:
 class _Order:
     """A file of each recording."""
 
-    do: str
     form: Format | None
-    options: dict[str, Any]
+    """None: its sound."""
+    options: ExportOptions
 
     @property
     def media_type(self) -> str:
@@ -85,8 +93,9 @@ class _Order:
 
     def fill(self, desk: AppState, path: Path) -> tuple[str, bytes]:
         """Name and content. Raises WitnessError."""
-        said, content = desk.finder.ask(self.do, path, format=self.form, options=self.options)
-        return said["name"], content
+        if self.form is None:
+            return desk.finder.call(exports.audible, path, self.options)
+        return desk.finder.call(exports.content, path, self.form, self.options)
 
 
 async def _archive(desk: AppState, paths: Sequence[Path], orders: Sequence[_Order]) -> AsyncIterator[bytes]:
@@ -109,7 +118,7 @@ def _pieces(desk: AppState, paths: Sequence[Path], orders: Sequence[_Order]) -> 
                 except WitnessError as error:
                     failures.append(f"{place.as_posix()}: {error}\n")
                     continue
-                anonymous = order.options.get("names") == "anonymous"  # folders are called after people, too
+                anonymous = order.options.names == "anonymous"  # folders are called after people, too
                 folder = PurePosixPath() if anonymous else PurePosixPath(place.parent.as_posix())
                 _put(archive, _free(str(folder / name), taken), content)
                 yield sink.take()

@@ -11,21 +11,22 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from witness.errors import ConflictError, UsageError
+from witness.serve.app_state import body_of, desk_of, respond
 from witness.serve.library.index import DamagedError
 from witness.serve.library.library import ListedRecording
 from witness.serve.library.query import parse
 from witness.serve.library.selection import SORTS, Selection, choices, is_called
-from witness.serve.requests import body_of, desk_of, of
 from witness.serve.roles import Endpoint, Role
 from witness.serve.uploads import clean_stem
 from witness.text import printable
-from witness.transcript import trash
+from witness.transcript import edits, trash
 from witness.work.recordings import INNER
 
 T = TypeVar("T")
@@ -142,18 +143,37 @@ def _json(row: dict[str, Any]) -> dict[str, Any]:
 # --- changes ---
 
 
+class Target(Struct):
+    """Another name, or another folder below the desk's."""
+
+    name: str
+    folder: str
+
+
+class ChangedTags(Struct):
+    """Tags to add and to remove."""
+
+    add: list[str]
+    remove: list[str]
+
+
+class Ids(Struct):
+    """Recordings in the trash."""
+
+    ids: list[str]
+
+
 async def move(request: Request) -> Response:
     """Give it another name, or another folder below the desk's."""
-    given = of(await body_of(request), name=str, folder=str)
+    body = await body_of(request, Target)
 
     def moved() -> dict[str, Any]:
         desk, row = desk_of(request), _row(request)
-        target = _place(desk.folder, given["name"], given["folder"])
+        target = _place(desk.folder, body.name, body.folder)
         path, source = desk.library.path_of(row)
         was_read = desk.library.is_read(path)
         if target != path:
-            reply, _ = desk.editor.ask("move", path, place=str(target), recording=_text(source))
-            target = Path(reply["place"])
+            target = desk.editor.call(trash.move, path, target, source)
             if desk.queue is not None:
                 with suppress(ConflictError):  # a batch is at work, which finds it by its contents
                     desk.queue.moved(path.relative_to(desk.folder), target.relative_to(desk.folder))
@@ -165,30 +185,26 @@ async def move(request: Request) -> Response:
 
 async def tag(request: Request) -> Response:
     """Sort it under some tags more, and some less."""
-    given = of(await body_of(request), add=list, remove=list)
-    texts = [*given["add"], *given["remove"]]
-    if len(texts) > MOST_TAGS or not all(isinstance(one, str) for one in texts):
-        raise HTTPException(400, f"add and remove are lists of texts, at most {MOST_TAGS}")
-
-    def tagged() -> dict[str, Any]:
-        desk = desk_of(request)
-        reply, _ = desk.editor.ask("tag", desk.library.path_of(_row(request))[0], **given)
-        desk.library.changed()
-        return reply
-
-    return JSONResponse(await run_in_threadpool(tagged))
+    body = await body_of(request, ChangedTags)
+    if len(body.add) + len(body.remove) > MOST_TAGS:
+        raise HTTPException(400, f"add and remove have at most {MOST_TAGS} tags")
+    desk = desk_of(request)
+    path = await run_in_threadpool(lambda: desk.library.path_of(_row(request))[0])
+    written = await desk.editor.run(edits.tag, path, body.add, body.remove)
+    desk.library.changed()
+    return respond(written)
 
 
 def throw(request: Request) -> Response:
     """Put it into the trash, with all that belongs to it."""
     desk = desk_of(request)
     path, source = desk.library.path_of(_row(request))
-    reply, _ = desk.editor.ask("throw", path, root=str(desk.folder), recording=_text(source))
+    thrown = desk.editor.call(trash.throw, path, desk.folder, source)
     if desk.queue is not None:
         with suppress(ConflictError):
             desk.queue.gone(path.relative_to(desk.folder))
     desk.library.look()
-    return JSONResponse(reply)
+    return respond(thrown)
 
 
 def list_trash(request: Request) -> Response:
@@ -201,15 +217,15 @@ def list_trash(request: Request) -> Response:
 def restore(request: Request) -> Response:
     """Put it back where it was."""
     desk = desk_of(request)
-    reply, _ = desk.editor.ask("restore", desk.folder, thrown=request.path_params["id"])
+    path = desk.editor.call(trash.restore, desk.folder, request.path_params["id"])
     desk.library.look()
-    return JSONResponse(_json(_named(desk.folder, Path(reply["place"]))))
+    return JSONResponse(_json(_named(desk.folder, path)))
 
 
 async def empty(request: Request) -> Response:
     """Delete for good what somebody has seen in the trash."""
-    given = of(await body_of(request), ids=list)
-    count = await run_in_threadpool(trash.empty, desk_of(request).folder, given["ids"])
+    body = await body_of(request, Ids)
+    count = await run_in_threadpool(trash.empty, desk_of(request).folder, body.ids)
     return JSONResponse({"deleted": count})
 
 
@@ -240,7 +256,3 @@ def _row(request: Request) -> ListedRecording:
     if desk.queue is not None and row.id in desk.queue.board.states():
         raise ConflictError(f"{row.name}: is being transcribed; cancel that first")
     return row
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from witness.serve import assets
-from witness.serve.requests import GONE, desk_of
+from witness.serve.app_state import GONE, desk_of
 from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.home import STYLES, template
 from witness.serve.routes.recordings import EventStream, about_job, answered, event

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -15,8 +14,10 @@ from starlette.responses import JSONResponse, Response
 from witness.formats.registry import Format
 from witness.serve import assets
 from witness.serve.app_state import AppState
+from witness.serve.editing import views
 from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.home import STYLES, template
+from witness.serve.routes.transcripts import download
 from witness.text import printable
 
 if TYPE_CHECKING:
@@ -67,11 +68,8 @@ async def project(request: Request) -> Response:
     paths = [path for one in ids if (path := await run_in_threadpool(desk.library.find, one)) is not None]
     if not paths:
         raise HTTPException(404, "there are no notes yet")
-    called = desk.folder.name or "notes"
-    given = {"paths": [str(path) for path in paths], "name": printable(called)}
-    _, content = await run_in_threadpool(desk.editor.ask, "project", paths[0], **given)
-    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(printable(called))}.qdpx"}
-    return Response(content, media_type=Format.QDPX.about.media_type, headers=headers)
+    name, content = await desk.editor.run(views.project, desk.folder, paths)
+    return download(content, name, Format.QDPX.about.media_type)
 
 
 def _found(request: Request) -> tuple[list[dict[str, Any]], list[str]]:

@@ -7,18 +7,24 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, structs
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from witness.diarization import voices
 from witness.errors import InputError, WitnessError
-from witness.serve.app_state import AppState
+from witness.serve.app_state import AppState, body_of
+from witness.serve.editing import views
 from witness.serve.library.library import ListedRecording
-from witness.serve.requests import body_of
 from witness.serve.roles import Endpoint, Role
 from witness.text import printable
+
+
+class Person(Struct):
+    """A person whose voice is known."""
+
+    name: str
 
 
 def routes() -> list[Endpoint]:
@@ -48,10 +54,8 @@ def list_people(request: Request) -> Response:
 
 async def forget(request: Request) -> Response:
     """Delete a person's voice; names in transcripts stay."""
-    given = await body_of(request)
-    if not isinstance(given.get("name"), str):
-        raise HTTPException(400, "name is missing in the request, or not a text")
-    await run_in_threadpool(voices.forget, given["name"], request.app.state.desk.known)
+    body = await body_of(request, Person)
+    await run_in_threadpool(voices.forget, body.name, request.app.state.desk.known)
     return JSONResponse({})
 
 
@@ -66,22 +70,22 @@ async def _search(desk: AppState, known: Path, wanted: str) -> AsyncIterator[str
     rows, _ = await run_in_threadpool(desk.library.recordings)
     total, seen, left = len(rows), 0, 0
     for row in rows:
-        found: dict[str, Any] = {}
+        found = views.VoiceSearch()
         try:
             path = await run_in_threadpool(desk.library.find, row.id)
             if path is None:  # it failed, or is gone
                 total -= 1
                 continue
-            found, _ = await run_in_threadpool(desk.finder.ask, "find", path, name=wanted, known=str(known))
+            found = await desk.finder.run(views.find_voice, path, known, wanted)
         except WitnessError:  # without its findings, or damaged; the library says so
             left += 1
-        if found.get("other"):
+        if not found.is_transcript:
             total -= 1
             continue
         seen += 1
         line: dict[str, Any] = {"seen": seen, "total": total, "left": left}
-        if "speaker" in found:
-            line["found"] = {**found, "id": row.id, "recording": _called(row)}
+        if found.match is not None:
+            line["found"] = {**structs.asdict(found.match), "id": row.id, "recording": _called(row)}
         yield json.dumps(line) + "\n"
     yield json.dumps({"seen": total, "total": total, "left": left}) + "\n"
 
