@@ -96,7 +96,7 @@ class Prints:
             channels=Layout.MIX,
             tracks=(Track(windows, voice_model.embed(samples, [windows], self.voice)),),
         )
-        found = assemble.voiceprints(findings, Bounds(speakers=1))
+        found = assemble.diarize(findings, Bounds(speakers=1)).voiceprints()
         one = next(iter(found.values()), None)
         return one if one is not None and one.total.any() else None
 

@@ -41,7 +41,7 @@ word's own speaker while it is said; and cpWER (meeteval), in which missed and i
 Words without a speaker are left out of the text, whatever the rule.
 
 Files are halved by the order of their names: "tune" (even) may be used to choose constants, "check" (odd) may
-not. `--set NAME=VALUE` tries another constant of `witness.transcript.merging`.
+not. `--set NAME=VALUE` tries another constant of `witness.transcript.assemble`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from witness.formats import findings, rttm
 from witness.options import Bounds
 from witness.recognition import tokens as spoken_tokens
 from witness.schema import FRAME_DURATION, FRAME_STEP, Evidence, Turn, Word
-from witness.transcript import assemble, merging
+from witness.transcript import assemble
 
 HEARINGS = 10  # windows of 10 s, one per second, over each frame
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu", "va", "we")
@@ -322,7 +322,7 @@ def largest_sum(heard: Heard) -> list[str | None]:
 
 
 def witness(heard: Heard) -> list[str | None]:
-    found = merging.label(heard.words, heard.diarization.evidence, heard.diarization.active, heard.names)
+    found = assemble.label(heard.words, heard.diarization.evidence, heard.diarization.active, heard.names)[0]
     return [word.speaker for word in found]
 
 
@@ -411,7 +411,7 @@ def saved(folder: Path, run: Path, half: str, *, told: bool) -> Iterator[Heard]:
         heard = found.tracks[0].recognition
         (reference,) = lines.read(path).values()
         asked = Bounds(len({line.speaker for line in reference.lines})) if told else Bounds()
-        (track,) = assemble.who(found, asked).tracks
+        (track,) = assemble.diarize(found, asked).tracks
         # The place of each word, where `align` expects a speaker.
         numbered = [Row(word.start, word.end, str(n), word.text) for n, word in enumerate(heard.words)]
         truth: list[str | None] = [None] * len(heard.words)
@@ -536,9 +536,9 @@ def summary(material: Sequence[Heard]) -> dict[str, object]:
 def set_constants(constants: Sequence[str]) -> None:
     for constant in constants:
         name, _, value = constant.partition("=")
-        if not hasattr(merging, name):
-            sys.exit(f"--set {constant}: witness.transcript.merging has no {name}")
-        setattr(merging, name, float(value))
+        if not hasattr(assemble, name):
+            sys.exit(f"--set {constant}: witness.transcript.assemble has no {name}")
+        setattr(assemble, name, float(value))
 
 
 def rules(args: argparse.Namespace) -> dict[str, object]:

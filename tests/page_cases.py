@@ -78,13 +78,13 @@ def talk(seed: int) -> uncorrected.Draft:
         tracks=(),
     )
     recognition = Recognition((), "en", "cpu")
-    who = assemble.Who(findings, Bounds(), tuple(tracks))
+    who = assemble.DiarizedRecording(findings, Bounds(), tuple(tracks))
     foreign = tuple(((5.0, 30.0),) if seed % 4 == 3 else () for _ in tracks)
-    draft = assemble.words(who, [recognition if heard else None for _ in tracks])
+    draft = assemble.label_words(who, [recognition if heard else None for _ in tracks])
     return replace(draft, words=tuple(words), not_english=foreign)
 
 
-def _track(rng: random.Random, duration: float, prefix: str, people: int) -> assemble.Diarized:
+def _track(rng: random.Random, duration: float, prefix: str, people: int) -> assemble.DiarizedTrack:
     """People take turns, with pauses and overlaps."""
     frames = int(duration / FRAME_STEP)
     active = np.zeros((frames, people), np.bool_)
@@ -98,10 +98,10 @@ def _track(rng: random.Random, duration: float, prefix: str, people: int) -> ass
     evidence = Evidence(votes, np.full(frames, 3, np.uint16))
     diarization = Diarization.in_order_of_appearance(evidence, active).steadied()
     names = [f"{prefix}SPEAKER_{number:02d}" for number in range(diarization.active.shape[1])]
-    return assemble.Diarized(names, diarization, Count(len(names), len(names), 1.0))
+    return assemble.DiarizedTrack(names, diarization, Count(len(names), len(names), 1.0))
 
 
-def _words(rng: random.Random, who: assemble.Diarized, duration: float, slow: bool) -> list[Word]:
+def _words(rng: random.Random, who: assemble.DiarizedTrack, duration: float, slow: bool) -> list[Word]:
     """Words of most turns, some that nobody said, and none in the others."""
     words: list[Word] = []
     free = 0.0
@@ -128,7 +128,7 @@ class Steps:
 
     def __init__(self, draft: uncorrected.Draft, rng: random.Random) -> None:
         self.draft, self.rng = draft, rng
-        self.base = uncorrected.corrected(draft)
+        self.base = uncorrected.apply(draft)
         self.data = data_of(self.base)
         self.ids = [speaker for speaker, _ in self.data["speakers"]]
         words, silent = self.data["words"], self.data["silent"]
@@ -199,20 +199,23 @@ class Steps:
         new = [_of_words(one) for one in made if one["kind"] == "new"]
         if len(set(new)) < len(new):
             return None
-        added = uncorrected._added(self.draft, new)
+        added = uncorrected._added_speakers(self.draft, new)
         ids = [*self.ids[: len(self.ids) - len(new)], *(added[one] for one in new)]
         fills = [self._fill(one) for one in made if one["kind"] == "fill"]
         _, turns = uncorrected._completed(self.draft, [*fills, *new], added)
         found = [self._correction(one, ids, turns) for one in made]
-        talk, merged = corrections.Talk(turns), corrections.merges(found, corrections.Talk(turns))
-        together = corrections.Talk(
-            uncorrected.united(sorted(uncorrected._renamed(turn, merged) for turn in turns))
+        talk, merged = (
+            corrections.TurnIndex(turns),
+            corrections.merged_speakers(found, corrections.TurnIndex(turns)),
+        )
+        together = corrections.TurnIndex(
+            uncorrected.unite_turns(sorted(uncorrected._renamed(turn, merged) for turn in turns))
         )
         for one, correction in zip(made, found, strict=True):
             for key, spans in (("who", correction.speaker), ("gone", correction.other)):
                 if key in one and one["kind"] != "new":
                     last = merged.get(ids[one[key]], ids[one[key]])
-                    if talk.whose(spans) != ids[one[key]] or together.whose(spans) != last:
+                    if talk.speaker_within(spans) != ids[one[key]] or together.speaker_within(spans) != last:
                         return None
         self.ids = ids
         return tuple(found)
@@ -238,7 +241,7 @@ class Steps:
 
     def expected(self, given: Sequence[Correction]) -> dict[str, Any]:
         """What Witness makes of it: paragraphs, and those who speak with their share of it."""
-        found = uncorrected.corrected(self.draft, given)
+        found = uncorrected.apply(self.draft, given)
         number = {speaker: place for place, speaker in enumerate(self.ids)}
         names = {one.id: one.name for one in found.speakers}
         ordered = sorted(found.utterances, key=lambda one: (_ms(one.start), _ms(one.end)))

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from conftest import CALL, DATA
 from witness.schema import Source, Speaker, Transcript, Turn, Utterance, Word
-from witness.transcript import merging
+from witness.transcript import corrections
 
 
 def transcript(words, turns, *, path="talk.wav", duration=60.0, sha256="0" * 64, **others) -> Transcript:
@@ -24,7 +24,7 @@ def transcript(words, turns, *, path="talk.wav", duration=60.0, sha256="0" * 64,
         "device": {"embedding": "cpu", "whisper": "cpu"},
         "timing": {},
         "language": "en",
-        "utterances": tuple(merging.utterances(words)) if words else (),
+        "utterances": tuple(corrections.group_utterances(words)) if words else (),
         **others,
     }
     return Transcript(

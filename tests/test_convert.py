@@ -19,7 +19,8 @@ from witness.formats.registry import Format
 from witness.options import Part
 from witness.recognition.tokens import Token, to_words
 from witness.schema import Correction, Count, Style, Transcript, Turn, Utterance, Word
-from witness.transcript import merging, store
+from witness.transcript import store
+from witness.transcript.corrections import group_utterances
 
 FORMS = [form for form in Format if form not in (Format.JSON, Format.DOCX)]
 TURNS = (Turn(0.016875, 12.71, "SPEAKER_00"), Turn(571.9, 574.25, "SPEAKER_01"))
@@ -42,7 +43,7 @@ def assert_same(transcript: Transcript, folder: Path, forms=FORMS) -> None:
 
 def uttered(words, *more, **kwargs) -> Transcript:
     """A transcript of one track, from words in order that have speakers."""
-    found = listened(*merging.utterances(words), *more, turns=TURNS, words=words, **kwargs)
+    found = listened(*group_utterances(words), *more, turns=TURNS, words=words, **kwargs)
     return replace(found, counts=(Count(2, 3, 0.123),))
 
 
@@ -144,7 +145,7 @@ def test_whatever_is_recognized(tmp_path_factory, pieces):
 def test_the_sides_of_a_call_are_told_apart_by_the_speakers(tmp_path):
     here = spoken(" How", " can", " I", " help", "?", speaker="CH1_SPEAKER_00")
     there = spoken(" My", " line", " is", " dead", ".", speaker="CH2_SPEAKER_00", start=1.5)
-    sides = [*merging.utterances(here), *(replace(one, track=1) for one in merging.utterances(there))]
+    sides = [*group_utterances(here), *(replace(one, track=1) for one in group_utterances(there))]
     unheard = Utterance(20.0, 23.0, "CH2_SPEAKER_00", track=1)
     call = listened(*sides, unheard, words=sorted([*here, *there], key=lambda word: word.start))
     speakers = tuple(
@@ -169,7 +170,7 @@ def test_the_sides_of_a_call_are_told_apart_by_the_speakers(tmp_path):
 def test_nothing_is_guessed_of_two_tracks_that_say_the_same(tmp_path):
     """Neither the words of an utterance nor its track, whoever is said to speak."""
     one, other = (spoken(" yes", " yes", start=start) for start in (1.0, 1.1))
-    sides = [*merging.utterances(one), *(replace(said, track=1) for said in merging.utterances(other))]
+    sides = [*group_utterances(one), *(replace(said, track=1) for said in group_utterances(other))]
     call = listened(*sides, words=sorted([*one, *other], key=lambda word: word.start), turns=TURNS)
     save(replace(call, counts=(Count(1), Count(1))), tmp_path, [])
     read = store.read(tmp_path / "x.json")

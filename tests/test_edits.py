@@ -147,7 +147,7 @@ def test_a_base_that_the_findings_do_not_make_anymore_is_not_shown(path, monkeyp
     """As of a program whose speakers are others: what the JSON says follows from those."""
     first = naming(path, 0, "Ann")
     edits.save(path, edit(path, first))
-    made = assemble.draft
+    made = assemble.make_draft
 
     def other(*given):
         draft = made(*given)

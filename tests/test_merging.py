@@ -5,9 +5,15 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from witness.schema import FRAME_STEP, Turn, Utterance, Word
-from witness.transcript.merging import inaudible, label, utterances
+from witness.transcript import assemble
+from witness.transcript.corrections import find_inaudible, group_utterances
 
 NAMES = ["A", "B"]
+
+
+def label(*given) -> list[Word]:
+    words, _ = assemble.label(*given)
+    return words
 
 
 def activity(*spans: tuple[float, float, int], seconds: float = 20.0, speakers: int = 2) -> np.ndarray:
@@ -32,14 +38,14 @@ def who(words, evidence) -> str:
 def test_each_turn_in_another_language_is_an_utterance():
     turns = [Turn(0, 4, "A"), Turn(4, 5, "B"), Turn(5, 5.3, "A"), Turn(8, 11, "B")]
     foreign = ((0.0, 6.0),)
-    found = inaudible(turns, [], foreign)
+    found = find_inaudible(turns, [], foreign)
     assert [(one.start, one.end, one.speaker, one.not_english) for one in found] == [
         (0, 4, "A", True),
         (4, 5, "B", True),
         (8, 11, "B", False),
     ]
     # Whoever are one person now have no edge between them, and none of the edges moves.
-    (one, _) = inaudible(turns, [], foreign, {"B": "A"})
+    (one, _) = find_inaudible(turns, [], foreign, {"B": "A"})
     assert (one.start, one.end, one.speaker) == (0, 5, "A")
 
 
@@ -118,35 +124,35 @@ def test_utterances_follow_the_speakers_and_the_pauses():
         evidence > 0,
         NAMES,
     )
-    found = utterances(words)
+    found = group_utterances(words)
     assert [(u.speaker, u.text) for u in found] == [
         ("A", "one two three four five"),
         ("B", "six seven"),
         ("B", "eight"),
     ]
     assert (found[0].start, found[0].end) == (0, 2.0)
-    assert utterances([]) == []
+    assert group_utterances([]) == []
 
 
 def test_scripts_without_spaces_are_joined_without():
     words = [Word(0, 0.2, "你"), Word(0.2, 0.4, "好"), Word(0.4, 0.6, "。")]
-    assert [u.text for u in utterances(words)] == ["你好。"]
+    assert [u.text for u in group_utterances(words)] == ["你好。"]
 
 
 def test_a_long_monologue_is_cut_at_a_sentence_end():
     words = [Word(i, i + 0.9, " end." if i % 10 == 9 else " word", "A") for i in range(130)]
-    found = utterances(words)
+    found = group_utterances(words)
     assert [len(u.words) for u in found] == [40, 40, 50]  # the last 50 s are not too long
     assert all(u.words[-1].text == " end." for u in found)
 
 
 def test_a_long_monologue_is_cut_at_its_longest_pause():
     words = [Word(i, i + (0.5 if i in (20, 37) else 0.9), " word", "A") for i in range(70)]
-    assert [len(u.words) for u in utterances(words)] == [38, 32]  # 21 would be too short
+    assert [len(u.words) for u in group_utterances(words)] == [38, 32]  # 21 would be too short
     words[43] = Word(43, 43.9, " end.", "A")
-    assert [len(u.words) for u in utterances(words)] == [44, 26]
+    assert [len(u.words) for u in group_utterances(words)] == [44, 26]
     endless = [Word(0, 90, " aah", "A"), Word(90, 180, " ooh", "A")]
-    assert [len(u.words) for u in utterances(endless)] == [2]
+    assert [len(u.words) for u in group_utterances(endless)] == [2]
 
 
 def test_a_pause_within_a_sentence_does_not_lose_its_last_word():
@@ -159,7 +165,7 @@ def test_a_pause_within_a_sentence_does_not_lose_its_last_word():
     words = label([*late, *early], evidence, evidence > 0.5, NAMES)
     assert [word.supported for word in words] == [True] * 9
     assert (words[3].start, words[3].end) == (2.9, 3.5)  # a guess at the true time would be no better
-    assert len(utterances(words)) == 2
+    assert len(group_utterances(words)) == 2
 
 
 def test_text_invented_in_a_pause_stays_without_speaker():
@@ -196,27 +202,27 @@ def test_a_word_where_two_voices_overlap_goes_to_the_one_that_goes_on():
 def test_speech_without_words_is_found():
     turns = [Turn(0, 10, "A"), Turn(10.2, 13, "B"), Turn(20, 21.9, "B"), Turn(30, 31, "A"), Turn(31, 33, "B")]
     words = [*say("one two", 0, 0.5), *say("three", 4, 1.0), *say("four five six", 10.5)]
-    assert inaudible(turns, words) == [
+    assert find_inaudible(turns, words) == [
         Utterance(1.0, 4.0, "A"),
         # A word ends it, as long as the speech goes on: 5.0 to 10.0, and 10.2 to 10.5 after a short pause.
         Utterance(5.0, 10.5, "A"),
         # 11.7 to 13 and 20 to 21.9 are too short.
         Utterance(30, 33, "B"),
     ]
-    assert inaudible([], words) == []
-    assert inaudible([Turn(0, 2, "A")], []) == [Utterance(0, 2, "A")]
+    assert find_inaudible([], words) == []
+    assert find_inaudible([Turn(0, 2, "A")], []) == [Utterance(0, 2, "A")]
 
 
 def test_speech_without_words_of_nobody_in_particular():
     turns = [Turn(n / 10, (n + 1) / 10, NAMES[n % 2]) for n in range(40)]
-    assert inaudible(turns, []) == [Utterance(0, 4, None)]
-    assert inaudible([*turns, Turn(4, 4.3, "B")], []) == [Utterance(0, 4.3, "B")]
+    assert find_inaudible(turns, []) == [Utterance(0, 4, None)]
+    assert find_inaudible([*turns, Turn(4, 4.3, "B")], []) == [Utterance(0, 4.3, "B")]
 
 
 def test_a_word_in_a_short_pause_divides_what_is_without_words():
     turns = [Turn(0, 1.5, "A"), Turn(1.9, 3.4, "A")]
-    assert inaudible(turns, []) == [Utterance(0, 3.4, "A")]
-    assert inaudible(turns, [Word(1.6, 1.8, " hm")]) == []
+    assert find_inaudible(turns, []) == [Utterance(0, 3.4, "A")]
+    assert find_inaudible(turns, [Word(1.6, 1.8, " hm")]) == []
 
 
 spans = st.tuples(st.floats(0, 18), st.floats(0.1, 3), st.integers(0, 1))
@@ -235,7 +241,7 @@ def test_no_word_is_lost_and_no_speaker_invented(turns, times):
             column = evidence[:, NAMES.index(word.speaker)]
             assert column.any()
             assert 0 <= word.speaker_confidence <= 1
-    assert [w for u in utterances(labeled) for w in u.words] == labeled
+    assert [w for u in group_utterances(labeled) for w in u.words] == labeled
 
 
 @settings(max_examples=80, deadline=None)
@@ -252,7 +258,7 @@ def test_unheard_speech_is_speech_and_has_no_word(turns, words):
     for gap, length in words:
         said.append(Word(place + gap, place + gap + length, " w"))
         place += gap + length
-    for found in inaudible(spoken, said):
+    for found in find_inaudible(spoken, said):
         assert not any(word.start < found.end and found.start < word.end for word in said)
         parts = [turn for turn in spoken if turn.start < found.end and found.start < turn.end]
         assert found.speaker in {None, *(turn.speaker for turn in parts)}
@@ -264,7 +270,7 @@ def both(*sides: list[Word]) -> list[tuple[str | None, str | None]]:
     named = [
         [structs.replace(word, speaker=name) for word in side] for name, side in zip("AB", sides, strict=True)
     ]
-    found = utterances(*named)
+    found = group_utterances(*named)
     assert [u.start for u in found] == sorted(u.start for u in found)
     assert sorted(w.text for u in found for w in u.words) == sorted(w.text for side in sides for w in side)
     assert {(u.speaker, u.track) for u in found} <= {("A", 0), ("B", 1)}
@@ -299,5 +305,5 @@ def test_a_phrase_stays_together_while_the_other_side_agrees():
 def test_what_nobody_said_interrupts_nobody():
     told, invented = [*say("so I went", 0), *say("to the shop", 1.9)], say("Thank you.", 1.3)
     ghosts = [structs.replace(word, supported=False) for word in invented]
-    found = utterances(told, ghosts)
+    found = group_utterances(told, ghosts)
     assert [u.text for u in found] == ["so I went to the shop", "Thank you."]

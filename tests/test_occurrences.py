@@ -6,28 +6,28 @@ import pytest
 
 from test_serve_library import talk
 from witness.errors import ConflictError, UsageError
-from witness.transcript import edits, occurrences, redo, store
+from witness.transcript import corrections, edits, redo, store
 
 
 def test_each_place_is_shown_with_its_words():
     said = talk(("SPEAKER_00", " Frau Maier met a maier, and Maier left"), ("SPEAKER_01", " Maier?"))
-    found = occurrences.find(said, "maier", "Meyer")
+    found = corrections.find_occurrences(said, "maier", "Meyer")
     assert [(one.before, one.old, one.new, one.after) for one in found][:2] == [
         ("Frau", "Maier", "Meyer", "met a maier, and Maier left Maier?"),
         ("Frau Maier met a", "maier,", "Meyer,", "and Maier left Maier?"),
     ]
     assert len({one.place for one in found}) == 4
-    assert occurrences.find(said, "frau maier", "Mrs. Meyer")[0].new == "Mrs. Meyer"
+    assert corrections.find_occurrences(said, "frau maier", "Mrs. Meyer")[0].new == "Mrs. Meyer"
     for heard, written in (("", "x"), ("maier", " "), ("maier", "a\nb"), ("maier", "x" * 10_001)):
         with pytest.raises(UsageError):
-            occurrences.find(said, heard, written)
+            corrections.find_occurrences(said, heard, written)
 
 
 def test_what_is_written_otherwise_can_be_undone_and_keeps_what_was_corrected(shelved):
     text = store.read(shelved)
     word = text.words[3].text.strip()
     count = sum(one.text.strip().casefold() == word.casefold() for one in text.words)
-    found = occurrences.find(text, word, "Zanzibar")
+    found = corrections.find_occurrences(text, word, "Zanzibar")
     assert len(found) == count > 1
     edits.name(shelved, edits.show(shelved).version, redo.read(shelved).find("SPEAKER_00"), "Ann")
     version = edits.show(shelved).version
@@ -40,7 +40,7 @@ def test_what_is_written_otherwise_can_be_undone_and_keeps_what_was_corrected(sh
     assert "Ann" in {one.name for one in now.speakers}
     with pytest.raises(ConflictError):
         edits.rewrite(shelved, version, word, "Zanzibar", chosen)
-    again = occurrences.find(now, "zanzibar", "Sansibar")  # what was corrected is corrected again
+    again = corrections.find_occurrences(now, "zanzibar", "Sansibar")  # what was corrected is corrected again
     edits.rewrite(shelved, shown.version, "zanzibar", "Sansibar", [one.place for one in again])
     texts = [one.text.strip() for one in store.read(shelved).words]
     assert (texts.count("Sansibar"), texts.count("Zanzibar")) == (count - 1, 0)

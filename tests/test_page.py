@@ -33,8 +33,9 @@ from witness.options import Part
 from witness.progress import Reporter
 from witness.schema import Source, Turn, Utterance, Word
 from witness.storage import files
-from witness.transcript import assemble, merging
+from witness.transcript import assemble
 from witness.transcript import redo as redoing
+from witness.transcript.corrections import group_utterances
 
 # People use the first; the headless shell, which has no windows to draw, serves where it alone is installed.
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
@@ -489,7 +490,7 @@ def test_two_tracks_are_grouped_as_witness_does(read, early):
     sides[1] = [
         structs.replace(w, start=round(w.start - early, 3), end=round(w.end - early, 3)) for w in sides[1]
     ]
-    utterances = sorted(merging.utterances(*sides), key=lambda u: (u.start, u.end))
+    utterances = sorted(group_utterances(*sides), key=lambda u: (u.start, u.end))
     assert len(utterances) > 20
     found = replace(found, utterances=tuple(utterances))
     assert read(found).said() == spoken(found)

@@ -69,7 +69,7 @@ def test_every_word_is_inside_the_recording_and_has_a_speaker_or_says_why_not(tr
 )
 def test_invented_words_are_counted_in_english(invented, said):
     words = [Word(n, n + 1, " Thanks", supported=n >= invented) for n in range(3)]
-    lines = list(uncorrected._cross_check(words, []))
+    lines = list(uncorrected._mismatches(words, []))
     assert len(lines) == bool(said)
     assert all(part in line for line in lines for part in said)
 
@@ -204,7 +204,7 @@ def test_ghosts_are_rare_and_never_speak_for_long(seconds, longest, ghost):
     total = sum(turn.duration for turn in turns)
     spoken = {name: sum(t.duration for t in turns if t.speaker == name) for name in "AB"}
     speakers = [Speaker(name, seconds, seconds / total) for name, seconds in spoken.items()]
-    assert uncorrected.ghosts(speakers, turns) == (["B"] if ghost else [])
+    assert uncorrected.ghost_speakers(speakers, turns) == (["B"] if ghost else [])
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from witness.bench import lines
 from witness.bench.lines import Row, Said
 from witness.formats import findings
 from witness.schema import Recognition, Word
-from witness.transcript import merging
+from witness.transcript import assemble
 
 pytest.importorskip("kaldialign", reason="the extra `bench` is not installed")
 pytest.importorskip("meeteval", reason="the extra `bench` is not installed")
@@ -178,7 +178,7 @@ def test_rules_on_the_words_of_a_run(monkeypatch, tmp_path, diarized):
     assert wrong / words < 0.06
     costs = ("CHANGE_COST", "CHANGE_COST_AT_BREAK", "CHANGE_COST_OF_FEW")
     for cost in costs:
-        monkeypatch.setattr(merging, cost, getattr(merging, cost))  # to have it back afterwards
+        monkeypatch.setattr(assemble, cost, getattr(assemble, cost))  # to have it back afterwards
     bench.set_constants([f"{cost}=1000" for cost in costs])
     points, _ = bench.difference([material], [usual])["word_diarization_error"]
     assert points > 20  # nobody ever takes over

@@ -48,7 +48,7 @@ from witness.schema import (
     Segmentation,
     Word,
 )
-from witness.transcript import corrections, replacements
+from witness.transcript import corrections
 
 L, H = ggml.LOW, ggml.HIGH
 
@@ -758,8 +758,8 @@ def test_the_pause_after_a_word_is_not_its_time():
 def test_words_that_were_given_one_moment_can_be_corrected_one_by_one(said, duration):
     texts = [" I'm", " going", " to", " have", " to", " say"]
     words = tokens.place([Word(said, said, text) for text in texts], duration)
-    made = replacements.corrections([words], [("have to say", "said")])
-    assert [word.text for word in corrections.spell(words, made)] == [*texts[:3], " said"]
+    made = corrections.apply_rules([words], [("have to say", "said")])
+    assert [word.text for word in corrections.spell_words(words, made)] == [*texts[:3], " said"]
 
 
 def test_words_are_as_probable_as_their_tokens():

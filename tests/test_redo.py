@@ -159,28 +159,30 @@ def test_words_are_moved(transcript):
 def test_corrections_by_hand():
     turns = [Turn(0, 4, "A"), Turn(3, 6, "B"), Turn(6, 7, "C")]
     assert corrections.anchor("A", turns) == ((0, 4),)
-    assert corrections.Talk(turns).whose(((2.5, 6.5),)) == "B"
-    assert corrections.Talk(turns).whose(((8, 9),)) is None
+    assert corrections.TurnIndex(turns).speaker_within(((2.5, 6.5),)) == "B"
+    assert corrections.TurnIndex(turns).speaker_within(((8, 9),)) is None
     chain = [
         Correction("merge", ((0, 2),), other=((4, 6),)),  # A is B
         Correction("merge", ((4, 6),), other=((6, 7),)),  # B is C
         Correction("merge", ((6, 7),), other=((0, 2),)),  # C is A, as is known by now
     ]
-    assert corrections.merges(chain, corrections.Talk(turns)) == {"B": "A", "C": "A"}
+    assert corrections.merged_speakers(chain, corrections.TurnIndex(turns)) == {"B": "A", "C": "A"}
 
 
 def test_somebody_who_talks_within_the_turns_of_another_is_found():
     turns = [Turn(0, 10, "A"), Turn(4.0004, 4.6004, "B")]
-    assert corrections.Talk(turns).whose(((4.0, 4.6),)) == "B"  # places are rounded to milliseconds
-    assert corrections.Talk(turns).whose(((4.299, 4.301),)) == "B"
-    assert corrections.Talk(turns).whose(((3.9, 4.6),)) == "A"
+    assert (
+        corrections.TurnIndex(turns).speaker_within(((4.0, 4.6),)) == "B"
+    )  # places are rounded to milliseconds
+    assert corrections.TurnIndex(turns).speaker_within(((4.299, 4.301),)) == "B"
+    assert corrections.TurnIndex(turns).speaker_within(((3.9, 4.6),)) == "A"
 
 
 def test_a_new_speaker_by_hand():
     words = [Word(n, n + 0.8, f" {n}", "A" if n < 6 else "B", 0.9) for n in range(8)]
     turns = [Turn(0, 6, "A"), Turn(0.5, 5, "C"), Turn(5.9, 8, "B")]
     new = Correction("new", (), other=((1.3, 2.5), (5.3, 6.5)))
-    given, after = corrections.add(words, turns, {new: "X"})
+    given, after = corrections.add_speakers(words, turns, {new: "X"})
     assert [word.speaker for word in given] == [*"AXXAAXXB"]
     assert [word.speaker_confidence for word in given if word.speaker == "X"] == [None] * 4
     # The words were A's and B's: they lose the time, and C, who talks meanwhile, does not.
@@ -197,13 +199,13 @@ def test_what_was_said_without_words_by_hand():
     def fill(start, end, text):
         return Correction("fill", (), other=((start, end),), text=text)
 
-    filled = corrections.fill(tracks, unheard, [fill(2.4, 6, "b"), fill(8, 11, "c"), fill(8, 11.2, "d")])
+    filled = corrections.fill_gaps(tracks, unheard, [fill(2.4, 6, "b"), fill(8, 11, "c"), fill(8, 11.2, "d")])
     assert filled == [
         [Word(0, 1, " a", "A"), Word(8, 11, " d", None, corrected=True)],
         [Word(2.5, 6, " b", "B", corrected=True)],
     ]
     # Where there is no such utterance any more, because it has words, there is nothing to fill.
-    assert corrections.fill(tracks, unheard, [fill(4.5, 8.5, "e"), fill(20, 21, "f")]) == tracks
+    assert corrections.fill_gaps(tracks, unheard, [fill(4.5, 8.5, "e"), fill(20, 21, "f")]) == tracks
 
 
 def test_an_added_speaker_is_no_ghost_and_can_be_forgotten(transcript, path):
@@ -329,11 +331,11 @@ def alike(one: dict, other: dict) -> None:
 def test_corrections_come_to_the_same_without_the_findings(seed):
     """All cases of the table of the page, on what a JSON holds of each talk."""
     draft = page_cases.talk(seed)
-    content = shape.encode(shape.of(uncorrected.corrected(draft)))
-    bare = uncorrected.of(shape.transcript(shape.decode(content)))
+    content = shape.encode(shape.of(uncorrected.apply(draft)))
+    bare = uncorrected.from_transcript(shape.transcript(shape.decode(content)))
     for case in page_cases.cases(seed):
         given = decode.from_json(json.dumps(case["corrections"]).encode(), redo.Corrections)
-        one, other = (shape.of(uncorrected.corrected(base, given)) for base in (draft, bare))
+        one, other = (shape.of(uncorrected.apply(base, given)) for base in (draft, bare))
         # Whether a script without spaces had one is not known where an utterance begins with it.
         content = (shape.encode(found).decode().replace(" こ", "こ") for found in (one, other))
         alike(*map(json.loads, content))

@@ -11,7 +11,7 @@ import pytest
 from conftest import in_process
 from witness.cli import lists
 from witness.schema import Word
-from witness.transcript.replacements import corrections
+from witness.transcript.corrections import apply_rules
 
 
 def spoken(text: str, speaker: str = "A", start: float = 0.0) -> list[Word]:
@@ -33,7 +33,7 @@ def made(words: list[Word], *rules: tuple[str, str]) -> list[tuple[str, str | No
             ).strip(),
             one.text,
         )
-        for one in corrections([words], rules)
+        for one in apply_rules([words], rules)
     ]
 
 

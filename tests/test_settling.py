@@ -26,8 +26,8 @@ from witness.schema import (
 )
 from witness.serve.openai import answers
 from witness.serve.openai.jobs import Work
-from witness.transcript import assemble, merging, partial
-from witness.transcript.partial import NOT_BEGUN, TrackSoFar
+from witness.transcript import assemble, partial
+from witness.transcript.partial import NOT_BEGUN, PartialTrack
 from witness.work import produce
 
 ENDS = (".", "?", "!", "", "", "", "", "")
@@ -84,14 +84,14 @@ def courses(tracks: tuple[Track, ...], chance: np.random.Generator, *, in_turn: 
         number = left[0] if in_turn else min(left, key=lambda one: known[one].until)
         heard = tracks[number].recognition
         if counts[number] == len(heard.words):
-            known[number] = TrackSoFar(heard, inf)
+            known[number] = PartialTrack(heard, inf)
         else:
             counts[number] = count = min(len(heard.words), counts[number] + int(chance.integers(1, 30)))
             part = Recognition(heard.words[:count], None, "cpu", not_english=heard.not_english)
             # Between the last word and the next, anywhere.
             last = heard.words[count - 1].end
             after = heard.words[count].start if count < len(heard.words) else last
-            known[number] = TrackSoFar(part, float(chance.uniform(min(last, after), after)))
+            known[number] = PartialTrack(part, float(chance.uniform(min(last, after), after)))
         yield list(known)
 
 
@@ -105,13 +105,13 @@ def text(transcript, form="txt", pauses=None) -> bytes:
 )
 def test_what_is_final_is_how_the_transcript_begins(seed, in_turn):
     found = findings(seed)
-    who = assemble.who(found)
+    who = assemble.diarize(found)
     complete = assemble.redo(found)
     whole, marked = text(complete), text(complete, pauses=0.3)
     subtitles = text(complete, "srt")
     lengths, cues = [], [b""]
     for tracks in courses(found.tracks, np.random.default_rng(seed), in_turn=in_turn):
-        so_far = partial.transcript(who, tracks)
+        so_far = partial.final_part(who, tracks)
         count = len(so_far.utterances)
         assert so_far.utterances == complete.utterances[:count]
         assert whole.startswith(text(so_far))
@@ -134,7 +134,7 @@ def test_what_is_final_is_how_the_transcript_begins(seed, in_turn):
 @pytest.mark.parametrize("seed", [1, 3])
 def test_watchers_of_a_job_are_told_every_segment_once(seed):
     found = findings(seed)
-    who, complete = assemble.who(found), assemble.redo(found)
+    who, complete = assemble.diarize(found), assemble.redo(found)
     told: list[dict] = []
 
     def said(first, segments):
@@ -143,7 +143,7 @@ def test_watchers_of_a_job_are_told_every_segment_once(seed):
 
     heard = produce._telling(said, {})
     for tracks in courses(found.tracks, np.random.default_rng(seed)):
-        heard(partial.transcript(who, tracks))
+        heard(partial.final_part(who, tracks))
     assert told == json.loads(complete.to("openai"))["segments"]
 
 
@@ -173,13 +173,13 @@ def test_a_stream_is_the_same_however_it_was_cut():
 @pytest.mark.parametrize("seed", range(6))
 def test_labels_that_are_settled_stay(seed):
     found = findings(seed)
-    who = assemble.who(found)
+    who = assemble.diarize(found)
     track, words = who.tracks[0], found.tracks[0].recognition.words
     given = track.diarization.evidence, track.diarization.active, track.names
-    final = merging.label(words, *given)
+    final, _ = assemble.label(words, *given)
     counts = []
     for known in range(0, len(words), 7):
-        labeled, count = merging.settled(words[:known], *given)
+        labeled, count = assemble.label(words[:known], *given)
         assert labeled[:count] == final[:count]
         counts.append(count)
     assert counts == sorted(counts)

@@ -250,9 +250,9 @@ def one_side(angle: float, others: int, windows: int = 60):
 def test_there_is_one_person_on_a_side_unless_others_are_clearly_strangers(angle, others, people):
     findings = one_side(angle, others)
     findings = replace(findings, rule=replace(findings.rule, smallest=1))
-    who = assemble.who(findings)
+    who = assemble.diarize(findings)
     assert [len(track.names) for track in who.tracks] == [people, 1]
-    mixed = assemble.who(replace(findings, channels=Layout.SPLIT))
+    mixed = assemble.diarize(replace(findings, channels=Layout.SPLIT))
     assert [len(track.names) for track in mixed.tracks] == [2, 1]  # where nothing speaks for one person
-    asked = assemble.who(findings, Bounds(speakers=3))
+    asked = assemble.diarize(findings, Bounds(speakers=3))
     assert [len(track.names) for track in asked.tracks] == [2, 1]  # whoever asks for more gets more

@@ -179,7 +179,7 @@ def test_each_word_says_whether_it_was_corrected(shelved):
     for word in older["words"]:
         del word["corrected"]
     for text, marked in ((content, words[1:2]), (json.dumps(older).encode(), words)):
-        (own,) = uncorrected.of(document.transcript(document.decode(text))).words
+        (own,) = uncorrected.from_transcript(document.transcript(document.decode(text))).words
         assert [(one.start, one.end) for one in own if one.corrected] == [(w.start, w.end) for w in marked]
 
 

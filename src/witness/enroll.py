@@ -80,7 +80,7 @@ def _only_speaker(path: str, engine: pipeline.Engine, reporter: Reporter) -> voi
             f"{path}: {len(speakers)} speakers, and {others:.1f} s are not the main speaker's; "
             "cut out where the person speaks alone"
         )
-    halves = list(assemble.voiceprints(transcript.findings, Bounds(speakers=2)).values())
+    halves = list(assemble.diarize(transcript.findings, Bounds(speakers=2)).voiceprints().values())
     if len(halves) == 2 and all(half.seconds >= voices.LEAST_TO_NAME for half in halves):
         alike = engine.cohort.score(halves[0].vector, halves[1].vector)
         if alike < voices.THRESHOLD:
@@ -92,7 +92,7 @@ def _only_speaker(path: str, engine: pipeline.Engine, reporter: Reporter) -> voi
             reporter.note(
                 f"{path}: there may be two people in it; listen, and cut out where one speaks alone"
             )
-    voiceprint = assemble.voiceprints(transcript.findings, transcript.asked)[speakers[0].id]
+    voiceprint = assemble.diarize(transcript.findings, transcript.asked).voiceprints()[speakers[0].id]
     if not voiceprint.total.any():
         raise InputError(f"{path}: no clean speech of 1 s or more at a time; record the person again")
     return voiceprint

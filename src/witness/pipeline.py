@@ -33,7 +33,7 @@ from witness.schema import Findings, Float64, Map, ModelFile, Recognition, Sampl
 from witness.storage.checkpoint import Journal
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, uncorrected
-from witness.transcript.partial import NOT_BEGUN, Heard, SoFar
+from witness.transcript.partial import NOT_BEGUN, OnPartial, PartialTranscripts
 
 if TYPE_CHECKING:
     from witness.audio import decode
@@ -107,7 +107,7 @@ class Engine:
         """Called before any model is fetched; what it raises spares the download."""
 
     def transcribe(
-        self, recording: Recording, *, heard: Heard | None = None, journal: Journal | None = None
+        self, recording: Recording, *, heard: OnPartial | None = None, journal: Journal | None = None
     ) -> Transcript:
         """Who spoke when and what they said, as the function `transcribe`.
 
@@ -117,7 +117,7 @@ class Engine:
         warnings: list[str] = []
         run = _Run(self, _reporter(warnings, *self._callbacks), warnings, journal)
         if heard is not None:
-            run.so_far = SoFar(heard)
+            run.so_far = PartialTranscripts(heard)
         return run.transcribe(recording)
 
     @cached_property
@@ -269,7 +269,7 @@ class _Run:
         """Of each track; the diarizer writes it, and the recognizer reads it."""
         self.device = "cpu"
         """What ran the voice model."""
-        self.so_far = SoFar(None)
+        self.so_far = PartialTranscripts(None)
 
     def transcribe(self, recording: Recording) -> Transcript:
         begun = time.perf_counter()
@@ -310,7 +310,7 @@ class _Run:
             if self.recognizer is not None:
                 self.recognizer.go_on()
             with self.watch.stage("clustering"):  # beside the recognizer
-                who = assemble.who(findings, self.options.asked, self.reporter)
+                who = assemble.diarize(findings, self.options.asked, self.reporter)
             heard_first = replace(findings, warnings=tuple(audio.warnings))
             self.so_far.begin(replace(who, findings=heard_first), known, replaced)
             if self.recognizer is not None:
@@ -327,9 +327,9 @@ class _Run:
         findings = _with_warnings(findings, [*map(AboutMachine, machine), *self.warnings])
         with self.watch.stage("merging"):
             heard = [track.recognition for track in findings.tracks]
-            draft = assemble.words(replace(who, findings=findings), heard, self.reporter)
-            given = assemble.known_to_run(who, draft, known, replaced, self.reporter)
-            transcript = uncorrected.corrected(draft, given, self.reporter)
+            draft = assemble.label_words(replace(who, findings=findings), heard, self.reporter)
+            given = assemble.automatic_corrections(who, draft, known, replaced, self.reporter)
+            transcript = uncorrected.apply(draft, given, self.reporter)
         mode = self._mode([one for one in heard if one is not None])
         times = assemble.timing(self.watch, time.perf_counter() - begun, mode)
         return replace(transcript, timing=times, failure=failure)
@@ -350,7 +350,7 @@ class _Run:
 
     def _check(self, recording: Recording) -> None:
         """Raise what can be said before any model is fetched for it: InputError, UsageError."""
-        assemble.bounds(self.options.asked)
+        assemble.speaker_bounds(self.options.asked)
         if self.runtime.serial and self.runtime.parallel:
             raise UsageError("--serial and --parallel exclude each other")
         if isinstance(recording, tuple):
@@ -399,7 +399,7 @@ class _Run:
         recognizer = recognition.TrackRecognizer(
             whisper, wish, threads=self.runtime.cores, reporter=self.reporter, journal=self.journal
         )
-        recognizer.listen(self.so_far.hear)
+        recognizer.listen(self.so_far.update)
         return recognizer
 
     def _send(self, audio: decode.Audio) -> None:

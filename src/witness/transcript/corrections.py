@@ -1,194 +1,285 @@
-"""What a person knows better than the machine, applied to a draft.
+"""Corrections: checks, replacement rules, application to labeled words, and the paragraphs that result.
 
-A speaker's number means nothing once clustering has run again, so a correction holds places where the speaker
-talks, and applies to whoever talks there most. Names, merges and moved words all work this way; a corrected
-text and a speaker who was missing are tied to the words in a place, and a text that the recognizer missed to
-the speech without words that is there.
+Speaker numbers change with every clustering, so a correction refers to a speaker by spans of their speech and
+applies to the speaker who talks most there. A corrected text and an added speaker refer to the words in a
+span, and a text that the recognizer missed to the speech without words there.
+
+The page derives the same in web/editor/derive.js and web/editor/paragraphs.js; tests/data/page_cases.json
+holds both to the same results.
 """
 
 from __future__ import annotations
 
-from bisect import insort
+import heapq
+import unicodedata
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from msgspec import structs
 
-from witness.schema import BREATH, Correction, Float64, Int, Spans, Turn, Utterance, Word, WordIndex
+from witness.diarization import voices
+from witness.errors import UsageError
+from witness.schema import (
+    BREATH,
+    CLOSING,
+    LONG_PARAGRAPH,
+    PARAGRAPH,
+    PARAGRAPH_PAUSE,
+    PHRASE_PAUSE,
+    SENTENCE_ENDS,
+    Correction,
+    Float64,
+    Int,
+    Spans,
+    Transcript,
+    Turn,
+    Utterance,
+    Word,
+    WordIndex,
+)
+from witness.text import unspaced
 
+LONGEST_TEXT = 10_000
+"""Maximum number of characters in a corrected text."""
+UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")
+"""Unicode categories that break a line. Joiners, which some scripts and emoji need, do not."""
 ANCHORS = 10
 """Turns that identify a speaker: the longest, which another clustering is least likely to split."""
 TIE = 0.99
-"""Share of the most speech in a place at which a speaker talks as much there: places are rounded."""
+"""Share of the largest amount of speech that counts as equal to it: spans are rounded."""
 INSTANT = 0.001
-"""Seconds: the least that the formats can express."""
+"""Seconds: the resolution of the formats; spans of single words extend this far around the middle."""
 SAME = 0.5
-"""Share of the time that a place and an utterance take together that they must share to be the same."""
+"""Intersection over union from which a span and an utterance are the same."""
+INAUDIBLE = 2.0
+"""Least seconds of speech without a word that get a mark."""
+NOT_ENGLISH = 0.5
+"""Least seconds of marked speech in another language, for an English model."""
+PUNCTUATION = ".,;:!?…\"'“”‘’«»()[]。，、！？؟،¿¡"
+"""Signs around a word that a replacement keeps."""
+CONTEXT = 8
+"""Words before and after each occurrence in a preview."""
+
+
+# --- checks ---
+
+
+def check(corrections: Sequence[Correction]) -> tuple[Correction, ...]:
+    """Return the corrections of a document, normalized. Raises ValueError that names the invalid one."""
+    checked = []
+    for number, correction in enumerate(corrections):
+        try:
+            checked.append(_check(correction))
+        except (ValueError, UsageError) as error:  # noqa: PERF203 - it names the correction
+            raise ValueError(f"{error} - at `$.corrections[{number}]`") from error
+    return tuple(checked)
+
+
+def _check(correction: Correction) -> Correction:
+    """Return a correction that has exactly the fields of its kind. Raises ValueError, UsageError."""
+    action, name, text = correction.kind, correction.name, correction.text
+    for spans, needed in (
+        (correction.speaker, action in ("name", "merge", "move")),
+        (correction.other, action != "name"),
+    ):
+        if bool(spans) != needed:
+            raise ValueError(f"the places of a {action!r} correction")
+        for start, end in spans:
+            if start > end:
+                raise ValueError(f"{start} to {end} is not a time span")
+    if (action == "name") != (name is not None) or (
+        action != "note" and (action in ("text", "fill")) != (text is not None)
+    ):
+        raise ValueError(f"the name or text of a {action!r} correction")
+    if (action in ("start", "end")) != (correction.at is not None) or (correction.codes and action != "note"):
+        raise ValueError(f"the time or the codes of a {action!r} correction")
+    codes = tuple(dict.fromkeys(map(voices.check_name, correction.codes)))
+    if name is not None:
+        name = voices.check_name(name)
+    if text is not None:
+        text = text.strip()
+        lines = text.replace("\n", "") if action == "note" else text
+        if (
+            (action == "fill" and not text)
+            or len(text) > LONGEST_TEXT
+            or any(unicodedata.category(c) in UNPRINTABLE for c in lines)
+        ):
+            raise ValueError(f"{text[:40]!r} is not one line of text")
+    return replace(correction, name=name, text=text, codes=codes)
+
+
+# --- speakers ---
 
 
 def anchor(speaker: str, turns: Iterable[Turn]) -> Spans:
-    """Where to find `speaker` again: the longest turns, in order, rounded to milliseconds."""
-    own = sorted((turn for turn in turns if turn.speaker == speaker), key=lambda turn: -turn.duration)
-    return tuple(sorted((round(turn.start, 3), round(turn.end, 3)) for turn in own[:ANCHORS]))
+    """Return spans that identify a speaker: the longest turns, in order, rounded to milliseconds."""
+    longest = sorted((turn for turn in turns if turn.speaker == speaker), key=lambda turn: -turn.duration)
+    return tuple(sorted((round(turn.start, 3), round(turn.end, 3)) for turn in longest[:ANCHORS]))
 
 
-class Talk:
-    """Turns that can be asked many times who talks in a place."""
+class TurnIndex:
+    """Turns by time: finds the main speaker within spans."""
 
     def __init__(self, turns: Iterable[Turn]) -> None:
         ordered = sorted(turns)
         self._names: list[str] = sorted({turn.speaker for turn in ordered})
-        number = {name: place for place, name in enumerate(self._names)}
+        numbers = {name: number for number, name in enumerate(self._names)}
         self._starts = np.array([turn.start for turn in ordered])
         self._ends = np.array([turn.end for turn in ordered])
-        self._owners = np.array([number[turn.speaker] for turn in ordered], np.intp)
-        self._total = self._summed(self._ends - self._starts)
-        self._known: dict[Spans, str | None] = {}
+        self._speakers = np.array([numbers[turn.speaker] for turn in ordered], np.intp)
+        self._total = self._by_speaker(self._ends - self._starts)
+        self._cache: dict[Spans, str | None] = {}
 
-    def whose(self, spans: Spans) -> str | None:
-        """The speaker who talks most within `spans`; None: nobody does.
+    def speaker_within(self, spans: Spans) -> str | None:
+        """Return the speaker who talks most within `spans`; None: all are silent.
 
         Of several who talk there all the time, the one who talks least elsewhere.
         """
-        if spans not in self._known:
-            self._known[spans] = self._look(spans)
-        return self._known[spans]
+        if spans not in self._cache:
+            self._cache[spans] = self._main_speaker(spans)
+        return self._cache[spans]
 
-    def _look(self, spans: Spans) -> str | None:
+    def _main_speaker(self, spans: Spans) -> str | None:
         seconds = np.zeros(len(self._names))
         for start, end in spans:
             count = int(np.searchsorted(self._starts, end))  # the others begin later
             shared = np.minimum(end, self._ends[:count]) - np.maximum(start, self._starts[:count])
-            seconds += self._summed(np.maximum(shared, 0))
+            seconds += self._by_speaker(np.maximum(shared, 0))
         if not seconds.any():
             return None
-        most = np.flatnonzero(seconds >= TIE * seconds.max())
-        return self._names[int(most[self._total[most].argmin()])]
+        leaders = np.flatnonzero(seconds >= TIE * seconds.max())
+        return self._names[int(leaders[self._total[leaders].argmin()])]
 
-    def _summed(self, seconds: Float64) -> Float64:
-        """(speakers,): the sum of what is given for the first turns."""
-        return np.bincount(self._owners[: len(seconds)], seconds, len(self._names)).astype(np.float64)
+    def _by_speaker(self, seconds: Float64) -> Float64:
+        """Sum `seconds` of the first turns by speaker."""
+        return np.bincount(self._speakers[: len(seconds)], seconds, len(self._names)).astype(np.float64)
 
 
-def merges(corrections: Iterable[Correction], talk: Talk) -> dict[str, str]:
-    """Speaker -> the speaker they were merged into, for all who were merged."""
-    same: dict[str, str] = {}
+def merged_speakers(corrections: Iterable[Correction], turns: TurnIndex) -> dict[str, str]:
+    """Return speaker -> the speaker that absorbs them, for all merged speakers."""
+    target: dict[str, str] = {}
 
-    def last(speaker: str) -> str:
-        while speaker in same:
-            speaker = same[speaker]
+    def final(speaker: str) -> str:
+        while speaker in target:
+            speaker = target[speaker]
         return speaker
 
     for correction in corrections:
         if correction.kind == "merge":
-            stays, goes = talk.whose(correction.speaker), talk.whose(correction.other)
-            if stays is not None and goes is not None and last(stays) != last(goes):
-                same[last(goes)] = last(stays)
-    return {speaker: last(speaker) for speaker in same}
+            stays = turns.speaker_within(correction.speaker)
+            goes = turns.speaker_within(correction.other)
+            if stays is not None and goes is not None and final(stays) != final(goes):
+                target[final(goes)] = final(stays)
+    return {speaker: final(speaker) for speaker in target}
 
 
-def names(corrections: Iterable[Correction], talk: Talk) -> dict[str, list[str]]:
-    """Speaker -> the names given, the latest last; several where two named speakers became one."""
-    given: dict[str, dict[str, None]] = {}
+def speaker_names(corrections: Iterable[Correction], turns: TurnIndex) -> dict[str, list[str]]:
+    """Return speaker -> their names, the latest last; several after a merge of two named speakers."""
+    names: dict[str, dict[str, None]] = {}
     for correction in corrections:
-        speaker = talk.whose(correction.speaker) if correction.kind == "name" else None
+        speaker = turns.speaker_within(correction.speaker) if correction.kind == "name" else None
         if speaker is not None and correction.name is not None:
-            own = given.setdefault(speaker, {})
-            own.pop(correction.name, None)
-            own[correction.name] = None
-    return {speaker: list(own) for speaker, own in given.items()}
+            earlier = names.setdefault(speaker, {})
+            earlier.pop(correction.name, None)
+            earlier[correction.name] = None
+    return {speaker: list(ordered) for speaker, ordered in names.items()}
 
 
-def fill(
+# --- words ---
+
+
+def fill_gaps(
     tracks: Sequence[Sequence[Word]],
-    unheard: Sequence[Sequence[Utterance]],
+    gaps: Sequence[Sequence[Utterance]],
     corrections: Iterable[Correction],
 ) -> list[list[Word]]:
-    """The words of each track with those that a person heard in its utterances without words, `unheard`.
+    """Add the words that a person wrote for utterances without words (`gaps`) to the words of each track.
 
-    What was heard becomes one word, which takes as long as the utterance.
+    A text becomes one word as long as the utterance.
     """
-    places = [(number, utterance) for number, own in enumerate(unheard) for utterance in own]
-    times = np.array([(one.start, one.end) for _, one in places]).reshape(-1, 2)
-    found: dict[int, str] = {}
+    numbered = [(track, gap) for track, of_track in enumerate(gaps) for gap in of_track]
+    times = np.array([(gap.start, gap.end) for _, gap in numbered]).reshape(-1, 2)
+    texts: dict[int, str] = {}
     for correction in corrections:
-        if correction.kind == "fill" and places:
-            alike = _alike(correction.other, times)
+        if correction.kind == "fill" and numbered:
+            alike = _intersection_over_union(correction.other, times)
             if alike.max() > SAME:
-                found[int(alike.argmax())] = correction.text or ""
+                texts[int(alike.argmax())] = correction.text or ""
     filled = [list(words) for words in tracks]
-    for place, text in found.items():
-        number, utterance = places[place]
-        word = Word(utterance.start, utterance.end, f" {text}", utterance.speaker, corrected=True)
-        insort(filled[number], word, key=lambda other: other.start)
+    for number, text in texts.items():
+        track, gap = numbered[number]
+        word = Word(gap.start, gap.end, f" {text}", gap.speaker, corrected=True)
+        insort(filled[track], word, key=lambda other: other.start)
     return filled
 
 
-def add(
+def add_speakers(
     words: Sequence[Word], turns: Sequence[Turn], added: Mapping[Correction, str]
 ) -> tuple[list[Word], list[Turn]]:
-    """The words of a track and the turns, with the speakers whom a person added: correction -> speaker.
+    """Give words of a track to speakers that a person added: correction -> speaker.
 
-    They talk where their words are, and whoever had these words before does not.
+    Returns the words and the turns: the new speakers talk during these words, the earlier ones no longer do.
     """
-    given, turns = list(words), list(turns)
-    for correction, places in _places(words, added, "new"):
+    labeled, turns = list(words), list(turns)
+    for correction, indexes in _targets(words, added, "new"):
         lost: dict[str | None, list[tuple[float, float]]] = {}
-        for run in _runs(given, places.tolist()):
-            start = given[run[0]].start
-            end = max(given[run[-1]].end, start + INSTANT)
-            lost.setdefault(given[run[0]].speaker, []).append((start, end))
+        for run in _breaths(labeled, indexes.tolist()):
+            start = labeled[run[0]].start
+            end = max(labeled[run[-1]].end, start + INSTANT)
+            lost.setdefault(labeled[run[0]].speaker, []).append((start, end))
         holes = {speaker: sorted(times) for speaker, times in lost.items()}
         turns = [
-            *(part for turn in turns for part in _without(turn, holes.get(turn.speaker, ()))),
+            *(part for turn in turns for part in _outside(turn, holes.get(turn.speaker, ()))),
             *(Turn(start, end, added[correction]) for times in lost.values() for start, end in times),
         ]
-        for place in places:
-            given[place] = _said_by(added[correction], given[place])
-    return given, sorted(turns)
+        for index in indexes:
+            labeled[index] = _assigned(added[correction], labeled[index])
+    return labeled, sorted(turns)
 
 
-def move(words: Sequence[Word], corrections: Iterable[Correction], talk: Talk) -> list[Word]:
-    """The same words; those whose middle lies in a moved part now belong to the speaker of the correction.
+def move_words(words: Sequence[Word], corrections: Iterable[Correction], turns: TurnIndex) -> list[Word]:
+    """Give each word in a moved span to the speaker of the correction.
 
-    A word that a person assigned was said, whether the diarizer heard it or not.
+    An assigned word counts as spoken, with or without support by the diarizer.
     """
-    owners: list[str] = []
-    owner = np.full(len(words), -1, np.intp)
-    for correction, places in _places(words, corrections, "move"):
-        if (speaker := talk.whose(correction.speaker)) is not None:
-            owner[places] = len(owners)
-            owners.append(speaker)
+    speakers: list[str] = []
+    choice = np.full(len(words), -1, np.intp)
+    for correction, indexes in _targets(words, corrections, "move"):
+        if (speaker := turns.speaker_within(correction.speaker)) is not None:
+            choice[indexes] = len(speakers)
+            speakers.append(speaker)
     return [
-        word if which < 0 else _said_by(owners[which], word)
-        for word, which in zip(words, owner.tolist(), strict=True)
+        word if number < 0 else _assigned(speakers[number], word)
+        for word, number in zip(words, choice.tolist(), strict=True)
     ]
 
 
-def spell(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word]:
-    """The words as a person heard them: the first word of a corrected part gets its text, the others go.
+def spell_words(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word]:
+    """Put corrected texts in place: the first word of each span gets the text, the others go.
 
-    So does the first if the text is empty; then the speaker's word before or after it is marked as corrected.
+    An empty text removes the first word, too, and marks the speaker's word before or after as corrected.
     """
-    said: list[tuple[int, str]] = []  # the place of the first word, and the text
-    last = np.full(len(words), -1, np.intp)
-    for correction, places in _places(words, corrections, "text"):
-        if len(places):
-            last[places] = len(said)
-            said.append((int(places[0]), correction.text or ""))
+    texts: list[tuple[int, str]] = []  # index of the first word, text
+    choice = np.full(len(words), -1, np.intp)
+    for correction, indexes in _targets(words, corrections, "text"):
+        if len(indexes):
+            choice[indexes] = len(texts)
+            texts.append((int(indexes[0]), correction.text or ""))
     spelled: list[Word] = []
-    erased: list[str | None] = []  # the speaker of a word that went, until there is a word to mark
-    for place, (word, which) in enumerate(zip(words, last.tolist(), strict=True)):
+    erased: list[str | None] = []  # the speaker of a removed word, until a word follows that can be marked
+    for index, (word, number) in enumerate(zip(words, choice.tolist(), strict=True)):
         text = word.text
-        if which >= 0:
-            first, heard = said[which]
+        if number >= 0:
+            first, correct = texts[number]
             space = text[: len(text) - len(text.lstrip())]
-            text = space + heard if heard and place == first else ""
+            text = space + correct if correct and index == first else ""
         if text or not word.text:
-            if which >= 0 or word.speaker in erased:
-                sure = word.probability if text == word.text else None
-                word = structs.replace(word, text=text, corrected=True, probability=sure)
+            if number >= 0 or word.speaker in erased:
+                probability = word.probability if text == word.text else None
+                word = structs.replace(word, text=text, corrected=True, probability=probability)
             spelled.append(word)
             erased = []
         elif spelled and spelled[-1].speaker == word.speaker:
@@ -198,77 +289,67 @@ def spell(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word
     return spelled
 
 
-def divide(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word]:
-    """The same words, with what a person said of where paragraphs begin."""
+def mark_paragraphs(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word]:
+    """Set `begins` of the words at which a person split or joined paragraphs."""
     begins = [word.begins for word in words]
-    for correction, places in _places(words, corrections, "split", "join"):
-        if len(places):
-            begins[int(places[0])] = correction.kind == "split"
+    for correction, indexes in _targets(words, corrections, "split", "join"):
+        if len(indexes):
+            begins[int(indexes[0])] = correction.kind == "split"
     return [
-        word if word.begins == said else structs.replace(word, begins=said)
-        for word, said in zip(words, begins, strict=True)
+        word if word.begins == decision else structs.replace(word, begins=decision)
+        for word, decision in zip(words, begins, strict=True)
     ]
 
 
-def timed(utterances: Sequence[Utterance], corrections: Iterable[Correction]) -> list[Utterance]:
-    """The utterances, which begin and end where a person said; their words keep their times."""
-    given = [one for one in corrections if one.kind in ("start", "end")]
-    if not given:
-        return list(utterances)
-    found = list(utterances)
-    spoken = [number for number, one in enumerate(found) if one.words]
-    for kind, edge in (("start", 0), ("end", -1)):
-        spoken.sort(key=lambda number: (found[number].words[edge].start, found[number].track))
-        edges = [found[number].words[edge] for number in spoken]
-        for correction, places in _places(edges, given, kind):
-            if not len(places) or correction.at is None:
-                continue
-            number = spoken[int(places[0])]
-            one, at = found[number], round(correction.at, 3)
-            times = (min(at, one.end), one.end) if kind == "start" else (one.start, max(at, one.start))
-            found[number] = replace(one, start=times[0], end=times[1], corrected=True)
-    return found
+def touched_words(words: Sequence[Word], corrections: Sequence[Correction]) -> set[int]:
+    """Return the indexes of the words whose text or speaker a person changed."""
+    targets = _targets(words, corrections, "fill", "new", "move", "text")
+    return {int(index) for _, indexes in targets for index in indexes}
 
 
-def touched(words: Sequence[Word], corrections: Sequence[Correction]) -> set[int]:
-    """The places of the words in what a person wrote or gave to somebody."""
-    found = (places for _, places in _places(words, corrections, "fill", "new", "move", "text"))
-    return {int(place) for places in found for place in places}
+def _targets(
+    words: Sequence[Word], corrections: Iterable[Correction], *actions: str
+) -> Iterator[tuple[Correction, Int]]:
+    """Yield each correction of some kinds, with the rising indexes of its words."""
+    index = WordIndex(words)
+    for correction in corrections:
+        if correction.kind in actions:
+            yield correction, index.within(correction.other)
 
 
-def _said_by(speaker: str, word: Word) -> Word:
+def _assigned(speaker: str, word: Word) -> Word:
     return structs.replace(word, speaker=speaker, speaker_confidence=None, supported=True, corrected=True)
 
 
-def _alike(spans: Spans, times: Float64) -> Float64:
-    """(times,): seconds that the spans and each of `times` (times, 2) take, over those that either takes."""
+def _intersection_over_union(spans: Spans, times: Float64) -> Float64:
+    """Return (times,): the overlap of `spans` with each of `times`, (times, 2), over their union."""
     starts, ends = times.T
     shared = np.zeros(len(times))
     for start, end in spans:
         shared += np.maximum(0.0, np.minimum(end, ends) - np.maximum(start, starts))
     either = sum(end - start for start, end in spans) + ends - starts - shared
-    alike: Float64 = shared / np.maximum(either, 1e-9)
-    return alike
+    ratio: Float64 = shared / np.maximum(either, 1e-9)
+    return ratio
 
 
-def _runs(words: Sequence[Word], places: Sequence[int]) -> list[list[int]]:
-    """The places of words that one speaker said in one breath, together."""
+def _breaths(words: Sequence[Word], indexes: Sequence[int]) -> list[list[int]]:
+    """Group the indexes of consecutive words that a speaker says in one breath."""
     runs: list[list[int]] = []
-    for place in places:
+    for index in indexes:
         before = runs[-1][-1] if runs else -2
         if (
-            place == before + 1
-            and words[place].speaker == words[before].speaker
-            and words[place].start - words[before].end < BREATH
+            index == before + 1
+            and words[index].speaker == words[before].speaker
+            and words[index].start - words[before].end < BREATH
         ):
-            runs[-1].append(place)
+            runs[-1].append(index)
         else:
-            runs.append([place])
+            runs.append([index])
     return runs
 
 
-def _without(turn: Turn, holes: Sequence[tuple[float, float]]) -> Iterator[Turn]:
-    """What is left of a turn between `holes`, whose starts rise."""
+def _outside(turn: Turn, holes: Sequence[tuple[float, float]]) -> Iterator[Turn]:
+    """Yield the rest of a turn between `holes`, which are in order."""
     start = turn.start
     for first, last in holes:
         if first >= turn.end:
@@ -280,11 +361,309 @@ def _without(turn: Turn, holes: Sequence[tuple[float, float]]) -> Iterator[Turn]
         yield replace(turn, start=start)
 
 
-def _places(
-    words: Sequence[Word], corrections: Iterable[Correction], *kinds: str
-) -> Iterator[tuple[Correction, Int]]:
-    """Each correction of some kinds, and the rising indexes of the words whose middle lies in its part."""
-    there = WordIndex(words)
-    for correction in corrections:
-        if correction.kind in kinds:
-            yield correction, there.within(correction.other)
+# --- paragraphs ---
+
+
+def group_utterances(*tracks: Sequence[Word]) -> list[Utterance]:
+    """Group the labeled words of each track, in order, into uninterrupted utterances, sorted by start.
+
+    An utterance ends where the speaker changes or is silent for PARAGRAPH_PAUSE, and after a phrase during
+    which a speaker in another track begins. A person can begin one at a word, or forbid that. One that is
+    longer than LONG_PARAGRAPH is cut into parts of at least PARAGRAPH: at the end of a sentence if possible,
+    and there at the longest pause.
+    """
+    groups: list[tuple[int, list[Word]]] = []
+    latest: dict[int, list[Word]] = {}  # track -> its latest group
+    uninterrupted: set[int] = set()  # tracks whose latest group is still open
+    phrases = [[(track, phrase) for phrase in _phrases(words)] for track, words in enumerate(tracks)]
+    for track, phrase in heapq.merge(*phrases, key=lambda numbered: numbered[1][0].start):
+        if track in latest and _continues(latest[track][-1], phrase[0], track in uninterrupted):
+            latest[track] += phrase
+        else:
+            groups.append((track, phrase))
+            latest[track] = phrase
+        if phrase[0].supported:  # an invented word interrupts no speaker
+            uninterrupted = set()
+        uninterrupted.add(track)
+    utterances = [
+        Utterance(
+            part[0].start,
+            part[-1].end,
+            part[0].speaker,
+            tuple(part),
+            track,
+            any(word.corrected for word in part),
+        )
+        for track, group in groups
+        for part in _paragraphs(group)
+    ]
+    return sorted(utterances, key=lambda utterance: utterance.start)
+
+
+def set_times(utterances: Sequence[Utterance], corrections: Iterable[Correction]) -> list[Utterance]:
+    """Set the starts and ends that a person chose; the words keep their times."""
+    edges = [correction for correction in corrections if correction.kind in ("start", "end")]
+    if not edges:
+        return list(utterances)
+    timed = list(utterances)
+    spoken = [number for number, utterance in enumerate(timed) if utterance.words]
+    for side, edge in (("start", 0), ("end", -1)):
+        spoken.sort(key=lambda number: (timed[number].words[edge].start, timed[number].track))
+        words = [timed[number].words[edge] for number in spoken]
+        for correction, indexes in _targets(words, edges, side):
+            if not len(indexes) or correction.at is None:
+                continue
+            number = spoken[int(indexes[0])]
+            before, at = timed[number], round(correction.at, 3)
+            start = min(at, before.end) if side == "start" else before.start
+            end = max(at, before.start) if side == "end" else before.end
+            timed[number] = replace(before, start=start, end=end, corrected=True)
+    return timed
+
+
+def find_inaudible(
+    turns: Sequence[Turn],
+    words: Sequence[Word],
+    not_english: Sequence[tuple[float, float]] = (),
+    merged: Mapping[str, str] = {},
+) -> list[Utterance]:
+    """Return speech without words: at least INAUDIBLE seconds, or NOT_ENGLISH seconds of `not_english`.
+
+    `turns` do not overlap, and `words` are in order; both belong to one track. The speaker of a stretch talks
+    for more than half of it, else it has none. In another language each turn is a stretch. `merged`, speaker
+    -> their new id, moves no edge of a stretch.
+    """
+
+    def is_foreign(start: float, end: float) -> bool:
+        return any(first <= (start + end) / 2 <= last for first, last in not_english)
+
+    stretches: list[list[Turn]] = []
+    for part in _without_words(turns, words):
+        changes = bool(stretches) and part.speaker != stretches[-1][-1].speaker
+        separate = not stretches or _is_apart(stretches[-1][-1].end, part.start, words)
+        if separate or (changes and is_foreign(part.start, part.end)):
+            stretches.append([])
+        stretches[-1].append(part)
+    inaudible: list[Utterance] = []
+    for parts in stretches:
+        start, end = parts[0].start, parts[-1].end
+        foreign = is_foreign(start, end)
+        if sum(part.duration for part in parts) < (NOT_ENGLISH if foreign else INAUDIBLE):
+            continue
+        speaker = _majority_speaker(
+            [replace(part, speaker=merged.get(part.speaker, part.speaker)) for part in parts]
+        )
+        if inaudible and inaudible[-1].speaker == speaker and not _is_apart(inaudible[-1].end, start, words):
+            inaudible[-1] = replace(inaudible[-1], end=end)
+        else:
+            inaudible.append(Utterance(start, end, speaker, not_english=foreign))
+    return inaudible
+
+
+def ends_sentence(word: Word) -> bool:
+    """Return True if the word ends a sentence."""
+    return word.text.rstrip(CLOSING).endswith(tuple(SENTENCE_ENDS))
+
+
+def _phrases(words: Sequence[Word]) -> Iterator[list[Word]]:
+    """Yield consecutive words of one speaker up to the end of a sentence or a pause."""
+    phrase: list[Word] = []
+    for word in words:
+        if phrase and (word.begins or word.speaker != phrase[-1].speaker or _separates(phrase[-1], word)):
+            yield phrase
+            phrase = []
+        phrase.append(word)
+    if phrase:
+        yield phrase
+
+
+def _separates(before: Word, word: Word) -> bool:
+    """Return True between sentences and at pauses, to the millisecond, as the page decides it."""
+    return ends_sentence(before) or round(word.start - before.end, 3) >= PHRASE_PAUSE
+
+
+def _continues(before: Word, word: Word, uninterrupted: bool) -> bool:
+    near = uninterrupted and word.start - before.end < PARAGRAPH_PAUSE
+    return word.speaker == before.speaker and not word.begins and (near or word.begins is False)
+
+
+def _paragraphs(words: list[Word]) -> Iterator[list[Word]]:
+    """Cut an utterance into parts of readable length."""
+    while words[-1].end - words[0].start > LONG_PARAGRAPH:
+        first = bisect_left(words, words[0].start + PARAGRAPH, key=lambda word: word.end) + 1
+        last = bisect_right(words, words[0].start + LONG_PARAGRAPH, key=lambda word: word.end)
+        if first > min(last, len(words) - 1):  # one word takes as long
+            break
+        candidates = [n for n in range(first, min(last, len(words) - 1) + 1) if words[n].begins is not False]
+        if not candidates:  # a person joined all of them
+            break
+        cut = max(candidates, key=lambda n: (ends_sentence(words[n - 1]), words[n].start - words[n - 1].end))
+        yield words[:cut]
+        words = words[cut:]
+    yield words
+
+
+def _is_apart(end: float, start: float, words: Sequence[Word]) -> bool:
+    """Return True if a pause or a word lies between two parts of speech without words."""
+    between = bisect_left(words, end, key=lambda word: word.start)
+    return start - end >= BREATH or (between < len(words) and words[between].start <= start)
+
+
+def _majority_speaker(turns: Sequence[Turn]) -> str | None:
+    """Return the speaker of more than half of the time of these turns; None: no such speaker."""
+    seconds = seconds_by_speaker(turns)
+    leader = max(seconds, key=lambda speaker: seconds[speaker])
+    return leader if seconds[leader] > sum(seconds.values()) / 2 else None
+
+
+def seconds_by_speaker(turns: Sequence[Turn]) -> dict[str, float]:
+    seconds: dict[str, float] = {}
+    for turn in turns:
+        seconds[turn.speaker] = seconds.get(turn.speaker, 0.0) + turn.duration
+    return seconds
+
+
+def _without_words(turns: Sequence[Turn], words: Sequence[Word]) -> Iterator[Turn]:
+    """Yield the parts of the turns between words, in order."""
+    for turn in sorted(turns):
+        first = bisect_right(words, turn.start, key=lambda word: word.end)
+        last = bisect_left(words, turn.end, key=lambda word: word.start)
+        yield from _outside(turn, [(word.start, word.end) for word in words[first:last]])
+
+
+# --- replacement rules ---
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """An occurrence of words that a rule would replace."""
+
+    place: int
+    """Milliseconds from the beginning of the recording; its identity within a transcript."""
+    track: int
+    before: str
+    old: str
+    new: str
+    after: str
+    correction: Correction
+
+
+def apply_rules(
+    tracks: Sequence[Sequence[Word] | None], rules: Sequence[tuple[str, str]]
+) -> list[Correction]:
+    """Return the text corrections that replacement rules make in the words of each track, in order.
+
+    A rule has the recognized words, in any case, and their replacement. It matches words of one speaker in a
+    phrase; of the matches at the same word the longest counts, and of equally long ones the first.
+    """
+    replacements: dict[tuple[str, ...], str] = {}
+    for recognized, replacement in rules:
+        replacements.setdefault(tuple(_tokens(recognized)), replacement)
+    longest = max(map(len, replacements), default=0)
+    return [
+        correction
+        for words in tracks
+        for phrase in _rule_phrases(words or ())
+        for correction in _apply_to_phrase(phrase, replacements, longest)
+    ]
+
+
+def find_occurrences(transcript: Transcript, recognized: str, replacement: str) -> list[Occurrence]:
+    """Return all occurrences of recognized words, in order. Raises UsageError for an unusable text."""
+    if not recognized.strip() or not replacement.strip():
+        raise UsageError("give the words to replace, and the words to write in their place")
+    tracks: dict[int, list[Word]] = {}
+    for utterance in transcript.utterances:
+        tracks.setdefault(utterance.track, []).extend(utterance.words)
+    occurrences = []
+    for track, words in tracks.items():
+        words.sort(key=lambda word: word.start)
+        numbers = {_middle(word): number for number, word in enumerate(words)}
+        for correction in apply_rules([words], [(recognized, replacement)]):
+            first, last = (
+                numbers[round(1000 * (start + end) / 2)]
+                for start, end in (correction.other[0], correction.other[-1])
+            )
+            occurrences.append(
+                Occurrence(
+                    place=_middle(words[first]),
+                    track=track,
+                    before=_joined(words[max(0, first - CONTEXT) : first]),
+                    old=_joined(words[first : last + 1]),
+                    new=correction.text or "",
+                    after=_joined(words[last + 1 : last + 1 + CONTEXT]),
+                    correction=correction,
+                )
+            )
+    try:
+        check([occurrence.correction for occurrence in occurrences])
+    except ValueError as error:
+        raise UsageError(f"{replacement[:40]!r} cannot be written ({error})") from error
+    return sorted(occurrences, key=lambda occurrence: (occurrence.place, occurrence.track))
+
+
+def word_spans(words: Iterable[Word]) -> Spans:
+    """Return a span around the middle of each word."""
+    middles = [round((word.start + word.end) / 2, 3) for word in words]
+    return tuple((middle - INSTANT, middle + INSTANT) for middle in middles)
+
+
+def _middle(word: Word) -> int:
+    return round(1000 * round((word.start + word.end) / 2, 3))
+
+
+def _joined(words: Sequence[Word]) -> str:
+    return "".join(word.text for word in words).strip()
+
+
+def _apply_to_phrase(
+    words: Sequence[Word], replacements: Mapping[tuple[str, ...], str], longest: int
+) -> list[Correction]:
+    corrections: list[Correction] = []
+    first = 0
+    while first < len(words):
+        tokens: list[str] = []
+        best: tuple[int, str] | None = None
+        for last in range(first, len(words)):
+            more = _tokens(words[last].text)
+            tokens += more
+            if len(tokens) > longest:
+                break
+            if more and (replacement := replacements.get(tuple(tokens))) is not None:
+                best = last + 1, replacement
+        if best is None:
+            first += 1
+            continue
+        end, replacement = best
+        text = _with_punctuation(words[first].text.strip(), words[end - 1].text.strip(), replacement)
+        if [text] != [word.text.strip() for word in words[first:end]]:
+            corrections.append(Correction("text", (), other=word_spans(words[first:end]), text=text))
+        first = end
+    return corrections
+
+
+def _with_punctuation(first: str, last: str, replacement: str) -> str:
+    """Add the signs before the first replaced word and after the last."""
+    before = first[: len(first) - len(first.lstrip(PUNCTUATION))]
+    after = last[len(last.rstrip(PUNCTUATION)) :]
+    return f"{before}{replacement}{after}"
+
+
+def _tokens(text: str) -> list[str]:
+    """Split a text into words without signs, or into characters in scripts without spaces."""
+    tokens: list[str] = []
+    for word in text.casefold().split():
+        bare = word.strip(PUNCTUATION)
+        tokens += list(bare) if any(map(unspaced, bare)) else [bare] if bare else []
+    return tokens
+
+
+def _rule_phrases(words: Sequence[Word]) -> list[list[Word]]:
+    """Split words where the speaker changes, a sentence ends or a pause begins."""
+    phrases: list[list[Word]] = [[word] for word in words[:1]]
+    for before, word in pairwise(words):
+        ends = before.text.rstrip().endswith(tuple(SENTENCE_ENDS))
+        if ends or word.start - before.end >= PHRASE_PAUSE or word.speaker != before.speaker:
+            phrases.append([])
+        phrases[-1].append(word)
+    return phrases

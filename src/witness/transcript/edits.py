@@ -32,7 +32,7 @@ from witness.options import Bounds
 from witness.schema import Correction, Review, Transcript
 from witness.storage import decode, files
 from witness.tracing import Stopwatch
-from witness.transcript import assemble, occurrences, project_words, redo, store, uncorrected
+from witness.transcript import assemble, corrections, project_words, redo, store, uncorrected
 from witness.transcript.store import Written
 
 SCHEMA = "witness-history/1"
@@ -171,7 +171,7 @@ def note(path: Path, version: str, given: Any) -> Written:
     """Add the steps of a page, which are nothing but notes. Raises UsageError and what `add` raises."""
     try:
         steps = msgspec.convert(given, Annotated[tuple[tuple[_Note, ...], ...], Meta(max_length=MOST_STEPS)])
-        made = redo.all_checked(tuple(one.correction for step in steps for one in step))
+        made = corrections.check(tuple(one.correction for step in steps for one in step))
     except ValueError as error:
         raise UsageError(f"what the page sent is not a note ({error}); load the page again") from error
     with _opened(path, version) as (there, saved, history):
@@ -180,12 +180,12 @@ def note(path: Path, version: str, given: Any) -> Written:
 
 
 def rewrite(path: Path, version: str, heard: str, written: str, places: Collection[int]) -> Written:
-    """Write words otherwise at these places of `occurrences.find`, a step that can be undone.
+    """Write words otherwise at these places of `corrections.find_occurrences`, a step that can be undone.
 
     Raises UsageError and what `add` raises.
     """
     with _opened(path, version) as (there, saved, history):
-        found = occurrences.find(store.transcript(path, saved.document), heard, written)
+        found = corrections.find_occurrences(store.transcript(path, saved.document), heard, written)
         chosen = frozenset(places)
         made = tuple(one.correction for one in found if one.place in chosen)
         if not made:
@@ -300,7 +300,7 @@ def _history(saved: redo.Saved) -> _History | None:
     """The steps that led to this version; None: nobody knows of any."""
     try:
         found = decode.from_json(files.read(store.history_of(saved.path)), _History)
-        redo.all_checked((*found.base, *found.made))
+        corrections.check((*found.base, *found.made))
     except (OSError, ValueError):
         return None
     of_this = found.schema == SCHEMA and found.version == saved.version
@@ -371,11 +371,11 @@ def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction], co
     findings, link = saved.findings, saved.link
     key = (link["sha256"] if link else "", asked)
     if key not in _drafts:
-        _drafts[key] = assemble.draft(findings, asked)
+        _drafts[key] = assemble.make_draft(findings, asked)
         while len(_drafts) > DRAFTS:
             _drafts.popitem(last=False)
     _drafts.move_to_end(key)
-    transcript = uncorrected.corrected(_drafts[key], given)
+    transcript = uncorrected.apply(_drafts[key], given)
     timing = assemble.timing(Stopwatch(), time.perf_counter() - begun, None)
     return document.in_milliseconds(replace(redo.kept(saved, transcript), timing=timing, corrected=corrected))
 

@@ -1,7 +1,7 @@
-"""What is final of a transcript while words are still being recognized.
+"""Final utterances of a transcript while the recognizer is still at work.
 
-An utterance is final once no word that is still to come can be in it or before it, and none can give another
-speaker to what it holds: docs/decisions/2026-11-23-text-while-it-works.md.
+An utterance is final once no later word can be in it or before it, or change the speakers of its words:
+docs/decisions/2026-11-23-text-while-it-works.md.
 """
 
 from __future__ import annotations
@@ -13,95 +13,101 @@ from math import inf
 
 from witness.diarization.voices import Known
 from witness.schema import BREATH, Recognition, Transcript, Utterance, Word
-from witness.transcript import assemble, merging, uncorrected
-from witness.transcript.assemble import Who
+from witness.transcript import assemble, uncorrected
+from witness.transcript.assemble import DiarizedRecording
 
 
 @dataclass(frozen=True)
-class TrackSoFar:
-    """What is recognized of a track."""
+class PartialTrack:
+    """Recognized words of a track so far."""
 
     recognition: Recognition
     """Its words are final, with their times."""
     until: float
-    """Seconds, before which no other word of the track begins; infinite: it is done."""
+    """Seconds: no later word of the track begins before; infinite: the track is complete."""
 
 
-Heard = Callable[[Transcript], None]
-"""Called with the transcript as far as it is final, from another thread. It has the utterances with which the
-complete one begins; the speakers and turns are those of the whole recording."""
+OnPartial = Callable[[Transcript], None]
+"""Receives the final part of the transcript, from another thread: its first utterances, and
+the speakers and turns of the whole recording."""
 
-NOT_BEGUN = TrackSoFar(Recognition((), None, "cpu"), 0.0)
+NOT_BEGUN = PartialTrack(Recognition((), None, "cpu"), 0.0)
 
 
-def transcript(
-    who: Who,
-    tracks: Sequence[TrackSoFar],
-    known: Known | None = None,
-    replaced: Sequence[tuple[str, str]] = (),
+def final_part(
+    speakers: DiarizedRecording,
+    tracks: Sequence[PartialTrack],
+    enrolled: Known | None = None,
+    rules: Sequence[tuple[str, str]] = (),
 ) -> Transcript:
-    """The transcript with those utterances alone that are final, all of which the complete one begins with.
+    """Return the transcript of the final utterances, with which the complete transcript begins.
 
     Its words are those of its utterances; the speakers and turns are those of the whole recording.
     """
-    findings = replace(who.findings, device={**who.findings.device, "whisper": tracks[0].recognition.device})
-    draft = assemble.words(replace(who, findings=findings), [track.recognition for track in tracks])
+    device = {**speakers.findings.device, "whisper": tracks[0].recognition.device}
+    findings = replace(speakers.findings, device=device)
+    recognitions = [track.recognition for track in tracks]
+    draft = assemble.label_words(replace(speakers, findings=findings), recognitions)
     start = findings.audio.transcribed.start
-    words: list[list[Word] | None] = []
+    settled: list[list[Word] | None] = []
     certain = inf
-    for track, diarized, labeled in zip(tracks, who.tracks, draft.words, strict=True):
-        given = labeled or []
-        until = track.until
+    for track, diarized, labeled in zip(tracks, speakers.tracks, draft.words, strict=True):
+        words, until = labeled or [], track.until
         if until < inf:
-            heard = track.recognition.words
             evidence, active = diarized.diarization.evidence, diarized.diarization.active
-            _, count = merging.settled(heard, evidence, active, diarized.names)
-            until = min([until + start, *(word.start for word in given[count:])])
-            given = given[:count]
+            _, count = assemble.label(track.recognition.words, evidence, active, diarized.names)
+            until = min([until + start, *(word.start for word in words[count:])])
+            words = words[:count]
         certain = min(certain, until)
-        words.append(given)
-    draft = replace(draft, words=tuple(words))
-    found = uncorrected.corrected(draft, assemble.known_to_run(who, draft, known, replaced))
-    open_ = [track.until < inf for track in tracks]
-    last = {one.track: one for one in found.utterances if one.words}
+        settled.append(words)
+    draft = replace(draft, words=tuple(settled))
+    transcript = uncorrected.apply(draft, assemble.automatic_corrections(speakers, draft, enrolled, rules))
+    is_open = [track.until < inf for track in tracks]
+    latest = {utterance.track: utterance for utterance in transcript.utterances if utterance.words}
     final: list[Utterance] = []
-    for one in found.utterances:
-        end = one.end if one.words else one.end + 2 * BREATH
-        if end > certain or (open_[one.track] and one is last.get(one.track)):
+    for utterance in transcript.utterances:
+        end = utterance.end if utterance.words else utterance.end + 2 * BREATH
+        if end > certain or (is_open[utterance.track] and utterance is latest.get(utterance.track)):
             break
-        final.append(one)
-    said = sorted((word for one in final for word in one.words), key=lambda word: (word.start, word.end))
+        final.append(utterance)
+    spoken = (word for utterance in final for word in utterance.words)
     return replace(
-        found, utterances=tuple(final), words=tuple(said), warnings=findings.warnings, partial=any(open_)
+        transcript,
+        utterances=tuple(final),
+        words=tuple(sorted(spoken, key=lambda word: (word.start, word.end))),
+        warnings=findings.warnings,
+        partial=any(is_open),
     )
 
 
-class SoFar:
-    """What is recognized while the work goes on, for whoever wants to be told."""
+class PartialTranscripts:
+    """Sends the final part of the transcript to a listener during recognition."""
 
     SHARE = 0.02
-    """Most of the time that telling may take, in processor time of its thread."""
+    """Most of the time that this may take, in processor time of its thread."""
 
-    def __init__(self, heard: Heard | None) -> None:
-        self._heard = heard
-        self._who: tuple[Who, Known | None, Sequence[tuple[str, str]]] | None = None
-        self._told = 0
-        self._again = 0.0
-        self.tracks: list[TrackSoFar] = []
+    def __init__(self, listener: OnPartial | None) -> None:
+        self._listener = listener
+        self._speakers: tuple[DiarizedRecording, Known | None, Sequence[tuple[str, str]]] | None = None
+        self._sent = 0
+        self._next = 0.0
+        self.tracks: list[PartialTrack] = []
 
-    def begin(self, who: Who, known: Known | None, replaced: Sequence[tuple[str, str]] = ()) -> None:
-        """It is known who speaks when."""
-        self._who = who, known, replaced
+    def begin(
+        self, speakers: DiarizedRecording, enrolled: Known | None, rules: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        """Start sending, now that the speakers are known."""
+        self._speakers = speakers, enrolled, rules
 
-    def hear(self, track: int, heard: Recognition, until: float) -> None:
-        """As `recognizer.Listener`, which the recognizer's thread calls."""
-        self.tracks[track] = TrackSoFar(heard, until)
-        if self._heard is None or self._who is None or time.monotonic() < self._again:
+    def update(self, track: int, recognition: Recognition, until: float) -> None:
+        """Take the words of a track so far; a `recognizer.Listener`, called in the recognizer's thread."""
+        self.tracks[track] = PartialTrack(recognition, until)
+        if self._listener is None or self._speakers is None or time.monotonic() < self._next:
             return
         begun = time.thread_time()
-        who, known, replaced = self._who
-        found = transcript(who, self.tracks, known, replaced)
-        self._again = time.monotonic() + (time.thread_time() - begun) / self.SHARE
-        if len(found.utterances) > self._told:
-            self._told = len(found.utterances)
-            self._heard(found)
+        speakers, enrolled, rules = self._speakers
+        transcript = final_part(speakers, self.tracks, enrolled, rules)
+        self._next = time.monotonic() + (time.thread_time() - begun) / self.SHARE
+        if len(transcript.utterances) > self._sent:
+            self._sent = len(transcript.utterances)
+            self._listener(transcript)

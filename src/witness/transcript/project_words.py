@@ -19,7 +19,7 @@ from witness.schema import Correction, Findings, WordIndex
 from witness.storage import atomic, decode, files, transaction
 from witness.text import without_commands
 from witness.transcript import store
-from witness.transcript.replacements import PUNCTUATION
+from witness.transcript.corrections import PUNCTUATION
 
 NAME = ".witness-words"
 OFTEN = 3

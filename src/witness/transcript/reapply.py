@@ -16,7 +16,7 @@ from witness.errors import UsageError
 from witness.formats import document, notes
 from witness.schema import Correction, Review, Spans, Transcript, Word, WordIndex
 from witness.transcript import assemble, redo, store, uncorrected
-from witness.transcript.replacements import INSTANT, PUNCTUATION
+from witness.transcript.corrections import INSTANT, PUNCTUATION
 
 PIECE = 60
 """Most words that are compared at a time: the work grows with the square of it."""
@@ -92,11 +92,15 @@ def carry(before: redo.Saved, fresh: Transcript) -> Carried:
     """
     shown = store.transcript(before.path, before.document)
     try:
-        old = uncorrected.of(shown) if before.found is None else assemble.draft(before.found, before.asked)
+        old = (
+            uncorrected.from_transcript(shown)
+            if before.found is None
+            else assemble.make_draft(before.found, before.asked)
+        )
     except UsageError:  # so many speakers cannot be had anymore
-        old = uncorrected.of(shown)
+        old = uncorrected.from_transcript(shown)
     assert fresh.findings is not None  # noqa: S101 - it comes from the models
-    new = assemble.draft(fresh.findings, fresh.asked)
+    new = assemble.make_draft(fresh.findings, fresh.asked)
     places = _Places(_said(old.words), _said(new.words))
     given: dict[Correction, None] = dict.fromkeys(fresh.corrections)
     differences: list[Deviation] = []
@@ -108,7 +112,7 @@ def carry(before: redo.Saved, fresh: Transcript) -> Carried:
         if difference is not None:
             differences = [other for other in differences if not difference.replaces(other)]
             differences.append(difference)
-    found = document.in_milliseconds(uncorrected.corrected(new, tuple(given)))
+    found = document.in_milliseconds(uncorrected.apply(new, tuple(given)))
     differences += _names(before, found)
     differences += _words(shown, found)
     differences.sort(key=lambda one: (one.start, one.end))

@@ -7,7 +7,6 @@ to what the JSON says, and only what has to count or hear the speakers again can
 from __future__ import annotations
 
 import time
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from dataclasses import replace as replaced
@@ -25,13 +24,7 @@ from witness.progress import SILENT, Reporter
 from witness.schema import Correction, Findings, Review, Spans, Transcript, Turn
 from witness.storage import decode, files
 from witness.tracing import Stopwatch
-from witness.transcript import assemble, corrections, replacements, store, uncorrected
-
-LONGEST_TEXT = 10_000
-"""Maximum number of characters in a corrected text."""
-UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")
-"""Unicode categories that would break a line. Joiners, which some scripts and emoji need, would not."""
-
+from witness.transcript import assemble, corrections, store, uncorrected
 
 MOST = document.MOST_CORRECTIONS
 Corrections = Annotated[tuple[Correction, ...], Meta(max_length=MOST)]
@@ -104,8 +97,8 @@ def read(path: Path, *, whole: bool = True) -> Saved:
     found = store.decoded(path, content)
     asked = Bounds(**structs.asdict(found.asked))
     try:
-        assemble.bounds(asked)
-        given = all_checked(found.corrections)
+        assemble.speaker_bounds(asked)
+        given = corrections.check(found.corrections)
         names = {one.id: one.name and voices.check_name(one.name) for one in found.speakers}
     except (ValueError, UsageError) as error:
         raise InputError(f"{path} is damaged ({error}); transcribe the recording again") from error
@@ -152,10 +145,10 @@ def replacing(saved: Saved, rules: Sequence[tuple[str, str]]) -> list[Correction
     if not rules:
         return []
     if saved.found is None:
-        draft = uncorrected.of(store.transcript(saved.path, saved.document))
+        draft = uncorrected.from_transcript(store.transcript(saved.path, saved.document))
     else:
-        draft = assemble.draft(saved.found, saved.asked)
-    return replacements.corrections(draft.words, rules)
+        draft = assemble.make_draft(saved.found, saved.asked)
+    return corrections.apply_rules(draft.words, rules)
 
 
 def from_file(saved: Saved, path: Path) -> list[Correction]:
@@ -170,7 +163,7 @@ def from_page(saved: Saved, content: bytes, name: str) -> tuple[Correction, ...]
         given = decode.from_json(content, _Corrected)
         if given.schema != page.CORRECTIONS:
             raise ValueError(f"its schema is {given.schema[:80]!r}, not {page.CORRECTIONS!r}")
-        corrected = all_checked(given.corrections)
+        corrected = corrections.check(given.corrections)
     except ValueError as error:
         raise InputError(
             f"{name} does not hold corrections from a page ({error}); save them in the page again"
@@ -231,7 +224,9 @@ def amended(
     before = replaced(saved, corrections=base.corrections)
     # A speaker who was added is there; everything else may be said twice.
     fresh = [one for one in more if one.kind != "new" or one not in base.corrections]
-    found = uncorrected.corrected(uncorrected.of(store.transcript(saved.path, base)), fresh, reporter)
+    found = uncorrected.apply(
+        uncorrected.from_transcript(store.transcript(saved.path, base)), fresh, reporter
+    )
     return replaced(
         found,
         corrections=together(before, more),
@@ -253,57 +248,12 @@ def together(saved: Saved, more: Sequence[Correction]) -> tuple[Correction, ...]
 
 def _earlier(saved: Saved, more: Sequence[Correction]) -> Iterator[Correction]:
     """The corrections of before, without what `more` repeats and without the names of those it names."""
-    talk = corrections.Talk(saved.turns)
+    talk = corrections.TurnIndex(saved.turns)
     repeated = set(more)
-    named = {talk.whose(new.speaker) for new in more if new.kind == "name"}
+    named = {talk.speaker_within(new.speaker) for new in more if new.kind == "name"}
     for old in saved.corrections:
-        if old not in repeated and not (old.kind == "name" and talk.whose(old.speaker) in named):
+        if old not in repeated and not (old.kind == "name" and talk.speaker_within(old.speaker) in named):
             yield old
-
-
-def all_checked(given: Sequence[Correction]) -> tuple[Correction, ...]:
-    """The corrections of a document. Raises ValueError that names the place of one that cannot be."""
-    return tuple(_placed(place, correction) for place, correction in enumerate(given))
-
-
-def _placed(place: int, correction: Correction) -> Correction:
-    try:
-        return _checked(correction)
-    except (ValueError, UsageError) as error:
-        raise ValueError(f"{error} - at `$.corrections[{place}]`") from error
-
-
-def _checked(correction: Correction) -> Correction:
-    """The correction itself, if it has exactly what its kind needs. Raises ValueError, UsageError."""
-    kind, name, text = correction.kind, correction.name, correction.text
-    for spans, needed in (
-        (correction.speaker, kind in ("name", "merge", "move")),
-        (correction.other, kind != "name"),
-    ):
-        if bool(spans) != needed:
-            raise ValueError(f"the places of a {kind!r} correction")
-        for start, end in spans:
-            if start > end:
-                raise ValueError(f"{start} to {end} is not a time span")
-    if (kind == "name") != (name is not None) or (
-        kind != "note" and (kind in ("text", "fill")) != (text is not None)
-    ):
-        raise ValueError(f"the name or text of a {kind!r} correction")
-    if (kind in ("start", "end")) != (correction.at is not None) or (correction.codes and kind != "note"):
-        raise ValueError(f"the time or the codes of a {kind!r} correction")
-    codes = tuple(dict.fromkeys(map(voices.check_name, correction.codes)))
-    if name is not None:
-        name = voices.check_name(name)
-    if text is not None:
-        text = text.strip()
-        lines = text.replace("\n", "") if kind == "note" else text
-        if (
-            (kind == "fill" and not text)
-            or len(text) > LONGEST_TEXT
-            or any(unicodedata.category(c) in UNPRINTABLE for c in lines)
-        ):
-            raise ValueError(f"{text[:40]!r} is not one line of text")
-    return replaced(correction, name=name, text=text, codes=codes)
 
 
 def _file(path: Path, link: Link) -> Path:

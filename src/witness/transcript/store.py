@@ -96,7 +96,7 @@ def _divided(found: Transcript) -> Transcript:
     for track in {one.track for one in utterances}:
         places = [place for place, one in enumerate(utterances) if one.track == track]
         words = iter(
-            corrections.divide(
+            corrections.mark_paragraphs(
                 [word for place in places for word in utterances[place].words], found.corrections
             )
         )

@@ -1,8 +1,7 @@
-"""Who said what before a person corrected it, and the transcript that the corrections make of it.
+"""Drafts: speakers and words before a person's corrections, and the transcript that corrections make of them.
 
-A draft is what the machine found (`assemble`), or a transcript whose findings are not there: then corrections
-lie on top of what it says. What follows from a correction is the same for both, and the same as in a page
-(web/editor/derive.js).
+A draft comes from the models (`assemble`), or from a transcript without findings, whose earlier corrections
+then stay. Both lead to the same results as in a page (web/editor/derive.js).
 """
 
 from __future__ import annotations
@@ -17,211 +16,220 @@ from witness.progress import SILENT, Reporter
 from witness.schema import Correction, Spans, Speaker, Transcript, Turn, Utterance, Word
 from witness.text import clock
 from witness.text import count as number_of
-from witness.transcript import corrections, merging
+from witness.transcript import corrections as correcting
+from witness.transcript.corrections import TurnIndex
 
-GHOST_SHARE = 0.02  # of all speech; this and GHOST_TURN are noScribe's rule, right for 69 % of what it names
+GHOST_SHARE = 0.02  # of all speech; this and GHOST_TURN are noScribe's rule, right for 69 % of its cases
 GHOST_TURN = 2.0  # seconds
 
 
 @dataclass(frozen=True)
 class Draft:
-    """Who said what, before anybody corrected it."""
+    """Speakers and words before corrections."""
 
     head: Transcript
-    """All that corrections do not change, and the turns; without utterances and words."""
+    """Everything that corrections do not change, and the turns; without utterances and words."""
     words: tuple[list[Word] | None, ...]
-    """Of each track, with their speakers; None: nobody listened for words there."""
+    """Words of each track, with speakers; None: no recognizer ran on it."""
     spoken: tuple[list[Turn], ...]
-    """Of each track: who speaks, one at a time, wherever there may be no words; "" is nobody known."""
+    """Turns of each track, one at a time, wherever speech may have no words; "" is an unknown speaker."""
     not_english: tuple[Spans, ...]
-    """Of each track: where in the recording an English model was given another language."""
+    """Stretches of each track in another language, for an English model."""
 
 
-def of(transcript: Transcript) -> Draft:
-    """The draft that a transcript is whose findings are not there; what was corrected in it stays."""
-    listened = transcript.device["whisper"] is not None
-    count = 1 + max((one.track for one in transcript.utterances), default=0)
+def from_transcript(transcript: Transcript) -> Draft:
+    """Make a draft of a transcript without findings; its corrections stay."""
+    count = 1 + max((utterance.track for utterance in transcript.utterances), default=0)
     words: list[list[Word]] = [[] for _ in range(count)]
     spoken: list[list[Turn]] = [[] for _ in range(count)]
     not_english: list[list[tuple[float, float]]] = [[] for _ in range(count)]
-    for one in transcript.utterances:
-        words[one.track] += _marked(one, transcript.corrections)
-        if not one.words:
-            spoken[one.track].append(Turn(one.start, one.end, one.speaker or ""))
-        if one.not_english:
-            not_english[one.track].append((one.start, one.end))
-    for own in words:
-        own.sort(key=lambda word: word.start)
+    for utterance in transcript.utterances:
+        span = utterance.start, utterance.end
+        words[utterance.track] += _marked_words(utterance, transcript.corrections)
+        if not utterance.words:
+            spoken[utterance.track].append(Turn(*span, utterance.speaker or ""))
+        if utterance.not_english:
+            not_english[utterance.track].append(span)
+    for of_track in words:
+        of_track.sort(key=lambda word: word.start)
     head = replace(transcript, utterances=(), words=(), warnings=())
-    said = tuple(own if listened else None for own in words)
-    draft = Draft(head, said, tuple(spoken), tuple(map(tuple, not_english)))
-    again = corrected(draft).warnings  # those of them that are true after a correction, it tells again
-    kept = tuple(line for line in transcript.warnings if line not in again)
-    return replace(draft, head=replace(head, warnings=kept))
+    recognized = transcript.device["whisper"] is not None
+    labeled = tuple(of_track if recognized else None for of_track in words)
+    draft = Draft(head, labeled, tuple(spoken), tuple(map(tuple, not_english)))
+    repeated = apply(draft).warnings  # a later `apply` adds these again while they hold
+    lasting = tuple(line for line in transcript.warnings if line not in repeated)
+    return replace(draft, head=replace(head, warnings=lasting))
 
 
-def corrected(draft: Draft, given: Sequence[Correction] = (), reporter: Reporter = SILENT) -> Transcript:
-    """The transcript, with the corrections applied.
-
-    It holds the warnings of the draft and its own, which `reporter` is told.
-    """
+def apply(draft: Draft, corrections: Sequence[Correction] = (), reporter: Reporter = SILENT) -> Transcript:
+    """Apply corrections to a draft; `reporter` gets the new warnings of the transcript."""
     head = draft.head
-    added = _added(draft, given)
-    tracks, found = _completed(draft, given, added)
-    merged = corrections.merges(given, corrections.Talk(found))
-    turns = united(sorted(_renamed(turn, merged) for turn in found))
-    talk = corrections.Talk(turns)
-    said = [_said(draft, number, words, merged, given, talk) for number, words in enumerate(tracks)]
-    names = corrections.names([*_earlier_names(head, given), *given], talk)
+    added = _added_speakers(draft, corrections)
+    tracks, turns = _completed(draft, corrections, added)
+    merged = correcting.merged_speakers(corrections, TurnIndex(turns))
+    turns = unite_turns(sorted(_renamed(turn, merged) for turn in turns))
+    index = TurnIndex(turns)
+    results = [
+        _apply_to_track(draft, number, words, merged, corrections, index)
+        for number, words in enumerate(tracks)
+    ]
+    names = correcting.speaker_names([*_draft_names(head, corrections), *corrections], index)
     speakers = _speakers(turns, {speaker: all_names[-1] for speaker, all_names in names.items()})
-    earlier = {talk.whose(one.other) for one in head.corrections if one.kind == "new"}
+    earlier = {index.speaker_within(each.other) for each in head.corrections if each.kind == "new"}
     by_hand = {*added.values(), *earlier}
-    lines = [line for one in said for line in one.warnings]
-    lines += _several_names(names)
-    lines += [
+    warnings = [line for result in results for line in result.warnings]
+    warnings += [
+        f"{' and '.join(several)} are the same speaker; {speaker} is now called {several[-1]}"
+        for speaker, several in names.items()
+        if len(several) > 1
+    ]
+    warnings += [
         f"{name} may be spurious: little speech in total, and never more than {GHOST_TURN:.0f} s at a time"
-        for name in ghosts(speakers, turns)
+        for name in ghost_speakers(speakers, turns)
         if name not in by_hand
     ]
-    for line in lines:
+    for line in warnings:
         reporter.note(line)
+    words = (word for result in results for word in result.words)
     return replace(
         head,
         speakers=speakers,
         turns=tuple(turns),
-        utterances=tuple(_in_order(said, (*head.corrections, *given))),
-        words=tuple(sorted((word for one in said for word in one.words), key=_when)),
-        warnings=(*head.warnings, *lines),
-        corrections=(*head.corrections, *given),
+        utterances=tuple(_utterances(results, (*head.corrections, *corrections))),
+        words=tuple(sorted(words, key=_times)),
+        warnings=(*head.warnings, *warnings),
+        corrections=(*head.corrections, *corrections),
     )
 
 
-def _marked(utterance: Utterance, given: Sequence[Correction]) -> Sequence[Word]:
-    """The words of an utterance, which say whether they were corrected.
+def _marked_words(utterance: Utterance, corrections: Sequence[Correction]) -> Sequence[Word]:
+    """Return the words of an utterance with their `corrected` marks.
 
-    Those of an older document do not: it is told by the corrections, and if they do not tell, all were.
+    Older documents have no marks on words: the corrections decide, and without any of them all are marked.
     """
     if not utterance.corrected or any(word.corrected for word in utterance.words):
         return utterance.words
-    touched = corrections.touched(utterance.words, given) or range(len(utterance.words))
-    return [structs.replace(word, corrected=place in touched) for place, word in enumerate(utterance.words)]
+    touched = correcting.touched_words(utterance.words, corrections) or range(len(utterance.words))
+    return [structs.replace(word, corrected=number in touched) for number, word in enumerate(utterance.words)]
 
 
-def _added(draft: Draft, given: Sequence[Correction]) -> dict[Correction, str]:
-    """The speakers whom a person added, each with an id that nobody has."""
+def _added_speakers(draft: Draft, corrections: Sequence[Correction]) -> dict[Correction, str]:
+    """Assign a free id to each speaker that a person added."""
     taken = {turn.speaker for turn in draft.head.turns}
     free = (name for n in itertools.count(len(taken)) if (name := f"SPEAKER_{n:02d}") not in taken)
-    return dict(zip((one for one in dict.fromkeys(given) if one.kind == "new"), free, strict=False))
+    new = (correction for correction in dict.fromkeys(corrections) if correction.kind == "new")
+    return dict(zip(new, free, strict=False))
 
 
 def _completed(
-    draft: Draft, given: Sequence[Correction], added: Mapping[Correction, str]
+    draft: Draft, corrections: Sequence[Correction], added: Mapping[Correction, str]
 ) -> tuple[list[list[Word] | None], list[Turn]]:
-    """The words of each track and the turns, with the words and the speakers that were missing."""
+    """Return the words of each track and the turns, with missing words and speakers added."""
     turns = list(draft.head.turns)
-    filled: Sequence[Sequence[Word]] = [own or [] for own in draft.words]
-    if any(one.kind == "fill" for one in given):
-        unheard = [
-            [] if own is None else merging.inaudible(draft.spoken[number], own, draft.not_english[number])
-            for number, own in enumerate(draft.words)
+    filled: Sequence[Sequence[Word]] = [words or [] for words in draft.words]
+    if any(correction.kind == "fill" for correction in corrections):
+        gaps = [
+            []
+            if words is None
+            else correcting.find_inaudible(draft.spoken[number], words, draft.not_english[number])
+            for number, words in enumerate(draft.words)
         ]
-        filled = corrections.fill(filled, unheard, given)
-    words: list[list[Word] | None] = []
-    for own, complete in zip(draft.words, filled, strict=True):
-        given_words, turns = corrections.add(complete, turns, added)
-        words.append(None if own is None else given_words)
-    return words, turns
+        filled = correcting.fill_gaps(filled, gaps, corrections)
+    completed: list[list[Word] | None] = []
+    for words, complete in zip(draft.words, filled, strict=True):
+        labeled, turns = correcting.add_speakers(complete, turns, added)
+        completed.append(None if words is None else labeled)
+    return completed, turns
 
 
 @dataclass(frozen=True)
-class _Said:
-    """What one track adds to the transcript."""
+class _TrackResult:
+    """Share of one track in the transcript."""
 
     words: Sequence[Word] = ()
-    unheard: Sequence[Utterance] = ()
+    inaudible: Sequence[Utterance] = ()
     """Speech without words."""
     warnings: Sequence[str] = ()
 
 
-def _said(
+def _apply_to_track(
     draft: Draft,
     number: int,
     words: Sequence[Word] | None,
     merged: Mapping[str, str],
-    given: Sequence[Correction],
-    talk: corrections.Talk,
-) -> _Said:
-    """What a track adds, of which these are the words.
+    corrections: Sequence[Correction],
+    index: TurnIndex,
+) -> _TrackResult:
+    """Apply corrections to the words of a track.
 
-    A merge gives what two speakers said to one, and moves no other word: what a person sees in a page is what
-    this makes of it.
+    A merge joins the words of two speakers and moves no other word, as a page shows it.
     """
     spoken = draft.spoken[number]
     if words is None:
-        own = united([_renamed(turn, merged) for turn in spoken])
-        return _Said(unheard=[Utterance(turn.start, turn.end, turn.speaker or None) for turn in own])
+        turns = unite_turns([_renamed(turn, merged) for turn in spoken])
+        return _TrackResult(
+            inaudible=[Utterance(turn.start, turn.end, turn.speaker or None) for turn in turns]
+        )
     renamed = [
         structs.replace(word, speaker=merged.get(word.speaker, word.speaker)) if word.speaker else word
         for word in words
     ]
-    moved = corrections.move(renamed, given, talk)
-    unheard = [
-        replace(one, speaker=one.speaker or None)
-        for one in merging.inaudible(spoken, moved, draft.not_english[number], merged)
+    moved = correcting.move_words(renamed, corrections, index)
+    inaudible = [
+        replace(utterance, speaker=utterance.speaker or None)
+        for utterance in correcting.find_inaudible(spoken, moved, draft.not_english[number], merged)
     ]
-    spelled = corrections.spell(corrections.divide(moved, given), given)
-    return _Said(spelled, unheard, tuple(_cross_check(spelled, unheard)))
+    spelled = correcting.spell_words(correcting.mark_paragraphs(moved, corrections), corrections)
+    return _TrackResult(spelled, inaudible, tuple(_mismatches(spelled, inaudible)))
 
 
-def _in_order(said: Sequence[_Said], given: Sequence[Correction]) -> list[Utterance]:
-    """The utterances of all tracks."""
-    unheard = (replace(one, track=track) for track, part in enumerate(said) for one in part.unheard)
-    heard = corrections.timed(merging.utterances(*(part.words for part in said)), given)
-    return sorted([*heard, *unheard], key=_when)
+def _utterances(results: Sequence[_TrackResult], corrections: Sequence[Correction]) -> list[Utterance]:
+    """Return the utterances of all tracks, in order."""
+    inaudible = (
+        replace(utterance, track=track)
+        for track, result in enumerate(results)
+        for utterance in result.inaudible
+    )
+    grouped = correcting.group_utterances(*(result.words for result in results))
+    return sorted([*correcting.set_times(grouped, corrections), *inaudible], key=_times)
 
 
-def _earlier_names(head: Transcript, given: Sequence[Correction]) -> Iterator[Correction]:
-    """The names that speakers of the draft have, without those of whom `given` names anew.
+def _draft_names(head: Transcript, corrections: Sequence[Correction]) -> Iterator[Correction]:
+    """Yield the names that speakers of the draft keep, as corrections.
 
-    Of two who are merged, who speaks first gives the name, as in a page.
+    Of two merged speakers the first to speak gives the name, as in a page.
     """
-    talk = corrections.Talk(head.turns)
-    anew = {talk.whose(one.speaker) for one in given if one.kind == "name"}
+    index = TurnIndex(head.turns)
+    renamed = {index.speaker_within(each.speaker) for each in corrections if each.kind == "name"}
     first: dict[str, float] = {}
     for turn in head.turns:
         first[turn.speaker] = min(turn.start, first.get(turn.speaker, turn.start))
-    for speaker in sorted(head.speakers, key=lambda one: first.get(one.id, 0.0), reverse=True):
-        if speaker.name is not None and speaker.id not in anew:
-            yield Correction("name", corrections.anchor(speaker.id, head.turns), speaker.name)
+    for speaker in sorted(head.speakers, key=lambda each: first.get(each.id, 0.0), reverse=True):
+        if speaker.name is not None and speaker.id not in renamed:
+            yield Correction("name", correcting.anchor(speaker.id, head.turns), speaker.name)
 
 
-def _several_names(names: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    for speaker, given in names.items():
-        if len(given) > 1:
-            yield f"{' and '.join(given)} are the same speaker; {speaker} is now called {given[-1]}"
-
-
-def _cross_check(words: Sequence[Word], unheard: Sequence[Utterance]) -> Iterator[str]:
-    """Where one engine heard something and the other did not."""
+def _mismatches(words: Sequence[Word], inaudible: Sequence[Utterance]) -> Iterator[str]:
+    """Yield warnings about words without speech, and speech without words."""
     if invented := sum(not word.supported for word in words):
         are = "is" if invented == 1 else "are"
         yield f"{number_of(invented, 'word')} where no speech was heard {are} only in the JSON and the page"
-    if unheard := [one for one in unheard if not one.not_english]:
-        seconds = sum(utterance.end - utterance.start for utterance in unheard)
-        places = ", ".join(clock(utterance.start) for utterance in unheard[:5])
-        more = ", ..." if len(unheard) > 5 else ""
-        yield f"[inaudible]: {seconds:.0f} s of speech without words, at {places}{more}"
+    if unexplained := [utterance for utterance in inaudible if not utterance.not_english]:
+        seconds = sum(utterance.end - utterance.start for utterance in unexplained)
+        starts = ", ".join(clock(utterance.start) for utterance in unexplained[:5])
+        more = ", ..." if len(unexplained) > 5 else ""
+        yield f"[inaudible]: {seconds:.0f} s of speech without words, at {starts}{more}"
 
 
-def ghosts(speakers: Sequence[Speaker], turns: Sequence[Turn]) -> list[str]:
-    """The speakers that may be a fault of the diarizer: reported, since some are real, and never dropped."""
+def ghost_speakers(speakers: Sequence[Speaker], turns: Sequence[Turn]) -> list[str]:
+    """Return the ids of speakers that the diarizer may have invented. A warning only: some are real."""
     longest: dict[str, float] = {}
     for turn in turns:
         longest[turn.speaker] = max(longest.get(turn.speaker, 0.0), turn.duration)
-    return [one.id for one in speakers if one.share < GHOST_SHARE and longest[one.id] <= GHOST_TURN]
+    return [each.id for each in speakers if each.share < GHOST_SHARE and longest[each.id] <= GHOST_TURN]
 
 
-def _when(item: Word | Utterance) -> tuple[float, float]:
+def _times(item: Word | Utterance) -> tuple[float, float]:
     return item.start, item.end
 
 
@@ -229,24 +237,22 @@ def _renamed(turn: Turn, names: Mapping[str, str]) -> Turn:
     return replace(turn, speaker=names.get(turn.speaker, turn.speaker))
 
 
-def united(turns: Sequence[Turn]) -> list[Turn]:
-    """The same turns, those of one speaker that overlap (merged from two tracks) as one."""
-    last: dict[str, int] = {}
+def unite_turns(turns: Sequence[Turn]) -> list[Turn]:
+    """Unite overlapping turns of one speaker, which a merge of two tracks makes."""
+    latest: dict[str, int] = {}
     united: list[Turn] = []
     for turn in turns:
-        place = last.get(turn.speaker)
-        if place is not None and turn.start <= united[place].end:
-            united[place] = replace(united[place], end=max(united[place].end, turn.end))
+        number = latest.get(turn.speaker)
+        if number is not None and turn.start <= united[number].end:
+            united[number] = replace(united[number], end=max(united[number].end, turn.end))
         else:
-            last[turn.speaker] = len(united)
+            latest[turn.speaker] = len(united)
             united.append(turn)
     return united
 
 
 def _speakers(turns: Sequence[Turn], names: Mapping[str, str]) -> tuple[Speaker, ...]:
-    seconds: dict[str, float] = {}
-    for turn in turns:
-        seconds[turn.speaker] = seconds.get(turn.speaker, 0.0) + turn.duration
+    seconds = correcting.seconds_by_speaker(turns)
     total = sum(seconds.values())
     return tuple(
         Speaker(key, spoken, spoken / total, names.get(key)) for key, spoken in sorted(seconds.items())

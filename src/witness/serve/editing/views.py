@@ -19,7 +19,7 @@ from witness.progress import Reporter
 from witness.schema import Review, Sound, Transcript
 from witness.storage import atomic, cache, files
 from witness.text import printable
-from witness.transcript import edits, occurrences, previous, project_words, redo, store, voiceprints
+from witness.transcript import corrections, edits, previous, project_words, redo, store, voiceprints
 from witness.transcript.edits import Steps
 from witness.transcript.project_words import Offer
 from witness.transcript.reapply import Deviation
@@ -204,7 +204,7 @@ class FolderWords(Struct):
 def occurrences_of(path: Path, heard: str, written: str) -> FoundPlaces:
     content = store.content(path)
     transcript = store.transcript(path, store.decoded(path, content))
-    matches = occurrences.find(transcript, heard, written)
+    matches = corrections.find_occurrences(transcript, heard, written)
     places = msgspec.convert(matches, list[FoundPlace], from_attributes=True)
     return FoundPlaces(files.sha256(content), places)
 
