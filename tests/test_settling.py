@@ -60,8 +60,7 @@ def findings(seed: int) -> Findings:
             mark = str(chance.choice(ENDS)) if seed % 4 else ""
             words.append(Word(start, place, f" word{len(words)}{mark}", probability=0.9))
         starts = np.arange(windows) * SAMPLE_RATE
-        spans = ((10.0, 30.0),) if seed % 5 == 0 else ()
-        heard = Recognition(tuple(words), "en", "cpu", not_english=spans)
+        heard = Recognition(tuple(words), "en", "cpu")
         tracks.append(Track(Segmentation(active, starts), vectors, heard))
     models = {role: ModelFile(role, "", role[0] * 64) for role in ("segmentation", "embedding")}
     return Findings(
@@ -87,7 +86,7 @@ def courses(tracks: tuple[Track, ...], chance: np.random.Generator, *, in_turn: 
             known[number] = PartialTrack(heard, inf)
         else:
             counts[number] = count = min(len(heard.words), counts[number] + int(chance.integers(1, 30)))
-            part = Recognition(heard.words[:count], None, "cpu", not_english=heard.not_english)
+            part = Recognition(heard.words[:count], None, "cpu")
             # Between the last word and the next, anywhere.
             last = heard.words[count - 1].end
             after = heard.words[count].start if count < len(heard.words) else last

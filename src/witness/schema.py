@@ -219,8 +219,6 @@ class Recognition:
     device: str
     """Device that ran the model: "cpu", or the GPU's name as the backend reports it."""
     warnings: tuple[str, ...] = ()
-    not_english: Spans = ()
-    """Stretches in another language than English, for an English model, in seconds."""
     seconds: float = field(default=0.0, compare=False)
     """Wall time, in seconds."""
 

@@ -41,7 +41,6 @@ from witness.schema import (
     Rule,
     Segmentation,
     Source,
-    Spans,
     Time,
     Track,
     Word,
@@ -99,7 +98,6 @@ class _Recognition:
     language: str | None
     device: str
     warnings: tuple[str, ...]
-    not_english: Spans = ()
 
 
 @dataclass(frozen=True)
@@ -262,7 +260,6 @@ def _recognition(recognition: Recognition) -> dict[str, Any]:
         "language": recognition.language,
         "device": recognition.device,
         "warnings": recognition.warnings,
-        "not_english": recognition.not_english,
     }
 
 
@@ -275,7 +272,6 @@ def _read_recognition(found: _Recognition) -> Recognition:
         language=found.language,
         device=found.device,
         warnings=found.warnings,
-        not_english=found.not_english,
     )
 
 

@@ -25,7 +25,7 @@ from witness.errors import TranscriptionError, UsageError
 from witness.languages import MULTI, parse
 from witness.options import Options
 from witness.progress import SILENT, Reporter
-from witness.recognition import english, track_languages
+from witness.recognition import track_languages
 from witness.recognition.cached_engine import ResumingEngine
 from witness.recognition.chunking import WINDOW, Loudness, Piece, pieces
 from witness.recognition.decode_queue import Hearing
@@ -306,23 +306,25 @@ class TrackRecognizer:
             every = list(every)  # so that they can be shared out evenly
         hearing = self._hear(track, every, order, soon=True)
         first_heard = self._in_their_languages(track, hearing, order, languages)
-        judge = None
+        doubts = None
         if list(self._engine.abilities.languages) == ["en"] and not languages.asked:
-            judge = english.Judge()
-            first_heard = judge.believed(first_heard)
-        words = yield from self._words(track, first_heard, hearing.ready, order, judge)
-        not_english = judge.not_english if judge else ()
-        self._warnings += english.to_line(not_english, self._name, self._minutes)
+            doubts = track_languages.Doubts()
+            first_heard = doubts.counted(first_heard)
+        words, notes = yield from self._words(track, first_heard, hearing.ready, order)
+        if doubts and doubts.prevail:
+            self._warnings.append(track_languages.not_english(self._name))
+        else:
+            self._warnings += to_lines(notes, self._minutes)
         self._progress(track, duration)
         counted = Counter(word.language for word in words)
         if counted:
             language = counted.most_common(1)[0][0]
-        elif language == MULTI or not_english:
+        elif language == MULTI:
             language = None
         self._warnings += track_languages.to_line(words, self._minutes)
         warnings = (*self._engine.warnings, *self._warnings)
         self._engine.warnings, self._warnings = [], []
-        return Recognition(tuple(words), language, self._engine.abilities.device, warnings, not_english)
+        return Recognition(tuple(words), language, self._engine.abilities.device, warnings)
 
     def _words(
         self,
@@ -330,12 +332,10 @@ class TrackRecognizer:
         first: Iterable[Found],
         ready: Callable[[], bool],
         order: DecodeOptions,
-        judge: english.Judge | None,
-    ) -> Generator[float, None, list[Word]]:
-        """The words of a track, of whose pieces are given what was heard first, with warnings about what is
-        doubtful. No second look is taken where `judge` says that it is not English. While the next piece is
-        `ready`, it waits for more to look at, so that all cores have work. The listener is told of words as
-        they become final.
+    ) -> Generator[float, None, tuple[list[Word], list[Note]]]:
+        """The words of a track, of whose pieces are given what was heard first, with notes about what is
+        doubtful. While the next piece is `ready`, it waits for more to look at, so that all cores have work.
+        The listener is told of words as they become final.
 
         Says after each piece until when all were heard."""
         careful = replace(order, greedy=False, again=True, prompt="", among=None)
@@ -348,8 +348,7 @@ class TrackRecognizer:
         def look(until: float) -> None:
             """Take the second look where no word that is still to come can be."""
             nonlocal looked, told
-            not_english = judge.not_english if judge else ()
-            left = list(track.gaps(words, looked, not_english))
+            left = list(track.gaps(words, looked))
             certain = left
             if until < inf:
                 after = words[-1].start if words else 0.0
@@ -358,13 +357,11 @@ class TrackRecognizer:
                     return
             told = True
             if certain:
-                found.extend(self._look_again(track, certain, words, order, judge))
-                not_english = judge.not_english if judge else ()
+                found.extend(self._look_again(track, certain, words, order))
                 looked = certain[-1].end
             horizon = min([until, *(gap.start for gap in left[len(certain) :])]) - NEAR
             so_far = tuple(word for word in in_order(words, found) if word.start < horizon)
-            device = self._engine.abilities.device
-            self._listener(track.number, Recognition(so_far, None, device, not_english=not_english), horizon)
+            self._listener(track.number, Recognition(so_far, None, self._engine.abilities.device), horizon)
 
         again = partial(self._hear, track, order=careful)
         for heard, said in convincing(first, again, track.loudness, track.coverage):
@@ -379,8 +376,7 @@ class TrackRecognizer:
             yield heard[-1][0].end
         words += track.words(open_, words)
         look(inf)
-        self._warnings += to_lines(notes, self._minutes)
-        return in_order(words, found)
+        return in_order(words, found), notes
 
     def _in_their_languages(
         self, track: TrackWork, first: Iterable[Found], order: DecodeOptions, languages: TrackLanguages
@@ -428,18 +424,12 @@ class TrackRecognizer:
         some: Sequence[Piece],
         words: Sequence[Word],
         order: DecodeOptions,
-        judge: english.Judge | None,
     ) -> list[Word]:
         """The words that a second look finds in some gaps between `words`."""
         careful = replace(order, greedy=False, again=True, among=None)
-
-        def again(some: Iterable[Piece]) -> Iterable[Found]:
-            heard = self._hear(track, some, careful)
-            return heard if judge is None else judge.undoubted(heard)
-
         return second_look(
             [replace(gap, language=language_near(words, gap)) for gap in some],
-            again,
+            partial(self._hear, track, order=careful),
             lambda found: track.words([found]),
             words,
             track.loudness,

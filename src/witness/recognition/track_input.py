@@ -66,15 +66,11 @@ class TrackWork:
         uncovered = sum(map(len, chunking.without_words(spoken, words, first))) / FRAME_RATE
         return Coverage(seconds, uncovered, sum(map(tokens.longest_time, words)))
 
-    def gaps(
-        self, words: Sequence[Word], start: float, but: Sequence[tuple[float, float]]
-    ) -> Iterator[Piece]:
-        """Where somebody speaks from `start` on, `but` there, and no word was found."""
+    def gaps(self, words: Sequence[Word], start: float) -> Iterator[Piece]:
+        """Yield the speech from `start` on that has no words."""
         if self.speech is not None:
-            for gap in chunking.gaps(self.speech, self.loudness, words):
-                middle = (gap.start + gap.end) / 2
-                if gap.start >= start and not any(first <= middle <= last for first, last in but):
-                    yield gap
+            gaps = chunking.gaps(self.speech, self.loudness, words)
+            yield from (gap for gap in gaps if gap.start >= start)
 
 
 def ends_inside(heard: Sequence[EngineToken]) -> bool:

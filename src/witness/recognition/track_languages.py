@@ -9,7 +9,7 @@ import numpy as np
 from witness.languages import MULTI, name
 from witness.recognition.cached_engine import ResumingEngine
 from witness.recognition.chunking import Piece
-from witness.recognition.fallback import Found
+from witness.recognition.fallback import ENOUGH, Found, flaw
 from witness.recognition.language_tracking import PART, Decided, Tracker, among, changes
 from witness.recognition.track_input import TrackWork
 from witness.schema import Word
@@ -83,6 +83,42 @@ class TrackLanguages:
         ends = np.cumsum([len(part) for part in parts]).tolist()
         told = self._engine.languages(self._track.part(piece), ends, self._when(piece))
         return [among(one, self.asked) for one in told]
+
+
+DOUBTED = -0.8
+"""Mean log probability of the tokens below which a text of an English-only model is rather not English:
+docs/decisions/2026-11-25-english-only.md."""
+
+
+class Doubts:
+    """Share of a track's first texts that an English-only model itself doubts."""
+
+    def __init__(self) -> None:
+        self._tokens = 0
+        self._frames = {True: 0, False: 0}
+        """Of pieces with a text, by whether it has a flaw."""
+
+    def counted(self, heard: Iterable[Found]) -> Iterator[Found]:
+        """Pass pieces on and count their flaws."""
+        for piece, text in heard:
+            if text.tokens:
+                improbable = text.logprob is not None and text.logprob < DOUBTED
+                self._tokens += len(text.tokens)
+                self._frames[improbable or flaw(piece, text) is not None] += len(piece)
+            yield piece, text
+
+    @property
+    def prevail(self) -> bool:
+        """More of the speech has a flawed text than a good one."""
+        return self._tokens >= ENOUGH and self._frames[True] > self._frames[False]
+
+
+def not_english(model: str) -> str:
+    """Return the warning about a recording that an English-only model hardly understands."""
+    return (
+        f"the recording does not seem to be in English, the only language that {model} knows, so its words "
+        "may be wrong; fix: --whisper base (or --language en, if it is English)"
+    )
 
 
 def to_line(words: Sequence[Word], clock: Callable[[float], str]) -> Iterator[str]:

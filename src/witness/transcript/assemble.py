@@ -283,12 +283,6 @@ def label_words(
         ]
         for track, recognition in zip(speakers.tracks, recognitions, strict=True)
     )
-    not_english = tuple(
-        tuple((start + part.start, end + part.start) for start, end in recognition.not_english)
-        if recognition
-        else ()
-        for recognition in recognitions
-    )
     warnings = list(_count_warnings(speakers))
     for line in warnings:
         reporter.note(line)
@@ -311,7 +305,7 @@ def label_words(
         asked=speakers.asked,
     )
     spoken = tuple(track.turns(part, exclusive=True) for track in speakers.tracks)
-    return uncorrected.Draft(head, labeled, spoken, not_english)
+    return uncorrected.Draft(head, labeled, spoken, ((),) * len(spoken))
 
 
 def automatic_corrections(

@@ -34,7 +34,7 @@ class Draft:
     spoken: tuple[list[Turn], ...]
     """Turns of each track, one at a time, wherever speech may have no words; "" is an unknown speaker."""
     not_english: tuple[Spans, ...]
-    """Stretches of each track in another language, for an English model."""
+    """Stretches of each track whose words an earlier build left out as not English; new drafts have none."""
 
 
 def from_transcript(transcript: Transcript) -> Draft:
