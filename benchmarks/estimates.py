@@ -4,7 +4,7 @@
     python benchmarks/estimates.py FILE... [--whisper base]... [--models campplus]... [--json OUT]
 
 Each FILE is transcribed once with each pair of models. Of what the run tells of its stages, an estimate is
-made as the first time on a machine ("first": it expects what `witness.work.pace.PRIOR` has), and as on one
+made as the first time on a machine ("first": it expects what `witness.work.eta.PRIOR` has), and as on one
 that knows its pace ("again": from the FILE before, from the last for the first). The figures are the whole
 time that the estimate implied once a tenth, a quarter and half of the whole time had gone, as a ratio to the
 true one; null: it said nothing yet. Other programs that begin or end during a run make any estimate wrong, so
@@ -30,8 +30,8 @@ from unittest.mock import patch
 import harness
 
 from witness import Engine, Options
-from witness.work import pace
-from witness.work.eta import Estimate
+from witness.work import eta
+from witness.work.eta import Estimate, Workload
 
 SHARES = (0.1, 0.25, 0.5)
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -59,7 +59,7 @@ class Replay:
         said = []
         for one in self._told:
             self.now = one.processor if self._processor else one.time
-            estimate.hear(one.stage, one.done, one.total)
+            estimate.update(one.stage, one.done, one.total)
             if (left := estimate.left) is not None:
                 said.append((self.now, self.now + left))
         return said
@@ -97,18 +97,18 @@ def ratios(whole: float, said: list[tuple[float, float]]) -> dict[str, float | N
     return found
 
 
-def judged(kind: pace.Kind, runs: list[tuple[float, list[Told]]]) -> Iterator[dict[str, Any]]:
+def judged(workload: Workload, runs: list[tuple[float, list[Told]]]) -> Iterator[dict[str, Any]]:
     """What the estimates of each run said."""
     for before, (whole, told) in zip([runs[-1], *runs], runs, strict=False):
         replays = [Replay(one) for one in (before[1], told, told)]
         earlier, first, again = replays
         with TemporaryDirectory() as cache, patch.dict(os.environ, WITNESS_CACHE=cache):
-            said = first.into(new := pace.estimate(kind, clock=lambda: first.now))  # noqa: B023
-            earlier.into(known := pace.estimate(kind, clock=lambda: earlier.now))  # noqa: B023
-            pace.learn(kind, known)
-            said_again = again.into(pace.estimate(kind, clock=lambda: again.now))  # noqa: B023
+            said = first.into(new := eta.start_estimate(workload, clock=lambda: first.now))  # noqa: B023
+            earlier.into(known := eta.start_estimate(workload, clock=lambda: earlier.now))  # noqa: B023
+            eta.remember(workload, known)
+            said_again = again.into(eta.start_estimate(workload, clock=lambda: again.now))  # noqa: B023
         used = Replay(told, processor=True)
-        used.into(spent := Estimate(kind.prior, kind.step, clock=lambda: used.now))  # noqa: B023
+        used.into(spent := Estimate(workload.prior, workload.step, clock=lambda: used.now))  # noqa: B023
         yield {
             "seconds": round(whole, 1),
             "first": ratios(whole, said),
@@ -130,7 +130,7 @@ def main() -> None:
             options = Options(models=models, whisper=whisper, offline=True)
             runs = [recorded(options, recording) for recording in asked.recordings]
             names = [recording.name for recording in asked.recordings]
-            rows = dict(zip(names, judged(pace.Kind.of(Engine(options)), runs), strict=True))
+            rows = dict(zip(names, judged(Workload.of_engine(Engine(options)), runs), strict=True))
             used = defaultdict(list)
             for row in rows.values():
                 for stage, one in row["processor"].items():

@@ -1,5 +1,6 @@
 """`witness batch`: what is found, how it is named, what is done again and what is not."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -8,6 +9,8 @@ import subprocess
 import sys
 import time
 import unicodedata
+from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -25,10 +28,11 @@ from witness.errors import InputError, UsageError, WitnessError
 from witness.options import Channels, Device, Options, PageAudio, Runtime
 from witness.progress import Reporter
 from witness.schema import ModelFile
-from witness.storage import atomic
+from witness.storage import atomic, files
 from witness.work import batch, folder, plan, recordings
 from witness.work.manifest import Entry, Manifest
-from witness.work.produce import Job, Outcome, Settings, Watcher, job_from_json, job_to_json
+from witness.work.produce import Job, Outcome, Settings, job_from_json, job_to_json
+from witness.work.queue import LostError
 
 
 def outputs(found, manifest) -> dict[str, str]:
@@ -144,6 +148,26 @@ def test_a_manifest_is_true_after_every_byte(tmp_path):
             manifest.append(entry("after"))
             assert len(Manifest(path).entries) == expected + 1
     assert Manifest(path).entries == {**whole.entries, "after": entry("after")}
+
+
+SETTINGS = Settings(Options(models="builtin", offline=True), Runtime(), {})
+
+
+class Workers:
+    """Workers of a batch that do what the test says."""
+
+    def __init__(self, do=lambda _: Outcome(), workers: int = 1) -> None:
+        self.workers = workers
+        self.most = 0
+        self._open: set[Future] = set()
+        self._do, self._threads = do, ThreadPoolExecutor(workers)
+
+    def submit(self, job: Job, _: object) -> Future:
+        future = self._threads.submit(self._do, job)
+        self._open.add(future)
+        self.most = max(self.most, sum(not other.done() for other in list(self._open)))
+        future.add_done_callback(self._open.discard)
+        return future
 
 
 LINE = asdict(entry("a", "/in/a.wav", duration=1.5))
@@ -367,7 +391,7 @@ def test_a_format_of_what_is_done_is_written_from_the_transcript_with_its_correc
     assert "Zoe" in path.with_suffix(".txt").read_text()
     before = {file: file.stat().st_mtime_ns for file in path.parent.glob("call*")}
     stdout, stderr = here(*arguments, "-f", "json", "-f", "srt", "-f", "md", cwd=tmp_path)
-    assert "2 written from the transcripts that were there" in stdout
+    assert "2 written from existing transcripts" in stdout
     assert "earlier run" not in stderr
     assert "Zoe" in path.with_suffix(".srt").read_text()
     assert "Zoe" in path.with_suffix(".md").read_text()
@@ -480,22 +504,14 @@ def test_watch_takes_a_recording_once_it_stops_growing(tmp_path):
 
 
 def test_an_outcome_without_room_ends_the_batch(tmp_path):
-    from concurrent.futures import Future
-
     from witness.errors import OutputError
 
     make(tmp_path / "in", 2, 1.0)
-    settings = Settings(Options(models="builtin", offline=True), Runtime(), {})
     with folder.locked(tmp_path / "out"):
-        work = batch.Batch(plan.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), settings)
-
-        def submit(job: Job, _: Watcher) -> Future[Outcome]:
-            future: Future[Outcome] = Future()
-            future.set_result(Outcome(f"{job.source}: no space", 1, full=True))
-            return future
-
+        work = batch.Batch(plan.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), SETTINGS)
+        workers = Workers(lambda job: Outcome(f"{job.source}: no space", 1, full=True))
         with pytest.raises(OutputError, match="run the same command again to continue"):
-            work.run(submit, Runtime())
+            work.run(workers, Runtime())
     assert work.summary() == batch.BatchSummary(
         done=0, skipped=0, failed=0, left=2, check=0, audio_seconds=0.0
     )
@@ -503,26 +519,21 @@ def test_an_outcome_without_room_ends_the_batch(tmp_path):
 
 
 def test_what_a_killed_worker_left_goes_with_the_batch(tmp_path):
-    from concurrent.futures import Future
-
     make(tmp_path / "in" / "sub", 1, 1.0)
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     begin = "-".join([*atomic.scratch_name().split("-")[:2], str(dead.pid)])
     left = [tmp_path / "out" / place for place in (f"{begin}-a", f"sub/{begin}-b")]
     with folder.locked(tmp_path / "out"):
-        settings = Settings(Options(models="builtin", offline=True), Runtime(), {})
-        work = batch.Batch(plan.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), settings)
+        work = batch.Batch(plan.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), SETTINGS)
 
-        def submit(_: Job, __: Watcher) -> Future[Outcome]:
+        def leave(_: Job) -> Outcome:
             for path in left:
                 path.parent.mkdir(exist_ok=True)
                 path.touch()
-            future: Future[Outcome] = Future()
-            future.set_result(Outcome(None, 0))
-            return future
+            return Outcome(None, 0)
 
-        work.run(submit, Runtime())
+        work.run(Workers(leave), Runtime())
     assert not any(path.exists() for path in left)
 
 
@@ -546,7 +557,7 @@ def test_files_of_other_formats_from_an_earlier_run_are_told_of(tmp_path):
     """They are left alone: a person may have worked on them."""
     work = object.__new__(batch.Batch)
     work._formatted = set()
-    work.order = plan.BatchRequest(inputs=(), out=tmp_path, formats=("md",))
+    work.request = plan.BatchRequest(inputs=(), out=tmp_path, formats=("md",))
     fields = {"size": 1, "mtime_ns": 1, "sha256": None, "settings": "", "error": None, "code": 0}
     entries = {name: Entry(name, f"/in/{name}.wav", state="done", **fields) for name in ("new", "old")}
     work.results = {
@@ -556,7 +567,7 @@ def test_files_of_other_formats_from_an_earlier_run_are_told_of(tmp_path):
     for name in ("new.md", "new.json", "new.txt", "new.findings.npz", "old.srt"):
         (tmp_path / name).touch()
     assert work.outdated() == ["txt", "json"]
-    work.order = replace(work.order, formats=("md", "json"))
+    work.request = replace(work.request, formats=("md", "json"))
     assert work.outdated() == []  # with a JSON all that lies beside it is written
 
 
@@ -617,8 +628,94 @@ def test_the_same_bytes_are_recognized_once(tmp_path, monkeypatch):
     recognized.clear()
     stdout, err = here(*arguments, cwd=tmp_path)
     assert recognized == []
-    assert f"{moved} is what {tmp_path / 'in' / 'copy.flac'} was, and was not recognized again" in err
+    assert f"{moved} was {tmp_path / 'in' / 'copy.flac'} before, and was not recognized again" in err
     assert "Anna" in (out / "new" / "moved.txt").read_text()
     assert (out / "copy.json").exists()  # nothing is lost
     assert "3 recordings: 1 done, 2 done before" in stdout
     assert other.exists()
+
+
+def work_on(tmp_path, contents: list[str], workers: Workers) -> batch.Batch:
+    """A batch over recordings with these contents, with stand-ins for the work and the results."""
+    (tmp_path / "in").mkdir()
+    for number, content in enumerate(contents):
+        (tmp_path / "in" / f"{number:04d}.wav").write_text(content)
+    with folder.locked(tmp_path / "out"):
+        work = batch.Batch(plan.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), SETTINGS)
+        work.run(workers, Runtime())
+    return work
+
+
+def transcribed(job: Job) -> Outcome:
+    """The outcome of a recording whose work takes no time; its JSON says only whose it is."""
+    sha256 = hashlib.sha256(Path(job.source).read_bytes()).hexdigest()
+    audio = {"path": job.source, "sha256": sha256}
+    document = {"schema": "witness/1", "audio": audio, "corrections": [], "timing": {"decode": None}}
+    for _, path in job.files:
+        Path(path).write_text(json.dumps(document))
+    return Outcome(sha256=sha256, duration=1.0, seconds=1.0, twin=job.twin)
+
+
+def test_each_of_many_files_of_one_size_is_read_once(tmp_path, monkeypatch):
+    reads: Counter[str] = Counter()
+    sha256_at = files.sha256_at
+
+    def counted(path):
+        reads[str(path)] += 1
+        return sha256_at(path)
+
+    monkeypatch.setattr(files, "sha256_at", counted)
+    copies = 100
+    contents = [f"{number % (2000 - copies):08d}" for number in range(2000)]
+    twins = []
+    workers = Workers(lambda job: twins.append(job.twin) or transcribed(job), workers=2)
+    work = work_on(tmp_path, contents, workers)
+    assert work.summary().done == 2000
+    assert set(reads.values()) == {1}
+    assert len(reads) > 1000
+    assert sum(twin is not None for twin in twins) == copies
+
+
+def test_no_more_than_twice_the_workers_are_submitted_at_a_time(tmp_path):
+    def slow(job: Job) -> Outcome:
+        time.sleep(0.01)
+        return transcribed(job)
+
+    workers = Workers(slow, workers=3)
+    work = work_on(tmp_path, [str(number) for number in range(60)], workers)
+    assert work.summary().done == 60
+    assert workers.most == 6
+
+
+def test_copies_at_the_same_time_wait_for_the_first(tmp_path):
+    begun = []
+    workers = Workers(lambda job: begun.append(job.twin) or time.sleep(0.05) or transcribed(job), workers=4)
+    assert work_on(tmp_path, ["the same"] * 4, workers).summary().done == 4
+    assert begun == [None] + [str(tmp_path / "out" / "0000.json")] * 3
+
+
+def test_a_recording_whose_disk_fails_is_tried_once_more_after_the_others(tmp_path):
+    order = []
+
+    def fails(job: Job) -> Outcome:
+        order.append(Path(job.source).name)
+        if order.count("0000.wav") < 2 and order[-1] == "0000.wav":
+            return Outcome("the disk failed", 4, later=True)
+        return Outcome("it failed again", 4, later=True) if order[-1] == "0001.wav" else transcribed(job)
+
+    work = work_on(tmp_path, ["a", "bb", "ccc"], Workers(fails))
+    assert order == ["0000.wav", "0001.wav", "0002.wav", "0000.wav", "0001.wav"]
+    assert (work.summary().done, work.summary().failed) == (2, 1)
+
+
+def test_what_a_cluster_lost_is_left_for_the_next_run(tmp_path):
+    def lost(job: Job) -> Outcome:
+        if job.source.endswith("0001.wav"):
+            raise LostError(f"{job.source}: its Dask worker is lost (KilledWorker)")
+        return transcribed(job)
+
+    work = work_on(tmp_path, ["a", "bb", "ccc"], Workers(lost))
+    assert (work.summary().done, work.summary().left, work.summary().failed) == (2, 1, 0)
+    assert report(tmp_path / "out")["0001.wav"]["state"] == "left"
+    again = batch.Batch(plan.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), SETTINGS)
+    assert [Path(item.source).name for item in again.todo] == ["0001.wav"]

@@ -11,9 +11,8 @@ import pytest
 from witness.cli import options
 from witness.cli.live import BatchCourse, RunCourse
 from witness.options import Options, Runtime
-from witness.work import pace
-from witness.work.eta import PIECE
-from witness.work.forecast import Forecast
+from witness.work import eta
+from witness.work.eta import PIECE, Forecast
 from witness.work.produce import Job, Outcome, Settings
 from witness.work.recordings import Item
 
@@ -39,8 +38,8 @@ def engine(tmp_path, size, cores=1, fast_words=False):
     )
 
 
-def kind(*given, **more):
-    return pace.Kind.of(engine(*given, **more))
+def workload(*args, **more):
+    return eta.Workload.of_engine(engine(*args, **more))
 
 
 class Clock:
@@ -63,11 +62,11 @@ def worked(estimate, clock, seconds, sound=100.0, tracks=1):
             if stage == "start":
                 continue
             total = totals.get(stage, sound * tracks)
-            estimate.hear(stage, total * step / steps, total)
+            estimate.update(stage, total * step / steps, total)
             if (left := estimate.left) is not None:
                 told.append((clock.now / whole, (clock.now + left) / whole))
         if stage == "start":
-            estimate.hear("segmentation", 0, windows)
+            estimate.update("segmentation", 0, windows)
     return told
 
 
@@ -76,70 +75,70 @@ WORDS = {**SECONDS, "transcription": 20.0}
 
 
 def test_a_larger_model_and_fewer_cores_are_expected_to_take_longer(tmp_path):
-    assert "transcription" not in kind(tmp_path, None).prior
-    base, small = (kind(tmp_path, size).prior for size in (145_000_000, 484_000_000))
+    assert "transcription" not in workload(tmp_path, None).prior
+    base, small = (workload(tmp_path, size).prior for size in (145_000_000, 484_000_000))
     assert small["transcription"] > 2 * base["transcription"]
     assert small["segmentation"] == base["segmentation"]
-    halved = kind(tmp_path, 145_000_000, cores=2).prior
+    halved = workload(tmp_path, 145_000_000, cores=2).prior
     assert halved["transcription"] == base["transcription"] / 2
     assert halved["decode"] == base["decode"]
 
 
 def test_a_search_is_expected_to_take_longer_and_remembered_by_itself(tmp_path):
-    search, greedy = (kind(tmp_path, 145_000_000, fast_words=fast) for fast in (False, True))
-    assert search.prior["transcription"] == pytest.approx(pace.SEARCH * greedy.prior["transcription"])
+    search, greedy = (workload(tmp_path, 145_000_000, fast_words=fast) for fast in (False, True))
+    assert search.prior["transcription"] == pytest.approx(eta.SEARCH * greedy.prior["transcription"])
     assert search.prior["segmentation"] == greedy.prior["segmentation"]
     clock = Clock()
-    before = worked(pace.estimate(greedy, clock=clock), clock, WORDS)
+    before = worked(eta.start_estimate(greedy, clock=clock), clock, WORDS)
     clock.now = 0.0
-    first = pace.estimate(search, clock=clock)
+    first = eta.start_estimate(search, clock=clock)
     worked(first, clock, {**WORDS, "transcription": 90.0})
-    pace.learn(search, first)
+    eta.remember(search, first)
     clock.now = 0.0
-    assert worked(pace.estimate(greedy, clock=clock), clock, WORDS) == before
+    assert worked(eta.start_estimate(greedy, clock=clock), clock, WORDS) == before
 
 
 def test_the_next_run_of_this_kind_is_judged_by_the_last(tmp_path):
     """At a tenth of it, also of one that is longer, and of two tracks with as much speech as one."""
-    run = kind(tmp_path, 145_000_000)
+    run = workload(tmp_path, 145_000_000)
     clock = Clock()
-    first = pace.estimate(run, clock=clock)
+    first = eta.start_estimate(run, clock=clock)
     worked(first, clock, WORDS)
-    pace.learn(run, first)
+    eta.remember(run, first)
     for longer, tracks in ((1, 1), (2.5, 1), (1, 2)):
         seconds = {stage: one * (1 if stage == "start" else longer) for stage, one in WORDS.items()}
         seconds["segmentation"] *= tracks
         clock.now = 0.0
-        told = worked(pace.estimate(run, clock=clock), clock, seconds, 100.0 * longer, tracks)
+        told = worked(eta.start_estimate(run, clock=clock), clock, seconds, 100.0 * longer, tracks)
         assert all(0.8 < ratio < 1.25 for share, ratio in told if share >= 0.1), (longer, tracks)
         assert any(share <= 0.1 for share, _ in told)
 
 
 def test_a_group_of_pieces_that_is_not_done_yet_says_nothing_of_the_words(tmp_path):
     """The first piece of 30 s comes after 2 s, and then four together after 8: not 8 s a piece."""
-    run, clock = kind(tmp_path, 145_000_000, 2), Clock()
-    estimate = pace.estimate(run, clock=clock)
+    run, clock = workload(tmp_path, 145_000_000, 2), Clock()
+    estimate = eta.start_estimate(run, clock=clock)
     done = {"decode": 0.5, "segmentation": 5.0, "embedding": 5.0, "clustering": 0.2}
     worked(estimate, clock, done, 600.0)
-    estimate.hear("transcription", 0, 600)
+    estimate.update("transcription", 0, 600)
     clock.now += 2
-    estimate.hear("transcription", 30, 600)
+    estimate.update("transcription", 30, 600)
     before = estimate.left
     clock.now += 8
-    estimate.hear("transcription", 60, 600)
+    estimate.update("transcription", 60, 600)
     assert estimate.left < before
 
 
 def test_what_two_cores_have_begun_together_says_nothing_before_both_are_done(tmp_path):
     """Windows in groups of 8, two at a time, as fast as expected: the second group is told with the first."""
-    run, clock = kind(tmp_path, None, 2), Clock()
-    estimate = pace.estimate(run, clock=clock)
+    run, clock = workload(tmp_path, None, 2), Clock()
+    estimate = eta.start_estimate(run, clock=clock)
     worked(estimate, clock, {"decode": 0.001})
-    estimate.hear("segmentation", 0, 91)
+    estimate.update("segmentation", 0, 91)
     for done in range(8, 48, 16):
         clock.now += 16 * run.prior["segmentation"]
-        estimate.hear("segmentation", done, 91)
-        estimate.hear("segmentation", done + 8, 91)
+        estimate.update("segmentation", done, 91)
+        estimate.update("segmentation", done + 8, 91)
         left = run.prior["segmentation"] * (91 - done - 8) + 100 * run.prior["embedding"]
         assert estimate.left == pytest.approx(left + 100 * run.prior["clustering"], rel=0.01)
 
@@ -147,7 +146,7 @@ def test_what_two_cores_have_begun_together_says_nothing_before_both_are_done(tm
 def test_voices_that_are_heard_between_windows_are_not_put_down_to_these(tmp_path):
     """As with the built-in models: what is told of windows and voices does not divide the time between them,
     and the first windows go by themselves, so a short recording begins faster than a long one goes on."""
-    run, clock = kind(tmp_path, None), Clock()
+    run, clock = workload(tmp_path, None), Clock()
     window, block = 0.06, 24 * 0.03
 
     def heard(estimate, sound, step):
@@ -155,80 +154,80 @@ def test_voices_that_are_heard_between_windows_are_not_put_down_to_these(tmp_pat
         windows, blocks = 1 + (sound - 10) // step, sound // 24
         whole = 0.1 + windows * window + blocks * block
         clock.now += 0.1
-        estimate.hear("decode", sound, sound)
-        estimate.hear("embedding", 0, blocks)
-        estimate.hear("segmentation", 0, windows)
+        estimate.update("decode", sound, sound)
+        estimate.update("embedding", 0, blocks)
+        estimate.update("segmentation", 0, windows)
         voices = 0
         for done in range(1, windows + 1):
             clock.now += window
             while 24 * (voices + 1) + 20 <= done * step:  # its time is told as that of the window
                 voices, clock.now = voices + 1, clock.now + block
-            estimate.hear("segmentation", done, windows)
-            estimate.hear("embedding", voices, blocks)
+            estimate.update("segmentation", done, windows)
+            estimate.update("embedding", voices, blocks)
             told.append((clock.now / whole, (clock.now + estimate.left) / whole))
         clock.now += block * (blocks - voices)
-        estimate.hear("embedding", blocks, blocks)
+        estimate.update("embedding", blocks, blocks)
         return told
 
-    heard(first := pace.estimate(run, clock=clock), 600, 2)
-    pace.learn(run, first)
+    heard(first := eta.start_estimate(run, clock=clock), 600, 2)
+    eta.remember(run, first)
     divided = first.pace()["segmentation"] / first.pace()["embedding"]
     assert divided == pytest.approx(run.prior["segmentation"] / run.prior["embedding"])
-    told = heard(pace.estimate(run, clock=clock), 180, 1)
+    told = heard(eta.start_estimate(run, clock=clock), 180, 1)
     assert all(0.9 < ratio < 1.1 for share, ratio in told if share >= 0.1)
 
 
 @pytest.mark.parametrize("slower", [0.5, 1.0, 3.0])
 def test_the_first_run_is_judged_by_what_it_shows(tmp_path, slower):
     """On a machine that is slower or faster than the one where the usual pace was measured."""
-    run = kind(tmp_path, 145_000_000)
+    run = workload(tmp_path, 145_000_000)
     units = {"start": 1, "decode": 600, "segmentation": 296, "embedding": 600, "clustering": 600}
     units["transcription"] = 600
     seconds = {stage: run.prior[stage] * units[stage] * slower for stage in WORDS}
     clock = Clock()
-    told = worked(pace.estimate(run, clock=clock), clock, seconds, 600.0)
+    told = worked(eta.start_estimate(run, clock=clock), clock, seconds, 600.0)
     assert all(0.75 < ratio < 1.25 for share, ratio in told if share >= 0.1)
     shares = [share for share, _ in told]
     assert shares[0] < 0.1
 
 
 def test_what_was_learned_is_forgotten_after_many_others(tmp_path):
-    run, clock = kind(tmp_path, 145_000_000), Clock()
-    done = pace.estimate(run, clock=clock)
+    run, clock = workload(tmp_path, 145_000_000), Clock()
+    done = eta.start_estimate(run, clock=clock)
     worked(done, clock, {stage: 100 * one for stage, one in WORDS.items()})
-    pace.learn(run, done)
+    eta.remember(run, done)
     clock.now = 0.0
-    again = pace.estimate(run, clock=clock)
-    again.hear("decode", 1, 100)
+    again = eta.start_estimate(run, clock=clock)
+    again.update("decode", 1, 100)
     assert again.left > 2000
-    for size in range(1000, 1000 + pace.MOST):
-        pace.learn(kind(tmp_path, size), done)
-    again = pace.estimate(run, clock=clock)
-    again.hear("decode", 1, 100)
+    for size in range(1000, 1000 + eta.REMEMBERED):
+        eta.remember(workload(tmp_path, size), done)
+    again = eta.start_estimate(run, clock=clock)
+    again.update("decode", 1, 100)
     assert again.left < 100
 
 
 def test_a_much_shorter_recording_says_less(tmp_path):
-    run, clock = kind(tmp_path, 145_000_000), Clock()
-    done = pace.estimate(run, clock=clock)
+    run, clock = workload(tmp_path, 145_000_000), Clock()
+    done = eta.start_estimate(run, clock=clock)
     worked(done, clock, WORDS)
-    pace.learn(run, done)
-    brief = pace.estimate(run, clock=clock)
+    eta.remember(run, done)
+    brief = eta.start_estimate(run, clock=clock)
     worked(brief, clock, {stage: 10 * one for stage, one in WORDS.items()}, 20.0)
-    pace.learn(run, brief)
-    again = pace.estimate(run, clock=clock)
-    again.hear("decode", 1, 100)
+    eta.remember(run, brief)
+    again = eta.start_estimate(run, clock=clock)
+    again.update("decode", 1, 100)
     assert again.left < 40
 
 
 @pytest.mark.parametrize("kept", ['{"x": 1}', "{}", None])
 def test_what_was_kept_is_not_believed_if_it_is_damaged(tmp_path, kept):
-    run, clock = kind(tmp_path, 145_000_000), Clock()
+    run, clock = workload(tmp_path, 145_000_000), Clock()
     path = tmp_path / "cache" / "paces.json"
     path.parent.mkdir()
-    path.write_text(json.dumps({pace._name(run): {"decode": 1e9}}) if kept is None else kept)
-    estimate = pace.estimate(run, clock=clock)
-    estimate.hear("decode", 1, 100)
+    path.write_text(json.dumps({run.key: {"decode": 1e9}}) if kept is None else kept)
+    estimate = eta.start_estimate(run, clock=clock)
+    estimate.update("decode", 1, 100)
     assert estimate.left < 100
 
 
@@ -243,7 +242,7 @@ def test_a_run_has_one_course(tmp_path):
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1)
     course.learn()
-    assert pace._name(pace.Kind.of(course.engine)) in pace._kept()
+    assert eta.Workload.of_engine(course.engine).key in eta.kept_paces()
 
 
 def test_a_batch_knows_its_end_once_the_first_recordings_are_begun():
@@ -252,18 +251,18 @@ def test_a_batch_knows_its_end_once_the_first_recordings_are_begun():
     items = [Item(f"/{number}.wav", str(number), 1000, 0) for number in range(6)]
     forecast = Forecast(clock)
     settings = Settings(Options(models="builtin", whisper="none"), Runtime(threads=1), {})
-    jobs = [forecast.watcher(item, Job(item.source, (), settings)) for item in items]
+    jobs = [forecast.begin(item, Job(item.source, (), settings)) for item in items]
     assert forecast.left(items) is None
     for job in jobs[:2]:
-        job.progress("decode", 1, 100)
+        job.update("decode", 1, 100)
     first = forecast.left(items)
-    alone = pace.estimate(pace.Kind.of_job(settings, settings.runtime), clock=clock)
-    alone.hear("decode", 1, 100)
+    alone = eta.start_estimate(eta.Workload.of_settings(settings), clock=clock)
+    alone.update("decode", 1, 100)
     assert first == pytest.approx(3 * alone.left, rel=0.01)
     for item in items[:2]:
-        forecast.done(item, Outcome(seconds=60.0, duration=100.0, resumed=True))
+        forecast.end(item, Outcome(seconds=60.0, duration=100.0, resumed=True))
     assert forecast.left(items[2:]) == pytest.approx(120)
-    forecast.done(items[2], Outcome("failed"))
+    forecast.end(items[2], Outcome("failed"))
     assert forecast.left(items[3:]) == pytest.approx(120)
     # Nobody knows better; half as long takes a little less than half.
     assert 25 < forecast.left([Item("/a.mp3", "a", 500, 0)]) <= 30
@@ -276,15 +275,15 @@ def test_a_short_recording_first_does_not_make_a_batch_seem_long():
     items = [Item(f"/{number}.wav", str(number), 1000 if number else 33, 0) for number in range(6)]
     forecast = Forecast(clock)
     settings = Settings(Options(models="builtin"), Runtime(threads=1), {}, weights=145_000_000)
-    jobs = [forecast.watcher(item, Job(item.source, (), settings)) for item in items]
-    prior = pace.Kind.of_job(settings, settings.runtime).prior
+    jobs = [forecast.begin(item, Job(item.source, (), settings)) for item in items]
+    prior = eta.Workload.of_settings(settings).prior
 
     def seconds(sound, windows):
         units = {"start": 1, "segmentation": windows, "transcription": sound + PIECE}
         return sum(one * units.get(stage, sound) for stage, one in prior.items())
 
-    jobs[0].progress("decode", 10, 10)
-    forecast.done(items[0], Outcome(seconds=seconds(10, 1), duration=10.0, resumed=True))
+    jobs[0].update("decode", 10, 10)
+    forecast.end(items[0], Outcome(seconds=seconds(10, 1), duration=10.0, resumed=True))
     assert forecast.left(items[1:]) == pytest.approx(5 * seconds(300, 146), rel=0.02)
 
 

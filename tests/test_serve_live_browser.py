@@ -18,9 +18,9 @@ from test_serve_browser import visit as visit
 from witness.formats.reading import read
 from witness.serve.app_state import GONE
 from witness.serve.library.library import id_of
+from witness.serve.status import JobStatus
 from witness.transcript import store
 from witness.work.manifest import Entry, Manifest
-from witness.work.status import JobStatus
 
 
 class AtWork:
@@ -44,7 +44,7 @@ class AtWork:
 
     def tell(self, **fields) -> None:
         self._status = replace(self._status, **fields)
-        self._board.tell(self._status)
+        self._board.put(self._status)
 
     def finish(self) -> None:
         """The transcript is there, as a worker leaves it."""
@@ -152,7 +152,7 @@ def test_a_failure_that_the_queue_has_forgotten_is_told_on_its_page(visit, desk,
     Manifest(desk.desk.folder / "manifest.jsonl").append(entry)
     desk.desk.library.look()
     id_ = id_of(Path(f"{output}.json"))
-    assert not desk.desk.queue.board.knows(id_)
+    assert not desk.desk.queue.board.has(id_)
     page = visit().page
     page.goto(f"{desk.url}t/{id_}/")
     page.wait_for_selector('#standing.trouble:has-text("no memory"):has-text("There is no transcript")')

@@ -30,11 +30,10 @@ from witness.serve.upload_intake import free_name
 from witness.storage import atomic
 from witness.transcript import project_words
 from witness.work import overrides, plan
-from witness.work import status as standings
 from witness.work.eta import Estimate
 from witness.work.folder import Folder, locked
 from witness.work.manifest import Manifest
-from witness.work.overrides import RecordingWish
+from witness.work.overrides import JobOverrides
 from witness.work.plan import BatchRequest
 from witness.work.produce import Outcome, Settings
 from witness.work.recordings import Item, size_and_mtime
@@ -43,8 +42,8 @@ PATIENCE = 60  # seconds for what takes one or two; the machine may be busy
 CHOICE = Options(models="builtin", offline=True, whisper="none")
 
 
-def settle(wish):
-    return plan.settle(wish.of(CHOICE))
+def settle(overrides):
+    return plan.settle(overrides.apply(CHOICE))
 
 
 def desk(folder: Path, settle=settle) -> Queue:
@@ -63,7 +62,7 @@ def added(queue: Queue, path: Path, name: str):
 
 
 def state(queue: Queue, standing) -> str:
-    return next(one.state for one in queue.board.standings() if one.id == standing.id)
+    return next(one.state for one in queue.board.statuses() if one.id == standing.id)
 
 
 def wait_for(condition, seconds: float = PATIENCE) -> None:
@@ -130,7 +129,7 @@ def test_what_is_dropped_is_done_and_a_batch_finds_nothing_to_do(tmp_path):
         bad = added(queue, given(tmp_path), "no recording.wav")
         wait_for(lambda: not queue.board.states())
         assert [state(queue, one) for one in (first, second, bad)] == ["done", "done", "failed"]
-        assert [one.name for one in queue.board.standings()] == [
+        assert [one.name for one in queue.board.statuses()] == [
             "call.flac",
             "call-2.flac",
             "no recording.wav",
@@ -139,7 +138,7 @@ def test_what_is_dropped_is_done_and_a_batch_finds_nothing_to_do(tmp_path):
         shares = [one.share for one in heard if one.id == first.id]
         assert shares == sorted(shares)
         assert shares[-1] == 1.0
-        (row,) = [one.row() for one in queue.board.standings() if one.id == first.id]
+        (row,) = [one.row() for one in queue.board.statuses() if one.id == first.id]
         assert (row["transcript"], row["why"], row["seconds_left"]) == (first.id, None, None)
         with locked(tmp_path):  # nothing is left to do in it
             pass
@@ -187,7 +186,7 @@ def test_one_after_the_other(tmp_path, hands):
         hands[0].jobs["a.wav"][2].progress("segmentation", 1.0, 2.0)
         for number in range(5):
             hands[0].jobs["a.wav"][2].said(number, [{"speaker": "Ann", "text": f"{number}."}])
-        working = next(one for one in queue.board.standings() if one.id == first.id)
+        working = next(one for one in queue.board.statuses() if one.id == first.id)
         assert [one["text"] for one in working.row()["said"]] == ["2.", "3.", "4."]
         assert len(working.said) == 5
         assert (working.stage, 0 < working.share < 1) == ("segmentation", True)
@@ -203,7 +202,7 @@ def test_a_cancel_and_a_retry(tmp_path, hands):
         queue.cancel(waits.id)
         queue.cancel(works.id)
         wait_for(lambda: not queue.board.states())
-        assert [one.state for one in queue.board.standings()] == ["canceled", "canceled"]
+        assert [one.state for one in queue.board.statuses()] == ["canceled", "canceled"]
         manifest = Manifest(tmp_path / "manifest.jsonl")
         assert [entry.state for entry in manifest.entries.values()] == ["canceled", "canceled"]
         folder = Folder(plan.BatchRequest((), tmp_path, ("json",)), SETTINGS, manifest)
@@ -218,12 +217,12 @@ def test_a_cancel_and_a_retry(tmp_path, hands):
         wait_for(lambda: state(queue, works) == "working")
         hands[0].finish("a.wav", error="a.wav: it broke", code=1)
         wait_for(lambda: not queue.board.states())
-        assert (state(queue, works), queue.board.standings()[0].why) == ("failed", "a.wav: it broke")
+        assert (state(queue, works), queue.board.statuses()[0].why) == ("failed", "a.wav: it broke")
         with pytest.raises(ConflictError, match="nothing to cancel"):
             queue.cancel(works.id)
     # The next server knows both, does neither by itself, and can try again.
     with desk(tmp_path, lambda _: SETTINGS) as queue:
-        assert [(one.state, one.why) for one in queue.board.standings()] == [
+        assert [(one.state, one.why) for one in queue.board.statuses()] == [
             ("failed", "a.wav: it broke"),
             ("canceled", None),
         ]
@@ -261,15 +260,15 @@ def test_a_batch_in_the_folder_is_waited_for(tmp_path, hands, monkeypatch):
         wait_for(lambda: hands[0].jobs)
     with locked(tmp_path):
         with desk(tmp_path, lambda _: SETTINGS) as queue:
-            wait_for(lambda: queue.board.standings()[0].why is not None)
-            assert queue.board.standings()[0].why.startswith("a batch is at work in ")
+            wait_for(lambda: queue.board.statuses()[0].why is not None)
+            assert queue.board.statuses()[0].why.startswith("a batch is at work in ")
             with pytest.raises(ConflictError, match="a batch is at work"):
                 added(queue, given(tmp_path), "b.wav")
             assert not hands[1].jobs
         queue = desk(tmp_path, lambda _: SETTINGS)
         queue.__enter__()
     wait_for(lambda: hands[2].jobs)
-    assert queue.board.standings()[0].why is None
+    assert queue.board.statuses()[0].why is None
     queue.__exit__()
 
 
@@ -285,7 +284,7 @@ def test_models_that_are_missing_are_why_it_failed(tmp_path, hands):
     with desk(tmp_path, choose) as queue:
         standing = added(queue, given(tmp_path), "a.wav")
         wait_for(lambda: state(queue, standing) == "failed")
-        assert queue.board.standings()[0].why == "no model; run: witness models fetch"
+        assert queue.board.statuses()[0].why == "no model; run: witness models fetch"
         queue.retry(standing.id)
         wait_for(lambda: hands[0].jobs)
 
@@ -293,7 +292,7 @@ def test_models_that_are_missing_are_why_it_failed(tmp_path, hands):
 def test_who_waits_for_the_models_and_leaves_takes_them_from_nobody(tmp_path, hands):
     chosen = threading.Event()
     with desk(tmp_path, lambda _: chosen.wait(PATIENCE) and SETTINGS) as queue:
-        assert not queue.settlements.of().cancel()
+        assert not queue.models.request().cancel()
         added(queue, given(tmp_path), "a.wav")
         chosen.set()
         wait_for(lambda: hands[0].jobs)
@@ -305,8 +304,8 @@ def test_a_full_disk_ends_what_waits_until_somebody_tries_again(tmp_path, hands)
         wait_for(lambda: hands[0].jobs)
         hands[0].finish("a.wav", error="a.json: cannot be written (No space left on device)", full=True)
         wait_for(lambda: not queue.board.states())
-        assert [one.state for one in queue.board.standings()] == ["failed", "failed"]
-        assert all("No space left" in one.why for one in queue.board.standings())
+        assert [one.state for one in queue.board.statuses()] == ["failed", "failed"]
+        assert all("No space left" in one.why for one in queue.board.statuses())
         queue.retry(standings[1].id)
         wait_for(lambda: "b.wav" in hands[0].jobs)
 
@@ -317,7 +316,7 @@ def test_what_nobody_foresaw_is_why_it_failed_and_the_queue_goes_on(tmp_path, ha
             patch.setattr(Folder, "in_the_way", lambda *_: 1 / 0)
             standing = added(queue, given(tmp_path), "a.wav")
             wait_for(lambda: state(queue, standing) == "failed")
-        assert queue.board.standings()[0].why.startswith("ZeroDivisionError: division by zero; this is a bug")
+        assert queue.board.statuses()[0].why.startswith("ZeroDivisionError: division by zero; this is a bug")
         queue.retry(standing.id)
         wait_for(lambda: hands[0].jobs)
 
@@ -333,12 +332,12 @@ def test_a_transcript_that_a_person_corrected_is_not_replaced(tmp_path, hands):
         (tmp_path / "a.json").write_text(json.dumps(document))
         queue.retry(standing.id)
         wait_for(lambda: not queue.board.states())
-        assert "holds corrections" in queue.board.standings()[0].why
+        assert "holds corrections" in queue.board.statuses()[0].why
 
 
 @pytest.mark.usefixtures("hands")
 def test_a_listener_that_does_not_listen_is_dropped(tmp_path, monkeypatch):
-    monkeypatch.setattr(standings, "BEHIND", 3)
+    monkeypatch.setattr(status, "MOST_UNREAD", 3)
     monkeypatch.setattr(status, "MOST_LISTENERS", 2)
     with desk(tmp_path, lambda _: SETTINGS) as queue:
         deaf, awake = queue.board.listen(lambda: None), queue.board.listen(lambda: None)
@@ -385,30 +384,30 @@ def test_how_far_the_work_is():
     course = Estimate({"decode": 0.1, "transcription": 0.1}, trust=1e-9, clock=lambda: now[0])
     assert (course.share, course.left) == (0.0, None)
     now[0] = 100.0  # the worker had something else to do
-    course.hear("decode", 0, 10)
+    course.update("decode", 0, 10)
     assert course.left == pytest.approx(6.0)  # as expected: 10 s, and 40 s more for the words
     now[0] = 102.0
-    course.hear("decode", 10, 10)
+    course.update("decode", 10, 10)
     assert course.left is None  # it could be a stream
     assert course.share == pytest.approx(1 / 6)
     now[0] = 104.0
-    course.hear("transcription", 0, 2)
+    course.update("transcription", 0, 2)
     assert course.left == pytest.approx(5.0)  # decoding says nothing of other stages
     now[0] = 110.0
-    course.hear("transcription", 1, 2)
+    course.update("transcription", 1, 2)
     assert course.share == pytest.approx(3.5 / 6)
     assert course.left == pytest.approx(2.5)  # nor does the first piece, which is heard by itself
     now[0] = 116.0
-    course.hear("transcription", 1.5, 2)
+    course.update("transcription", 1.5, 2)
     assert course.left == pytest.approx(1.25)  # nor what was begun together after it
     now[0] = 118.0
-    course.hear("transcription", 1.75, 2)
+    course.update("transcription", 1.75, 2)
     assert course.left == pytest.approx(0.625)  # told so soon after that, it is of the same round
     now[0] = 122.0
-    course.hear("transcription", 1.9, 2)
+    course.update("transcription", 1.9, 2)
     assert course.left == pytest.approx(4 / 0.075 * 0.05)
     now[0] = 124.0
-    course.hear("transcription", 2, 2)
+    course.update("transcription", 2, 2)
     assert course.left == pytest.approx(0.0)
     assert course.pace() == pytest.approx({"start": 2.0, "decode": 0.2, "transcription": 0.4})
 
@@ -416,10 +415,10 @@ def test_how_far_the_work_is():
 def test_before_its_length_is_known_a_recording_is_judged_by_its_size():
     now = [0.0]
     course = Estimate({"decode": 0.1}, whole=20.0, clock=lambda: now[0])
-    course.hear("decode", 10, 10)
+    course.update("decode", 10, 10)
     now[0] += 1.5
     assert course.left == 18.5
-    course.hear("decode", 5, 20)
+    course.update("decode", 5, 20)
     assert course.left < 18.5
 
 
@@ -428,9 +427,9 @@ def test_how_long_those_that_wait_will_take(tmp_path, hands):
 
         def told() -> int | None:
             """What the one that is worked on says of the others."""
-            name = next(one.name for one in queue.board.standings() if one.state == "working")
+            name = next(one.name for one in queue.board.statuses() if one.state == "working")
             hands[0].jobs[name][2].progress("decode", 1, 2)
-            return next(one for one in queue.board.standings() if one.name == name).row()["seconds_after"]
+            return next(one for one in queue.board.statuses() if one.name == name).row()["seconds_after"]
 
         def done(name: str, **outcome) -> None:
             wait_for(lambda: name in hands[0].jobs)
@@ -459,9 +458,10 @@ SERVER = """
 import sys, time
 from pathlib import Path
 from witness.options import Options, Runtime
-from witness.work import overrides, plan
+from witness.work import plan
 from witness.serve.queue import Queue
-settle = lambda wish: plan.settle(wish.of(Options(models="builtin", offline=True, whisper="none")))
+options = Options(models="builtin", offline=True, whisper="none")
+settle = lambda overrides: plan.settle(overrides.apply(options))
 with Queue(Path(sys.argv[1]), settle, Runtime(threads=1)) as queue:
     for path in sys.argv[2:]:
         queue.add([(Path(path), "call.flac")])
@@ -497,12 +497,12 @@ def test_what_is_killed_is_done_by_the_next_server(tmp_path):
     assert not list(tmp_path.glob(".witness-*-x"))
 
 
-def chosen(wish):
-    return replace(SETTINGS, options=wish.of(CHOICE))
+def chosen(overrides):
+    return replace(SETTINGS, options=overrides.apply(CHOICE))
 
 
 def test_what_was_wanted_for_one_recording_survives_the_server_and_satisfies_a_batch(tmp_path, hands):
-    wish = overrides.read(
+    wish = overrides.parse(
         {"language": "German", "speakers": 2, "vocabulary": [" Kubernetes ", "Kubernetes", "K\x1b2"]}
     )
     with desk(tmp_path, chosen) as queue:
@@ -532,16 +532,16 @@ def test_a_transcript_gives_way_to_another_one_only_where_that_is_asked_for(tmp_
     (tmp_path / "a.json").write_text("{}")
     library = Library(tmp_path, Index(tmp_path / ".index.sqlite"))
     with desk(tmp_path, chosen) as queue:
-        standing = queue.again(tmp_path / "a.json", recording, RecordingWish(language="de"))
+        standing = queue.again(tmp_path / "a.json", recording, JobOverrides(language="de"))
         wait_for(lambda: hands[-1].jobs)
         assert hands[-1].jobs["a.wav"][0].again
         with pytest.raises(ConflictError, match="already"):
-            queue.again(tmp_path / "a.json", recording, RecordingWish())
+            queue.again(tmp_path / "a.json", recording, JobOverrides())
         hands[-1].finish("a.wav", error=f"{recording}: it is damaged", code=4)
         wait_for(lambda: state(queue, standing) == "failed")
         library.look()
         assert library.not_again(standing.id) == "it is damaged"
-        assert queue.retry(standing.id, RecordingWish(language="fr")).state == "waiting"
+        assert queue.retry(standing.id, JobOverrides(language="fr")).state == "waiting"
         wait_for(lambda: not hands[-1].jobs["a.wav"][1].done())
         job = hands[-1].jobs["a.wav"][0]
         assert (job.again, job.settings.options.language) == (True, "fr")
@@ -571,5 +571,5 @@ def test_a_transcript_gives_way_to_another_one_only_where_that_is_asked_for(tmp_
 )
 def test_what_cannot_be_wanted_is_refused_in_a_line(wrong):
     with pytest.raises(UsageError) as caught:
-        overrides.read(wrong)
+        overrides.parse(wrong)
     assert "\n" not in str(caught.value)

@@ -144,7 +144,7 @@ def test_what_is_no_upload_leaves_nothing(desk, body, headers, status, says):
     assert answer.status_code == status, answer.text
     assert re.search(says, answer.json()["error"]["message"])
     assert left(desk) == []
-    assert desk.queue.board.standings() == []
+    assert desk.queue.board.statuses() == []
 
 
 @given(
@@ -277,7 +277,7 @@ def test_what_is_larger_than_allowed_leaves_nothing(tmp_path, declared):
         body = [PART, *[b"\0" * 100_000] * 20, b"\r\n--x--\r\n"]
         answer = client.post("/api/recordings", content=b"".join(body) if declared else iter(body))
         assert (answer.status_code, "larger than 1 MiB" in answer.text) == (413, True)
-        assert queue.board.standings() == []
+        assert queue.board.statuses() == []
     assert not list(tmp_path.rglob("*.wav"))
 
 

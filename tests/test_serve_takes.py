@@ -121,12 +121,12 @@ def test_a_take_from_elsewhere_is_not_added_to(desk, tmp_path, planted):
 
 def test_what_appears_is_taken_once_it_is_whole(desk, tmp_path, short):
     library = Library(desk.folder, Index(tmp_path / "index.sqlite"))
-    watching = folder_watch.Arrivals(library, desk.queue, SILENT)
+    watching = folder_watch.FolderWatch(library, desk.queue, SILENT)
 
     def looked() -> list[str]:
         library.update()
-        watching.look()
-        return [one.name for one in desk.queue.board.standings()]
+        watching.scan()
+        return [one.name for one in desk.queue.board.statuses()]
 
     path = desk.folder / "talk.flac"
     path.write_bytes(short.read_bytes()[:1000])

@@ -150,7 +150,7 @@ class Here:
     """In the place of `jobs.pool.Pool`: the jobs are done in this process, which has the models open."""
 
     def __init__(self, _: object) -> None:
-        pass
+        self.workers = 1
 
     def __enter__(self) -> Here:
         return self

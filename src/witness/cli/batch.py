@@ -100,7 +100,7 @@ def batch_command(
 
     The results are in the same tree as the recordings. Recordings that are done already, by content and
     settings, are skipped: run the same command again to continue after a break. One bad file stops nothing;
-    report.json and the table at the end name it. Exit code 3 if any failed.
+    report.json and the table at the end name it. Exit code 3 if any failed or was lost with its cluster.
     """
     style = options.style(asked)
     wanted = Options(**asked)
@@ -112,7 +112,7 @@ def batch_command(
     from witness.work.batch import Batch
     from witness.work.folder import locked
 
-    order = plan.BatchRequest(
+    request = plan.BatchRequest(
         inputs,
         to,
         formats,
@@ -133,7 +133,7 @@ def batch_command(
             style=style,
             reporter=reporter,
         )
-        work = Batch(order, settings)
+        work = Batch(request, settings)
         try:
             if scheduler is not None:
                 _run_on_cluster(work, scheduler, Device(device), tell, reporter)
@@ -162,7 +162,8 @@ def batch_command(
             if not (watch and signals.exit_code() == signals.INTERRUPTED):
                 raise  # otherwise it is how one ends what watches
     atomic.write(work.table().encode("utf-8", "replace"), None)
-    if work.summary().failed:
+    summary = work.summary()
+    if summary.failed or summary.left:
         raise SystemExit(PartlyFailedError.exit_code)
 
 
@@ -189,7 +190,7 @@ def _workers(work: Batch, jobs: int | None, weights: int, reporter: Reporter) ->
     """How many workers without a card of their own there are; a note if they are fewer than asked for."""
     from witness.work import plan
 
-    recordings = options.MOST if work.order.watch else len(work.todo)
+    recordings = options.MOST if work.request.watch else len(work.todo)
     workers = plan.worker_count(jobs, recordings, machine_limits.memory(), weights)
     if jobs is not None and workers < min(jobs, len(work.todo)):
         reporter.note(f"{workers} recordings at a time, because there is no memory for more")
@@ -200,14 +201,14 @@ def _run_here(work: Batch, gpus: list[int | None], runtime: Runtime, tell: Tell,
     from witness.work.pool import Pool
 
     with Pool(gpus) as workers:
-        work.run(workers.submit, runtime, tell=tell, reporter=reporter)
+        work.run(workers, runtime, tell=tell, reporter=reporter)
 
 
 def _run_on_cluster(work: Batch, scheduler: str, device: Device, tell: Tell, reporter: Reporter) -> None:
     from witness.work import cluster
 
-    with cluster.connect(scheduler, reporter) as submit:
-        work.run(submit, Runtime(device), tell=tell, reporter=reporter)
+    with cluster.connect(scheduler, reporter) as workers:
+        work.run(workers, Runtime(device), tell=tell, reporter=reporter)
 
 
 def _tell(reporter: Reporter, course: BatchCourse) -> Tell:

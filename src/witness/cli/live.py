@@ -14,8 +14,7 @@ from witness.storage import atomic
 if TYPE_CHECKING:
     from witness.pipeline import Engine
     from witness.schema import Transcript
-    from witness.work.eta import Estimate
-    from witness.work.pace import Kind
+    from witness.work.eta import Estimate, Workload
 
 FORMATS = (Format.TXT, Format.SRT)
 """Those of which the beginning of a transcript is the beginning of the whole."""
@@ -70,27 +69,27 @@ class RunCourse:
     def __init__(self) -> None:
         self.engine: Engine | None = None
         """Set before the run begins."""
-        self._kind: Kind | None = None
+        self._workload: Workload | None = None
         self._estimate: Estimate | None = None
 
     def hear(self, stage: str, done: float, total: float) -> Left | None:
         """As `options.Course`; the models are chosen once a stage of the recording has begun."""
-        from witness.work import eta, pace
+        from witness.work import eta
 
         if self.engine is None or stage not in eta.STAGES:
             return None
         if self._estimate is None:
-            self._kind = pace.Kind.of(self.engine)
-            self._estimate = pace.estimate(self._kind)
-        self._estimate.hear(stage, done, total)
+            self._workload = eta.Workload.of_engine(self.engine)
+            self._estimate = eta.start_estimate(self._workload)
+        self._estimate.update(stage, done, total)
         return Left(self._estimate.share, self._estimate.left)
 
     def learn(self) -> None:
         """The run was whole."""
-        from witness.work import pace
+        from witness.work import eta
 
-        if self._kind is not None and self._estimate is not None:
-            pace.learn(self._kind, self._estimate)
+        if self._workload is not None and self._estimate is not None:
+            eta.remember(self._workload, self._estimate)
 
 
 class BatchCourse:

@@ -147,7 +147,7 @@ def serve_command(
     from witness.serve.queue import Queue
     from witness.serve.uploads import Uploads
     from witness.work import plan
-    from witness.work.overrides import RecordingWish
+    from witness.work.overrides import JobOverrides
     from witness.work.produce import Settings
 
     if token is not None and not roles.is_token(token):
@@ -171,8 +171,8 @@ def serve_command(
     library = Library(folder)
     runtime = replace(plan.share(jobs, Device(device), threads), gpu=gpu)
 
-    def settle(wish: RecordingWish) -> Settings:
-        return plan.settle(wish.of(wanted), reporter=reporter)
+    def resolve(overrides: JobOverrides) -> Settings:
+        return plan.settle(overrides.apply(wanted), reporter=reporter)
 
     with (
         listening,
@@ -180,7 +180,7 @@ def serve_command(
         closing(Worker()) as editor,
         closing(Worker()) as finder,
         Uploads(library.folder) as uploads,
-        Queue(library.folder, settle, runtime, jobs) as queue,
+        Queue(library.folder, resolve, runtime, jobs) as queue,
     ):
         desk = AppState(
             library.folder,

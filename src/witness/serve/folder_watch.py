@@ -1,4 +1,4 @@
-"""A watched folder: recordings that appear in it are transcribed without anybody asking."""
+"""A watched folder: the recordings that appear in it are transcribed at once."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ from witness.serve.queue import Queue
 from witness.serve.status import BusyError
 from witness.work.recordings import size_and_mtime
 
-PACE = 5.0
-"""Seconds between two looks; what has not changed from one to the next is whole."""
+PAUSE = 5.0
+"""Seconds between two scans; a file that has not changed from one to the next is complete."""
 
 
-class Arrivals:
-    """What lies below a folder without a transcript, from look to look."""
+class FolderWatch:
+    """The recordings below a folder without a transcript, from scan to scan."""
 
     def __init__(self, library: Library, queue: Queue, reporter: Reporter) -> None:
         self._library, self._queue, self._reporter = library, queue, reporter
         self._before: dict[Path, tuple[int, int]] = {}
 
-    def look(self) -> None:
-        """Have what is new, and as it was at the last look, transcribed."""
+    def scan(self) -> None:
+        """Queue the recordings that have not changed since the last scan."""
         now: dict[Path, tuple[int, int]] = {}
         for path in self._library.untranscribed():
-            with suppress(OSError):  # it is gone, or being replaced
+            with suppress(OSError):  # it is being deleted or replaced
                 now[path] = size_and_mtime(str(self._library.folder / path))
-        whole = [path for path, looks in now.items() if looks[0] and self._before.get(path) == looks]
+        complete = [path for path, state in now.items() if state[0] and self._before.get(path) == state]
         self._before = now
-        if not whole:
+        if not complete:
             return
         try:
-            self._queue.transcribe(whole)
+            self._queue.transcribe(complete)
         except BusyError:
-            return  # the queue is full: at a later look
+            return  # the queue is full: at a later scan
         except WitnessError as error:
-            self._reporter.note(f"what appeared in the folder could not be taken: {error}")
+            self._reporter.note(f"recordings that appeared in the folder could not be queued: {error}")
         self._library.changed()
 
 
 @contextmanager
 def watched(library: Library, queue: Queue, reporter: Reporter) -> Iterator[None]:
-    """Take what appears meanwhile, in a thread."""
+    """Queue recordings that appear meanwhile, in a thread."""
     end = threading.Event()
-    arrivals = Arrivals(library, queue, reporter)
+    watch = FolderWatch(library, queue, reporter)
 
-    def look() -> None:
-        while not end.wait(PACE):
-            arrivals.look()
+    def scan() -> None:
+        while not end.wait(PAUSE):
+            watch.scan()
 
-    thread = threading.Thread(target=look, name="arrivals", daemon=True)
+    thread = threading.Thread(target=scan, name="folder-watch", daemon=True)
     thread.start()
     try:
         yield

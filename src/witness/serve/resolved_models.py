@@ -1,4 +1,4 @@
-"""The models that recordings are transcribed with: chosen, fetched and checked once for each wish."""
+"""The models that recordings are transcribed with: chosen, fetched and checked once for each override."""
 
 from __future__ import annotations
 
@@ -7,46 +7,47 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 
-from witness.work.overrides import RecordingWish
+from witness.work.overrides import JobOverrides
 from witness.work.produce import Settings
 
-Settle = Callable[[RecordingWish], Settings]
-"""Chooses and checks the models for a wish; it may take minutes. Raises WitnessError."""
+Resolve = Callable[[JobOverrides], Settings]
+"""Chooses and checks the models for overrides; it may take minutes. Raises WitnessError."""
 
 
-class Settlements:
-    """What was settled on so far; any thread may ask."""
+class ResolvedModels:
+    """The settings resolved so far; any thread may ask."""
 
-    def __init__(self, settle: Settle) -> None:
-        self._settle = settle
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
         self._lock = threading.Lock()
-        self._known: dict[RecordingWish, Future[Settings]] = {}
+        self._futures: dict[JobOverrides, Future[Settings]] = {}
 
-    def of(self, wish: RecordingWish = RecordingWish()) -> Future[Settings]:
-        """The models for a wish. It raises what settling raises; the next call tries again."""
-        wish = wish.of_models
+    def request(self, overrides: JobOverrides = JobOverrides()) -> Future[Settings]:
+        """Return the settings for overrides. After an error, the next request tries again."""
+        overrides = overrides.for_models
         with self._lock:
-            known = self._known.get(wish)
-            if known is None or (known.done() and known.exception() is not None):
-                known = self._known[wish] = Future()
-                known.set_running_or_notify_cancel()  # many wait for it, and one of them may leave
-                threading.Thread(target=self._now, args=(wish, known), daemon=True).start()
-            return known
+            future = self._futures.get(overrides)
+            if future is None or (future.done() and future.exception() is not None):
+                future = self._futures[overrides] = Future()
+                future.set_running_or_notify_cancel()  # so that no client can cancel it
+                threading.Thread(target=self._run, args=(overrides, future), daemon=True).start()
+            return future
 
-    def known(self, wish: RecordingWish = RecordingWish()) -> Settings | None:
-        """What was settled on for a wish, if it was."""
+    def ready(self, overrides: JobOverrides = JobOverrides()) -> Settings | None:
+        """Return the settings for overrides if they are resolved."""
         with self._lock:
-            found = self._known.get(wish.of_models)
-        done = found is not None and found.done() and found.exception() is None
-        return found.result() if found is not None and done else None
+            future = self._futures.get(overrides.for_models)
+        done = future is not None and future.done() and future.exception() is None
+        return future.result() if future is not None and done else None
 
-    def _now(self, wish: RecordingWish, settled: Future[Settings]) -> None:
+    def _run(self, overrides: JobOverrides, future: Future[Settings]) -> None:
         try:
-            settled.set_result(self._settle(wish))
+            future.set_result(self._resolve(overrides))
         except BaseException as error:
-            settled.set_exception(error)
+            future.set_exception(error)
 
 
-def with_wish(settings: Settings, wish: RecordingWish) -> Settings:
-    """What was settled on for a wish, with the rest of it, which needs no other model."""
-    return replace(settings, options=replace(wish, whisper=None, language=None).of(settings.options))
+def with_overrides(settings: Settings, overrides: JobOverrides) -> Settings:
+    """Add to resolved settings the overrides that need no other model."""
+    rest = replace(overrides, whisper=None, language=None)
+    return replace(settings, options=rest.apply(settings.options))

@@ -1,4 +1,4 @@
-"""How a recording that was sent gets into the folder."""
+"""The way of a recording into the folder and its manifest."""
 
 from __future__ import annotations
 
@@ -9,24 +9,19 @@ from itertools import count
 from pathlib import Path
 
 from witness.errors import OutputError
-from witness.work.manifest import Entry, Manifest
-from witness.work.overrides import RecordingWish
+from witness.work.folder import begun
+from witness.work.manifest import Manifest
+from witness.work.overrides import JobOverrides
 from witness.work.recordings import Item, assign, size_and_mtime
 
 
-def begun(item: Item) -> Entry:
-    """It waits; with what settings it will be worked on is not known yet."""
-    place = item.output, item.source, item.size, item.mtime_ns
-    return Entry(*place, None, "", "begun", wish=item.wish.told(), again=item.again)
-
-
-def take(folder: Path, manifest: Manifest, scratch: Path, name: str, wish: RecordingWish) -> Item:
+def take(folder: Path, manifest: Manifest, scratch: Path, name: str, overrides: JobOverrides) -> Item:
     """Move a file on the same disk into the folder, under this name or a free one. Raises OutputError."""
     try:
         path = folder / free_name(name, os.listdir(folder))  # noqa: PTH208 - names alone
         ((source, output),) = assign([(str(path), path.name)], manifest)
-        item = Item(source, output, *size_and_mtime(str(scratch)), wish)
-        # Before it is there: what is there and is no batch's own was not uploaded.
+        item = Item(source, output, *size_and_mtime(str(scratch)), overrides)
+        # Before the file is there: the manifest must not miss it after a kill.
         manifest.append(begun(item))
         _move(scratch, path)
     except OSError as error:
@@ -36,29 +31,29 @@ def take(folder: Path, manifest: Manifest, scratch: Path, name: str, wish: Recor
     return item
 
 
-def moved(manifest: Manifest, folder: Path, path: Path, place: Path) -> None:
-    """Have the manifest say that a transcript is elsewhere, and its recording with it. Raises OutputError."""
-    before, now = (one.as_posix().removesuffix(".json") for one in (path, place))
+def note_move(manifest: Manifest, folder: Path, path: Path, target: Path) -> None:
+    """Note in the manifest that a transcript was moved, and its recording with it. Raises OutputError."""
+    before, now = (json.as_posix().removesuffix(".json") for json in (path, target))
     entry = manifest.entries.get(before)
     if entry is not None:
         source = (folder / now).with_name(f"{Path(now).name}{Path(entry.source).suffix}")
         manifest.append(replace(entry, output=now, source=str(source if source.exists() else entry.source)))
 
 
-def gone(manifest: Manifest, path: Path) -> None:
-    """Have the manifest say that a transcript was thrown away. Raises OutputError."""
+def note_deletion(manifest: Manifest, path: Path) -> None:
+    """Note in the manifest that a transcript was thrown away. Raises OutputError."""
     entry = manifest.entries.get(path.as_posix().removesuffix(".json"))
     if entry is not None:
         manifest.append(replace(entry, state="canceled", error=None))
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
-    """The name, with a number if a file of that name lies there, or results of a recording of that name."""
+    """Return the name, with a number if a file or results of a recording with that name exist."""
     stem, ending = os.path.splitext(name)  # noqa: PTH122
-    there = [one.casefold() for one in taken]
+    names = [other.casefold() for other in taken]
     for number in count(1):
         free = stem if number == 1 else f"{stem}-{number}"
-        if not any(one.startswith(f"{free.casefold()}.") for one in there):
+        if not any(other.startswith(f"{free.casefold()}.") for other in names):
             return free + ending
     raise AssertionError
 

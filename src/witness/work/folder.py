@@ -1,13 +1,9 @@
-"""The folder of a batch: which results lie there, which of them are the batch's own, and what a job writes.
-
-manifest.jsonl says what is done and is all that a later run needs.
-"""
+"""The folder of a batch: the results in it, those that are the batch's own, and those that a job writes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +25,7 @@ MANIFEST, LOCK = "manifest.jsonl", ".witness-batch.lock"
 
 @contextmanager
 def locked(out: Path, *, private: bool = False) -> Iterator[None]:
-    """The folder for this batch alone, made if needed; if `private`, for its user alone.
+    """Lock a folder for this batch alone; make it if needed, readable only by its user if `private`.
 
     Raises OutputError, WitnessError.
     """
@@ -44,39 +40,44 @@ def locked(out: Path, *, private: bool = False) -> Iterator[None]:
 
 
 class Folder:
-    """A folder that is `locked`, with its manifest, for one order with its settings."""
+    """A folder that is `locked`, with its manifest, for one request with its settings."""
 
-    def __init__(self, order: BatchRequest, settings: Settings, manifest: Manifest) -> None:
-        self.order = order
+    def __init__(self, request: BatchRequest, settings: Settings, manifest: Manifest) -> None:
+        self.request = request
         self.manifest = manifest
         self._settings = settings
         self._fingerprint = fingerprint(settings)
 
-    def of(self, item: Item) -> Path:
-        """The folder of an item's files."""
-        return (self.order.out / item.output).parent
+    @property
+    def takes_copies(self) -> bool:
+        """Whether a recording may take the transcript of another one with the same bytes."""
+        return Format.JSON in self.request.formats and not self.request.force
+
+    def directory(self, item: Item) -> Path:
+        """Return the directory of an item's files."""
+        return (self.request.out / item.output).parent
 
     def job(self, item: Item, runtime: Runtime) -> Job:
-        """The item with everything that a worker must know."""
-        targets = tuple(zip(self.order.formats, self._targets(item.output), strict=True))
-        settings = replace(self._settings, runtime=runtime)
-        transcript = None if self.order.force or item.again else self.transcript(item)
+        """Return the item with everything that a worker must know."""
+        targets = tuple(zip(self.request.formats, self._targets(item.output), strict=True))
+        transcript = None if self.request.force or item.again else self.transcript(item)
         if transcript is not None:
             targets = tuple((form, path) for form, path in targets if not path.exists())
+        twin = self.twin(item) if transcript is None else None
         return Job(
             item.source,
             tuple((form, str(path)) for form, path in targets),
-            settings,
-            self.order.limit,
-            self.order.limit_memory,
-            self.order.force,
+            replace(self._settings, runtime=runtime),
+            self.request.limit,
+            self.request.limit_memory,
+            self.request.force,
             None if transcript is None else str(transcript),
-            twin=None if transcript is not None or (twin := self.twin(item)) is None else str(twin),
+            twin=None if twin is None else str(twin),
             again=item.again,
         )
 
     def claim(self, item: Item) -> None:
-        """Remember that the files of an item are the batch's own, before the first of them is there.
+        """Note in the manifest that an item's files are the batch's own, before they exist.
 
         Raises OutputError.
         """
@@ -84,47 +85,45 @@ class Folder:
             self.manifest.append(self.entry(item, "begun"))
 
     def entry(self, item: Item, state: State, error: str | None = None) -> Entry:
-        """Of an item without results."""
-        place = item.output, item.source, item.size, item.mtime_ns
+        """Return the entry of an item without results."""
         failed = int(error is not None)
-        return Entry(
-            *place, None, self._fingerprint, state, error, failed, wish=item.wish.told(), again=item.again
-        )
+        return replace(begun(item), settings=self._fingerprint, state=state, error=error, code=failed)
 
     def record(self, item: Item, outcome: Outcome) -> Entry:
-        """Remember what became of an item. Raises OutputError, also for an outcome that the disk is full."""
+        """Add the outcome of an item to the manifest. Raises OutputError, also if that is a full disk."""
         if outcome.full:
             raise OutputError(f"{outcome.error}; then run the same command again to continue")
-        entry = Entry(
-            output=item.output,
-            source=item.source,
-            size=item.size,
-            mtime_ns=item.mtime_ns,
+        entry = replace(
+            self.entry(item, "done" if outcome.error is None else "failed", outcome.error),
             sha256=outcome.sha256,
-            settings=self._fingerprint,
-            state="done" if outcome.error is None else "failed",
-            error=outcome.error,
             code=outcome.code,
             duration=outcome.duration,
             seconds=round(outcome.seconds, 3),
             speakers=outcome.speakers,
             doubts=outcome.doubts,
-            wish=item.wish.told(),
             again=item.again and outcome.error is not None,
         )
         self.manifest.append(entry)
         return entry
 
+    def spared(self, item: Item) -> Entry | None:
+        """Return the entry of an item that must not be worked on: it is done, or it would lose something."""
+        before = None if self.request.force else self.done_before(item)
+        if before is not None:
+            return before
+        trouble = self.in_the_way(item)
+        return None if trouble is None else self.entry(item, "failed", trouble)
+
     def in_the_way(self, item: Item) -> str | None:
         """Name the reason not to write the results of an item: a link, or a file that would be lost."""
         try:
-            files.refuse_link(self.of(item), self.order.out)
+            files.refuse_link(self.directory(item), self.request.out)
         except ForeignError as error:
             return str(error)
-        if self.order.force or item.again:
+        if self.request.force or item.again:
             return None
         entry = self.manifest.entries.get(item.output)
-        if entry is not None and entry.state == "begun" and entry.wish and not item.wish.told():
+        if entry is not None and entry.state == "begun" and entry.wish and not item.overrides.to_json():
             return f"{item.source}: waits at the desk with settings of its own; run witness serve, or --force"
         if self.transcript(item) is not None:
             return None
@@ -134,103 +133,92 @@ class Folder:
         findings = [
             output_paths.beside(path) for path in targets if output_paths.format_of(path.name) == Format.JSON
         ]
-        places = [*targets, *(findings if self._settings.keep_findings else [])]
-        there = [path for path in places if os.path.lexists(path)]
-        if item.output in self.manifest.entries or not there:
+        paths = [*targets, *(findings if self._settings.keep_findings else [])]
+        taken = next(filter(os.path.lexists, paths), None)
+        if item.output in self.manifest.entries or taken is None:
             return None
-        found = existing_outputs.find(targets)
-        if found is not None and found.is_of(item.source):
+        earlier = existing_outputs.find(targets)
+        if earlier is not None and earlier.is_of(item.source):
             return None
-        return f"{there[0]}: is there already and not of this batch; fix: move it away, or use --force"
+        return f"{taken}: is there already and not of this batch; fix: move it away, or use --force"
 
     def done_before(self, item: Item) -> Entry | None:
-        """The entry that spares the work on an item: same content, same settings, all its files there."""
-        entry = self._same(item)
-        if entry is None or (entry.state == "failed" and self.order.retry_failed):
+        """Return the entry of an item with the same content and settings and all its files."""
+        entry = self._unchanged(item)
+        if entry is None or (entry.state == "failed" and self.request.retry_failed):
             return None
         if entry.state == "done" and not all(path.exists() for path in self._targets(item.output)):
             return None
         return entry
 
     def transcript(self, item: Item) -> Path | None:
-        """The JSON from which the missing formats of an item can be written: same content, same settings."""
-        entry = self._same(item)
-        if entry is None or entry.state != "done":
+        """Return the JSON of the same content with the same settings, for the missing formats of an item."""
+        entry = self._unchanged(item)
+        if entry is None or entry.state != "done" or entry.sha256 is None:
             return None
-        path = Path(output_paths.name_of(self.order.out / item.output, Format.JSON))
-        try:
-            found = document.summary(files.read(path))
-        except OSError:
-            return None
-        whole = found is not None and found.corrected is not None and found.audio.sha256 == entry.sha256
-        return path if whole else None
+        path, summary = self._saved(item.output, entry.sha256)
+        return path if summary is not None and summary.corrected is not None else None
 
     def twin(self, item: Item) -> Path | None:
-        """The JSON of another recording with the same bytes that is done with these settings.
+        """Return the JSON of another recording with the same bytes that is done with these settings.
 
-        One that somebody has corrected counts only for a recording that was moved.
+        One that a person has corrected counts only for a recording that was moved.
         """
-        alike = [
-            entry
-            for entry in self.manifest.entries.values()
-            if entry.size == item.size and entry.output != item.output and entry.state == "done"
-        ]
-        if self.order.force or item.again or not any(entry.settings == self._fingerprint for entry in alike):
+        if self.request.force or item.again or not self.manifest.has_copies(item, self._fingerprint):
             return None
-        own = sha256(item.source)
-        for entry in sorted(alike, key=lambda one: Path(one.source).exists()):  # what was moved comes first
-            if entry.sha256 != own or entry.settings != self._fingerprint:
-                continue
-            path = Path(output_paths.name_of(self.order.out / entry.output, Format.JSON))
-            with suppress(OSError):
-                found = document.summary(files.read(path))
-                whole = found is not None and found.audio.sha256 == own
-                if whole and (not store.is_corrected(path) or not Path(entry.source).exists()):
-                    return path
+        sha256 = self.sha256(item)
+        copies = self.manifest.copies(item, self._fingerprint, sha256) if sha256 is not None else []
+        for entry in sorted(copies, key=lambda copy: Path(copy.source).exists()):  # a moved one comes first
+            path, summary = self._saved(entry.output, sha256)
+            if summary is not None and (not store.is_corrected(path) or not Path(entry.source).exists()):
+                return path
         return None
 
     def about_twin(self, item: Item, path: str) -> str:
-        """What there is to say of a transcript that is that of another recording, whose JSON is at `path`."""
-        output = Path(path).relative_to(self.order.out).as_posix().removesuffix(".json")
-        other = next(one for one in self.manifest.entries.values() if Path(one.output).as_posix() == output)
+        """Return the note on an item with the transcript of another one, whose JSON is at `path`."""
+        output = Path(path).relative_to(self.request.out).with_name(Path(path).name.removesuffix(".json"))
+        entries = self.manifest.entries
+        other = entries.get(str(output)) or entries[output.as_posix()]
         if Path(other.source).exists():
             return f"{item.source} has the same bytes as {other.source}, and was not recognized again"
         return (
-            f"{item.source} is what {other.source} was, and was not recognized again; the earlier results "
+            f"{item.source} was {other.source} before, and was not recognized again; the earlier results "
             f"are still at {path}"
         )
 
-    def _same(self, item: Item) -> Entry | None:
-        """The entry of an item that was worked on with these settings, and has not changed since."""
+    def sha256(self, item: Item) -> str | None:
+        """Return the hash of a recording, which is read once; None: it cannot be read."""
+        return self.manifest.sha256(item.source, item.size, item.mtime_ns)
+
+    def _unchanged(self, item: Item) -> Entry | None:
+        """Return the entry of an item that ended with these settings and has not changed since."""
         entry = self.manifest.entries.get(item.output)
         if entry is None or entry.state not in ("done", "failed"):
             return None
-        own = bool(entry.wish) and not item.wish.told()  # what a person wanted for this one counts
-        if entry.settings != self._fingerprint and not own:
+        overridden = bool(entry.wish) and not item.overrides.to_json()  # settings of its own count
+        if entry.settings != self._fingerprint and not overridden:
             return None
         if (entry.source, entry.size, entry.mtime_ns) != (item.source, item.size, item.mtime_ns):
-            if entry.sha256 is None or entry.sha256 != sha256(item.source):
+            if entry.sha256 is None or entry.sha256 != self.sha256(item):
                 return None
             entry = replace(entry, source=item.source, size=item.size, mtime_ns=item.mtime_ns)
             self.manifest.append(entry)  # so that it need not be hashed again
         return entry
 
+    def _saved(self, output: str, sha256: str | None) -> tuple[Path, document.DocumentHead | None]:
+        """Return the path of a JSON, and its summary if it is of a recording with this hash."""
+        path = Path(output_paths.name_of(self.request.out / output, Format.JSON))
+        with suppress(OSError):
+            summary = document.summary(files.read(path))
+            if summary is not None and summary.audio.sha256 == sha256:
+                return path, summary
+        return path, None
+
     def _targets(self, output: str) -> list[Path]:
-        return [Path(output_paths.name_of(self.order.out / output, form)) for form in self.order.formats]
+        return [Path(output_paths.name_of(self.request.out / output, form)) for form in self.request.formats]
 
 
-def outcome_of(item: Item, future: Future[Outcome]) -> Outcome:
-    """What became of an item, even if the workers themselves are gone."""
-    try:
-        return future.result()
-    except Exception as error:
-        text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        return Outcome(f"{item.source}: no worker could finish it ({text}); try again with --retry-failed", 1)
-
-
-def sha256(path: str) -> str | None:
-    """That of a recording; None: it cannot be read."""
-    try:
-        return files.sha256_at(path)
-    except OSError:
-        return None
+def begun(item: Item) -> Entry:
+    """Return the entry of an item that waits; its settings are not known yet."""
+    fields = item.output, item.source, item.size, item.mtime_ns
+    return Entry(*fields, None, "", "begun", wish=item.overrides.to_json(), again=item.again)

@@ -1,70 +1,82 @@
-"""What a batch has done, in a file that is only ever appended to: a JSON line per recording.
+"""The manifest of a batch: a file that only grows, with a line of JSON for each event of a recording.
 
-A process that is killed leaves at most one torn line, at the end; it is skipped, and the next line begins on
-its own. A line counts when all of it is there, so the file is true after every byte. It may come from
-anywhere: what is not valid is dropped and named, no line makes a batch write outside its folder, and a link
-in its place is refused.
+A killed process leaves at most one torn line, at the end; it is skipped, and the next line begins on its own.
+A line counts once all of it is there, so the file is true after every byte. It may come from anywhere:
+invalid lines are dropped and named, no line makes a batch write outside its folder, and a link in its place
+is refused.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path, PurePath
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from witness.errors import OutputError, UsageError
 from witness.storage import files
 from witness.work import overrides
 
-_LONGEST = 244
+if TYPE_CHECKING:
+    from witness.work.recordings import Item
+
+LONGEST_NAME = 244
 """Bytes of a file name, which has 255 with .findings.npz."""
 
-_LARGEST = 1 << 63
-"""What no size, time or code reaches."""
+_MOST = (1 << 63) - 1
+_HALF_LETTERS = "" if os.name == "nt" else r"\ud800-\udc7f\udd00-\udfff"
+"""Characters that no file name has: surrogates stand only for bytes that are not UTF-8."""
 
-
+Text = Annotated[str, Meta(pattern=rf"\A[^\x00{_HALF_LETTERS}]*\Z")]
+Whole = Annotated[int, Meta(ge=-_MOST, le=_MOST)]
+Count = Annotated[int, Meta(ge=0, le=_MOST)]
+Seconds = Annotated[float, Meta(ge=0, lt=float(_MOST))]
+Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 State = Literal["begun", "done", "failed", "canceled"]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What became of one recording. Its fields are the keys of a line."""
+    """The latest event of one recording. Its fields are the keys of a line."""
 
-    output: str
+    output: Text
     """Its files below the manifest's folder, without their endings."""
-    source: str
-    """Where it was, absolute."""
-    size: int
-    mtime_ns: int
+    source: Text
+    """Its absolute path at that time."""
+    size: Count
+    mtime_ns: Whole
     """Size and time when it was read; while both are unchanged, it need not be hashed again."""
-    sha256: str | None
-    settings: str
+    sha256: Hash | None
+    settings: Text
     """Hash of everything that changes the result."""
     state: State
-    """"begun": it waits or is worked on, and what lies at `output` is the batch's own; "canceled": it is not
-    wanted until somebody asks for it again."""
-    error: str | None = None
-    code: int = 0
+    """"begun": it waits or is worked on, and the files at `output` are the batch's own; "canceled": it is
+    left alone until a person asks for it again."""
+    error: Text | None = None
+    code: Count = 0
     """The exit code for the error."""
-    duration: float | None = None
+    duration: Seconds | None = None
     """Seconds of audio."""
-    seconds: float = 0.0
+    seconds: Seconds = 0.0
     """Seconds of work."""
-    speakers: int | None = None
-    """How many were found."""
-    doubts: tuple[str, ...] = ()
-    """Warnings after which somebody should look at the recording."""
+    speakers: Count | None = None
+    doubts: tuple[Text, ...] = ()
+    """Warnings after which a person should look at the recording."""
     wish: Mapping[str, Any] = field(default_factory=dict)
-    """What a person wanted otherwise for it, as `wishes.RecordingWish.told`."""
+    """Its own settings, as `JobOverrides.to_json`."""
     again: bool = False
-    """Of one that has begun: it has a transcript already."""
+    """A transcript of this recording exists already (only with "begun")."""
 
     @property
     def why(self) -> str | None:
-        """The error, for whoever sees beside it which recording it is about."""
+        """The error, for a reader who sees the name of the recording beside it."""
         return None if self.error is None else self.error.removeprefix(f"{self.source}: ")
 
 
@@ -79,7 +91,10 @@ class Manifest:
         self.sources: dict[str, str] = {}
         """Source -> output."""
         self.dropped: list[str] = []
-        """A line about each line that is not valid and is not used."""
+        """A line about each invalid line."""
+        self._done: dict[tuple[str, int], dict[str, dict[str, None]]] = defaultdict(dict)
+        """(settings, size) -> hash -> outputs of recordings that are done."""
+        self._hashes: dict[tuple[str, int, int], str] = {}
         try:
             content = files.read(path)
         except FileNotFoundError:
@@ -98,7 +113,7 @@ class Manifest:
                     self.dropped.append(f"{path}: line {number} is not used: {why}")
 
     def append(self, entry: Entry) -> None:
-        """Add a line. Raises OutputError if the disk is full or it is a link."""
+        """Add a line. Raises OutputError if the disk is full or the file is a link."""
         line = (b"\n" if self._torn else b"") + json.dumps(asdict(entry)).encode() + b"\n"
         try:
             descriptor = files.own(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -116,9 +131,41 @@ class Manifest:
             ) from error
         self._take(entry)
 
+    def sha256(self, source: str, size: int, mtime_ns: int) -> str | None:
+        """Return the hash of a recording, which is read once; None: it cannot be read."""
+        key = source, size, mtime_ns
+        if key not in self._hashes:
+            try:
+                self._hashes[key] = files.sha256_at(source)
+            except OSError:
+                return None
+        return self._hashes[key]
+
+    def has_copies(self, item: Item, settings: str) -> bool:
+        """Return whether any other recording of the same size is done with these settings."""
+        done = self._done.get((settings, item.size))
+        if not done:
+            return False
+        return len(done) > 1 or next(iter(done.values())).keys() != {item.output}
+
+    def copies(self, item: Item, settings: str, sha256: str) -> list[Entry]:
+        """Return the entries of other recordings with this content that are done with these settings."""
+        outputs = self._done.get((settings, item.size), {}).get(sha256, {})
+        return [self.entries[output] for output in outputs if output != item.output]
+
     def _take(self, entry: Entry) -> None:
+        before = self.entries.get(entry.output)
+        if before is not None and before.state == "done" and before.sha256 is not None:
+            done = self._done[before.settings, before.size]
+            del done[before.sha256][before.output]
+            if not done[before.sha256]:
+                del done[before.sha256]
         self.entries[entry.output] = entry
         self.sources[entry.source] = entry.output
+        if entry.sha256 is not None:
+            self._hashes[entry.source, entry.size, entry.mtime_ns] = entry.sha256
+            if entry.state == "done":
+                self._done[entry.settings, entry.size].setdefault(entry.sha256, {})[entry.output] = None
 
 
 class _InvalidError(ValueError):
@@ -126,81 +173,35 @@ class _InvalidError(ValueError):
 
 
 def _is_torn(line: bytes) -> bool:
-    """Whether a line is the beginning of one of ours, whose writer was killed."""
+    """Return whether a line is the beginning of one that a killed process was writing."""
     begin = b'{"output": "'
     return not line.endswith(b"}") and (line.startswith(begin) or begin.startswith(line))
 
 
 def _entry(line: bytes) -> Entry:
-    """The entry of a line. Raises ValueError."""
-    document = json.loads(line)
+    """Return the entry of a line. Raises ValueError."""
+    values = json.loads(line)
+    names = {field.name for field in fields(Entry)}
     required = {field.name for field in fields(Entry)[:7]}
-    known = {field.name for field in fields(Entry)}
-    if not isinstance(document, dict) or not required <= set(document) <= known:
+    if not isinstance(values, dict) or not required <= set(values) <= names:
         raise _InvalidError("its keys are not those of this version")
-    for name, value in document.items():
-        if not _CHECKS[name](value):
-            raise _InvalidError(f"its {name} cannot be {json.dumps(value)[:60]}")
-    return Entry(**{**document, "doubts": tuple(document.get("doubts", ()))})
-
-
-def _is_text(value: Any) -> bool:
-    """Whether it is a string that a file name can have: surrogates only for bytes that are not UTF-8."""
-    if not isinstance(value, str) or "\0" in value:
-        return False
     try:
-        os.fsencode(value)
-    except UnicodeError:
-        return False
-    return True
+        entry = msgspec.convert(values, Entry)
+    except msgspec.ValidationError as error:
+        match = re.search(r"\$\.(\w+)", str(error))
+        name = match[1] if match else "content"
+        raise _InvalidError(f"its {name} cannot be {json.dumps(values.get(name))[:60]}") from error
+    if not _is_below(entry.output):
+        raise _InvalidError(f"its output cannot be {json.dumps(entry.output)[:60]}")
+    try:
+        overrides.parse(entry.wish)
+    except UsageError as error:
+        raise _InvalidError(f"its wish cannot be {json.dumps(entry.wish)[:60]}") from error
+    return entry
 
 
-def _is_below(value: Any) -> bool:
-    """Whether it is a path that stays in its folder, with room for any ending."""
-    if not _is_text(value):
-        return False
-    path = PurePath(value)
-    short = 0 < len(os.fsencode(path.name)) <= _LONGEST
+def _is_below(output: str) -> bool:
+    """Return whether a path stays in its folder, with room for any ending."""
+    path = PurePath(output)
+    short = 0 < len(os.fsencode(path.name)) <= LONGEST_NAME
     return short and not path.anchor and ".." not in path.parts
-
-
-def _is_whole(value: Any) -> bool:
-    return type(value) is int and -_LARGEST < value < _LARGEST
-
-
-def _is_count(value: Any) -> bool:
-    return _is_whole(value) and value >= 0
-
-
-def _is_seconds(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value < _LARGEST
-
-
-def _is_hash(value: Any) -> bool:
-    return isinstance(value, str) and len(value) == 64 and set(value) <= set("0123456789abcdef")
-
-
-def _is_wish(value: Any) -> bool:
-    try:
-        return isinstance(value, dict) and overrides.read(value) is not None
-    except UsageError:
-        return False
-
-
-_CHECKS: dict[str, Callable[[Any], bool]] = {
-    "output": _is_below,
-    "source": _is_text,
-    "size": _is_count,
-    "mtime_ns": _is_whole,
-    "sha256": lambda value: value is None or _is_hash(value),
-    "settings": _is_text,
-    "state": lambda value: value in get_args(State),
-    "error": lambda value: value is None or _is_text(value),
-    "code": _is_count,
-    "duration": lambda value: value is None or _is_seconds(value),
-    "seconds": _is_seconds,
-    "speakers": lambda value: value is None or _is_count(value),
-    "doubts": lambda value: isinstance(value, list) and all(map(_is_text, value)),
-    "wish": _is_wish,
-    "again": lambda value: isinstance(value, bool),
-}

@@ -1,4 +1,4 @@
-"""What a person wants otherwise for one recording than for the others of its folder."""
+"""Settings of one recording that differ from those of its folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from witness.errors import UsageError
 from witness.options import MOST_SPEAKERS, Options
 
 ANY = "any"
-"""In the place of a language: the one that is heard, whatever the folder's is."""
+"""A language override: detect it, although the folder has a language."""
 MOST_TERMS = 1000
 """Names and terms of a vocabulary; a recognizer has room for far fewer."""
 LONGEST_TERM = 100
@@ -19,23 +19,23 @@ LONGEST_TERM = 100
 
 
 @dataclass(frozen=True)
-class RecordingWish:
-    """As the fields of `Options` of the same names; None: as the folder's."""
+class JobOverrides:
+    """Fields of `Options`, by the same names; None keeps the folder's value."""
 
     language: str | None = None
     """Or ANY."""
     whisper: str | None = None
-    """One of `models`: a path of this machine is nothing that a browser may choose."""
+    """One of `model_names`: a browser must not choose a path of this machine."""
     vocabulary: tuple[str, ...] = ()
-    """More than the folder's."""
+    """Terms beside the folder's."""
     speakers: int | None = None
     channels: str | None = None
     start: float | None = None
-    """Of the part of the recording that is wanted, in seconds, as is `end`."""
+    """The beginning of the part to transcribe, in seconds, as is `end`."""
     end: float | None = None
 
-    def of(self, options: Options) -> Options:
-        """The options with this wish. Raises UsageError."""
+    def apply(self, options: Options) -> Options:
+        """Return the options with these overrides. Raises UsageError."""
         changed: dict[str, Any] = {}
         for name in ("language", "whisper", "channels", "start", "end"):
             if (value := getattr(self, name)) is not None:
@@ -45,54 +45,53 @@ class RecordingWish:
         if self.speakers is not None:
             changed |= {"speakers": self.speakers, "min_speakers": None, "max_speakers": None}
         if self.vocabulary:
-            terms = dict.fromkeys((*options.vocabulary, *self.vocabulary))
-            changed["vocabulary"] = tuple(terms)
+            changed["vocabulary"] = tuple(dict.fromkeys((*options.vocabulary, *self.vocabulary)))
         return replace(options, **changed)
 
     @property
-    def of_models(self) -> RecordingWish:
-        """The part of it that the choice of models depends on."""
-        return RecordingWish(self.language, self.whisper)
+    def for_models(self) -> JobOverrides:
+        """The overrides that change the choice of models."""
+        return JobOverrides(self.language, self.whisper)
 
-    def told(self) -> dict[str, Any]:
-        """As JSON, without what is as the folder's."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the overrides without those that keep the folder's value."""
         return {name: value for name, value in asdict(self).items() if value not in (None, ())}
 
 
-def models() -> tuple[str, ...]:
-    """The names of the models that can be wished for."""
+def model_names() -> tuple[str, ...]:
+    """Return the names of the models that an override can choose."""
     from witness.models import catalogue  # which takes a while
 
-    return ("auto", *(one.name for one in catalogue.TABLE if one.role == "whisper"))
+    return ("auto", *(model.name for model in catalogue.TABLE if model.role == "whisper"))
 
 
-def read(given: Mapping[str, Any]) -> RecordingWish:
-    """The wish in JSON. Raises UsageError that says what cannot be wished for."""
-    if not given:
-        return RecordingWish()
+def parse(values: Mapping[str, Any]) -> JobOverrides:
+    """Return the overrides in JSON. Raises UsageError that names the bad one."""
+    if not values:
+        return JobOverrides()
     import msgspec
 
     try:
-        wish = msgspec.convert(given, RecordingWish)
+        overrides = msgspec.convert(values, JobOverrides)
     except msgspec.ValidationError as error:
         raise UsageError(f"these settings cannot be used ({error})") from None
-    if wish.language not in (None, ANY):
-        wish = replace(wish, language=languages.parse(wish.language or ""))
-    if wish.whisper is not None and wish.whisper not in models():
-        raise UsageError(f"{wish.whisper[:40]!r} is not a model that can be chosen here")
-    if wish.speakers is not None and not 1 <= wish.speakers <= MOST_SPEAKERS:
-        raise UsageError(f"the number of speakers is one from 1 to {MOST_SPEAKERS}")
-    wish = replace(wish, vocabulary=terms(wish.vocabulary))
-    wish.of(Options())
-    return wish
+    if overrides.language not in (None, ANY):
+        overrides = replace(overrides, language=languages.parse(overrides.language or ""))
+    if overrides.whisper is not None and overrides.whisper not in model_names():
+        raise UsageError(f"{overrides.whisper[:40]!r} is not a model that can be chosen here")
+    if overrides.speakers is not None and not 1 <= overrides.speakers <= MOST_SPEAKERS:
+        raise UsageError(f"the number of speakers must be between 1 and {MOST_SPEAKERS}")
+    overrides = replace(overrides, vocabulary=clean_terms(overrides.vocabulary))
+    overrides.apply(Options())
+    return overrides
 
 
-def terms(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Names and terms, each once and without spaces around it. Raises UsageError for what is none."""
-    found = tuple(dict.fromkeys(" ".join(term.split()) for term in given if term.strip()))
-    if len(found) > MOST_TERMS:
+def clean_terms(terms: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names and terms, each once and without spaces around it. Raises UsageError for a bad one."""
+    cleaned = tuple(dict.fromkeys(" ".join(term.split()) for term in terms if term.strip()))
+    if len(cleaned) > MOST_TERMS:
         raise UsageError(f"a vocabulary has at most {MOST_TERMS} names and terms; leave some out")
-    for term in found:
+    for term in cleaned:
         if len(term) > LONGEST_TERM or term.encode("utf-8", "ignore").decode() != term:
             raise UsageError(f"{term[:40]!r} is not a term of at most {LONGEST_TERM} characters")
-    return found
+    return cleaned

@@ -16,7 +16,7 @@ from witness.models import own
 from witness.options import Device, Options, PageAudio, Runtime
 from witness.pipeline import Engine
 from witness.progress import SILENT, Reporter
-from witness.work import pace
+from witness.work.eta import model_size
 from witness.work.produce import Settings
 
 PEAK = 1_500_000_000
@@ -77,7 +77,7 @@ def settle(
         keep_findings,
         html_audio,
         style,
-        pace.weights(Path(whisper.path)) if whisper is not None else 0,
+        model_size(Path(whisper.path)) if whisper is not None else 0,
     )
 
 

@@ -14,7 +14,7 @@ from witness.errors import UsageError
 from witness.formats.output_paths import names
 from witness.formats.registry import Format
 from witness.work.manifest import Manifest
-from witness.work.overrides import RecordingWish
+from witness.work.overrides import JobOverrides
 
 _ENDINGS = """
 3ga 3gp 8svx aa aac aax ac3 adts aif aifc aiff amr ape asf au avi awb caf dsf dss dts eac3 f4v flac flv gsm
@@ -37,7 +37,7 @@ class Item:
     """Its files below the batch's folder, without their endings."""
     size: int
     mtime_ns: int
-    wish: RecordingWish = RecordingWish()
+    overrides: JobOverrides = JobOverrides()
     again: bool = False
     """Whether it has a transcript, whose place a new one takes with all that a person did to it."""
 

@@ -39,7 +39,7 @@ def front(request: Request) -> Response:
     """The page."""
     desk = request.app.state.desk
     folder = desk.folder
-    settled = desk.queue.settlements.known() if desk.queue is not None else None
+    settled = desk.queue.models.ready() if desk.queue is not None else None
     if settled is None or settled.options.whisper == "none":  # why there are no words is in every transcript
         settled = desk
     text = _page().render(

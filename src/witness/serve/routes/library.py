@@ -176,7 +176,7 @@ async def move(request: Request) -> Response:
             target = desk.editor.call(trash.move, path, target, source)
             if desk.queue is not None:
                 with suppress(ConflictError):  # a batch is at work, which finds it by its contents
-                    desk.queue.moved(path.relative_to(desk.folder), target.relative_to(desk.folder))
+                    desk.queue.note_move(path.relative_to(desk.folder), target.relative_to(desk.folder))
         id_ = desk.library.moved(path, target, was_read=was_read)
         return _json({"id": id_, **_named(desk.folder, target)})
 
@@ -202,7 +202,7 @@ def throw(request: Request) -> Response:
     thrown = desk.editor.call(trash.throw, path, desk.folder, source)
     if desk.queue is not None:
         with suppress(ConflictError):
-            desk.queue.gone(path.relative_to(desk.folder))
+            desk.queue.note_deletion(path.relative_to(desk.folder))
     desk.library.look()
     return respond(thrown)
 

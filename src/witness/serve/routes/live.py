@@ -17,8 +17,8 @@ from witness.serve.app_state import GONE, desk_of
 from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.home import STYLES, template
 from witness.serve.routes.recordings import EventStream, about_job, answered, event
+from witness.serve.status import JobStatus, State
 from witness.text import printable
-from witness.work.status import JobStatus, State
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -59,9 +59,9 @@ def waited_for(request: Request) -> tuple[Queue, JobStatus]:
     desk, recording = desk_of(request), request.path_params["id"]
     if desk.queue is None:
         raise HTTPException(404, GONE)
-    if not desk.queue.board.knows(recording):
-        desk.queue.board.tell(_undone(desk, recording))
-    return desk.queue, desk.queue.board.standing(recording)
+    if not desk.queue.board.has(recording):
+        desk.queue.board.put(_undone(desk, recording))
+    return desk.queue, desk.queue.board.status(recording)
 
 
 def _undone(desk: AppState, recording: str) -> JobStatus:

@@ -59,14 +59,14 @@ def routes() -> list[Endpoint]:
 
 async def list_models(request: Request) -> Response:
     """The names that a request may give as its model."""
-    settings = await asyncio.wrap_future(request.app.state.desk.queue.settlements.of())
+    settings = await asyncio.wrap_future(request.app.state.desk.queue.models.request())
     models = [_model(name) for name in schema.models(settings)]
     return JSONResponse({"object": "list", "data": models})
 
 
 async def show_model(request: Request) -> Response:
     """One of them."""
-    settings = await asyncio.wrap_future(request.app.state.desk.queue.settlements.of())
+    settings = await asyncio.wrap_future(request.app.state.desk.queue.models.request())
     if not schema.is_model(name := request.path_params["name"], settings):
         why = "is not here; GET /v1/models lists those that are"
         raise errors.FieldError("model", why, "model_not_found")
@@ -100,7 +100,7 @@ class _Transcriptions:
         try:
             async with desk.uploads.received(request) as form:
                 recording = _only(form)
-                settings = await asyncio.wrap_future(desk.queue.settlements.of())
+                settings = await asyncio.wrap_future(desk.queue.models.request())
                 wish = schema.wish(form.fields, settings, translate=self._translate)
                 written = [(kind, Path(name_of(form.folder / "result", kind))) for kind in wish.formats]
                 if wish.keep:

@@ -18,10 +18,9 @@ from starlette.types import Receive, Scope, Send
 from witness.errors import UsageError
 from witness.serve.queue import Queue
 from witness.serve.roles import Endpoint, Role
-from witness.serve.status import BusyError, UnknownError
+from witness.serve.status import BusyError, JobStatus, UnknownError
 from witness.work import overrides
-from witness.work.overrides import RecordingWish
-from witness.work.status import JobStatus
+from witness.work.overrides import JobOverrides
 
 ALIVE = 15.0
 """Seconds after which a comment says that the stream of events is still there."""
@@ -67,7 +66,7 @@ async def transcribe_the_rest(request: Request) -> Response:
     return JSONResponse({"jobs": [standing.row() for standing in standings]}, 201)
 
 
-def wish_in(text: str = "") -> RecordingWish:
+def wish_in(text: str = "") -> JobOverrides:
     """What a request wants otherwise, a JSON object; nothing: all as at the desk. Raises UsageError."""
     try:
         given = json.loads(text) if text.strip() else {}
@@ -75,7 +74,7 @@ def wish_in(text: str = "") -> RecordingWish:
         given = None
     if not isinstance(given, dict):
         raise UsageError("the settings are not a JSON object")
-    return overrides.read(given)
+    return overrides.parse(given)
 
 
 def cancel(request: Request) -> Response:

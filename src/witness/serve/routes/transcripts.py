@@ -371,7 +371,7 @@ async def transcribe_again(request: Request) -> Response:
     source = await desk_of(request).editor.run(views.source, path)
     if source.part is not None:
         body |= {"start": source.part.start, "end": source.part.end}
-    wish = overrides.read(body)
+    wish = overrides.parse(body)
     with answered():
         status = await run_in_threadpool(queue.again, path, source.path.absolute(), wish)
     return JSONResponse(status.row(), 201)
@@ -407,5 +407,5 @@ async def change_vocabulary(request: Request) -> Response:
 async def _vocabulary(request: Request, change: ChangedVocabulary) -> Response:
     desk = desk_of(request)
     folder = (await path_of(request)).parent if "id" in request.path_params else desk.folder
-    take, drop = overrides.terms(change.take), overrides.terms(change.drop)
+    take, drop = overrides.clean_terms(change.take), overrides.clean_terms(change.drop)
     return respond(await desk.editor.run(views.folder_words, folder, desk.folder, take, drop))
