@@ -165,11 +165,11 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     class Batch:
         todo = tuple(range(100))
 
-        def __init__(self, order: plan.BatchRequest, settings: Settings) -> None:
-            seen.append((order, settings))
-            self.order = order
+        def __init__(self, request: plan.BatchRequest, settings: Settings) -> None:
+            seen.append((request, settings))
+            self.request = request
 
-        def run(self, _submit: object, runtime: Runtime, **_: object) -> None:
+        def run(self, _workers: object, runtime: Runtime, **_: object) -> None:
             seen.append(runtime)
 
         def summary(self) -> batch.BatchSummary:
@@ -184,7 +184,6 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     class Pool:
         def __init__(self, gpus: list[int | None]) -> None:
             seen.append(tuple(gpus))
-            self.submit = None
 
         def __enter__(self) -> Pool:
             return self
