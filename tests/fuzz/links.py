@@ -30,6 +30,7 @@ import documents
 import folders
 import trials
 
+from witness.errors import WitnessError
 from witness.formats import output_paths
 from witness.formats.registry import Format
 from witness.options import Options, Runtime
@@ -129,6 +130,15 @@ def desk(folder: Path, cache: Path, engine: Any) -> int:
     return 0
 
 
+def served(folder: Path, cache: Path, engine: Any) -> int:
+    """As `desk`, with the exit code of `witness serve` where it cannot begin."""
+    try:
+        return desk(folder, cache, engine)
+    except WitnessError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+
+
 class Hands(folders.Here):
     """In the place of the desk's pool."""
 
@@ -184,7 +194,7 @@ def commands(work: Path, engine: Any) -> dict[str, Callable[[], int]]:
         "convert": lambda: trials.command("convert", json, "-f", "srt", "-f", "txt"),
         "convert-tree": lambda: trials.command("convert", str(work / "texts"), "-f", "srt", "-o", folder),
         "redo": lambda: trials.command("redo", "-q", json, "-f", "json", "-f", "txt"),
-        "desk": lambda: desk(work / "F", work / "cache", engine),
+        "desk": lambda: served(work / "F", work / "cache", engine),
     }
 
 
