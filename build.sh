@@ -138,7 +138,7 @@ rocm_version() {
     printf '%s' "$newest"
 }
 
-# src/witness/doctor/install.py says the same.
+# src/witness/doctor/machine.py says the same.
 install_rocm() {
     local source="add AMD's package source of MIGraphX (docs/amd-gpu.md), then sudo apt update && sudo apt install"
     local deb=amdrocm-migraphx_2.16.0-3.py312_amd64.deb

@@ -38,12 +38,12 @@ class Weights:
         if variable.type not in TYPES:
             raise SystemExit(f"{name} is quantized; convert a model in float16 or float32")
         count = variable.size // ct2.SIZES[variable.type]
-        flat = np.frombuffer(self.data, TYPES[variable.type], count, variable.place)
+        flat = np.frombuffer(self.data, TYPES[variable.type], count, variable.start)
         return flat.reshape(variable.shape).astype(np.float32)
 
     def number(self, name: str) -> int:
         variable = self.variables[name]
-        return int.from_bytes(self.data[variable.place : variable.place + variable.size], "little")
+        return int.from_bytes(self.data[variable.start : variable.start + variable.size], "little")
 
     def layers(self, part: str) -> int:
         """How many layers the "encoder" or "decoder" has."""

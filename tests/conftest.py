@@ -286,9 +286,9 @@ def own_cache(of_the_run, monkeypatch):
 @pytest.fixture(scope="session")
 def doubles(of_the_run) -> Path:
     """A folder with doubles of ROCm's libraries, with which the real MIGraphX provider runs; see fakegpu."""
-    from witness.gpu import provider
+    from witness.gpu import rocm
 
-    if provider.find() is None:
+    if rocm.find_provider() is None:
         pytest.skip("this onnxruntime has no MIGraphX provider (Linux on x86-64 has)")
     if not shutil.which("gcc") or not shutil.which("g++"):
         pytest.skip("the doubles of ROCm's libraries need gcc and g++")

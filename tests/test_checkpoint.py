@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import checkpoints
-from witness.models import convert, pytorch, session
+from witness.models import convert, session
 
 SEGMENTATION = checkpoints.written(checkpoints.segmentation(), within="state_dict")
 CAMPPLUS = checkpoints.written(checkpoints.campplus())
@@ -25,7 +25,7 @@ def of_program(program: bytes, **files: bytes) -> bytes:
 
 def test_arrays_come_back() -> None:
     for content, arrays in ((SEGMENTATION, checkpoints.segmentation()), (CAMPPLUS, checkpoints.campplus())):
-        found = pytorch.read(content)
+        found = convert.read_checkpoint(content)
         assert list(found) == list(arrays)
         for name, array in arrays.items():
             assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
@@ -40,7 +40,7 @@ def test_foreign_objects_are_placeholders() -> None:
     arrays = inner.read("archive/data.pkl").removeprefix(b"\x80\x02").removesuffix(b".")
     program += b"X\x0a\x00\x00\x00state_dict" + arrays + b"u."
     files = {name: inner.read(name) for name in inner.namelist()}
-    found = pytorch.read(checkpoints.zipped({**files, "archive/data.pkl": program}))
+    found = convert.read_checkpoint(checkpoints.zipped({**files, "archive/data.pkl": program}))
     assert list(found) == list(checkpoints.campplus())
 
 
@@ -56,11 +56,11 @@ def test_nothing_is_called(call: bytes, tmp_path, monkeypatch) -> None:
         b"\x80\x02}(X\x0a\x00\x00\x00state_dict}(X\x01\x00\x00\x00a" + call + b"(" + command + b"tRuu.",
     ):
         with pytest.raises(ValueError, match="arrays"):
-            pytorch.read(of_program(program))
+            convert.read_checkpoint(of_program(program))
     with pytest.raises(ValueError, match="instruction INST"):
-        pytorch.read(of_program(b"\x80\x02(" + command + b"ios\nsystem\n."))
+        convert.read_checkpoint(of_program(b"\x80\x02(" + command + b"ios\nsystem\n."))
     with pytest.raises(ValueError, match="instruction STACK_GLOBAL"):
-        pytorch.read(of_program(b"\x80\x04X\x02\x00\x00\x00osX\x06\x00\x00\x00system\x93."))
+        convert.read_checkpoint(of_program(b"\x80\x04X\x02\x00\x00\x00osX\x06\x00\x00\x00system\x93."))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -95,10 +95,10 @@ def tensor(count: int, shape: bytes, strides: bytes, offset: int = 0, kind: byte
 def test_what_does_not_fit_is_refused(program: bytes, sign: str | None) -> None:
     content = of_program(program, **{"0": np.arange(4, dtype=np.float32).tobytes()})
     if sign is None:
-        np.testing.assert_array_equal(pytorch.read(content)["a"], np.arange(4))
+        np.testing.assert_array_equal(convert.read_checkpoint(content)["a"], np.arange(4))
         return
     with pytest.raises(ValueError, match=sign) as failure:
-        pytorch.read(content)
+        convert.read_checkpoint(content)
     assert "\n" not in str(failure.value)
 
 
@@ -106,22 +106,22 @@ def test_a_zip_that_swells_is_refused() -> None:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a/data.pkl", b"\x80\x02}.")
-        archive.writestr("a/data/0", bytes(pytorch.LARGEST + 1))
+        archive.writestr("a/data/0", bytes(convert.LARGEST + 1))
     assert len(content.getvalue()) < 1 << 20
     with pytest.raises(ValueError, match="more than 256 MiB"):
-        pytorch.read(content.getvalue())
+        convert.read_checkpoint(content.getvalue())
     with pytest.raises(ValueError, match=r"data\.pkl is too large"):
-        pytorch.read(of_program(bytes(pytorch.LARGEST_PROGRAM + 1)))
+        convert.read_checkpoint(of_program(bytes(convert.LARGEST_PROGRAM + 1)))
 
 
 def test_one_file_for_many_arrays_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     item = tensor(250, b"K\xfa\x85", b"K\x01\x85").removeprefix(b"\x80\x02}(").removesuffix(b"u.")
     many = b"".join(item.replace(b"\x00a", b"\x00" + bytes([letter]), 1) for letter in b"abcde")
     content = of_program(b"\x80\x02}(" + many + b"u.", **{"0": bytes(1000)})
-    assert len(pytorch.read(content)) == 5
-    monkeypatch.setattr(pytorch, "LARGEST", 4_000)
+    assert len(convert.read_checkpoint(content)) == 5
+    monkeypatch.setattr(convert, "LARGEST", 4_000)
     with pytest.raises(ValueError, match="its arrays have more"):
-        pytorch.read(content)
+        convert.read_checkpoint(content)
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def test_no_bytes_do_harm(tiny: bytes, content: bytes, place: int, change: bytes
             found = ct2.walk(one)
         except ValueError:
             continue
-        assert all(variable.place + variable.size <= len(one) for variable in found.values())
+        assert all(variable.start + variable.size <= len(one) for variable in found.values())
 
 
 @pytest.mark.parametrize(

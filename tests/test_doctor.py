@@ -18,7 +18,7 @@ from conftest import DATA
 from witness.cli.main import cli
 from witness.doctor import checks, probes
 from witness.doctor.machine import Check, Machine
-from witness.gpu import provider, versions
+from witness.gpu import rocm, strict, versions
 from witness.models import catalogue, engines, session, store
 from witness.options import Recognizer
 from witness.recognition import gpus
@@ -285,8 +285,8 @@ def test_who_made_the_wheel(wheel, page, who):
 
 
 def test_amds_plugin_is_the_provider(copy, monkeypatch):
-    monkeypatch.setattr(provider, "plugin_library", lambda: Path("/nowhere/libmigraphx-ep.so"))
-    monkeypatch.setattr(provider, "says_assignment", lambda: True)
+    monkeypatch.setattr(rocm, "plugin_library", lambda: Path("/nowhere/libmigraphx-ep.so"))
+    monkeypatch.setattr(strict, "records_assignment", lambda: True)
     asked = []
 
     def ask(probe, *arguments):
@@ -299,11 +299,11 @@ def test_amds_plugin_is_the_provider(copy, monkeypatch):
     assert asked[0] == "/nowhere/libmigraphx-ep.so"
     assert "onnxruntime-ep-migraphx 1.0.0+rocm10.1.0 with MIGraphX 2.18" in one(report, "combination").finding
     assert "AMD's plug-in libmigraphx-ep.so" in found(report, "origin")[1].finding
-    monkeypatch.setattr(provider, "says_assignment", lambda: False)
+    monkeypatch.setattr(strict, "records_assignment", lambda: False)
     check = one(checks.examine(machine(root, **settings)), "provider")
     assert check.ok is False
     assert check.finding == "AMD's plug-in needs onnxruntime 1.24 or newer"
-    monkeypatch.setattr(provider, "plugin_library", lambda: None)
+    monkeypatch.setattr(rocm, "plugin_library", lambda: None)
     empty = found(checks.examine(machine(root, plugin="0.0.0", ask=ask)), "origin")[1]
     assert "0.0.0 is empty, as PyPI has it" in empty.finding
     assert "pip uninstall" in empty.fix

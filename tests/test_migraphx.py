@@ -27,9 +27,10 @@ from witness.diarization import embedding, embedding_cut
 from witness.errors import DeviceError
 from witness.formats import writers
 from witness.gpu import cards, graphs, migraphx, rocm
+from witness.gpu.migraphx import Subject
 from witness.gpu.process import GpuProcess
-from witness.gpu.provider import Provider, says_assignment
-from witness.gpu.subject import Subject
+from witness.gpu.rocm import Provider
+from witness.gpu.strict import records_assignment
 from witness.models.session import Model, on_cores
 from witness.options import Runtime
 from witness.progress import Reporter
@@ -136,7 +137,7 @@ def warm(witness, models):
 
 def a_target(trunk: bytes, shape=SHAPE) -> migraphx.Target:
     subject = Subject(trunk, "trunk", shape, Model(trunk, "trunk"))
-    return migraphx.Target(rocm.stack(rocm.choose_card(None)), subject)
+    return migraphx.Target(rocm.find_stack(rocm.choose_card(None)), subject)
 
 
 def turns(out: str) -> list:
@@ -270,7 +271,9 @@ def test_a_crash_is_tried_once_more(warmed, transcribe, expected, tmp_path, devi
 
 def test_two_crashes_are_the_cpu_or_exit_6(warmed, transcribe, expected):
     pays()
-    warmed.setenv("FAKE_CRASH", "run 2" if says_assignment() else "run 3")  # before 1.24 one run more tells
+    warmed.setenv(
+        "FAKE_CRASH", "run 2" if records_assignment() else "run 3"
+    )  # before 1.24 there is one run more
     out, err = transcribe()
     transcript = json.loads(out)
     assert transcript["device"]["embedding"] == "cpu"
@@ -333,8 +336,8 @@ def test_a_child_that_compiles_ends_with_its_parent(card, trunk, tmp_path, log):
     code = (
         "import sys; from pathlib import Path; from witness.gpu.process import GpuProcess\n"
         "source = Path(sys.argv[1]).read_bytes()\n"
-        "from witness.gpu.provider import find, provider_options\n"
-        "options = provider_options(find(), sys.argv[2], gpu=0, fp16=False, exhaustive=False)\n"
+        "from witness.gpu.rocm import find_provider, provider_options\n"
+        "options = provider_options(find_provider(), sys.argv[2], gpu=0, fp16=False, exhaustive=False)\n"
         "request = {'do': 'open', 'name': 'x', 'shape': [1, 64, 80], 'libraries': [], 'provider': options}\n"
         "GpuProcess().ask(request, source, limit=600)"
     )

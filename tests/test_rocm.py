@@ -107,11 +107,11 @@ def test_without_a_cache_all_is_read(libraries, read, tmp_path):
 def test_a_stack_is_the_same_with_and_without_the_store(doubles, read, monkeypatch, tmp_path):
     fake_card(monkeypatch, doubles)
     card = rocm.choose_card(None)
-    first = rocm.stack(card)
+    first = rocm.find_stack(card)
     assert {"libmigraphx_c.so.3", "libonnxruntime_providers_migraphx.so"} <= set(read)
     read.clear()
-    assert rocm.stack(card) == first
+    assert rocm.find_stack(card) == first
     assert read == []
     (tmp_path / "cache" / "libraries.json").unlink()
-    assert rocm.stack(card) == first
+    assert rocm.find_stack(card) == first
     assert read

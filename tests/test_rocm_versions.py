@@ -20,7 +20,7 @@ from conftest import a_card
 from witness.doctor import probes
 from witness.errors import DeviceError
 from witness.gpu import cards, loader, rocm, versions
-from witness.gpu.provider import Provider
+from witness.gpu.rocm import Provider
 
 linux = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64", reason="the provider is for Linux on x86-64"
@@ -97,7 +97,7 @@ def test_rocm_6_has_another_hip_library(provider, root, monkeypatch):
     migraphx(folder / "libmigraphx_c.so.3")
     assert traced(provider, monkeypatch, folder).missing == ("libamdhip64.so.7",)
     assert traced(provider, monkeypatch, folder).lacking == ()
-    assert loader.way_to(["libamdhip64.so.7"], root, {}) is None
+    assert loader.search_path_fix(["libamdhip64.so.7"], root, {}) is None
 
 
 @linux
@@ -113,9 +113,9 @@ def test_libraries_that_are_too_old_under_the_right_name(
     migraphx(folder / "libmigraphx_c.so.3", *functions)
     assert traced(provider, monkeypatch, folder).lacking == (lacking,)
     assert probes.provider(str(provider))["lacking"] == (lacking,)
-    monkeypatch.setattr(rocm.provider, "find", lambda: Provider(provider))
+    monkeypatch.setattr(rocm, "find_provider", lambda: Provider(provider))
     with pytest.raises(DeviceError, match=f"the installed ROCm lacks {lacking}"):
-        rocm.stack(a_card())
+        rocm.find_stack(a_card())
 
 
 @linux
@@ -133,8 +133,8 @@ def test_folders_in_which_the_loader_does_not_look(provider, root, monkeypatch, 
     migraphx(root / extras / "libmigraphx_c.so.3", QUANTIZE)
     missing = loader.trace(provider).missing
     assert missing == ("libamdhip64.so.7", "libmigraphx_c.so.3")
-    assert loader.way_to(missing, root, {}) == f"export LD_LIBRARY_PATH=/{core}:/{extras}"
-    kept = loader.way_to(missing, root, {"LD_LIBRARY_PATH": "/mine"})
+    assert loader.search_path_fix(missing, root, {}) == f"export LD_LIBRARY_PATH=/{core}:/{extras}"
+    kept = loader.search_path_fix(missing, root, {"LD_LIBRARY_PATH": "/mine"})
     assert kept == f"export LD_LIBRARY_PATH=/{core}:/{extras}:$LD_LIBRARY_PATH"
     assert traced(provider, monkeypatch, root / core, root / extras).missing == ()
 
@@ -146,19 +146,21 @@ def test_amds_wheels_of_rocm_10_are_found_among_pythons_packages(provider, root,
     hip(root / core / "libamdhip64.so.7", HIP_7)
     migraphx(root / extras / "libmigraphx_c.so.3", QUANTIZE)
     missing = loader.trace(provider).missing
-    assert loader.way_to(missing, root, {}) == f"export LD_LIBRARY_PATH=/{core}:/{extras}"
+    assert loader.search_path_fix(missing, root, {}) == f"export LD_LIBRARY_PATH=/{core}:/{extras}"
     assert traced(provider, monkeypatch, root / core, root / extras).missing == ()
 
 
 @linux
 @pytest.mark.usefixtures("root")
 def test_the_error_names_the_way_to_libraries_that_are_there(provider, monkeypatch):
-    monkeypatch.setattr(rocm.provider, "find", lambda: Provider(provider))
+    monkeypatch.setattr(rocm, "find_provider", lambda: Provider(provider))
     with pytest.raises(DeviceError, match=r"find libamdhip64.so.7, libmigraphx_c.so.3.*install ROCm"):
-        rocm.stack(a_card())
-    monkeypatch.setattr(loader, "way_to", lambda *_: "export LD_LIBRARY_PATH=/opt/rocm/extras-10/lib")
+        rocm.find_stack(a_card())
+    monkeypatch.setattr(
+        loader, "search_path_fix", lambda *_: "export LD_LIBRARY_PATH=/opt/rocm/extras-10/lib"
+    )
     with pytest.raises(DeviceError, match=r"needs; fix: export LD_LIBRARY_PATH=/opt/rocm/extras-10/lib$"):
-        rocm.stack(a_card())
+        rocm.find_stack(a_card())
 
 
 @linux

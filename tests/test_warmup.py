@@ -16,7 +16,7 @@ from test_embedding import voice_model
 from witness.cli import main
 from witness.errors import UsageError
 from witness.gpu import cards, graphs, rocm
-from witness.gpu.subject import parse_shapes
+from witness.gpu.migraphx import parse_shapes
 
 SHAPE = ("--shape", "q=1x64x80")
 

@@ -26,7 +26,7 @@ from teachers import CamPlus
 from torch.nn import functional
 
 from data import FRAME, HELD_OUT, Corpus, Voices, voices
-from witness.models import pytorch
+from witness.models import convert
 
 TEMPERATURE, TEACHER_TEMPERATURE = 0.1, 0.07
 ANGLE, AMONG, CONTRAST = 4.0, 0.5, 0.3  # weights of the three losses
@@ -282,7 +282,7 @@ def main(argv: list[str] | None = None) -> Path:
         real = Talk.of(corpus, torch.from_numpy(table).to(args.device))
     started = time.time()
     teacher = CamPlus()
-    known = pytorch.read(args.teacher.read_bytes())
+    known = convert.read_checkpoint(args.teacher.read_bytes())
     teacher.load_state_dict({name: torch.from_numpy(array) for name, array in known.items()}, strict=False)
     targets = taught(teacher.to(args.device).eval(), corpus, fbank, pool)
     print(f"the teacher has heard {len(pool.order)} clips, {time.time() - started:.0f} s", flush=True)

@@ -1,4 +1,4 @@
-"""What this process may use of the machine: cores and memory."""
+"""The cores and the memory that this process may use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def cores() -> int:
-    """Fewer than the machine's inside a container or under taskset."""
+    """Return the number of cores: fewer than the machine's inside a container or under taskset."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on macOS and Windows
@@ -16,7 +16,7 @@ def cores() -> int:
 
 
 def memory() -> int | None:
-    """Bytes of memory that are free, by the system and its containers; None: unknown."""
+    """Return the bytes of memory that are free, by the system and its containers; None: unknown."""
     free = []
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text("ascii").splitlines()

@@ -21,7 +21,7 @@ from witness.diarization.voice_model import AnyVoiceModel
 from witness.errors import CancelledError, InputError, ModelError, UsageError, WitnessError
 from witness.formats import findings as kept_findings
 from witness.gpu import cards, graphs, migraphx
-from witness.gpu.subject import Subject
+from witness.gpu.migraphx import Subject
 from witness.models import engines, store
 from witness.models.session import on_cores, once
 from witness.options import Channels, Device, Layout, Mode, Options, Precision, Runtime

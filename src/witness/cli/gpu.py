@@ -16,7 +16,7 @@ from witness.progress import Reporter
 
 if TYPE_CHECKING:
     from witness.gpu.graphs import Graph
-    from witness.gpu.subject import Subject
+    from witness.gpu.migraphx import Subject
 
 
 @click.group("gpu", invoke_without_command=True, short_help="Compile, list and move graphs for an AMD GPU.")
@@ -30,9 +30,9 @@ def gpu_group(ctx: click.Context) -> None:
 @options.JSON
 def gpu_status(as_json: bool) -> None:
     """Show the AMD cards, and what each compiled graph is for, what it saves, and whether it is used."""
-    from witness.gpu import warmup
+    from witness.gpu import graphs
 
-    inventory = warmup.inventory()
+    inventory = graphs.take_inventory()
     if as_json:
         options.say(json.dumps(asdict(inventory), indent=1, default=str))
         return
@@ -62,20 +62,21 @@ def gpu_warm(
     limit: float, exhaustive: bool, gpu: int | None, precision: str, shapes: tuple[str, ...], **choice: Any
 ) -> None:
     """Compile the voice model for a card, compare it with the CPU, time both, and keep it."""
-    from witness.gpu import rocm, subject, warmup
+    from witness.gpu import migraphx, rocm
     from witness.gpu.graphs import Tuning
-    from witness.gpu.migraphx import Target
 
     tuning = Tuning.EXHAUSTIVE if exhaustive else Tuning.DEFAULT
     with options.progress(quiet=False) as reporter:
-        stack = rocm.stack(rocm.choose_card(gpu))  # before any model is fetched for it
+        stack = rocm.find_stack(rocm.choose_card(gpu))  # before any model is fetched for it
         if choice["model"] is not None:
-            model = subject.from_file(choice["model"], subject.parse_shapes(shapes))
+            model = migraphx.subject_from_file(choice["model"], migraphx.parse_shapes(shapes))
         elif shapes:
             raise UsageError("--shape is for --model; the voice model has a shape of its own")
         else:
             model = _voice_model(choice["models"], choice["offline"], reporter)
-        graph = warmup.warm(Target(stack, model, Precision(precision), tuning), limit, reporter)
+        rocm.note_ignored_variables(reporter)
+        target = migraphx.Target(stack, model, Precision(precision), tuning)
+        graph = migraphx.warm(target, limit=limit, reporter=reporter)
     options.say(f"{graph.folder.name}  ready\n    {_measured(graph)}")
 
 
@@ -95,9 +96,9 @@ def gpu_export(file: Path, graph: str | None) -> None:
 
     GRAPH is the beginning of its name; it is needed if there are several.
     """
-    from witness.gpu import warmup
+    from witness.gpu import graphs
 
-    options.say(f"{file}\n    {_measured(warmup.export(file, graph))}")
+    options.say(f"{file}\n    {_measured(graphs.export(file, graph))}")
 
 
 @gpu_group.command("import")
@@ -108,16 +109,20 @@ def gpu_export(file: Path, graph: str | None) -> None:
 @options.OFFLINE
 def gpu_import(file: Path, models: str, model: Path | None, gpu: int | None, offline: bool) -> None:
     """Import a compiled graph from FILE if it fits this machine and passes the check on it."""
-    from witness.gpu import rocm, subject, warmup
+    from witness.gpu import migraphx, rocm
+    from witness.models.session import Model
 
     with options.progress(quiet=False) as reporter:
 
-        def wanted(shape: tuple[int, ...]) -> Subject:
+        def choose_subject(shape: tuple[int, ...]) -> Subject:
             if model is None:
                 return _voice_model(models, offline, reporter)
-            return subject.from_file_for(model, shape)
+            source = migraphx.read_onnx(model)
+            return migraphx.Subject(source, model.name, shape, Model(source, str(model)))
 
-        graph = warmup.import_(file, lambda: rocm.stack(rocm.choose_card(gpu)), wanted, reporter)
+        graph = migraphx.import_graph(
+            file, lambda: rocm.find_stack(rocm.choose_card(gpu)), choose_subject, reporter
+        )
     options.say(f"{graph.folder.name}  ready\n    {_measured(graph)}")
 
 
@@ -159,8 +164,8 @@ def probe(model: Path, shapes: tuple[str, ...], gpu: int | None, limit: float) -
 
     The result is Markdown.
     """
-    from witness.gpu import probe, subject
+    from witness.gpu import migraphx, probe
 
     with options.progress(quiet=False) as reporter:
-        result = probe.probe(model, subject.parse_shapes(shapes), gpu, limit, reporter)
+        result = probe.probe(model, migraphx.parse_shapes(shapes), gpu, limit, reporter)
     options.say(result.markdown().rstrip("\n"))

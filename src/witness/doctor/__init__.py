@@ -1,1 +1,1 @@
-"""What this machine has of all that Witness can use."""
+"""The parts of this machine that Witness can use, checked."""

@@ -1,4 +1,6 @@
-"""Checks for AMD cards under Linux: the cards, their device files and memory, ROCm, compiled graphs."""
+"""Checks for AMD cards: under Linux the cards, their device files and memory, ROCm and compiled graphs; under
+Windows the HIP of the driver and of SDKs, by their files.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,9 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
-from witness.doctor import install
 from witness.doctor.machine import Check, Machine
 from witness.errors import GraphError
-from witness.gpu import cards, graphs, loader, provider, versions
+from witness.gpu import cards, graphs, loader, rocm, strict, versions
 from witness.models import catalogue, store
 from witness.options import Recognizer
 from witness.recognition import gpus, requirements
@@ -22,8 +23,11 @@ SLOW_MIGRAPHX = (2, 17)
 """Compiled YOLO models 4 to 11 times slower (AMDMIGraphX#5234); some packages of it do not load (#5235)."""
 
 
-def all_cards(machine: Machine) -> Iterator[Check]:
-    """The cards, and what is needed to use them."""
+# --- cards ---
+
+
+def check_cards(machine: Machine) -> Iterator[Check]:
+    """Check the cards, their device files and their memory."""
     if machine.system != "linux":
         return
     if not machine.cards:
@@ -33,6 +37,7 @@ def all_cards(machine: Machine) -> Iterator[Check]:
             yield Check("cards", None, f"{len(displays)} AMD cards, but none that can compute (no KFD)", fix)
         else:
             yield Check("cards", None, "no AMD card: the voice model runs on the CPU")
+        return
     best = cards.best(machine.cards)
     for card in machine.cards:
         free = "?" if card.memory_free is None else f"{card.memory_free / GIB:.1f}"
@@ -41,11 +46,9 @@ def all_cards(machine: Machine) -> Iterator[Check]:
         finding += ", integrated" if card.integrated else ""
         since = cards.LISTED.get(card.gfx)
         if card.supported == "listed" and since and not machine.lists(card):
-            here, there = (".".join(map(str, rocm)) for rocm in (machine.rocm or (), since))
-            fix = f"ROCm {there} or newer: {install.advice(machine.distribution, since)}"
-            yield Check(
-                "card", None, f"{finding}, not on AMD's list for ROCm {here} but on that for {there}", fix
-            )
+            installed, needed = (".".join(map(str, version)) for version in (machine.rocm or (), since))
+            finding += f", not on AMD's list for ROCm {installed} but on that for {needed}"
+            yield Check("card", None, finding, f"ROCm {needed} or newer: {machine.install_for(since)}")
         elif card.supported == "listed":
             use = "; used unless --gpu says otherwise" if card is best and len(machine.cards) > 1 else ""
             yield Check("card", True, f"{finding}, on AMD's list for MIGraphX{use}")
@@ -53,13 +56,13 @@ def all_cards(machine: Machine) -> Iterator[Check]:
             fix = "the voice model runs on the CPU; words through Vulkan"
             yield Check("card", None, f"{finding}, not on AMD's list for MIGraphX", fix)
     yield from _permissions(machine)
-    yield from _memory(machine)
+    yield from _memory(best)
 
 
-def _memory(machine: Machine) -> Iterator[Check]:
-    """Whether the best card has room for both engines, if the usual Whisper model is on this machine."""
+def _memory(card: cards.Card | None) -> Iterator[Check]:
+    """Check that the best card has room for both engines, if this machine has the usual Whisper model."""
     engine = gpus.recognizer() or Recognizer.WHISPER_CPP
-    card, usual = cards.best(machine.cards), catalogue.default_whisper(engine, gpu=True)
+    usual = catalogue.default_whisper(engine, gpu=True)
     for status in store.list_models(roles={"whisper"}):
         if card is None or status.file.name != usual or status.path is None:
             continue
@@ -73,9 +76,7 @@ def _memory(machine: Machine) -> Iterator[Check]:
 
 
 def _permissions(machine: Machine) -> Iterator[Check]:
-    """Whether the device files of the cards can be used."""
-    if not machine.cards:
-        return
+    """Check that the device files of the cards can be read and written."""
     renders = sorted((machine.root / "dev/dri").glob("renderD*"))
     for path in [machine.root / "dev/kfd", *renders]:
         name = f"/dev/{path.relative_to(machine.root / 'dev')}"
@@ -98,35 +99,37 @@ def _group(path: Path) -> str:
         return "render"
 
 
-def rocm(machine: Machine) -> Iterator[Check]:
-    """The wheel, ROCm and MIGraphX; whether they fit, and whether onnxruntime's provider finds them."""
+# --- ROCm and MIGraphX ---
+
+
+def check_rocm(machine: Machine) -> Iterator[Check]:
+    """Check the wheel, ROCm and MIGraphX: that they fit, and that onnxruntime's provider finds them."""
     if machine.system != "linux":
         return
-    install = machine.install_rocm
-    found, needed, files = _provider(machine)
-    # One that build.sh made from source wants ROCm 6, and finds MIGraphX where no package would put it.
-    wanted = max((_major(name) for name in needed if "amdhip64" in name), default=versions.HIP)
+    provider, needed, files = _provider(machine)
+    # A wheel that build.sh made from source needs ROCm 6, and finds MIGraphX where no package puts it.
+    hip_needed = max((_major(name) for name in needed if "amdhip64" in name), default=versions.HIP)
     # AMD's wheels were not opened, and one of them has a version that PyPI has, too.
-    known = None if (machine.wheel or "").startswith("1.23") and not machine.wheel_page else machine.wheel
-    if wanted == versions.HIP and (fault := versions.wheel_fault(known, machine.glibc)):
+    wheel = None if (machine.wheel or "").startswith("1.23") and not machine.wheel_page else machine.wheel
+    if hip_needed == versions.HIP and (fault := versions.wheel_fault(wheel, machine.glibc)):
         fix = "pip install --upgrade onnxruntime-migraphx (1.27.1 or newer; it needs Python 3.11 or newer)"
         yield Check("wheel", False, f"onnxruntime-migraphx {machine.wheel} {fault}", fix)
-    if machine.cards and wanted == versions.HIP:
+    if machine.cards and hip_needed == versions.HIP:
         yield from _origin(machine)
     resolved = [Path(name).name for pair in files.items() for name in pair]
     hip = _versions(machine, "libamdhip64.so.*", resolved)
     majors = sorted({_major(name) for name in hip})
     if not hip:
-        yield machine.gpu_check("rocm", False, "no HIP library", install)
+        yield machine.gpu_check("rocm", False, "no HIP library", machine.install_rocm)
     else:
-        fix = f"{install}: this onnxruntime needs libamdhip64.so.{wanted}"
-        yield machine.gpu_check("rocm", wanted in majors, f"HIP {majors[-1]} ({hip[0]})", fix)
+        fix = f"{machine.install_rocm}: this onnxruntime needs libamdhip64.so.{hip_needed}"
+        yield machine.gpu_check("rocm", hip_needed in majors, f"HIP {majors[-1]} ({hip[0]})", fix)
     names = _versions(machine, "libmigraphx.so.*", resolved)
     number = next((number for number in map(_migraphx_version, names) if number), None)
     yield _migraphx(machine, number, bool(_versions(machine, "libmigraphx_c.so.*", resolved)))
-    if number and wanted == versions.HIP and wanted in majors and machine.wheel:
+    if number and hip_needed == versions.HIP and hip_needed in majors and machine.wheel:
         yield _combination(machine, number)
-    yield found
+    yield provider
     planted = [name for name in ("libmigraphx_c.so.3", "libamdhip64.so.7") if (machine.here / name).exists()]
     if planted:
         fix = "leave this folder: onnxruntime's provider would load it from here"
@@ -134,23 +137,20 @@ def rocm(machine: Machine) -> Iterator[Check]:
 
 
 def _origin(machine: Machine) -> Iterator[Check]:
-    """Who made the wheel and the plug-in, as far as their files say."""
+    """Name the makers of the wheel and of the plug-in, as far as their files say."""
     if machine.wheel:
-        who = versions.origin(machine.wheel, machine.wheel_page)
-        yield Check("origin", None, f"onnxruntime-migraphx {machine.wheel} is {who}")
-    if machine.plugin and (library := provider.plugin_library()):
-        yield Check(
-            "origin",
-            None,
-            f"onnxruntime-ep-migraphx {machine.plugin}: MIGraphX by AMD's plug-in {library.name}",
-        )
+        maker = versions.origin(machine.wheel, machine.wheel_page)
+        yield Check("origin", None, f"onnxruntime-migraphx {machine.wheel} is {maker}")
+    if machine.plugin and (library := rocm.plugin_library()):
+        finding = f"onnxruntime-ep-migraphx {machine.plugin}: MIGraphX by AMD's plug-in {library.name}"
+        yield Check("origin", None, finding)
     elif machine.plugin:
         fix = "pip uninstall onnxruntime-ep-migraphx; AMD's own is not on PyPI (docs/amd-gpu.md)"
         yield Check("origin", None, f"onnxruntime-ep-migraphx {machine.plugin} is empty, as PyPI has it", fix)
 
 
 def _migraphx(machine: Machine, number: tuple[int, int, int] | None, interface: bool) -> Check:
-    """Whether MIGraphX is there, with the part that runs on GPUs."""
+    """Check that MIGraphX is installed, with the part that runs on GPUs."""
     if not interface:
         return machine.gpu_check("migraphx", False, "no MIGraphX library", machine.install_rocm)
     if number is None:
@@ -167,66 +167,70 @@ def _migraphx(machine: Machine, number: tuple[int, int, int] | None, interface: 
 
 
 def _combination(machine: Machine, migraphx: tuple[int, int, int]) -> Check:
-    """What `versions` knows of the wheel with this MIGraphX; it knows of faults, not of their absence."""
+    """Compare the wheel with this MIGraphX: `versions` knows of faults, not of their absence."""
     release = versions.release_of(migraphx)
     number = ".".join(map(str, migraphx[:2]))
-    plugged = machine.plugin and provider.plugin_library()
+    plugged = machine.plugin and rocm.plugin_library()
     wheel = (
         f"onnxruntime-ep-migraphx {machine.plugin}" if plugged else f"onnxruntime-migraphx {machine.wheel}"
     )
     if release is None:
         newest = versions.RELEASES[-1]
-        known = f"{'.'.join(map(str, newest.migraphx))} of ROCm {newest.rocm}"
-        finding = f"{wheel} with MIGraphX {number}: not compared; the newest that was is {known}"
+        compared = f"{'.'.join(map(str, newest.migraphx))} of ROCm {newest.rocm}"
+        finding = f"{wheel} with MIGraphX {number}: not compared; the newest that was is {compared}"
         return Check("combination", None, finding)
     finding = f"{wheel} with MIGraphX {number} of ROCm {release.rocm}"
     if release.fault:
         finding = f"{finding}: that MIGraphX {release.fault}"
         return machine.gpu_check("combination", False, finding, f"ROCm 7.1 or newer: {machine.install_rocm}")
     if release.compared == "nothing":
-        return Check(
-            "combination", None, f"{finding}: not compared ({versions.COMPARED}); AMD's page names that ROCm"
-        )
-    what = "their files" if release.compared == "header" else "the names of their libraries"
-    finding = f"{finding}: {what} fit (compared {versions.COMPARED}, not tried on a card)"
+        finding = f"{finding}: not compared ({versions.COMPARED}); AMD's page names that ROCm"
+        return Check("combination", None, finding)
+    parts = "their files" if release.compared == "header" else "the names of their libraries"
+    finding = f"{finding}: {parts} fit (compared {versions.COMPARED}, not tried on a card)"
     return Check("combination", None, finding)
 
 
 def _versions(machine: Machine, pattern: str, resolved: list[str]) -> list[str]:
-    """The names of a library's versions in the usual folders and among those that the loader found."""
+    """Return the names of a library's versions in the usual folders and among the loader's files."""
     return machine.libraries(pattern) + [name for name in resolved if fnmatch(name, pattern)]
 
 
 def _provider(machine: Machine) -> tuple[Check, list[str], dict[str, str]]:
-    """Whether the provider finds its libraries and HIP devices; what it needs; the files that it finds."""
-    chosen = provider.find()
-    if chosen is None:
+    """Check that the provider finds its libraries and HIP devices; return also the needed names and files."""
+
+    def broken(finding: str, fix: str = machine.install_rocm) -> Check:
+        return machine.gpu_check("provider", False, finding, fix)
+
+    provider = rocm.find_provider()
+    if provider is None:
         fix = "pip install --force-reinstall onnxruntime-migraphx, after pip uninstall onnxruntime"
-        return machine.gpu_check("provider", False, "this onnxruntime has no MIGraphX", fix), [], {}
-    if chosen.plugin and not provider.says_assignment():
+        return broken("this onnxruntime has no MIGraphX", fix), [], {}
+    if provider.plugin and not strict.records_assignment():
         fix = "pip install --upgrade onnxruntime-migraphx (1.24.2 or newer)"
-        finding = "AMD's plug-in needs onnxruntime 1.24 or newer"
-        return machine.gpu_check("provider", False, finding, fix), [], {}
-    answer = machine.ask("provider", str(chosen.library), *([str(chosen.core)] if chosen.core else []))
+        return broken("AMD's plug-in needs onnxruntime 1.24 or newer", fix), [], {}
+    core = [] if provider.core is None else [str(provider.core)]
+    answer = machine.ask("provider", str(provider.library), *core)
     if "error" in answer:
-        return machine.gpu_check("provider", False, answer["error"], machine.install_rocm), [], {}
+        return broken(answer["error"]), [], {}
     missing: list[str] = answer["missing"]
     files: dict[str, str] = answer["files"]
     needed = [*files, *missing]
-    if missing:
-        way = loader.way_to(missing, machine.root, machine.environment)
-        finding = f"{' and '.join(missing)} cannot be found"
-        finding += ", although the files are there: the loader does not look in their folders" if way else ""
-        return machine.gpu_check("provider", False, finding, way or machine.install_rocm), needed, files
-    if answer["lacking"]:
-        finding = f"{' and '.join(answer['lacking'])} is in none of its libraries: they are too old"
-        return machine.gpu_check("provider", False, finding, machine.install_rocm), needed, files
     finding = f"finds {', '.join(sorted(files.values()))}"
-    if answer["devices"]:
-        return Check("provider", True, f"{finding}; HIP sees {answer['devices']} devices"), needed, files
-    fix = "see the cards and device files above, and HIP_VISIBLE_DEVICES"
-    finding = f"{finding}; HIP sees no device (code {answer['hip']})"
-    return machine.gpu_check("provider", False, finding, fix), needed, files
+    if missing:
+        export = loader.search_path_fix(missing, machine.root, machine.environment)
+        finding = f"{' and '.join(missing)} cannot be found"
+        if export:
+            finding += ", although the files are there: the loader does not look in their folders"
+        check = broken(finding, export or machine.install_rocm)
+    elif answer["lacking"]:
+        check = broken(f"{' and '.join(answer['lacking'])} is in none of its libraries: they are too old")
+    elif answer["devices"]:
+        check = Check("provider", True, f"{finding}; HIP sees {answer['devices']} devices")
+    else:
+        fix = "see the cards and device files above, and HIP_VISIBLE_DEVICES"
+        check = broken(f"{finding}; HIP sees no device (code {answer['hip']})", fix)
+    return check, needed, files
 
 
 def _major(name: str) -> int:
@@ -241,18 +245,70 @@ def _migraphx_version(name: str) -> tuple[int, int, int] | None:
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
-def compiled_graphs(machine: Machine) -> Iterator[Check]:
-    """The compiled graphs in the cache; `witness gpu status` compares them with the libraries too."""
+def check_compiled_graphs(machine: Machine) -> Iterator[Check]:
+    """Check the cache of compiled graphs; `witness gpu status` compares them with the libraries too."""
     if machine.system != "linux":
         return
     folders = graphs.folders()
     if not folders and machine.wants_gpu:
         yield Check("compiled graphs", None, "none yet: the voice model runs on the CPU", "witness gpu warm")
     for folder in folders:
-        graph = graphs.look(folder)
+        graph = graphs.read_or_error(folder)
         if isinstance(graph, GraphError):
             yield Check("compiled graph", None, f"{folder.name}: {graph}", "witness gpu warm makes it again")
         else:
             key = graph.key
             finding = f"{graph.name}, {key.gfx}, {key.precision}, {graph.size / 1e6:.0f} MB"
             yield Check("compiled graph", True, finding)
+
+
+# --- Windows ---
+
+
+def check_windows(machine: Machine) -> Iterator[Check]:
+    """Check the driver and the HIP SDKs, without trust in HIP_PATH: it may name a removed version."""
+    if machine.system != "win32":
+        return
+    cpu = "the voice model runs on the CPU: onnxruntime's MIGraphX provider is for Linux"
+    yield Check("migraphx", None, cpu)
+    system = Path(machine.environment.get("SystemRoot", r"C:\Windows")) / "System32"
+    programs = Path(machine.environment.get("ProgramFiles", r"C:\Program Files"))
+    driver = sorted({_dll_major(path) for path in system.glob("amdhip64*.dll")})
+    if driver:
+        yield Check("driver", True, f"brings HIP {driver[-1]}")
+    else:
+        fix = "install AMD's Adrenalin driver, if there is an AMD card"
+        yield Check("driver", None, "brings no HIP", fix)
+    sdks = sorted(folder for folder in (programs / "AMD" / "ROCm").glob("*") if (folder / "bin").is_dir())
+    for sdk in sdks:
+        majors = sorted({_dll_major(path) for path in (sdk / "bin").glob("amdhip64*.dll")})
+        finding = f"{sdk.name}: " + (f"HIP {majors[-1]}" if majors else "no amdhip64")
+        if not any((sdk / "bin").glob("amd_comgr*.dll")):
+            yield Check("hip sdk", False, f"{finding}, no amd_comgr", "install this HIP SDK again")
+        elif majors and driver and driver[-1] not in majors:
+            fix = f"use the HIP SDK {driver[-1]}, or the driver for {majors[-1]}: otherwise no kernel loads"
+            yield Check("hip sdk", False, f"{finding}, but the driver brings HIP {driver[-1]}", fix)
+        else:
+            yield Check("hip sdk", True, finding)
+    variable = machine.environment.get("HIP_PATH")
+    if variable and not any(_same_folder(Path(variable), sdk) for sdk in sdks):
+        finding = f"{variable} is not a HIP SDK on this machine"
+        yield Check("HIP_PATH", None, finding, "unset it, or correct it")
+    crash = "AMD's driver crashes on the graphics of its processors (handy-computer/transcribe.cpp#163)"
+    hint = "--recognizer auto leaves them alone, and takes other cards"
+    yield Check("known bug", None, f"words by Vulkan: {crash}", hint)
+    flash = "whisper.cpp's flash attention crashed on an RX 9070 XT (whisper.cpp#3806); Witness never uses it"
+    yield Check("known bug", None, flash)
+
+
+def _dll_major(path: Path) -> int:
+    """amdhip64_6.dll is 6; amdhip64.dll is HIP 5 and older."""
+    match = re.search(r"_(\d+)\.dll$", path.name, re.I)
+    return int(match[1]) if match else 5
+
+
+def _same_folder(first: Path, second: Path) -> bool:
+    """Compare two paths as Windows does."""
+    return os.path.normcase(first.absolute()).rstrip("\\/") == os.path.normcase(second.absolute()).rstrip(
+        "\\/"
+    )

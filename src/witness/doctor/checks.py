@@ -1,7 +1,8 @@
-"""What this machine has of all that Witness can use: what was found, why it does not work, and the fix.
+"""The doctor's report: every part of this machine that Witness can use, its faults, and the fixes.
 
-Needed is what a transcript on the CPU takes; and, with a card that AMD lists for MIGraphX, what that takes.
-Nothing is downloaded or changed, and the libraries of drivers are loaded in child processes.
+A check can fail for the parts of a transcript on the CPU; and, with a card that AMD lists for MIGraphX, for
+the parts that the card needs. Nothing is downloaded or changed, and the libraries of drivers are loaded in
+child processes.
 """
 
 from __future__ import annotations
@@ -18,49 +19,50 @@ from witness._version import __version__
 from witness.child import one_line
 from witness.doctor import amd, common
 from witness.doctor.machine import Check, Machine
-from witness.doctor.windows import windows
 from witness.text import table
 
 PARTS: tuple[Callable[[Machine], Iterable[Check]], ...] = (
-    common.python,
-    common.onnxruntime,
-    common.whisper,
-    common.recognizers,
-    common.decoding,
-    common.models,
-    common.disk,
-    amd.all_cards,
-    amd.rocm,
-    amd.compiled_graphs,
-    windows,
-    common.vulkan,
-    common.variables,
+    common.check_python,
+    common.check_onnxruntime,
+    common.check_whisper,
+    common.check_recognizers,
+    common.check_decoding,
+    common.check_models,
+    common.check_disk,
+    amd.check_cards,
+    amd.check_rocm,
+    amd.check_compiled_graphs,
+    amd.check_windows,
+    common.check_vulkan,
+    common.check_variables,
 )
 """In this order."""
 MARKS = {True: "ok", False: "NO", None: "-"}
 
 
 def examine(machine: Machine | None = None) -> tuple[Check, ...]:
-    """Every check of this machine, or of another. What goes wrong inside one is a check, too."""
+    """Return every check of this machine, or of another. An error inside a check becomes a check, too."""
     machine = machine or Machine()
     checks: list[Check] = []
     for part in PARTS:
-        # The doctor is for machines on which nothing is as it should be.
+        # The doctor must survive any fault of the machine.
         try:
             checks += part(machine)
         except Exception as error:  # noqa: PERF203
             finding = f"{type(error).__name__}: {one_line(error)}"
-            checks.append(Check(part.__name__, None, finding, "this is a bug, please report it"))
+            checks.append(
+                Check(part.__name__.removeprefix("check_"), None, finding, "this is a bug, please report it")
+            )
     return tuple(_private(check) for check in checks)
 
 
 def healthy(checks: Iterable[Check]) -> bool:
-    """Whether nothing that is needed is broken."""
+    """Return true if nothing that is needed is broken."""
     return all(check.ok is not False for check in checks)
 
 
 def to_text(checks: Iterable[Check]) -> str:
-    """A line for each check, and its fix below."""
+    """Return a line for each check, with its fix below."""
     checks = list(checks)
     rows: list[tuple[str, str, str]] = []
     for check in checks:
@@ -77,7 +79,7 @@ def to_text(checks: Iterable[Check]) -> str:
 
 
 def to_json(checks: Iterable[Check]) -> str:
-    """One document for bug reports. It names no user, no host, and no folder of the user's."""
+    """Return a document for bug reports. It names no user, no host, and no folder of the user's."""
     checks = list(checks)
     document = {
         "schema": "witness-doctor/1",
@@ -98,7 +100,7 @@ def to_json(checks: Iterable[Check]) -> str:
 
 
 def _private(check: Check) -> Check:
-    """Without what tells who the user is: home becomes ~, a folder by the user's name becomes USER."""
+    """Remove the user's identity: home becomes ~, a folder by the user's name becomes USER."""
     user = ""
     with suppress(Exception):  # no such user in a container
         user = getpass.getuser()

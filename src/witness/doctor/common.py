@@ -20,7 +20,7 @@ from witness.recognition import gpus
 from witness.storage import cache
 
 LEAST_SPACE = 1 << 30
-"""Bytes of free disk space below which nothing useful can be stored: the models for a CPU take 0.1 GB."""
+"""Bytes of free disk space, the least for anything useful: the models for a CPU take 0.1 GB."""
 VARIABLES = re.compile(
     r"(HSA_OVERRIDE_GFX_VERSION|ROCR_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|CUDA_VISIBLE_DEVICES|HIP_PATH|"
     r"LD_LIBRARY_PATH|VK_(DRIVER_FILES|ICD_FILENAMES)|HF_HUB_OFFLINE|OMP_NUM_THREADS|"
@@ -34,20 +34,20 @@ ONNXRUNTIMES = (
     "onnxruntime-directml",
     "onnxruntime-rocm",
 )
-"""Packages of which only one can be installed, because they share their files."""
+"""Packages that exclude each other, because they share their files."""
 REINSTALL_AV = "pip install --force-reinstall av"
 
 
-def python(machine: Machine) -> Iterator[Check]:
-    """The version of Python and the system."""
+def check_python(machine: Machine) -> Iterator[Check]:
+    """Check the version of Python and the system."""
     system = machine.distribution.get("PRETTY_NAME") or platform.system()
     finding = f"{platform.python_version()} on {system}, {platform.machine()}, {platform.release()}"
     able = (3, 10) <= sys.version_info[:2] < (3, 15) and sys.maxsize > 2**32
     yield Check("python", able, finding, None if able else "use a 64-bit Python 3.10 to 3.14")
 
 
-def onnxruntime(_machine: Machine) -> Iterator[Check]:
-    """Whether a builtin model runs on the CPU."""
+def check_onnxruntime(_machine: Machine) -> Iterator[Check]:
+    """Check that a builtin model runs on the CPU."""
     versions = {name: package_version(name) for name in ONNXRUNTIMES}
     installed = [f"{name} {number}" for name, number in versions.items() if number]
     if len(installed) != 1:
@@ -56,7 +56,7 @@ def onnxruntime(_machine: Machine) -> Iterator[Check]:
         finding = f"{' and '.join(installed) or 'none'}: they share their files"
         yield Check("onnxruntime", False, finding, fix)
     try:
-        from witness.models import session  # the import is what may fail
+        from witness.models import session  # the import may fail
 
         begun = time.perf_counter()
         import numpy as np
@@ -72,8 +72,8 @@ def onnxruntime(_machine: Machine) -> Iterator[Check]:
     yield Check("onnxruntime", shape == (1, 589, 7), finding)
 
 
-def whisper(machine: Machine) -> Iterator[Check]:
-    """Whether whisper.cpp starts, and on what it runs."""
+def check_whisper(machine: Machine) -> Iterator[Check]:
+    """Check that whisper.cpp starts, and name its device."""
     number = package_version("pywhispercpp")
     answer = machine.ask("whisper")
     if "error" in answer:
@@ -89,8 +89,8 @@ def whisper(machine: Machine) -> Iterator[Check]:
         yield Check("whisper.cpp", True, f"pywhispercpp {number} runs on the CPU")
 
 
-def recognizers(machine: Machine) -> Iterator[Check]:
-    """Whether CTranslate2 starts, and which recognizer is used."""
+def check_recognizers(machine: Machine) -> Iterator[Check]:
+    """Check that CTranslate2 starts, and name the recognizer in use."""
     able = list(engines.installed())
     number = package_version("ctranslate2")
     if Recognizer.CTRANSLATE2 in able:
@@ -117,7 +117,7 @@ def recognizers(machine: Machine) -> Iterator[Check]:
 
 
 def _transcribe_cpp(machine: Machine, able: list[Recognizer]) -> Generator[Check, None, Recognizer | None]:
-    """Whether transcribe.cpp starts and on which card; returns the recognizer that uses a GPU."""
+    """Check that transcribe.cpp starts, and name its card; return the recognizer that uses a GPU."""
     if Recognizer.TRANSCRIBE_CPP not in able:
         if machine.cards and not gpus.has_gpu_backend():
             fix = f"{engines.INSTALL[Recognizer.TRANSCRIBE_CPP]} (words on the GPU, through Vulkan)"
@@ -138,8 +138,8 @@ def _transcribe_cpp(machine: Machine, able: list[Recognizer]) -> Generator[Check
     return gpus.recognizer()
 
 
-def decoding(_machine: Machine) -> Iterator[Check]:
-    """Whether PyAV brings the usual codecs."""
+def check_decoding(_machine: Machine) -> Iterator[Check]:
+    """Check that PyAV brings the usual codecs."""
     try:
         import av
         from av.codec import codecs_available
@@ -156,8 +156,8 @@ def decoding(_machine: Machine) -> Iterator[Check]:
         yield Check("decoding", True, f"{finding}; no ffmpeg program is needed")
 
 
-def models(_machine: Machine) -> Iterator[Check]:
-    """Which model files are here, and whether they are whole."""
+def check_models(_machine: Machine) -> Iterator[Check]:
+    """List the model files on this machine, and check that they are whole."""
     # Whisper's gigabytes would take seconds to hash: only their size is checked, `models verify` does more.
     whispers = store.list_models(roles={"whisper"})
     statuses = (*store.list_models(verify=True, roles={"segmentation", "embedding", "plda"}), *whispers)
@@ -179,7 +179,7 @@ def models(_machine: Machine) -> Iterator[Check]:
 
 
 def _with_source(status: store.OnDisk) -> str:
-    """A model by its name, and the package that it is from."""
+    """Return a model's name and the package that it is from."""
     entry = status.file
     if status.state == "installed":
         return f"{entry.name} (installed)"
@@ -187,8 +187,8 @@ def _with_source(status: store.OnDisk) -> str:
     return f"{entry.name} (from {entry.source})" if made else entry.name
 
 
-def disk(_machine: Machine) -> Iterator[Check]:
-    """Whether models and caches can be stored."""
+def check_disk(_machine: Machine) -> Iterator[Check]:
+    """Check that there is room for models and caches."""
     from huggingface_hub import constants
 
     for name, folder in (("models", Path(constants.HF_HUB_CACHE)), ("cache", cache.cache_folder())):
@@ -201,8 +201,8 @@ def disk(_machine: Machine) -> Iterator[Check]:
         yield Check(f"disk for {name}", able, finding, fix)
 
 
-def vulkan(machine: Machine) -> Iterator[Check]:
-    """The devices of the Vulkan loader, which whisper.cpp can use."""
+def check_vulkan(machine: Machine) -> Iterator[Check]:
+    """Check the devices of the Vulkan loader, which whisper.cpp can use."""
     driver = "install a Vulkan driver (mesa-vulkan-drivers)"
     answer = machine.ask("vulkan")
     if "error" in answer:
@@ -216,8 +216,8 @@ def vulkan(machine: Machine) -> Iterator[Check]:
         yield Check("vulkan", True if device["type"] in ("discrete", "integrated") else None, finding)
 
 
-def variables(machine: Machine) -> Iterator[Check]:
-    """The environment variables that matter."""
+def check_variables(machine: Machine) -> Iterator[Check]:
+    """List the environment variables that matter."""
     for name, value in sorted(machine.environment.items()):
         if not VARIABLES.fullmatch(name):
             continue

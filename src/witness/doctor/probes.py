@@ -1,4 +1,4 @@
-"""Loads libraries that belong to drivers, in a child process: they may be missing, hang, or end the process.
+"""Probes of drivers' libraries, in a child process: they may be missing, hang, or end the process.
 
 Requests and replies, as `witness.child` carries them:
 
@@ -8,7 +8,7 @@ Requests and replies, as `witness.child` carries them:
     {"probe": "whisper", "arguments": []}     ->  {"log": [lines], "system": line}
     {"probe": "ctranslate2", "arguments": []} ->  {"types": [names]}
 
-Only the standard library, the way to the system's loader and what a probe is about are imported.
+Only the standard library, `gpu.loader` and the probed package are imported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIMIT = 20.0  # seconds; a first use of HIP takes about one
 
 
 def ask(probe: str, *arguments: str, timeout: float = LIMIT) -> dict[str, Any]:
-    """The answer of a probe, from a child; {"error": line} whatever goes wrong."""
+    """Return the answer of a probe, from a child; {"error": line} after any failure."""
     try:
         with Child("witness.doctor.probes") as child:
             request = {"probe": probe, "arguments": arguments}
@@ -42,14 +42,14 @@ def ask(probe: str, *arguments: str, timeout: float = LIMIT) -> dict[str, Any]:
 
 
 def vulkan() -> dict[str, Any]:
-    """The devices of the Vulkan loader and their drivers, through the C interface (vulkan_core.h)."""
+    """Return the devices of the Vulkan loader and their drivers, through the C interface (vulkan_core.h)."""
     names = {"win32": "vulkan-1.dll", "darwin": "libvulkan.1.dylib"}
     library = ctypes.CDLL(names.get(sys.platform, "libvulkan.so.1"))
     # VkApplicationInfo {type 0, next, name, version, engine, version, api 1.1}, VkInstanceCreateInfo {type 1}
-    application = _RecognizedWords(0, 0, 0, 0, 0, 0x401000 << 32)
+    application = _MachineWords(0, 0, 0, 0, 0, 0x401000 << 32)
     instance = ctypes.c_void_p()
-    wish = _RecognizedWords(1, 0, 0, ctypes.addressof(application))
-    code = library.vkCreateInstance(ctypes.byref(wish), None, ctypes.byref(instance))
+    settings = _MachineWords(1, 0, 0, ctypes.addressof(application))
+    code = library.vkCreateInstance(ctypes.byref(settings), None, ctypes.byref(instance))
     if code != 0:
         # -9, VK_ERROR_INCOMPATIBLE_DRIVER: the loader is there, but no driver that it knows starts.
         return {"error": "no Vulkan driver starts" if code == -9 else f"vkCreateInstance returned {code}"}
@@ -65,11 +65,11 @@ def vulkan() -> dict[str, Any]:
         head = (1000059001).to_bytes(8, "little") + ctypes.addressof(driver).to_bytes(8, "little")
         facts = ctypes.create_string_buffer(head, 4096)
         library.vkGetPhysicalDeviceProperties2(ctypes.c_void_p(handle), facts)
-        kind = int.from_bytes(facts.raw[32:36], "little")
+        number = int.from_bytes(facts.raw[32:36], "little")
         devices.append(
             {
                 "name": _string(facts.raw[36:292]),
-                "type": TYPES[kind] if kind < len(TYPES) else "other",
+                "type": TYPES[number] if number < len(TYPES) else "other",
                 "driver": f"{_string(driver.raw[20:276])} {_string(driver.raw[276:532])}".strip(),
             }
         )
@@ -77,27 +77,27 @@ def vulkan() -> dict[str, Any]:
 
 
 def provider(path: str, core: str | None = None) -> dict[str, Any]:
-    """Where the loader finds what onnxruntime's MIGraphX provider at `path` needs, and HIP's devices.
+    """Return the libraries that the loader finds for the MIGraphX provider at `path`, and HIP's devices.
 
     `core` is onnxruntime's own library if the provider is linked with it. The provider is not loaded: outside
     onnxruntime it crashes immediately.
     """
-    found = loader.trace(Path(path), None if core is None else Path(core))
-    files = {name: str(file) for name, file in found.files.items() if AMD.match(name)}
-    if found.missing or found.lacking or not files:
+    trace = loader.trace(Path(path), None if core is None else Path(core))
+    files = {name: str(file) for name, file in trace.files.items() if AMD.match(name)}
+    if trace.missing or trace.lacking or not files:
         devices: dict[str, Any] = {"devices": None, "hip": None}
-        return {"files": files, "missing": found.missing, "lacking": found.lacking, **devices}
-    for name, place in files.items():
+        return {"files": files, "missing": trace.missing, "lacking": trace.lacking, **devices}
+    for name, file in files.items():
         if name.startswith("libmigraphx_c"):
-            ctypes.CDLL(place)
-    hip = ctypes.CDLL(next(place for name, place in files.items() if name.startswith("libamdhip64")))
+            ctypes.CDLL(file)
+    hip = ctypes.CDLL(next(file for name, file in files.items() if name.startswith("libamdhip64")))
     count = ctypes.c_int()
     code = hip.hipGetDeviceCount(ctypes.byref(count))
     return {"files": files, "missing": (), "lacking": (), "devices": count.value, "hip": code}
 
 
 def whisper() -> dict[str, Any]:
-    """What whisper.cpp prints when it looks for devices."""
+    """Return the lines that whisper.cpp prints when it looks for devices."""
     import _pywhispercpp as pw
 
     lines: list[str] = []
@@ -109,14 +109,14 @@ def whisper() -> dict[str, Any]:
 
 
 def ctranslate2() -> dict[str, Any]:
-    """In which precisions CTranslate2 computes on this CPU."""
+    """Return the precisions that CTranslate2 has on this CPU."""
     import ctranslate2 as module
 
     return {"types": sorted(module.get_supported_compute_types("cpu"))}
 
 
-class _RecognizedWords(ctypes.Structure):
-    """Up to eight machine words; a C structure of small numbers and pointers, with its padding."""
+class _MachineWords(ctypes.Structure):
+    """Up to eight machine words: a C structure of small numbers and pointers, with its padding."""
 
     _fields_ = [("words", ctypes.c_uint64 * 8)]
 

@@ -1,7 +1,7 @@
-"""Which AMD cards there are and how much memory they have free, from the kernel alone, without ROCm's tools.
+"""The AMD cards and their free memory, from the kernel alone, without ROCm's tools.
 
-The compute driver's topology (/sys/class/kfd) is what ROCm itself reads, so its order and its architecture
-numbers are HIP's; the display side of the same card (/sys/class/drm) knows its memory.
+ROCm itself reads the compute driver's topology (/sys/class/kfd), so its order and its architecture numbers
+are HIP's; the display side of the same card (/sys/class/drm) knows its memory.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ LISTED: dict[str, tuple[int, int] | None] = {
     **dict.fromkeys(("gfx1150", "gfx1151", "gfx1152", "gfx1153"), (10, 1)),
     "gfx1103": (10, 2),
 }
-"""Where AMD says that MIGraphX runs: the support pages of ROCm 10.0 to 10.2 (docs/amd-gpu.md).
+"""Architectures on AMD's list for MIGraphX: the support pages of ROCm 10.0 to 10.2 (docs/amd-gpu.md).
 
 The value is the ROCm whose page is the first to name it; None: that of 10.0, or MIGraphX's changes before it.
 """
 LISTED_ON = date(2026, 11, 24)
-"""When these pages were read."""
+"""The day of reading these pages."""
 INTEGRATED = {
     *("gfx902", "gfx909", "gfx90c", "gfx1013", "gfx1033", "gfx1035", "gfx1036", "gfx1103"),
     *("gfx1150", "gfx1151", "gfx1152", "gfx1153"),
@@ -64,7 +64,7 @@ VOICE_MODEL = 5 << 30
 
 Measured elsewhere, on an RX 9070 with MIGraphX 2.12: 4 to 5 GiB, and 15.2 together with whisper.cpp."""
 MARGIN = 3 << 30
-"""Bytes that stay free where both engines run at the same time, so that a card of 8 GB never has them.
+"""Bytes that stay free if both engines run at the same time, so that a card of 8 GB never has them.
 
 The 15.2 GiB of both are more than the two take alone, and the desktop grows, too."""
 
@@ -82,25 +82,25 @@ class Card:
     integrated: bool
     """Part of a processor: its memory is the machine's."""
     memory_total: int
-    """Bytes of VRAM; of an integrated one, with what the driver may map of the machine's memory (GTT)."""
+    """Bytes of VRAM; of an integrated card, with the machine's memory that the driver may map (GTT)."""
     memory_used: int | None
     """Bytes; None: the driver does not say."""
     memory_free: int | None
-    """Bytes; of an integrated one no more than the machine has free. None: the driver does not say."""
+    """Bytes; of an integrated card no more than the machine has free. None: the driver does not say."""
     supported: Literal["listed", "unlisted"]
-    """Whether AMD lists it for MIGraphX."""
+    """Its standing on AMD's list for MIGraphX."""
     node: Path
     """Its node in the topology of the compute driver."""
     device: Path | None
-    """Its folder on the display side; None where that is hidden, as in some containers."""
+    """Its folder on the display side; None: hidden, as in some containers."""
 
     @property
     def busy(self) -> int | None:
-        """Percent of the last moment in which it computed; None: the driver does not say."""
+        """Percent of the last moment that it spent computing; None: the driver does not say."""
         return None if self.device is None else _number(self.device / "gpu_busy_percent")
 
     def lack_for_both(self, whisper: int) -> str | None:
-        """Why this card has no room for the voice model and `whisper` bytes more; None: it has."""
+        """Return the reason if it has no room for the voice model and `whisper` bytes more."""
         needed = VOICE_MODEL + MARGIN + whisper
         free = self.memory_total if self.memory_free is None else self.memory_free
         if free >= needed:
@@ -108,7 +108,7 @@ class Card:
         return f"the {self.name} has {free / 1e9:.1f} GB free, and both engines need {needed / 1e9:.1f} GB"
 
     def used(self) -> int | None:
-        """Bytes in use at this moment, counted as in `memory_used`."""
+        """Return the bytes in use at this moment, counted as in `memory_used`."""
         if self.device is None:
             return None
         pools = ("vram", "gtt") if self.integrated else ("vram",)
@@ -117,7 +117,7 @@ class Card:
 
 
 def cards(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> tuple[Card, ...]:
-    """Every card that the compute driver below `root` knows, in its order; () where there is none.
+    """Return every card that the compute driver below `root` knows, in its order.
 
     `environment` (default: this process's) may hide or reorder them for HIP.
     """
@@ -125,13 +125,13 @@ def cards(root: Path = Path("/"), environment: Mapping[str, str] | None = None) 
     unique = [node[1].get("unique_id", 0) for node in able]
     order = visible(unique, os.environ if environment is None else environment)
     return tuple(
-        _card(root, node, properties, order.index(place) if place in order else -1)
-        for place, (node, properties) in enumerate(able)
+        _card(root, node, properties, order.index(number) if number in order else -1)
+        for number, (node, properties) in enumerate(able)
     )
 
 
 def best(cards: Sequence[Card]) -> Card | None:
-    """The card to use if none is asked for: preferably listed by AMD, then discrete, then of most memory."""
+    """Return the card to use by default: preferably listed by AMD, then discrete, then of most memory."""
     return max(
         (card for card in cards if card.index >= 0),
         key=lambda card: (card.supported == "listed", not card.integrated, card.memory_total, -card.index),
@@ -140,17 +140,17 @@ def best(cards: Sequence[Card]) -> Card | None:
 
 
 def pick(cards: Sequence[Card], index: int | None) -> Card | None:
-    """The card with that HIP ordinal, or the best one for None; None: there is no such card."""
+    """Return the card with that HIP ordinal, or for None the best; None: there is no such card."""
     if index is None:
         return best(cards)
     return next((card for card in cards if card.index == index), None)
 
 
 def visible(unique: Sequence[int], environment: Mapping[str, str]) -> list[int]:
-    """The places of the cards with these unique ids that HIP sees, in HIP's order.
+    """Return the positions, in HIP's order, of the cards that HIP sees among those with these unique ids.
 
-    ROCr filters first, and HIP counts what is left. Both accept numbers and "GPU-" with the id in hex, and
-    ignore everything after the first one that is wrong. A variable that is set but empty hides all from ROCr,
+    ROCr filters first, and HIP counts the rest. Both accept numbers and "GPU-" with the id in hex, and
+    ignore everything after the first wrong entry. A variable that is set but empty hides all from ROCr,
     and nothing from HIP (rocclr/device/rocm/rocdevice.cpp), which reads CUDA's variable without its own.
     """
     order = list(range(len(unique)))
@@ -161,22 +161,22 @@ def visible(unique: Sequence[int], environment: Mapping[str, str]) -> list[int]:
 
 
 def _chosen(order: list[int], unique: Sequence[int], choice: str) -> list[int]:
-    """The places in `order` that a variable's value chooses."""
-    places: list[int] = []
+    """Return the positions in `order` that a variable's value chooses."""
+    chosen: list[int] = []
     for part in choice.split(","):
         name = part.strip()
         if re.fullmatch(r"GPU-[0-9A-Fa-f]+", name):
-            match = [place for place in order if f"{unique[place]:016x}" == name[4:].lower().zfill(16)]
+            match = [card for card in order if f"{unique[card]:016x}" == name[4:].lower().zfill(16)]
         else:
             match = order[int(name) :][:1] if re.fullmatch(r"[0-9]{1,4}", name) else []
         if not match:
             break
-        places += [match[0]] if match[0] not in places else []
-    return places
+        chosen += [match[0]] if match[0] not in chosen else []
+    return chosen
 
 
 def displays(root: Path = Path("/")) -> tuple[Path, ...]:
-    """The device folders of all AMD cards that the display driver knows, whether they can compute or not."""
+    """Return the device folders of all AMD cards that the display driver knows, able to compute or not."""
     drm = sorted((root / "sys/class/drm").glob("card*"))
     devices = [card / "device" for card in drm if re.fullmatch(r"card[0-9]+", card.name)]
     return tuple(device for device in devices if _text(device / "vendor") == AMD)
@@ -188,7 +188,7 @@ def gfx_name(version: int) -> str:
 
 
 def _nodes(root: Path) -> list[tuple[Path, dict[str, int]]]:
-    """Each node and its properties. One that cannot be read is hidden from ROCm as well (cgroups)."""
+    """Return each node and its properties. Unreadable nodes are hidden from ROCm as well (cgroups)."""
     try:
         folders = [path for path in (root / NODES).iterdir() if path.name.isdigit()]
     except OSError:
@@ -220,7 +220,7 @@ def _card(root: Path, node: Path, properties: dict[str, int], index: int) -> Car
 def _memory(
     root: Path, node: Path, device: Path | None, integrated: bool
 ) -> tuple[int, int | None, int | None]:
-    """Total, used and free bytes."""
+    """Return total, used and free bytes."""
 
     def pool(name: str) -> tuple[int | None, int | None]:
         if device is None:
@@ -243,13 +243,13 @@ def _memory(
 
 
 def _available(root: Path) -> int | None:
-    """Bytes of memory that the machine has free; None: the system does not say."""
+    """Return the bytes of memory that the machine has free; None: the system does not say."""
     match = re.search(r"^MemAvailable:\s*(\d+) kB", _text(root / "proc/meminfo"), re.M)
     return int(match[1]) * 1024 if match else None
 
 
 def _name(root: Path, device: Path | None, properties: dict[str, int]) -> str | None:
-    """The product's name, as the driver or libdrm's list (device id, revision, name) has it."""
+    """Return the product's name from the driver or from libdrm's list (device id, revision, name)."""
     if device is None:
         return None
     if product := _text(device / "product_name"):
@@ -258,29 +258,29 @@ def _name(root: Path, device: Path | None, properties: dict[str, int]) -> str | 
         revision = int(_text(device / "revision"), 16)
     except ValueError:
         return None
-    wanted = f"{properties.get('device_id', 0):04X}", f"{revision:02X}"
+    ids = f"{properties.get('device_id', 0):04X}", f"{revision:02X}"
     for path in PCI_NAMES:
         for line in _text(root / path).splitlines():
             parts = [part.strip() for part in line.split(",", 2)]
-            if len(parts) == 3 and (parts[0].upper(), parts[1].upper()) == wanted:
+            if len(parts) == 3 and (parts[0].upper(), parts[1].upper()) == ids:
                 return parts[2].removeprefix("AMD ")
     return None
 
 
 def _properties(folder: Path) -> dict[str, int]:
-    """The numbers in a topology file, whose lines are "name number"."""
+    """Return the numbers in a topology file, whose lines are "name number"."""
     pairs = (line.split() for line in _text(folder / "properties").splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
 def _number(path: Path) -> int | None:
-    """The number in the file; None if it cannot be read or holds something else."""
+    """Return the number in the file; None if it cannot be read or holds something else."""
     text = _text(path)
     return int(text) if text.isdigit() else None
 
 
 def _text(path: Path) -> str:
-    """The content of the file without white space around it; "" if it cannot be read."""
+    """Return the content of the file without white space around it; "" if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""The child process that runs models on an AMD GPU: `python -m witness.gpu.child`, for `amd.process`.
+"""The child process that runs models on an AMD GPU: `python -m witness.gpu.child`, for `gpu.process`.
 
 ROCm's libraries print on stdout, may hang for half an hour while they compile, and may abort while they are
 torn down (AMDMIGraphX#4792, onnxruntime#28087), so they live alone in a process that never tears down. Its
@@ -8,7 +8,7 @@ requests and replies, as `witness.child` carries them:
     {"do": "run", "shape": [..]} + float32     ->  {"shapes": [[..]]} + float32
     {"do": "try", "shapes": {..}, ..} + ONNX   ->  {"shapes": [[..], ..], ..} + float32 of each
 
-where .. is the model's "name", "provider" options and "libraries" to be loaded first. `open` wants the model
+where .. is the model's "name", "provider" options and "libraries" to load first. `open` demands the model
 wholly on the GPU; `try` does not, and answers with a `strict.Trial`.
 """
 
@@ -35,7 +35,7 @@ class _Server:
         self._model: Model | None = None
 
     def answer(self, request: Message, payload: bytes) -> tuple[Message, Sequence[Buffer]]:
-        """As the module's docstring says. Raises DeviceError, ModelError or UsageError."""
+        """Answer as the module's docstring says. Raises DeviceError, ModelError or UsageError."""
         reply: Message = {}
         arrays: list[Float32] = []
         if request["do"] == "open":
@@ -64,7 +64,7 @@ def _try(source: bytes, request: dict[str, Any]) -> tuple[dict[str, Any], list[F
 
 
 def _load_libraries(paths: list[str]) -> None:
-    """Load them by absolute path before the provider, which then takes these and looks for no others.
+    """Load libraries by absolute path before the provider, which then looks for no others.
 
     Raises DeviceError.
     """
@@ -77,13 +77,13 @@ def _load_libraries(paths: list[str]) -> None:
 
 def _check_libraries(paths: list[str]) -> None:
     """Raise DeviceError if libraries of the same names were loaded from elsewhere."""
-    wanted = {Path(path).resolve() for path in paths}
-    kinds = {path.name.partition(".so")[0] for path in wanted}
+    expected = {Path(path).resolve() for path in paths}
+    names = {path.name.partition(".so")[0] for path in expected}
     lines = Path("/proc/self/maps").read_text().splitlines()
     mapped = {Path(line.split(maxsplit=5)[5]) for line in lines if "/" in line}
-    loaded = {path for path in mapped if path.name.partition(".so")[0] in kinds}
-    if loaded != wanted:
-        others = ", ".join(map(str, sorted(loaded - wanted)))
+    loaded = {path for path in mapped if path.name.partition(".so")[0] in names}
+    if loaded != expected:
+        others = ", ".join(map(str, sorted(loaded - expected)))
         raise DeviceError(f"loaded {others}, which is not this ROCm's")
 
 

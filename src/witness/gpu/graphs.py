@@ -1,11 +1,11 @@
-"""The cache of compiled graphs: one folder for each, and nothing is loaded that is not what the key says.
+"""The cache of compiled graphs: a folder for each, verified against its key before anything is loaded.
 
-The provider's own cache files do not say which model, which precision or which shape they were made for, and
-it loads whatever bears the name; so every key has a folder to itself, which holds
+The provider's own cache files do not name their model, precision or shape, and it loads any file with the
+right name; so every key has a folder to itself, which holds
 
-    manifest.json   the key's parts, sizes, sha256, what was measured when it was made
+    manifest.json   the key's parts, sizes, sha256, and the measurements
     *.mxr           MIGraphX's program, under the name that the provider gave it
-    canary.npy      what the CPU makes of `signal`, float32
+    canary.npy      the CPU's answer to `signal`, float32
 
 A folder is built under another name, and renamed when the GPU's answer to `signal` agrees with the CPU's.
 """
@@ -30,12 +30,12 @@ import msgpack
 import numpy as np
 from msgspec import Meta
 
-from witness.errors import GraphError, InputError
-from witness.gpu.speed import Speed
+from witness.errors import DeviceError, GraphError, InputError, UsageError
+from witness.gpu import cards
+from witness.gpu.rocm import Stack, find_stack
 from witness.options import Choice, Precision
 from witness.schema import Float32
-from witness.storage import decode
-from witness.storage.atomic import replace
+from witness.storage import atomic, decode
 from witness.storage.cache import cache_folder
 from witness.storage.files import opened, sha256
 
@@ -44,8 +44,8 @@ MANIFEST, CANARY = "manifest.json", "canary.npy"
 MXR_VERSION = 7
 """The oldest file format that is read here, of MIGraphX 2.12 to 2.15.
 
-2.16 writes 8, which adds names of nodes (AMDMIGraphX b5b7967, 2026-04-10). Of a later one, all that is asked
-here must be where it was.
+2.16 writes 8, which adds names of nodes (AMDMIGraphX b5b7967, 2026-04-10). A later format must keep the
+fields that `facts` reads.
 """
 LEAST_COSINE = {Precision.FP32: 0.9999, Precision.FP16: 0.99}
 MOST_DIFFERENCE = {Precision.FP32: 0.02, Precision.FP16: 0.2}
@@ -56,7 +56,7 @@ LARGEST_PARTS = {MANIFEST: 1 << 16, CANARY: 64 << 20}  # bytes
 
 
 class Tuning(Choice):
-    """How long MIGraphX looks for the fastest kernels."""
+    """The thoroughness of MIGraphX's search for the fastest kernels."""
 
     DEFAULT = "default"
     EXHAUSTIVE = "exhaustive"
@@ -65,7 +65,7 @@ class Tuning(Choice):
 
 @dataclass(frozen=True)
 class Key:
-    """Everything that a compiled program depends on."""
+    """Everything that determines a compiled program."""
 
     model: str
     """sha256 of the ONNX file."""
@@ -86,7 +86,7 @@ class Key:
         return sha256(json.dumps(asdict(self), sort_keys=True).encode())[:32]
 
     def difference(self, other: Key) -> str | None:
-        """The first part that differs, in words; None: they are the same."""
+        """Return the first part that differs, in words; None: they are the same."""
         for field in fields(self):
             mine, others = getattr(self, field.name), getattr(other, field.name)
             if mine != others:
@@ -95,9 +95,18 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Measured(Speed):
-    """What was measured when a program was made."""
+class Measured:
+    """The measurements of a program on this machine, from the time it was compiled or imported."""
 
+    load_s: float
+    """Seconds from starting the process to the first result."""
+    gpu_ms: float
+    """Milliseconds of a block, the median."""
+    core_ms: float
+    """Milliseconds of a block on one core, with the others idle."""
+    cpu_ms: float
+    """Milliseconds of a block on the CPU with all cores at work: wall time divided by blocks."""
+    cpu_cores: int
     compile_s: float | None
     """Seconds; None: it was imported."""
     cosine: float
@@ -105,14 +114,25 @@ class Measured(Speed):
     difference: float
     """Length of the difference of the two over the length of the CPU's."""
 
+    def on_cpu(self, cores: int) -> float:
+        """Return the milliseconds of a block on so many cores: at least their share, or the time of all.
+
+        All cores are slower than one times their number, because they share memory and arithmetic units.
+        """
+        return max(self.core_ms / cores, self.cpu_ms)
+
+    def saves(self, calls: int, cores: int) -> bool:
+        """Return true if the GPU runs so many blocks sooner than so many cores, loading included."""
+        return calls * (self.on_cpu(cores) - self.gpu_ms) / 1e3 > self.load_s
+
 
 @dataclass(frozen=True)
-class _Known:
-    """What is known of a compiled program."""
+class _Description:
+    """The fields of a compiled program and of its manifest."""
 
     key: Key
     name: str
-    """What people call the model."""
+    """The model's name in messages."""
     file: str
     size: int
     sha256: str
@@ -124,8 +144,8 @@ class _Known:
 
 
 @dataclass(frozen=True)
-class Graph(_Known):
-    """One compiled program that was verified."""
+class Graph(_Description):
+    """A verified compiled program."""
 
     folder: Path
 
@@ -146,7 +166,7 @@ class Graph(_Known):
 
 
 @dataclass(frozen=True)
-class _Manifest(_Known):
+class _Manifest(_Description):
     """The content of manifest.json."""
 
     format: str
@@ -158,22 +178,22 @@ def root() -> Path:
 
 
 def signal(shape: tuple[int, ...]) -> Float32:
-    """What the canary is the answer to: noise of the scale of features, the same for all time."""
+    """Return the canary's input: noise of the scale of features, the same for all time."""
     return np.random.RandomState(0).normal(0.0, 3.0, shape).astype(np.float32)
 
 
 def compare(answer: Float32, reference: Float32) -> tuple[float, float]:
-    """Cosine and relative difference of the GPU's answer to the CPU's; NaN where there are none.
+    """Return cosine and relative difference of the GPU's answer to the CPU's; NaN if undefined.
 
-    Raises GraphError if they have different shapes: the program is for another one.
+    Raises GraphError if they have different shapes: the program is for another shape.
     """
     if answer.shape != reference.shape:
         raise GraphError(f"it answers with {list(answer.shape)}, not {list(reference.shape)}")
-    one, other = answer.ravel().astype(np.float64), reference.ravel().astype(np.float64)
-    length = float(np.sqrt(other @ other))
+    gpu, cpu = answer.ravel().astype(np.float64), reference.ravel().astype(np.float64)
+    length = float(np.sqrt(cpu @ cpu))
     with np.errstate(divide="ignore", invalid="ignore"):
-        cosine = float((one @ other) / (np.sqrt(one @ one) * length))
-    return cosine, float(np.linalg.norm(one - other) / length)
+        cosine = float((gpu @ cpu) / (np.sqrt(gpu @ gpu) * length))
+    return cosine, float(np.linalg.norm(gpu - cpu) / length)
 
 
 def check_canary(cosine: float, difference: float, precision: Precision) -> None:
@@ -186,15 +206,15 @@ def check_canary(cosine: float, difference: float, precision: Precision) -> None
 
 
 def find(key: Key) -> Graph | None:
-    """The verified program for `key`. Raises GraphError if there is one that must not be used."""
+    """Return the verified program for `key`, if any. Raises GraphError for a program that is not sound."""
     folder = root() / key.digest
     return read(folder, key) if folder.is_dir() else None
 
 
 def read(folder: Path, key: Key | None = None) -> Graph:
-    """The program in `folder`, every byte of it verified without loading it.
+    """Return the program in `folder`, every byte of it verified without loading it.
 
-    Raises GraphError: half-written, damaged, or not for `key` (given: the folder's own word is not enough).
+    Raises GraphError: half-written, damaged, or not for `key`.
     """
     try:
         graph = _parse((folder / MANIFEST).read_bytes(), folder)
@@ -217,21 +237,24 @@ def read(folder: Path, key: Key | None = None) -> Graph:
 
 
 def _parse(content: bytes, folder: Path) -> Graph:
-    """The content of a manifest, about `folder`. Raises GraphError."""
+    """Parse the manifest of `folder`. Raises GraphError."""
     try:
-        found = decode.from_json(content, _Manifest)
-        if found.format != FORMAT:
-            raise ValueError(f"its format is {found.format[:80]!r}, not {FORMAT!r}")
-        if Path(found.file).name != found.file or not found.file.endswith(".mxr") or "\0" in found.file:
-            raise ValueError(f"{found.file[:80]!r} is not the name of a program - at `$.file`")
+        manifest = decode.from_json(content, _Manifest)
+        if manifest.format != FORMAT:
+            raise ValueError(f"its format is {manifest.format[:80]!r}, not {FORMAT!r}")
+        file = manifest.file
+        if Path(file).name != file or not file.endswith(".mxr") or "\0" in file:
+            raise ValueError(f"{file[:80]!r} is not the name of a program - at `$.file`")
     except ValueError as error:
         raise GraphError(f"its {MANIFEST} is damaged ({error})") from error
-    return Graph(**{field.name: getattr(found, field.name) for field in fields(_Known)}, folder=folder)
+    return Graph(
+        **{field.name: getattr(manifest, field.name) for field in fields(_Description)}, folder=folder
+    )
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What an .mxr file says about itself."""
+    """The content of an .mxr file that is checked."""
 
     version: str
     inputs: dict[str, tuple[int, ...]]
@@ -265,24 +288,27 @@ def facts(program: bytes) -> Facts:
 
 def check_program(program: bytes, file: str, key: Key) -> Facts:
     """Raise GraphError unless the program and its name are for the key's shape, precision and GPU."""
-    says = facts(program)
-    if key.shape not in says.inputs.values():
-        shapes = ", ".join("x".join(map(str, shape)) for shape in says.inputs.values())
+    content = facts(program)
+    if key.shape not in content.inputs.values():
+        shapes = ", ".join("x".join(map(str, shape)) for shape in content.inputs.values())
         raise GraphError(f"it was compiled for the shapes {shapes}, not {_words(key.shape)}")
-    if says.precision != key.precision:
-        raise GraphError(f"it is a program in {says.precision}, not {key.precision}")
-    # <version>-<graph>-<architecture>-<shapes>.mxr; the third is Murmur3 of the name that the GPU's driver
-    # gives, so it tells which card really compiled.
+    if content.precision != key.precision:
+        raise GraphError(f"it is a program in {content.precision}, not {key.precision}")
+    # <version>-<graph>-<architecture>-<shapes>.mxr; the architecture is Murmur3 of the driver's name for the
+    # GPU, so it identifies the card that really compiled.
     if (file.split("-") + [""] * 3)[2] != f"{mmh3.hash64(key.gfx, 0, False, signed=False)[0]:x}":
         raise GraphError(f"it was compiled for another GPU than {key.gfx}")
-    return says
+    return content
+
+
+# --- writing ---
 
 
 @contextmanager
 def building(key: Key, limit: float) -> Iterator[Path]:
-    """A folder to build `key`'s program in, while no other process does.
+    """Give a folder to build `key`'s program in, to one process at a time.
 
-    Waits at most `limit` seconds for another one that is at it. Raises GraphError.
+    Waits at most `limit` seconds for another process. Raises GraphError.
     """
     try:
         with _scratch(key.digest, limit) as folder:
@@ -293,7 +319,7 @@ def building(key: Key, limit: float) -> Iterator[Path]:
 
 @contextmanager
 def importing() -> Iterator[Path]:
-    """A folder to unpack a file in, while no other process does. Raises GraphError."""
+    """Give a folder to unpack a file in, to one process at a time. Raises GraphError."""
     try:
         with _scratch("import", IMPORT_LIMIT) as folder:
             yield folder
@@ -303,9 +329,9 @@ def importing() -> Iterator[Path]:
 
 @contextmanager
 def _scratch(name: str, limit: float) -> Iterator[Path]:
-    """A folder that is gone in the end; what a killed process left under this name goes, too.
+    """Give a temporary folder, and remove those that killed processes left under this name.
 
-    Raises filelock.Timeout after `limit` seconds in which another process has it.
+    Raises filelock.Timeout if another process holds the name for `limit` seconds.
     """
     root().mkdir(parents=True, exist_ok=True)
     with _lock(name, timeout=limit):
@@ -319,38 +345,38 @@ def _scratch(name: str, limit: float) -> Iterator[Path]:
 
 
 def add(graph: Graph, canary: Float32) -> Graph:
-    """Move what was built in `graph.folder` into its place, whole; it with its new folder.
+    """Move the graph from its scratch folder into the cache; return it with its new folder.
 
     `canary` is the CPU's answer to `signal`. Raises GraphError if the program is not sound.
     """
     scratch = graph.folder
     content = io.BytesIO()
     np.save(content, canary, allow_pickle=False)
-    replace(content.getvalue(), scratch / CANARY)
+    atomic.replace(content.getvalue(), scratch / CANARY)
     graph = dataclasses.replace(graph, canary=sha256(content.getvalue()))
-    replace(graph.manifest(), scratch / MANIFEST)
+    atomic.replace(graph.manifest(), scratch / MANIFEST)
     read(scratch, graph.key)
     graph.path.chmod(0o444)  # should the provider want to write its own over it, it fails
-    place = root() / graph.key.digest
-    shutil.rmtree(place, ignore_errors=True)
-    scratch.rename(place)
-    return dataclasses.replace(graph, folder=place)
+    folder = root() / graph.key.digest
+    shutil.rmtree(folder, ignore_errors=True)
+    scratch.rename(folder)
+    return dataclasses.replace(graph, folder=folder)
 
 
 def describe(folder: Path, file: str, key: Key, name: str, measured: Measured) -> Graph:
-    """What was just built. Raises GraphError if the program is not what the key says."""
+    """Describe a new program. Raises GraphError if it does not fit the key."""
     program = (folder / file).read_bytes()
     version = check_program(program, file, key).version
     return Graph(key, name, file, len(program), sha256(program), version, "", measured, folder)
 
 
 def folders() -> list[Path]:
-    """The folders of all programs in the cache, sound or not."""
+    """Return the folders of all programs in the cache, sound or not."""
     return sorted(path for path in root().glob("[0-9a-f]*") if path.is_dir())
 
 
-def look(folder: Path) -> Graph | GraphError:
-    """The program in a folder of the cache, or what is wrong with it."""
+def read_or_error(folder: Path) -> Graph | GraphError:
+    """Return the program in a folder of the cache, or its fault."""
     try:
         return read(folder)
     except GraphError as error:
@@ -358,7 +384,7 @@ def look(folder: Path) -> Graph | GraphError:
 
 
 def clear() -> int:
-    """Remove everything but what another process is building; the number of bytes freed."""
+    """Remove everything that no other process is building; return the number of bytes freed."""
     freed = 0
     for path in [path for path in root().glob("*") if path.is_dir()]:
         size = sum(file.stat().st_size for file in path.iterdir())
@@ -372,7 +398,7 @@ def clear() -> int:
 
 
 def pack(graph: Graph) -> bytes:
-    """One program as a zip file; the same program gives the same bytes."""
+    """Pack a program as a zip file; the same program gives the same bytes."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for name in (MANIFEST, graph.file, CANARY):
@@ -383,7 +409,7 @@ def pack(graph: Graph) -> bytes:
 
 
 def unpack(file: Path, folder: Path) -> Graph:
-    """Verify what `pack` made, in `folder`. Raises InputError, or GraphError if its content is damaged.
+    """Unpack a file of `pack` in `folder`, verified. Raises InputError; GraphError if it is damaged.
 
     Nothing in it is compressed, so nothing can be larger than the file; all names and sizes are checked
     before anything is read.
@@ -392,22 +418,90 @@ def unpack(file: Path, folder: Path) -> Graph:
         with opened(file) as content, zipfile.ZipFile(content) as archive:
             entries = {info.filename: info for info in archive.infolist()}
             for name, info in entries.items():
-                most = LARGEST_PARTS.get(name, LARGEST)
+                largest = LARGEST_PARTS.get(name, LARGEST)
                 if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
                     raise GraphError(f"{name!r} in it is compressed")
-                if info.file_size > most:
-                    raise GraphError(f"{name!r} in it has {info.file_size >> 20} MiB, {most >> 20} at most")
+                if info.file_size > largest:
+                    raise GraphError(
+                        f"{name!r} in it has {info.file_size >> 20} MiB, {largest >> 20} at most"
+                    )
             if MANIFEST not in entries:
                 raise ValueError(f"it has no {MANIFEST}")
             graph = _parse(archive.read(MANIFEST), folder)
             if set(entries) != {MANIFEST, CANARY, graph.file} or len(archive.infolist()) != 3:
                 raise GraphError(f"it holds {', '.join(map(repr, sorted(entries)))}"[:500])
             for name in entries:
-                replace(archive.read(name), folder / name)
+                atomic.replace(archive.read(name), folder / name)
     except decode.DAMAGED as error:
         why = getattr(error, "strerror", None) or error
         raise InputError(f"{file}: not a file of `witness gpu export` ({why}); export it again") from error
     return read(folder)
+
+
+# --- `witness gpu status` and `export` ---
+
+
+@dataclass(frozen=True)
+class CachedGraph:
+    """A folder of the cache."""
+
+    name: str
+    state: str
+    """"ready", or the reason why it is not used here."""
+    graph: Graph | None
+    """None: it is damaged."""
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The cards and the compiled graphs of this machine: the fields of `witness gpu status --json`."""
+
+    cards: tuple[cards.Card, ...]
+    trouble: str | None
+    """The reason why no card can be used."""
+    graphs: tuple[CachedGraph, ...]
+
+
+def take_inventory() -> Inventory:
+    """Compare everything in the cache with this machine's cards and libraries."""
+    visible, stacks = cards.cards(), []
+    trouble = None if visible else "no AMD GPU is visible"
+    try:
+        stacks = [find_stack(card) for card in visible]
+    except DeviceError as error:
+        trouble = str(error)
+    return Inventory(
+        visible, trouble, tuple(_compare_with_stacks(folder, stacks, trouble) for folder in folders())
+    )
+
+
+def _compare_with_stacks(folder: Path, stacks: list[Stack], trouble: str | None) -> CachedGraph:
+    graph = read_or_error(folder)
+    if isinstance(graph, GraphError):
+        return CachedGraph(folder.name, f"damaged: {graph}", None)
+    keys = (
+        dataclasses.replace(graph.key, runtime=stack.runtime, migraphx=stack.migraphx, gfx=stack.gfx)
+        for stack in stacks
+    )
+    differences = [key.difference(graph.key) for key in keys] or [trouble]
+    return CachedGraph(folder.name, "ready" if None in differences else str(differences[0]), graph)
+
+
+def export(file: Path, prefix: str | None) -> Graph:
+    """Write a compiled graph to `file`: the graph whose name begins with `prefix`, or the only graph.
+
+    Raises GraphError, UsageError or OutputError.
+    """
+    names = [folder.name for folder in folders() if folder.name.startswith(prefix or "")]
+    if len(names) != 1:
+        count = f"{len(names)} of them begin with {prefix!r}" if prefix else f"there are {len(names)}"
+        raise UsageError(f"name one compiled graph: {count}; `witness gpu status` lists them")
+    try:
+        graph = read(root() / names[0])
+    except GraphError as error:
+        raise GraphError(f"{names[0]} cannot be used: {error}; `witness gpu warm` makes it again") from error
+    atomic.write(pack(graph), file)
+    return graph
 
 
 def _lock(digest: str, timeout: float) -> filelock.BaseFileLock:

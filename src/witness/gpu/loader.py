@@ -1,4 +1,4 @@
-"""Where the system's loader finds the libraries that another one needs, and where else they may lie.
+"""The libraries that another library needs: the files that the system's loader finds, and other copies.
 
 Nothing is loaded. Only the standard library is imported, because `doctor.probes` uses it in a child process.
 """
@@ -26,28 +26,28 @@ FOLDERS = (
     "usr/lib",
     "usr/local/lib",
 )
-"""Below the root: where AMD's packages and the distributions put ROCm's libraries.
+"""The folders of ROCm's libraries below the root, from AMD's packages and the distributions.
 
 `core` is of ROCm 7.14 and newer, `extras` of 10.1 and newer. MIGraphX's own parts lie in migraphx/lib below.
 """
 PACKAGES = ("migraphx_libs", "migraphx_libs/lib", "_rocm_sdk_*/lib")
-"""Below the folder of Python's packages: where AMD's wheels of ROCm 10 put them."""
+"""The same below the folder of Python's packages, from AMD's wheels of ROCm 10."""
 
 
 @dataclass(frozen=True)
 class LoaderTrace:
-    """What the loader says about a library."""
+    """The loader's report on a library."""
 
     files: dict[str, Path]
-    """Name of a library that it needs -> the file that would be loaded."""
+    """Name of a needed library -> the file that would be loaded."""
     missing: tuple[str, ...]
-    """The names of those that are not found."""
+    """The names of the needed libraries without a file."""
     lacking: tuple[str, ...]
     """Functions of HIP and MIGraphX that it needs and that the files do not have; () if some are missing."""
 
 
 def trace(library: Path, preloaded: Path | None = None) -> LoaderTrace:
-    """What the loader finds for `library`, in a process that has `preloaded`.
+    """Ask the loader about `library`, in a process that has `preloaded`.
 
     Raises OSError if it does not run or cannot read the file.
     """
@@ -78,17 +78,17 @@ def trace(library: Path, preloaded: Path | None = None) -> LoaderTrace:
     if result.returncode != 0 and not lines:
         raise OSError(result.stderr.strip() or f"{LOADER} ended with {result.returncode}")
     missing = tuple(sorted({name for name, path in lines if path == "not found"}))
-    # onnxruntime brings the rest of what the provider needs (Provider_GetHost) when it loads it.
+    # onnxruntime brings the provider's other functions (Provider_GetHost) when it loads it.
     lacking = re.findall(r"undefined symbol: ((?:migraphx_|hip)\w+)", result.stdout + result.stderr)
     files = {name: Path(path) for name, path in lines if path != "not found"}
     return LoaderTrace(files, missing, () if missing else tuple(sorted(set(lacking))))
 
 
 def on_disk(pattern: str, root: Path, environment: Mapping[str, str]) -> list[Path]:
-    """The library files of that name where ROCm may lie, whether or not the loader looks there."""
+    """Return the library files of that name in ROCm's folders, even those that the loader ignores."""
     site = glob.escape(sysconfig.get_paths()["purelib"]).lstrip("/")
-    places = (*FOLDERS, *(f"{site}/{place}" for place in PACKAGES))
-    folders = [folder for place in places for folder in sorted(root.glob(place))]
+    patterns = (*FOLDERS, *(f"{site}/{folder}" for folder in PACKAGES))
+    folders = [folder for parent in patterns for folder in sorted(root.glob(parent))]
     folders += [Path(part) for part in environment.get("LD_LIBRARY_PATH", "").split(os.pathsep) if part]
     return [
         path
@@ -98,17 +98,17 @@ def on_disk(pattern: str, root: Path, environment: Mapping[str, str]) -> list[Pa
     ]
 
 
-def way_to(missing: Iterable[str], root: Path, environment: Mapping[str, str]) -> str | None:
-    """How to lead the loader to libraries that it misses although they are there; None: one is not there.
+def search_path_fix(missing: Iterable[str], root: Path, environment: Mapping[str, str]) -> str | None:
+    """Return the command that leads the loader to missing libraries; None: one is not on the disk.
 
-    ROCm 7.14 and newer put HIP, and since 10.1 MIGraphX too, where the provider does not look by itself.
+    ROCm 7.14 and newer put HIP, and since 10.1 MIGraphX too, into folders that the provider does not search.
     """
     folders = []
     for name in missing:
-        there = on_disk(f"{name}*", root, {})
-        if not there:
+        paths = on_disk(f"{name}*", root, {})
+        if not paths:
             return None
-        folders.append(f"/{there[0].parent.relative_to(root)}")
+        folders.append(f"/{paths[0].parent.relative_to(root)}")
     if environment.get("LD_LIBRARY_PATH"):  # an empty part would be the current folder
         folders.append("$LD_LIBRARY_PATH")
     return f"export LD_LIBRARY_PATH={':'.join(dict.fromkeys(folders))}"

@@ -1,44 +1,104 @@
-"""One model with one pinned shape on an AMD GPU, in a child process; and when that is worth it.
+"""One model with one pinned shape on an AMD GPU, in a child process, where that saves time.
 
-`--device auto` uses what the cache of compiled graphs has, if it saves time, and never compiles. `--device
-migraphx` compiles what is missing, and stops with DeviceError where the GPU cannot be used.
+`--device auto` uses a graph of the cache, if it saves time, and never compiles. `--device
+migraphx` compiles a missing graph, and stops with DeviceError if the GPU cannot be used.
 """
 
 from __future__ import annotations
 
 import shutil
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from witness.errors import DeviceError, GraphError
+import numpy as np
+
+from witness import machine_limits
+from witness.errors import DeviceError, GraphError, ModelError, UsageError
 from witness.gpu import cards, graphs
-from witness.gpu.accelerated import Accelerated, Way
 from witness.gpu.graphs import Graph, Key, Measured, Tuning
-from witness.gpu.process import GpuProcess, killed_on_error, twice
-from witness.gpu.provider import provider_options
-from witness.gpu.rocm import FIX, Stack, choose_card, note_ignored, stack
-from witness.gpu.speed import measure
-from witness.gpu.subject import Subject
+from witness.gpu.process import GpuDiedError, GpuProcess, killed_on_error, twice
+from witness.gpu.rocm import FIX, Stack, choose_card, find_stack, note_ignored_variables, provider_options
+from witness.gpu.strict import Shapes
+from witness.models.session import Model, on_cores
 from witness.options import Device, Precision, Runtime
 from witness.progress import SILENT, AboutMachine, Reporter
 from witness.schema import Float32
-from witness.storage.files import sha256
+from witness.storage import files
 
 COMPILE_LIMIT = 600.0
 """Seconds. A ResNet34 is said to take 28 to 46; hangs of half an hour are known (AMDMIGraphX#4029, #4164)."""
 LOAD_LIMIT = 120.0
 """Seconds to start a process, and load ROCm and a compiled graph."""
+REPEATS = 5
+"""Runs of a block on the GPU; its time is their median."""
+LARGEST = 2 << 30
+"""Bytes of an ONNX file; protobuf takes no larger ones."""
 WARM = "`witness gpu warm` compiles it"
 NO_SHAPE = (
     "this voice model looks at stretches of speech of any length, and MIGraphX compiles a model for one; "
     "fix: leave out --device, or use --models builtin"
 )
-"""Why a model without a `Subject` runs on no GPU."""
+"""The reason why a model without a `Subject` runs on no GPU."""
+
+
+# --- a model to compile ---
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model with one input and one output, for one shape of that input."""
+
+    source: bytes
+    """The content of its ONNX file."""
+    name: str
+    """Its name in messages."""
+    shape: tuple[int, ...]
+    """Of its input."""
+    cpu: Callable[[Float32], Float32]
+    """The same model on the CPU: the reference for the GPU's answers, and the substitute if the GPU fails."""
+
+
+def subject_from_file(path: Path, shapes: Shapes) -> Subject:
+    """Return the model at `path`, for the one shape in `shapes`.
+
+    Raises ModelError if it cannot be read, UsageError if the shape is missing or does not fit.
+    """
+    source = read_onnx(path)
+    model = Model(source, str(path))
+    example = "x".join(str(size or 1) for size in model.input_shape)
+    shape = shapes.get(model.input_name)
+    if shape is None or len(shapes) > 1:
+        raise UsageError(f"give the shape of the input: --shape {model.input_name}={example} or other sizes")
+    pairs = zip(model.input_shape, shape, strict=False)
+    if len(shape) != len(model.input_shape) or any(free not in (None, size) for free, size in pairs):
+        raise UsageError(f"--shape does not fit the input, which is like {model.input_name}={example}")
+    return Subject(source, path.name, shape, model)
+
+
+def read_onnx(path: Path) -> bytes:
+    """Return the content of an ONNX file. Raises ModelError."""
+    try:
+        return files.read(path, LARGEST)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror}); name an ONNX file") from error
+
+
+def parse_shapes(texts: Sequence[str]) -> Shapes:
+    """["feats=1x998x80"] -> {"feats": (1, 998, 80)}. Raises UsageError."""
+    shapes: Shapes = {}
+    for text in texts:
+        name, _, sizes = text.rpartition("=")
+        parts = sizes.split("x")
+        if not name or not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+            raise UsageError(f"--shape {text!r} is not like feats=1x998x80")
+        shapes[name] = tuple(map(int, parts))
+    return shapes
 
 
 @dataclass(frozen=True)
@@ -52,9 +112,9 @@ class Target:
 
     @cached_property
     def key(self) -> Key:
-        """Of its compiled graph."""
+        """The key of its compiled graph."""
         return Key(
-            sha256(self.subject.source),
+            files.sha256(self.subject.source),
             self.stack.runtime,
             self.stack.migraphx,
             self.stack.gfx,
@@ -64,7 +124,7 @@ class Target:
         )
 
     def request(self, folder: Path) -> dict[str, Any]:
-        """What the child is asked to open it, with the compiled graph in `folder` or to be written there."""
+        """Return the child's request to open it, with its compiled graph in `folder`, read or written."""
         return {
             "do": "open",
             "name": self.subject.name,
@@ -80,35 +140,7 @@ class Target:
         }
 
 
-def _load(target: Target, folder: Path, file: str) -> GpuProcess:
-    """A process with the compiled graph in `folder`.
-
-    Raises GraphError if the provider did not take it: then it has compiled another one, or tried to.
-    """
-    before = _state(folder)
-    with killed_on_error(GpuProcess()) as process:
-        process.ask(target.request(folder), target.subject.source, limit=LOAD_LIMIT)
-        if _state(folder) != before:
-            raise GraphError(f"MIGraphX did not take {file} and compiled from scratch")
-    return process
-
-
-def _state(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Name of a file -> what changes when it is written."""
-    states = {path.name: path.stat() for path in folder.iterdir()}
-    return {name: (state.st_ino, state.st_size, state.st_mtime_ns) for name, state in states.items()}
-
-
-def open_graph(target: Target, graph: Graph) -> GpuProcess:
-    """A process with `graph`, which has just answered the canary as the CPU did. Raises DeviceError."""
-
-    def once() -> GpuProcess:
-        with killed_on_error(_load(target, graph.folder, graph.file)) as process:
-            answer = process.run(graphs.signal(target.subject.shape))
-            graphs.check_canary(*graphs.compare(answer, graph.reference()), target.precision)
-        return process
-
-    return twice(once)
+# --- compile and load ---
 
 
 def warm(target: Target, *, limit: float = COMPILE_LIMIT, reporter: Reporter = SILENT) -> Graph:
@@ -116,11 +148,11 @@ def warm(target: Target, *, limit: float = COMPILE_LIMIT, reporter: Reporter = S
 
     Raises DeviceError: MIGraphX refused, or was not done within `limit` seconds.
     """
-    if (graph := _find(target, reporter)) is not None:
+    if (graph := _cached(target, reporter)) is not None:
         return graph
     try:
         with graphs.building(target.key, limit) as folder:
-            if (graph := _find(target, SILENT)) is not None:  # another process was quicker
+            if (graph := _cached(target, SILENT)) is not None:  # another process was quicker
                 return graph
             reporter.note(
                 f"compiling {target.subject.name} for {target.stack.title}, for {limit:.0f} s at most"
@@ -128,21 +160,61 @@ def warm(target: Target, *, limit: float = COMPILE_LIMIT, reporter: Reporter = S
             begun = time.perf_counter()
             twice(lambda: _compile(target, folder, limit, reporter))
             compile_s = time.perf_counter() - begun
-            made = [path.name for path in folder.glob("*.mxr")]
-            if len(made) != 1:
-                raise GraphError(f"it left {len(made)} compiled graphs, not one")
-            return _add(target, folder, made[0], compile_s)
+            programs = [path.name for path in folder.glob("*.mxr")]
+            if len(programs) != 1:
+                raise GraphError(f"it left {len(programs)} compiled graphs, not one")
+            return _add(target, folder, programs[0], compile_s)
     except DeviceError as error:
         raise refused(target.subject.name, target.stack, error) from error
 
 
-def refused(name: str, where: Stack, error: DeviceError) -> DeviceError:
-    """`error`, in a whole sentence that names the model, the card and the fix."""
-    return DeviceError(f"MIGraphX cannot run {name} on {where.title}: {error}; {FIX}")
+def import_graph(
+    file: Path,
+    choose_stack: Callable[[], Stack],
+    choose_subject: Callable[[tuple[int, ...]], Subject],
+    reporter: Reporter = SILENT,
+) -> Graph:
+    """Take a compiled graph from `file` if it is for this machine and computes the CPU's numbers.
+
+    The file is read first; then `choose_stack` names the machine, and `choose_subject` the model for the
+    shape in the file. Raises InputError if the file cannot be used, GraphError naming the part that does not
+    match, DeviceError if there is no such machine.
+    """
+    with graphs.importing() as folder:
+        with _naming(file):
+            graph = graphs.unpack(file, folder)
+        stack = choose_stack()
+        with _naming(file):
+            target = Target(stack, choose_subject(graph.key.shape), graph.key.precision, graph.key.tuning)
+            note_ignored_variables(reporter)
+            return adopt(target, graph)
 
 
-def _find(target: Target, reporter: Reporter) -> Graph | None:
-    """The sound graph that the cache has for it, if any."""
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Raise a DeviceError of the block as a GraphError that names the file and the fix."""
+    try:
+        yield
+    except DeviceError as error:
+        raise GraphError(f"{file}: not taken: {error}; `witness gpu warm` compiles one here") from error
+
+
+def adopt(target: Target, graph: Graph) -> Graph:
+    """Check and measure a graph that was compiled elsewhere, and add it to the cache. Raises DeviceError."""
+    if difference := target.key.difference(graph.key):
+        raise GraphError(difference)
+    with graphs.building(target.key, LOAD_LIMIT) as folder:
+        shutil.copyfile(graph.path, folder / graph.file)
+        return _add(target, folder, graph.file, None)
+
+
+def refused(name: str, stack: Stack, error: DeviceError) -> DeviceError:
+    """Return `error` as a whole sentence that names the model, the card and the fix."""
+    return DeviceError(f"MIGraphX cannot run {name} on {stack.title}: {error}; {FIX}")
+
+
+def _cached(target: Target, reporter: Reporter) -> Graph | None:
+    """Return the cache's sound graph, if any; a note says so if it has a bad one."""
     try:
         return graphs.find(target.key)
     except GraphError as error:
@@ -161,29 +233,20 @@ def _compile(target: Target, folder: Path, limit: float, reporter: Reporter) -> 
         process.kill()  # it holds nothing: the graph is on the disk
 
 
-def adopt(target: Target, graph: Graph) -> Graph:
-    """Take a graph that was compiled elsewhere: checked and measured here. Raises DeviceError."""
-    if difference := target.key.difference(graph.key):
-        raise GraphError(difference)
-    with graphs.building(target.key, LOAD_LIMIT) as folder:
-        shutil.copyfile(graph.path, folder / graph.file)
-        return _add(target, folder, graph.file, None)
-
-
 def _add(target: Target, folder: Path, file: str, compile_s: float | None) -> Graph:
     """Check, measure and cache the program `file` in `folder`. Raises DeviceError."""
-    # What it says is checked before it is loaded; what it computes, in a process that did not compile it.
+    # The file is checked before anything loads it, and its numbers in a process that did not compile it.
     graphs.check_program((folder / file).read_bytes(), file, target.key)
     reference = target.subject.cpu(graphs.signal(target.subject.shape))
-    measured = twice(lambda: _first_runs(target, folder, file, reference, compile_s))
+    measured = twice(lambda: _measure(target, folder, file, reference, compile_s))
     return graphs.add(graphs.describe(folder, file, target.key, target.subject.name, measured), reference)
 
 
-def _first_runs(
+def _measure(
     target: Target, folder: Path, file: str, reference: Float32, compile_s: float | None
 ) -> Measured:
-    """How well and how fast the graph answers the canary, of which `reference` is the CPU's answer."""
-    signal = graphs.signal(target.subject.shape)
+    """Measure the graph's speed and its distance from `reference`, the CPU's answer to the canary."""
+    signal, cpu = graphs.signal(target.subject.shape), target.subject.cpu
     begun = time.perf_counter()
     process = _load(target, folder, file)
     try:
@@ -191,10 +254,120 @@ def _first_runs(
         load_s = time.perf_counter() - begun
         cosine, difference = graphs.compare(answer, reference)
         graphs.check_canary(cosine, difference, target.precision)
-        speed = measure(process.run, target.subject.cpu, signal, load_s)
+        gpu_ms = float(np.median([_milliseconds(lambda: process.run(signal)) for _ in range(REPEATS)]))
+        core_ms = _milliseconds(lambda: cpu(signal))
+        cores = machine_limits.cores()
+        with on_cores(cores) as mapped:
+            cpu_ms = _milliseconds(lambda: list(mapped(cpu, [signal] * cores))) / cores
     finally:
         process.kill()
-    return Measured(**asdict(speed), compile_s=compile_s, cosine=cosine, difference=difference)
+    return Measured(load_s, gpu_ms, core_ms, cpu_ms, cores, compile_s, cosine, difference)
+
+
+def _milliseconds(action: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    action()
+    return 1e3 * (time.perf_counter() - begun)
+
+
+def open_graph(target: Target, graph: Graph) -> GpuProcess:
+    """Start a process with `graph`, which has just answered the canary as the CPU did.
+
+    Raises DeviceError.
+    """
+
+    def opened() -> GpuProcess:
+        with killed_on_error(_load(target, graph.folder, graph.file)) as process:
+            answer = process.run(graphs.signal(target.subject.shape))
+            graphs.check_canary(*graphs.compare(answer, graph.reference()), target.precision)
+        return process
+
+    return twice(opened)
+
+
+def _load(target: Target, folder: Path, file: str) -> GpuProcess:
+    """Start a process with the compiled graph in `folder`.
+
+    Raises GraphError if the provider did not take it: then it has compiled another one, or tried to.
+    """
+    before = _file_states(folder)
+    with killed_on_error(GpuProcess()) as process:
+        process.ask(target.request(folder), target.subject.source, limit=LOAD_LIMIT)
+        if _file_states(folder) != before:
+            raise GraphError(f"MIGraphX did not take {file} and compiled from scratch")
+    return process
+
+
+def _file_states(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Return, for each file's name, numbers that change when it is written."""
+    states = {path.name: path.stat() for path in folder.iterdir()}
+    return {name: (state.st_ino, state.st_size, state.st_mtime_ns) for name, state in states.items()}
+
+
+# --- run ---
+
+
+class Accelerated:
+    """A model on the GPU as a function of one array of the pinned shape. Safe to call from several threads.
+
+    If the process dies it is started once more. If that does not help, the CPU does the rest, and a warning
+    says so; with `strict`, DeviceError is raised. As a context manager it ends the process, which is killed
+    after an error; a note says so if it ends badly.
+    """
+
+    def __init__(self, target: Target, graph: Graph, *, strict: bool, reporter: Reporter) -> None:
+        """Start the process. Raises DeviceError."""
+        self._target, self._graph, self._strict, self._reporter = target, graph, strict, reporter
+        self._lock = threading.Lock()
+        self._process: GpuProcess | None = open_graph(target, graph)
+        self.on_gpu = 0
+        """Calls that the GPU answered."""
+        self.on_cpu = 0
+        """Calls that the CPU answered because the GPU had failed."""
+
+    def __call__(self, array: Float32) -> Float32:
+        with self._lock:
+            if self._process is not None and (result := self._run(self._process, array)) is not None:
+                self.on_gpu += 1
+                return result
+            self.on_cpu += 1
+        return self._target.subject.cpu(array)
+
+    def _run(self, process: GpuProcess, array: Float32) -> Float32 | None:
+        """Return the GPU's answer; None: it failed, and is not asked again.
+
+        With `strict`, raises DeviceError.
+        """
+        try:
+            try:
+                return process.run(array)
+            except GpuDiedError:
+                process = self._process = open_graph(self._target, self._graph)
+                return process.run(array)
+        except DeviceError as error:
+            process.kill()
+            self._process = None
+            failed = f"MIGraphX failed on {self._target.stack.title}"
+            if self._strict:
+                raise DeviceError(f"{failed}: {error}; {FIX}") from error
+            self._reporter.warn(AboutMachine(f"{failed}, so the CPU did the rest of the voices: {error}"))
+            return None
+
+    @property
+    def device(self) -> str:
+        """The devices that answered: "migraphx", "cpu" (no full block, or nothing worked), or both."""
+        return "+".join([Device.MIGRAPHX] * (self.on_gpu > 0) + ["cpu"] * (self.on_cpu > 0)) or "cpu"
+
+    def __enter__(self) -> Accelerated:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if self._process is None:
+            return
+        if error is not None:
+            self._process.kill()
+        elif line := self._process.finish():
+            self._reporter.note(line)
 
 
 @contextmanager
@@ -206,17 +379,17 @@ def accelerate(
     precision: Precision = Precision.FP32,
     reporter: Reporter = SILENT,
 ) -> Iterator[Accelerated | None]:
-    """The model on the GPU, as `runtime.device` says; None: on the CPU.
+    """Give the model on the GPU if `runtime.device` says so; None: on the CPU.
 
-    Without a `subject` it always runs on the CPU, because its input has no one shape. `calls` is how many
-    there will be at most. Where there is a choice, a note says what was chosen and why. With device
+    A model without a `subject` always runs on the CPU, because its input has no one shape. `calls` is the
+    largest number of blocks to come. A note names the choice and its reason, if there was one. With device
     "migraphx", raises DeviceError.
     """
-    if not _concerns(runtime):
+    strict = runtime.device == Device.MIGRAPHX
+    if not strict and not (runtime.device == Device.AUTO and cards.cards()):
         yield None
         return
-    strict = runtime.device == Device.MIGRAPHX
-    note_ignored(reporter)
+    note_ignored_variables(reporter)
     chosen: Accelerated | None = None
     try:
         if subject is None:
@@ -224,7 +397,7 @@ def accelerate(
         card = choose_card(runtime.gpu)
         if not strict:
             _check_card(card)
-        target = Target(stack(card), subject, precision)
+        target = Target(find_stack(card), subject, precision)
         if strict:
             graph, reason = warm(target, reporter=reporter), _blocks(calls)
         else:
@@ -239,21 +412,12 @@ def accelerate(
         yield chosen
 
 
-def _concerns(runtime: Runtime) -> bool:
-    """Whether MIGraphX may run something, or has something to say. Reads no library."""
-    if runtime.device != Device.AUTO:
-        return runtime.device == Device.MIGRAPHX
-    return bool(cards.cards())
-
-
 def _start(
     target: Target, graph: Graph, reason: str, *, strict: bool, reporter: Reporter
 ) -> Accelerated | None:
-    """The model with its graph loaded; None: that failed. With `strict`, raises DeviceError then."""
+    """Load the graph of a model; None: that failed. With `strict`, raises DeviceError then."""
     try:
-        title = f"MIGraphX failed on {target.stack.title}"
-        way = Way(Device.MIGRAPHX, title, lambda: open_graph(target, graph), target.subject.cpu)
-        chosen = Accelerated(way, strict=strict, reporter=reporter)
+        chosen = Accelerated(target, graph, strict=strict, reporter=reporter)
     except DeviceError as error:
         if strict:
             raise refused(target.subject.name, target.stack, error) from error
@@ -277,7 +441,7 @@ def _check_card(card: cards.Card) -> None:
 
 
 def _worth_it(target: Target, runtime: Runtime, calls: int) -> tuple[Graph, str]:
-    """The cached graph for `target`, and what it saves. Raises DeviceError: why the CPU is the choice."""
+    """Return the cached graph for `target`, and the time it saves. Raises DeviceError for the CPU."""
     try:
         graph = graphs.find(target.key)
     except GraphError as error:
@@ -287,11 +451,12 @@ def _worth_it(target: Target, runtime: Runtime, calls: int) -> tuple[Graph, str]
     if graph is None:
         raise DeviceError(f"none of the compiled graphs is for this model on {target.stack.title}; {WARM}")
     measured = graph.measured
-    times = f"{measured.words(runtime.cores)}, {measured.load_s:.1f} s to load"
-    sums = f"{_blocks(calls)} at {times}"
+    cpu_ms = measured.on_cpu(runtime.cores)
+    times = f"{measured.gpu_ms:.0f} ms, on the CPU {cpu_ms:.0f} ms, {measured.load_s:.1f} s to load"
+    reason = f"{_blocks(calls)} at {times}"
     if not measured.saves(calls, runtime.cores):
-        raise DeviceError(f"that is faster on this machine ({sums})")
-    return graph, sums
+        raise DeviceError(f"that is faster on this machine ({reason})")
+    return graph, reason
 
 
 def _blocks(calls: int) -> str:

@@ -1,4 +1,4 @@
-"""What `witness probe` does: try any ONNX model on MIGraphX, and compare with the CPU."""
+"""`witness probe`: any ONNX model tried on MIGraphX, and compared with the CPU."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Any
 
 from witness.errors import DeviceError
 from witness.gpu import graphs
-from witness.gpu.migraphx import refused
+from witness.gpu.migraphx import read_onnx, refused
 from witness.gpu.process import GpuProcess
-from witness.gpu.provider import MIGRAPHX, provider_options
-from witness.gpu.rocm import Stack, choose_card, note_ignored, stack
-from witness.gpu.strict import Shapes, try_model
-from witness.gpu.subject import read
+from witness.gpu.rocm import Stack, choose_card, find_stack, note_ignored_variables, provider_options
+from witness.gpu.strict import MIGRAPHX, Shapes, try_model
 from witness.progress import SILENT, Reporter
 from witness.schema import Float32
 from witness.storage.files import sha256
@@ -23,7 +21,7 @@ from witness.text import number
 
 @dataclass(frozen=True)
 class Probe:
-    """What MIGraphX makes of a model."""
+    """The result of trying a model on MIGraphX."""
 
     name: str
     sha256: str
@@ -47,7 +45,7 @@ class Probe:
     """Length of the difference of the two over the length of the CPU's; the worst of all outputs."""
 
     def row(self) -> dict[str, str]:
-        """Column -> cell, of a table of probes."""
+        """Return the row of a table of probes, column -> cell."""
         left = ", ".join(f"{operator} ({count})" for operator, count in sorted(self.left.items()))
         shapes = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in self.inputs.items())
         return {
@@ -68,7 +66,7 @@ class Probe:
         }
 
     def markdown(self) -> str:
-        """The row with its head, as a table."""
+        """Return the row with its head, as a table."""
         row = self.row()
         cells = [row.keys(), ["---"] * len(row), (value.replace("|", "\\|") for value in row.values())]
         return "".join(f"| {' | '.join(line)} |\n" for line in cells)
@@ -79,22 +77,22 @@ def probe(path: Path, shapes: Shapes, gpu: int | None, limit: float, reporter: R
 
     Raises DeviceError, ModelError or UsageError.
     """
-    source = read(path)
+    source = read_onnx(path)
     on_cpu = try_model(source, path.name, shapes, None)
-    where = stack(choose_card(gpu))
-    note_ignored(reporter)
+    stack = find_stack(choose_card(gpu))
+    note_ignored_variables(reporter)
     with tempfile.TemporaryDirectory(prefix="witness-probe-") as folder:
         request = {
             "do": "try",
             "name": path.name,
             "shapes": shapes,
-            "libraries": [str(library) for library in where.libraries],
+            "libraries": [str(library) for library in stack.libraries],
             "provider": provider_options(
-                where.provider, folder, gpu=where.card.index, fp16=False, exhaustive=False
+                stack.provider, folder, gpu=stack.card.index, fp16=False, exhaustive=False
             ),
         }
-        compiled, _ = _try(request, source, where, limit, reporter)
-        loaded, answers = _try(request, source, where, limit, reporter)
+        compiled, _ = _try(request, source, stack, limit, reporter)
+        loaded, answers = _try(request, source, stack, limit, reporter)
     nodes: dict[str, dict[str, int]] = compiled["nodes"]
     taken = sum(nodes.pop(MIGRAPHX, {}).values())
     left: dict[str, int] = {}
@@ -104,7 +102,7 @@ def probe(path: Path, shapes: Shapes, gpu: int | None, limit: float, reporter: R
     return Probe(
         path.name,
         sha256(source),
-        where,
+        stack,
         on_cpu.inputs,
         taken,
         left,
@@ -118,13 +116,13 @@ def probe(path: Path, shapes: Shapes, gpu: int | None, limit: float, reporter: R
 
 
 def _try(
-    request: dict[str, Any], source: bytes, where: Stack, limit: float, reporter: Reporter
+    request: dict[str, Any], source: bytes, stack: Stack, limit: float, reporter: Reporter
 ) -> tuple[dict[str, Any], list[Float32]]:
-    """A `strict.Trial` and its outputs, from a process of its own. Raises DeviceError."""
+    """Return a `strict.Trial` and its outputs, from a new process. Raises DeviceError."""
     process = GpuProcess()
     try:
         return process.ask(request, source, limit=limit, reporter=reporter)
     except DeviceError as error:
-        raise refused(request["name"], where, error) from error
+        raise refused(request["name"], stack, error) from error
     finally:
         process.kill()

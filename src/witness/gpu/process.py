@@ -1,4 +1,4 @@
-"""A process with a model open on the GPU, from the parent's side; `amd.child` is the other."""
+"""A process with a model open on the GPU, from the parent's side; `gpu.child` is the other side."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class GpuProcess:
         limit: float,
         reporter: Reporter = SILENT,
     ) -> tuple[Message, list[Float32]]:
-        """The reply and its arrays.
+        """Send a request; return the reply and its arrays.
 
-        Raises DeviceError if it is a refusal or not there within `limit` seconds, GpuDiedError if there is
-        none.
+        Raises DeviceError for a refusal, and if no reply comes within `limit` seconds; GpuDiedError if the
+        process ends first.
         """
         try:
             reply, content = self._child.ask(
@@ -64,23 +64,23 @@ class GpuProcess:
         ]
 
     def run(self, array: Float32) -> Float32:
-        """The model's output for `array`. Raises DeviceError or GpuDiedError."""
+        """Return the model's output for `array`. Raises DeviceError or GpuDiedError."""
         payload = np.ascontiguousarray(array, np.float32).data
         return self.ask({"do": "run", "shape": array.shape}, payload, limit=RUN_LIMIT)[1][0]
 
     def finish(self) -> str | None:
-        """End the process, whose results are all here; what is to be said about how it ended."""
+        """End the process, whose results have all arrived; return a note if it ends badly."""
         if (cause := self._child.finish()) is None:
             return None
         return f"the GPU's process ended with {cause} after the work was done; the results are whole"
 
     def kill(self) -> None:
-        """End the process, now; not an error if it has ended."""
+        """End the process now, if it still runs."""
         self._child.kill()
 
 
 def twice(action: Callable[[], T]) -> T:
-    """What `action` gives; tried again if the process dies, because the crashes that are known are races."""
+    """Return the result of `action`, tried again if the process dies: the crashes seen so far are races."""
     try:
         return action()
     except GpuDiedError:
@@ -89,7 +89,7 @@ def twice(action: Callable[[], T]) -> T:
 
 @contextmanager
 def killed_on_error(process: GpuProcess) -> Iterator[GpuProcess]:
-    """The process, which outlives the block only if that raises nothing."""
+    """Give the process, which outlives the block only if that raises nothing."""
     try:
         yield process
     except BaseException:

@@ -1,4 +1,9 @@
-"""A card and the libraries that drive it, found as the system's loader finds them, without loading them."""
+"""A card and the libraries that drive it, found as the system's loader finds them, without loading them.
+
+The MIGraphX provider is the one built into onnxruntime, or AMD's plug-in (the package
+onnxruntime-ep-migraphx), which AMD alone ships since ROCm 10 and onnxruntime loads since 1.24. Both have the
+same name and name their compiled graphs alike; the names of their options differ.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +14,94 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from witness.errors import DeviceError
-from witness.gpu import cards, loader, provider
-from witness.gpu.provider import Provider
-from witness.models.session import runtime_version
+from witness.gpu import cards, loader
+from witness.gpu.strict import MIGRAPHX, ProviderOptions
+from witness.models.session import load_onnxruntime, runtime_version
 from witness.progress import Reporter
 from witness.storage.atomic import replace
 from witness.storage.cache import cache_folder
 from witness.storage.files import sha256_at
 
+PLUGIN = "onnxruntime_ep_migraphx"
+"""The Python module of AMD's plug-in. The package of that name on PyPI is empty."""
 FIX = "`witness doctor` looks for the reason, --device cpu does without the GPU"
 OVERRIDES = re.compile(r"ORT_MIGRAPHX_|MIGRAPHX_")
-"""Variables that override what is given in code: another cache folder, another precision, other passes."""
+"""Environment variables that override the settings in code: the cache folder, the precision, the passes."""
+
+
+# --- the provider ---
+
+
+@dataclass(frozen=True)
+class Provider:
+    """The MIGraphX provider of this installation."""
+
+    library: Path
+    plugin: bool = False
+    """True for AMD's plug-in."""
+
+    @property
+    def core(self) -> Path | None:
+        """onnxruntime's own library, for the plug-in; None: not needed, or missing.
+
+        The plug-in may be linked with libonnxruntime.so.1, which no wheel has as a file: AMD's page for ROCm
+        10.0 has people make a link of that name.
+        """
+        folder = Path(load_onnxruntime().__file__).parent / "capi"
+        return next(iter(sorted(folder.glob("libonnxruntime.so.*"))), None) if self.plugin else None
+
+
+def find_provider() -> Provider | None:
+    """Return the plug-in if it is installed, as a deliberate choice; else the built-in provider, if any."""
+    plugin = plugin_library()
+    if plugin is not None:
+        return Provider(plugin, plugin=True)
+    runtime = load_onnxruntime()
+    file = Path(runtime.__file__).parent / "capi" / "libonnxruntime_providers_migraphx.so"
+    built_in = MIGRAPHX in runtime.get_available_providers() and file.exists()
+    return Provider(file) if built_in else None
+
+
+def plugin_library() -> Path | None:
+    """Return the library of AMD's plug-in; None: it is not installed."""
+    if find_spec(PLUGIN) is None:
+        return None
+    module = import_module(PLUGIN)  # it only knows its own files
+    path = getattr(module, "get_library_path", None)
+    try:
+        return None if path is None else Path(path())
+    except FileNotFoundError:
+        return None
+
+
+def provider_options(
+    provider: Provider, folder: str, *, gpu: int, fp16: bool, exhaustive: bool
+) -> ProviderOptions:
+    """Return the provider's options; `folder` must belong to one model, shape, precision, GPU and version."""
+    common = {"fp16_enable": str(int(fp16)), "exhaustive_tune": str(int(exhaustive))}
+    if provider.plugin:
+        options = {"device_id": str(gpu), "cache_dir": folder, **common}
+        return ProviderOptions(plugin=str(provider.library), options=options)
+    options = {f"migraphx_{name}": value for name, value in common.items()}
+    options |= {"device_id": str(gpu), "migraphx_model_cache_dir": folder}
+    # Otherwise its arena for inputs and outputs grows by powers of two. PyPI's wheels drop the word, and take
+    # 9 MiB (docs/amd-gpu.md). The plug-in has no arena, and does not know it.
+    options["migraphx_arena_extend_strategy"] = "kSameAsRequested"
+    return ProviderOptions(plugin=None, options=options)
+
+
+def note_ignored_variables(reporter: Reporter) -> None:
+    """Name the environment variables that would change the compiled graphs; the child does not get them."""
+    if ignored := sorted(name for name in os.environ if OVERRIDES.match(name)):
+        reporter.note(f"ignored, because they change what MIGraphX runs: {', '.join(ignored)}")
+
+
+# --- a card with its libraries ---
 
 
 @dataclass(frozen=True)
@@ -40,7 +119,7 @@ class Stack:
 
     @property
     def gfx(self) -> str:
-        """The card's architecture, or what HSA_OVERRIDE_GFX_VERSION passes it off as."""
+        """The card's architecture, or the one that HSA_OVERRIDE_GFX_VERSION passes it off as."""
         parts = os.environ.get("HSA_OVERRIDE_GFX_VERSION", "").split(".")
         if len(parts) == 3 and all(part.isdigit() for part in parts):
             return "gfx{}{:x}{:x}".format(*map(int, parts))
@@ -54,65 +133,85 @@ class Stack:
 
 
 def choose_card(index: int | None) -> cards.Card:
-    """The card of that ordinal; None: the best. Raises DeviceError."""
-    there = [card for card in cards.cards() if card.index >= 0]
-    chosen = cards.pick(there, index)
+    """Return the card of that ordinal; None: the best. Raises DeviceError."""
+    visible = [card for card in cards.cards() if card.index >= 0]
+    chosen = cards.pick(visible, index)
     if chosen is not None:
         return chosen
-    if there:
-        names = ", ".join(f"{card.index} ({card.name})" for card in there)
+    if visible:
+        names = ", ".join(f"{card.index} ({card.name})" for card in visible)
         raise DeviceError(f"there is no GPU {index}; there is {names}; --gpu chooses one")
     raise DeviceError(f"no AMD GPU is visible (/sys/class/kfd); {FIX}")
 
 
-def stack(card: cards.Card) -> Stack:
-    """The card with the libraries that this installation has for it. Loads none. Raises DeviceError."""
-    chosen = provider.find()
-    if chosen is None:
+def find_stack(card: cards.Card) -> Stack:
+    """Return the card with this installation's libraries for it. Loads none. Raises DeviceError."""
+    provider = find_provider()
+    if provider is None:
         raise DeviceError("this onnxruntime has no MIGraphX; fix: pip install onnxruntime-migraphx")
     if Path("/dev/kfd").exists() and not os.access("/dev/kfd", os.R_OK | os.W_OK):
         raise DeviceError(
             "no permission to use /dev/kfd; fix: sudo usermod -aG render,video $USER, and log in again"
         )
-    needed = _needed_by(chosen).files
+    needed = _needed_libraries(provider)
     hip = [path for name, path in needed.items() if name.startswith("libamdhip")]
     interface = [path for name, path in needed.items() if name.startswith("libmigraphx_c.")]
     # MIGraphX opens the library of its GPU by name, from its own folder.
     beside = [path for library in interface for path in library.resolve().parent.glob("libmigraphx*.so*")]
     libraries = {path.resolve() for name, path in needed.items() if name.startswith("libmigraphx")}
     libraries |= {path.resolve() for path in beside}
-    hashes = hashes_of([chosen.library, *libraries])
+    hashes = hashes_of([provider.library, *libraries])
     digest = hashlib.sha256()
     for path in sorted(libraries):
         digest.update(path.name.encode() + bytes.fromhex(hashes[path]))
     return Stack(
         card,
-        f"{runtime_version()}, provider {hashes[chosen.library][:16]}",
+        f"{runtime_version()}, provider {hashes[provider.library][:16]}",
         f"{', '.join(path.resolve().name for path in interface)} {digest.hexdigest()[:16]}",
-        (*([] if chosen.core is None else [chosen.core]), *hip, *interface),
-        chosen,
+        (*([] if provider.core is None else [provider.core]), *hip, *interface),
+        provider,
     )
 
 
+def _needed_libraries(provider: Provider) -> dict[str, Path]:
+    """Return the libraries that the provider needs, name -> file. Raises DeviceError."""
+    try:
+        trace = loader.trace(provider.library, provider.core)
+    except OSError as error:
+        raise DeviceError(f"{loader.LOADER} finds no libraries of ROCm ({error})") from error
+    if trace.missing:
+        export = loader.search_path_fix(trace.missing, Path("/"), os.environ)
+        raise DeviceError(
+            f"the loader does not find {', '.join(trace.missing)}, which onnxruntime's MIGraphX needs; "
+            + (f"fix: {export}" if export else f"install ROCm with MIGraphX of that version; {FIX}")
+        )
+    if trace.lacking:
+        raise DeviceError(
+            f"the installed ROCm lacks {', '.join(trace.lacking)}, which onnxruntime's MIGraphX needs; "
+            f"install a newer one; {FIX}"
+        )
+    return trace.files
+
+
 def hashes_of(paths: Iterable[Path]) -> dict[Path, str]:
-    """The sha256 of each file, in hexadecimal. Raises OSError.
+    """Return the sha256 of each file, in hexadecimal. Raises OSError.
 
     MIGraphX's libraries are hundreds of megabytes, so the hashes are written to the cache folder, and used as
-    long as path, size, time of change and inode are the same. Where that fails, all files are read.
+    long as path, size, time of change and inode are the same. If that fails, all files are read.
     """
     store = cache_folder() / "libraries.json"
     try:
         recorded = json.loads(store.read_bytes())
         entries = {path: entry for path, entry in recorded.items() if Path(path).exists()}
     except (OSError, ValueError, AttributeError):
-        recorded, entries = None, {}  # not there yet, or damaged
+        recorded, entries = None, {}  # not written yet, or damaged
     hashes: dict[Path, str] = {}
     for path in paths:
         status = path.stat()
         identity = [status.st_size, status.st_mtime_ns, status.st_ino]
         entry = entries.get(str(path))
         if not (isinstance(entry, list) and entry[:-1] == identity):
-            # Looked at before it is read: if it changes meanwhile, the next call reads it again.
+            # The status is read before the content: if the file changes meanwhile, the next call reads it.
             entry = entries[str(path)] = [*identity, sha256_at(path)]
         hashes[path] = entry[-1]
     if entries != recorded:
@@ -120,29 +219,3 @@ def hashes_of(paths: Iterable[Path]) -> dict[Path, str]:
             store.parent.mkdir(parents=True, exist_ok=True)
             replace(json.dumps(entries).encode(), store)
     return hashes
-
-
-def _needed_by(chosen: Provider) -> loader.LoaderTrace:
-    """What the loader finds for the provider, which is all that it needs. Raises DeviceError."""
-    try:
-        found = loader.trace(chosen.library, chosen.core)
-    except OSError as error:
-        raise DeviceError(f"{loader.LOADER} finds no libraries of ROCm ({error})") from error
-    if found.missing:
-        way = loader.way_to(found.missing, Path("/"), os.environ)
-        raise DeviceError(
-            f"the loader does not find {', '.join(found.missing)}, which onnxruntime's MIGraphX needs; "
-            + (f"fix: {way}" if way else f"install ROCm with MIGraphX of that version; {FIX}")
-        )
-    if found.lacking:
-        raise DeviceError(
-            f"the installed ROCm lacks {', '.join(found.lacking)}, which onnxruntime's MIGraphX needs; "
-            f"install a newer one; {FIX}"
-        )
-    return found
-
-
-def note_ignored(reporter: Reporter) -> None:
-    """Say which environment variables would change what is compiled; the child does not get them."""
-    if ignored := sorted(name for name in os.environ if OVERRIDES.match(name)):
-        reporter.note(f"ignored, because they change what MIGraphX runs: {', '.join(ignored)}")

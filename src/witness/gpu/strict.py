@@ -1,38 +1,116 @@
 """Models on an AMD GPU through onnxruntime's MIGraphX provider: wholly, or not at all.
 
-The provider's libraries may abort when they are torn down, and they print on stdout: whatever opens a session
-with it runs in the child process (`amd.child`) only.
+The provider's libraries may abort when they are torn down, and they print on stdout: only the child process
+(`gpu.child`) opens a session with it.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from witness.errors import DeviceError, UsageError, WitnessError
-from witness.gpu.provider import (
-    MIGRAPHX,
-    Wish,
-    ask_for_assignment,
-    assignment,
-    open_session,
-    says_assignment,
-)
-from witness.models.session import Model, load_onnxruntime, one_thread, reason, unusable
+from witness.models.session import CPU, Model, load_onnxruntime, one_thread, reason, unusable
 from witness.schema import Float32
 
+MIGRAPHX = "MIGraphXExecutionProvider"
 Shapes = dict[str, tuple[int, ...]]
 """Name of an input -> its shape."""
 
 
-def open_strictly(source: bytes, name: str, shape: tuple[int, ...], provider: Wish) -> Model:
-    """A model wholly on one AMD GPU, its input pinned to one shape. Raises DeviceError: no CPU unasked.
+class ProviderOptions(TypedDict):
+    """The provider, as a request to the child describes it."""
+
+    plugin: str | None
+    """The library of AMD's plug-in; None: the built-in provider."""
+    options: dict[str, str]
+    """In the provider's own words."""
+
+
+# --- sessions ---
+
+
+def open_session(source: bytes, options: Any, provider: ProviderOptions | None, *, cpu: bool) -> Any:
+    """Open a session with the provider, and with the CPU for the nodes that it leaves if `cpu` is true.
+
+    Without `provider`, on the CPU. Raises DeviceError, or any error of onnxruntime's.
+    """
+    runtime = load_onnxruntime()
+    if provider is None:
+        return runtime.InferenceSession(source, options, providers=[CPU], enable_fallback=False)
+    if not cpu:
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    if provider["plugin"] is None:
+        providers: list[Any] = [(MIGRAPHX, provider["options"])]
+        providers += [CPU] if cpu else []
+        return runtime.InferenceSession(source, options, providers=providers, enable_fallback=False)
+    devices = plugin_devices(provider["plugin"])
+    gpu = int(provider["options"].get("device_id", 0))
+    if gpu >= len(devices):
+        # onnxruntime looks for cards in /sys/class/drm, which some containers hide.
+        raise DeviceError(f"the plug-in finds {len(devices)} cards, so there is no number {gpu}")
+    options.add_provider_for_devices([devices[gpu]], provider["options"])
+    return runtime.InferenceSession(source, options, enable_fallback=False)
+
+
+@cache
+def plugin_devices(library: str) -> list[Any]:
+    """Return the cards that the plug-in offers, in its order. Raises DeviceError."""
+    runtime = load_onnxruntime()
+    if not records_assignment():
+        raise DeviceError(f"the plug-in needs onnxruntime 1.24 or newer, and this is {runtime.__version__}")
+    try:
+        runtime.register_execution_provider_library(f"witness {MIGRAPHX}", library)
+    except Exception as error:  # onnxruntime raises a dozen unrelated classes
+        raise DeviceError(f"the plug-in does not start ({reason(error)})") from error
+    return [device for device in runtime.get_ep_devices() if device.ep_name == MIGRAPHX]
+
+
+def records_assignment() -> bool:
+    """Return true if onnxruntime records the provider of each node, as it does since 1.24."""
+    return hasattr(load_onnxruntime().InferenceSession, "get_provider_graph_assignment_info")
+
+
+def ask_for_assignment(options: Any, folder: str) -> None:
+    """Have a session with these `options` record its nodes for `assignment`; `folder` holds a profile."""
+    if records_assignment():
+        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    else:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(Path(folder, "profile"))
+
+
+def assignment(session: Any, feeds: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return (provider, operator) of every node; without onnxruntime's record, of all that run for `feeds`.
+
+    There a graph that MIGraphX took is one node.
+    """
+    if records_assignment():
+        return [
+            (part.ep_name, node.op_type)
+            for part in session.get_provider_graph_assignment_info()
+            for node in part.get_nodes()
+        ]
+    session.run(None, feeds)
+    events = json.loads(Path(session.end_profiling()).read_bytes())
+    nodes = [event.get("args", {}) for event in events if event["name"].endswith("_kernel_time")]
+    return [(node["provider"], node["op_name"]) for node in nodes]
+
+
+# --- a model wholly on the GPU ---
+
+
+def open_strictly(source: bytes, name: str, shape: tuple[int, ...], provider: ProviderOptions) -> Model:
+    """Open a model wholly on one AMD GPU, its input pinned to one shape. Raises DeviceError: no CPU unasked.
 
     The provider's own cache of compiled graphs loads wrong programs without an error as soon as a dimension
     is free, and `get_providers()` names the provider even if every node runs on the CPU; so the shape is
@@ -57,23 +135,26 @@ def open_strictly(source: bytes, name: str, shape: tuple[int, ...], provider: Wi
                     "it does not take all of the model's nodes; `witness probe` says which"
                 ) from error
             raise DeviceError(reason(error)) from error
-    if (assigned := {where for where, _ in nodes}) != {MIGRAPHX}:
+    if (assigned := {device for device, _ in nodes}) != {MIGRAPHX}:
         raise DeviceError(f"its nodes are on {sorted(assigned)}, not on {MIGRAPHX} alone")
     return model
 
 
 def pins(dimensions: Sequence[int | str | None], shape: Sequence[int]) -> dict[str, int]:
-    """The size of each dimension that has a name. Raises DeviceError if the two do not fit."""
+    """Return the size of each dimension that has a name. Raises DeviceError if the two do not fit."""
     if len(dimensions) != len(shape) or any(
-        size != wanted and not isinstance(size, str) for size, wanted in zip(dimensions, shape, strict=True)
+        free != size and not isinstance(free, str) for free, size in zip(dimensions, shape, strict=True)
     ):
         raise DeviceError(f"its input {list(dimensions)} cannot be pinned to {list(shape)}")
-    return {size: wanted for size, wanted in zip(dimensions, shape, strict=True) if isinstance(size, str)}
+    return {free: size for free, size in zip(dimensions, shape, strict=True) if isinstance(free, str)}
+
+
+# --- any model, as far as it goes ---
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a provider made of a model that may have any inputs and outputs."""
+    """The result of running a model, with any inputs and outputs, on a provider."""
 
     inputs: Shapes
     nodes: dict[str, dict[str, int]]
@@ -86,21 +167,21 @@ class Trial:
     """For noise of a fixed seed."""
 
 
-def try_model(source: bytes, name: str, shapes: Shapes, provider: Wish | None) -> Trial:
-    """Run a model, its inputs pinned to `shapes`, on MIGraphX and what that leaves on the CPU.
+def try_model(source: bytes, name: str, shapes: Shapes, provider: ProviderOptions | None) -> Trial:
+    """Run a model, its inputs pinned to `shapes`, on MIGraphX, and on the CPU the nodes that this leaves.
 
     Without `provider`, all of it on the CPU. Inputs of fixed sizes need no shape. Raises ModelError,
-    DeviceError (before onnxruntime 1.24, too: nothing says there which nodes are where), or UsageError if
-    shapes are missing.
+    DeviceError (before onnxruntime 1.24, too, which does not record the nodes), or UsageError if shapes are
+    missing.
     """
     runtime = load_onnxruntime()
-    if not says_assignment():
+    if not records_assignment():
         raise DeviceError(f"`witness probe` needs onnxruntime 1.24 or newer; this is {runtime.__version__}")
     options = runtime.SessionOptions()
     options.log_severity_level = 4
     ask_for_assignment(options, "")
     try:
-        source = _with_names(source)
+        source = _name_dimensions(source)
         whole = open_session(source, one_thread(), None, cpu=True)
         for dimension, size in _pin_all(name, whole, shapes).items():
             options.add_free_dimension_override_by_name(dimension, size)
@@ -121,16 +202,16 @@ def try_model(source: bytes, name: str, shapes: Shapes, provider: Wish | None) -
             raise DeviceError(reason(error)) from error
         raise unusable(name, error) from error
     nodes: dict[str, dict[str, int]] = {}
-    for where, operator in assignment(session, feeds):
-        counts = nodes.setdefault(where, {})
+    for device, operator in assignment(session, feeds):
+        counts = nodes.setdefault(device, {})
         counts[operator] = counts.get(operator, 0) + 1
     inputs = {key: value.shape for key, value in feeds.items()}
     numbers = [np.asarray(output, np.float32) for output in outputs if isinstance(output, np.ndarray)]
     return Trial(inputs, nodes, open_s, float(np.median(times)), numbers)
 
 
-def _with_names(source: bytes) -> bytes:
-    """The model with a name for each free dimension of its inputs: onnxruntime pins no others."""
+def _name_dimensions(source: bytes) -> bytes:
+    """Name each free dimension of the model's inputs: onnxruntime pins no others."""
     import onnx
 
     model = onnx.load_from_string(source)
@@ -143,30 +224,30 @@ def _with_names(source: bytes) -> bytes:
 
 
 def _pin_all(name: str, session: Any, shapes: Shapes) -> dict[str, int]:
-    """As `pins`, for all inputs of a session. Raises UsageError that shows how to give the shapes."""
+    """Pin all inputs of a session, as `pins` does. Raises UsageError that shows how to give the shapes."""
     inputs = {node.name: node.shape for node in session.get_inputs()}
     examples = [
         f"--shape {key}={'x'.join(str(size if isinstance(size, int) else 1) for size in sizes)}"
         for key, sizes in inputs.items()
         if not all(isinstance(size, int) for size in sizes)
     ]
-    wanted = "; give " + " ".join(examples) + " or other sizes" if examples else "; it needs no --shape"
+    fix = "; give " + " ".join(examples) + " or other sizes" if examples else "; it needs no --shape"
     if unknown := shapes.keys() - inputs.keys():
-        raise UsageError(f"{name} has no input {', '.join(sorted(unknown))}{wanted}")
+        raise UsageError(f"{name} has no input {', '.join(sorted(unknown))}{fix}")
     pinned: dict[str, int] = {}
     try:
         for key, sizes in inputs.items():
             fixed = [size for size in sizes if isinstance(size, int)]
             pinned |= pins(sizes, shapes.get(key, fixed))
     except DeviceError as error:
-        raise UsageError(f"{name}: {error}{wanted}") from error
+        raise UsageError(f"{name}: {error}{fix}") from error
     return pinned
 
 
-def _noise(kind: str, shape: Sequence[int]) -> npt.NDArray[Any]:
-    """An input of onnxruntime's type `kind`: noise for floats, ones for everything else."""
+def _noise(tensor_type: str, shape: Sequence[int]) -> npt.NDArray[Any]:
+    """Return an input of onnxruntime's type: noise for floats, ones for everything else."""
     types = {"float16": np.float16, "float": np.float32, "double": np.float64}
-    name = kind.removeprefix("tensor(").removesuffix(")")
+    name = tensor_type.removeprefix("tensor(").removesuffix(")")
     if name in types:
         return np.random.RandomState(0).normal(0.0, 1.0, shape).astype(types[name])
     return np.ones(shape, np.dtype(name))

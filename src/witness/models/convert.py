@@ -1,4 +1,9 @@
-"""segmentation-3.0 and CAM++ as ONNX, from the arrays of their checkpoints.
+"""segmentation-3.0 and CAM++ as ONNX, from their PyTorch checkpoints, without PyTorch and without pickle.
+
+A checkpoint is a zip: a pickle that describes the tensors, and a file of raw numbers for each. A pickle
+is a program, which Python's own `pickle` runs. Here it is only read (`pickletools`), by a machine that knows
+texts, numbers, dictionaries, tuples and tensors. Classes of other packages become placeholders: nothing of
+theirs is imported, and an instruction that is not in the list ends the reading.
 
 The graphs are written field by field, and every number is computed with operations that IEEE 754 defines to
 the last bit. So the bytes are the same on every machine and with every version of onnx, and the catalogue can
@@ -7,19 +12,24 @@ pin their sha256.
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
+import pickletools
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from witness.models import pytorch
 from witness.schema import SAMPLE_RATE, Float32, Float64
 
 if TYPE_CHECKING:
     import onnx
 
+Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Float32]
 Shape = Sequence[str | int]
 """Of an input or output; a text names a free dimension."""
@@ -27,21 +37,254 @@ Shape = Sequence[str | int]
 OPSET = 17
 IR_VERSION = 8
 """Of ONNX 1.12, which brought opset 17."""
+LARGEST = 256 << 20
+"""Bytes of all arrays together; CAM++ has 28 MB."""
+LARGEST_PROGRAM = 4 << 20
+"""Bytes of the pickle; that of CAM++, with 937 tensors, has 0.13 MB."""
+STORAGES: dict[str, np.dtype[Any]] = {
+    "torch FloatStorage": np.dtype("<f4"),
+    "torch LongStorage": np.dtype("<i8"),
+}
+"""The kinds of numbers, by the names that the pickle gives them."""
+TENSOR = "torch._utils _rebuild_tensor_v2"
+DICTIONARY = "collections OrderedDict"
+
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_VALUES = {"BININT", "BININT1", "BININT2", "BINFLOAT", "BINUNICODE"}
+_TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 def onnx_of(name: str, content: bytes) -> bytes:
-    """The ONNX file of a checkpoint's content, for the model of the catalogue called `name`.
+    """Return the ONNX file of a checkpoint's content, for the model of the catalogue called `name`.
 
     Raises ValueError if it is another checkpoint.
     """
     make = {"segmentation-3.0": segmentation, "campplus-zh-en": campplus}[name]
-    arrays = pytorch.read(content)
+    arrays = read_checkpoint(content)
     try:
         return make(arrays)
     except ValueError:
         raise
     except Exception as error:  # numpy and onnx raise whatever arrays of other sizes make them
         raise ValueError(f"its arrays do not fit together ({' '.join(str(error).split())[:120]})") from error
+
+
+# --- checkpoints ---
+
+
+class _Mark:
+    """The begin of the items of a list, a tuple or a dictionary on the stack."""
+
+
+@dataclass(frozen=True)
+class _Name:
+    """A function or class that the pickle names. It is never looked up."""
+
+    name: str
+
+
+class _Foreign:
+    """A placeholder for an object of another package."""
+
+
+@dataclass(frozen=True)
+class _Storage:
+    """A file of numbers, as the pickle announces it."""
+
+    dtype: np.dtype[Any]
+    key: str
+    count: int
+
+
+def read_checkpoint(content: bytes) -> dict[str, Array]:
+    """Return the arrays of a checkpoint, or of its state_dict, by name.
+
+    Raises ValueError if it is no such file, or not whole, or announces more than LARGEST.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            return _Checkpoint(archive).arrays()
+    except ValueError:
+        raise
+    except (
+        zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError, EOFError, KeyError,
+        IndexError, TypeError, AttributeError, OverflowError, RecursionError, MemoryError,
+    ) as error:  # fmt: skip
+        raise ValueError(f"not a PyTorch checkpoint ({' '.join(str(error).split())[:120]})") from error
+
+
+class _Checkpoint:
+    """An archive, and the machine that reads its pickle."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        if sum(info.file_size for info in archive.infolist()) > LARGEST:
+            _refuse(f"it has more than {LARGEST >> 20} MiB")
+        programs = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        if len(programs) != 1:
+            _refuse(f"it has {len(programs)} files data.pkl instead of one")
+        self._root = programs[0].removesuffix("data.pkl")
+        self._used = 0
+
+    def arrays(self) -> dict[str, Array]:
+        info = self._archive.getinfo(f"{self._root}data.pkl")
+        if info.file_size > LARGEST_PROGRAM:
+            _refuse("its data.pkl is too large")
+        top = self._run(self._archive.read(info))
+        arrays = top.get("state_dict", top) if isinstance(top, dict) else None
+        if not isinstance(arrays, dict) or not arrays:
+            _refuse("it holds no dictionary of arrays")
+        for name, array in arrays.items():
+            if not isinstance(name, str) or not isinstance(array, np.ndarray):
+                _refuse("its dictionary holds something else than arrays")
+        return arrays
+
+    def _run(self, program: bytes) -> Any:
+        """Return the object that the pickle describes."""
+        stack: list[Any] = []
+        memory: dict[int, Any] = {}
+        argument: Any
+        for instruction, argument, _ in pickletools.genops(program):
+            name = instruction.name
+            if name == "PROTO":
+                continue
+            if name == "STOP":
+                return stack.pop()
+            if name in _CONSTANTS:
+                stack.append(_CONSTANTS[name])
+            elif name in _VALUES:
+                stack.append(argument)
+            elif name == "GLOBAL":
+                stack.append(_Name(str(argument)))
+            elif name == "MARK":
+                stack.append(_Mark())
+            elif name in ("BINPUT", "LONG_BINPUT"):
+                memory[argument] = stack[-1]
+            elif name in ("BINGET", "LONG_BINGET"):
+                stack.append(memory[argument])
+            else:
+                step = _STEPS.get(name)
+                if step is None:
+                    _refuse(f"its data.pkl has the instruction {name}")
+                step(self, stack)
+        return _refuse("its data.pkl has no end")
+
+    def _call(self, stack: list[Any]) -> None:
+        """REDUCE and NEWOBJ: replace a function or class and its arguments by the object."""
+        arguments, function = stack.pop(), stack.pop()
+        if not isinstance(function, _Name) or not isinstance(arguments, tuple):
+            _refuse("its data.pkl calls something that is not a function")
+        if function.name == TENSOR:
+            stack.append(self._tensor(*arguments[:4]))
+        elif function.name == DICTIONARY:
+            stack.append({})
+        else:
+            stack.append(_Foreign())
+
+    def _announce(self, stack: list[Any]) -> None:
+        """BINPERSID: replace ("storage", type, key, device, count) by a storage."""
+        _, type_, key, _, count = stack.pop()
+        if not isinstance(type_, _Name) or type_.name not in STORAGES:
+            _refuse("it has arrays of another kind than float32 and int64")
+        if not isinstance(key, str) or not isinstance(count, int):
+            _refuse("it has an array without a file")
+        stack.append(_Storage(STORAGES[type_.name], key, count))
+
+    def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any) -> Array:
+        """Return a part of a storage as an array; its numbers must lie one after the other."""
+        if not isinstance(storage, _Storage) or not isinstance(shape, tuple):
+            _refuse("it has an array without numbers")
+        if not all(isinstance(size, int) and size >= 0 for size in (offset, *shape)):
+            _refuse("it has an array of an impossible shape")
+        # Rows one after the other: all that Witness's checkpoints have.
+        usual = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        if len(strides) != len(shape) or any(
+            stride != step for size, stride, step in zip(shape, strides, usual, strict=True) if size > 1
+        ):
+            _refuse("it has an array in another order than by rows")
+        count, size = math.prod(shape), storage.dtype.itemsize
+        info = self._archive.getinfo(f"{self._root}data/{storage.key}")
+        if info.file_size != storage.count * size or offset + count > storage.count:
+            _refuse(f"its array {storage.key[:40]} has {info.file_size} bytes, which are not those announced")
+        self._used += count * size
+        if self._used > LARGEST:  # one file may serve many arrays
+            _refuse(f"its arrays have more than {LARGEST >> 20} MiB")
+        numbers = np.frombuffer(self._archive.read(info), storage.dtype, count, offset * size)
+        return numbers.reshape(shape)
+
+
+def _refuse(why: str) -> NoReturn:
+    raise ValueError(f"not a checkpoint that Witness reads: {why}")
+
+
+def _since_mark(stack: list[Any]) -> list[Any]:
+    """Take the items above the last mark from the stack, and the mark."""
+    marks = (index for index in reversed(range(len(stack))) if isinstance(stack[index], _Mark))
+    if (mark := next(marks, None)) is None:
+        _refuse("its data.pkl takes more than it has")
+    items = stack[mark + 1 :]
+    del stack[mark:]
+    return items
+
+
+def _put(target: Any, items: list[Any]) -> None:
+    """Put keys and values, in turn, into a dictionary; a placeholder needs none."""
+    if isinstance(target, dict):
+        target.update(zip(items[::2], items[1::2], strict=True))
+    elif not isinstance(target, _Foreign):
+        _refuse("its data.pkl fills something that is not a dictionary")
+
+
+def _set_items(_: _Checkpoint, stack: list[Any]) -> None:
+    items = _since_mark(stack)
+    _put(stack[-1], items)
+
+
+def _set_item(_: _Checkpoint, stack: list[Any]) -> None:
+    value, key = stack.pop(), stack.pop()
+    _put(stack[-1], [key, value])
+
+
+def _append(_: _Checkpoint, stack: list[Any]) -> None:
+    items = _since_mark(stack)
+    if not isinstance(stack[-1], list):
+        _refuse("its data.pkl extends something that is not a list")
+    stack[-1].extend(items)
+
+
+def _tuple(_: _Checkpoint, stack: list[Any]) -> None:
+    items = _since_mark(stack)
+    stack.append(tuple(items))
+
+
+def _tuple_of(count: int) -> Callable[[_Checkpoint, list[Any]], None]:
+    def step(_: _Checkpoint, stack: list[Any]) -> None:
+        if len(stack) < count:
+            _refuse("its data.pkl takes more than it has")
+        items = stack[len(stack) - count :]
+        del stack[len(stack) - count :]
+        stack.append(tuple(items))
+
+    return step
+
+
+_STEPS: dict[str, Callable[[_Checkpoint, list[Any]], Any]] = {
+    "EMPTY_DICT": lambda _, stack: stack.append({}),
+    "EMPTY_LIST": lambda _, stack: stack.append([]),
+    "SETITEM": _set_item,
+    "SETITEMS": _set_items,
+    "APPENDS": _append,
+    "TUPLE": _tuple,
+    **{name: _tuple_of(count) for name, count in _TUPLES.items()},
+    "BINPERSID": _Checkpoint._announce,
+    "REDUCE": _Checkpoint._call,
+    "NEWOBJ": _Checkpoint._call,
+    # What an object is filled with; those that come here are placeholders and dictionaries of arrays.
+    "BUILD": lambda _, stack: stack.pop(),
+}
+
+
+# --- graphs ---
 
 
 class _Graph:
@@ -55,13 +298,13 @@ class _Graph:
         self._graph = onnx.GraphProto()
 
     def array(self, name: str) -> Float32:
-        """An array of the checkpoint. Raises ValueError if there is none."""
+        """Return an array of the checkpoint. Raises ValueError if it is missing."""
         if name not in self._arrays:
             raise ValueError(f"the checkpoint has no {name}")
         return self._arrays[name]
 
     def count(self, pattern: str, *, first: int) -> int:
-        """How many arrays there are of a name with numbers in it, from `first` on without a gap."""
+        """Count the arrays of a name with a number in it, from `first` on without a gap."""
         return next(
             number for number in itertools.count() if pattern.format(first + number) not in self._arrays
         )
@@ -69,10 +312,10 @@ class _Graph:
     def constant(self, array: np.ndarray[Any, Any], name: str = "") -> str:
         name = name or f"constant_{len(self._graph.initializer)}"
         proto = self._onnx.TensorProto
-        kind = proto.INT64 if array.dtype == np.int64 else proto.FLOAT
-        array = np.asarray(array, "<i8" if kind == proto.INT64 else "<f4", order="C")
+        data_type = proto.INT64 if array.dtype == np.int64 else proto.FLOAT
+        array = np.asarray(array, "<i8" if data_type == proto.INT64 else "<f4", order="C")
         self._graph.initializer.append(
-            proto(dims=array.shape, data_type=kind, name=name, raw_data=array.tobytes())
+            proto(dims=array.shape, data_type=data_type, name=name, raw_data=array.tobytes())
         )
         return name
 
@@ -80,14 +323,14 @@ class _Graph:
         return self.constant(np.array(values, np.int64))
 
     def weight(self, name: str) -> str:
-        """An array of the checkpoint as it is."""
+        """Add an array of the checkpoint unchanged."""
         return self.constant(self.array(name), name)
 
-    def node(self, kind: str, *inputs: str, output: str = "", **attributes: Any) -> str:
-        output = output or f"{kind.lower()}_{len(self._graph.node)}"
+    def node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        output = output or f"{operator.lower()}_{len(self._graph.node)}"
         made = [self._attribute(name, value) for name, value in attributes.items()]
         self._graph.node.append(
-            self._onnx.NodeProto(op_type=kind, input=inputs, output=[output], attribute=made)
+            self._onnx.NodeProto(op_type=operator, input=inputs, output=[output], attribute=made)
         )
         return output
 
@@ -101,10 +344,10 @@ class _Graph:
             return proto(name=name, type=proto.STRING, s=value.encode())
         return proto(name=name, type=proto.INTS, ints=value)
 
-    def finish(self, name: str, given: tuple[str, Shape], result: tuple[str, Shape]) -> bytes:
-        """The model as bytes, checked by onnx."""
+    def finish(self, name: str, source: tuple[str, Shape], result: tuple[str, Shape]) -> bytes:
+        """Return the model as bytes, checked by onnx."""
         self._graph.name = name
-        self._graph.input.append(self._value(*given))
+        self._graph.input.append(self._value(*source))
         self._graph.output.append(self._value(*result))
         opset = self._onnx.OperatorSetIdProto(domain="", version=OPSET)
         model = self._onnx.ModelProto(
@@ -117,8 +360,8 @@ class _Graph:
         sizes = self._onnx.TensorShapeProto()
         for size in shape:
             sizes.dim.add(**({"dim_param": size} if isinstance(size, str) else {"dim_value": size}))
-        kind = self._onnx.TypeProto.Tensor(elem_type=self._onnx.TensorProto.FLOAT, shape=sizes)
-        return self._onnx.ValueInfoProto(name=name, type=self._onnx.TypeProto(tensor_type=kind))
+        tensor = self._onnx.TypeProto.Tensor(elem_type=self._onnx.TensorProto.FLOAT, shape=sizes)
+        return self._onnx.ValueInfoProto(name=name, type=self._onnx.TypeProto(tensor_type=tensor))
 
 
 # --- segmentation-3.0 ---
@@ -128,7 +371,7 @@ LOWEST, NARROWEST = 50.0, 50.0
 
 
 def segmentation(arrays: Arrays) -> bytes:
-    """pyannote's PyanNet (SincNet, LSTM, three linear layers): samples [N, 1, T] to log probabilities
+    """Build pyannote's PyanNet (SincNet, LSTM, three linear layers): samples [N, 1, T] to log probabilities
     [N, frames, 7].
 
     Raises ValueError if the checkpoint is of another network.
@@ -174,14 +417,14 @@ def segmentation(arrays: Arrays) -> bytes:
 
 
 def _recurrence(graph: _Graph, layer: int, hidden: int) -> tuple[str, str, str]:
-    """The weights of one layer in both directions, W, R and B of ONNX.
+    """Return the weights of a layer in both directions, W, R and B of ONNX.
 
     PyTorch has the gates in the order input, forget, cell, output; ONNX input, output, forget, cell.
     """
     gates = np.arange(4 * hidden).reshape(4, hidden)[[0, 3, 1, 2]].ravel()
 
-    def both(kind: str) -> Float32:
-        names = (f"lstm.{kind}_l{layer}{way}" for way in ("", "_reverse"))
+    def both(part: str) -> Float32:
+        names = (f"lstm.{part}_l{layer}{way}" for way in ("", "_reverse"))
         return np.stack([graph.array(name)[gates] for name in names])
 
     bias = np.concatenate([both("bias_ih"), both("bias_hh")], axis=1)
@@ -193,7 +436,7 @@ def _recurrence(graph: _Graph, layer: int, hidden: int) -> tuple[str, str, str]:
 
 
 def _sinc(graph: _Graph) -> Float32:
-    """(80, 1, 251): the band-pass filters of SincNet, 40 of cosines and 40 of sines, from their edges."""
+    """Return the band-pass filters of SincNet, 40 of cosines and 40 of sines: (80, 1, 251)."""
     low_hz, band_hz, window, times = (
         graph.array(f"sincnet.conv1d.0.filterbank.{name}_").astype(np.float64)
         for name in ("low_hz", "band_hz", "window", "n")
@@ -210,10 +453,10 @@ def _sinc(graph: _Graph) -> Float32:
 
 
 def _sine(angles: Float64) -> tuple[Float64, Float64]:
-    """Sine and cosine of angles of up to some thousands, the same on every processor, to about 1e-15.
+    """Return sine and cosine of angles of up to some thousands, the same on every processor, to about 1e-15.
 
-    NumPy's own differ in the last bit from processor to processor. 2 pi is taken away in two parts, of which
-    the first has few bits, so that its multiples are exact; the rest is the series.
+    NumPy's own differ in the last bit from processor to processor. 2 pi is subtracted in two parts: the first
+    has few bits, so that its multiples are exact; the rest is the series.
     """
     turns = np.rint(angles / (2 * math.pi))
     rest = (angles - turns * 6.28125) - turns * 0.0019353071795864769
@@ -231,7 +474,7 @@ def _sine(angles: Float64) -> tuple[Float64, Float64]:
 # --- CAM++ ---
 
 PIECE = 100
-"""Frames of which a CAM layer has a mean of their own, beside that of the whole stretch."""
+"""Frames of a piece: a CAM layer has the mean of each piece, beside that of the whole stretch."""
 DILATIONS = (1, 2, 2)
 """Of the convolutions in each dense block."""
 MELS = 80
@@ -240,7 +483,7 @@ BANDS = MELS // 8
 
 
 def campplus(arrays: Arrays) -> bytes:
-    """CAM++ as 3D-Speaker defines it: features [B, T, 80] to voice vectors [B, 192], not normalized.
+    """Build CAM++ as 3D-Speaker defines it: features [B, T, 80] to voice vectors [B, 192], not normalized.
 
     No ReLU follows the last normalization, unlike in copies of it elsewhere. Raises ValueError if the
     checkpoint is of another network.
@@ -254,8 +497,8 @@ def campplus(arrays: Arrays) -> bytes:
         else:
             size = graph.array(mean).shape
             scale, shift = graph.constant(np.ones(size)), graph.constant(np.zeros(size))
-        given = scale, shift, graph.weight(mean), graph.weight(variance)
-        return graph.node("BatchNormalization", tensor, *given, epsilon=1e-5)
+        parameters = scale, shift, graph.weight(mean), graph.weight(variance)
+        return graph.node("BatchNormalization", tensor, *parameters, epsilon=1e-5)
 
     def active(tensor: str, name: str) -> str:
         return graph.node("Relu", normalized(tensor, name))
@@ -297,7 +540,7 @@ def _head(
     normalized: Callable[[str, str], str],
     active: Callable[[str, str], str],
 ) -> str:
-    """The residual network over features and time: [B, T, 80] -> [B, 320, T]."""
+    """Build the residual network over features and time: [B, T, 80] -> [B, 320, T]."""
     around = {"pads": [1, 1, 1, 1]}
     tensor = graph.node("Unsqueeze", graph.node("Transpose", "feats", perm=[0, 2, 1]), graph.integers(1))
     tensor = active(convolved(tensor, "head.conv1", **around), "head.bn1")
@@ -318,7 +561,7 @@ def _head(
 
 
 def _context(graph: _Graph, tensor: str) -> str:
-    """What a CAM layer knows of the rest, [B, channels, pieces]: the mean of all frames and of each piece."""
+    """Build the context of a CAM layer, [B, channels, pieces]: the mean of all frames and of each piece."""
     pieces = graph.node(
         "AveragePool", tensor, kernel_shape=[PIECE], strides=[PIECE], ceil_mode=1, count_include_pad=0
     )
@@ -326,7 +569,7 @@ def _context(graph: _Graph, tensor: str) -> str:
 
 
 def _spread(graph: _Graph, pieces: str, like: str) -> str:
-    """[B, channels, pieces] -> [B, channels, T], as many as `like` has: what each frame's piece has."""
+    """Spread each piece's value over its frames: [B, channels, pieces] -> [B, channels, T] of `like`."""
     frames = graph.node("Unsqueeze", pieces, graph.integers(3))
     frames = graph.node("Expand", frames, graph.integers(1, 1, 1, PIECE))
     frames = graph.node("Reshape", frames, graph.integers(0, 0, -1))
@@ -335,7 +578,7 @@ def _spread(graph: _Graph, pieces: str, like: str) -> str:
 
 
 def _pooled(graph: _Graph, tensor: str) -> str:
-    """[B, features, T] -> [B, 2 x features, 1]: mean and unbiased standard deviation over time."""
+    """Pool [B, features, T] to [B, 2 x features, 1]: mean and unbiased standard deviation over time."""
     mean = graph.node("ReduceMean", tensor, axes=[2], keepdims=1)
     apart = graph.node("Sub", tensor, mean)
     total = graph.node("ReduceSum", graph.node("Mul", apart, apart), graph.integers(2), keepdims=1)

@@ -1,7 +1,7 @@
-"""What a Whisper model in CTranslate2's format says about itself, read without CTranslate2.
+"""The header of a Whisper model in CTranslate2's format, read and checked without CTranslate2.
 
-CTranslate2 trusts what it reads: a wrong number makes it allocate any amount of memory, or read past
-the end. So every folder goes through `inspect` before an engine sees it.
+CTranslate2 checks nothing: a wrong number makes it allocate any amount of memory, or read past the end. So
+every folder goes through `inspect` before an engine sees it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ LARGEST = {CONFIG: 1 << 20, TOKENIZER: 64 << 20, **dict.fromkeys(VOCABULARIES, 6
 
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 BYTES = {chr(byte): byte for byte in _PRINTABLE}
-"""What stands for each byte in the tokens of GPT-2 and Whisper: printable ones for themselves, the others are
+"""Character -> byte, in the tokens of GPT-2 and Whisper: printable bytes stand for themselves, the others are
 the characters from U+0100 on, in order."""
-BYTES |= {chr(256 + place): byte for place, byte in enumerate(sorted({*range(256)} - {*_PRINTABLE}))}
+BYTES |= {chr(256 + number): byte for number, byte in enumerate(sorted({*range(256)} - {*_PRINTABLE}))}
 
 SPEC = "WhisperSpec"
 VERSION = 6
-"""Of the file format: what every CTranslate2 that knows Whisper writes, up to 4.8."""
+"""Of the file format: every CTranslate2 that knows Whisper writes it, up to 4.8."""
 SIZES = (4, 1, 2, 4, 2, 2)
 """CTranslate2's number of a type -> bytes of an element: float32, int8, int16, int32, float16, bfloat16."""
 MOST_VARIABLES = 20_000
@@ -44,11 +44,11 @@ MOST_VARIABLES = 20_000
 
 @dataclass(frozen=True)
 class Variable:
-    """One array in a file: its shape, CTranslate2's number of its type, and where its bytes begin."""
+    """An array in a file: its shape, CTranslate2's number of its type, and the position of its bytes."""
 
     shape: tuple[int, ...]
     type: int
-    place: int
+    start: int
 
     @property
     def size(self) -> int:
@@ -57,33 +57,33 @@ class Variable:
 
 
 class _Reader:
-    """Numbers and strings of a file, one after the other. Raises ValueError where they cannot be."""
+    """Numbers and strings of a file, one after the other. Raises ValueError if they do not fit."""
 
     def __init__(self, data: bytes | mmap.mmap) -> None:
         self.data = data
-        self.place = 0
+        self.position = 0
 
     def numbers(self, form: str) -> tuple[int, ...]:
         try:
-            values: tuple[int, ...] = struct.unpack_from(f"<{form}", self.data, self.place)
+            values: tuple[int, ...] = struct.unpack_from(f"<{form}", self.data, self.position)
         except struct.error as error:
             raise ValueError("the file ends too early") from error
-        self.place += struct.calcsize(f"<{form}")
+        self.position += struct.calcsize(f"<{form}")
         return values
 
     def string(self) -> str:
         (length,) = self.numbers("H")
-        raw = self.data[self.place : self.place + length]
+        raw = self.data[self.position : self.position + length]
         if len(raw) < length or not raw.endswith(b"\0"):
             raise ValueError("a name has no end")
-        self.place += length
+        self.position += length
         return raw[:-1].decode("ascii")  # UnicodeDecodeError is a ValueError
 
 
 def walk(data: bytes | mmap.mmap) -> Mapping[str, Variable]:
-    """Every variable of a model.bin by its name, after a walk through the structure of the whole file.
+    """Return every variable of a model.bin by its name, after a walk through the whole file.
 
-    Raises ValueError saying what is wrong: another kind of file, or numbers that contradict each other.
+    Raises ValueError naming the fault: another format, or numbers that contradict each other.
     """
     reader = _Reader(data)
     (version,) = reader.numbers("I")
@@ -104,11 +104,11 @@ def walk(data: bytes | mmap.mmap) -> Mapping[str, Variable]:
         type_, size = reader.numbers("BI")
         if type_ >= len(SIZES):
             raise ValueError(f"{name} has an unknown type")
-        variable = Variable(shape, type_, reader.place)
+        variable = Variable(shape, type_, reader.position)
         if variable.size != size:
             raise ValueError(f"{name} has the wrong size")
-        reader.place += size
-        if reader.place > len(data):
+        reader.position += size
+        if reader.position > len(data):
             raise ValueError("the file ends too early")
         variables[name] = variable
     (aliases,) = reader.numbers("I")
@@ -117,13 +117,13 @@ def walk(data: bytes | mmap.mmap) -> Mapping[str, Variable]:
         if name not in variables:
             raise ValueError(f"{alias} stands for something that is missing")
         variables[alias] = variables[name]
-    if reader.place != len(data):
+    if reader.position != len(data):
         raise ValueError("there is something after its end")
     return variables
 
 
 def open_weights(path: Path) -> mmap.mmap:
-    """A file as bytes that are read when they are needed. Raises OSError, and ValueError if it is empty."""
+    """Map a file into memory. Raises OSError, and ValueError if it is empty."""
     with files.opened(path) as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -152,7 +152,7 @@ class Ct2Header:
 
 
 def missing(folder: Path) -> list[str]:
-    """The names of the files that a folder lacks and a model needs."""
+    """Return the names of the files that a model needs and the folder lacks."""
     # Not Path.is_file, which raises in a folder that may not be read.
     here = {name for name in (WEIGHTS, CONFIG, *VOCABULARIES) if os.path.isfile(folder / name)}  # noqa: PTH113
     lacks = [name for name in (WEIGHTS, CONFIG) if name not in here]
@@ -160,10 +160,10 @@ def missing(folder: Path) -> list[str]:
 
 
 def inspect(folder: Path) -> Ct2Header:
-    """The sizes of the model in a folder, after a look at all its files. Raises ModelError.
+    """Return the sizes of the model in a folder, after checking all its files. Raises ModelError.
 
-    The weights must be those of a Whisper model, with every array in its shape; the vocabulary must have as
-    many tokens as they; config.json must not point beyond them. tokenizer.json may be missing.
+    The weights must be a Whisper model's, with every array in its shape; the vocabulary must have as many
+    tokens as they; config.json must not point beyond them. tokenizer.json may be missing.
     """
     if lacks := missing(folder):
         raise ModelError(f"no Whisper model in {folder}: {', '.join(lacks)} is missing; download it again")
@@ -172,9 +172,9 @@ def inspect(folder: Path) -> Ct2Header:
         with open_weights(folder / WEIGHTS) as data:
             header = _header(data, walk(data))
         name = "the vocabulary"
-        found = vocabulary(folder)
-        if len(found) != header.tokens:
-            raise ValueError(f"it has {len(found)} tokens, and the weights have {header.tokens}")
+        tokens = vocabulary(folder)
+        if len(tokens) != header.tokens:
+            raise ValueError(f"it has {len(tokens)} tokens, and the weights have {header.tokens}")
         name = CONFIG
         _check_config(_json(folder / CONFIG), header)
         name = TOKENIZER
@@ -191,7 +191,7 @@ def inspect(folder: Path) -> Ct2Header:
 
 
 def vocabulary(folder: Path) -> list[str]:
-    """The tokens of a model as they are written, in order. Raises OSError, ValueError."""
+    """Return the tokens of a model, unchanged and in order. Raises OSError, ValueError."""
     path = next(
         (folder / name for name in VOCABULARIES if (folder / name).exists()), folder / VOCABULARIES[0]
     )
@@ -226,18 +226,20 @@ def _check_config(config: Any, header: Ct2Header) -> None:
 
 
 def _check_numbers(numbers: object, end: int) -> None:
-    if not isinstance(numbers, list) or not all(type(one) is int and 0 <= one < end for one in numbers):
+    if not isinstance(numbers, list) or not all(
+        type(number) is int and 0 <= number < end for number in numbers
+    ):
         raise ValueError(f"it has numbers that are not from 0 to {end - 1}")
 
 
 def _header(data: mmap.mmap, variables: Mapping[str, Variable]) -> Ct2Header:
-    """The sizes that the arrays have. Raises ValueError if one is missing or does not fit the others."""
+    """Return the sizes of the arrays. Raises ValueError if an array is missing or does not fit."""
 
     def shape(name: str, rank: int) -> Sequence[int]:
-        found = variables.get(name)
-        if found is None or len(found.shape) != rank or not all(found.shape):
+        variable = variables.get(name)
+        if variable is None or len(variable.shape) != rank or not all(variable.shape):
             raise ValueError(f"{name} is missing or has another form")
-        return found.shape
+        return variable.shape
 
     tokens, width = shape("decoder/embeddings/weight", 2)
     bands = shape("encoder/conv1/weight", 3)[1]
@@ -245,7 +247,7 @@ def _header(data: mmap.mmap, variables: Mapping[str, Variable]) -> Ct2Header:
     heads = variables.get("decoder/num_heads")
     if heads is None or heads.shape or SIZES[heads.type] > 4 or heads.type in (0, 4, 5):
         raise ValueError("decoder/num_heads is missing or has another form")
-    number = int.from_bytes(data[heads.place : heads.place + heads.size], "little")
+    number = int.from_bytes(data[heads.start : heads.start + heads.size], "little")
     layers = [_layers(variables, part) for part in ("encoder", "decoder")]
     header = Ct2Header(tokens, bands, width, number, layers[0], layers[1], text_context)
     plausible = (
@@ -278,7 +280,7 @@ def _layers(variables: Mapping[str, Variable], part: str) -> int:
 
 
 def _shapes(header: Ct2Header) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Every array of a Whisper model and its shape; query, key and value lie in one."""
+    """Give every array of a Whisper model and its shape; query, key and value lie in one array."""
     width = header.width
 
     def linear(name: str, rows: int, columns: int = width) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -1,4 +1,4 @@
-"""Fetch from a server: resume where the last attempt stopped, and notice a dead network within 5 s.
+"""Downloads that resume after an interruption, and notice a dead network within 5 s.
 
 `huggingface_hub` owns the cache but does not do the transfer, because its `hf_hub_download` cannot keep three
 promises (measured: docs/decisions/2026-11-22-constants.md):
@@ -38,8 +38,8 @@ SILENCE = 4.0
 time to notice."""
 
 REMEMBERED = 30.0
-"""Seconds for which a dead server is not asked again. The other files of a run must not cost `SILENCE` each,
-and a batch that runs for days must notice that the network is back."""
+"""Seconds before a dead server is asked again. The other files of a run must not cost `SILENCE` each, and a
+batch that runs for days must notice that the network is back."""
 
 PATIENCE = 15.0
 """Seconds over which the rate of a transfer is measured."""
@@ -74,12 +74,12 @@ class NetworkError(Exception):
 
 @dataclass(frozen=True)
 class Route:
-    """How servers are reached, besides by what the environment says."""
+    """The way to servers, beside the settings of the environment."""
 
     setting: str
-    """What a person has set that leads there, for messages."""
+    """The setting that leads there, for messages."""
     proxy: str | None = None
-    """For http and https, in the place of the environment's."""
+    """For http and https, instead of the environment's."""
     certificates: str | None = None
     """A file of authorities that are trusted, too."""
     client: str | None = None
@@ -91,7 +91,7 @@ class Route:
 
     @property
     def advice(self) -> str:
-        """What to check if a server answers with something else than what was asked for."""
+        """The advice after a wrong answer of a server."""
         return f"check {self.setting}, the proxy, and whether this network has a login page"
 
     def authorize(self, request: Request) -> None:
@@ -102,7 +102,7 @@ class Route:
             request.add_unredirected_header("Authorization", f"Basic {coded}")
 
     def context(self, host: str) -> ssl.SSLContext:
-        """By which certificates a host is trusted."""
+        """Return the certificates that a host must match."""
         checked = not {host, host.partition(":")[0]} & self.trusted
         return _certificates(self.certificates, self.client, checked)
 
@@ -121,7 +121,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class _How:
+class _Request:
     route: Route
     section: Section | None
 
@@ -140,27 +140,27 @@ def download(
     It is the whole file, or a `section` of it. `report` is called with the number of bytes in `part`.
 
     Raises:
-        NetworkError: the server is dead or stops sending; `part` keeps what has arrived.
+        NetworkError: the server is dead or stops sending; `part` keeps the bytes so far.
         FetchError: the server answers, but not with this file.
         OSError: `part` cannot be written.
     """
     server = _server(url)
-    fruitless = again = most = 0
+    fruitless = again = furthest = 0
     while (have := part.stat().st_size if part.exists() else 0) < size:
         if (free := shutil.disk_usage(part.parent).free) < size - have:
             raise OSError(f"{size - have >> 20} MiB more are needed and {free >> 20} MiB are free")
         with _alive(server):
-            start, end = _append(url, part, (have, size), report, _How(route, section))
-            most = max(most, have)
+            start, end = _append(url, part, (have, size), report, _Request(route, section))
+            furthest = max(furthest, have)
             again += start < have
-            fruitless = 0 if end - most >= MIN_GAIN else fruitless + 1
+            fruitless = 0 if end - furthest >= MIN_GAIN else fruitless + 1
             if end < size and MAX_FRUITLESS in (fruitless, again):
                 raise NetworkError(f"the connection to {server} keeps breaking")
 
 
 @contextlib.contextmanager
 def _alive(server: str) -> Iterator[None]:
-    """Work that needs a server: NetworkError at once if it was found dead a moment ago."""
+    """Guard work that needs a server: NetworkError at once if it was dead a moment ago."""
     since, sign = _dead.get(server, (0.0, ""))
     if sign and time.monotonic() - since < REMEMBERED:
         raise NetworkError(sign)
@@ -172,25 +172,25 @@ def _alive(server: str) -> Iterator[None]:
 
 
 def _append(
-    url: str, part: Path, sizes: tuple[int, int], report: Callable[[int], None], how: _How
+    url: str, part: Path, sizes: tuple[int, int], report: Callable[[int], None], request: _Request
 ) -> tuple[int, int]:
-    """Append to `part` what one connection brings; returns from where to where, in bytes.
+    """Append the bytes of one connection to `part`; return the first and the last position.
 
     `sizes` are the bytes that it has and will have.
     """
     have, size = sizes
-    section = how.section
+    section = request.section
     headers = {}
     if section:
         headers["Range"] = f"bytes={section.start + have}-{section.start + size - 1}"
     elif have:
         headers["Range"] = f"bytes={have}-"
-    with _connect(url, headers, how.route) as answer:
+    with _connect(url, headers, request.route) as answer:
         if section:
             _check_section(answer, url, have, size, section)
             start = have
         else:
-            start = _start(answer, url, have, size, how.route)
+            start = _start(answer, url, have, size, request.route)
         end = start
         with part.open("ab") as file:
             if start < have:  # the server does not resume
@@ -203,7 +203,7 @@ def _append(
 
 
 def _blocks(answer: HTTPResponse, url: str, size: int) -> Iterator[bytes]:
-    """What comes of a body of `size` bytes; it ends early if the connection breaks.
+    """Give the blocks of a body of `size` bytes; end early if the connection breaks.
 
     Raises NetworkError if the server stops sending or sends next to nothing.
     """
@@ -233,14 +233,14 @@ class Answer:
     """A small answer, read to its end."""
 
     url: str
-    """Where it came from after redirects."""
-    kind: str
+    """Its address after redirects."""
+    content_type: str
     """Its Content-Type without parameters, in lower case."""
     body: bytes
 
 
 def page(url: str, accept: str, largest: int, route: Route) -> Answer:
-    """The document at `url`, of at most so many bytes.
+    """Return the document at `url`, of at most so many bytes.
 
     Raises NetworkError if the server is dead, FetchError if it has no such document or a larger one.
     """
@@ -248,15 +248,14 @@ def page(url: str, accept: str, largest: int, route: Route) -> Answer:
         body = b"".join(_blocks(answer, url, largest + 1))
         if answer.length and len(body) <= largest:
             raise NetworkError(f"the connection to {_server(url)} broke")
-        kind = answer.headers.get_content_type()
-        found = Answer(answer.url, kind.lower(), body)
+        document = Answer(answer.url, answer.headers.get_content_type().lower(), body)
     if len(body) > largest:
         raise FetchError(f"cannot fetch {url}: it has more than {largest >> 20} MiB; {route.advice}")
-    return found
+    return document
 
 
 def end_of(url: str, count: int, route: Route) -> tuple[int, bytes | None]:
-    """The size of the file at `url` and its last `count` bytes; None: the server gives whole files only.
+    """Return the size of the file at `url` and its last bytes; None: the server gives whole files only.
 
     Raises NetworkError if the server is dead, FetchError if it does not have the file or tells no size.
     """
@@ -286,10 +285,10 @@ def _check_section(answer: HTTPResponse, url: str, have: int, size: int, section
 
 
 def _start(answer: HTTPResponse, url: str, have: int, size: int, route: Route) -> int:
-    """The byte of the file that the body begins with, 0 or `have`.
+    """Return the body's first byte in the file, 0 or `have`.
 
     Raises FetchError unless the rest up to `size` follows. Most likely it is the login page of a hotel, which
-    must not spoil what `part` already holds.
+    must not spoil the bytes in `part`.
     """
     stated = answer.headers.get("Content-Range")
     part = RANGE.fullmatch(stated or "")
@@ -305,13 +304,13 @@ def _start(answer: HTTPResponse, url: str, have: int, size: int, route: Route) -
 
 
 def _server(url: str) -> str:
-    """Scheme, host and port of a URL."""
+    """Return scheme, host and port of a URL."""
     return "/".join(url.split("/")[:3])
 
 
 @cache
 def _certificates(bundle: str | None, client: str | None, checked: bool) -> ssl.SSLContext:
-    """By which servers are trusted. Reading them takes longer than many a request."""
+    """Return the trusted certificates. Reading them takes longer than most requests."""
     import ssl
 
     context = ssl.create_default_context()
@@ -332,7 +331,7 @@ def _certificates(bundle: str | None, client: str | None, checked: bool) -> ssl.
 
 
 def _connect(url: str, headers: Mapping[str, str], route: Route) -> HTTPResponse:
-    """The answer to a GET of `url`: headers read, redirects followed, body to come.
+    """Return the answer to a GET of `url`: headers read, redirects followed, body to come.
 
     Redirects are followed to http and https only: urllib knows ftp, too. A thread does the work and is
     abandoned if it takes too long: a socket's timeout covers neither the lookup of a name nor an answer that

@@ -1,4 +1,4 @@
-"""Which recognizers there are, which of them are installed, and which one is used."""
+"""The recognizers: their modules, their installation, and the choice of `--recognizer auto`."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ INSTALL = {
     Recognizer.ONNX_ASR: install("parakeet"),
     Recognizer.TRANSCRIBE_CPP: install("vulkan"),
 }
-"""Recognizer -> what installs it."""
+"""Recognizer -> the command that installs it."""
 
 
 def installed() -> tuple[Recognizer, ...]:
-    """The recognizers whose modules are installed; none of them is imported."""
+    """Return the recognizers whose modules are installed, without importing them."""
     return tuple(engine for engine, modules in MODULES.items() if all(map(find_spec, modules)))
 
 
 def usual(gpu: str | None, available: Collection[str]) -> Recognizer:
-    """What `--recognizer auto` stands for where `available` can run.
+    """Return the recognizer of `--recognizer auto` if `available` can run.
 
     `gpu` is the recognizer that can use a GPU here, if any (`recognition.gpus.recognizer`).
     """
@@ -43,11 +43,11 @@ def usual(gpu: str | None, available: Collection[str]) -> Recognizer:
 
 
 def format_of(engine: str) -> Recognizer:
-    """The recognizer whose model files this one reads."""
+    """Return the recognizer whose model files `engine` reads."""
     return Recognizer.WHISPER_CPP if engine == Recognizer.TRANSCRIBE_CPP else Recognizer(engine)
 
 
-def require(engine: Recognizer, available: Collection[str], who: str) -> None:
-    """Raise UsageError, saying who asks for it and how to install it, if a recognizer cannot run."""
+def require(engine: Recognizer, available: Collection[str], asker: str) -> None:
+    """Raise UsageError, naming the asker and the installing command, if a recognizer cannot run."""
     if engine not in available:
-        raise UsageError(f"{who} asks for {engine}, which is not installed; run: {INSTALL[engine]}")
+        raise UsageError(f"{asker} asks for {engine}, which is not installed; run: {INSTALL[engine]}")

@@ -1,4 +1,4 @@
-"""What a Whisper model in ggml format says about itself, read without whisper.cpp."""
+"""The header of a Whisper model in ggml format, read without whisper.cpp."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from witness.storage import files
 MAGIC = b"lmgg"
 """The first four bytes of a file: 0x67676d6c ("ggml") in little-endian order."""
 FIELDS = struct.Struct("<11i")
-"""What follows the magic number; see `GgmlHeader`."""
+"""The fields after the magic number; see `GgmlHeader`."""
 ENGLISH_ONLY, MULTILINGUAL = 51864, 51865
 """Sizes of the vocabulary. whisper.cpp derives the ids of the special tokens from them."""
 MOST_TOKENS = 60_000
@@ -31,15 +31,15 @@ large-v1 cannot be told from large-v2, and is rare."""
 BLOCKS = {
     0: (4, 1),
     1: (2, 1),
-    **{kind: (size, 32) for kind, size in ((2, 18), (3, 20), (6, 22), (7, 24), (8, 34))},
-    **{kind: (size, 256) for kind, size in ((10, 84), (11, 110), (12, 144), (13, 176), (14, 210))},
+    **{number: (size, 32) for number, size in ((2, 18), (3, 20), (6, 22), (7, 24), (8, 34))},
+    **{number: (size, 256) for number, size in ((10, 84), (11, 110), (12, 144), (13, 176), (14, 210))},
 }
-"""ggml's number of a tensor type -> bytes of a block, and how many weights are in it."""
+"""ggml's number of a tensor type -> bytes and weights of a block."""
 
 
 @dataclass(frozen=True)
 class GgmlHeader:
-    """The sizes of a Whisper model, in the order in which its ggml file has them."""
+    """The sizes of a Whisper model, in the order of its ggml file."""
 
     vocabulary: int
     audio_context: int
@@ -55,7 +55,7 @@ class GgmlHeader:
 
     @property
     def plausible(self) -> bool:
-        """Whether a Whisper model can have these sizes."""
+        """True if a Whisper model can have these sizes."""
         heads, layers = (self.audio_heads, self.text_heads), (self.audio_layers, self.text_layers)
         return (
             ENGLISH_ONLY <= self.vocabulary < MOST_TOKENS
@@ -69,7 +69,7 @@ class GgmlHeader:
 
     @property
     def languages(self) -> int:
-        """How many of Whisper's languages the model knows; 1: English only."""
+        """The number of Whisper's languages that the model knows; 1: English only."""
         return 1 if self.vocabulary == ENGLISH_ONLY else 99 + self.vocabulary - MULTILINGUAL
 
     @property
@@ -83,10 +83,10 @@ class GgmlHeader:
 
 
 def inspect(path: str) -> GgmlHeader:
-    """The header of a Whisper model in ggml format, after a walk through the structure of the whole file.
+    """Return the header of a Whisper model in ggml format, after a walk through the whole file.
 
-    whisper.cpp trusts what it reads: a wrong number can crash it, and a truncated file may load. Raises
-    RuntimeError if the file cannot be read, is of another kind, or is damaged.
+    whisper.cpp checks nothing: a wrong number can crash it, and a truncated file may load. Raises
+    RuntimeError if the file cannot be read, has another format, or is damaged.
     """
     try:
         with files.opened(path) as file:
@@ -104,30 +104,30 @@ def inspect(path: str) -> GgmlHeader:
 
 
 def _end(data: mmap.mmap) -> int:
-    """Where the last tensor should end; -1 if the file contradicts itself. Raises struct.error."""
-    place = len(MAGIC) + FIELDS.size
-    bands, bins = struct.unpack_from("<2I", data, place)
-    place += 8 + 4 * bands * bins
-    (tokens,) = struct.unpack_from("<I", data, place)
+    """Return the end of the last tensor; -1 if the file contradicts itself. Raises struct.error."""
+    position = len(MAGIC) + FIELDS.size
+    bands, bins = struct.unpack_from("<2I", data, position)
+    position += 8 + 4 * bands * bins
+    (tokens,) = struct.unpack_from("<I", data, position)
     if tokens > MOST_TOKENS:  # walking through them would take a minute
         return -1
-    place += 4
+    position += 4
     for _ in range(tokens):
-        place += 4 + struct.unpack_from("<I", data, place)[0]
+        position += 4 + struct.unpack_from("<I", data, position)[0]
     tensors = 0
-    while place < len(data):
-        dimensions, name, kind = struct.unpack_from("<3I", data, place)
-        if not 1 <= dimensions <= 4 or not 0 < name < 256 or kind not in BLOCKS:
+    while position < len(data):
+        dimensions, name, number = struct.unpack_from("<3I", data, position)
+        if not 1 <= dimensions <= 4 or not 0 < name < 256 or number not in BLOCKS:
             return -1
-        weights = math.prod(struct.unpack_from(f"<{dimensions}I", data, place + 12))
-        size, per_block = BLOCKS[kind]
-        place += 12 + 4 * dimensions + name + weights // per_block * size
+        weights = math.prod(struct.unpack_from(f"<{dimensions}I", data, position + 12))
+        size, per_block = BLOCKS[number]
+        position += 12 + 4 * dimensions + name + weights // per_block * size
         tensors += 1
-    return place if tensors else -1
+    return position if tensors else -1
 
 
 def header(path: str) -> tuple[GgmlHeader, int] | None:
-    """What the first bytes of a file say, unverified, and its size; None: no Whisper model in ggml format."""
+    """Return the unverified header of a file, and its size; None: no Whisper model in ggml format."""
     try:
         with files.opened(path) as file:
             if file.read(len(MAGIC)) != MAGIC:

