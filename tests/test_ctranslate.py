@@ -18,7 +18,8 @@ from witness.models import ct2
 from witness.recognition.engine_client import Remote
 from witness.recognition.engine_worker import DecodeOptions, Load
 from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
-from witness.schema import ModelFile
+from witness.recognition.vad import Speech
+from witness.schema import FRAMES, SAMPLE_RATE, ModelFile, Segmentation
 
 pytest.importorskip("ctranslate2", reason="the extra `words` is not installed")
 from witness.recognition import ctranslate, recognizer
@@ -236,3 +237,58 @@ def test_only_first_texts_are_greedy_and_only_if_asked(tmp_path, monkeypatch, fa
     for again in (False, True):
         engine.hear([sound], next(order for order in orders if order.again == again))
     assert searched == beams
+
+
+# --- real speech, part of which is far away ---
+
+
+@needs_weights
+@pytest.mark.parametrize(
+    ("recording", "seconds", "far_first", "share"),
+    [
+        ("ami_trn03", 4.3, False, 0.85),
+        ("sim_cven_02_3spk", 12.0, False, 0.6),
+        ("sim_cven_00_2spk", 16.0, True, 0.75),
+    ],
+    ids=["a sentence", "more sentences", "a long far passage"],
+)
+def test_far_words_are_heard_in_halves(weights, evaluation, recording, seconds, far_first, share):
+    """Of a window in which a part is 40 dB lower, the first text has little more than the loud part.
+
+    `share`: part of the far words, as they are heard if they are loud, that have their times.
+    """
+    loud = np.array(decode.load(str(evaluation / f"{recording}.flac")).samples[0][: 28 * SAMPLE_RATE])
+    loud *= 0.5 / np.abs(loud).max()
+    place = int(seconds * SAMPLE_RATE)
+    mixed = loud.copy()
+    mixed[slice(0, place) if far_first else slice(place, None)] *= 0.01
+    expected, far = (
+        [word for word in words if (word.start < seconds) == far_first]
+        for words in _words(weights, loud, mixed)
+    )
+    in_place = [
+        word
+        for word in expected
+        if any(_plain(word) == _plain(other) and abs(word.start - other.start) < 1 for other in far)
+    ]
+    assert len(in_place) >= share * len(expected) > 10
+
+
+def _words(weights, *tracks):
+    model = ModelFile("tiny", weights, "", "ctranslate2")
+    with TrackRecognizer(model, TranscribeOptions("en"), threads=2) as running:
+        for samples in tracks:
+            running.send(samples, _all_speech(samples))
+        return [running.result().words for _ in tracks]
+
+
+def _all_speech(samples):
+    """A diarizer's answer that one person speaks all along."""
+    speech = Speech(len(samples))
+    speech.add(Segmentation.regular(np.ones((len(samples) // SAMPLE_RATE, FRAMES, 1), bool)))
+    speech.finish()
+    return speech
+
+
+def _plain(word):
+    return "".join(filter(str.isalnum, word.text.casefold()))
